@@ -1,0 +1,97 @@
+"""The command line: one file a subcommand. Loads no torch until a command needs it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from seqgen import __version__
+from seqgen.cli import models, perplexity, sample, train
+from seqgen.cli.output import is_terminal, say
+from seqgen.errors import SeqgenError
+
+# The base of every wrong-usage error, wherever this version of Typer keeps it.
+_UsageProblem = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+
+
+def make_app() -> typer.Typer:
+    """Return the application; help has boxes and colour on a terminal only."""
+    app = typer.Typer(
+        name="seqgen",
+        help="Train a language model on a text file, write with it, score text with it.",
+        no_args_is_help=True,
+        rich_markup_mode="rich" if is_terminal(sys.stdout) else None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    app.command("train")(train.train)
+    app.command("sample")(sample.sample)
+    app.command("perplexity")(perplexity.perplexity)
+    app.add_typer(models.app, name="models")
+    return app
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"seqgen {__version__}")  # noqa: T201
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Train a language model on a text file, write with it, score text with it."""
+
+
+def main() -> None:
+    """Run the command line; every problem is one line on standard error, and an exit code."""
+    # Threads that spin while they wait make every step many times slower as soon as anything
+    # else runs on the machine; waiting passively costs nothing that can be measured.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code."""
+    try:
+        code = make_app()(arguments, prog_name="seqgen", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except SeqgenError as error:
+        say(f"seqgen: {error}")
+        return error.exit_code
+    except BrokenPipeError:
+        # Whoever read the output has seen enough. Python flushes once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except _UsageProblem as error:
+        _show_usage_problem(error)
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        say("seqgen: interrupted")
+        return 130
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        say(f"seqgen: {where}{error.strerror or error}")
+        return 1
+
+
+def _show_usage_problem(error: Exception) -> None:
+    if is_terminal(sys.stderr):
+        error.show()
+        return
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "seqgen"
+    message = " ".join(error.format_message().split())
+    if not message:  # help was shown instead
+        return
+    say(f"{command}: {message} (try {command} --help)")

@@ -1,0 +1,131 @@
+"""`seqgen models`: what has been trained, and what can be."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from seqgen import registry, store
+from seqgen.cli import options
+from seqgen.cli.output import console, is_terminal, put, put_record, say
+from seqgen.errors import SeqgenError, UsageError
+
+app = typer.Typer(help="List, show and remove trained models; list architectures.")
+
+Name = Annotated[str | None, typer.Argument(help="A name or a path; the latest if none.",
+                                            show_default=False)]
+
+
+@app.callback(invoke_without_command=True)
+def models(
+    context: typer.Context,
+    architectures: Annotated[
+        bool, typer.Option("--architectures", help="List what can be trained.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """List trained models, the latest first."""
+    if architectures:
+        if context.invoked_subcommand:
+            raise UsageError("--architectures stands alone: seqgen models --architectures")
+        rows = [{"name": a.name, "summary": a.summary} for a in registry.ARCHITECTURES.values()]
+        _show(rows, json)
+    elif context.invoked_subcommand is None:
+        _show(list(map(describe, store.list_models())), json)
+
+
+@app.command("list")
+def list_models(json: options.Json = False) -> None:
+    """List trained models, the latest first."""
+    _show(list(map(describe, store.list_models())), json)
+
+
+@app.command()
+def show(name: Name = None, json: options.Json = False) -> None:
+    """Show one model: its configuration, its data, how its training ended."""
+    model = store.find(name)
+    config, record = model.config, model.record
+    if json:
+        put_record({**describe(model), "config": config, "training": record})
+        return
+    facts = {
+        **describe(model),
+        **{k: v for part in ("model", "training", "data") for k, v in config[part].items()},
+        **{f"result: {k}": v for k, v in (record.get("result") or {}).items()},
+    }
+    width = max(map(len, facts))
+    for key, value in facts.items():
+        if value is not None:
+            put(f"{key:<{width}}  {value}\n")
+
+
+@app.command()
+def remove(
+    names: Annotated[list[str], typer.Argument(help="Names or paths.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete trained models."""
+    chosen = [store.find(name) for name in names]
+    if not yes:
+        if not is_terminal(sys.stdin):
+            raise UsageError("give --yes: there is nobody to ask")
+        typer.confirm(f"Delete {', '.join(str(m.path) for m in chosen)}?", abort=True, err=True)
+    for model in chosen:
+        store.remove(model)
+        say(f"removed {model.path}")
+
+
+@app.command()
+def path(name: Name = None) -> None:
+    """Print the folder of a model."""
+    put(f"{store.find(name).path}\n")
+
+
+def describe(model: store.StoredModel) -> dict[str, Any]:
+    """Return the keys of `seqgen models --json`; null where a model does not tell."""
+    facts: dict[str, Any] = dict.fromkeys(
+        ("name", "path", "architecture", "parameters", "tokenizer", "val_bits_per_char", "created")
+    )
+    facts |= {"name": model.name, "path": str(model.path)}
+    try:
+        config, record = model.config, model.record
+    except SeqgenError:
+        return facts
+    result = record.get("result") or {}
+    return facts | {
+        "architecture": config.get("architecture"),
+        "parameters": record.get("parameters"),
+        "tokenizer": config.get("data", {}).get("tokenizer"),
+        "val_bits_per_char": result.get("val_bits_per_char"),
+        "created": record.get("created"),
+    }
+
+
+def _show(rows: list[dict[str, Any]], json: bool) -> None:
+    if json:
+        for row in rows:
+            put_record(row)
+        return
+    if not rows:
+        say("there is no trained model yet; run seqgen train FILE")
+        return
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE if is_terminal(sys.stdout) else None, pad_edge=False)
+    for name in rows[0]:
+        if name != "path":
+            table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(v) for k, v in row.items() if k != "path"))
+    console(sys.stdout).print(table)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

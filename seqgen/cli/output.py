@@ -1,0 +1,91 @@
+"""What goes to standard output, and what to standard error."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, Any
+
+from seqgen.errors import SeqgenError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def is_terminal(stream: IO[Any] | None) -> bool:
+    """Return whether a person looks at this stream."""
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+def say(message: str) -> None:
+    """Write a line to standard error."""
+    if sys.stderr is not None:
+        sys.stderr.write(message + "\n")
+        sys.stderr.flush()
+
+
+def put(text: str) -> None:
+    """Write data to standard output, now."""
+    sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+    sys.stdout.buffer.flush()
+
+
+def put_record(record: Any) -> None:
+    """Write a dataclass, or a dictionary, as a line of JSON."""
+    values = record if isinstance(record, dict) else dataclasses.asdict(record)
+    put(json.dumps(values, ensure_ascii=False) + "\n")
+
+
+def one_line(text: str) -> str:
+    r"""Write a newline as `\n` and a backslash as `\\`, so that a text takes one line."""
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def unescape(text: str) -> str:
+    r"""Read `\n`, `\t` and `\\` in an argument."""
+    pairs = {"n": "\n", "t": "\t", "\\": "\\"}
+    out, rest = "", text
+    while "\\" in rest:
+        before, _, rest = rest.partition("\\")
+        out += before + pairs.get(rest[:1], "\\" + rest[:1])
+        rest = rest[1:]
+    return out + rest
+
+
+def console(stream: IO[str]) -> Console:
+    """Return a rich console; it has colour and width only where `stream` is a terminal."""
+    from rich.console import Console
+
+    return Console(file=stream, highlight=False, soft_wrap=not is_terminal(stream))
+
+
+def piped_input() -> IO[bytes] | None:
+    """Return standard input if something is to be read from it: a pipe, a file, a socket.
+
+    None for no input, a terminal, or a character device such as /dev/null.
+    """
+    if sys.stdin is None or sys.stdin.closed:
+        return None
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError):
+        return None
+    return None if stat.S_ISCHR(mode) else sys.stdin.buffer
+
+
+def input_bytes() -> Iterator[bytes]:
+    """Yield standard input in blocks, as they come.
+
+    Raises:
+        SeqgenError: there is no standard input.
+    """
+    if sys.stdin is None:
+        raise SeqgenError("there is no standard input to read")
+    yield from iter(lambda: sys.stdin.buffer.read1(1 << 20), b"")

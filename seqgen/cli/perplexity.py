@@ -1,0 +1,105 @@
+"""`seqgen perplexity`: score text."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seqgen.cli import options
+from seqgen.cli.output import console, input_bytes, piped_input, put_record, say
+from seqgen.errors import SeqgenError
+
+if TYPE_CHECKING:
+    from seqgen.tasks.loaded import LoadedModel
+    from seqgen.tasks.perplexity import Perplexity
+
+
+def perplexity(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Files to score, - for standard input; the model's held-out text if none.",
+            show_default=False,
+        ),
+    ] = None,
+    model: options.Model = None,
+    documents: Annotated[
+        str | None,
+        typer.Option(help="stream or line; as the model was trained if none.",
+                     show_default=False),
+    ] = None,
+    batch_size: options.BatchSize = 32,
+    device: options.Device = "auto",
+    precision: options.Precision = "auto",
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Score text: nats, perplexity, bits per character and byte, accuracy."""
+    from seqgen.configs import DOCUMENTS, PRECISIONS, choice
+    from seqgen.tasks.loaded import load
+    from seqgen.tasks.perplexity import perplexity as score
+
+    if documents is not None:
+        choice("--documents", documents, DOCUMENTS)
+    loaded = load(model, device, choice("--precision", precision, PRECISIONS))
+    records = []
+    for name, chunks in _texts(loaded, files, quiet):
+        record = score(loaded, chunks, file=name, documents=documents, batch_size=batch_size)
+        if json:
+            put_record(record)
+        records.append(record)
+    if not json:
+        _table(records)
+
+
+def _texts(
+    loaded: LoadedModel, files: list[str] | None, quiet: bool
+) -> Iterator[tuple[str, Iterable[str]]]:
+    from seqgen.data.text import Text, decode_blocks, text_files, unix_newlines
+
+    newlines = loaded.data.newlines
+    if not files and piped_input() is not None:
+        files = ["-"]
+    if not files:
+        held_out = loaded.stored.validation_text
+        if held_out is None:
+            raise SeqgenError(f"{loaded.stored.name} has no held-out text; give a FILE")
+        if not quiet:
+            say(f"scoring the held-out text of {loaded.stored.name}")
+        yield "validation", Text((held_out,), newlines).chunks()
+    for name in files or ():
+        if name == "-":
+            chunks = decode_blocks(input_bytes(), "standard input")
+            yield "-", unix_newlines(chunks) if newlines == "lf" else chunks
+        else:
+            for path in text_files([Path(name)]):
+                yield str(path), Text((path,), newlines).chunks()
+
+
+COLUMNS = {
+    "file": lambda r: r.file,
+    "tokens": lambda r: f"{r.tokens:,}",
+    "nats/token": lambda r: f"{r.nll_nats / r.tokens:.4f}",
+    "perplexity": lambda r: f"{r.perplexity:.4f}",
+    "bits/char": lambda r: f"{r.bits_per_char:.4f}",
+    "bits/byte": lambda r: f"{r.bits_per_byte:.4f}",
+    "accuracy": lambda r: f"{r.accuracy:.2%}",
+    "oov": lambda r: f"{r.oov:,}",
+}
+
+
+def _table(records: list[Perplexity]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE if sys.stdout.isatty() else None, pad_edge=False)
+    for name in COLUMNS:
+        table.add_column(name, justify="left" if name == "file" else "right", no_wrap=True)
+    for record in records:
+        table.add_row(*(show(record) for show in COLUMNS.values()))
+    console(sys.stdout).print(table)
+    say(f"{records[0].model}: {records[0].protocol}")

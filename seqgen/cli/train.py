@@ -1,0 +1,175 @@
+"""`seqgen train`: train a model on text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from seqgen import registry, store
+from seqgen.cli import options
+from seqgen.cli.output import input_bytes, piped_input, put_record, say
+from seqgen.errors import UsageError
+
+# Flags whose name is not the setting's.
+SETTING_OF = {"layers": "num_layers", "heads": "num_heads"}
+
+
+def train(
+    context: typer.Context,
+    data: Annotated[
+        list[str] | None,
+        typer.Argument(help="Text files, folders, or - for standard input.", show_default=False),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help=f"Architecture; {registry.DEFAULT} if none.", show_default=False),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="What to call the model.", show_default=False)
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a model of that name.")
+    ] = False,
+    layers: Annotated[int | None, typer.Option(help="Layers.", show_default=False)] = None,
+    hidden_size: Annotated[int | None, typer.Option(help="Width.", show_default=False)] = None,
+    heads: Annotated[
+        int | None, typer.Option(help="Attention heads.", show_default=False)
+    ] = None,
+    dropout: Annotated[float | None, typer.Option(help="Dropout.", show_default=False)] = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(help="char (the default), byte, word or whitespace.", show_default=False),
+    ] = None,
+    vocab_size: Annotated[
+        int | None, typer.Option(help="Keep the N commonest tokens.", show_default=False)
+    ] = None,
+    documents: Annotated[
+        str | None, typer.Option(help="stream (the default) or line.", show_default=False)
+    ] = None,
+    val: Annotated[
+        str | None,
+        typer.Option(help="Held out: a share (0.1), a file, or none.", show_default=False),
+    ] = None,
+    split_seed: Annotated[
+        int | None, typer.Option(help="Draws the held-out lines.", show_default=False)
+    ] = None,
+    newlines: Annotated[
+        str | None, typer.Option(help="keep (the default), or lf.", show_default=False)
+    ] = None,
+    seq_len: Annotated[
+        int | None, typer.Option(help="Tokens in a window.", show_default=False)
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Windows in a step.", show_default=False)
+    ] = None,
+    reset_state: Annotated[
+        bool | None,
+        typer.Option("--reset-state", help="Start every window from zero.", show_default=False),
+    ] = None,
+    optimizer: Annotated[
+        str | None, typer.Option(help="adamw or muon.", show_default=False)
+    ] = None,
+    lr: Annotated[
+        float | None, typer.Option(help="Peak learning rate.", show_default=False)
+    ] = None,
+    schedule: Annotated[
+        str | None, typer.Option(help="constant, linear or cosine.", show_default=False)
+    ] = None,
+    clip_norm: Annotated[
+        float | None, typer.Option(help="Largest gradient norm; 0 for any.", show_default=False)
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Budget in steps.", show_default=False)
+    ] = None,
+    epochs: Annotated[
+        float | None, typer.Option(help="Budget in passes.", show_default=False)
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="Budget in minutes; 5 if none is given.",
+                                   show_default=False)
+    ] = None,
+    checkpoint_every: Annotated[
+        int | None, typer.Option(help="Steps between checkpoints.", show_default=False)
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="Settings: TOML, or a model's config.json.", show_default=False),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="KEY=VALUE: any other setting.", show_default=False),
+    ] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="auto, float32, float64 or bf16.", show_default=False)
+    ] = None,
+    device: options.Device = "auto",
+    seed: options.Seed = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Train a model on text: five minutes unless told otherwise."""
+    from seqgen.cli.progress import display
+    from seqgen.configs import read_config
+    from seqgen.tasks.train import train as run
+
+    own = {"data", "model", "name", "overwrite", "config", "set_", "device", "json", "quiet"}
+    settings = {
+        SETTING_OF.get(flag, flag): value
+        for flag, value in context.params.items()
+        if flag not in own and value is not None
+    }
+    settings |= dict(map(_assignment, set_ or ()))
+    nested = read_config(config) if config else {}
+    architecture = model or nested.get("architecture") or registry.DEFAULT
+    store.check_free(name, overwrite)
+    with display(quiet) as report:
+        result = run(
+            _sources(data),
+            architecture=architecture,
+            name=name,
+            settings=settings,
+            config=nested,
+            device=device,
+            overwrite=overwrite,
+            report=report,
+        )
+    if json:
+        put_record(result)
+    if not quiet:
+        _summary(result)
+    if result.stopped == "interrupted":
+        raise typer.Exit(130)
+
+
+def _sources(data: list[str] | None) -> list[str | Path]:
+    """Return the files to read; standard input is kept in the cache, since it comes only once."""
+    if not data and piped_input() is None:
+        raise UsageError("give a text file: seqgen train FILE")
+    kept = None
+    sources: list[str | Path] = []
+    for name in data or ["-"]:
+        if name == "-":
+            kept = kept or store.keep_text(input_bytes())
+        sources.append(kept if name == "-" else name)
+    return sources
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise UsageError(f"--set takes KEY=VALUE, not {text!r}")
+    return key.strip().replace("-", "_"), value.strip()
+
+
+def _summary(result: Any) -> None:
+    if result.stopped == "interrupted":
+        say(f"interrupted after {result.steps} steps; the model is usable as {result.name}")
+        return
+    parts = [f"{result.name}: {result.steps} steps in {result.seconds:.0f} s"]
+    if result.val_loss is not None:
+        parts.append(f"validation loss {result.val_loss:.4f} nats/token")
+        parts.append(f"{result.val_bits_per_char:.4f} bits/char")
+    say(", ".join(parts))
+    say(f"try: seqgen sample -m {result.name}")

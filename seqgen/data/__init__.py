@@ -1,0 +1,1 @@
+"""Reading text, holding part of it out, and dealing it into batches."""

@@ -1,0 +1,210 @@
+"""Training batches. The batch of step n is a function of (corpus, settings, seed, n) alone."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from seqgen.configs import Documents
+from seqgen.data.corpus import Corpus
+from seqgen.hashing import hash64, uniforms
+
+# The first word of every hash drawn here, so that no two kinds of draw share numbers.
+WINDOW, SHIFT, SHUFFLE = range(3)
+# Length-sorted pools hold this many batches: long enough that padding is rare, short enough
+# that an epoch's order stays random.
+POOL = 32
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One step's tokens.
+
+    Attributes:
+        tokens: (B, T) int64, what the model reads.
+        targets: (B, T) int64, the token after each; `IGNORED` where a row has ended.
+        fresh: the rows begin new texts; otherwise they go on from the last batch's rows.
+        count: how many targets are scored.
+    """
+
+    tokens: np.ndarray
+    targets: np.ndarray
+    fresh: bool
+    count: int
+
+
+IGNORED = -100
+
+
+class Batches(ABC):
+    """A corpus dealt out into steps.
+
+    Args:
+        corpus: the training part.
+        batch_size: rows B.
+        seq_len: the longest window T.
+        seed: draws the order.
+    """
+
+    def __init__(self, corpus: Corpus, batch_size: int, seq_len: int, seed: int) -> None:
+        self.corpus, self.seed = corpus, seed
+        self.batch_size, self.seq_len = batch_size, seq_len
+
+    @property
+    @abstractmethod
+    def steps_per_epoch(self) -> int:
+        """How many steps see every training token about once."""
+
+    @abstractmethod
+    def batch(self, step: int) -> Batch:
+        """Return the batch of `step`, counted from 0."""
+
+
+class RandomWindows(Batches):
+    """Windows drawn anywhere in a stream: for models that carry nothing from step to step."""
+
+    def __init__(self, corpus: Corpus, batch_size: int, seq_len: int, seed: int) -> None:
+        super().__init__(corpus, batch_size, min(seq_len, corpus.tokens.size), seed)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return max(1, round(self.corpus.tokens.size / (self.batch_size * self.seq_len)))
+
+    def batch(self, step: int) -> Batch:
+        rows = np.arange(self.batch_size)
+        room = self.corpus.tokens.size - self.seq_len + 1
+        begin = (uniforms(WINDOW, self.seed, step, rows) * room).astype(np.int64)
+        return _windows(self.corpus, begin, self.seq_len, fresh=True)
+
+
+class ParallelStreams(Batches):
+    """A stream cut into B rows that are read side by side, state carried: truncated BPTT.
+
+    The stream is taken as a ring, joined by its start symbol, and every epoch the rows begin at
+    another place, so that neither the windows' edges nor the state's starts fall in the same
+    places twice.
+    """
+
+    def __init__(self, corpus: Corpus, batch_size: int, seq_len: int, seed: int) -> None:
+        size = corpus.tokens.size
+        batch_size = max(1, min(batch_size, size // max(1, min(seq_len, size))))
+        self.row_length = size // batch_size
+        super().__init__(corpus, batch_size, min(seq_len, self.row_length), seed)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return -(-self.row_length // self.seq_len)
+
+    def batch(self, step: int) -> Batch:
+        epoch, index = divmod(step, self.steps_per_epoch)
+        size = self.corpus.tokens.size
+        shift = int(uniforms(SHIFT, self.seed, epoch) * size) if epoch else 0
+        begin = (np.arange(self.batch_size) * self.row_length + index * self.seq_len + shift) % size
+        length = min(self.seq_len, self.row_length - index * self.seq_len)
+        return _windows(self.corpus, begin, length, fresh=index == 0)
+
+
+def _windows(corpus: Corpus, begin: np.ndarray, length: int, fresh: bool) -> Batch:
+    at = (begin[:, None] + np.arange(-1, length)) % corpus.tokens.size  # (B, T + 1)
+    window = corpus.tokens[at].astype(np.int64)
+    targets = window[:, 1:]
+    # Whatever a row holds before the text's first token, the model reads the start symbol there.
+    tokens = np.where(at[:, 1:] == 0, corpus.start, window[:, :-1])
+    return Batch(tokens, targets, fresh, targets.size)
+
+
+class DocumentBatches(Batches):
+    """One document a row, of similar lengths, padded on the right.
+
+    Documents are shuffled every epoch, sorted by length within pools of `POOL` batches, and the
+    batches of a pool shuffled. A document longer than the window comes as consecutive windows:
+    with `carry` the following steps go on with the same rows; without, each window is a row of
+    its own that begins afresh.
+    """
+
+    def __init__(
+        self, corpus: Corpus, batch_size: int, seq_len: int, seed: int, carry: bool
+    ) -> None:
+        begin, end = corpus.starts, corpus.ends
+        if not carry:
+            begin, end = _cut(begin, end, seq_len)
+        super().__init__(corpus, min(batch_size, begin.size), seq_len, seed)
+        self.begin, self.length = begin, end - begin  # (R,) each
+        starts_document = np.isin(begin, corpus.starts)
+        self.before = np.where(starts_document, corpus.start, corpus.tokens[begin - 1])  # (R,)
+        self._first_steps = [0]  # of each epoch, as far as known
+        self._plan = lru_cache(maxsize=2)(self._make_plan)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """The steps of the first epoch; others differ a little where long documents carry."""
+        return len(self._plan(0))
+
+    def batch(self, step: int) -> Batch:
+        while step >= self._first_steps[-1]:
+            epoch = len(self._first_steps) - 1
+            self._first_steps.append(self._first_steps[-1] + len(self._plan(epoch)))
+        epoch = bisect_right(self._first_steps, step) - 1
+        rows, window = self._plan(epoch)[step - self._first_steps[epoch]]
+        return self._rows(rows, window * self.seq_len)
+
+    def _make_plan(self, epoch: int) -> list[tuple[np.ndarray, int]]:
+        """Return, for each step of an epoch, its rows and which of their windows it reads."""
+        keys = hash64(SHUFFLE, self.seed, epoch, np.arange(self.begin.size))
+        order = np.argsort(keys, kind="stable")
+        batches: list[np.ndarray] = []
+        for at in range(0, order.size, POOL * self.batch_size):
+            pool = order[at : at + POOL * self.batch_size]
+            pool = pool[np.argsort(self.length[pool], kind="stable")]
+            cut = range(0, pool.size, self.batch_size)
+            keys = hash64(SHUFFLE, self.seed, epoch, at, np.array(cut), 1)
+            batches += [
+                pool[i : i + self.batch_size]
+                for i in np.array(cut)[np.argsort(keys, kind="stable")]
+            ]
+        windows = -(-self.length // self.seq_len)  # (R,)
+        return [(rows, w) for rows in batches for w in range(windows[rows].max())]
+
+    def _rows(self, rows: np.ndarray, offset: int) -> Batch:
+        tokens = self.corpus.tokens
+        left = np.clip(self.length[rows] - offset, 0, self.seq_len)  # (B,)
+        columns = np.arange(left.max())
+        inside = columns < left[:, None]  # (B, T)
+        at = np.where(inside, self.begin[rows, None] + offset + columns, 0)
+        targets = tokens[at].astype(np.int64)
+        before = self.before[rows] if offset == 0 else tokens[self.begin[rows] + offset - 1]
+        read = np.concatenate([before[:, None], targets[:, :-1]], axis=1)
+        scored = np.where(inside, targets, IGNORED)
+        return Batch(read.astype(np.int64), scored, offset == 0, int(left.sum()))
+
+
+def _cut(begin: np.ndarray, end: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Cut spans into consecutive ones of at most `length`."""
+    pieces = -(-(end - begin) // length)
+    which = np.repeat(np.arange(begin.size), pieces)
+    nth = np.arange(which.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    first = begin[which] + nth * length
+    return first, np.minimum(first + length, end[which])
+
+
+def training_batches(
+    corpus: Corpus, documents: Documents, carry: bool, batch_size: int, seq_len: int, seed: int
+) -> Batches:
+    """Return the batches for a kind of text and model.
+
+    Args:
+        corpus: the training part.
+        documents: "stream" or "line".
+        carry: the model's state goes on from one window to the next.
+        batch_size: rows B, fewer where the corpus is small.
+        seq_len: the longest window T.
+        seed: draws the order.
+    """
+    if documents == "line":
+        return DocumentBatches(corpus, batch_size, seq_len, seed, carry)
+    kind = ParallelStreams if carry else RandomWindows
+    return kind(corpus, batch_size, seq_len, seed)

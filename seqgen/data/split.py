@@ -1,0 +1,110 @@
+"""The training part and the held-out part of a text, as two texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from seqgen.configs import DataConfig, Documents
+from seqgen.data.text import Survey, Text, lines, text_files
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.hashing import uniforms
+from seqgen.tokenizers import Tokenizer
+
+Chunks = Callable[[], Iterator[str]]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Two ways to read: each call of `train` or `val` reads its part from the start."""
+
+    train: Chunks
+    val: Chunks | None
+
+
+def split_text(text: Text, facts: Survey, config: DataConfig, tokenizer: Tokenizer) -> Split:
+    """Divide a text as `config.val` says.
+
+    A stream is cut at the first token boundary at or after character floor((1 - share) n); of
+    documents, a random share of the lines, at least one, is held out by `config.split_seed`
+    alone.
+
+    Args:
+        text: the whole text.
+        facts: the survey of it.
+        config: `val` is a share, a file, or "none".
+        tokenizer: for its token boundaries; its vocabulary is not used.
+
+    Raises:
+        UsageError: `val` is a share that is not between 0 and 1.
+        SeqgenError: `val` is a file that does not exist.
+    """
+    if config.val == "none":
+        return Split(text.chunks, None)
+    share = held_out_share(config.val)
+    if share is None:
+        held_out = Text(text_files([config.val]), text.newlines)
+        return Split(text.chunks, held_out.chunks)
+    if config.documents == "stream":
+        cut = stream_cut(text, int((1 - share) * facts.characters + 1e-9), tokenizer)
+        return Split(lambda: text.chunks(0, cut), lambda: text.chunks(cut))
+    held = held_out_lines(facts.lines, share, config.split_seed)
+
+    def part(wanted: bool) -> Iterator[str]:
+        return (line for line, out in zip(lines(text.chunks()), held, strict=True) if out == wanted)
+
+    return Split(lambda: part(False), lambda: part(True))
+
+
+def held_out_share(val: str) -> float | None:
+    """Return `val` as a share of the text, or None if it names a file.
+
+    Raises:
+        UsageError: a number that is not between 0 and 1.
+    """
+    try:
+        share = float(val)
+    except ValueError:
+        return None
+    if not 0 < share < 1:
+        raise UsageError(f"--val {val} is not a share between 0 and 1, a file, or none")
+    return share
+
+
+def stream_cut(text: Text, at: int, tokenizer: Tokenizer) -> int:
+    """Return the first token boundary at or after character `at`, found within its line."""
+    start = 0
+    for line in lines(text.chunks()):
+        if start + len(line) > at:
+            return start + tokenizer.boundary(line, at - start)
+        start += len(line)
+    return start
+
+
+def held_out_lines(count: int, share: float, seed: int) -> np.ndarray:
+    """Return which of `count` lines are held out, (count,) of bool: at least one of them."""
+    draws = uniforms(seed, np.arange(count))
+    held = np.zeros(count, dtype=bool)
+    held[np.argsort(draws, kind="stable")[: max(1, round(share * count))]] = True
+    return held
+
+
+def check_parts(train_tokens: int, val_tokens: int | None, documents: Documents) -> None:
+    """Refuse a split that leaves nothing to learn from, or nothing to measure on.
+
+    Raises:
+        SeqgenError: a part has no token.
+    """
+    unit = "one document a line" if documents == "line" else "a stream"
+    if train_tokens == 0:
+        raise SeqgenError(f"nothing is left to train on (the text is read as {unit}); give more")
+    if val_tokens == 0:
+        raise SeqgenError("the validation part is empty; give more text, or --val none")
+
+
+def path_of(val: str) -> Path | None:
+    """Return the file that `--val` names, if it names one."""
+    return None if val == "none" or held_out_share(val) is not None else Path(val)

@@ -1,0 +1,173 @@
+"""Reading text: files or folders as one stream of characters, never whole in memory."""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from seqgen.errors import SeqgenError
+
+CHUNK_BYTES = 1 << 20
+BOM = "\ufeff"
+
+
+@dataclass(frozen=True)
+class Text:
+    """The text of some files, joined as `cat` would, in UTF-8.
+
+    Args:
+        paths: the files, in order; each may begin with a byte order mark, which is dropped.
+        newlines: "keep" leaves CRLF as it is; "lf" makes it LF.
+    """
+
+    paths: tuple[Path, ...]
+    newlines: Literal["keep", "lf"] = "keep"
+
+    def chunks(self, start: int = 0, end: int | None = None) -> Iterator[str]:
+        """Yield the characters from `start` to `end` in pieces.
+
+        Raises:
+            SeqgenError: a file cannot be read, or has bytes that are not UTF-8 (says where).
+        """
+        at = 0
+        for chunk in self._all():
+            if end is not None and at >= end:
+                return
+            piece = chunk[max(0, start - at) : None if end is None else end - at]
+            at += len(chunk)
+            if piece:
+                yield piece
+
+    def _all(self) -> Iterator[str]:
+        for path in self.paths:
+            pieces = decoded(path)
+            yield from unix_newlines(pieces) if self.newlines == "lf" else pieces
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the text as UTF-8, in hexadecimal."""
+        return survey(self.chunks()).sha256
+
+
+@dataclass
+class Survey:
+    """What one pass over a text tells."""
+
+    characters: int = 0
+    bytes: int = 0
+    lines: int = 0
+    sha256: str = field(default=hashlib.sha256(b"").hexdigest())
+
+
+def survey(chunks: Iterable[str]) -> Survey:
+    """Count a text's characters, UTF-8 bytes and lines, and hash it.
+
+    A line ends at a newline or at the end of the text.
+    """
+    facts = Survey()
+    digest = hashlib.sha256()
+    last = "\n"
+    for chunk in chunks:
+        encoded = chunk.encode()
+        digest.update(encoded)
+        facts.characters += len(chunk)
+        facts.bytes += len(encoded)
+        facts.lines += chunk.count("\n")
+        last = chunk[-1:] or last
+    facts.lines += last != "\n"
+    facts.sha256 = digest.hexdigest()
+    return facts
+
+
+def text_files(names: Sequence[str | Path]) -> tuple[Path, ...]:
+    """Return the files that `names` mean; a folder is all its files, by sorted path.
+
+    Raises:
+        SeqgenError: a name is not there, or a folder has no file.
+    """
+    paths: list[Path] = []
+    for name in map(Path, names):
+        if name.is_dir():
+            inside = sorted(p for p in name.rglob("*") if p.is_file() and not _hidden(p, name))
+            if not inside:
+                raise SeqgenError(f"the folder {name} holds no file")
+            paths += inside
+        elif name.exists():
+            paths.append(name)
+        else:
+            raise SeqgenError(f"there is no file {name}")
+    return tuple(paths)
+
+
+def _hidden(path: Path, top: Path) -> bool:
+    return any(part.startswith(".") for part in path.relative_to(top).parts)
+
+
+def decoded(path: Path) -> Iterator[str]:
+    """Yield the text of one file in pieces, without its byte order mark.
+
+    Raises:
+        SeqgenError: the file cannot be read, or has bytes that are not UTF-8 (says where).
+    """
+    try:
+        with path.open("rb") as file:
+            yield from decode_blocks(iter(lambda: file.read(CHUNK_BYTES), b""), str(path))
+    except OSError as error:
+        raise SeqgenError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def decode_blocks(blocks: Iterable[bytes], name: str) -> Iterator[str]:
+    """Decode UTF-8 that comes in blocks cut anywhere.
+
+    Raises:
+        SeqgenError: `name` has invalid bytes; gives the first one's offset.
+    """
+    offset, pending, first = 0, b"", True
+    blocks = iter(blocks)
+    while True:
+        block = next(blocks, b"")
+        raw = pending + block
+        try:
+            text, used = codecs.utf_8_decode(raw, "strict", not block)
+        except UnicodeDecodeError as error:
+            at = offset + error.start
+            bad = raw[error.start]
+            raise SeqgenError(
+                f"{name} is not UTF-8 text: byte 0x{bad:02x} at offset {at}"
+            ) from None
+        offset, pending = offset + used, raw[used:]
+        if first and text:
+            text, first = text.removeprefix(BOM), False
+        if text:
+            yield text
+        if not block:
+            return
+
+
+def unix_newlines(chunks: Iterable[str]) -> Iterator[str]:
+    """Make every CRLF an LF, also one that two pieces share."""
+    held = ""
+    for chunk in chunks:
+        chunk = held + chunk
+        held = "\r" if chunk.endswith("\r") else ""
+        chunk = chunk.removesuffix("\r").replace("\r\n", "\n")
+        if chunk:
+            yield chunk
+    if held:
+        yield held
+
+
+def lines(chunks: Iterable[str]) -> Iterator[str]:
+    """Yield lines with their newline; only the last may lack one. Only LF ends a line."""
+    held: list[str] = []
+    for chunk in chunks:
+        first, *rest = chunk.split("\n")
+        held.append(first)
+        for piece in rest:
+            yield "".join(held) + "\n"
+            held = [piece]
+    if last := "".join(held):
+        yield last

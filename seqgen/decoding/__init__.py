@@ -1,0 +1,1 @@
+"""Writing with a model: filters, draws, search. Knows models and states, no architecture."""

@@ -1,0 +1,83 @@
+"""From tokens to text that can be shown: whole characters, and stop strings held back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seqgen.tokenizers import Decoder
+
+
+class StopStrings:
+    """Finds the first of some stop strings in text that comes in pieces.
+
+    What might be the beginning of one is held back until it is certain that it is not.
+    """
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = tuple(stops)
+        self._held = ""
+        self.found = False
+
+    def push(self, text: str) -> str:
+        """Return the text that may be shown; after a stop string nothing more comes."""
+        text = self._held + text
+        places = [at for stop in self._stops if (at := text.find(stop)) >= 0]
+        if places:
+            self.found, self._held = True, ""
+            return text[: min(places)]
+        keep = max((_overlap(text, stop) for stop in self._stops), default=0)
+        self._held = text[len(text) - keep :]
+        return text[: len(text) - keep]
+
+    def flush(self) -> str:
+        """Return what was held back, now that nothing more comes."""
+        text, self._held = self._held, ""
+        return text
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Return the length of the longest end of `text` that begins `stop`."""
+    longest = min(len(text), len(stop) - 1)
+    return next((n for n in range(longest, 0, -1) if text.endswith(stop[:n])), 0)
+
+
+class Continuation:
+    """One text in the making.
+
+    Attributes:
+        text: what is certain so far.
+        tokens: how many were drawn, EOS and a trimmed stop's included.
+        logprob: their total log-probability under the model, in nats.
+        finish_reason: None while it grows, then "eos", "stop" or "length".
+    """
+
+    def __init__(
+        self, decoder: Decoder, stops: Sequence[str], max_tokens: int, eos_id: int | None
+    ) -> None:
+        self._decoder, self._stops = decoder, StopStrings(stops)
+        self._max_tokens, self._eos_id = max_tokens, eos_id
+        self.text, self.tokens, self.logprob = "", 0, 0.0
+        self.finish_reason: str | None = None
+        if max_tokens == 0:
+            self.finish_reason = "length"
+
+    def push(self, token: int, logprob: float) -> str:
+        """Take the next token; return the text that it makes certain."""
+        self.tokens += 1
+        self.logprob += logprob
+        if token == self._eos_id:
+            return self._finish("eos")
+        piece = self._stops.push(self._decoder.push(token))
+        if self._stops.found:
+            self.finish_reason = "stop"
+        elif self.tokens == self._max_tokens:
+            return self._finish("length", piece)
+        self.text += piece
+        return piece
+
+    def _finish(self, reason: str, piece: str = "") -> str:
+        piece += self._stops.push(self._decoder.flush())
+        self.finish_reason = "stop" if self._stops.found else reason
+        piece += self._stops.flush()
+        self.text += piece
+        return piece

@@ -1,0 +1,24 @@
+"""The errors that a user sees: each is one line that says what is wrong and what to do next."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class SeqgenError(Exception):
+    """A problem that the user can mend; its text is one line. The command line exits with 1."""
+
+    exit_code = 1
+
+
+class UsageError(SeqgenError):
+    """A wrong argument, flag or setting. The command line exits with 2."""
+
+    exit_code = 2
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return `"; did you mean 'x'?"` for the name nearest to `word`, or an empty string."""
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,1 @@
+"""Arithmetic of what is measured: additive counts first, figures from their totals."""

@@ -1,0 +1,1 @@
+"""Architectures, one idea a class, each equation as in its paper."""

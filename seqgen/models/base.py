@@ -1,0 +1,149 @@
+"""The one interface that every model has, counted or trained."""
+
+from __future__ import annotations
+
+import itertools
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from seqgen.configs import ModelConfig
+from seqgen.models.state import State
+
+# Scoring makes at most this many logits at a time (32 MB in float32).
+LOGITS_AT_ONCE = 1 << 23
+
+
+class LanguageModel(nn.Module):
+    """A distribution over the next token, given those before it.
+
+    Attributes:
+        config: what built it; `type(model)(model.config)` has the same shape.
+        carries_state: a state goes on from one training window to the next (truncated BPTT).
+        window: how many tokens one training call may hold, or None where there is no limit.
+    """
+
+    carries_state: ClassVar[bool] = False
+    window: int | None = None
+    config: ModelConfig
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of tokens V."""
+        return self.config.vocab_size
+
+    def parameter_count(self) -> int:
+        """Return the number of trained numbers; shared ones count once."""
+        return sum(p.numel() for p in self.parameters())
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model's tensors are."""
+        tensor = next(itertools.chain(self.parameters(), self.buffers()), None)
+        return torch.device("cpu") if tensor is None else tensor.device
+
+    @abstractmethod
+    def forward(
+        self, tokens: Tensor, state: State | None = None, last: int | None = None
+    ) -> tuple[Tensor, State | None]:
+        """Predict the token after each.
+
+        Args:
+            tokens: (B, T) of int64, T >= 1.
+            state: of what came before, used up by the call; None for no past and no cache.
+            last: give logits for the last so many positions only.
+
+        Returns:
+            Logits (B, T, V), or (B, last, V), in float32 or the parameters' type if wider; some
+            may be -inf, never NaN, never all -inf. And the state after the tokens.
+        """
+
+    @abstractmethod
+    def start(self, batch: int, stride: int | None = None) -> State:
+        """Open a state for scoring and decoding, with `batch` rows and no past.
+
+        Args:
+            batch: rows B.
+            stride: how many tokens a full window gives up at a time (transformers; W/2 unless
+                told); models without a window ignore it.
+        """
+
+    def score(self, tokens: Tensor, targets: Tensor, state: State) -> tuple[Tensor, State]:
+        """Return the log-probability of each target, in nats, (B, T), and the state after.
+
+        Args:
+            tokens: (B, T) of int64, what is read.
+            targets: (B, T) of int64, the token to be scored after each.
+            state: from `start` or an earlier call; used up.
+        """
+        log_probs, _, state = self.rank(tokens, targets, state)
+        return log_probs, state
+
+    def rank(self, tokens: Tensor, targets: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
+        """`score`, and how many tokens were more probable than each target, (B, T) of int64.
+
+        Among equals the smaller id counts as more probable, so that rank 0 is what greedy
+        decoding would have chosen.
+        """
+        length = max(1, LOGITS_AT_ONCE // (tokens.shape[0] * self.vocab_size))
+        log_probs, ranks = [], []
+        for piece, wanted in zip(tokens.split(length, 1), targets.split(length, 1), strict=True):
+            logits, state = self(piece, state)
+            wanted = wanted.unsqueeze(-1)  # (B, T', 1)
+            chosen = logits.gather(-1, wanted)  # (B, T', 1)
+            log_probs.append((chosen - logits.logsumexp(-1, keepdim=True)).squeeze(-1))
+            smaller = torch.arange(logits.shape[-1], device=logits.device) < wanted
+            ranks.append(((logits > chosen) | ((logits == chosen) & smaller)).sum(-1))
+        return torch.cat(log_probs, 1), torch.cat(ranks, 1), state
+
+
+class NeuralLanguageModel(LanguageModel):
+    """A model that makes features of the past and a linear `head` over them."""
+
+    head: nn.Linear
+
+    def hidden_matrices(self) -> Iterator[tuple[nn.Parameter, int]]:
+        """Yield each matrix between embedding and head, and how many maps are stacked in it.
+
+        A module that stacks maps on top of one another in one tensor, as gates are, says so by
+        its attribute `stacked`.
+        """
+        for module in self.modules():
+            if module is not self.head and not isinstance(module, nn.Embedding):
+                for parameter in module.parameters(recurse=False):
+                    if parameter.ndim == 2:
+                        yield parameter, getattr(module, "stacked", 1)
+
+    @abstractmethod
+    def hidden(self, tokens: Tensor, state: State | None) -> tuple[Tensor, State | None]:
+        """Return the features (B, T, H) from which the head predicts, and the state after."""
+
+    def forward(
+        self, tokens: Tensor, state: State | None = None, last: int | None = None
+    ) -> tuple[Tensor, State | None]:
+        features, state = self.hidden(tokens, state)
+        if last is not None:
+            features = features[:, -last:]
+        logits = self.head(features)  # (B, T, V)
+        return logits.to(torch.promote_types(logits.dtype, torch.float32)), state
+
+
+def weights_of(model: LanguageModel) -> dict[str, Tensor]:
+    """Return the model's tensors by name; one that two parts share stands under one name."""
+    names = {tensor.data_ptr(): name for name, tensor in reversed(model.state_dict().items())}
+    return {name: tensor for name, tensor in model.state_dict().items() if name in names.values()}
+
+
+def load_weights(model: LanguageModel, tensors: dict[str, Tensor]) -> None:
+    """Fill a model with the tensors that `weights_of` gave.
+
+    Raises:
+        RuntimeError: they do not fit the model.
+    """
+    missing, unexpected = model.load_state_dict(tensors, strict=False)
+    missing = [name for name in missing if name in weights_of(model)]
+    if missing or unexpected:
+        raise RuntimeError(f"tensors do not fit: {', '.join([*missing, *unexpected])}")

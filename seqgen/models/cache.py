@@ -1,0 +1,118 @@
+"""The keys and values of a transformer's past, in one block for all rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from seqgen.models.state import Rows, State
+
+
+@dataclasses.dataclass
+class KVCache(State):
+    """Each row's last tokens with their keys and values.
+
+    Slots are shared: every row's newest token lies in slot `end - 1`, and row r's window begins
+    in slot `starts[r]`, so its tokens stand at positions 0 .. end - 1 - starts[r]. Slots before
+    `end - W` are never needed, and those before every row's start are given back when room is
+    wanted.
+
+    Attributes:
+        tokens: (B, C) int64, C being the slots there are.
+        keys: for each layer (B, heads, C, D).
+        values: for each layer (B, heads, C, D).
+        starts: for each row the first slot of its window.
+        end: slots in use.
+        stride: how many of its oldest tokens a full window drops.
+    """
+
+    tokens: Tensor
+    keys: tuple[Tensor, ...]
+    values: tuple[Tensor, ...]
+    starts: list[int]
+    end: int
+    stride: int
+
+    def length(self, row: int) -> int:
+        """Return how many tokens the window of `row` holds."""
+        return self.end - self.starts[row]
+
+    def append(self, tokens: Tensor) -> None:
+        """Take the next slots for tokens (B, T); their keys and values are yet to be written."""
+        self._make_room(tokens.shape[1])
+        self.tokens[:, self.end : self.end + tokens.shape[1]] = tokens
+        self.end += tokens.shape[1]
+
+    def _make_room(self, more: int) -> None:
+        capacity = self.tokens.shape[1]
+        if self.end + more <= capacity:
+            return
+        first = min(self.starts)
+        kept = slice(first, self.end)
+        # Growing by half makes the copying a constant share of the work.
+        wanted = (self.end - first + more) * 3 // 2 + 8
+        self.tokens = _moved(self.tokens[:, kept], wanted, dim=1)
+        self.keys = tuple(_moved(k[:, :, kept], wanted, dim=2) for k in self.keys)
+        self.values = tuple(_moved(v[:, :, kept], wanted, dim=2) for v in self.values)
+        self.starts = [start - first for start in self.starts]
+        self.end -= first
+
+    def select(self, rows: Rows) -> KVCache:
+        chosen = super().select(rows)
+        chosen.starts = [self.starts[row] for row in rows]
+        return chosen
+
+    def copy(self) -> KVCache:
+        branch = super().copy()
+        branch.starts = list(self.starts)
+        return branch
+
+    @classmethod
+    def cat(cls, states: Sequence[KVCache]) -> KVCache:
+        """Join rows of different lengths, aligned at the newest slot."""
+        end = max(state.end for state in states)
+        aligned = [state._aligned(end) for state in states]
+        joined = super().cat(aligned)
+        joined.starts = [start for state in aligned for start in state.starts]
+        return joined
+
+    def _aligned(self, end: int) -> KVCache:
+        shift = end - self.end
+
+        def pad(x: Tensor, dim: int) -> Tensor:
+            used = x.narrow(dim, 0, self.end)
+            return F.pad(used, (*[0, 0] * (x.dim() - 1 - dim), shift, 0))
+
+        return dataclasses.replace(
+            self,
+            tokens=pad(self.tokens, 1),
+            keys=tuple(pad(k, 2) for k in self.keys),
+            values=tuple(pad(v, 2) for v in self.values),
+            starts=[start + shift for start in self.starts],
+            end=end,
+        )
+
+
+def _moved(used: Tensor, capacity: int, dim: int) -> Tensor:
+    """Return `used` at the front of a larger tensor, zero elsewhere.
+
+    Zero and not uninitialised: masked slots still take part in 0 x value.
+    """
+    shape = list(used.shape)
+    shape[dim] = capacity
+    moved = used.new_zeros(shape)
+    moved.narrow(dim, 0, used.shape[dim]).copy_(used)
+    return moved
+
+
+def empty_cache(
+    batch: int, layers: int, heads: int, width: int, stride: int, like: Tensor
+) -> KVCache:
+    """Return a cache without slots for `batch` rows, with the type and device of `like`."""
+    blocks = tuple(like.new_zeros(batch, heads, 0, width) for _ in range(layers))
+    tokens = torch.zeros(batch, 0, dtype=torch.int64, device=like.device)
+    return KVCache(tokens, blocks, blocks, [0] * batch, 0, stride)

@@ -1,0 +1,147 @@
+"""What recurrent language models share: input, stacked layers, dropout, head, and the state."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from seqgen.configs import ModelConfig, require, setting
+from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.state import State
+
+LayerState = tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentConfig(ModelConfig):
+    """A stack of recurrent layers between an embedding and a softmax."""
+
+    recipe: ClassVar[Mapping[str, Any]] = {
+        "optimizer": "muon", "lr": 4e-3, "batch_size": 32, "seq_len": 64, "weight_decay": 0.05,
+    }
+
+    hidden_size: int = setting("units H of each layer", 256)
+    num_layers: int = setting("layers, one on top of the other", 2)
+    input: Literal["embedding", "onehot"] = setting("what the first layer reads", "embedding")
+    embedding_size: int | None = setting("width of the embedding; H unless given", None)
+    residual: bool = setting("add each layer's input to its output, from the second on", False)
+    dropout: float = setting("of each layer's input and of the head's (Zaremba et al. 2014)", 0.1)
+    tie_weights: bool = setting("the head's matrix is the embedding's (Press and Wolf 2017)", False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("hidden_size", "num_layers"):
+            require(getattr(self, name) >= 1, f"{name} is at least 1, not {getattr(self, name)}")
+        require(0 <= self.dropout < 1, f"dropout is at least 0 and below 1, not {self.dropout}")
+        size = self.embedding_size
+        require(size is None or size >= 1, f"embedding_size is at least 1, not {size}")
+        if self.tie_weights:
+            require(self.input == "embedding", "tie_weights needs --set input=embedding")
+            require(self.input_size == self.hidden_size, "tie_weights needs embedding_size = H")
+
+    @property
+    def input_size(self) -> int:
+        """Width of the first layer's input."""
+        if self.input == "onehot":
+            return self.vocab_size
+        return self.embedding_size or self.hidden_size
+
+
+@dataclass
+class RecurrentState(State):
+    """For each layer, the tensors (B, H) that its cell hands on: h, or h and c."""
+
+    layers: tuple[LayerState, ...]
+
+
+class RecurrentLayer(nn.Module):
+    """One recurrent layer: its cell's equation, and a whole sequence through a fused kernel.
+
+    The gates' matrices lie below one another: `weight_ih` (G H, E), `weight_hh` (G H, H), with
+    one `bias` (G H,), G being the number of gates, in the order of torch's kernels.
+
+    Initialisation: input matrices uniform as Glorot and Bengio (2010) for each gate, recurrent
+    matrices orthogonal for each gate (Saxe et al. 2014), biases zero.
+    """
+
+    gates: ClassVar[int]
+    state_parts: ClassVar[int] = 1
+
+    def __init__(self, input_size: int, config: RecurrentConfig) -> None:
+        super().__init__()
+        hidden = config.hidden_size
+        self.hidden_size, self.stacked = hidden, self.gates
+        self.weight_ih = nn.Parameter(torch.empty(self.gates * hidden, input_size))
+        self.weight_hh = nn.Parameter(torch.empty(self.gates * hidden, hidden))
+        self.bias = nn.Parameter(torch.zeros(self.gates * hidden))
+        for gate in self.weight_ih.detach().chunk(self.gates):
+            nn.init.xavier_uniform_(gate)
+        for gate in self.weight_hh.detach().chunk(self.gates):
+            nn.init.orthogonal_(gate)
+
+    @abstractmethod
+    def step(self, x: Tensor, state: LayerState) -> LayerState:
+        """Take one step: x (B, E) and the state's tensors (B, H) to the next ones; h is first."""
+
+    @abstractmethod
+    def sequence(self, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
+        """Take a whole sequence: x (B, T, E) to every h (B, T, H), and the state after."""
+
+
+class RecurrentLM(NeuralLanguageModel):
+    """A language model over a stack of one kind of recurrent layer."""
+
+    carries_state = True
+    layer: ClassVar[type[RecurrentLayer]]
+    config: RecurrentConfig
+
+    def __init__(self, config: RecurrentConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = None
+        if config.input == "embedding":
+            self.embedding = nn.Embedding(config.vocab_size, config.input_size)
+        sizes = [config.input_size] + [config.hidden_size] * (config.num_layers - 1)
+        self.layers = nn.ModuleList(self.layer(size, config) for size in sizes)
+        self.dropout = nn.Dropout(config.dropout)
+        self.head = nn.Linear(config.hidden_size, config.vocab_size)
+        nn.init.xavier_uniform_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+        if config.tie_weights:
+            self.embedding.weight = self.head.weight
+
+    def start(self, batch: int, stride: int | None = None) -> RecurrentState:
+        zero = self.head.weight.new_zeros(batch, self.config.hidden_size)
+        parts = self.layer.state_parts
+        return RecurrentState(
+            tuple(tuple(zero.clone() for _ in range(parts)) for _ in self.layers)
+        )
+
+    def hidden(
+        self, tokens: Tensor, state: RecurrentState | None
+    ) -> tuple[Tensor, RecurrentState]:
+        state = state or self.start(tokens.shape[0])
+        x = self._input(tokens)  # (B, T, E)
+        one_step = tokens.shape[1] == 1 and not torch.is_grad_enabled()
+        after = []
+        for index, (layer, past) in enumerate(zip(self.layers, state.layers, strict=True)):
+            read = self.dropout(x)
+            if one_step:
+                past = layer.step(read[:, 0], past)
+                y = past[0].unsqueeze(1)
+            else:
+                y, past = layer.sequence(read, past)  # (B, T, H)
+            x = x + y if self.config.residual and index > 0 else y
+            after.append(past)
+        return self.dropout(x), RecurrentState(tuple(after))
+
+    def _input(self, tokens: Tensor) -> Tensor:
+        if self.embedding is not None:
+            return self.embedding(tokens)
+        return F.one_hot(tokens, self.vocab_size).to(self.head.weight.dtype)

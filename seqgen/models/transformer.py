@@ -1,0 +1,327 @@
+"""The decoder-only transformer, from its form of 2017 over GPT-2's to Llama's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from seqgen.configs import ModelConfig, require, setting
+from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.cache import KVCache, empty_cache
+
+# (layer, queries, keys, values), each (B, heads, T, D), to what the queries read (B, heads, T, D).
+Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig(ModelConfig):
+    """A stack of self-attention and feed-forward blocks.
+
+    The defaults are those of recent models (RoPE, RMSNorm, SwiGLU, QK-norm). The 2017 form
+    (Vaswani et al.): positions=sinusoidal norm=layernorm norm_position=post activation=relu
+    qk_norm=false bias=true scale_embedding=true. GPT-2: positions=learned norm=layernorm
+    activation=gelu qk_norm=false bias=true tie_weights=true.
+    """
+
+    derived: ClassVar[frozenset[str]] = frozenset({"vocab_size", "window"})
+    recipe: ClassVar[Mapping[str, Any]] = {
+        "optimizer": "muon", "lr": 2e-3, "batch_size": 16, "seq_len": 128, "weight_decay": 0.1,
+    }
+
+    window: int = setting("tokens in the window W; follows seq_len")
+    hidden_size: int = setting("width of the residual stream", 192)
+    num_layers: int = setting("blocks", 4)
+    num_heads: int = setting("attention heads; divide hidden_size", 4)
+    ffn_size: int | None = setting("feed-forward width; 4 H, or 8/3 H for swiglu, if none", None)
+    positions: Literal["rope", "learned", "sinusoidal"] = setting("how position enters", "rope")
+    norm: Literal["rmsnorm", "layernorm"] = setting("normalisation", "rmsnorm")
+    norm_position: Literal["pre", "post"] = setting("before each part, or after the sum", "pre")
+    activation: Literal["swiglu", "gelu", "relu"] = setting("of the feed-forward part", "swiglu")
+    qk_norm: bool = setting("normalise queries and keys (Henry et al. 2020)", True)
+    bias: bool = setting("biases in the linear maps", False)
+    scale_embedding: bool = setting("multiply embeddings by sqrt(H) (Vaswani et al. 2017)", False)
+    dropout: float = setting("of embeddings, attention and each part's output", 0.1)
+    tie_weights: bool = setting("the head's matrix is the embedding's", False)
+    norm_eps: float = setting("added to the variance in normalisation", 1e-5)
+    rope_theta: float = setting("base wave length of RoPE", 10000.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("window", "hidden_size", "num_layers", "num_heads"):
+            require(getattr(self, name) >= 1, f"{name} is at least 1, not {getattr(self, name)}")
+        heads = self.num_heads
+        require(
+            self.hidden_size % heads == 0,
+            f"num_heads divides hidden_size, and {heads} does not divide {self.hidden_size}",
+        )
+        even = self.positions != "rope" or self.head_size % 2 == 0
+        require(even, f"rope needs an even head size, not {self.head_size}")
+        require(0 <= self.dropout < 1, f"dropout is at least 0 and below 1, not {self.dropout}")
+
+    @property
+    def head_size(self) -> int:
+        """Width of one head's queries, keys and values."""
+        return self.hidden_size // self.num_heads
+
+    @property
+    def feed_forward_size(self) -> int:
+        """Width of the feed-forward part's inner layer."""
+        if self.ffn_size is not None:
+            return self.ffn_size
+        if self.activation != "swiglu":
+            return 4 * self.hidden_size
+        # Two matrices in instead of one: 8/3 H keeps the count (Shazeer 2020), in whole eights.
+        return 8 * math.ceil(self.hidden_size / 3)
+
+
+class Attention(nn.Module):
+    """softmax(Q K^T / sqrt(D)) V over several heads (Vaswani et al. 2017, section 3.2)."""
+
+    def __init__(self, config: TransformerConfig, index: int) -> None:
+        super().__init__()
+        self.index, self.num_heads = index, config.num_heads
+        size = config.hidden_size
+        self.query_key_value = nn.Linear(size, 3 * size, bias=config.bias)
+        self.query_key_value.stacked = 3
+        self.output = nn.Linear(size, size, bias=config.bias)
+        self.query_norm = self.key_norm = nn.Identity()
+        if config.qk_norm:
+            self.query_norm = nn.RMSNorm(config.head_size, eps=config.norm_eps)
+            self.key_norm = nn.RMSNorm(config.head_size, eps=config.norm_eps)
+
+    def forward(self, x: Tensor, rotation: Tensor | None, attend: Attend) -> Tensor:
+        batch, length, size = x.shape
+        heads = self.query_key_value(x).view(batch, length, 3, self.num_heads, -1)
+        q, k, v = heads.permute(2, 0, 3, 1, 4)  # (B, heads, T, D) each
+        q, k = self.query_norm(q), self.key_norm(k)
+        if rotation is not None:
+            q, k = rotate(q, rotation), rotate(k, rotation)
+        read = attend(self.index, q, k, v)  # (B, heads, T, D)
+        return self.output(read.transpose(1, 2).reshape(batch, length, size))
+
+
+class FeedForward(nn.Module):
+    """W2 phi(W1 x), or W2 (silu(W1 x) * W3 x) for SwiGLU (Shazeer 2020)."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        size, inner = config.hidden_size, config.feed_forward_size
+        self.gated = config.activation == "swiglu"
+        self.phi = {"relu": F.relu, "gelu": _gelu_tanh, "swiglu": F.silu}[config.activation]
+        self.inner = nn.Linear(size, (1 + self.gated) * inner, bias=config.bias)
+        self.inner.stacked = 1 + self.gated
+        self.output = nn.Linear(inner, size, bias=config.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.inner(x)
+        if self.gated:
+            gate, up = inner.chunk(2, dim=-1)
+            return self.output(self.phi(gate) * up)
+        return self.output(self.phi(inner))
+
+
+def _gelu_tanh(x: Tensor) -> Tensor:
+    """GPT-2's GELU, the tanh approximation of Hendrycks and Gimpel (2016)."""
+    return F.gelu(x, approximate="tanh")
+
+
+class Block(nn.Module):
+    """x + part(norm(x)) for attention and then feed-forward; or norm(x + part(x)), as in 2017."""
+
+    def __init__(self, config: TransformerConfig, index: int) -> None:
+        super().__init__()
+        self.pre = config.norm_position == "pre"
+        self.attention, self.feed_forward = Attention(config, index), FeedForward(config)
+        self.attention_norm, self.feed_forward_norm = _norm(config), _norm(config)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor, rotation: Tensor | None, attend: Attend) -> Tensor:
+        if self.pre:
+            x = x + self.dropout(self.attention(self.attention_norm(x), rotation, attend))
+            return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+        x = self.attention_norm(x + self.dropout(self.attention(x, rotation, attend)))
+        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+
+
+def _norm(config: TransformerConfig) -> nn.Module:
+    if config.norm == "rmsnorm":
+        return nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
+    return nn.LayerNorm(config.hidden_size, eps=config.norm_eps, bias=config.bias)
+
+
+class Transformer(NeuralLanguageModel):
+    """The registry's `transformer`.
+
+    Past its window W its context is anchored: a row that holds W tokens falls back to its last
+    W - S, computed afresh at positions 0 on, then takes the next token. So what a prediction
+    depends on follows from the token's place in its row alone, and scoring a long text is
+    sliding-window perplexity with stride S.
+
+    Initialisation is GPT-2's (Radford et al. 2019): normal with deviation 0.02, and with
+    0.02 / sqrt(2 layers) for the maps into the residual stream; for norm_position=post it is
+    Glorot's, as in 2017.
+    """
+
+    config: TransformerConfig
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config, self.window = config, config.window
+        size = config.hidden_size
+        self.embedding = nn.Embedding(config.vocab_size, size)
+        if config.positions == "learned":
+            self.position_embedding = nn.Embedding(config.window, size)
+        self.blocks = nn.ModuleList(Block(config, i) for i in range(config.num_layers))
+        self.final_norm = _norm(config) if config.norm_position == "pre" else nn.Identity()
+        self.dropout = nn.Dropout(config.dropout)
+        self.head = nn.Linear(size, config.vocab_size, bias=False)
+        self._initialise()
+        if config.tie_weights:
+            self.head.weight = self.embedding.weight
+        waves = sinusoids(config.window, size)
+        if config.positions == "rope":
+            waves = rotations(config.window, config.head_size, config.rope_theta)
+        self.register_buffer("waves", waves, persistent=False)
+
+    def _initialise(self) -> None:
+        into_stream = 0.02 / math.sqrt(2 * self.config.num_layers)
+        for name, part in self.named_modules():
+            if isinstance(part, nn.Embedding):
+                nn.init.normal_(part.weight, std=0.02)
+            elif isinstance(part, nn.Linear):
+                if self.config.norm_position == "post":
+                    nn.init.xavier_uniform_(part.weight)
+                else:
+                    nn.init.normal_(part.weight, std=0.02)
+                    if name.endswith(".output"):
+                        nn.init.normal_(part.weight, std=into_stream)
+                if part.bias is not None:
+                    nn.init.zeros_(part.bias)
+
+    def start(self, batch: int, stride: int | None = None) -> KVCache:
+        config = self.config
+        stride = max(1, config.window // 2) if stride is None else stride
+        if not 1 <= stride <= config.window:
+            raise ValueError(f"stride is from 1 to {config.window}, not {stride}")
+        like = self.head.weight
+        heads = config.num_heads
+        return empty_cache(batch, config.num_layers, heads, config.head_size, stride, like)
+
+    def hidden(
+        self, tokens: Tensor, state: KVCache | None
+    ) -> tuple[Tensor, KVCache | None]:
+        if state is None:
+            if tokens.shape[1] > self.window:
+                raise ValueError(f"{tokens.shape[1]} tokens do not fit the window {self.window}")
+            positions = torch.arange(tokens.shape[1], device=tokens.device)
+            return self._features(tokens, positions, self._attend_within), None
+        pieces = []
+        while tokens.shape[1]:
+            room = self.window - max(map(state.length, range(tokens.shape[0])))
+            if room == 0:
+                self._slide(state)
+                continue
+            pieces.append(self._extend(tokens[:, :room], state))
+            tokens = tokens[:, room:]
+        return torch.cat(pieces, 1) if len(pieces) > 1 else pieces[0], state
+
+    def _features(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        """Run the blocks on tokens (B, T) at positions (T,) or (B, T)."""
+        x = self.embedding(tokens)  # (B, T, H)
+        if self.config.scale_embedding:
+            x = x * math.sqrt(self.config.hidden_size)
+        rotation = None
+        if self.config.positions == "rope":
+            rotation = self.waves[positions]  # ([B,] T, 2, D / 2)
+        elif self.config.positions == "learned":
+            x = x + self.position_embedding(positions)
+        else:
+            x = x + self.waves[positions]
+        x = self.dropout(x)
+        for block in self.blocks:
+            x = block(x, rotation, attend)
+        return self.final_norm(x)
+
+    def _attend_within(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        dropout = self.config.dropout if self.training else 0.0
+        return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
+
+    def _extend(self, tokens: Tensor, state: KVCache) -> Tensor:
+        """Run tokens (B, T) that fit every row's window, after what the cache holds."""
+        state.append(tokens)
+        length, end = tokens.shape[1], state.end
+        begin = min(state.starts)
+        slots = torch.arange(end - length, end, device=tokens.device)
+        if max(state.starts) == begin:
+            positions, mask = slots - begin, None
+            if 1 < length:
+                mask = torch.arange(begin, end, device=tokens.device) <= slots[:, None]
+        else:
+            starts = torch.tensor(state.starts, device=tokens.device)[:, None]  # (B, 1)
+            positions = slots - starts  # (B, T)
+            past = torch.arange(begin, end, device=tokens.device)
+            mask = (past >= starts[..., None]) & (past <= slots[:, None])  # (B, T, n)
+            mask = mask[:, None]
+
+        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            keys, values = state.keys[layer], state.values[layer]
+            keys[:, :, end - length : end] = k
+            values[:, :, end - length : end] = v
+            return F.scaled_dot_product_attention(
+                q, keys[:, :, begin:end], values[:, :, begin:end], attn_mask=mask
+            )
+
+        return self._features(tokens, positions, attend)
+
+    def _slide(self, state: KVCache) -> None:
+        """Let every full row fall back to its last W - S tokens, at positions 0 on."""
+        full = [r for r in range(len(state.starts)) if state.length(r) == self.window]
+        start, end = state.end - (self.window - state.stride), state.end
+        for row in full:
+            state.starts[row] = start
+        if start == end:
+            return
+
+        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            state.keys[layer][full, :, start:end] = k
+            state.values[layer][full, :, start:end] = v
+            return self._attend_within(layer, q, k, v)
+
+        positions = torch.arange(end - start, device=state.tokens.device)
+        self._features(state.tokens[full, start:end], positions, attend)
+
+
+def sinusoids(length: int, size: int) -> Tensor:
+    """Return the position encodings (length, size) of Vaswani et al. (2017), section 3.5.
+
+    Dimension 2 i of position p is sin(p / 10000^(2 i / size)), and 2 i + 1 the cosine.
+    """
+    rate = 10000.0 ** (-torch.arange(0, size, 2) / size)
+    angle = torch.arange(length)[:, None] * rate
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :size]
+
+
+def rotations(length: int, size: int, theta: float) -> Tensor:
+    """Return cosines and sines (length, 2, size / 2) for `rotate` (Su et al. 2021)."""
+    rate = theta ** (-torch.arange(0, size, 2) / size)
+    angle = torch.arange(length)[:, None] * rate
+    return torch.stack([angle.cos(), angle.sin()], dim=1)
+
+
+def rotate(x: Tensor, rotation: Tensor) -> Tensor:
+    """Turn each pair (x_i, x_{i + D/2}) by its position's angle (RoPE, in Llama's order).
+
+    Args:
+        x: (B, heads, T, D).
+        rotation: (T, 2, D / 2), or (B, T, 2, D / 2) where rows stand at different positions.
+    """
+    cos, sin = rotation.unsqueeze(-4).unbind(-2)  # ([B,] 1, T, D / 2) each
+    first, second = x.chunk(2, dim=-1)
+    turned = (first * cos - second * sin, second * cos + first * sin)
+    return torch.cat(turned, dim=-1).to(x.dtype)

@@ -1,0 +1,79 @@
+"""The architectures seqgen knows. A new one is a file in `models/` and a row here."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+from seqgen.errors import UsageError, did_you_mean
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A kind of model: its name, where its classes live, and what it is in one line.
+
+    `model` and `config` are "module:Class", imported only when used, so that listing
+    architectures loads no torch.
+    """
+
+    name: str
+    model: str
+    config: str
+    summary: str
+
+    def load_model(self) -> Any:
+        """Import and return the LanguageModel class."""
+        return _load(self.model)
+
+    def load_config(self) -> Any:
+        """Import and return the ModelConfig class."""
+        return _load(self.config)
+
+
+def _load(target: str) -> Any:
+    module, name = target.split(":")
+    return getattr(importlib.import_module(module), name)
+
+
+_ROWS = (
+    Architecture(
+        "rnn",
+        "seqgen.models.rnn:RNN",
+        "seqgen.models.rnn:RNNConfig",
+        "Elman's recurrent network; tanh, or ReLU from the identity",
+    ),
+    Architecture(
+        "gru",
+        "seqgen.models.gru:GRU",
+        "seqgen.models.gru:GRUConfig",
+        "gated recurrent unit (Cho et al. 2014), reset before or after the matrix product",
+    ),
+    Architecture(
+        "lstm",
+        "seqgen.models.lstm:LSTM",
+        "seqgen.models.lstm:LSTMConfig",
+        "long short-term memory with a forget gate (Gers et al. 2000)",
+    ),
+    Architecture(
+        "transformer",
+        "seqgen.models.transformer:Transformer",
+        "seqgen.models.transformer:TransformerConfig",
+        "decoder-only transformer; 2017, GPT-2 or Llama style by options",
+    ),
+)
+
+ARCHITECTURES: dict[str, Architecture] = {row.name: row for row in _ROWS}
+DEFAULT = "lstm"
+
+
+def architecture(name: str) -> Architecture:
+    """Return the architecture called `name`.
+
+    Raises:
+        UsageError: there is none; names the nearest.
+    """
+    if name not in ARCHITECTURES:
+        hint = did_you_mean(name, ARCHITECTURES) or f"; there are {', '.join(ARCHITECTURES)}"
+        raise UsageError(f"no architecture is called {name!r}{hint}")
+    return ARCHITECTURES[name]

@@ -1,0 +1,132 @@
+"""One loop that scores texts under a model: perplexity and validation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seqgen.data.corpus import Corpus
+from seqgen.metrics.perplexity import Totals
+from seqgen.models.base import LanguageModel
+from seqgen.tokenizers import Tokenizer
+
+# Tokens fed in one call, over all rows: long enough for the matrix products to pay.
+PIECE = 8192
+# Documents are sorted by length within pools of this many batches.
+POOL = 16
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Some consecutive tokens of one document, as the model found them.
+
+    Attributes:
+        document: which document of the corpus.
+        tokens: (N,) the scored ids.
+        log_probs: (N,) float64, in nats.
+        ranks: (N,) int64, how many tokens were more probable.
+    """
+
+    document: int
+    tokens: np.ndarray
+    log_probs: np.ndarray
+    ranks: np.ndarray
+
+
+def add_up(scored: Iterable[Scored], tokenizer: Tokenizer) -> Totals:
+    """Add up scores; the text's characters and bytes are not known here."""
+    total = Totals()
+    for piece in scored:
+        unknown = piece.tokens == tokenizer.unk_id
+        total += Totals(
+            tokens=piece.tokens.size,
+            nll_nats=-float(piece.log_probs.sum()),
+            correct=int(np.count_nonzero(piece.ranks == 0)),
+            oov=int(np.count_nonzero(unknown)),
+            oov_nats=-float(piece.log_probs[unknown].sum()),
+        )
+    return total
+
+
+@torch.inference_mode()
+def score_corpus(
+    model: LanguageModel, corpus: Corpus, batch_size: int = 32, stride: int | None = None
+) -> Iterator[Scored]:
+    """Score every document of a corpus, each from the start of a text.
+
+    A token's past is all that stood before it in its document; what a transformer sees of that
+    past its window follows from `stride`. Documents are scored side by side, which changes
+    nothing: rows are independent, and what follows a row's end is thrown away.
+
+    Args:
+        model: in evaluation mode.
+        corpus: documents of at least one token.
+        batch_size: documents side by side, at most.
+        stride: see `LanguageModel.start`.
+
+    Yields:
+        The pieces of each document in order; documents in order but for pools sorted by length.
+    """
+    lengths = corpus.ends - corpus.starts
+    for first in range(0, lengths.size, POOL * batch_size):
+        pool = first + np.argsort(lengths[first : first + POOL * batch_size], kind="stable")
+        for at in range(0, pool.size, batch_size):
+            yield from _score_rows(model, corpus, pool[at : at + batch_size], stride)
+
+
+def _score_rows(
+    model: LanguageModel, corpus: Corpus, documents: np.ndarray, stride: int | None
+) -> Iterator[Scored]:
+    begin, end = corpus.starts[documents], corpus.ends[documents]
+    state = model.start(len(documents), stride)
+    before = np.full(len(documents), corpus.start)
+    while True:
+        length = min(PIECE // len(documents) + 1, int((end - begin).max()))
+        at = begin[:, None] + np.arange(length)
+        inside = at < end[:, None]  # (B, T)
+        targets = np.where(inside, corpus.tokens[np.where(inside, at, 0)], 0).astype(np.int64)
+        tokens = np.concatenate([before[:, None], targets[:, :-1]], axis=1).astype(np.int64)
+        log_probs, ranks, state = model.rank(
+            _on(model, tokens), _on(model, targets), state
+        )
+        log_probs, ranks = log_probs.double().cpu().numpy(), ranks.cpu().numpy()
+        for row, document in enumerate(documents):
+            kept = inside[row]
+            yield Scored(
+                int(document), targets[row, kept], log_probs[row, kept], ranks[row, kept]
+            )
+        begin = begin + length
+        alive = np.flatnonzero(begin < end)
+        if alive.size == 0:
+            return
+        if alive.size < len(documents):
+            state = state.select(alive.tolist())
+        begin, end, documents = begin[alive], end[alive], documents[alive]
+        before = targets[alive, -1]
+
+
+def _on(model: LanguageModel, ids: np.ndarray) -> Tensor:
+    return torch.from_numpy(ids).to(model.device)
+
+
+def parallel_rows(corpus: Corpus, rows: int, tokens: int) -> Corpus:
+    """Return a fixed, small part of a corpus that can be scored quickly, side by side.
+
+    A stream is cut into `rows` equal rows, each read as if it began a text; of documents, the
+    first are taken. At most about `tokens` tokens are kept.
+    """
+    if corpus.ends.size > 1:
+        kept = max(1, int(np.searchsorted(corpus.ends, tokens, side="right")))
+        ends = corpus.ends[:kept]
+        return replace(corpus, tokens=corpus.tokens[: ends[-1]], ends=ends)
+    size = corpus.tokens.size
+    length = max(1, min(size, tokens) // rows)
+    # Rows are spread over the whole part, which may change along the way.
+    begins = np.linspace(0, size - length, max(1, min(rows, size // length))).astype(np.int64)
+    at = begins[:, None] + np.arange(length)
+    ends = length * np.arange(1, begins.size + 1)
+    return replace(corpus, tokens=corpus.tokens[at.ravel()], ends=ends)

@@ -1,0 +1,42 @@
+"""Text to token ids and back: characters, bytes, words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from seqgen.errors import SeqgenError, UsageError, did_you_mean
+from seqgen.tokenizers.base import Decoder, Tokenizer, read_facts
+from seqgen.tokenizers.byte import ByteTokenizer
+from seqgen.tokenizers.char import CharTokenizer
+from seqgen.tokenizers.word import WhitespaceTokenizer, WordTokenizer
+
+KINDS: dict[str, type[Tokenizer]] = {
+    cls.kind: cls for cls in (CharTokenizer, ByteTokenizer, WordTokenizer, WhitespaceTokenizer)
+}
+
+__all__ = ["KINDS", "Decoder", "Tokenizer", "load_tokenizer", "tokenizer_kind"]
+
+
+def tokenizer_kind(name: str) -> type[Tokenizer]:
+    """Return the tokenizer class called `name`.
+
+    Raises:
+        UsageError: there is none; names the nearest.
+    """
+    if name not in KINDS:
+        hint = did_you_mean(name, KINDS) or f"; there are {', '.join(KINDS)}"
+        raise UsageError(f"no tokenizer is called {name!r}{hint}")
+    return KINDS[name]
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """Load the tokenizer that `Tokenizer.save` wrote into `folder`.
+
+    Raises:
+        SeqgenError: it is missing or damaged.
+    """
+    try:
+        facts = read_facts(folder)
+        return tokenizer_kind(facts.pop("kind")).from_facts(facts)
+    except (OSError, ValueError, KeyError, TypeError, UsageError) as error:
+        raise SeqgenError(f"the tokenizer in {folder} is missing or damaged: {error}") from None

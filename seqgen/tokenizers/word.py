@@ -1,0 +1,124 @@
+"""Words: with punctuation and white space kept, or of text that is already tokenised."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from seqgen.tokenizers.base import SPECIALS, Decoder, Tokenizer, line_blocks
+
+UNKNOWN = "<unk>"
+
+
+class VocabularyTokenizer(Tokenizer):
+    """Pieces found by a rule that needs no vocabulary, then looked up in one.
+
+    The vocabulary is in order of frequency, ties in order of code points. It always has `\\n`.
+    """
+
+    split: Callable[[str], list[str]]
+
+    def __init__(self, words: Iterable[str]) -> None:
+        words = list(dict.fromkeys(("\n", *words)))
+        self.vocabulary = [*SPECIALS, *words]
+        self.vocab_size = len(self.vocabulary)
+        self._ids = dict(zip(words, range(len(SPECIALS), self.vocab_size), strict=True))
+        self._ids[UNKNOWN] = self.unk_id
+        self.newline_id = self._ids["\n"]
+
+    @classmethod
+    def train(cls, chunks: Iterable[str], vocab_size: int | None = None) -> VocabularyTokenizer:
+        counts: Counter[str] = Counter()
+        for block in line_blocks(chunks):
+            counts.update(cls.split(block))
+        counts.pop(UNKNOWN, None)
+        counts.pop("\n", None)
+        room = None if vocab_size is None else max(0, vocab_size - len(SPECIALS) - 1)
+        return cls(islice(sorted(counts, key=lambda w: (-counts[w], w)), room))
+
+    def encode(self, text: str) -> np.ndarray:
+        ids, unknown = self._ids, self.unk_id
+        return np.array([ids.get(w, unknown) for w in self.split(text)], dtype=self.dtype)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        return [self.vocabulary[i] for i in ids]
+
+    def facts(self) -> dict[str, Any]:
+        return {"words": self.vocabulary[len(SPECIALS) + 1 :]}
+
+    @classmethod
+    def from_facts(cls, facts: dict[str, Any]) -> VocabularyTokenizer:
+        return cls(facts["words"])
+
+
+class WordTokenizer(VocabularyTokenizer):
+    """Words and punctuation marks, each with the one space before it, and other white space.
+
+    `So, he said:` is `So` `,` ` he` ` said` `:`. A space belongs to what follows it, as in
+    GPT-2, so that a bigram sees two words and not a word and a space.
+    """
+
+    kind = "word"
+    pattern = re.compile(r" ?\w+(?:['’]\w+)*| ?[^\w\s]|\s")
+    split = pattern.findall
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return "".join(["" if i < self.unk_id else self.vocabulary[i] for i in ids])
+
+    def boundary(self, text: str, at: int) -> int:
+        start = text.rfind("\n", 0, at) + 1
+        return next(
+            (m.start() for m in self.pattern.finditer(text, start) if m.start() >= at), len(text)
+        )
+
+
+class WhitespaceTokenizer(VocabularyTokenizer):
+    """Text that is tokenised already, as Penn Treebank: split on runs of white space.
+
+    The line's end is the token `\\n`; a literal `<unk>` is the unknown id. Which white space
+    stood between two tokens is lost: they are joined by one space.
+    """
+
+    kind = "whitespace"
+    lossless = False
+    pattern = re.compile(r"\n|\S+")
+    split = pattern.findall
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return "".join(map(self.decoder().push, ids))
+
+    def decoder(self, history: Sequence[int] = ()) -> Decoder:
+        return SpacedDecoder(self, history)
+
+    def boundary(self, text: str, at: int) -> int:
+        start = max(text.rfind("\n", 0, at), text.rfind(" ", 0, at)) + 1
+        return next(
+            (m.start() for m in self.pattern.finditer(text, start) if m.start() >= at), len(text)
+        )
+
+    def first_unknown(self, text: str) -> tuple[int, str] | None:
+        for match in self.pattern.finditer(text):
+            if match.group() not in self._ids:
+                return match.start(), match.group()
+        return None
+
+
+class SpacedDecoder(Decoder):
+    """Puts one space between two tokens of the same line."""
+
+    def __init__(self, tokenizer: WhitespaceTokenizer, history: Sequence[int]) -> None:
+        self.tokenizer = tokenizer
+        self.glue = len(history) == 0 or history[-1] in (tokenizer.newline_id, tokenizer.bos_id)
+
+    def push(self, token: int) -> str:
+        if token < self.tokenizer.unk_id:
+            return ""
+        newline = token == self.tokenizer.newline_id
+        space = "" if self.glue or newline else " "
+        self.glue = newline
+        return space + self.tokenizer.vocabulary[token]

@@ -1,0 +1,1 @@
+"""Gradient training: the loop, update rules, schedules."""

@@ -1,0 +1,77 @@
+"""What a run of training tells while it goes on; whoever listens decides how to show it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from seqgen.configs import TrainingConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Started:
+    """What is about to be trained, and on what."""
+
+    name: str
+    architecture: str
+    parameters: int
+    vocab_size: int
+    train_tokens: int
+    val_tokens: int
+    tokens_per_char: float
+    training: TrainingConfig
+    device: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """A logged step.
+
+    Attributes:
+        step: steps done.
+        share: how much of the budget is spent, 0 to 1.
+        seconds: training time so far.
+        tokens: tokens seen so far.
+        train_loss: nats per token, the mean since the last record.
+        lr: the rate as a share of its peak.
+        grad_norm: 2-norm of the last gradient, before clipping.
+        tokens_per_second: since the last record.
+    """
+
+    step: int
+    share: float
+    seconds: float
+    tokens: int
+    train_loss: float
+    lr: float
+    grad_norm: float
+    tokens_per_second: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validated:
+    """A validation in passing: nats per token over a fixed part of the held-out text."""
+
+    step: int
+    seconds: float
+    val_loss: float
+    best: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Notice:
+    """Something the user should know, in one line."""
+
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleLine:
+    """A line the model writes now."""
+
+    step: int
+    text: str
+
+
+Event = Started | Progress | Validated | Notice | SampleLine
+Report = Callable[[Event], None]
