@@ -139,6 +139,7 @@ class DataConfig(Config):
 
 
 BUDGETS = ("steps", "epochs", "minutes")
+RESUMABLE = frozenset({*BUDGETS, "checkpoint_every"})
 DEFAULT_MINUTES = 5.0
 
 
@@ -218,9 +219,7 @@ def resolve(
     for name, value in settings.items():
         owner = next((i for i, group in enumerate(groups) if name in group.fields()), None)
         if owner is None:
-            raise UsageError(
-                f"{architecture} has no setting {name!r}{did_you_mean(name, known)}"
-            )
+            raise UsageError(f"{architecture} has no setting {name!r}{did_you_mean(name, known)}")
         shares[owner][name] = value
     return shares
 

@@ -90,15 +90,11 @@ def _score_rows(
         inside = at < end[:, None]  # (B, T)
         targets = np.where(inside, corpus.tokens[np.where(inside, at, 0)], 0).astype(np.int64)
         tokens = np.concatenate([before[:, None], targets[:, :-1]], axis=1).astype(np.int64)
-        log_probs, ranks, state = model.rank(
-            _on(model, tokens), _on(model, targets), state
-        )
+        log_probs, ranks, state = model.rank(_on(model, tokens), _on(model, targets), state)
         log_probs, ranks = log_probs.double().cpu().numpy(), ranks.cpu().numpy()
         for row, document in enumerate(documents):
             kept = inside[row]
-            yield Scored(
-                int(document), targets[row, kept], log_probs[row, kept], ranks[row, kept]
-            )
+            yield Scored(int(document), targets[row, kept], log_probs[row, kept], ranks[row, kept])
         begin = begin + length
         alive = np.flatnonzero(begin < end)
         if alive.size == 0:

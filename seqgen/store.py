@@ -347,6 +347,25 @@ def keep_text(blocks: Iterator[bytes]) -> Path:
         raise SeqgenError(f"{folder} cannot be written: {error.strerror}") from None
 
 
+def text_of(data: dict[str, Any]) -> tuple[Path, ...]:
+    """Return where a model's training text is: where it was, or in the cache by its hash.
+
+    Args:
+        data: the model's record of it.
+
+    Raises:
+        SeqgenError: it is nowhere.
+    """
+    paths = tuple(map(Path, data["files"]))
+    if all(path.exists() for path in paths):
+        return paths
+    kept = home() / "cache" / "text" / f"{data['sha256'][:32]}.txt"
+    if kept.exists():
+        return (kept,)
+    gone = next(path for path in paths if not path.exists())
+    raise SeqgenError(f"the training text {gone} is gone; give --data FILE")
+
+
 def take_lock(file: IO[Any]) -> bool:
     """Take an exclusive lock on an open file; return False if another process has it."""
     try:

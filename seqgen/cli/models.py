@@ -14,8 +14,9 @@ from seqgen.errors import SeqgenError, UsageError
 
 app = typer.Typer(help="List, show and remove trained models; list architectures.")
 
-Name = Annotated[str | None, typer.Argument(help="A name or a path; the latest if none.",
-                                            show_default=False)]
+Name = Annotated[
+    str | None, typer.Argument(help="A name or a path; the latest if none.", show_default=False)
+]
 
 
 @app.callback(invoke_without_command=True)

@@ -9,15 +9,17 @@ import typer
 Model = Annotated[
     str | None,
     typer.Option(
-        "--model", "-m", help="A trained model: a name or a path; the latest if none.",
+        "--model",
+        "-m",
+        help="A trained model: a name or a path; the latest if none.",
         show_default=False,
     ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 Precision = Annotated[str, typer.Option(help="auto, float32, float64 or bf16.")]
 Seed = Annotated[
-    int | None, typer.Option(help="For the same again; drawn and reported if none.", min=0,
-                             show_default=False)
+    int | None,
+    typer.Option(help="For the same again; drawn and reported if none.", min=0, show_default=False),
 ]
 Json = Annotated[bool, typer.Option("--json", help="JSON Lines on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on standard error but errors.")]

@@ -29,8 +29,7 @@ def perplexity(
     model: options.Model = None,
     documents: Annotated[
         str | None,
-        typer.Option(help="stream or line; as the model was trained if none.",
-                     show_default=False),
+        typer.Option(help="stream or line; as the model was trained if none.", show_default=False),
     ] = None,
     batch_size: options.BatchSize = 32,
     device: options.Device = "auto",

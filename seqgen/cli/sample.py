@@ -30,14 +30,12 @@ if TYPE_CHECKING:
 def sample(
     prompts: Annotated[
         list[str] | None,
-        typer.Argument(help="What to go on from; several are several prompts.",
-                       show_default=False),
+        typer.Argument(help="What to go on from; several are several prompts.", show_default=False),
     ] = None,
     model: options.Model = None,
     prompt_file: Annotated[
         str | None,
-        typer.Option(help="One prompt: a whole file, or - for standard input.",
-                     show_default=False),
+        typer.Option(help="One prompt: a whole file, or - for standard input.", show_default=False),
     ] = None,
     temperature: Annotated[
         float, typer.Option(help="Below 1 sharper, above 1 wilder; 0 is greedy.")
@@ -57,8 +55,11 @@ def sample(
     ] = None,
     echo: Annotated[
         bool | None,
-        typer.Option("--echo/--no-echo", help="The prompt first; the default on a terminal.",
-                     show_default=False),
+        typer.Option(
+            "--echo/--no-echo",
+            help="The prompt first; the default on a terminal.",
+            show_default=False,
+        ),
     ] = None,
     batch_size: options.BatchSize = 32,
     seed: options.Seed = None,

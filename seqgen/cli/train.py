@@ -14,6 +14,23 @@ from seqgen.errors import UsageError
 
 # Flags whose name is not the setting's.
 SETTING_OF = {"layers": "num_layers", "heads": "num_heads"}
+# Flags that are no setting.
+OWN = frozenset(
+    [
+        "data",
+        "model",
+        "name",
+        "overwrite",
+        "config",
+        "set_",
+        "device",
+        "json",
+        "quiet",
+        "stop_after",
+        "resume",
+        "changed_data",
+    ]
+)
 
 
 def train(
@@ -34,9 +51,7 @@ def train(
     ] = False,
     layers: Annotated[int | None, typer.Option(help="Layers.", show_default=False)] = None,
     hidden_size: Annotated[int | None, typer.Option(help="Width.", show_default=False)] = None,
-    heads: Annotated[
-        int | None, typer.Option(help="Attention heads.", show_default=False)
-    ] = None,
+    heads: Annotated[int | None, typer.Option(help="Attention heads.", show_default=False)] = None,
     dropout: Annotated[float | None, typer.Option(help="Dropout.", show_default=False)] = None,
     tokenizer: Annotated[
         str | None,
@@ -80,16 +95,26 @@ def train(
     clip_norm: Annotated[
         float | None, typer.Option(help="Largest gradient norm; 0 for any.", show_default=False)
     ] = None,
-    steps: Annotated[
-        int | None, typer.Option(help="Budget in steps.", show_default=False)
-    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Budget in steps.", show_default=False)] = None,
     epochs: Annotated[
         float | None, typer.Option(help="Budget in passes.", show_default=False)
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option(help="Budget in minutes; 5 if none is given.",
-                                   show_default=False)
+        float | None,
+        typer.Option(help="Budget in minutes; 5 if none is given.", show_default=False),
     ] = None,
+    stop_after: Annotated[
+        int | None, typer.Option(help="Save and stop after N steps.", min=1, show_default=False)
+    ] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            help="Go on with a stopped run: a name, a path or latest.", show_default=False
+        ),
+    ] = None,
+    changed_data: Annotated[
+        bool, typer.Option("--changed-data", help="Resume although the text is another.")
+    ] = False,
     checkpoint_every: Annotated[
         int | None, typer.Option(help="Steps between checkpoints.", show_default=False)
     ] = None,
@@ -112,35 +137,46 @@ def train(
     """Train a model on text: five minutes unless told otherwise."""
     from seqgen.cli.progress import display
     from seqgen.configs import read_config
+    from seqgen.tasks.train import resume as go_on
     from seqgen.tasks.train import train as run
 
-    own = {"data", "model", "name", "overwrite", "config", "set_", "device", "json", "quiet"}
     settings = {
         SETTING_OF.get(flag, flag): value
         for flag, value in context.params.items()
-        if flag not in own and value is not None
+        if flag not in OWN and value is not None
     }
     settings |= dict(map(_assignment, set_ or ()))
-    nested = read_config(config) if config else {}
-    architecture = model or nested.get("architecture") or registry.DEFAULT
-    store.check_free(name, overwrite)
+    common = {"settings": settings, "device": device, "stop_after": stop_after}
     with display(quiet) as report:
-        result = run(
-            _sources(data),
-            architecture=architecture,
-            name=name,
-            settings=settings,
-            config=nested,
-            device=device,
-            overwrite=overwrite,
-            report=report,
-        )
+        if resume is not None:
+            _refuse(context, "--resume", ("model", "name", "overwrite", "config"))
+            sources = _sources(data) if data else []
+            result = go_on(resume, data=sources, changed_data=changed_data, report=report, **common)
+        else:
+            _refuse(context, "a new run", ("changed_data",))
+            nested = read_config(config) if config else {}
+            store.check_free(name, overwrite)
+            result = run(
+                _sources(data),
+                architecture=model or nested.get("architecture") or registry.DEFAULT,
+                name=name,
+                config=nested,
+                overwrite=overwrite,
+                report=report,
+                **common,
+            )
     if json:
         put_record(result)
     if not quiet:
         _summary(result)
     if result.stopped == "interrupted":
         raise typer.Exit(130)
+
+
+def _refuse(context: typer.Context, what: str, flags: tuple[str, ...]) -> None:
+    for flag in flags:
+        if context.params[flag]:
+            raise UsageError(f"--{flag.replace('_', '-')} has no meaning with {what}")
 
 
 def _sources(data: list[str] | None) -> list[str | Path]:
@@ -164,8 +200,8 @@ def _assignment(text: str) -> tuple[str, str]:
 
 
 def _summary(result: Any) -> None:
-    if result.stopped == "interrupted":
-        say(f"interrupted after {result.steps} steps; the model is usable as {result.name}")
+    if result.stopped in ("interrupted", "stop-after"):
+        say(f"stopped after {result.steps} steps; go on with seqgen train --resume {result.name}")
         return
     parts = [f"{result.name}: {result.steps} steps in {result.seconds:.0f} s"]
     if result.val_loss is not None:

@@ -33,9 +33,7 @@ class CounterDraw:
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
-    def __call__(
-        self, rows: Sequence[tuple[int, int]], step: int, log_probs: Tensor
-    ) -> list[int]:
+    def __call__(self, rows: Sequence[tuple[int, int]], step: int, log_probs: Tensor) -> list[int]:
         prompts, samples = np.array(rows, dtype=np.int64).T
         draws = uniforms(self.seed, prompts, samples, step)  # (B,)
         cumulated = log_probs.double().exp().cpu().numpy().cumsum(-1)  # (B, V)

@@ -31,8 +31,9 @@ class Totals:
     bytes: int = 0
 
     def __add__(self, other: Totals) -> Totals:
-        return Totals(**{f.name: getattr(self, f.name) + getattr(other, f.name)
-                         for f in fields(Totals)})
+        return Totals(
+            **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(Totals)}
+        )
 
     @property
     def nats_per_token(self) -> float | None:

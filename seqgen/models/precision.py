@@ -27,8 +27,11 @@ def choose_device(name: str) -> torch.device:
     kind = name.partition(":")[0]
     if kind not in ("cpu", "cuda", "mps"):
         raise UsageError(f"--device is auto, cpu, cuda or mps, not {name!r}")
-    there = {"cpu": True, "cuda": torch.cuda.is_available(),
-             "mps": torch.backends.mps.is_available()}[kind]
+    there = {
+        "cpu": True,
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+    }[kind]
     if not there:
         raise SeqgenError(f"this machine has no {kind} device; use --device cpu")
     return torch.device(name)

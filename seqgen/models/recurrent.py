@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from seqgen.configs import ModelConfig, require, setting
 from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.dropout import Dropout
 from seqgen.models.state import State
 
 LayerState = tuple[Tensor, ...]
@@ -23,7 +24,11 @@ class RecurrentConfig(ModelConfig):
     """A stack of recurrent layers between an embedding and a softmax."""
 
     recipe: ClassVar[Mapping[str, Any]] = {
-        "optimizer": "muon", "lr": 4e-3, "batch_size": 32, "seq_len": 64, "weight_decay": 0.05,
+        "optimizer": "muon",
+        "lr": 4e-3,
+        "batch_size": 32,
+        "seq_len": 64,
+        "weight_decay": 0.05,
     }
 
     hidden_size: int = setting("units H of each layer", 256)
@@ -109,7 +114,7 @@ class RecurrentLM(NeuralLanguageModel):
             self.embedding = nn.Embedding(config.vocab_size, config.input_size)
         sizes = [config.input_size] + [config.hidden_size] * (config.num_layers - 1)
         self.layers = nn.ModuleList(self.layer(size, config) for size in sizes)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.head = nn.Linear(config.hidden_size, config.vocab_size)
         nn.init.xavier_uniform_(self.head.weight)
         nn.init.zeros_(self.head.bias)
@@ -119,13 +124,9 @@ class RecurrentLM(NeuralLanguageModel):
     def start(self, batch: int, stride: int | None = None) -> RecurrentState:
         zero = self.head.weight.new_zeros(batch, self.config.hidden_size)
         parts = self.layer.state_parts
-        return RecurrentState(
-            tuple(tuple(zero.clone() for _ in range(parts)) for _ in self.layers)
-        )
+        return RecurrentState(tuple(tuple(zero.clone() for _ in range(parts)) for _ in self.layers))
 
-    def hidden(
-        self, tokens: Tensor, state: RecurrentState | None
-    ) -> tuple[Tensor, RecurrentState]:
+    def hidden(self, tokens: Tensor, state: RecurrentState | None) -> tuple[Tensor, RecurrentState]:
         state = state or self.start(tokens.shape[0])
         x = self._input(tokens)  # (B, T, E)
         one_step = tokens.shape[1] == 1 and not torch.is_grad_enabled()

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from seqgen.configs import ModelConfig, require, setting
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.cache import KVCache, empty_cache
+from seqgen.models.dropout import Dropout
 
 # (layer, queries, keys, values), each (B, heads, T, D), to what the queries read (B, heads, T, D).
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
@@ -31,7 +32,11 @@ class TransformerConfig(ModelConfig):
 
     derived: ClassVar[frozenset[str]] = frozenset({"vocab_size", "window"})
     recipe: ClassVar[Mapping[str, Any]] = {
-        "optimizer": "muon", "lr": 2e-3, "batch_size": 16, "seq_len": 128, "weight_decay": 0.1,
+        "optimizer": "muon",
+        "lr": 2e-3,
+        "batch_size": 16,
+        "seq_len": 128,
+        "weight_decay": 0.1,
     }
 
     window: int = setting("tokens in the window W; follows seq_len")
@@ -46,7 +51,8 @@ class TransformerConfig(ModelConfig):
     qk_norm: bool = setting("normalise queries and keys (Henry et al. 2020)", True)
     bias: bool = setting("biases in the linear maps", False)
     scale_embedding: bool = setting("multiply embeddings by sqrt(H) (Vaswani et al. 2017)", False)
-    dropout: float = setting("of embeddings, attention and each part's output", 0.1)
+    dropout: float = setting("of embeddings and of each part's output", 0.1)
+    attention_dropout: float = setting("of attention weights; much slower on a CPU", 0.0)
     tie_weights: bool = setting("the head's matrix is the embedding's", False)
     norm_eps: float = setting("added to the variance in normalisation", 1e-5)
     rope_theta: float = setting("base wave length of RoPE", 10000.0)
@@ -62,7 +68,9 @@ class TransformerConfig(ModelConfig):
         )
         even = self.positions != "rope" or self.head_size % 2 == 0
         require(even, f"rope needs an even head size, not {self.head_size}")
-        require(0 <= self.dropout < 1, f"dropout is at least 0 and below 1, not {self.dropout}")
+        for name in ("dropout", "attention_dropout"):
+            p = getattr(self, name)
+            require(0 <= p < 1, f"{name} is at least 0 and below 1, not {p}")
 
     @property
     def head_size(self) -> int:
@@ -139,7 +147,7 @@ class Block(nn.Module):
         self.pre = config.norm_position == "pre"
         self.attention, self.feed_forward = Attention(config, index), FeedForward(config)
         self.attention_norm, self.feed_forward_norm = _norm(config), _norm(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, rotation: Tensor | None, attend: Attend) -> Tensor:
         if self.pre:
@@ -179,7 +187,7 @@ class Transformer(NeuralLanguageModel):
             self.position_embedding = nn.Embedding(config.window, size)
         self.blocks = nn.ModuleList(Block(config, i) for i in range(config.num_layers))
         self.final_norm = _norm(config) if config.norm_position == "pre" else nn.Identity()
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.head = nn.Linear(size, config.vocab_size, bias=False)
         self._initialise()
         if config.tie_weights:
@@ -213,9 +221,7 @@ class Transformer(NeuralLanguageModel):
         heads = config.num_heads
         return empty_cache(batch, config.num_layers, heads, config.head_size, stride, like)
 
-    def hidden(
-        self, tokens: Tensor, state: KVCache | None
-    ) -> tuple[Tensor, KVCache | None]:
+    def hidden(self, tokens: Tensor, state: KVCache | None) -> tuple[Tensor, KVCache | None]:
         if state is None:
             if tokens.shape[1] > self.window:
                 raise ValueError(f"{tokens.shape[1]} tokens do not fit the window {self.window}")
@@ -249,7 +255,7 @@ class Transformer(NeuralLanguageModel):
         return self.final_norm(x)
 
     def _attend_within(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        dropout = self.config.dropout if self.training else 0.0
+        dropout = self.config.attention_dropout if self.training else 0.0
         return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
 
     def _extend(self, tokens: Tensor, state: KVCache) -> Tensor:
@@ -260,7 +266,7 @@ class Transformer(NeuralLanguageModel):
         slots = torch.arange(end - length, end, device=tokens.device)
         if max(state.starts) == begin:
             positions, mask = slots - begin, None
-            if 1 < length:
+            if length > 1:
                 mask = torch.arange(begin, end, device=tokens.device) <= slots[:, None]
         else:
             starts = torch.tensor(state.starts, device=tokens.device)[:, None]  # (B, 1)

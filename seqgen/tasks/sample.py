@@ -138,9 +138,7 @@ def stream(loaded: LoadedModel, prompt: str, options: SampleOptions) -> Iterator
             yield step.text
 
 
-def sample(
-    loaded: LoadedModel, prompts: Iterable[str], options: SampleOptions
-) -> Iterator[Sample]:
+def sample(loaded: LoadedModel, prompts: Iterable[str], options: SampleOptions) -> Iterator[Sample]:
     """Write `options.num_samples` texts for each prompt; yield them in order.
 
     Prompts may come slowly: a batch takes those that are there and never waits to fill.
@@ -226,7 +224,7 @@ def _read_ahead(items: Iterable[str], waiting: queue.Queue) -> None:
     try:
         for item in items:
             waiting.put(item)
-    except BaseException as error:  # noqa: BLE001 - raised again where the items are used
+    except BaseException as error:  # raised again where the items are used
         waiting.put(error)
     else:
         waiting.put(None)

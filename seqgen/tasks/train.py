@@ -15,19 +15,24 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from seqgen import __version__, registry, store
 from seqgen.configs import (
     BUDGETS,
+    RESUMABLE,
     DataConfig,
     ModelConfig,
     TrainingConfig,
+    require,
     resolve,
     settings_of,
     with_default_budget,
 )
 from seqgen.data.batches import training_batches
+from seqgen.data.split import split_text
 from seqgen.data.text import Text, text_files
+from seqgen.errors import SeqgenError
 from seqgen.metrics.perplexity import LN2, Totals
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.precision import choose_device, choose_precision, parameter_type
@@ -35,8 +40,9 @@ from seqgen.scoring import add_up, parallel_rows, score_corpus
 from seqgen.store import Metrics, StoredModel
 from seqgen.tasks.loaded import LoadedModel, load_stored
 from seqgen.tasks.perplexity import score_text
-from seqgen.tasks.prepare import Prepared, prepare
+from seqgen.tasks.prepare import Prepared, encode_parts, prepare, read
 from seqgen.tasks.sample import first_line
+from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Event, Notice, Report, SampleLine, Started, Validated
 from seqgen.training.loop import Hooks, Run, Trainer
 
@@ -74,6 +80,7 @@ def train(
     config: Mapping[str, Any] | None = None,
     device: str = "auto",
     overwrite: bool = False,
+    stop_after: int | None = None,
     report: Report = lambda event: None,
 ) -> TrainingResult:
     """Train a language model on text and store it.
@@ -87,6 +94,7 @@ def train(
         config: a configuration file as nested tables, see `configs.read_config`.
         device: auto, cpu, cuda or mps.
         overwrite: replace a model of that name.
+        stop_after: stop after so many steps, as if interrupted there; no part of the settings.
         report: takes events while training goes on.
 
     Raises:
@@ -125,7 +133,82 @@ def train(
             stored.write_validation(prepared.split.val())
         stored.write_weights(model)
         loaded = LoadedModel(stored, model, prepared.tokenizer, data_config)
-        return Session(loaded, prepared, training, report).run()
+        return Session(loaded, prepared, training, stop_after, report).run()
+
+
+def resume(
+    name: str | Path | None = None,
+    *,
+    data: Sequence[str | Path] = (),
+    settings: Mapping[str, Any] | None = None,
+    device: str = "auto",
+    stop_after: int | None = None,
+    changed_data: bool = False,
+    report: Report = lambda event: None,
+) -> TrainingResult:
+    """Go on with a run that was stopped, as if it had not been.
+
+    Args:
+        name: the model: a name, a path, or None for the latest.
+        data: where its text is now; it is looked for where it was if empty.
+        settings: a longer budget, `checkpoint_every`; nothing else can change.
+        device: auto, cpu, cuda or mps.
+        stop_after: stop after so many steps in all.
+        changed_data: go on although the text is another one.
+        report: takes events while training goes on.
+
+    Raises:
+        UsageError: a setting that cannot change.
+        SeqgenError: there is no such model, its text is gone or another, its checkpoint is
+            damaged, or another run is at it.
+    """
+    stored = store.find(name)
+    place = choose_device(device)
+    given = {k: v for k, v in (settings or {}).items() if v is not None}
+    for key in given:
+        require(key in RESUMABLE, f"a resumed run keeps its {key}; give a budget or nothing")
+    with torch.random.fork_rng(), stored.locked():
+        config = stored.config
+        training = TrainingConfig(**_override(config["training"], given))
+        model, tokenizer = stored.load()
+        data_config = DataConfig(**config["data"])
+        prepared = _again(stored, data, data_config, tokenizer, changed_data)
+        model.to(device=place, dtype=parameter_type(training.precision))
+        loaded = LoadedModel(stored, model, tokenizer, data_config)
+        session = Session(loaded, prepared, training, stop_after, report)
+        if given:
+            groups = {part: config[part] for part in ("model", "data")}
+            stored.write_config(config["architecture"], training=training.to_dict(), **groups)
+            report(Notice(text=f"the schedule is fitted to {_budget(training)} from here"))
+        return session.run(checkpoint=stored.read_checkpoint())
+
+
+def _budget(training: TrainingConfig) -> str:
+    return f"{getattr(training, training.budget):g} {training.budget}"
+
+
+def _again(
+    stored: StoredModel,
+    data: Sequence[str | Path],
+    config: DataConfig,
+    tokenizer: Tokenizer,
+    changed_data: bool,
+) -> Prepared:
+    """Read a stored model's text again, and split it as it was split."""
+    known = stored.record["data"]
+    paths = text_files(data) if data else store.text_of(known)
+    text = Text(paths, config.newlines)
+    facts = read(text)
+    if facts.sha256 != known["sha256"] and not changed_data:
+        raise SeqgenError(
+            f"{', '.join(map(str, paths))} is not the text {stored.name} was trained on; "
+            "give --data FILE, or --changed-data to go on with this one"
+        )
+    split = split_text(text, facts, config, tokenizer)
+    if stored.validation_text is not None:
+        # What was held out then, wherever it came from, and though the text has changed.
+        split = replace(split, val=Text((stored.validation_text,)).chunks)
+    return encode_parts(text, facts, split, tokenizer, config)
 
 
 def _override(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,6 +260,7 @@ class Session:
     loaded: LoadedModel
     prepared: Prepared
     training: TrainingConfig
+    stop_after: int | None
     report: Report
     started: str = field(default_factory=store.now)
 
@@ -185,11 +269,15 @@ class Session:
         """Where the model is kept."""
         return self.loaded.stored
 
-    def run(self) -> TrainingResult:
-        """Train, validate what was kept, and write the record of it."""
+    def run(
+        self, checkpoint: tuple[dict[str, Tensor], dict[str, Any]] | None = None
+    ) -> TrainingResult:
+        """Train, from a checkpoint on if given; validate what was kept; write the record of it."""
         stop = threading.Event()
         with self.stored.metrics() as metrics, interruptible(stop):
             trainer = self._trainer(metrics, stop)
+            if checkpoint is not None:
+                trainer.restore(*checkpoint)
             self._write_record(result=None)
             self.report(Started(**self._facts(trainer)))
             run = trainer.train()
@@ -235,10 +323,16 @@ class Session:
             keep_best=lambda: self.stored.write_weights(model),
             checkpoint=lambda: self.stored.write_checkpoint(*trainer.snapshot()),
             report=report,
-            stop=lambda run: "interrupted" if stop.is_set() else None,
+            stop=lambda run: self._reason_to_stop(run, stop),
         )
         trainer = Trainer(model, batches, config, hooks)
         return trainer
+
+    def _reason_to_stop(self, run: Run, interrupted: threading.Event) -> str | None:
+        if interrupted.is_set():
+            return "interrupted"
+        enough = self.stop_after is not None and run.step >= self.stop_after
+        return "stop-after" if enough else None
 
     def _validation(self, model: NeuralLanguageModel) -> Callable[[], float] | None:
         """Return what measures the loss in passing: over a small, fixed part."""

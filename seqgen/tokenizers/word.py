@@ -64,7 +64,7 @@ class WordTokenizer(VocabularyTokenizer):
     """
 
     kind = "word"
-    pattern = re.compile(r" ?\w+(?:['’]\w+)*| ?[^\w\s]|\s")
+    pattern = re.compile(r" ?\w+(?:['\u2019]\w+)*| ?[^\w\s]|\s")
     split = pattern.findall
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""The training loop: windows in, gradients, updates, validations; stops when the budget is spent."""
+"""The training loop: windows, gradients, updates and validations until the budget is spent."""
 
 from __future__ import annotations
 
@@ -251,9 +251,7 @@ class Trainer:
         if best:
             run.best_loss, run.best_step = loss, run.step
             hooks.keep_best()
-        hooks.report(
-            Validated(step=run.step, seconds=run.seconds, val_loss=loss, best=best)
-        )
+        hooks.report(Validated(step=run.step, seconds=run.seconds, val_loss=loss, best=best))
         self._validation_seconds = time.monotonic() - began
 
     def _checkpoint_is_due(self, saved: float) -> bool:

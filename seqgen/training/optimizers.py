@@ -36,7 +36,7 @@ class Muon(Optimizer):
     ) -> None:
         defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
         super().__init__([p for p, _ in matrices], defaults)
-        self._stacked = {p: count for p, count in matrices}
+        self._stacked = dict(matrices)
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:
