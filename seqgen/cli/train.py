@@ -16,20 +16,8 @@ from seqgen.errors import UsageError
 SETTING_OF = {"layers": "num_layers", "heads": "num_heads"}
 # Flags that are no setting.
 OWN = frozenset(
-    [
-        "data",
-        "model",
-        "name",
-        "overwrite",
-        "config",
-        "set_",
-        "device",
-        "json",
-        "quiet",
-        "stop_after",
-        "resume",
-        "changed_data",
-    ]
+    {"data", "model", "name", "overwrite", "config", "set_", "device", "json", "quiet"}
+    | {"stop_after", "resume", "changed_data"}
 )
 
 
