@@ -28,7 +28,7 @@ def normalise(log_probs: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Forbid:
-    """Tokens that are never written: pad, bos, unk, and EOS of a model that knows no end."""
+    """Tokens that are never written: pad, bos, unk; EOS where texts have no end, else newline."""
 
     ids: tuple[int, ...]
 

@@ -207,10 +207,11 @@ def _fitted(
         settled["seq_len"] = int(corpus.tokens.size)
         report(Notice(text=f"the text has {corpus.tokens.size} tokens, so --seq-len is that"))
     if "batch_size" not in given and corpus.ends.size > 1:
-        # Documents shorter than the window: more of them, so that a step has as many tokens.
+        # Documents shorter than the window: more of them, so that a step has as many tokens;
+        # but not so many that a small corpus is through in a few steps.
         mean = min(training.seq_len, corpus.tokens.size / corpus.ends.size)
         rows = min(8.0, training.seq_len / mean) * training.batch_size
-        settled["batch_size"] = round(rows)
+        settled["batch_size"] = max(training.batch_size, min(round(rows), corpus.ends.size // 16))
     if given.get("seed") is None:
         settled["seed"] = secrets.randbelow(1 << 31)
     return replace(training, **settled)
