@@ -16,10 +16,7 @@ import torch
 from torch import Tensor
 
 from seqgen import __version__, store
-from seqgen.configs import (
-    BUDGETS,
-    TrainingConfig,
-)
+from seqgen.configs import BUDGETS, TrainingConfig
 from seqgen.data.batches import training_batches
 from seqgen.data.text import Text
 from seqgen.metrics.perplexity import LN2, Totals
@@ -198,6 +195,8 @@ class Session:
             data={
                 "files": [str(path.resolve()) for path in prepared.text.paths],
                 **dataclasses.asdict(prepared.facts),
+                "train_oov": prepared.train.oov,
+                "val_oov": prepared.val.oov if prepared.val else None,
             },
             split={"val": self.loaded.data.val, "seed": self.loaded.data.split_seed},
             seed=self.training.seed,

@@ -131,7 +131,11 @@ def resume(
     for key in given:
         require(key in RESUMABLE, f"a resumed run keeps its {key}; give a budget or nothing")
     with torch.random.fork_rng(), stored.locked():
-        config = stored.config
+        config, checkpoint = stored.config, stored.read_checkpoint()
+        finished = checkpoint[1]["run"]["stopped"] in BUDGETS and stored.record["result"]
+        if finished and not given:
+            report(Notice(text=f"{stored.name} has finished; give a longer budget to go on"))
+            return TrainingResult(**stored.record["result"])
         training = TrainingConfig(**_override(config["training"], given))
         model, tokenizer = stored.load()
         data_config = DataConfig(**config["data"])
@@ -143,7 +147,7 @@ def resume(
             groups = {part: config[part] for part in ("model", "data")}
             stored.write_config(config["architecture"], training=training.to_dict(), **groups)
             report(Notice(text=f"the schedule is fitted to {_budget(training)} from here"))
-        return session.run(checkpoint=stored.read_checkpoint())
+        return session.run(checkpoint)
 
 
 def _budget(training: TrainingConfig) -> str:
