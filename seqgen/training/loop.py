@@ -144,11 +144,7 @@ class Trainer:
         self.model.train()
         while not self._over():
             loss, norm, tokens = self._step(run.step)
-            if not math.isfinite(loss) or not math.isfinite(norm):
-                raise SeqgenError(
-                    f"the loss is no longer finite at step {run.step + 1}; the model keeps its "
-                    "last checkpoint; try a smaller --lr"
-                )
+            self._require_finite(loss, norm)
             run.step += 1
             run.tokens += tokens
             window.nats += loss * tokens
@@ -209,6 +205,23 @@ class Trainer:
         )
         return nats / batch.count
 
+    @torch.no_grad()
+    def _loss_again(self) -> float:
+        """Return the last batch's loss after its update: it may have broken the weights."""
+        state = self.state
+        self.model.eval()  # draws no dropout, so that a checkpoint changes nothing
+        loss = self._loss(self.batches.batch(self.run.step - 1)).item()
+        self.model.train()
+        self.state = state
+        return loss
+
+    def _require_finite(self, *numbers: float) -> None:
+        if not all(map(math.isfinite, numbers)):
+            raise SeqgenError(
+                f"the loss is no longer finite after step {self.run.step}; the model keeps its "
+                "last checkpoint; try a smaller --lr"
+            )
+
     def _log(self, window: Window, norm: float) -> None:
         run = self.run
         now = time.monotonic()
@@ -244,10 +257,11 @@ class Trainer:
         began = time.monotonic()
         self.model.eval()
         loss = hooks.validate()
+        self._require_finite(loss)
         self.model.train()
         self._validations_done = int(self.budget.share(run) * self.budget.validations())
         run.last_loss = loss
-        best = math.isfinite(loss) and (run.best_loss is None or loss < run.best_loss)
+        best = run.best_loss is None or loss < run.best_loss
         if best:
             run.best_loss, run.best_step = loss, run.step
             hooks.keep_best()
@@ -260,6 +274,7 @@ class Trainer:
         return at_step or time.monotonic() - saved > CHECKPOINT_SECONDS
 
     def _checkpoint(self) -> None:
+        self._require_finite(self._loss_again())
         if self.run.best_loss is None:
             self.hooks.keep_best()
         self.hooks.checkpoint()
