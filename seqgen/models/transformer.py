@@ -36,14 +36,14 @@ class TransformerConfig(ModelConfig):
     derived: ClassVar[frozenset[str]] = frozenset({"vocab_size", "window"})
     recipe: ClassVar[Mapping[str, Any]] = {
         "optimizer": "muon",
-        "lr": 2e-3,
-        "batch_size": 16,
+        "lr": 4e-3,
+        "batch_size": 8,
         "seq_len": 128,
         "weight_decay": 0.1,
     }
 
     window: int = setting("tokens in the window W; follows seq_len")
-    hidden_size: int = setting("width of the residual stream", 192)
+    hidden_size: int = setting("width of the residual stream", 128)
     num_layers: int = setting("blocks", 4)
     num_heads: int = setting("attention heads; divide hidden_size", 4)
     ffn_size: int | None = setting("feed-forward width; 4 H, or 8/3 H for swiglu, if none", None)

@@ -214,8 +214,8 @@ def _fitted(
         # Documents shorter than the window: more of them, so that a step has as many tokens;
         # but not so many that a small corpus is through in a few steps.
         mean = min(training.seq_len, corpus.tokens.size / corpus.ends.size)
-        rows = min(8.0, training.seq_len / mean) * training.batch_size
-        settled["batch_size"] = max(training.batch_size, min(round(rows), corpus.ends.size // 16))
+        rows = round(training.batch_size * training.seq_len / mean)
+        settled["batch_size"] = max(training.batch_size, min(rows, corpus.ends.size // 16))
     if given.get("seed") is None:
         settled["seed"] = secrets.randbelow(1 << 31)
     return replace(training, **settled)
