@@ -136,7 +136,9 @@ def test_commands_that_need_no_torch_load_none(command, tmp_path):
         ' "data": {"tokenizer": "char"}}'
     )
     (model / "training.json").write_text('{"parameters": 5, "result": null}')
-    (model / "model.safetensors").write_bytes(b"")
+    (model / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
+    (model / "tokenizer").mkdir()
+    (model / "tokenizer" / "tokenizer.json").write_text('{"kind": "char", "alphabet": "a"}')
     done = subprocess.run(
         [sys.executable, "-c", LOADS, *command.split()],
         env={"SEQGEN_HOME": str(tmp_path), "PYTHONPATH": str(PACKAGE.parent), "PATH": "/bin"},
