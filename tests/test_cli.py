@@ -354,6 +354,27 @@ def test_resuming_another_text_is_refused(own, cli, tmp_path):
     refused(cli("train", "--resume", "x", "--quiet"), 1, r"training\.json is damaged")
 
 
+def test_an_interrupt_before_the_first_step_can_be_resumed(own, cli, text, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("seqgen.tasks.session.Session._reason_to_stop", lambda *_: "interrupted")
+        code, out, err = cli("train", text, "--name", "x", "--json", *SHORT)
+    record = json.loads(out)
+    assert (code, record["steps"], record["val_loss"]) == (130, 0, None)
+    assert "--resume x" in err
+    code, out, _ = cli("train", "--resume", "x", "--json")
+    resumed = json.loads(out)
+    assert (code, resumed["steps"], resumed["stopped"]) == (0, 3, "steps")
+    whole = json.loads(cli("train", text, "--name", "whole", "--json", *SHORT)[1])
+    assert resumed["val_loss"] == whole["val_loss"]
+
+
+def test_a_large_seed_is_exact(own, cli, text):
+    seed = (1 << 62) + 1  # no float holds it
+    _, out, _ = cli("train", text, "--name", "x", "--json", *SHORT, "--seed", seed)
+    assert json.loads(out)["seed"] == seed
+    assert json.loads((own / "x" / "config.json").read_text())["training"]["seed"] == seed
+
+
 @pytest.mark.slow
 def test_text_by_standard_input_is_kept(tmp_path):
     home = tmp_path / "home"
