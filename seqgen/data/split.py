@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -102,3 +103,8 @@ def check_parts(train_tokens: int, val_tokens: int | None, documents: Documents)
         raise SeqgenError(f"nothing is left to train on (the text is read as {unit}); give more")
     if val_tokens == 0:
         raise SeqgenError("the validation part is empty; give more text, or --val none")
+
+
+def path_of(val: str) -> Path | None:
+    """Return the file that `--val` names, if it names one."""
+    return None if val == "none" or held_out_share(val) is not None else Path(val)

@@ -135,10 +135,11 @@ def resume(
         require(key in RESUMABLE, f"a resumed run keeps its {key}; give a budget or nothing")
     with torch.random.fork_rng(), stored.locked():
         config, checkpoint = stored.config, stored.read_checkpoint()
-        finished = checkpoint[1]["run"]["stopped"] in BUDGETS and stored.record["result"]
+        result = stored.record.get("result")
+        finished = checkpoint[1]["run"]["stopped"] in BUDGETS and result
         if finished and not given:
             report(Notice(text=f"{stored.name} has finished; give a longer budget to go on"))
-            return TrainingResult(**stored.record["result"])
+            return TrainingResult(**result)
         training = TrainingConfig(**_override(config["training"], given))
         model, tokenizer = stored.load()
         data_config = DataConfig(**config["data"])
