@@ -17,6 +17,7 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.store import StoredModel
 from seqgen.tasks.loaded import load
 from seqgen.tasks.perplexity import perplexity
+from seqgen.tasks.session import Session
 from seqgen.tasks.train import resume, train
 from seqgen.training.events import Notice, Progress, Validated
 
@@ -113,6 +114,19 @@ def test_resuming_after_the_folder_and_the_text_have_moved(text, tmp_path):
     assert_same(store.find("whole"), StoredModel(elsewhere))
 
 
+def test_a_validation_is_not_lost_where_a_run_stops(text, monkeypatch):
+    """The best score may be that of the very step at which the run is cut short."""
+    monkeypatch.setattr(Session, "_validation", lambda self, model: lambda: next(figures))
+    for name, stop in (("whole", None), ("part", 2)):
+        figures = iter([1.0, 2.0, 3.0, 4.0])
+        settings = settings_for("rnn", validate_every=2)
+        train([text], architecture="rnn", name=name, settings=settings, stop_after=stop)
+        if stop:
+            resume(name)
+        assert everything(store.find(name))[2]["best_step"] == 2
+    assert_same(store.find("whole"), store.find("part"))
+
+
 def test_another_text_is_refused_unless_wanted(text, tmp_path):
     train([text], name="part", settings=settings_for("rnn"), stop_after=3)
     other = tmp_path / "other.txt"
@@ -122,13 +136,15 @@ def test_another_text_is_refused_unless_wanted(text, tmp_path):
     assert resume("part", data=[other], changed_data=True).steps == 7
 
 
-def test_an_interrupt_leaves_a_run_that_goes_on(text, monkeypatch):
+@pytest.mark.parametrize("kind", [Progress, Validated])
+def test_an_interrupt_leaves_a_run_that_goes_on(kind, text, monkeypatch):
+    """Whenever it comes: after a step, or while a validation runs."""
     monkeypatch.setattr("seqgen.training.loop.LOG_SECONDS", 0.0)
     settings = settings_for("lstm", validate_every=2)
     train([text], name="whole", settings=settings)
 
     def interrupt(event):
-        if isinstance(event, Progress) and event.step == 3:
+        if isinstance(event, kind) and event.step in (3, 4):
             signal.raise_signal(signal.SIGINT)
 
     before = signal.getsignal(signal.SIGINT)
@@ -241,6 +257,6 @@ def test_real_text_is_learned(name, shared_data):
     """A hundred steps on Shakespeare are well below what the letters' frequencies give, 3.3."""
     path = shared_data("tinyshakespeare.txt")
     settings = {"steps": 100, "hidden_size": 64, "num_layers": 2, "seed": 1, "val": "0.01"}
-    settings |= {"seq_len": 32, "batch_size": 16}
+    settings |= {"seq_len": 32, "batch_size": 16, "precision": "float32"}
     result = train([path], architecture=name, settings=settings)
     assert result.val_loss < 3.0

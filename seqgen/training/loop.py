@@ -138,12 +138,10 @@ class Trainer:
         Raises:
             SeqgenError: the loss or a gradient is no longer finite; the last checkpoint stays.
         """
-        run, window = self.run, Window()
+        run, window, validated = self.run, Window(), None
         began = time.monotonic() - run.seconds
         saved = logged = time.monotonic()
         self.model.train()
-        if self._over() and run.step == 0:
-            self._checkpoint()  # interrupted before the first step: it can be resumed all the same
         while not self._over():
             loss, norm, tokens = self._step(run.step)
             self._require_finite(loss, norm)
@@ -152,19 +150,22 @@ class Trainer:
             window.nats += loss * tokens
             window.tokens += tokens
             run.seconds = time.monotonic() - began
-            over = self._over()
-            if over or time.monotonic() - logged >= LOG_SECONDS:
+            if self._over() or time.monotonic() - logged >= LOG_SECONDS:
                 self._log(window, norm)
                 window, logged = Window(), time.monotonic()
-            # A run cut short adds no validation: it is to go on as if it had not been.
-            finished = run.stopped == self.config.budget
-            if finished or (not over and self._validation_is_due()):
+            # In its place also where the run is cut short: going on would not make up for it.
+            if self._validation_is_due():
                 self._validate()
-                run.seconds = time.monotonic() - began
+                validated, run.seconds = run.step, time.monotonic() - began
                 window.since += self._validation_seconds
-            if over or self._checkpoint_is_due(saved):
+            if self._checkpoint_is_due(saved):
                 self._checkpoint()
                 saved = time.monotonic()
+        # A run cut short adds no validation: it is to go on as if it had not been.
+        if run.stopped == self.config.budget and validated != run.step:
+            self._validate()
+            run.seconds = time.monotonic() - began
+        self._checkpoint()
         return run
 
     def _over(self) -> bool:
@@ -212,7 +213,7 @@ class Trainer:
         """Return the last batch's loss after its update: it may have broken the weights."""
         state = self.state
         self.model.eval()  # draws no dropout, so that a checkpoint changes nothing
-        loss = self._loss(self.batches.batch(self.run.step - 1)).item()
+        loss = self._loss(self.batches.batch(max(0, self.run.step - 1))).item()
         self.model.train()
         self.state = state
         return loss
