@@ -8,10 +8,11 @@ import math
 import numpy as np
 import pytest
 import torch
-from architectures import FORM_OF_2017, GPT2, Case, ids
+from architectures import FORM_OF_2017, GPT2, Case, from_scratch, ids
 from torch import nn
 
 from seqgen.errors import UsageError
+from seqgen.models import transformer
 from seqgen.models.gru import GRUConfig, GRULayer
 from seqgen.models.lstm import LSTMConfig, LSTMLayer
 from seqgen.models.rnn import RNNConfig, RNNLayer
@@ -296,6 +297,20 @@ def test_the_form_of_2017_is_that_of_torch():
         )
         x = layer(x, src_mask=mask, is_causal=True)
     torch.testing.assert_close(model(tokens)[0], model.head(x), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("skimmed", [1, 40, 10_000])
+@pytest.mark.parametrize("stride", [1, 3, 8])
+@torch.no_grad()
+def test_windows_side_by_side_are_windows_one_by_one(skimmed, stride, monkeypatch):
+    monkeypatch.setattr(transformer, "SKIMMED", skimmed)
+    model, text = Case("transformer", "default", {}).loud(), ids(2, 61)
+    logits, state = model(text[:, :50], model.start(2, stride))
+    rest, _ = model(text[:, 50:], state)
+    together = torch.cat([logits, rest], 1)
+    for row in range(2):
+        wanted = from_scratch(model, text[row].tolist(), stride)
+        torch.testing.assert_close(together[row], wanted, rtol=0, atol=1e-10)
 
 
 def test_transformer_weights_begin_as_the_literature_has_them():

@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,9 @@ from safetensors.torch import load_file
 from seqgen import registry, store
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.store import StoredModel
+from seqgen.tasks import session
 from seqgen.tasks.loaded import load
 from seqgen.tasks.perplexity import perplexity
-from seqgen.tasks.session import Session
 from seqgen.tasks.train import resume, train
 from seqgen.training.events import Notice, Progress, Validated
 
@@ -30,7 +31,14 @@ TINY = {
     "seed": 5,
     "precision": "float32",
     "steps": 7,
+    "validate_every": 3,
 }
+
+
+@pytest.fixture(autouse=True)
+def short_lines(monkeypatch):
+    """What a validation shows is written by the model, but need not be long."""
+    monkeypatch.setattr(session, "first_line", partial(session.first_line, characters=4))
 
 
 @pytest.fixture
@@ -116,7 +124,7 @@ def test_resuming_after_the_folder_and_the_text_have_moved(text, tmp_path):
 
 def test_a_validation_is_not_lost_where_a_run_stops(text, monkeypatch):
     """The best score may be that of the very step at which the run is cut short."""
-    monkeypatch.setattr(Session, "_validation", lambda self, model: lambda: next(figures))
+    monkeypatch.setattr(session.Session, "_validation", lambda self, model: lambda: next(figures))
     for name, stop in (("whole", None), ("part", 2)):
         figures = iter([1.0, 2.0, 3.0, 4.0])
         settings = settings_for("rnn", validate_every=2)

@@ -259,9 +259,9 @@ def test_training_learns(monkeypatch):
     tokens = np.tile(np.array([1, 2, 3, 1, 4], dtype=np.uint8), 40)
     corpus = Corpus(tokens, np.array([tokens.size]), start=6)
     for case in first_of_each(NEURAL):
-        _, events = run_loop(monkeypatch, case.build(), corpus, steps=120, lr=0.02, seq_len=8)
+        _, events = run_loop(monkeypatch, case.build(), corpus, steps=80, lr=0.03, seq_len=8)
         assert events[0].train_loss == pytest.approx(math.log(VOCAB), abs=0.7)
-        assert events[-1].train_loss < 0.25, case
+        assert events[-1].train_loss < 0.4, case
 
 
 def test_validations_fall_on_steps_and_the_best_is_kept():
