@@ -28,13 +28,13 @@ class Scored:
         document: which document of the corpus.
         tokens: (N,) the scored ids.
         log_probs: (N,) float64, in nats.
-        ranks: (N,) int64, how many tokens were more probable.
+        hits: (N,) bool, whether it was the most probable token.
     """
 
     document: int
     tokens: np.ndarray
     log_probs: np.ndarray
-    ranks: np.ndarray
+    hits: np.ndarray
 
 
 def add_up(scored: Iterable[Scored], tokenizer: Tokenizer) -> Totals:
@@ -45,7 +45,7 @@ def add_up(scored: Iterable[Scored], tokenizer: Tokenizer) -> Totals:
         total += Totals(
             tokens=piece.tokens.size,
             nll_nats=-float(piece.log_probs.sum()),
-            correct=int(np.count_nonzero(piece.ranks == 0)),
+            correct=int(np.count_nonzero(piece.hits)),
             oov=int(np.count_nonzero(unknown)),
             oov_nats=-float(piece.log_probs[unknown].sum()),
         )
@@ -90,11 +90,11 @@ def _score_rows(
         inside = at < end[:, None]  # (B, T)
         targets = np.where(inside, corpus.tokens[np.where(inside, at, 0)], 0).astype(np.int64)
         tokens = np.concatenate([before[:, None], targets[:, :-1]], axis=1).astype(np.int64)
-        log_probs, ranks, state = model.rank(_on(model, tokens), _on(model, targets), state)
-        log_probs, ranks = log_probs.double().cpu().numpy(), ranks.cpu().numpy()
+        log_probs, hits, state = model.hits(_on(model, tokens), _on(model, targets), state)
+        log_probs, hits = log_probs.double().cpu().numpy(), hits.cpu().numpy()
         for row, document in enumerate(documents):
             kept = inside[row]
-            yield Scored(int(document), targets[row, kept], log_probs[row, kept], ranks[row, kept])
+            yield Scored(int(document), targets[row, kept], log_probs[row, kept], hits[row, kept])
         begin = begin + length
         alive = np.flatnonzero(begin < end)
         if alive.size == 0:

@@ -100,6 +100,15 @@ class LanguageModel(nn.Module):
         return torch.cat(log_probs, 1), torch.cat(ranks, 1), state
 
 
+    def hits(self, tokens: Tensor, targets: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
+        """`score`, and whether each target is what greedy decoding would choose, (B, T) of bool.
+
+        A model that looks probabilities up overrides it with something cheaper than `rank`.
+        """
+        log_probs, ranks, state = self.rank(tokens, targets, state)
+        return log_probs, ranks == 0, state
+
+
 class NeuralLanguageModel(LanguageModel):
     """A model that makes features of the past and a linear `head` over them."""
 
@@ -133,8 +142,10 @@ class NeuralLanguageModel(LanguageModel):
 
 def weights_of(model: LanguageModel) -> dict[str, Tensor]:
     """Return the model's tensors by name; one that two parts share stands under one name."""
-    names = {tensor.data_ptr(): name for name, tensor in reversed(model.state_dict().items())}
-    return {name: tensor for name, tensor in model.state_dict().items() if name in names.values()}
+    # Tensors without elements all have the same address, and are not shared for that.
+    tensors = model.state_dict()
+    names = {t.data_ptr() if t.numel() else name: name for name, t in reversed(tensors.items())}
+    return {name: tensor for name, tensor in tensors.items() if name in names.values()}
 
 
 def load_weights(model: LanguageModel, tensors: dict[str, Tensor]) -> None:
