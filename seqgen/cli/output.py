@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import stat
 import sys
@@ -38,8 +39,12 @@ def put(text: str) -> None:
 
 
 def put_record(record: Any) -> None:
-    """Write a dataclass, or a dictionary, as a line of JSON."""
+    """Write a dataclass, or a dictionary, as a line of JSON; what is not finite is null."""
     values = record if isinstance(record, dict) else dataclasses.asdict(record)
+    values = {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in values.items()
+    }
     put(json.dumps(values, ensure_ascii=False) + "\n")
 
 

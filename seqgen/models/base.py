@@ -22,11 +22,16 @@ class LanguageModel(nn.Module):
 
     Attributes:
         config: what built it; `type(model)(model.config)` has the same shape.
+        counted: it is estimated from counts (`training.counting`), not trained by gradients.
         carries_state: a state goes on from one training window to the next (truncated BPTT).
         window: how many tokens one training call may hold, or None where there is no limit.
+        rows_at_least: how many rows scoring works on side by side at least: many where the
+            tokens cost less than the call.
     """
 
+    counted: ClassVar[bool] = False
     carries_state: ClassVar[bool] = False
+    rows_at_least: ClassVar[int] = 1
     window: int | None = None
     config: ModelConfig
 
@@ -98,7 +103,6 @@ class LanguageModel(nn.Module):
             smaller = torch.arange(logits.shape[-1], device=logits.device) < wanted
             ranks.append(((logits > chosen) | ((logits == chosen) & smaller)).sum(-1))
         return torch.cat(log_probs, 1), torch.cat(ranks, 1), state
-
 
     def hits(self, tokens: Tensor, targets: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
         """`score`, and whether each target is what greedy decoding would choose, (B, T) of bool.

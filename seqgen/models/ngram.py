@@ -90,6 +90,8 @@ class NGram(LanguageModel):
     Until it is filled with what was counted, every token is equally probable.
     """
 
+    counted = True
+    rows_at_least = 1024
     config: NGramConfig
 
     def __init__(self, config: NGramConfig) -> None:
@@ -217,11 +219,14 @@ class NGram(LanguageModel):
     def _find(self, n: int, contexts: Tensor, words: Tensor) -> Tensor:
         """Return the ids of the n-grams (context, word), given the contexts' ids."""
         keys = self._keys(n)
-        if keys.numel() == 0:
-            return torch.full_like(words, NOTHING)
-        wanted = contexts * self.vocab_size + words
-        at = torch.searchsorted(keys, wanted).clamp_(max=keys.numel() - 1)
-        return torch.where(keys[at] == wanted, at, NOTHING)
+        found = torch.full_like(words, NOTHING)
+        stored = contexts >= 0
+        if keys.numel():
+            # Most contexts of the higher orders are not there: no search for these.
+            wanted = contexts[stored] * self.vocab_size + words[stored]
+            at = torch.searchsorted(keys, wanted).clamp_(max=keys.numel() - 1)
+            found[stored] = torch.where(keys[at] == wanted, at, NOTHING)
+        return found
 
     def _back_off(self, lower: Tensor, weights: Tensor) -> Tensor:
         """Return the log-probabilities of words unseen after a context that is stored.
@@ -238,22 +243,33 @@ class NGram(LanguageModel):
     def score(
         self, tokens: Tensor, targets: Tensor, state: NGramState
     ) -> tuple[Tensor, NGramState]:
+        contexts, ids, after = self._places(tokens, targets, state)
+        return self._look_up(contexts, ids, targets), after
+
+    def _places(
+        self, tokens: Tensor, targets: Tensor, state: NGramState
+    ) -> tuple[list[Tensor], list[Tensor], NGramState]:
+        """Return, for n = 2 to N, the ids (B, T) of contexts and of n-grams with the targets."""
         words, after = self._read(tokens, state)
-        contexts = self._contexts(words, tokens.shape[1])
-        return self._look_up(contexts, targets), after
+        length = tokens.shape[1]
+        if torch.equal(tokens[:, 1:], targets[:, :-1]):
+            # A text: an n-gram that ends at a target is the next target's context.
+            nodes = self.nodes(torch.cat([words, targets[:, -1:]], 1), self.order)
+            contexts = [ids[:, -length - 1 : -1] for ids in nodes[:-1]]
+            return contexts, [ids[:, -length:] for ids in nodes[1:]], after
+        contexts = self._contexts(words, length)
+        return contexts, [self._find(n, c, targets) for n, c in enumerate(contexts, 2)], after
 
     def _contexts(self, words: Tensor, kept: int) -> list[Tensor]:
         """Return the ids (B, T) of the last 1 to N - 1 words at each of the last T places."""
         words = words[:, words.shape[1] - kept - max(0, self.order - 2) :]
         return [ids[:, -kept:] for ids in self.nodes(words, self.order - 1)]
 
-    def _look_up(self, contexts: list[Tensor], targets: Tensor) -> Tensor:
+    def _look_up(self, contexts: list[Tensor], ids: list[Tensor], targets: Tensor) -> Tensor:
         log_probs = self._log_probs(1)[targets]  # (B, T)
-        for n, context in enumerate(contexts, start=2):
-            weights = self._weights(n - 1, context)
-            lower = self._back_off(log_probs, weights)
-            ids = self._find(n, context, targets)
-            log_probs = _chosen(self._log_probs(n), ids, lower)
+        for n, (context, found) in enumerate(zip(contexts, ids, strict=True), start=2):
+            lower = self._back_off(log_probs, self._weights(n - 1, context))
+            log_probs = _chosen(self._log_probs(n), found, lower)
         return log_probs
 
     def _weights(self, n: int, contexts: Tensor) -> Tensor:
@@ -263,10 +279,9 @@ class NGram(LanguageModel):
     def hits(
         self, tokens: Tensor, targets: Tensor, state: NGramState
     ) -> tuple[Tensor, Tensor, NGramState]:
-        words, after = self._read(tokens, state)
-        contexts = self._contexts(words, tokens.shape[1])
-        best = self._best_words([ids.flatten() for ids in contexts], targets.numel())
-        return self._look_up(contexts, targets), best.view_as(targets) == targets, after
+        contexts, ids, after = self._places(tokens, targets, state)
+        best = self._best_words([c.flatten() for c in contexts], targets.numel())
+        return self._look_up(contexts, ids, targets), best.view_as(targets) == targets, after
 
     def _best_words(self, contexts: list[Tensor], count: int) -> Tensor:
         """Return the most probable word after each of some contexts, without their rows.

@@ -184,7 +184,7 @@ def _kneser_ney(counts: list[Counts], possible: np.ndarray, config: NGramConfig)
         if discounts is None:
             estimate.fallbacks.append(n)
             discounts = FALLBACK if modified else FALLBACK[:1]
-        estimate.discounts.append(list(discounts))
+        estimate.discounts.append(list(map(float, discounts)))
         amounts = np.array([0.0, *discounts])
         discount = amounts[np.minimum(grams.adjusted, len(discounts))]  # (M,)
         total = contexts.total(grams.adjusted)
