@@ -41,11 +41,15 @@ def put(text: str) -> None:
 def put_record(record: Any) -> None:
     """Write a dataclass, or a dictionary, as a line of JSON; what is not finite is null."""
     values = record if isinstance(record, dict) else dataclasses.asdict(record)
-    values = {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value
-        for key, value in values.items()
-    }
-    put(json.dumps(values, ensure_ascii=False) + "\n")
+    put(json.dumps(_finite(values), ensure_ascii=False) + "\n")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def one_line(text: str) -> str:

@@ -32,7 +32,9 @@ class NGramConfig(ModelConfig):
     """An n-gram model and how it is smoothed."""
 
     order: int = setting("words N in an n-gram, the predicted one included", 5)
-    smoothing: Smoothing = setting("how unseen n-grams get mass", "modified-kneser-ney")
+    smoothing: Smoothing | None = setting(
+        "how unseen n-grams get mass; none if another tool estimated", "modified-kneser-ney"
+    )
     delta: float = setting("what add-delta adds to every count", 0.1)
     backoff: float = setting("stupid-backoff's factor (0.4 in Brants et al. 2007)", 0.4)
     prune: str = setting(

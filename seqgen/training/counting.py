@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 
+from seqgen.configs import require
 from seqgen.data.corpus import Corpus
 from seqgen.models.ngram import NOTHING, Level, NGram, NGramConfig
 
@@ -64,9 +65,13 @@ def fit(model: NGram, corpus: Corpus, impossible: Sequence[int]) -> Fit:
         model: its configuration says order and smoothing.
         corpus: the training part.
         impossible: ids that no text holds, as those that pad or begin a document.
+
+    Raises:
+        UsageError: the configuration names no smoothing.
     """
     began = time.perf_counter()
     config = model.config
+    require(config.smoothing is not None, f"smoothing is one of {', '.join(_ESTIMATES)}")
     possible = np.ones(config.vocab_size, dtype=bool)
     possible[list(impossible)] = False
     counts = count(corpus, config, possible)
@@ -74,7 +79,8 @@ def fit(model: NGram, corpus: Corpus, impossible: Sequence[int]) -> Fit:
     model.fill(_levels(counts, estimate))
     return Fit(
         seconds=time.perf_counter() - began,
-        ngrams=[int(np.count_nonzero(c.kept)) for c in counts],
+        ngrams=[int(np.count_nonzero(possible | counts[0].initial))]
+        + [int(np.count_nonzero(c.kept)) for c in counts[1:]],
         discounts=estimate.discounts,
         fallbacks=estimate.fallbacks,
     )
