@@ -88,8 +88,9 @@ class Writer:
         """Every filter in order: first what can never be written."""
         tokenizer = self.loaded.tokenizer
         never = [tokenizer.pad_id, tokenizer.bos_id, tokenizer.unk_id]
-        if self.loaded.framing.end is None:
-            never.append(tokenizer.eos_id)
+        # A stream has no end; a line, which ends with EOS, holds no newline.
+        stream = self.loaded.framing.end is None
+        never.append(tokenizer.eos_id if stream else tokenizer.newline_id)
         return [Forbid(tuple(never)), *self.options.filters()]
 
     @property

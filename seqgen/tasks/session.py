@@ -16,10 +16,7 @@ import torch
 from torch import Tensor
 
 from seqgen import __version__, store
-from seqgen.configs import (
-    BUDGETS,
-    TrainingConfig,
-)
+from seqgen.configs import BUDGETS, TrainingConfig
 from seqgen.data.batches import training_batches
 from seqgen.data.text import Text
 from seqgen.metrics.perplexity import LN2, Totals
@@ -214,6 +211,8 @@ def write_record(loaded: LoadedModel, prepared: Prepared, **facts: Any) -> None:
         data={
             "files": [str(path.resolve()) for path in prepared.text.paths],
             **dataclasses.asdict(prepared.facts),
+            "train_oov": prepared.train.oov,
+            "val_oov": prepared.val.oov if prepared.val else None,
         },
         split={"val": loaded.data.val, "seed": loaded.data.split_seed},
         machine={
