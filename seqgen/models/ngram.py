@@ -100,25 +100,24 @@ class NGram(LanguageModel):
         super().__init__()
         self.config, self.order = config, config.order
         size = config.vocab_size
-        uniform = np.full(size, -np.log(size))
-        nothing = np.zeros(0)
-        self.fill(
-            [Level(np.arange(size), uniform, np.zeros(size))]
-            + [Level(nothing.astype(np.int64), nothing, nothing)] * (self.order - 1)
-        )
+        uniform = Level(np.arange(size), np.full(size, -np.log(size)), np.zeros(size))
+        empty = Level(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
+        self.fill([uniform] + [empty] * (self.order - 1))
 
     def fill(self, levels: Sequence[Level]) -> None:
         """Take the n-grams of every order, 1 to N; those of order 1 are all V words."""
         self._forget()
+        dtype, device = torch.float32, None
+        if "log_probs_1" in self._buffers:
+            dtype, device = self._log_probs(1).dtype, self.device
         for n, level in enumerate(levels, start=1):
-            self._set(f"log_probs_{n}", level.log_probs.astype(np.float32))
+            tables = {f"log_probs_{n}": torch.from_numpy(level.log_probs).to(dtype)}
             if n > 1:
-                self._set(f"keys_{n}", level.keys.astype(np.int64))
+                tables[f"keys_{n}"] = torch.from_numpy(level.keys)
             if n < self.order:
-                self._set(f"backoffs_{n}", level.backoffs.astype(np.float32))
-
-    def _set(self, name: str, values: np.ndarray) -> None:
-        self.register_buffer(name, torch.from_numpy(np.ascontiguousarray(values)))
+                tables[f"backoffs_{n}"] = torch.from_numpy(level.backoffs).to(dtype)
+            for name, table in tables.items():
+                self.register_buffer(name, table.to(device))
 
     def _forget(self) -> None:
         self._rows: OrderedDict[int, Tensor] = OrderedDict()
