@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from seqgen import __version__
-from seqgen.cli import models, perplexity, sample, train
+from seqgen.cli import exchange, models, perplexity, sample, train
 from seqgen.cli.output import is_terminal, say
 from seqgen.errors import SeqgenError
 
@@ -31,6 +31,8 @@ def make_app() -> typer.Typer:
     app.command("train")(train.train)
     app.command("sample")(sample.sample)
     app.command("perplexity")(perplexity.perplexity)
+    app.command("import")(exchange.import_)
+    app.command("export")(exchange.export)
     app.add_typer(models.app, name="models")
     return app
 
