@@ -6,12 +6,17 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from seqgen import registry
+from seqgen.configs import ModelConfig
+from seqgen.data.corpus import Corpus
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
+from seqgen.models.mixture import Mixture
+from seqgen.training.counting import fit
 
 VOCAB = 7
 # What a configuration gets where it has such a field. Nothing here is a default of seqgen.
@@ -69,6 +74,22 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "gpt2-odd": {**GPT2, "window": 5},
         "one": {"window": 1, "num_layers": 1},
     },
+    "ngram": {
+        smoothing: {"order": 3, "smoothing": smoothing}
+        for smoothing in (
+            "maximum-likelihood",
+            "add-delta",
+            "stupid-backoff",
+            "kneser-ney",
+            "modified-kneser-ney",
+        )
+    }
+    | {"unigram": {"order": 1}},
+    "window": {
+        "plain": {"context_size": 3},
+        "direct": {"context_size": 3, "direct": True},
+        "bigram": {"context_size": 1, "hidden_size": 0, "direct": True},
+    },
 }
 
 
@@ -92,7 +113,10 @@ class Case:
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             model = registry.architecture(self.architecture).load_model()(self.config(**more))
-        return model.to(dtype).eval()
+        model.to(dtype)
+        if model.counted:
+            fit(model, counted_text(seed), impossible=[0])
+        return model.eval()
 
     def loud(self, dtype: torch.dtype = torch.float64, **more: Any) -> Any:
         """Return the model with large random parameters, so that a wrong past is plain to see."""
@@ -111,11 +135,31 @@ class Case:
         )
 
 
+@dataclass(frozen=True)
+class MixtureCase(Case):
+    """A count-based model and two neural ones, mixed."""
+
+    def config(self, **more: Any) -> Any:
+        return ModelConfig(vocab_size=more.get("vocab_size", VOCAB))
+
+    def build(self, dtype: torch.dtype = torch.float64, seed: int = 1, **more: Any) -> Any:
+        parts = [
+            Case(name, "part", {**settings, **more}).build(dtype, seed)
+            for name, settings in (("ngram", {"order": 3}), ("lstm", {}), ("transformer", {}))
+        ]
+        return Mixture(parts, [0.2, 0.3, 0.5]).to(dtype).eval()
+
+    @property
+    def neural(self) -> bool:
+        return False
+
+
 CASES = [
     Case(name, variant, settings)
     for name in registry.ARCHITECTURES
     for variant, settings in VARIANTS.get(name, {"default": {}}).items()
 ]
+CASES.append(MixtureCase("mixture", "three", {}))
 NEURAL = [case for case in CASES if case.neural]
 
 
@@ -133,6 +177,15 @@ def first_of_each(cases: list[Case]) -> list[Case]:
 def ids(*shape: int, seed: int = 0, vocab: int = VOCAB) -> Tensor:
     """Return random tokens."""
     return torch.randint(vocab, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def counted_text(seed: int) -> Corpus:
+    """Return forty random documents, for what is estimated from counts."""
+    random = np.random.default_rng(seed)
+    lengths = random.integers(1, 12, 40)
+    # Squared, so that some tokens are common and some rare.
+    tokens = 1 + (random.random(lengths.sum()) ** 2 * (VOCAB - 1)).astype(np.uint8)
+    return Corpus(tokens, lengths.cumsum(), start=0)
 
 
 def contexts(length: int, window: int | None, stride: int | None) -> list[int]:
