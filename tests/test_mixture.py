@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from seqgen import store
 from seqgen.cli import run
+from seqgen.data.corpus import Corpus
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.lstm import LSTM, LSTMConfig
 from seqgen.models.mixture import Mixture, fit_weights
@@ -22,6 +24,7 @@ from seqgen.tasks.loaded import load
 from seqgen.tasks.mix import fit
 from seqgen.tasks.perplexity import perplexity
 from seqgen.tasks.train import train
+from seqgen.training.counting import fit as fit_counts
 
 V = 7
 TEXT = "the cat sat on the mat\nthe dog sat on the cat\n\na dog and a cat\nthe mat\n" * 8
@@ -41,7 +44,10 @@ def some_mixture(weights=(0.2, 0.5, 0.3)):
     parts = [NGram(NGramConfig(vocab_size=V, order=3)), lstm, transformer]
     for parameter in [*lstm.parameters(), *transformer.parameters()]:
         torch.nn.init.normal_(parameter, 0, 0.5)
-    return Mixture([part.double().eval() for part in parts], weights)
+    mixture = Mixture([part.double().eval() for part in parts], weights)
+    text = ids(200, seed=9).numpy()
+    fit_counts(parts[0], Corpus(text, np.array([text.size]), start=0), [])
+    return mixture
 
 
 def ids(*shape, seed=0):
@@ -102,7 +108,7 @@ def test_em_never_gets_worse_and_ends_at_the_best_on_a_grid(seed, parts):
     log_probs = torch.from_numpy(np.log(generator.dirichlet([0.5] * 4, size=(80, parts))[..., 0]))
     weights, history = fit_weights(log_probs, tolerance=1e-10, rounds=20_000)
     assert sum(weights) == pytest.approx(1)
-    assert all(after >= before - 1e-12 for before, after in zip(history, history[1:], strict=False))
+    assert all(after >= before - 1e-12 for before, after in itertools.pairwise(history))
     steps = 40
     grid = [
         (i / steps, j / steps, 1 - (i + j) / steps)[:parts]
@@ -179,7 +185,7 @@ def test_the_fit_is_what_perplexity_then_gives(tmp_path):
     mixed, found = fit(load("A+B+C"), [HELD_OUT])
     alone = [perplexity(load(name), [HELD_OUT]).perplexity for name in "ABC"]
     assert found.components == pytest.approx(alone)
-    assert found.perplexity <= min(alone) + 1e-9
+    assert found.perplexity <= min(alone) * (1 + 1e-4)
     assert found.perplexity == pytest.approx(perplexity(mixed, [HELD_OUT]).perplexity, rel=1e-6)
     named = load(found.model)
     assert named.stored.name == found.model == mixed.stored.name
