@@ -159,7 +159,7 @@ def row(model, context):
 def contexts_of(corpus, order):
     """Return contexts that were seen, and some that were not."""
     seen = {t[max(0, i - order + 1) : i] for t in texts_of(corpus) for i in range(1, len(t) + 1)}
-    strange = list(itertools.islice(itertools.product(range(UNK, V), repeat=order), 40, 60))
+    strange = [tuple((w + i) % (V - UNK) + UNK for i in range(order)) for w in range(V)]
     return [c for c in (*sorted(seen), *strange) if c]
 
 
@@ -381,7 +381,7 @@ def test_a_stored_model_is_the_same_and_damage_is_told(tmp_path):
     stored.write_weights(empty)
     assert stored.load()[0](tokens)[0].exp().sum(-1) == pytest.approx(torch.ones(2, 20))
     stored.write_config("ngram", model={**empty.config.to_dict(), "order": 4}, data={})
-    with pytest.raises(SeqgenError, match="do not fit: keys_4|damaged"):
+    with pytest.raises(SeqgenError, match="damaged"):
         stored.load()
 
 

@@ -1,0 +1,219 @@
+"""Mixtures: their arithmetic, their weights by EM, and `-m A+B` in the commands."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seqgen import store
+from seqgen.cli import run
+from seqgen.data.corpus import Corpus
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.models.lstm import LSTM, LSTMConfig
+from seqgen.models.mixture import Mixture, fit_weights
+from seqgen.models.ngram import NGram, NGramConfig
+from seqgen.models.transformer import Transformer, TransformerConfig
+from seqgen.tasks.loaded import load
+from seqgen.tasks.mix import fit
+from seqgen.tasks.perplexity import perplexity
+from seqgen.tasks.train import train
+from seqgen.training.counting import fit as fit_counts
+
+V = 7
+TEXT = "the cat sat on the mat\nthe dog sat on the cat\n\na dog and a cat\nthe mat\n" * 8
+HELD_OUT = "the dog sat on a mat\na cat and a dog\n"
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+
+
+def some_mixture(weights=(0.2, 0.5, 0.3)):
+    torch.manual_seed(1)
+    sizes = {"vocab_size": V, "hidden_size": 8, "num_layers": 1}
+    lstm = LSTM(LSTMConfig(**sizes, dropout=0))
+    transformer = Transformer(TransformerConfig(**sizes, num_heads=2, window=6, dropout=0))
+    parts = [NGram(NGramConfig(vocab_size=V, order=3)), lstm, transformer]
+    for parameter in [*lstm.parameters(), *transformer.parameters()]:
+        torch.nn.init.normal_(parameter, 0, 0.5)
+    mixture = Mixture([part.double().eval() for part in parts], weights)
+    text = ids(200, seed=9).numpy()
+    fit_counts(parts[0], Corpus(text, np.array([text.size]), start=0), [])
+    return mixture
+
+
+def ids(*shape, seed=0):
+    return torch.randint(V, shape, generator=torch.Generator().manual_seed(seed))
+
+
+@torch.no_grad()
+def test_probabilities_are_the_weighted_sums():
+    mixture, tokens = some_mixture(), ids(3, 6)
+    parts = [part(tokens)[0].softmax(-1) for part in mixture.components]
+    wanted = 0.2 * parts[0] + 0.5 * parts[1] + 0.3 * parts[2]
+    logits, none = mixture(tokens)
+    assert none is None
+    torch.testing.assert_close(logits.exp(), wanted, rtol=0, atol=1e-12)
+    assert mixture.window == 6
+    targets = ids(3, 6, seed=1)
+    scores, _ = mixture.score(tokens, targets, mixture.start(3))
+    chosen = wanted.gather(-1, targets[..., None]).squeeze(-1)
+    torch.testing.assert_close(scores.exp(), chosen, rtol=0, atol=1e-12)
+    again, hits, _ = mixture.hits(tokens, targets, mixture.start(3))
+    torch.testing.assert_close(again, scores)
+    assert torch.equal(hits, wanted.argmax(-1) == targets)
+
+
+@torch.no_grad()
+def test_states_of_states_are_split_selected_joined_and_copied():
+    mixture, tokens = some_mixture(), ids(2, 15)  # past the transformer's window
+    whole, _ = mixture(tokens, mixture.start(2))
+    state, seen = mixture.start(2), []
+    for piece in tokens.split([1, 4, 2, 8], 1):
+        logits, state = mixture(piece, state)
+        seen.append(logits)
+    torch.testing.assert_close(torch.cat(seen, 1), whole, rtol=0, atol=1e-10)
+    kept = state.copy()
+    other = mixture(ids(1, 3, seed=4), mixture.start(1))[1]
+    joined = type(state).cat([state.select([1, 0]), other])
+    more = ids(3, 4, seed=5)
+    logits, _ = mixture(more, joined)
+    pasts = [tokens[1], tokens[0], ids(1, 3, seed=4)[0]]
+    for row, past in enumerate(pasts):
+        alone, _ = mixture(torch.cat([past, more[row]])[None], mixture.start(1))
+        torch.testing.assert_close(logits[row], alone[0, -4:], rtol=0, atol=1e-10)
+    again, _ = mixture(more[[1, 0]], kept)
+    torch.testing.assert_close(again, logits[[1, 0]], rtol=0, atol=1e-10)
+
+
+def test_a_component_without_weight_has_no_say():
+    mixture = some_mixture((0, 1, 0))
+    with torch.no_grad():
+        lstm = mixture.components[1](ids(2, 5))[0].log_softmax(-1)
+        torch.testing.assert_close(mixture(ids(2, 5))[0], lstm)
+
+
+@given(st.integers(0, 10_000), st.integers(2, 3))
+@settings(deadline=None, max_examples=10, derandomize=True)
+def test_em_never_gets_worse_and_ends_at_the_best_on_a_grid(seed, parts):
+    generator = np.random.default_rng(seed)
+    log_probs = torch.from_numpy(np.log(generator.dirichlet([0.5] * 4, size=(80, parts))[..., 0]))
+    weights, history = fit_weights(log_probs, tolerance=1e-10, rounds=20_000)
+    assert sum(weights) == pytest.approx(1)
+    assert all(after >= before - 1e-12 for before, after in itertools.pairwise(history))
+    steps = 40
+    grid = [
+        (i / steps, j / steps, 1 - (i + j) / steps)[:parts]
+        if parts == 3
+        else (i / steps, 1 - i / steps)
+        for i in range(steps + 1)
+        for j in range(steps + 1 - i if parts == 3 else 1)
+    ]
+    best = max(
+        (log_probs + torch.tensor(w, dtype=torch.float64).log()).logsumexp(1).mean().item()
+        for w in grid
+    )
+    assert history[-1] >= best - 1e-6
+
+
+def test_the_weights_of_a_text_that_was_drawn_from_a_mixture():
+    generator = np.random.default_rng(0)
+    p, q = np.array([0.7, 0.2, 0.1]), np.array([0.1, 0.1, 0.8])
+    drawn = generator.choice(3, size=40_000, p=0.3 * p + 0.7 * q)
+    weights, _ = fit_weights(torch.from_numpy(np.log(np.stack([p[drawn], q[drawn]], 1))))
+    assert weights == pytest.approx([0.3, 0.7], abs=0.02)
+    impossible = torch.tensor([[0.0, -math.inf], [-math.inf, -math.inf]], dtype=torch.float64)
+    assert fit_weights(impossible)[0] == pytest.approx([1, 0])
+
+
+def counted(tmp_path, name, architecture="ngram", text=TEXT, **more):
+    (tmp_path / f"{name}.txt").write_text(text)
+    (tmp_path / "val.txt").write_text(HELD_OUT)
+    more = {"val": str(tmp_path / "val.txt"), **more}
+    if architecture == "lstm":
+        more |= {"steps": 5, "hidden_size": 8, "num_layers": 1, "seed": 1}
+    train([tmp_path / f"{name}.txt"], architecture=architecture, name=name, settings=more)
+
+
+def test_names_and_weights(tmp_path):
+    for name in ("A", "B", "C"):
+        counted(tmp_path, name, order=2)
+    assert store.find_all("A+B").weights == (0.5, 0.5)
+    assert store.find_all("A:0.7+B:0.3").weights == pytest.approx((0.7, 0.3))
+    assert store.find_all("A:0.6+B+C").weights == pytest.approx((0.6, 0.2, 0.2))
+    assert store.find_all("A:0.7+B").name == "A:0.7+B:0.3"
+    by_path = store.find_all(f"{tmp_path}/home/models/A+B")
+    assert by_path.name == "A:0.5+B:0.5"
+    assert store.find_all("A") == store.find("A")
+    for wrong, said in {
+        "A:0.7+B:0.7": "sum to 1.4",
+        "A:0.2+B:0.2": "sum to 0.4",
+        "A:2+B": "from 0 to 1",
+        "A+": "A:0.7",
+        "+A": "A:0.7",
+    }.items():
+        with pytest.raises(UsageError, match=said):
+            store.find_all(wrong)
+    with pytest.raises(SeqgenError, match="no model is called 'D'"):
+        store.find_all("A+D")
+
+
+def test_what_cannot_be_mixed_says_why(tmp_path):
+    counted(tmp_path, "A", order=2)
+    counted(tmp_path, "B", order=2, text=TEXT + "x")
+    counted(tmp_path, "C", order=2, documents="line")
+    with pytest.raises(SeqgenError, match="A and B have different tokens"):
+        load("A+B")
+    with pytest.raises(SeqgenError, match="A and C differ in --documents"):
+        load("A+C")
+    with pytest.raises(UsageError, match="give -m A"):
+        fit(load("A"), [HELD_OUT])
+
+
+def test_the_fit_is_what_perplexity_then_gives(tmp_path):
+    counted(tmp_path, "A", order=3)
+    counted(tmp_path, "B", order=3, smoothing="add-delta")
+    counted(tmp_path, "C", "lstm")
+    mixed, found = fit(load("A+B+C"), [HELD_OUT])
+    alone = [perplexity(load(name), [HELD_OUT]).perplexity for name in "ABC"]
+    assert found.components == pytest.approx(alone)
+    assert found.perplexity <= min(alone) * (1 + 1e-4)
+    assert found.perplexity == pytest.approx(perplexity(mixed, [HELD_OUT]).perplexity, rel=1e-6)
+    named = load(found.model)
+    assert named.stored.name == found.model == mixed.stored.name
+    assert perplexity(named, [HELD_OUT]).perplexity == pytest.approx(found.perplexity, rel=1e-6)
+
+
+def test_the_commands(tmp_path, capfd):
+    counted(tmp_path, "A", order=4)
+    counted(tmp_path, "B", "lstm")
+    assert run(["perplexity", "-m", "A+B", "--fit", str(tmp_path / "val.txt"), "-q"]) == 0
+    spec = capfd.readouterr().out.strip()
+    assert spec.startswith("A:0.") and "+B:" in spec
+    assert run(["perplexity", "-m", spec, "--json", "-q"]) == 0  # the held-out text of both
+    record = json.loads(capfd.readouterr().out)
+    assert record["model"] == spec
+    assert run(["perplexity", "-m", "A+B", "--fit", str(tmp_path / "val.txt"), "--json", "-q"]) == 0
+    fitted = json.loads(capfd.readouterr().out)
+    assert fitted["model"] == spec
+    assert fitted["perplexity"] == pytest.approx(record["perplexity"], rel=1e-6)
+    for flags in (["-m", spec], ["-m", spec, "--batch-size", "1"]):
+        assert run(["sample", *flags, "--num-samples", "3", "--seed", "4", "--json", "-q"]) == 0
+        lines = capfd.readouterr().out.splitlines()
+        assert [json.loads(line)["model"] for line in lines] == [spec] * 3
+    text = tmp_path / "s.txt"
+    first = json.loads(lines[0])
+    text.write_text(first["text"])
+    assert run(["perplexity", str(text), "-m", spec, "--json", "-q"]) == 0
+    scored = json.loads(capfd.readouterr().out)
+    # Decoding's log-probabilities leave out what can never be written.
+    assert scored["nll_nats"] == pytest.approx(-first["logprob"], rel=0.05)
+    assert run(["perplexity", "-m", "A", "--fit", str(text)]) == 2
