@@ -83,12 +83,11 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
             "kneser-ney",
             "modified-kneser-ney",
         )
-    }
-    | {"unigram": {"order": 1}},
+    },
     "window": {
         "plain": {"context_size": 3},
         "direct": {"context_size": 3, "direct": True},
-        "bigram": {"context_size": 1, "hidden_size": 0, "direct": True},
+        "linear": {"context_size": 2, "hidden_size": 0, "direct": True},
     },
 }
 

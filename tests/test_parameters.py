@@ -61,11 +61,20 @@ def transformer_count(c):
     return outside + L * block + norm * (c.norm_position == "pre")
 
 
+def window_count(c):
+    seen = c.context_size * c.embedding_size
+    hidden = c.hidden_size * (seen + 1)
+    features = c.hidden_size + (seen if c.direct else 0)
+    # One more embedding than tokens: what stands before the start of a text.
+    return (c.vocab_size + 1) * c.embedding_size + hidden + c.vocab_size * (features + 1)
+
+
 COUNTS = {
     "rnn": lambda c: recurrent_count(c, 1),
     "gru": lambda c: recurrent_count(c, 3, c.hidden_size if c.reset == "after" else 0),
     "lstm": lambda c: recurrent_count(c, 4),
     "transformer": transformer_count,
+    "window": window_count,
 }
 
 
@@ -81,7 +90,7 @@ def test_logits_are_the_head_of_the_features(case):
     model, tokens = case.loud(), ids(2, min(5, case.config().to_dict().get("window", 5)))
     features, _ = model.hidden(tokens, None)
     torch.testing.assert_close(model(tokens)[0], model.head(features), rtol=0, atol=0)
-    assert features.shape == (*tokens.shape, model.config.hidden_size)
+    assert features.shape == (*tokens.shape, model.head.in_features)
 
 
 @over(NEURAL)
