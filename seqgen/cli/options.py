@@ -26,3 +26,9 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on standard 
 BatchSize = Annotated[
     int, typer.Option(help="Texts side by side: speed and memory, never a result.", min=1)
 ]
+NoRepeatNgram = Annotated[
+    int | None,
+    typer.Option(
+        help="No N tokens in a row twice, prompt included.", min=1, metavar="N", show_default=False
+    ),
+]
