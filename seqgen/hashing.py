@@ -28,13 +28,18 @@ def hash64(*words: int | np.ndarray) -> np.ndarray:
         uint64, of the broadcast shape.
     """
     h = np.zeros((), dtype=np.uint64)
-    with np.errstate(over="ignore"):
-        for word in words:
-            h = (h + GAMMA) ^ _as_words(word)
-            h = (h ^ (h >> _S30)) * _M1
-            h = (h ^ (h >> _S27)) * _M2
-            h = h ^ (h >> _S31)
+    for word in words:
+        h = absorb(h, word)
     return h
+
+
+def absorb(h: np.ndarray, word: int | np.ndarray) -> np.ndarray:
+    """Go on with a hash by one more word: `hash64(*words, word)` from `hash64(*words)`."""
+    with np.errstate(over="ignore"):
+        h = (h + GAMMA) ^ _as_words(word)
+        h = (h ^ (h >> _S30)) * _M1
+        h = (h ^ (h >> _S27)) * _M2
+        return h ^ (h >> _S31)
 
 
 def _as_words(word: int | np.ndarray) -> np.ndarray:

@@ -19,10 +19,7 @@ def sample(
         typer.Argument(help="What to go on from; several are several prompts.", show_default=False),
     ] = None,
     model: options.Model = None,
-    prompt_file: Annotated[
-        str | None,
-        typer.Option(help="One prompt: a whole file, or - for standard input.", show_default=False),
-    ] = None,
+    prompt_file: options.PromptFile = None,
     temperature: Annotated[
         float, typer.Option(help="Below 1 sharper, above 1 wilder; 0 is greedy.")
     ] = 1.0,
@@ -62,9 +59,7 @@ def sample(
     ] = None,
     greedy: Annotated[bool, typer.Option("--greedy", help="Always the likeliest token.")] = False,
     max_tokens: Annotated[int, typer.Option(help="Tokens of a text at most.")] = 500,
-    min_tokens: Annotated[
-        int, typer.Option(help="No end of a text, and no stop, before so many tokens.")
-    ] = 0,
+    min_tokens: options.MinTokens = 0,
     num_samples: Annotated[int, typer.Option(help="Texts for each prompt.")] = 1,
     best_of: Annotated[
         int, typer.Option(help="Write so many for each text; keep the likeliest by token.")
@@ -76,18 +71,8 @@ def sample(
     explain: Annotated[
         bool, typer.Option("--explain", help="Show how every token came about.")
     ] = False,
-    stop: Annotated[
-        list[str] | None,
-        typer.Option(help=r"End a text before this; reads \n, \t, \\.", show_default=False),
-    ] = None,
-    echo: Annotated[
-        bool | None,
-        typer.Option(
-            "--echo/--no-echo",
-            help="The prompt first; the default on a terminal.",
-            show_default=False,
-        ),
-    ] = None,
+    stop: options.Stop = None,
+    echo: options.Echo = None,
     batch_size: options.BatchSize = 32,
     seed: options.Seed = None,
     device: options.Device = "auto",
