@@ -11,6 +11,8 @@ bits, halved into the open interval, make a uniform number: (h >> 11) * 2**-53.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 GAMMA = np.uint64(0x9E3779B97F4A7C15)
@@ -50,15 +52,18 @@ def _as_words(word: int | np.ndarray) -> np.ndarray:
 
 def uniforms(*words: int | np.ndarray) -> np.ndarray:
     """Return uniform numbers in [0, 1), float64, one for each hashed tuple of words."""
+    if all(isinstance(word, int) for word in words):
+        # Arrays of one element cost ten times what whole numbers do.
+        return np.asarray((_hash_int(words) >> 11) * 2.0**-53)
     return (hash64(*words) >> _S11).astype(np.float64) * 2.0**-53
 
 
-def uniform(*words: int) -> float:
-    """Return `uniforms` of whole numbers, by whole numbers: faster for a single one."""
+def _hash_int(words: Sequence[int]) -> int:
+    """Return `hash64` of whole numbers, by whole numbers."""
     h = 0
     for word in words:
-        h = ((h + 0x9E3779B97F4A7C15) ^ word) & 0xFFFFFFFFFFFFFFFF
-        h = ((h ^ (h >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
-        h = ((h ^ (h >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
+        h = ((h + int(GAMMA)) ^ word) & 0xFFFFFFFFFFFFFFFF
+        h = ((h ^ (h >> 30)) * int(_M1)) & 0xFFFFFFFFFFFFFFFF
+        h = ((h ^ (h >> 27)) * int(_M2)) & 0xFFFFFFFFFFFFFFFF
         h = h ^ (h >> 31)
-    return (h >> 11) * 2.0**-53
+    return h

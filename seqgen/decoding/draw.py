@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqgen.hashing import uniform, uniforms
+from seqgen.hashing import uniforms
 
 # The rows' (prompt, sample) numbers, the step t, log_probs (B, V) -> the chosen ids, B of them.
 Choose = Callable[[Sequence[tuple[int, int]], int, Tensor], list[int]]
@@ -34,11 +34,8 @@ class CounterDraw:
         self.seed = seed
 
     def __call__(self, rows: Sequence[tuple[int, int]], step: int, log_probs: Tensor) -> list[int]:
-        if len(rows) == 1:  # arrays of one cost several times what whole numbers do
-            draws = np.array([uniform(self.seed, *rows[0], step)])
-        else:
-            prompts, samples = np.array(rows, dtype=np.int64).T
-            draws = uniforms(self.seed, prompts, samples, step)  # (B,)
+        prompts, samples = rows[0] if len(rows) == 1 else np.array(rows, dtype=np.int64).T
+        draws = np.atleast_1d(uniforms(self.seed, prompts, samples, step))  # (B,)
         cumulated = log_probs.double().exp().cpu().numpy().cumsum(-1)  # (B, V)
         total = cumulated[:, -1:]
         # Rounding may leave the target at the total itself: then the last possible token.
