@@ -69,7 +69,7 @@ def _texts(
             raise SeqgenError(f"{loaded.stored.name} has no held-out text; give a FILE")
         if not quiet:
             say(f"scoring the held-out text of {loaded.stored.name}")
-        yield "validation", Text((held_out,), newlines).chunks()
+        yield "validation", Text((held_out,)).chunks()
     for name in files or ():
         if name == "-":
             chunks = decode_blocks(input_bytes(), "standard input")

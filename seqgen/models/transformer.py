@@ -16,6 +16,9 @@ from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.cache import KVCache, empty_cache
 from seqgen.models.dropout import Dropout
 
+# Tokens, over all windows, that a long text is worked through at a time.
+SKIMMED = 8192
+
 # (layer, queries, keys, values), each (B, heads, T, D), to what the queries read (B, heads, T, D).
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 
@@ -33,14 +36,14 @@ class TransformerConfig(ModelConfig):
     derived: ClassVar[frozenset[str]] = frozenset({"vocab_size", "window"})
     recipe: ClassVar[Mapping[str, Any]] = {
         "optimizer": "muon",
-        "lr": 2e-3,
-        "batch_size": 16,
+        "lr": 4e-3,
+        "batch_size": 8,
         "seq_len": 128,
         "weight_decay": 0.1,
     }
 
     window: int = setting("tokens in the window W; follows seq_len")
-    hidden_size: int = setting("width of the residual stream", 192)
+    hidden_size: int = setting("width of the residual stream", 128)
     num_layers: int = setting("blocks", 4)
     num_heads: int = setting("attention heads; divide hidden_size", 4)
     ffn_size: int | None = setting("feed-forward width; 4 H, or 8/3 H for swiglu, if none", None)
@@ -229,12 +232,16 @@ class Transformer(NeuralLanguageModel):
             return self._features(tokens, positions, self._attend_within), None
         pieces = []
         while tokens.shape[1]:
-            room = self.window - max(map(state.length, range(tokens.shape[0])))
-            if room == 0:
+            lengths = [state.length(row) for row in range(tokens.shape[0])]
+            taken = self.window - max(lengths)
+            if min(lengths) == self.window and tokens.shape[1] >= state.stride:
+                pieces.append(self._skim(tokens, state))
+                taken = pieces[-1].shape[1]
+            elif taken == 0:
                 self._slide(state)
-                continue
-            pieces.append(self._extend(tokens[:, :room], state))
-            tokens = tokens[:, room:]
+            else:
+                pieces.append(self._extend(tokens[:, :taken], state))
+            tokens = tokens[:, taken:]
         return torch.cat(pieces, 1) if len(pieces) > 1 else pieces[0], state
 
     def _features(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
@@ -284,6 +291,23 @@ class Transformer(NeuralLanguageModel):
             )
 
         return self._features(tokens, positions, attend)
+
+    def _skim(self, tokens: Tensor, state: KVCache) -> Tensor:
+        """Take as many whole strides of tokens (B, T) as fit one batch, all rows being full.
+
+        The windows that sliding would come to depend on tokens alone, so they run side by side.
+        What is left is full rows again, of which the next slide needs only the tokens.
+        """
+        stride, window, end = state.stride, self.window, state.end
+        batch = tokens.shape[0]
+        count = min(tokens.shape[1] // stride, max(1, SKIMMED // (batch * window)))
+        past = state.tokens[:, end - window : end]
+        text = torch.cat([past, tokens[:, : count * stride]], 1)  # (B, W + count S)
+        windows = text[:, stride:].unfold(1, window, stride)  # (B, count, W)
+        positions = torch.arange(window, device=tokens.device)
+        features = self._features(windows.flatten(0, 1), positions, self._attend_within)
+        state.tokens[:, end - window : end] = text[:, -window:]
+        return features[:, window - stride :].reshape(batch, count * stride, -1)
 
     def _slide(self, state: KVCache) -> None:
         """Let every full row fall back to its last W - S tokens, at positions 0 on."""

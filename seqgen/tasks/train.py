@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +23,7 @@ from seqgen.configs import (
     settings_of,
     with_default_budget,
 )
-from seqgen.data.split import split_text
+from seqgen.data.split import path_of, split_text
 from seqgen.data.text import Text, text_files
 from seqgen.errors import SeqgenError
 from seqgen.models.precision import choose_device, choose_precision, parameter_type
@@ -80,11 +81,13 @@ def train(
     training = _fitted(with_default_budget(training), prepared, given, place, report)
     vocab_size = prepared.tokenizer.vocab_size
     model_config = _model_config(config_class, shares[0], vocab_size, training)
-    stored = store.create(name, f"{Path(data[0]).stem}-{architecture}", overwrite)
-    with torch.random.fork_rng(), stored.locked():
+    with torch.random.fork_rng(), contextlib.ExitStack() as held:
         torch.manual_seed(training.seed)
         model = kind.load_model()(model_config)
         model.to(device=place, dtype=parameter_type(training.precision))
+        # Not before there is a model: one too large for the machine leaves no folder behind.
+        stored = store.create(name, f"{Path(data[0]).stem}-{architecture}", overwrite)
+        held.enter_context(stored.locked())
         stored.write_config(
             architecture,
             model=model_config.to_dict(),
@@ -132,10 +135,11 @@ def resume(
         require(key in RESUMABLE, f"a resumed run keeps its {key}; give a budget or nothing")
     with torch.random.fork_rng(), stored.locked():
         config, checkpoint = stored.config, stored.read_checkpoint()
-        finished = checkpoint[1]["run"]["stopped"] in BUDGETS and stored.record["result"]
+        result = stored.record.get("result")
+        finished = checkpoint[1]["run"]["stopped"] in BUDGETS and result
         if finished and not given:
             report(Notice(text=f"{stored.name} has finished; give a longer budget to go on"))
-            return TrainingResult(**stored.record["result"])
+            return TrainingResult(**result)
         training = TrainingConfig(**_override(config["training"], given))
         model, tokenizer = stored.load()
         data_config = DataConfig(**config["data"])
@@ -162,7 +166,9 @@ def _again(
     changed_data: bool,
 ) -> Prepared:
     """Read a stored model's text again, and split it as it was split."""
-    known = stored.record["data"]
+    known = stored.record.get("data")
+    if not isinstance(known, dict) or not {"files", "sha256"} <= known.keys():
+        raise SeqgenError(f"{stored.path / store.RECORD} is damaged: it does not name the text")
     paths = text_files(data) if data else store.text_of(known)
     text = Text(paths, config.newlines)
     facts = read(text)
@@ -171,6 +177,8 @@ def _again(
             f"{', '.join(map(str, paths))} is not the text {stored.name} was trained on; "
             "give --data FILE, or --changed-data to go on with this one"
         )
+    if path_of(config.val) is not None:
+        config = replace(config, val="none")  # kept with the model; the file itself may be gone
     split = split_text(text, facts, config, tokenizer)
     if stored.validation_text is not None:
         # What was held out then, wherever it came from, and though the text has changed.
@@ -214,8 +222,8 @@ def _fitted(
         # Documents shorter than the window: more of them, so that a step has as many tokens;
         # but not so many that a small corpus is through in a few steps.
         mean = min(training.seq_len, corpus.tokens.size / corpus.ends.size)
-        rows = min(8.0, training.seq_len / mean) * training.batch_size
-        settled["batch_size"] = max(training.batch_size, min(round(rows), corpus.ends.size // 16))
+        rows = round(training.batch_size * training.seq_len / mean)
+        settled["batch_size"] = max(training.batch_size, min(rows, corpus.ends.size // 16))
     if given.get("seed") is None:
         settled["seed"] = secrets.randbelow(1 << 31)
     return replace(training, **settled)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from seqgen.errors import UsageError
 from seqgen.files import write_json
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
@@ -120,6 +121,21 @@ class Tokenizer(ABC):
         write_json(folder / "tokenizer.json", {"kind": self.kind, **self.facts()})
 
 
+def room_for(vocab_size: int | None) -> int | None:
+    """Return how many tokens fit beside the specials and the newline, or None for any number.
+
+    Raises:
+        UsageError: not even those fit.
+    """
+    least = len(SPECIALS) + 1
+    if vocab_size is not None and vocab_size < least:
+        raise UsageError(
+            f"--vocab-size is at least {least}, for {' '.join(SPECIALS)} and the newline, "
+            f"not {vocab_size}"
+        )
+    return None if vocab_size is None else vocab_size - least
+
+
 def line_blocks(chunks: Iterable[str]) -> Iterator[str]:
     """Cut a text anew so that every piece but the last ends with a newline."""
     waiting: list[str] = []
@@ -140,4 +156,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
     Raises:
         OSError, ValueError: it is missing or damaged.
     """
-    return json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    facts = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    if not isinstance(facts, dict):
+        raise ValueError("it holds no table")
+    return facts

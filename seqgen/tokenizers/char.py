@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from seqgen.tokenizers.base import SPECIALS, Tokenizer
+from seqgen.tokenizers.base import SPECIALS, Tokenizer, room_for
 
 UNKNOWN = "\ufffd"
 
@@ -33,8 +34,8 @@ class CharTokenizer(Tokenizer):
         counts: Counter[str] = Counter()
         for chunk in chunks:
             counts.update(chunk) if vocab_size else counts.update(set(chunk))
-        kept = sorted(counts, key=lambda c: (c != "\n", -counts[c], c))
-        return cls(kept if vocab_size is None else kept[: max(1, vocab_size - len(SPECIALS))])
+        counts.pop("\n", None)  # always there, in a text that has none too
+        return cls(islice(sorted(counts, key=lambda c: (-counts[c], c)), room_for(vocab_size)))
 
     def encode(self, text: str) -> np.ndarray:
         codes = np.frombuffer(text.encode("utf-32-le"), dtype="<u4")

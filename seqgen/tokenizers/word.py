@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from seqgen.tokenizers.base import SPECIALS, Decoder, Tokenizer, line_blocks
+from seqgen.tokenizers.base import SPECIALS, Decoder, Tokenizer, line_blocks, room_for
 
 UNKNOWN = "<unk>"
 
@@ -21,6 +21,7 @@ class VocabularyTokenizer(Tokenizer):
     The vocabulary is in order of frequency, ties in order of code points. It always has `\\n`.
     """
 
+    pattern: re.Pattern[str]
     split: Callable[[str], list[str]]
 
     def __init__(self, words: Iterable[str]) -> None:
@@ -38,12 +39,17 @@ class VocabularyTokenizer(Tokenizer):
             counts.update(cls.split(block))
         counts.pop(UNKNOWN, None)
         counts.pop("\n", None)
-        room = None if vocab_size is None else max(0, vocab_size - len(SPECIALS) - 1)
-        return cls(islice(sorted(counts, key=lambda w: (-counts[w], w)), room))
+        return cls(islice(sorted(counts, key=lambda w: (-counts[w], w)), room_for(vocab_size)))
 
     def encode(self, text: str) -> np.ndarray:
         ids, unknown = self._ids, self.unk_id
         return np.array([ids.get(w, unknown) for w in self.split(text)], dtype=self.dtype)
+
+    def first_unknown(self, text: str) -> tuple[int, str] | None:
+        for match in self.pattern.finditer(text):
+            if match.group() not in self._ids:
+                return match.start(), match.group()
+        return None
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [self.vocabulary[i] for i in ids]
@@ -53,6 +59,8 @@ class VocabularyTokenizer(Tokenizer):
 
     @classmethod
     def from_facts(cls, facts: dict[str, Any]) -> VocabularyTokenizer:
+        if not all(isinstance(word, str) for word in facts["words"]):
+            raise ValueError("its words are not all texts")
         return cls(facts["words"])
 
 
@@ -88,6 +96,7 @@ class WhitespaceTokenizer(VocabularyTokenizer):
     lossless = False
     pattern = re.compile(r"\n|\S+")
     split = pattern.findall
+    inside = re.compile(r"(?<=\S)\S+")
 
     def decode(self, ids: Sequence[int]) -> str:
         return "".join(map(self.decoder().push, ids))
@@ -96,16 +105,8 @@ class WhitespaceTokenizer(VocabularyTokenizer):
         return SpacedDecoder(self, history)
 
     def boundary(self, text: str, at: int) -> int:
-        start = max(text.rfind("\n", 0, at), text.rfind(" ", 0, at)) + 1
-        return next(
-            (m.start() for m in self.pattern.finditer(text, start) if m.start() >= at), len(text)
-        )
-
-    def first_unknown(self, text: str) -> tuple[int, str] | None:
-        for match in self.pattern.finditer(text):
-            if match.group() not in self._ids:
-                return match.start(), match.group()
-        return None
+        rest_of_token = self.inside.match(text, at)
+        return rest_of_token.end() if rest_of_token else min(at, len(text))
 
 
 class SpacedDecoder(Decoder):

@@ -142,6 +142,8 @@ class Trainer:
         began = time.monotonic() - run.seconds
         saved = logged = time.monotonic()
         self.model.train()
+        if self._over() and run.step == 0:
+            self._checkpoint()  # interrupted before the first step: it can be resumed all the same
         while not self._over():
             loss, norm, tokens = self._step(run.step)
             if not math.isfinite(loss) or not math.isfinite(norm):
