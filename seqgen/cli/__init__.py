@@ -56,6 +56,8 @@ def main() -> None:
     # GNU OpenMP's threads spin long before they sleep. As soon as anything else runs on the
     # machine that makes every step several times slower; spinning briefly costs nothing alone.
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")
+    # NumPy's products are small ones (single steps of small models), which threads only slow.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.exit(run(sys.argv[1:]))
 
 

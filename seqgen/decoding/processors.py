@@ -85,8 +85,9 @@ class Forbid:
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: Tensor) -> Tensor:
         kept = log_probs.index_fill(-1, _index(self.ids, log_probs.device), IMPOSSIBLE)
-        nothing = kept.max(-1, keepdim=True).values == IMPOSSIBLE  # (B, 1)
-        if nothing.any():
+        best = kept.amax(-1, keepdim=True)  # (B, 1)
+        if best.min() == IMPOSSIBLE:
+            nothing = best == IMPOSSIBLE
             # A count-based model may hold only these possible: then all others are alike.
             others = torch.zeros_like(kept)
             others[:, list(self.ids)] = IMPOSSIBLE
