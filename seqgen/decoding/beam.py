@@ -370,9 +370,27 @@ def search(
         if not searches:
             return
         rows = [(owner, row) for owner in searches for row in owner.live]
+        rows = _kept_in_place(rows)
         state = state.select([row.row for _, row in rows])
         for place, (_, row) in enumerate(rows):
             row.row = place
         tokens = torch.tensor([row.tokens[-1] for _, row in rows], device=model.device)
         logits, state = model(tokens[:, None], state)
         logits = logits[:, 0]
+
+
+def _kept_in_place(rows: list[tuple[Search, Hypothesis]]) -> list[tuple[Search, Hypothesis]]:
+    """Reorder the new rows so that as many as can stand where their parents stood.
+
+    A state whose rows keep their places copies little (see `KVCache.select`).
+    """
+    placed: list[tuple[Search, Hypothesis] | None] = [None] * len(rows)
+    others = []
+    for row in rows:
+        place = row[1].row
+        if place < len(placed) and placed[place] is None:
+            placed[place] = row
+        else:
+            others.append(row)
+    rest = iter(others)
+    return [row or next(rest) for row in placed]

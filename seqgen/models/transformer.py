@@ -313,6 +313,7 @@ class Transformer(NeuralLanguageModel):
         """Let every full row fall back to its last W - S tokens, at positions 0 on."""
         full = [r for r in range(len(state.starts)) if state.length(r) == self.window]
         start, end = state.end - (self.window - state.stride), state.end
+        state.rewritten(full)
         for row in full:
             state.starts[row] = start
         if start == end:
