@@ -14,7 +14,7 @@ PACKAGE = Path(seqgen.__file__).parent
 LAYERS = [
     {"__main__"},
     {"cli"},
-    {"tasks"},
+    {"tasks", "benchmarks"},
     {"store"},
     {"training", "decoding", "scoring"},
     {"models"},
