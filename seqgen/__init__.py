@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,5 +25,7 @@ def load(
     Raises:
         SeqgenError: there is no such model, or it is damaged.
     """
-    # By name and only now: `import seqgen` loads no torch, and stands below all other modules.
-    return importlib.import_module("seqgen.tasks.model").load(name, device, precision)
+    # Only now, so that `import seqgen` loads no torch.
+    from seqgen.tasks import model
+
+    return model.load(name, device, precision)

@@ -55,9 +55,12 @@ def test_explanations_tell_what_sample_does():
         assert sum(c.after for c in left) == pytest.approx(1, rel=1e-5)
         assert step.token in {c.token for c in left}
         assert {c.removed_by for c in step.candidates} <= {None, "never", "top-k"}
-        gone = {removed.filter: removed for removed in step.removed}
-        assert gone["never"].count == len(loaded.never)
-        assert gone["top-k"].count == loaded.tokenizer.vocab_size - len(loaded.never) - 2
+        for removed in step.removed:
+            by = [c for c in step.candidates if c.removed_by == removed.filter]
+            assert removed.count == len(by)
+            assert removed.tokens == [c.text for c in by]
+        never = {c.token for c in step.candidates if c.removed_by == "never"}
+        assert never == {c.token for c in step.candidates} & set(loaded.never)
         likelier = max(c.after for c in left)
         assert likelier >= max(c.probability for c in step.candidates if c.removed_by == "top-k")
 

@@ -1,5 +1,6 @@
 """Filters beyond temperature, top-k and top-p, each against its definition by brute force."""
 
+import itertools
 import math
 from collections import Counter
 
@@ -73,7 +74,7 @@ def test_typical_keeps_what_is_nearest_to_the_entropy(log_probs, mass):
     found = kept(Typical(mass)([[]], log_probs))
     # Equal distances and masses that are reached exactly may fall either way by rounding.
     distances = sorted(abs(-math.log(p) - entropy) for p in probs)
-    apart = all(b - a > 1e-9 for a, b in zip(distances, distances[1:], strict=False))
+    apart = all(b - a > 1e-9 for a, b in itertools.pairwise(distances))
     if apart and abs(before - mass) > 1e-9:
         assert found == keep
 
