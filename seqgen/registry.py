@@ -38,6 +38,18 @@ def _load(target: str) -> Any:
 
 _ROWS = (
     Architecture(
+        "ngram",
+        "seqgen.models.ngram:NGram",
+        "seqgen.models.ngram:NGramConfig",
+        "counted n-grams, from maximum likelihood to modified Kneser-Ney",
+    ),
+    Architecture(
+        "window",
+        "seqgen.models.window:Window",
+        "seqgen.models.window:WindowConfig",
+        "neural network over the last few tokens (Bengio et al. 2003)",
+    ),
+    Architecture(
         "rnn",
         "seqgen.models.rnn:RNN",
         "seqgen.models.rnn:RNNConfig",

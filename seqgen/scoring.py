@@ -22,19 +22,20 @@ POOL = 16
 
 @dataclass(frozen=True)
 class Scored:
-    """Some consecutive tokens of one document, as the model found them.
+    """Some tokens of some documents, as the model found them.
 
     Attributes:
-        document: which document of the corpus.
+        documents: (N,) int64, which document of the corpus each is from; those of one document
+            are consecutive.
         tokens: (N,) the scored ids.
         log_probs: (N,) float64, in nats.
-        ranks: (N,) int64, how many tokens were more probable.
+        hits: (N,) bool, whether it was the most probable token.
     """
 
-    document: int
+    documents: np.ndarray
     tokens: np.ndarray
     log_probs: np.ndarray
-    ranks: np.ndarray
+    hits: np.ndarray
 
 
 def add_up(scored: Iterable[Scored], tokenizer: Tokenizer) -> Totals:
@@ -45,7 +46,7 @@ def add_up(scored: Iterable[Scored], tokenizer: Tokenizer) -> Totals:
         total += Totals(
             tokens=piece.tokens.size,
             nll_nats=-float(piece.log_probs.sum()),
-            correct=int(np.count_nonzero(piece.ranks == 0)),
+            correct=int(np.count_nonzero(piece.hits)),
             oov=int(np.count_nonzero(unknown)),
             oov_nats=-float(piece.log_probs[unknown].sum()),
         )
@@ -71,6 +72,7 @@ def score_corpus(
     Yields:
         The pieces of each document in order; documents in order but for pools sorted by length.
     """
+    batch_size = max(batch_size, model.rows_at_least)
     lengths = corpus.ends - corpus.starts
     for first in range(0, lengths.size, POOL * batch_size):
         pool = first + np.argsort(lengths[first : first + POOL * batch_size], kind="stable")
@@ -90,11 +92,10 @@ def _score_rows(
         inside = at < end[:, None]  # (B, T)
         targets = np.where(inside, corpus.tokens[np.where(inside, at, 0)], 0).astype(np.int64)
         tokens = np.concatenate([before[:, None], targets[:, :-1]], axis=1).astype(np.int64)
-        log_probs, ranks, state = model.rank(_on(model, tokens), _on(model, targets), state)
-        log_probs, ranks = log_probs.double().cpu().numpy(), ranks.cpu().numpy()
-        for row, document in enumerate(documents):
-            kept = inside[row]
-            yield Scored(int(document), targets[row, kept], log_probs[row, kept], ranks[row, kept])
+        log_probs, hits, state = model.hits(_on(model, tokens), _on(model, targets), state)
+        log_probs, hits = log_probs.double().cpu().numpy(), hits.cpu().numpy()
+        of = np.repeat(documents, np.count_nonzero(inside, axis=1))
+        yield Scored(of, targets[inside], log_probs[inside], hits[inside])
         begin = begin + length
         alive = np.flatnonzero(begin < end)
         if alive.size == 0:

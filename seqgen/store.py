@@ -205,6 +205,38 @@ class StoredModel:
             yield Metrics(file)
 
 
+@dataclass(frozen=True)
+class StoredMixture(StoredModel):
+    """Several models read as one; `path` is the first one's folder.
+
+    Attributes:
+        parts: the models.
+        weights: their shares, which sum to 1.
+    """
+
+    parts: tuple[StoredModel, ...]
+    weights: tuple[float, ...]
+
+    @property
+    def name(self) -> str:
+        """What `-m` takes for it."""
+        pairs = zip(self.parts, self.weights, strict=True)
+        return "+".join(f"{_as_given(part)}:{round(weight, 6):g}" for part, weight in pairs)
+
+    @property
+    def validation_text(self) -> Path | None:
+        """The held-out text, if it is the same for all: no model may have been trained on it."""
+        paths = [part.validation_text for part in self.parts]
+        if None in paths or len({path.read_bytes() for path in paths}) > 1:
+            return None
+        return paths[0]
+
+
+def _as_given(model: StoredModel) -> str:
+    inside = model.path.parent == models_folder()
+    return model.path.name if inside else str(model.path)
+
+
 def _is_whole(weights: Path) -> bool:
     """Return whether a safetensors file is as long as its header says."""
     with weights.open("rb") as file:
@@ -300,6 +332,43 @@ def find(name: str | Path | None) -> StoredModel:
         hint = did_you_mean(name, known) or "; seqgen models lists those there are"
         raise SeqgenError(f"no model is called {name!r}{hint}")
     return model
+
+
+def find_all(name: str | Path | None) -> StoredModel | StoredMixture:
+    """Return the model or the mixture that `-m` means: `A+B` or `A:0.7+B:0.3` is a mixture.
+
+    Parts without a weight share equally what the others leave.
+
+    Raises:
+        UsageError: a weight is not from 0 to 1, or they do not sum to 1.
+        SeqgenError: there is no such model; names the nearest.
+    """
+    if not isinstance(name, str) or "+" not in name or Path(name).is_dir():
+        return find(name)
+    given = [_weighted(part) for part in name.split("+")]
+    left = 1 - sum(weight for _, weight in given if weight is not None)
+    missing = sum(weight is None for _, weight in given)
+    if left < -1e-4 or (not missing and left > 1e-4):
+        raise UsageError(f"the weights of {name} sum to {1 - left:g}, not to 1")
+    parts = tuple(find(part) for part, _ in given)
+    shares = [max(0.0, left) / missing if w is None else w for _, w in given]
+    return StoredMixture(parts[0].path, parts, tuple(share / sum(shares) for share in shares))
+
+
+def _weighted(part: str) -> tuple[str, float | None]:
+    """Split `name:weight`; a part may be a path with a colon in it."""
+    name, colon, number = part.rpartition(":")
+    if not part or (colon and not name):
+        raise UsageError("a mixture is written A+B or A:0.7+B:0.3")
+    try:
+        weight = float(number) if colon else None
+    except ValueError:
+        return part, None
+    if weight is None:
+        return part, None
+    if not 0 <= weight <= 1:
+        raise UsageError(f"the weight of {name} is from 0 to 1, not {number}")
+    return name, weight
 
 
 def create(name: str | None, stem: str, overwrite: bool) -> StoredModel:

@@ -164,7 +164,7 @@ def test_wrong_usage_is_one_line(there, cli, arguments, code, pattern):
     ("flags", "code", "pattern"),
     [
         (["--model", "lstn"], 2, "did you mean 'lstm'"),
-        (["--model", "qqqq"], 2, "there are rnn, gru"),
+        (["--model", "qqqq"], 2, "there are ngram, window, rnn, gru"),
         (["--name", "../x"], 2, "no model name"),
         (["--name", "latest"], 2, "reserved"),
         (["--name", "tiny"], 2, "--overwrite"),
@@ -710,6 +710,8 @@ def test_a_damaged_model_is_one_line_everywhere(own, cli, text):
 def test_architectures(cli):
     out = cli("models", "--architectures", "--json")[1]
     assert [json.loads(line)["name"] for line in out.splitlines()] == [
+        "ngram",
+        "window",
         "rnn",
         "gru",
         "lstm",

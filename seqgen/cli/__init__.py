@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from seqgen import __version__
-from seqgen.cli import beam_search, bench, models, perplexity, sample, train
+from seqgen.cli import beam_search, bench, exchange, models, perplexity, sample, train
 from seqgen.cli.output import is_terminal, say
 from seqgen.errors import SeqgenError
 
@@ -32,6 +32,8 @@ def make_app() -> typer.Typer:
     app.command("sample")(sample.sample)
     app.command("beam-search")(beam_search.beam_search)
     app.command("perplexity")(perplexity.perplexity)
+    app.command("import")(exchange.import_)
+    app.command("export")(exchange.export)
     app.add_typer(models.app, name="models")
     app.add_typer(bench.app, name="bench")
     return app

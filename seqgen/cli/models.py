@@ -55,11 +55,22 @@ def show(name: Name = None, json: options.Json = False) -> None:
         **describe(model),
         **{k: v for part in ("model", "training", "data") for k, v in config[part].items()},
         **{f"result: {k}": v for k, v in (record.get("result") or {}).items()},
+        **{f"{grams['order']}-grams": _ngrams(grams) for grams in record.get("ngrams") or ()},
     }
     width = max(map(len, facts))
     for key, value in facts.items():
         if value is not None:
             put(f"{key:<{width}}  {value}\n")
+
+
+def _ngrams(grams: dict[str, Any]) -> str:
+    """Say what is stored of the n-grams of one order."""
+    parts = [f"{grams['stored']:,} stored of {grams['possible']:.4g} possible"]
+    if grams["held_out_unseen"] is not None:
+        parts.append(f"{grams['held_out_unseen']:.2%} of the held-out ones never seen")
+    if grams["discounts"]:
+        parts.append("discounts " + " ".join(f"{d:.6g}" for d in grams["discounts"]))
+    return "; ".join(parts)
 
 
 @app.command()

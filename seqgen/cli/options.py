@@ -11,7 +11,7 @@ Model = Annotated[
     typer.Option(
         "--model",
         "-m",
-        help="A trained model: a name or a path; the latest if none.",
+        help="A trained model: a name or a path; A+B for a mixture; the latest if none.",
         show_default=False,
     ),
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import stat
 import sys
@@ -48,9 +49,17 @@ def put(text: str) -> None:
 
 
 def put_record(record: Any) -> None:
-    """Write a dataclass, or a dictionary, as a line of JSON."""
+    """Write a dataclass, or a dictionary, as a line of JSON; what is not finite is null."""
     values = record if isinstance(record, dict) else dataclasses.asdict(record)
-    put(json.dumps(values, ensure_ascii=False) + "\n")
+    put(json.dumps(_finite(values), ensure_ascii=False) + "\n")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def one_line(text: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqgen.cli import options
-from seqgen.cli.output import console, input_bytes, piped_input, put_record, say
+from seqgen.cli.output import console, input_bytes, piped_input, put, put_record, say
 from seqgen.errors import SeqgenError
 
 if TYPE_CHECKING:
@@ -31,6 +31,13 @@ def perplexity(
         str | None,
         typer.Option(help="stream or line; as the model was trained if none.", show_default=False),
     ] = None,
+    fit: Annotated[
+        str | None,
+        typer.Option(
+            help="Find the weights of -m A+B on this text, and print the -m value to use.",
+            show_default=False,
+        ),
+    ] = None,
     batch_size: options.BatchSize = 32,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
@@ -45,6 +52,10 @@ def perplexity(
     if documents is not None:
         choice("--documents", documents, DOCUMENTS)
     loaded = load(model, device, choice("--precision", precision, PRECISIONS))
+    if fit is not None:
+        loaded = _fit(loaded, fit, documents, batch_size, json, quiet)
+        if not files:
+            return
     records = []
     for name, chunks in _texts(loaded, files, quiet):
         record = score(loaded, chunks, file=name, documents=documents, batch_size=batch_size)
@@ -53,6 +64,26 @@ def perplexity(
         records.append(record)
     if not json:
         _table(records)
+
+
+def _fit(
+    loaded: LoadedModel, file: str, documents: str | None, batch_size: int, json: bool, quiet: bool
+) -> LoadedModel:
+    """Find a mixture's weights; print them and return the mixture."""
+    from seqgen.tasks.mix import fit
+
+    chunks = (chunk for _, chunks in _texts(loaded, [file], quiet) for chunk in chunks)
+    mixture, found = fit(loaded, chunks, documents=documents, batch_size=batch_size)
+    if json:
+        put_record(found)
+    else:
+        put(f"{found.model}\n")
+    if not quiet:
+        parts = zip(mixture.stored.parts, found.weights, found.components, strict=True)
+        for part, weight, perplexity in parts:
+            say(f"{part.name}: weight {weight:.4f}, perplexity {perplexity:.4f}")
+        say(f"mixed: perplexity {found.perplexity:.4f} on {found.tokens:,} tokens of {file}")
+    return mixture
 
 
 def _texts(

@@ -41,6 +41,17 @@ def train(
     hidden_size: Annotated[int | None, typer.Option(help="Width.", show_default=False)] = None,
     heads: Annotated[int | None, typer.Option(help="Attention heads.", show_default=False)] = None,
     dropout: Annotated[float | None, typer.Option(help="Dropout.", show_default=False)] = None,
+    order: Annotated[
+        int | None, typer.Option(help="N of an n-gram model.", show_default=False)
+    ] = None,
+    smoothing: Annotated[
+        str | None,
+        typer.Option(
+            help="maximum-likelihood, add-delta, stupid-backoff, kneser-ney or "
+            "modified-kneser-ney (the default).",
+            show_default=False,
+        ),
+    ] = None,
     tokenizer: Annotated[
         str | None,
         typer.Option(help="char (the default), byte, word or whitespace.", show_default=False),
@@ -191,7 +202,8 @@ def _summary(result: Any) -> None:
     if result.stopped in ("interrupted", "stop-after"):
         say(f"stopped after {result.steps} steps; go on with seqgen train --resume {result.name}")
         return
-    parts = [f"{result.name}: {result.steps} steps in {result.seconds:.0f} s"]
+    work = f"{result.tokens:,} tokens counted" if result.steps is None else f"{result.steps} steps"
+    parts = [f"{result.name}: {work} in {result.seconds:.{0 if result.seconds > 9 else 1}f} s"]
     if result.val_loss is not None:
         parts.append(f"validation loss {result.val_loss:.4f} nats/token")
         parts.append(f"{result.val_bits_per_char:.4f} bits/char")

@@ -22,11 +22,16 @@ class LanguageModel(nn.Module):
 
     Attributes:
         config: what built it; `type(model)(model.config)` has the same shape.
+        counted: it is estimated from counts (`training.counting`), not trained by gradients.
         carries_state: a state goes on from one training window to the next (truncated BPTT).
         window: how many tokens one training call may hold, or None where there is no limit.
+        rows_at_least: how many rows scoring works on side by side at least: many where the
+            tokens cost less than the call.
     """
 
+    counted: ClassVar[bool] = False
     carries_state: ClassVar[bool] = False
+    rows_at_least: ClassVar[int] = 1
     window: int | None = None
     config: ModelConfig
 
@@ -99,6 +104,14 @@ class LanguageModel(nn.Module):
             ranks.append(((logits > chosen) | ((logits == chosen) & smaller)).sum(-1))
         return torch.cat(log_probs, 1), torch.cat(ranks, 1), state
 
+    def hits(self, tokens: Tensor, targets: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
+        """`score`, and whether each target is what greedy decoding would choose, (B, T) of bool.
+
+        A model that looks probabilities up overrides it with something cheaper than `rank`.
+        """
+        log_probs, ranks, state = self.rank(tokens, targets, state)
+        return log_probs, ranks == 0, state
+
 
 class NeuralLanguageModel(LanguageModel):
     """A model that makes features of the past and a linear `head` over them."""
@@ -133,8 +146,10 @@ class NeuralLanguageModel(LanguageModel):
 
 def weights_of(model: LanguageModel) -> dict[str, Tensor]:
     """Return the model's tensors by name; one that two parts share stands under one name."""
-    names = {tensor.data_ptr(): name for name, tensor in reversed(model.state_dict().items())}
-    return {name: tensor for name, tensor in model.state_dict().items() if name in names.values()}
+    # Tensors without elements all have the same address, and are not shared for that.
+    tensors = model.state_dict()
+    names = {t.data_ptr() if t.numel() else name: name for name, t in reversed(tensors.items())}
+    return {name: tensor for name, tensor in tensors.items() if name in names.values()}
 
 
 def load_weights(model: LanguageModel, tensors: dict[str, Tensor]) -> None:

@@ -12,8 +12,9 @@ from seqgen.configs import DataConfig
 from seqgen.data.corpus import Framing
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import LanguageModel
+from seqgen.models.mixture import Mixture
 from seqgen.models.precision import Precision, choose_device, parameter_type
-from seqgen.store import StoredModel
+from seqgen.store import StoredMixture, StoredModel
 from seqgen.tokenizers import Tokenizer
 
 
@@ -57,7 +58,7 @@ def load(
     """Load a trained model.
 
     Args:
-        name: a name, a path, or None for the latest written.
+        name: a name, a path, or None for the latest written; a mixture such as A:0.7+B:0.3.
         device: auto, cpu, cuda or mps.
         precision: "auto" is float32: decoding and scoring never round more than they must.
 
@@ -65,7 +66,10 @@ def load(
         SeqgenError: there is no such model, or it is damaged.
     """
     place = choose_device(device)
-    return load_stored(store.find(name), place, precision)
+    stored = store.find_all(name)
+    if isinstance(stored, StoredMixture):
+        return load_mixture(stored, place, precision)
+    return load_stored(stored, place, precision)
 
 
 def load_stored(stored: StoredModel, device: torch.device, precision: Precision) -> LoadedModel:
@@ -82,3 +86,25 @@ def load_stored(stored: StoredModel, device: torch.device, precision: Precision)
     except (KeyError, TypeError, UsageError) as error:
         raise SeqgenError(f"{stored.path / store.CONFIG} is damaged: {error}") from None
     return LoadedModel(stored, model.to(device=device, dtype=dtype), tokenizer, data)
+
+
+def load_mixture(stored: StoredMixture, device: torch.device, precision: Precision) -> LoadedModel:
+    """Load models that read text alike, as one; see `load`.
+
+    Raises:
+        SeqgenError: two of them have different tokens, or different ends of a text.
+    """
+    parts = [load_stored(part, device, precision) for part in stored.parts]
+    first = parts[0]
+    for other in parts[1:]:
+        names = f"{first.stored.name} and {other.stored.name}"
+        if _vocabulary(other) != _vocabulary(first):
+            raise SeqgenError(f"{names} have different tokens, so that they cannot be mixed")
+        if other.framing != first.framing:
+            raise SeqgenError(f"{names} differ in --documents, so that they cannot be mixed")
+    model = Mixture([part.model for part in parts], stored.weights)
+    return LoadedModel(stored, model.eval(), first.tokenizer, first.data)
+
+
+def _vocabulary(loaded: LoadedModel) -> tuple[str, dict]:
+    return loaded.tokenizer.kind, loaded.tokenizer.facts()

@@ -42,7 +42,7 @@ class TrainingResult:
     path: str
     architecture: str
     parameters: int
-    steps: int
+    steps: int | None
     tokens: int
     train_loss: float | None
     val_loss: float | None
@@ -51,8 +51,8 @@ class TrainingResult:
     seconds: float
     validation_seconds: float
     tokens_per_second: float | None
-    stopped: str
-    seed: int
+    stopped: str | None
+    seed: int | None
 
 
 @dataclass(frozen=True)
@@ -150,13 +150,10 @@ class Session:
         return validate
 
     def _result(self, run: Run) -> TrainingResult:
-        totals, seconds = self._final_validation(run)
+        totals, seconds = None, 0.0
+        if run.stopped in BUDGETS:
+            totals, seconds = final_validation(self.loaded)
         val_loss = run.last_loss if totals is None else totals.nats_per_token
-        per_char = per_byte = None
-        if val_loss is not None:
-            facts, tokens = self.prepared.val_facts, self.prepared.val.tokens.size
-            per_char = val_loss * tokens / facts.characters / LN2
-            per_byte = val_loss * tokens / facts.bytes / LN2
         return TrainingResult(
             name=self.stored.name,
             path=str(self.stored.path),
@@ -165,9 +162,7 @@ class Session:
             steps=run.step,
             tokens=run.tokens,
             train_loss=run.train_loss,
-            val_loss=val_loss,
-            val_bits_per_char=per_char,
-            val_bits_per_byte=per_byte,
+            **validation_figures(val_loss, self.prepared),
             seconds=run.seconds,
             validation_seconds=seconds,
             tokens_per_second=run.tokens / run.seconds if run.seconds else None,
@@ -175,40 +170,60 @@ class Session:
             seed=self.training.seed,
         )
 
-    def _final_validation(self, run: Run) -> tuple[Totals | None, float]:
-        """Score the whole held-out part with the model as it is stored: `perplexity`'s figure."""
-        if run.stopped not in BUDGETS or self.stored.validation_text is None:
-            return None, 0.0
-        began = time.monotonic()
-        kept = load_stored(self.stored, self.loaded.model.device, "auto")
-        text = Text((self.stored.validation_text,))
-        totals = score_text(kept, text.chunks(), kept.data.documents)
-        return totals, time.monotonic() - began
-
     def _write_record(self, result: dict[str, Any] | None) -> None:
         """Write down what was trained, on what and where, and how it ended."""
-        prepared = self.prepared
-        self.stored.write_record(
-            created=self.started,
-            seqgen_version=__version__,
-            parameters=self.loaded.model.parameter_count(),
-            data={
-                "files": [str(path.resolve()) for path in prepared.text.paths],
-                **dataclasses.asdict(prepared.facts),
-                "train_oov": prepared.train.oov,
-                "val_oov": prepared.val.oov if prepared.val else None,
-            },
-            split={"val": self.loaded.data.val, "seed": self.loaded.data.split_seed},
-            seed=self.training.seed,
-            result=result,
-            machine={
-                "platform": platform.platform(),
-                "python": platform.python_version(),
-                "torch": torch.__version__,
-                "threads": torch.get_num_threads(),
-                "device": str(self.loaded.model.device),
-            },
-        )
+        facts = {"created": self.started, "seed": self.training.seed, "result": result}
+        write_record(self.loaded, self.prepared, **facts)
+
+
+def final_validation(loaded: LoadedModel) -> tuple[Totals | None, float]:
+    """Score the whole held-out part with the model as it is stored: `perplexity`'s figure.
+
+    Returns:
+        Its totals, or None where nothing was held out; and the seconds it took.
+    """
+    if loaded.stored.validation_text is None:
+        return None, 0.0
+    began = time.monotonic()
+    kept = load_stored(loaded.stored, loaded.model.device, "auto")
+    text = Text((loaded.stored.validation_text,))
+    totals = score_text(kept, text.chunks(), kept.data.documents)
+    return totals, time.monotonic() - began
+
+
+def validation_figures(loss: float | None, prepared: Prepared) -> dict[str, float | None]:
+    """Return a validation loss, nats per token, by its names in the record of training."""
+    if loss is None:
+        return dict.fromkeys(("val_loss", "val_bits_per_char", "val_bits_per_byte"))
+    facts, bits = prepared.val_facts, loss * prepared.val.tokens.size / LN2
+    return {
+        "val_loss": loss,
+        "val_bits_per_char": bits / facts.characters,
+        "val_bits_per_byte": bits / facts.bytes,
+    }
+
+
+def write_record(loaded: LoadedModel, prepared: Prepared, **facts: Any) -> None:
+    """Write a model's `training.json`: the given facts, its data, its versions, the machine."""
+    loaded.stored.write_record(
+        seqgen_version=__version__,
+        parameters=loaded.model.parameter_count(),
+        data={
+            "files": [str(path.resolve()) for path in prepared.text.paths],
+            **dataclasses.asdict(prepared.facts),
+            "train_oov": prepared.train.oov,
+            "val_oov": prepared.val.oov if prepared.val else None,
+        },
+        split={"val": loaded.data.val, "seed": loaded.data.split_seed},
+        machine={
+            "platform": platform.platform(),
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "device": str(loaded.model.device),
+        },
+        **facts,
+    )
 
 
 @contextlib.contextmanager

@@ -28,6 +28,7 @@ from seqgen.data.text import Text, text_files
 from seqgen.errors import SeqgenError
 from seqgen.models.precision import choose_device, choose_precision, parameter_type
 from seqgen.store import StoredModel
+from seqgen.tasks.count import count, ignored
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.prepare import Prepared, encode_parts, prepare, read
 from seqgen.tasks.session import Session, TrainingResult
@@ -77,13 +78,17 @@ def train(
     store.check_free(name, overwrite)
     place = choose_device(device)
 
+    model_class = kind.load_model()
     prepared = prepare(Text(text_files(data), data_config.newlines), data_config)
-    training = _fitted(with_default_budget(training), prepared, given, place, report)
+    if not model_class.counted:
+        training = _fitted(with_default_budget(training), prepared, given, place, report)
+    elif notice := ignored([key for key, value in (settings or {}).items() if value is not None]):
+        report(notice)
     vocab_size = prepared.tokenizer.vocab_size
     model_config = _model_config(config_class, shares[0], vocab_size, training)
     with torch.random.fork_rng(), contextlib.ExitStack() as held:
         torch.manual_seed(training.seed)
-        model = kind.load_model()(model_config)
+        model = model_class(model_config)
         model.to(device=place, dtype=parameter_type(training.precision))
         # Not before there is a model: one too large for the machine leaves no folder behind.
         stored = store.create(name, f"{Path(data[0]).stem}-{architecture}", overwrite)
@@ -91,14 +96,16 @@ def train(
         stored.write_config(
             architecture,
             model=model_config.to_dict(),
-            training=training.to_dict(),
+            training={} if model.counted else training.to_dict(),
             data=data_config.to_dict(),
         )
         prepared.tokenizer.save(stored.path / "tokenizer")
         if prepared.split.val:
             stored.write_validation(prepared.split.val())
-        stored.write_weights(model)
         loaded = LoadedModel(stored, model, prepared.tokenizer, data_config)
+        if model.counted:
+            return count(loaded, prepared, report)
+        stored.write_weights(model)
         return Session(loaded, prepared, training, stop_after, report).run()
 
 
@@ -133,8 +140,13 @@ def resume(
     given = {k: v for k, v in (settings or {}).items() if v is not None}
     for key in given:
         require(key in RESUMABLE, f"a resumed run keeps its {key}; give a budget or nothing")
+    config = stored.config
+    require(
+        not registry.architecture(config["architecture"]).load_model().counted,
+        f"{stored.name} was counted in one pass: there is nothing to go on with; train it again",
+    )
     with torch.random.fork_rng(), stored.locked():
-        config, checkpoint = stored.config, stored.read_checkpoint()
+        checkpoint = stored.read_checkpoint()
         result = stored.record.get("result")
         finished = checkpoint[1]["run"]["stopped"] in BUDGETS and result
         if finished and not given:

@@ -1,0 +1,99 @@
+"""Linear interpolation of models with one vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from seqgen.configs import ModelConfig
+from seqgen.models.base import LanguageModel
+from seqgen.models.state import State
+
+
+@dataclass
+class MixtureState(State):
+    """The components' states."""
+
+    children: tuple[State, ...]
+
+
+class Mixture(LanguageModel):
+    """p(w | past) = sum over components k of weight_k p_k(w | past).
+
+    Args:
+        components: models with one vocabulary.
+        weights: one for each, not negative; they are divided by their sum.
+    """
+
+    def __init__(self, components: Sequence[LanguageModel], weights: Sequence[float]) -> None:
+        super().__init__()
+        self.config = ModelConfig(vocab_size=components[0].vocab_size)
+        self.components = nn.ModuleList(components)
+        shares = torch.tensor(weights, dtype=torch.float64)
+        self.register_buffer("weights", shares / shares.sum())
+        windows = [part.window for part in components if part.window is not None]
+        self.window = min(windows, default=None)
+        self.rows_at_least = min(part.rows_at_least for part in components)
+
+    def start(self, batch: int, stride: int | None = None) -> MixtureState:
+        return MixtureState(tuple(part.start(batch, stride) for part in self.components))
+
+    def forward(
+        self, tokens: Tensor, state: MixtureState | None = None, last: int | None = None
+    ) -> tuple[Tensor, MixtureState | None]:
+        children = (None,) * len(self.components) if state is None else state.children
+        log_probs, after = [], []
+        for part, child in zip(self.components, children, strict=True):
+            logits, child = part(tokens, child, last)
+            log_probs.append(logits.log_softmax(-1))
+            after.append(child)
+        return self._mixed(log_probs), None if state is None else MixtureState(tuple(after))
+
+    def score(
+        self, tokens: Tensor, targets: Tensor, state: MixtureState
+    ) -> tuple[Tensor, MixtureState]:
+        log_probs, after = [], []
+        for part, child in zip(self.components, state.children, strict=True):
+            scores, child = part.score(tokens, targets, child)
+            log_probs.append(scores)
+            after.append(child)
+        return self._mixed(log_probs), MixtureState(tuple(after))
+
+    def _mixed(self, log_probs: Sequence[Tensor]) -> Tensor:
+        """Return the log of the weighted sum of probabilities."""
+        shares = [lp + weight.log() for lp, weight in zip(log_probs, self.weights, strict=True)]
+        mixed = torch.stack(shares).logsumexp(0)
+        return mixed.to(torch.promote_types(log_probs[0].dtype, torch.float32))
+
+
+def fit_weights(
+    log_probs: Tensor, tolerance: float = 1e-7, rounds: int = 1000
+) -> tuple[list[float], list[float]]:
+    """Find the weights under which held-out text is most probable, by EM (Jelinek 1980).
+
+    Each round gives every component the share of the text that it is likely to have written.
+    The likelihood has one maximum and never falls.
+
+    Args:
+        log_probs: (N, K), of each token under each component, in nats.
+        tolerance: stop when a round gains less than so many nats a token.
+        rounds: stop after so many.
+
+    Returns:
+        The K weights, and the mean log-probability before every round and after the last.
+    """
+    possible = (log_probs > -torch.inf).any(1)
+    log_probs = log_probs[possible].double()
+    weights = torch.full((log_probs.shape[1],), 1 / log_probs.shape[1], dtype=torch.float64)
+    history: list[float] = []
+    while True:
+        joint = log_probs + weights.log()  # (N, K)
+        mixed = joint.logsumexp(1, keepdim=True)
+        history.append(mixed.mean().item())
+        gain = history[-1] - history[-2] if len(history) > 1 else torch.inf
+        if gain < tolerance or len(history) > rounds:
+            return weights.tolist(), history
+        weights = (joint - mixed).exp().mean(0)

@@ -1,0 +1,92 @@
+"""Estimating a model from counts, from the prepared text to the stored model."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from seqgen import store
+from seqgen.configs import TrainingConfig
+from seqgen.data.corpus import Framing
+from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.prepare import Prepared
+from seqgen.tasks.session import (
+    TrainingResult,
+    final_validation,
+    validation_figures,
+    write_record,
+)
+from seqgen.tokenizers import Tokenizer
+from seqgen.training.counting import Fit, fit, unseen_shares
+from seqgen.training.events import Notice, Report
+
+
+def count(loaded: LoadedModel, prepared: Prepared, report: Report) -> TrainingResult:
+    """Count a text into a model, store it, score what was held out.
+
+    Args:
+        loaded: the model, in a folder that has its configuration and tokenizer.
+        prepared: the text.
+        report: takes notices.
+    """
+    started = store.now()
+    stored, corpus = loaded.stored, prepared.train
+    found = fit(loaded.model, corpus, impossible(prepared.tokenizer, loaded.framing))
+    for n in found.fallbacks:
+        used = ", ".join(f"{d:g}" for d in found.discounts[n - 1])
+        why = f"the counts of {n}-grams give no discounts (too little text, or too few types)"
+        report(Notice(text=f"{why}: {used} instead"))
+    stored.write_weights(loaded.model)
+    totals, seconds = final_validation(loaded)
+    if totals is not None and not math.isfinite(totals.nll_nats):
+        report(Notice(text="the held-out text has tokens of probability 0: its loss is infinite"))
+        totals = None
+    result = TrainingResult(
+        name=stored.name,
+        path=str(stored.path),
+        architecture=stored.config["architecture"],
+        parameters=loaded.model.parameter_count(),
+        steps=None,
+        tokens=int(corpus.tokens.size),
+        train_loss=None,
+        **validation_figures(totals and totals.nats_per_token, prepared),
+        seconds=found.seconds,
+        validation_seconds=seconds,
+        tokens_per_second=corpus.tokens.size / found.seconds,
+        stopped=None,
+        seed=None,
+    )
+    facts = {"created": started, "seed": None, "result": dataclasses.asdict(result)}
+    write_record(loaded, prepared, **facts, ngrams=_ngrams(loaded, prepared, found))
+    return result
+
+
+def impossible(tokenizer: Tokenizer, framing: Framing) -> list[int]:
+    """Return the ids that no text holds: no probability is theirs."""
+    never = [tokenizer.pad_id, tokenizer.bos_id]
+    # A line's newline is its end; a stream's ends are newlines.
+    never.append(tokenizer.eos_id if framing.end is None else tokenizer.newline_id)
+    return never
+
+
+def ignored(settings: Sequence[str]) -> Notice | None:
+    """Return a notice of the settings that only gradients have a use for, if any were given."""
+    names = [name for name in settings if name in TrainingConfig.fields()]
+    return Notice(text=f"counting has no use for {', '.join(names)}: ignored") if names else None
+
+
+def _ngrams(loaded: LoadedModel, prepared: Prepared, found: Fit) -> list[dict[str, Any]]:
+    """Return what `models show` tells of each order."""
+    unseen: list[float | None] = [None] * len(found.ngrams)
+    if prepared.val is not None:
+        unseen = unseen_shares(loaded.model, prepared.val, prepared.train)
+    discounts = found.discounts or [[]] * len(found.ngrams)
+    return [
+        {"order": n, "stored": stored, "possible": loaded.model.vocab_size**n}
+        | {"held_out_unseen": share, "discounts": amounts}
+        for n, (stored, share, amounts) in enumerate(
+            zip(found.ngrams, unseen, discounts, strict=True), start=1
+        )
+    ]

@@ -1,0 +1,474 @@
+"""N-gram models against slow definitions in dictionaries, KenLM's figures, and their contract."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+import os
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seqgen.data.corpus import Corpus, encode_corpus
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.models.base import LanguageModel
+from seqgen.models.ngram import NOTHING, NGram, NGramConfig, NGramState
+from seqgen.scoring import add_up, score_corpus
+from seqgen.store import StoredModel
+from seqgen.tokenizers import CharTokenizer, WhitespaceTokenizer
+from seqgen.training.counting import fit, unseen_shares
+
+SMOOTHINGS = (
+    "maximum-likelihood",
+    "add-delta",
+    "stupid-backoff",
+    "kneser-ney",
+    "modified-kneser-ney",
+)
+# Ids as the tokenizers': pad, bos, eos, unk, newline, then words.
+PAD, BOS, EOS, UNK, NEWLINE = range(5)
+V = 9
+quick = settings(deadline=None, max_examples=15, derandomize=True)
+words = st.integers(UNK, V - 1).filter(lambda w: w != NEWLINE)
+lines = st.lists(st.lists(words, max_size=7), min_size=1, max_size=8)
+streams = st.lists(st.integers(UNK, V - 1), min_size=1, max_size=40)
+
+
+def line_corpus(documents):
+    tokens = np.array([w for d in documents for w in (*d, EOS)], dtype=np.uint8)
+    return Corpus(tokens, np.cumsum([len(d) + 1 for d in documents]), BOS), [PAD, BOS, NEWLINE]
+
+
+def stream_corpus(text):
+    return Corpus(np.array(text, dtype=np.uint8), np.array([len(text)]), NEWLINE), [PAD, BOS, EOS]
+
+
+def fitted(corpus, impossible, dtype=torch.float64, **more):
+    model = NGram(NGramConfig(vocab_size=V, **more)).to(dtype).eval()
+    return model, fit(model, corpus, impossible)
+
+
+def texts_of(corpus):
+    """Return each document with its start symbol, as tuples."""
+    bounds = zip(corpus.starts, corpus.ends, strict=True)
+    return [(corpus.start, *corpus.tokens[a:b].tolist()) for a, b in bounds]
+
+
+class Oracle:
+    """Every smoothing by its definition: slow, with dictionaries, one n-gram at a time."""
+
+    def __init__(self, corpus, impossible, order, smoothing, delta=0.1, backoff=0.4) -> None:
+        self.order, self.smoothing = order, smoothing
+        self.delta, self.factor = delta, backoff
+        self.vocabulary = [w for w in range(V) if w not in impossible]
+        self.raw: Counter = Counter()
+        before = defaultdict(set)
+        for text in texts_of(corpus):
+            for n in range(1, order + 1):
+                for at in range(len(text) - n + 1):
+                    gram = text[at : at + n]
+                    if n == 1 and at == 0:
+                        continue  # the start symbol is not predicted
+                    self.raw[gram] += 1
+                    before[gram].add(text[at - 1] if at else "start")
+        self.adjusted = {
+            gram: count if len(gram) == order or gram[0] == BOS else len(before[gram])
+            for gram, count in self.raw.items()
+        }
+        self.following = defaultdict(list)
+        for gram in self.raw:
+            self.following[gram[:-1]].append(gram[-1])
+        self.discounts = {n: self._discounts(n) for n in range(1, order + 1)}
+
+    def _discounts(self, n):
+        found = Counter(c for gram, c in self.adjusted.items() if len(gram) == n)
+        n1, n2, n3, n4 = (found[i] for i in range(1, 5))
+        if self.smoothing == "kneser-ney":
+            return [n1 / (n1 + 2 * n2)] * 3 if n1 and n2 else [0.5] * 3
+        if not (n1 and n2 and n3 and n4):
+            return [0.5, 1, 1.5]
+        y = n1 / (n1 + 2 * n2)
+        out = [1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3]
+        return out if all(0 <= d <= i + 1 for i, d in enumerate(out)) else [0.5, 1, 1.5]
+
+    def distribution(self, context):
+        context = tuple(context)[-(self.order - 1) :] if self.order > 1 else ()
+        if self.smoothing == "stupid-backoff":
+            scores = {w: self.stupid(context, w) for w in self.vocabulary}
+            return {w: s / sum(scores.values()) for w, s in scores.items()}
+        of = {"maximum-likelihood": self.likelihood, "add-delta": self.add}
+        prob = of.get(self.smoothing, self.kneser_ney)
+        return {w: prob(context, w) for w in self.vocabulary}
+
+    def total(self, counts, context):
+        return sum(counts[(*context, w)] for w in self.following[context])
+
+    def likelihood(self, context, word):
+        if context and not self.following[context]:
+            return self.likelihood(context[1:], word)
+        return self.raw[(*context, word)] / self.total(self.raw, context)
+
+    def add(self, context, word):
+        if context and not self.following[context]:
+            return self.add(context[1:], word)
+        every = self.delta * len(self.vocabulary)
+        seen = self.raw[(*context, word)]
+        return (seen + self.delta) / (self.total(self.raw, context) + every)
+
+    def stupid(self, context, word):
+        if seen := self.raw[(*context, word)]:
+            return seen / self.total(self.raw, context)
+        if context:
+            return self.factor * self.stupid(context[1:], word)
+        return self.factor / len(self.vocabulary)
+
+    def kneser_ney(self, context, word):
+        shorter = self.kneser_ney(context[1:], word) if context else 1 / len(self.vocabulary)
+        if not self.following[context]:
+            return shorter
+        discounts = self.discounts[len(context) + 1]
+        counts = [self.adjusted[(*context, w)] for w in self.following[context]]
+        left = sum(discounts[min(c, 3) - 1] for c in counts)
+        count = self.adjusted.get((*context, word), 0)
+        mine = count - discounts[min(count, 3) - 1] if count else 0
+        return (mine + left * shorter) / sum(counts)
+
+
+def rows(model, contexts):
+    """Return the distributions after contexts of any lengths, the start of a text before each."""
+    width = model.order - 1
+    before = [
+        ([NOTHING] * width + list(context[:-1]))[-width:] if width else [] for context in contexts
+    ]
+    state = NGramState(torch.tensor(before).reshape(len(contexts), width).long())
+    logits, _ = model(torch.tensor([[context[-1]] for context in contexts]), state)
+    return logits[:, 0].exp().tolist()
+
+
+def row(model, context):
+    return model(torch.tensor([context]))[0][0, -1].exp().tolist()
+
+
+def contexts_of(corpus, order):
+    """Return contexts that were seen, and some that were not."""
+    seen = {t[max(0, i - order + 1) : i] for t in texts_of(corpus) for i in range(1, len(t) + 1)}
+    strange = list(itertools.islice(itertools.product(range(UNK, V), repeat=order), 40, 60))
+    return [c for c in (*sorted(seen), *strange) if c]
+
+
+def check_against_oracle(corpus, impossible, order, smoothing):
+    model, _ = fitted(corpus, impossible, order=order, smoothing=smoothing)
+    oracle = Oracle(corpus, impossible, order, smoothing)
+    contexts = contexts_of(corpus, order)
+    for context, got in zip(contexts, rows(model, contexts), strict=True):
+        wanted = oracle.distribution(context)
+        assert got == pytest.approx([wanted.get(w, 0.0) for w in range(V)], abs=1e-12), context
+
+
+@pytest.mark.parametrize("smoothing", SMOOTHINGS)
+@given(documents=lines, order=st.integers(1, 4))
+@quick
+def test_lines_equal_the_slow_definition(smoothing, documents, order):
+    check_against_oracle(*line_corpus(documents), order, smoothing)
+
+
+@pytest.mark.parametrize("smoothing", SMOOTHINGS)
+@given(text=streams, order=st.integers(1, 4))
+@quick
+def test_streams_equal_the_slow_definition(smoothing, text, order):
+    check_against_oracle(*stream_corpus(text), order, smoothing)
+
+
+@pytest.mark.parametrize("smoothing", SMOOTHINGS)
+@given(documents=lines, order=st.integers(1, 5), limits=st.tuples(*[st.integers(0, 2)] * 3))
+@quick
+def test_every_distribution_sums_to_one(smoothing, documents, order, limits):
+    corpus, impossible = line_corpus(documents)
+    prune = ",".join(map(str, (0, *sorted(limits))))
+    model, _ = fitted(corpus, impossible, order=order, smoothing=smoothing, prune=prune)
+    for got in rows(model, contexts_of(corpus, order)):
+        assert sum(got) == pytest.approx(1, abs=1e-9)
+        assert min(got) >= 0
+        assert all(got[w] == 0 for w in impossible)
+
+
+def test_maximum_likelihood_and_add_delta_by_hand():
+    a, b, c = 5, 6, 7
+    corpus, impossible = line_corpus([[a, b], [a, b], [a, c]])
+    model, _ = fitted(corpus, impossible, order=2, smoothing="maximum-likelihood")
+    assert row(model, [BOS])[a] == 1
+    assert row(model, [a]) == pytest.approx([0, 0, 0, 0, 0, 0, 2 / 3, 1 / 3, 0])
+    # Nothing ever followed an 8: back to single words, nine of them with the ends.
+    assert row(model, [8]) == pytest.approx([0, 0, 3 / 9, 0, 0, 3 / 9, 2 / 9, 1 / 9, 0])
+    # Words that can be: </s>, <unk>, 5, 6, 7, 8.
+    model, _ = fitted(corpus, impossible, order=2, smoothing="add-delta", delta=0.5)
+    half = 0.5 / (3 + 6 * 0.5)
+    assert row(model, [a]) == pytest.approx(
+        [0, 0, half, half, 0, half, 2.5 / 6, 1.5 / 6, half], abs=1e-12
+    )
+
+
+def test_kneser_ney_by_the_lectures_formula():
+    """A bigram: max(c - D, 0) / c(context) + lambda p_continuation, above a uniform floor."""
+    san, francisco, the, a = 5, 6, 7, 8
+    documents = [[san, francisco]] * 3 + [[the, a], [a, the], [the, san], [a]]
+    model, found = fitted(*line_corpus(documents), order=2, smoothing="kneser-ney")
+    # Bigrams seen once: <s> san has 3; <s> the 2; <s> a 2; the others:
+    once = ["the a", "a the", "the </s>", "the san", "san </s>"]
+    twice = ["<s> the", "<s> a", "a </s>"]
+    d2 = len(once) / (len(once) + 2 * len(twice))
+    # Different words before: san 2 (<s> the), francisco 1, the 2, a 2, </s> 4.
+    d1 = 1 / (1 + 2 * 3)
+    assert [d for (d,) in found.discounts] == pytest.approx([d1, d2])
+    lower = (1 - d1) / 11 + d1 * 5 / 11 / 6  # of francisco: five kinds of word, six possible
+    assert row(model, [san])[francisco] == pytest.approx((3 - d2) / 4 + d2 * 2 / 4 * lower)
+    assert row(model, [the])[francisco] == pytest.approx(d2 * 3 / 3 * lower)
+
+
+def test_what_gives_no_discounts_falls_back_as_kenlm_does():
+    model, found = fitted(*line_corpus([[5, 6], [6, 5]]), order=2)
+    assert found.fallbacks == [1, 2]
+    assert found.discounts == [[0.5, 1, 1.5]] * 2
+    assert sum(row(model, [5])) == pytest.approx(1)
+
+
+def test_pruning_drops_by_count_and_keeps_the_rest():
+    documents = [[5, 6, 7]] * 3 + [[6, 7, 8]] * 2 + [[5, 7, 8]]
+    full, whole = fitted(*line_corpus(documents), order=3)
+    model, found = fitted(*line_corpus(documents), order=3, prune="0,1,2")
+    counts = Counter(
+        text[i : i + n]
+        for text in texts_of(line_corpus(documents)[0])
+        for n in (2, 3)
+        for i in range(len(text) - n + 1)
+    )
+    assert whole.ngrams[1:] == [sum(len(g) == n for g in counts) for n in (2, 3)]
+    assert found.ngrams[1:] == [
+        sum(len(g) == n and c > limit for g, c in counts.items()) for n, limit in ((2, 1), (3, 2))
+    ]
+    # What was kept keeps its discounted count; what was dropped is backed off to.
+    assert row(model, [5, 6])[7] == pytest.approx(row(full, [5, 6])[7], rel=0.05)
+    assert found.discounts == whole.discounts
+
+
+def test_wrong_settings_are_told():
+    for wrong in ({"order": 0}, {"delta": 0}, {"backoff": 2}, {"prune": "1"}, {"prune": "0,2,1"}):
+        with pytest.raises(UsageError, match=next(iter(wrong))):
+            NGramConfig(vocab_size=3, **wrong)
+    with pytest.raises(UsageError, match="smoothing is one of maximum-likelihood"):
+        fitted(*line_corpus([[5]]), smoothing=None)
+
+
+# The contract of every LanguageModel, on a model that has counted something.
+
+
+def some_model(smoothing="modified-kneser-ney", order=4, dtype=torch.float64):
+    generator = np.random.default_rng(3)
+    documents = [generator.integers(UNK + 2, V, size=6).tolist() for _ in range(60)]
+    return fitted(*line_corpus(documents), dtype, order=order, smoothing=smoothing)[0]
+
+
+def some_tokens(*shape, seed=0):
+    return torch.randint(UNK, V, shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("smoothing", SMOOTHINGS)
+@pytest.mark.parametrize("order", [1, 2, 4])
+def test_scores_ranks_and_hits_are_those_of_the_logits(smoothing, order):
+    model, tokens = some_model(smoothing, order), some_tokens(3, 40)
+    logits, after = model(tokens, model.start(3))
+    assert not logits.isnan().any() and (logits > -torch.inf).any(-1).all()
+    shifted = torch.cat([tokens[:, 1:], tokens[:, :1]], 1)
+    for targets in (shifted, some_tokens(3, 40, seed=1)):
+        wanted = logits.gather(-1, targets[..., None]).squeeze(-1)
+        scores, state = model.score(tokens, targets, model.start(3))
+        torch.testing.assert_close(scores, wanted, rtol=0, atol=1e-12)
+        torch.testing.assert_close(state.words, after.words)
+        again, hits, _ = model.hits(tokens, targets, model.start(3))
+        torch.testing.assert_close(again, scores)
+        best = logits.max(-1, keepdim=True).values
+        first = torch.where(logits == best, torch.arange(V), V).min(-1).values
+        assert torch.equal(hits, first == targets)
+        dense, ranks, _ = LanguageModel.rank(model, tokens, targets, model.start(3))
+        torch.testing.assert_close(dense, scores, rtol=0, atol=1e-9)
+        assert torch.equal(ranks == 0, hits)
+
+
+@given(data=st.data())
+@quick
+def test_hits_are_right_whatever_the_backoffs(data):
+    """As an imported model's: a word may lose by being stored."""
+    model, tokens = some_model(order=3), some_tokens(4, 60)
+    seed = data.draw(st.integers(0, 1000))
+    generator = torch.Generator().manual_seed(seed)
+    for name, table in model.named_buffers():
+        if table.is_floating_point():
+            # Few different values, so that there are ties.
+            noise = torch.randint(-4, 1, table.shape, generator=generator).double()
+            table.copy_(noise if "log_probs" in name else noise / 2)
+    logits, _ = model(tokens)
+    best = logits.max(-1, keepdim=True).values
+    first = torch.where(logits == best, torch.arange(V), V).min(-1).values
+    for targets in (first, some_tokens(4, 60, seed=seed)):
+        _, hits, _ = model.hits(tokens, targets, model.start(4))
+        assert torch.equal(hits, first == targets)
+
+
+@given(cuts=st.sets(st.integers(1, 11)).map(sorted))
+@quick
+def test_any_split_gives_the_same_logits(cuts):
+    model, tokens = some_model(), some_tokens(3, 12)
+    whole, none = model(tokens)
+    assert none is None
+    state, pieces = model.start(3), []
+    for begin, end in itertools.pairwise([0, *cuts, 12]):
+        logits, state = model(tokens[:, begin:end], state)
+        pieces.append(logits)
+    torch.testing.assert_close(torch.cat(pieces, 1), whole, rtol=0, atol=0)
+    torch.testing.assert_close(model(tokens, last=2)[0], whole[:, -2:], rtol=0, atol=0)
+
+
+def test_states_are_selected_joined_and_copied():
+    model = some_model()
+    long, short = some_tokens(2, 9), some_tokens(1, 1, seed=5)
+    _, first = model(long, model.start(2))
+    _, second = model(short, model.start(1))
+    kept = first.copy()
+    joined = type(first).cat([first.select([1, 0, 1]), second])
+    following = some_tokens(4, 3, seed=6)
+    logits, _ = model(following, joined)
+    for i, past in enumerate([long[1], long[0], long[1], short[0]]):
+        alone, _ = model(torch.cat([past, following[i]])[None])
+        torch.testing.assert_close(logits[i], alone[0, -3:], rtol=0, atol=0)
+    again, _ = model(following[:2], kept)
+    torch.testing.assert_close(again[0], model(torch.cat([long[0], following[0]])[None])[0][0, -3:])
+
+
+def test_distributions_are_kept_and_the_store_of_them_is_bounded(monkeypatch):
+    from seqgen.models import ngram
+
+    model, tokens = some_model(), some_tokens(8, 30)
+    wanted, _ = model(tokens)
+    monkeypatch.setattr(ngram, "LOGITS_AT_ONCE", 5 * V)
+    state, seen = model.start(8), []
+    for token in tokens.split(1, 1):
+        logits, state = model(token, state)
+        seen.append(logits)
+        assert len(model._rows) <= 5
+    torch.testing.assert_close(torch.cat(seen, 1), wanted, rtol=0, atol=0)
+
+
+def test_a_stored_model_is_the_same_and_damage_is_told(tmp_path):
+    model = some_model(dtype=torch.float32)
+    stored = StoredModel(tmp_path)
+    stored.write_config("ngram", model=model.config.to_dict(), data={})
+    stored.write_weights(model)
+    CharTokenizer("abcd").save(tmp_path / "tokenizer")
+    loaded, _ = stored.load()
+    tokens = some_tokens(2, 20)
+    assert torch.equal(loaded(tokens)[0], model(tokens)[0])
+    assert loaded.parameter_count() == model.parameter_count()
+    # A model that has counted nothing has tables without n-grams, and can be stored as well.
+    empty = NGram(NGramConfig(vocab_size=V, order=3))
+    stored.write_config("ngram", model=empty.config.to_dict(), data={})
+    stored.write_weights(empty)
+    assert stored.load()[0](tokens)[0].exp().sum(-1) == pytest.approx(torch.ones(2, 20))
+    stored.write_config("ngram", model={**empty.config.to_dict(), "order": 4}, data={})
+    with pytest.raises(SeqgenError, match="do not fit: keys_4|damaged"):
+        stored.load()
+
+
+def test_bf16_leaves_the_tables_in_float32():
+    model = some_model(dtype=torch.bfloat16)
+    logits, _ = model(some_tokens(1, 4))
+    assert logits.dtype == torch.float32
+    assert logits.exp().sum(-1).tolist() == [pytest.approx([1] * 4, abs=1e-5)]
+
+
+def test_unseen_shares():
+    corpus, impossible = line_corpus([[5, 6, 7]])
+    model, _ = fitted(corpus, impossible, order=3)
+    other, _ = line_corpus([[5, 6, 8], []])
+    # words 5 6 8 </s> </s>; pairs <s>5 56 68 8</s> <s></s>; triples <s>56 568 68</s>
+    assert unseen_shares(model, other, corpus) == pytest.approx([1 / 5, 3 / 5, 2 / 3])
+
+
+# KenLM's figures.
+
+BESIDE = Path(__file__).resolve().parents[1].parent / "shared" / "reference"
+
+
+@pytest.fixture(scope="module")
+def kenlm():
+    path = BESIDE / "kenlm.json"
+    if not path.exists():
+        pytest.skip(f"{path} is missing")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def shared(name):
+    folder = Path(os.environ.get("SEQGEN_TEST_DATA") or BESIDE.parent / "data")
+    path = folder / name
+    if not path.exists():
+        pytest.skip(f"{path} is missing; set SEQGEN_TEST_DATA to the folder that holds {name}")
+    return path.read_text(encoding="utf-8")
+
+
+def prepared(corpus):
+    """Return training and test text as the reference's notes say, and check them by hash."""
+    if corpus == "ptb":
+        return [shared(f"ptb/ptb.{p}.txt").replace("<unk>", "UNK") for p in ("train", "test")]
+    if corpus == "wikitext2":
+        texts = [shared(f"wikitext-2/{p}.txt").replace("<unk>", "UNK") for p in ("train", "test")]
+        kept = [[" ".join(x.split()) for x in t.split("\n") if x.strip()] for t in texts]
+        return ["".join(f"{line}\n" for line in part) for part in kept]
+    text = shared("tinyshakespeare.txt")
+    kept = [" ".join(x.lower().split()) for x in text.split("\n") if x.strip()]
+    at = len(kept) * 9 // 10
+    return ["".join(f"{line}\n" for line in part) for part in (kept[:at], kept[at:])]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("corpus", ["ptb", "tinyshakespeare_word", "wikitext2"])
+def test_kenlm_gives_the_same_figures(kenlm, corpus):
+    train, test = prepared(corpus)
+    for part, text in (("train", train), ("test", test)):
+        wanted = kenlm["corpora"][corpus]["prepared"][part]["sha256"]
+        assert hashlib.sha256(text.encode()).hexdigest() == wanted
+    tokenizer = WhitespaceTokenizer.train([train])
+    known = encode_corpus([train], tokenizer, "line")
+    unknown = encode_corpus([test], tokenizer, "line")
+    impossible = [tokenizer.pad_id, tokenizer.bos_id, tokenizer.newline_id]
+    references = [r for r in kenlm["results"] if r["corpus"] == corpus]
+    assert sorted(r["order"] for r in references) == [2, 3, 5]
+    for reference in references:
+        order = reference["order"]
+        model = NGram(NGramConfig(vocab_size=tokenizer.vocab_size, order=order))
+        found = fit(model, known, impossible)
+        scored = list(score_corpus(model, unknown))
+        totals = add_up(scored, tokenizer)
+        wanted = reference["test"]
+        assert (totals.tokens, totals.oov) == (wanted["tokens"], wanted["oov"])
+        assert totals.perplexity == pytest.approx(wanted["ppl_including_oov"], rel=2e-5)
+        assert totals.perplexity_without_oov == pytest.approx(wanted["ppl_excluding_oov"], rel=2e-5)
+        for n, size in reference["arpa_ngram_counts_incl_unk_s_eos"].items():
+            assert found.ngrams[int(n) - 1] == size
+        for n, amounts in reference["modified_kneser_ney_discounts"].items():
+            # KenLM counts one word of Penn Treebank less among those of adjusted count 4.
+            close = pytest.approx(list(amounts.values()), rel=3e-3 if n == "1" else 2e-5)
+            assert found.discounts[int(n) - 1] == close
+        table = BESIDE / f"kenlm_{corpus}_test_order{order}_sentences.tsv"
+        if table.exists():
+            sums = np.zeros(unknown.ends.size)
+            for piece in scored:
+                np.add.at(sums, piece.documents, piece.log_probs)
+            rows = [line.split("\t") for line in table.read_text().split("\n")[1:] if line]
+            wanted_sums = np.array([float(r[1]) for r in rows])
+            np.testing.assert_allclose(sums / math.log(10), wanted_sums, rtol=5e-5)
