@@ -22,9 +22,12 @@ class ByteTokenizer(Tokenizer):
     newline_id = OFFSET + ord("\n")
 
     @classmethod
-    def train(cls, chunks: Iterable[str], vocab_size: int | None = None) -> ByteTokenizer:
-        if vocab_size is not None:
-            raise UsageError("--vocab-size has no meaning for bytes: there are always 256")
+    def train(
+        cls, chunks: Iterable[str], vocab_size: int | None = None, min_count: int = 1
+    ) -> ByteTokenizer:
+        if vocab_size is not None or min_count > 1:
+            flag = "min_count" if vocab_size is None else "--vocab-size"
+            raise UsageError(f"{flag} has no meaning for bytes: there are always 256")
         return cls()
 
     def encode(self, text: str) -> np.ndarray:
@@ -40,8 +43,12 @@ class ByteTokenizer(Tokenizer):
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [SPECIALS[i] if i < OFFSET else _show(i - OFFSET) for i in ids]
 
-    def boundary(self, text: str, at: int) -> int:
+    @classmethod
+    def boundary(cls, text: str, at: int) -> int:
         return min(at, len(text))
+
+    def byte_ends(self, text: str) -> np.ndarray:
+        return np.arange(1, len(text.encode()) + 1)
 
     def decoder(self, history: Sequence[int] = ()) -> Decoder:
         return Utf8Decoder()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -29,15 +28,23 @@ class CharTokenizer(Tokenizer):
         self.newline_id = int(self._ids[ord("\n")])
 
     @classmethod
-    def train(cls, chunks: Iterable[str], vocab_size: int | None = None) -> CharTokenizer:
-        counts: Counter[str] = Counter()
+    def train(
+        cls, chunks: Iterable[str], vocab_size: int | None = None, min_count: int = 1
+    ) -> CharTokenizer:
+        counts = np.zeros(0x110000, dtype=np.int64)
         for chunk in chunks:
-            counts.update(chunk) if vocab_size else counts.update(set(chunk))
-        kept = sorted(counts, key=lambda c: (c != "\n", -counts[c], c))
-        return cls(kept if vocab_size is None else kept[: max(1, vocab_size - len(SPECIALS))])
+            found = np.bincount(_codes(chunk))
+            counts[: found.size] += found
+        codes = np.flatnonzero(counts >= max(1, min_count))
+        if vocab_size is not None:
+            # A newline is always there; of the rest the commonest, ties in code-point order.
+            others = codes[codes != ord("\n")]
+            order = np.argsort(-counts[others], kind="stable")
+            codes = others[order[: max(0, vocab_size - len(SPECIALS) - 1)]]
+        return cls(map(chr, codes.tolist()))
 
     def encode(self, text: str) -> np.ndarray:
-        codes = np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
+        codes = _codes(text)
         if codes.size and codes.max() >= self._ids.size:
             known = codes < self._ids.size
             ids = np.full(codes.size, self.unk_id, dtype=self.dtype)
@@ -54,8 +61,14 @@ class CharTokenizer(Tokenizer):
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [SPECIALS[i] if i < len(SPECIALS) else self._text[i] for i in ids]
 
-    def boundary(self, text: str, at: int) -> int:
+    @classmethod
+    def boundary(cls, text: str, at: int) -> int:
         return min(at, len(text))
+
+    def byte_ends(self, text: str) -> np.ndarray:
+        codes = _codes(text)
+        lengths = 1 + (codes >= 0x80) + (codes >= 0x800) + (codes >= 0x10000)
+        return np.cumsum(lengths, dtype=np.int64)
 
     def facts(self) -> dict[str, Any]:
         return {"alphabet": "".join(self.alphabet)}
@@ -63,3 +76,8 @@ class CharTokenizer(Tokenizer):
     @classmethod
     def from_facts(cls, facts: dict[str, Any]) -> CharTokenizer:
         return cls(facts["alphabet"])
+
+
+def _codes(text: str) -> np.ndarray:
+    """Return the code points of `text`, (N,) uint32."""
+    return np.frombuffer(text.encode("utf-32-le"), dtype="<u4")

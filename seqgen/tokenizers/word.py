@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ class VocabularyTokenizer(Tokenizer):
     The vocabulary is in order of frequency, ties in order of code points. It always has `\\n`.
     """
 
+    pattern: ClassVar[re.Pattern[str]]
     split: Callable[[str], list[str]]
 
     def __init__(self, words: Iterable[str]) -> None:
@@ -32,14 +33,17 @@ class VocabularyTokenizer(Tokenizer):
         self.newline_id = self._ids["\n"]
 
     @classmethod
-    def train(cls, chunks: Iterable[str], vocab_size: int | None = None) -> VocabularyTokenizer:
+    def train(
+        cls, chunks: Iterable[str], vocab_size: int | None = None, min_count: int = 1
+    ) -> VocabularyTokenizer:
         counts: Counter[str] = Counter()
-        for block in line_blocks(chunks):
+        for block in line_blocks(chunks, cls.boundary):
             counts.update(cls.split(block))
         counts.pop(UNKNOWN, None)
         counts.pop("\n", None)
         room = None if vocab_size is None else max(0, vocab_size - len(SPECIALS) - 1)
-        return cls(islice(sorted(counts, key=lambda w: (-counts[w], w)), room))
+        words = [word for word in counts if counts[word] >= min_count]
+        return cls(islice(sorted(words, key=lambda w: (-counts[w], w)), room))
 
     def encode(self, text: str) -> np.ndarray:
         ids, unknown = self._ids, self.unk_id
@@ -47,6 +51,11 @@ class VocabularyTokenizer(Tokenizer):
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [self.vocabulary[i] for i in ids]
+
+    def byte_ends(self, text: str) -> np.ndarray:
+        ends = [match.end() for match in self.pattern.finditer(text)]
+        sizes = [len(text[a:b].encode()) for a, b in zip([0, *ends], ends, strict=False)]
+        return np.cumsum(sizes, dtype=np.int64)
 
     def facts(self) -> dict[str, Any]:
         return {"words": self.vocabulary[len(SPECIALS) + 1 :]}
@@ -70,10 +79,11 @@ class WordTokenizer(VocabularyTokenizer):
     def decode(self, ids: Sequence[int]) -> str:
         return "".join(["" if i < self.unk_id else self.vocabulary[i] for i in ids])
 
-    def boundary(self, text: str, at: int) -> int:
+    @classmethod
+    def boundary(cls, text: str, at: int) -> int:
         start = text.rfind("\n", 0, at) + 1
         return next(
-            (m.start() for m in self.pattern.finditer(text, start) if m.start() >= at), len(text)
+            (m.start() for m in cls.pattern.finditer(text, start) if m.start() >= at), len(text)
         )
 
 
@@ -95,10 +105,11 @@ class WhitespaceTokenizer(VocabularyTokenizer):
     def decoder(self, history: Sequence[int] = ()) -> Decoder:
         return SpacedDecoder(self, history)
 
-    def boundary(self, text: str, at: int) -> int:
+    @classmethod
+    def boundary(cls, text: str, at: int) -> int:
         start = max(text.rfind("\n", 0, at), text.rfind(" ", 0, at)) + 1
         return next(
-            (m.start() for m in self.pattern.finditer(text, start) if m.start() >= at), len(text)
+            (m.start() for m in cls.pattern.finditer(text, start) if m.start() >= at), len(text)
         )
 
     def first_unknown(self, text: str) -> tuple[int, str] | None:
