@@ -45,14 +45,17 @@ class PieceDecoder(Decoder):
 class Tokenizer(ABC):
     """A vocabulary and the two ways through it.
 
-    Ids 0 to 3 are `<pad> <bos> <eos> <unk>` in every kind that is trained here (a sentencepiece
-    model from elsewhere keeps its own); none of them ever stands for text. `\\n` is always a token of its own, so that a text can be encoded line by line, and a line's
-    end can be told from the ids alone.
+    Ids 0 to 3 are `<pad> <bos> <eos> <unk>` in every kind that is trained here; a sentencepiece
+    model from elsewhere keeps its own. None of them ever stands for text. `\\n` is always a token
+    of its own, so that a text can be encoded line by line, and a line's end can be told from the
+    ids alone.
     """
 
     kind: ClassVar[str]
-    lossless: ClassVar[bool] = True
+    lossless: bool = True
     learns_from_whole_text: ClassVar[bool] = False
+    # Encoding takes hardly longer than passing the text to another process would.
+    quick: ClassVar[bool] = False
     pad_id, bos_id, eos_id, unk_id = range(len(SPECIALS))
 
     vocab_size: int
@@ -121,6 +124,10 @@ class Tokenizer(ABC):
             UsageError: this kind cuts every text in one way only.
         """
         raise UsageError(f"subword_sampling is for bpe and unigram, not for {self.kind}")
+
+    def text_bytes(self, ids: np.ndarray) -> bytes:
+        """Return the UTF-8 bytes that `ids` stand for, which may begin or end in a character."""
+        return self.decode(ids.tolist()).encode()
 
     def decoder(self, history: Sequence[int] = ()) -> Decoder:
         """Return an incremental decoder for what follows the ids of `history`."""

@@ -18,6 +18,7 @@ class ByteTokenizer(Tokenizer):
     """Byte b is the token 4 + b. Bytes that are not UTF-8 decode to U+FFFD."""
 
     kind = "byte"
+    quick = True
     vocab_size = OFFSET + 256
     newline_id = OFFSET + ord("\n")
 
@@ -39,6 +40,9 @@ class ByteTokenizer(Tokenizer):
     def decode(self, ids: Sequence[int]) -> str:
         decoder = self.decoder()
         return "".join(map(decoder.push, ids)) + decoder.flush()
+
+    def text_bytes(self, ids: np.ndarray) -> bytes:
+        return (ids[ids >= OFFSET] - OFFSET).astype(np.uint8).tobytes()
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [SPECIALS[i] if i < OFFSET else _show(i - OFFSET) for i in ids]

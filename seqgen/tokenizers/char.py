@@ -16,6 +16,7 @@ class CharTokenizer(Tokenizer):
     """The default tokenizer: an alphabet in code-point order after the four specials."""
 
     kind = "char"
+    quick = True
     learns_from_whole_text = True
 
     def __init__(self, alphabet: Iterable[str]) -> None:

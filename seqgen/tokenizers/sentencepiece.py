@@ -219,6 +219,10 @@ class SentencepieceTokenizer(Tokenizer):
         decoder = self.decoder()
         return "".join(map(decoder.push, ids)) + decoder.flush()
 
+    def text_bytes(self, ids: np.ndarray) -> bytes:
+        raw = b"".join([self.piece_bytes[i] for i in ids.tolist()])
+        return _unescaped(raw) if self.lossless else raw
+
     def decoder(self, history: Sequence[int] = ()) -> Decoder:
         return SubwordDecoder(self, history)
 
