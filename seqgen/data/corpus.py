@@ -120,7 +120,7 @@ class Gathered:
 
     def _spill(self) -> None:
         if self._file is None:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115: it lives as long as the array
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115
         for values in self._held:
             self._file.write(memoryview(values).cast("B"))
         self._held, self._bytes = [], 0
@@ -131,7 +131,7 @@ class Gathered:
             return np.concatenate([np.zeros(0, self.dtype), *self._held])
         self._spill()
         self._file.flush()
-        return np.memmap(self._file, dtype=self.dtype, mode="r", shape=(self.size,))
+        return np.asarray(np.memmap(self._file, self.dtype, "r", shape=(self.size,)))
 
 
 def _ended(pieces: Iterable[np.ndarray], tokenizer: Tokenizer, end: int) -> Iterator[np.ndarray]:
