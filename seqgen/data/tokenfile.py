@@ -348,6 +348,23 @@ def open_token_file(path: str | Path) -> TokenFile:
     return TokenFile(path, tokenizer, documents, corpus, facts, arrays)
 
 
+def check_tokenizer(file: TokenFile, tokenizer: Tokenizer, whose: str) -> None:
+    """Refuse a token file whose ids mean something else.
+
+    Raises:
+        SeqgenError: its tokenizer is not `tokenizer`, which is that of `whose`.
+    """
+    if file.tokenizer.fingerprint != tokenizer.fingerprint:
+        raise SeqgenError(
+            f"{file.path} has another tokenizer ({_named(file.tokenizer)}) than {whose} "
+            f"({_named(tokenizer)}): write it again with seqgen tokenize"
+        )
+
+
+def _named(tokenizer: Tokenizer) -> str:
+    return f"{tokenizer.kind}, {tokenizer.vocab_size} tokens"
+
+
 def read_tokenizer(path: Path) -> Tokenizer:
     """Return the tokenizer that a token file carries, without a look at its tokens.
 
