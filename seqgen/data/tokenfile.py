@@ -75,6 +75,21 @@ class TokenFile:
         return self.sections["marks"].reshape(-1, 2)
 
 
+@dataclass(frozen=True)
+class Written:
+    """What went into a token file.
+
+    Attributes:
+        tokens: how many.
+        oov: how many of them are `<unk>`.
+        facts: the text's characters, bytes, lines and SHA-256.
+    """
+
+    tokens: int
+    oov: int
+    facts: Survey
+
+
 def is_token_file(path: str | Path) -> bool:
     """Return whether a path is a token file's: by its name, or by how it begins."""
     path = Path(path)
@@ -93,7 +108,7 @@ def write_token_file(
     tokenizer: Tokenizer,
     documents: Documents,
     progress: Callable[[int], None] = lambda done: None,
-) -> None:
+) -> Written:
     """Encode a text into a token file, on all cores, in bounded memory.
 
     Args:
@@ -120,6 +135,7 @@ def write_token_file(
         if lines is not None:
             sections.add("tokens", lines.finish(sections))
         sections.facts = surveyor.facts
+    return Written(sections.size("tokens"), sections.oov, sections.facts)
 
 
 def write_corpus(path: Path, corpus: Corpus, facts: Survey, tokenizer: Tokenizer) -> None:
@@ -253,6 +269,10 @@ class Sections:
         self._files[name].write(content)
         self._checks[name] = zlib.crc32(content, self._checks[name])
         self._sizes[name] += values.size
+
+    def size(self, name: str) -> int:
+        """Return how many items a section has."""
+        return self._sizes[name]
 
     def finish(self) -> dict[str, dict[str, Any]]:
         """Put all sections into the file; return where each is."""

@@ -29,6 +29,7 @@ __all__ = [
     "Decoder",
     "Tokenizer",
     "load_tokenizer",
+    "read_facts",
     "tokenizer_from_facts",
     "tokenizer_kind",
 ]
