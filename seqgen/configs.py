@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import math
 import sys
 import typing
 from collections.abc import Iterable, Mapping
@@ -80,8 +82,8 @@ def conform(name: str, value: Any, kind: Any) -> Any:
             number = _number(value, option)
             if number is not None:
                 return number
-        elif option is str and isinstance(value, str):
-            return value
+        elif option is str and type(value) in (str, int, float):
+            return str(value)  # TOML's val = 0.05 is a number
     expected = " or ".join(_describe(option) for option in options)
     raise UsageError(f"{name} is {expected}, not {value!r}")
 
@@ -89,13 +91,18 @@ def conform(name: str, value: Any, kind: Any) -> Any:
 def _number(value: Any, kind: type) -> int | float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
+    if kind is int and isinstance(value, int | str):
+        with contextlib.suppress(ValueError):
+            return int(value)  # exact, which a large seed is not as a float
     try:
         number = float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
+        return None
+    if not math.isfinite(number):
         return None
     if kind is int:
         return int(number) if number == int(number) else None
-    return number if number == number and abs(number) != float("inf") else None
+    return number
 
 
 def _describe(kind: Any) -> str:
@@ -194,6 +201,7 @@ class TrainingConfig(Config):
         for name in ("weight_decay", "clip_norm", "seed"):
             value = getattr(self, name)
             require(value >= 0, f"{name} is at least 0, not {value}")
+        require(self.seed < 1 << 63, f"seed is less than 2**63, not {self.seed}")
         budgets = [b for b in BUDGETS if getattr(self, b) is not None]
         require(len(budgets) <= 1, "give one budget: --steps, --epochs or --minutes")
 
@@ -244,10 +252,13 @@ def read_config(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise SeqgenError(f"{path} cannot be read as a configuration: {error}") from None
     try:
-        return json.loads(raw) if path.suffix == ".json" else _toml(raw)
+        settings = json.loads(raw) if path.suffix == ".json" else _toml(raw)
     except ValueError as error:
         kind = "JSON" if path.suffix == ".json" else "TOML"
         raise SeqgenError(f"{path} is not {kind}: {error}") from None
+    if not isinstance(settings, dict):
+        raise SeqgenError(f"{path} holds no settings by name")
+    return settings
 
 
 def _toml(raw: str) -> dict[str, Any]:

@@ -20,5 +20,5 @@ class UsageError(SeqgenError):
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return `"; did you mean 'x'?"` for the name nearest to `word`, or an empty string."""
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    near = difflib.get_close_matches(str(word), list(known), n=1, cutoff=0.5)
     return f"; did you mean {near[0]!r}?" if near else ""

@@ -55,4 +55,6 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Replace `path` by `value` as indented JSON in one step."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    write_bytes(path, text.encode() + b"\n")
+    # Only the name of a file can hold what is not Unicode; JSON has an escape for it.
+    content = text.encode(errors="backslashreplace")
+    write_bytes(path, content + b"\n")

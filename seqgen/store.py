@@ -70,6 +70,9 @@ class StoredModel:
             raise SeqgenError(
                 f"{self.path} has format {config.get('format')!r}, and this seqgen reads {FORMAT}"
             )
+        wrong = [part for part in ("model", "data") if not isinstance(config.get(part), dict)]
+        if wrong:
+            raise SeqgenError(f"{self.path / CONFIG} is damaged: it has no table {wrong[0]!r}")
         return config
 
     @property
@@ -85,8 +88,15 @@ class StoredModel:
 
     @property
     def loadable(self) -> bool:
-        """Whether the folder has what a model needs, as far as a look at it tells."""
-        return all((self.path / part).is_file() for part in (CONFIG, WEIGHTS))
+        """Whether the folder has what a model needs, as far as a look without torch tells."""
+        from seqgen.tokenizers import load_tokenizer
+
+        try:
+            _ = self.config
+            load_tokenizer(self.path / "tokenizer")
+            return _is_whole(self.path / WEIGHTS)
+        except (SeqgenError, OSError):
+            return False
 
     @property
     def written(self) -> float:
@@ -119,7 +129,7 @@ class StoredModel:
         try:
             kind = architecture(config["architecture"])
             model = kind.load_model()(kind.load_config()(**config["model"]))
-        except (KeyError, TypeError, UsageError) as error:
+        except (KeyError, TypeError, ValueError, UsageError) as error:
             raise SeqgenError(f"{self.path / CONFIG} is damaged: {error}") from None
         try:
             tensors = load_file(self.path / WEIGHTS)
@@ -194,6 +204,21 @@ class StoredModel:
         """Open `metrics.jsonl` for appending."""
         with (self.path / METRICS).open("a", encoding="utf-8") as file:
             yield Metrics(file)
+
+
+def _is_whole(weights: Path) -> bool:
+    """Return whether a safetensors file is as long as its header says."""
+    with weights.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        size = weights.stat().st_size
+        if not 0 < length <= size - 8:
+            return False
+        try:
+            header = json.loads(file.read(length))
+            ends = [t["data_offsets"][1] for name, t in header.items() if name != "__metadata__"]
+            return size == 8 + length + max(ends, default=0)
+        except (ValueError, AttributeError, KeyError, TypeError, IndexError):
+            return False
 
 
 def write_tensors(
@@ -308,7 +333,7 @@ def create(name: str | None, stem: str, overwrite: bool) -> StoredModel:
 def _unused(folder: Path, stem: str) -> Path:
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._") or "model"
     number, path = 2, folder / stem
-    while path.exists():
+    while path.exists() or path.name == LATEST:
         path = folder / f"{stem}-{number}"
         number += 1
     return path
@@ -318,14 +343,18 @@ def remove(model: StoredModel) -> None:
     """Delete a model's folder.
 
     Raises:
-        SeqgenError: it cannot be deleted, or does not look like a model.
+        SeqgenError: it cannot be deleted, is being trained, or does not look like a model.
     """
-    if not (model.path / CONFIG).exists() and any(model.path.iterdir()):
+    # A run killed at its very start leaves a lock and temporary files.
+    others = (p.name for p in model.path.iterdir() if p.name != LOCK and p.name[0] != ".")
+    if not (model.path / CONFIG).exists() and any(others):
         raise SeqgenError(f"{model.path} does not look like a model; nothing was removed")
     try:
+        with model.locked():
+            pass
         shutil.rmtree(model.path)
     except OSError as error:
-        raise SeqgenError(f"{model.path} cannot be removed: {error.strerror}") from None
+        raise SeqgenError(f"{model.path} cannot be removed: {error.strerror or error}") from None
 
 
 def keep_text(blocks: Iterator[bytes]) -> Path:

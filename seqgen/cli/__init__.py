@@ -63,12 +63,16 @@ def run(arguments: list[str]) -> int:
     """Run one command and return its exit code."""
     try:
         code = make_app()(arguments, prog_name="seqgen", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except SeqgenError as error:
         say(f"seqgen: {error}")
         return error.exit_code
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit) as error:
+        # Typer makes an exit with 1 of a closed pipe, whatever its mode.
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+            raise
         # Whoever read the output has seen enough. Python flushes once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -81,6 +85,12 @@ def run(arguments: list[str]) -> int:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         say(f"seqgen: {where}{error.strerror or error}")
+        return 1
+    except (MemoryError, RuntimeError) as error:
+        # PyTorch has a class of its own for a GPU's memory, and for the machine's none.
+        if not isinstance(error, MemoryError) and "memory" not in str(error):
+            raise
+        say("seqgen: out of memory; try a smaller model, or smaller batches and windows")
         return 1
 
 

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+# Off a terminal no column is shortened or wrapped to fit.
+ANY_WIDTH = 1 << 16
+
+
 def is_terminal(stream: IO[Any] | None) -> bool:
     """Return whether a person looks at this stream."""
     try:
@@ -32,7 +36,13 @@ def say(message: str) -> None:
 
 
 def put(text: str) -> None:
-    """Write data to standard output, now."""
+    """Write data to standard output, now.
+
+    Raises:
+        SeqgenError: there is no standard output.
+    """
+    if sys.stdout is None:
+        raise SeqgenError("there is no standard output to write to")
     sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
     sys.stdout.buffer.flush()
 
@@ -60,10 +70,21 @@ def unescape(text: str) -> str:
 
 
 def console(stream: IO[str]) -> Console:
-    """Return a rich console; it has colour and width only where `stream` is a terminal."""
+    """Return a rich console; it has colour and width only where `stream` is a terminal.
+
+    What it prints is text, and no markup: a file may be called `[b].txt`.
+    """
     from rich.console import Console
 
-    return Console(file=stream, highlight=False, soft_wrap=not is_terminal(stream))
+    plain = not is_terminal(stream)
+    return Console(
+        file=stream,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        soft_wrap=plain,
+        width=ANY_WIDTH if plain else None,
+    )
 
 
 def piped_input() -> IO[bytes] | None:
@@ -88,4 +109,7 @@ def input_bytes() -> Iterator[bytes]:
     """
     if sys.stdin is None:
         raise SeqgenError("there is no standard input to read")
-    yield from iter(lambda: sys.stdin.buffer.read1(1 << 20), b"")
+    # Past Python's buffer, whose lock a thread that waits for input would hold when the program
+    # ends: Python then aborts.
+    descriptor = sys.stdin.fileno()
+    yield from iter(lambda: os.read(descriptor, 1 << 20), b"")

@@ -123,20 +123,18 @@ class LiveDisplay:
 
     def take(self, event: Event) -> None:
         """Show an event."""
-        from rich.markup import escape
-
         if isinstance(event, Started):
             self._figures.started = event
-            self._bar.console.print(escape(describe(event)))
+            self._bar.console.print(describe(event))
             self._bar.update(self._task, line="")
         elif isinstance(event, Notice):
-            self._bar.console.print(escape(event.text))
+            self._bar.console.print(event.text)
         elif isinstance(event, Encoding):
             self._bar.update(self._task, completed=event.share, line="encoding")
         elif isinstance(event, Validated):
             self._figures.val_loss = event.val_loss
         elif isinstance(event, SampleLine):
-            self._bar.console.print(f"[dim]{event.step:>7} │ {escape(event.text)}[/dim]")
+            self._bar.console.print(f"{event.step:>7} │ {event.text}", style="dim")
         elif isinstance(event, Progress):
             left = event.seconds * (1 / event.share - 1) if event.share else 0.0
             self._bar.update(

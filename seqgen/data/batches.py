@@ -177,7 +177,9 @@ class DocumentBatches(Batches):
         inside = columns < left[:, None]  # (B, T)
         at = np.where(inside, self.begin[rows, None] + offset + columns, 0)
         targets = tokens[at].astype(np.int64)
-        before = self.before[rows] if offset == 0 else tokens[self.begin[rows] + offset - 1]
+        # A row that has ended reads its own last token, which nothing comes of.
+        last = self.begin[rows] + np.minimum(offset, self.length[rows]) - 1
+        before = self.before[rows] if offset == 0 else tokens[last]
         read = np.concatenate([before[:, None], targets[:, :-1]], axis=1)
         scored = np.where(inside, targets, IGNORED)
         return Batch(read.astype(np.int64), scored, offset == 0, int(left.sum()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -79,7 +80,7 @@ def held_out_share(val: str) -> float | None:
 def stream_cut(text: Text, at: int, tokenizer: Tokenizer | type[Tokenizer]) -> int:
     """Return the first token boundary at or after character `at`, found within its line."""
     start = 0
-    for block in line_blocks(text.chunks()):
+    for block in line_blocks(text.chunks(), tokenizer.boundary):
         if start + len(block) > at:
             begin = block.rfind("\n", 0, at - start) + 1
             end = block.find("\n", at - start) + 1 or len(block)
@@ -107,3 +108,8 @@ def check_parts(train_tokens: int, val_tokens: int | None, documents: Documents)
         raise SeqgenError(f"nothing is left to train on (the text is read as {unit}); give more")
     if val_tokens == 0:
         raise SeqgenError("the validation part is empty; give more text, or --val none")
+
+
+def path_of(val: str) -> Path | None:
+    """Return the file that `--val` names, if it names one."""
+    return None if val == "none" or held_out_share(val) is not None else Path(val)

@@ -6,6 +6,7 @@ import codecs
 import glob
 import gzip
 import hashlib
+import itertools
 import lzma
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -47,9 +48,9 @@ class Text:
                 yield piece
 
     def _all(self) -> Iterator[str]:
-        for path in self.paths:
-            pieces = decoded(path)
-            yield from unix_newlines(pieces) if self.newlines == "lf" else pieces
+        # Joined first: a CRLF may stand across two files.
+        joined = itertools.chain.from_iterable(map(decoded, self.paths))
+        return unix_newlines(joined) if self.newlines == "lf" else joined
 
     def digest(self) -> str:
         """Return the SHA-256 of the text as UTF-8, in hexadecimal."""
@@ -109,7 +110,11 @@ def text_files(names: Sequence[str | Path]) -> tuple[Path, ...]:
         SeqgenError: a name is not there, or a folder or a pattern has no file.
     """
     paths: list[Path] = []
-    for name in map(Path, names):
+    for given in names:
+        name = Path(given)
+        # Path("") would be the current folder; a shell's unset variable does not mean that.
+        if not str(given):
+            raise SeqgenError("there is no file without a name")
         if name.is_dir():
             inside = sorted(p for p in name.rglob("*") if p.is_file() and not _hidden(p, name))
             if not inside:

@@ -57,7 +57,10 @@ class Temperature:
     def __call__(self, history: Sequence[Sequence[int]], log_probs: Tensor) -> Tensor:
         if self.temperature == 0:
             return TopK(1)(history, log_probs)
-        return normalise(log_probs / self.temperature)
+        # From the largest on, and with a divisor that float32 holds with its inverse: else all
+        # of a row, or -inf over infinity, may leave the numbers there are.
+        below = log_probs - log_probs.max(-1, keepdim=True).values
+        return normalise(below / min(max(self.temperature, 1e-37), 1e37))
 
 
 @dataclass(frozen=True)

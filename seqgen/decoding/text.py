@@ -10,7 +10,9 @@ from seqgen.tokenizers import Decoder
 class StopStrings:
     """Finds the first of some stop strings in text that comes in pieces.
 
-    What might be the beginning of one is held back until it is certain that it is not.
+    The first is the one that is complete first (the longest, if several are then), so that it
+    does not depend on the pieces. What might be the beginning of one is held back until it is
+    certain that it is not.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
@@ -21,10 +23,10 @@ class StopStrings:
     def push(self, text: str) -> str:
         """Return the text that may be shown; after a stop string nothing more comes."""
         text = self._held + text
-        places = [at for stop in self._stops if (at := text.find(stop)) >= 0]
+        places = [(at + len(s), at) for s in self._stops if (at := text.find(s)) >= 0]
         if places:
             self.found, self._held = True, ""
-            return text[: min(places)]
+            return text[: min(places)[1]]
         keep = max((_overlap(text, stop) for stop in self._stops), default=0)
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep]

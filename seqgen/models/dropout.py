@@ -27,7 +27,7 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu":
             return F.dropout(x, self.p)
-        dropped = round(self.p * LEVELS)
+        dropped = min(round(self.p * LEVELS), LEVELS - 1)
         words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(1 << 63), None)
         bits = words.view(torch.int16)[: x.numel()].view(x.shape)
         scale = LEVELS / (LEVELS - dropped)

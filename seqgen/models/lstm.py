@@ -39,7 +39,7 @@ class LSTMLayer(RecurrentLayer):
 
     def step(self, x: Tensor, state: LayerState) -> LayerState:
         h, c = state
-        gates = torch.addmm(self.bias, x, self.weight_ih.T).addmm_(h, self.weight_hh.T)
+        gates = torch.addmm(self.bias, x, self.weight_ih.T).addmm(h, self.weight_hh.T)
         i, f, g, o = gates.chunk(4, dim=-1)  # (B, H) each
         c = f.sigmoid() * c + i.sigmoid() * g.tanh()
         h = o.sigmoid() * c.tanh()

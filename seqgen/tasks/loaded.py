@@ -10,7 +10,7 @@ import torch
 from seqgen import store
 from seqgen.configs import DataConfig
 from seqgen.data.corpus import Framing
-from seqgen.errors import SeqgenError
+from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import LanguageModel
 from seqgen.models.precision import Precision, choose_device, parameter_type
 from seqgen.store import StoredModel
@@ -67,6 +67,6 @@ def load_stored(stored: StoredModel, device: torch.device, precision: Precision)
     dtype = torch.bfloat16 if precision == "bf16" else parameter_type(precision)
     try:
         data = DataConfig(**stored.config["data"])
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, UsageError) as error:
         raise SeqgenError(f"{stored.path / store.CONFIG} is damaged: {error}") from None
     return LoadedModel(stored, model.to(device=device, dtype=dtype), tokenizer, data)

@@ -14,7 +14,7 @@ from seqgen import store
 from seqgen.configs import DataConfig, Documents, require
 from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.data.encoding import Sampling
-from seqgen.data.split import Split, check_parts, held_out_share, split_text
+from seqgen.data.split import Split, check_parts, held_out_share, path_of, split_text
 from seqgen.data.text import Survey, Text, survey, text_files
 from seqgen.data.token_split import split_tokens
 from seqgen.data.tokenfile import (
@@ -116,10 +116,9 @@ def prepare_data(
         require(len(paths) == 1, "give one token file alone, not among other files")
         return prepare_tokens(open_token_file(paths[0]), config, flags)
     text = Text(paths, config.newlines)
-    if config.val != "none" and held_out_share(config.val) is None:
-        require(
-            not is_token_file(config.val), f"--val {config.val} is a token file: the data is text"
-        )
+    held_out = path_of(config.val)
+    as_text = held_out is None or not is_token_file(held_out)
+    require(as_text, f"--val {config.val} is a token file, and the data is text")
     tokenizer = given_tokenizer(config)
     if tokenizer is None:
         require_sampling(config, tokenizer_kind(config.tokenizer))
@@ -264,10 +263,13 @@ def again(
     Raises:
         SeqgenError: it cannot be read, or is a token file of another tokenizer.
     """
+    if path_of(config.val) is not None:
+        config = replace(config, val="none")  # kept with the model; the file itself may be gone
     if is_token_file(paths[0]):
         file = open_token_file(paths[0])
         check_tokenizer(file, tokenizer, "the model")
-        return prepare_tokens(file, config)[0]
+        prepared, _ = prepare_tokens(file, config)
+        return prepared if held_out is None else _with_held_out(prepared, held_out, config)
     text = Text(paths, config.newlines)
     cached = _from_cache(_Cached.of(text, config), text, config)
     if cached is not None and cached.tokenizer.fingerprint == tokenizer.fingerprint:
@@ -277,6 +279,15 @@ def again(
     if held_out is not None:
         split = replace(split, val=Text((held_out,)).chunks)
     return encode_parts(text, facts, split, tokenizer, config)
+
+
+def _with_held_out(prepared: Prepared, path: Path, config: DataConfig) -> Prepared:
+    """Put what a model's folder holds in the place of the held-out part."""
+    if is_token_file(path):
+        file = open_token_file(path)
+        return replace(prepared, val=file.corpus, val_facts=file.facts)
+    val = encode_corpus(Text((path,)).chunks(), prepared.tokenizer, config.documents)
+    return replace(prepared, val=val, val_facts=survey(Text((path,)).chunks()))
 
 
 @dataclass(frozen=True)

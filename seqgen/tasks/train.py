@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -80,11 +81,13 @@ def train(
     training = _fitted(with_default_budget(training), prepared, given, place, report)
     vocab_size = prepared.tokenizer.vocab_size
     model_config = _model_config(config_class, shares[0], vocab_size, training)
-    stored = store.create(name, f"{Path(data[0]).stem}-{architecture}", overwrite)
-    with torch.random.fork_rng(), stored.locked():
+    with torch.random.fork_rng(), contextlib.ExitStack() as held:
         torch.manual_seed(training.seed)
         model = kind.load_model()(model_config)
         model.to(device=place, dtype=parameter_type(training.precision))
+        # Not before there is a model: one too large for the machine leaves no folder behind.
+        stored = store.create(name, f"{Path(data[0]).stem}-{architecture}", overwrite)
+        held.enter_context(stored.locked())
         stored.write_config(
             architecture,
             model=model_config.to_dict(),
@@ -131,10 +134,11 @@ def resume(
         require(key in RESUMABLE, f"a resumed run keeps its {key}; give a budget or nothing")
     with torch.random.fork_rng(), stored.locked():
         config, checkpoint = stored.config, stored.read_checkpoint()
-        finished = checkpoint[1]["run"]["stopped"] in BUDGETS and stored.record["result"]
+        result = stored.record.get("result")
+        finished = checkpoint[1]["run"]["stopped"] in BUDGETS and result
         if finished and not given:
             report(Notice(text=f"{stored.name} has finished; give a longer budget to go on"))
-            return TrainingResult(**stored.record["result"])
+            return TrainingResult(**result)
         training = TrainingConfig(**_override(config["training"], given))
         model, tokenizer = stored.load()
         data_config = DataConfig(**config["data"])
@@ -161,7 +165,9 @@ def _again(
     changed_data: bool,
 ) -> Prepared:
     """Read a stored model's text again, and split it as it was split."""
-    known = stored.record["data"]
+    known = stored.record.get("data")
+    if not isinstance(known, dict) or not {"files", "sha256"} <= known.keys():
+        raise SeqgenError(f"{stored.path / store.RECORD} is damaged: it does not name the text")
     paths = text_files(data) if data else store.text_of(known)
     prepared = again(paths, config, tokenizer, stored.validation_text)
     if prepared.facts.sha256 != known["sha256"] and not changed_data:

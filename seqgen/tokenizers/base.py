@@ -165,6 +165,21 @@ class Tokenizer(ABC):
         write_json(folder / "tokenizer.json", {"kind": self.kind, **self.facts()})
 
 
+def room_for(vocab_size: int | None) -> int | None:
+    """Return how many tokens fit beside the specials and the newline, or None for any number.
+
+    Raises:
+        UsageError: not even those fit.
+    """
+    least = len(SPECIALS) + 1
+    if vocab_size is not None and vocab_size < least:
+        raise UsageError(
+            f"--vocab-size is at least {least}, for {' '.join(SPECIALS)} and the newline, "
+            f"not {vocab_size}"
+        )
+    return None if vocab_size is None else vocab_size - least
+
+
 Boundary = Callable[[str, int], int]
 
 
@@ -215,4 +230,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
     Raises:
         OSError, ValueError: it is missing or damaged.
     """
-    return json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    facts = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    if not isinstance(facts, dict):
+        raise ValueError("it holds no table")
+    return facts

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from seqgen.tokenizers.base import SPECIALS, Tokenizer
+from seqgen.tokenizers.base import SPECIALS, Tokenizer, room_for
 
 UNKNOWN = "\ufffd"
 
@@ -36,13 +36,10 @@ class CharTokenizer(Tokenizer):
         for chunk in chunks:
             found = np.bincount(_codes(chunk))
             counts[: found.size] += found
+        counts[ord("\n")] = 0  # always there, in a text that has none too
         codes = np.flatnonzero(counts >= max(1, min_count))
-        if vocab_size is not None:
-            # A newline is always there; of the rest the commonest, ties in code-point order.
-            others = codes[codes != ord("\n")]
-            order = np.argsort(-counts[others], kind="stable")
-            codes = others[order[: max(0, vocab_size - len(SPECIALS) - 1)]]
-        return cls(map(chr, codes.tolist()))
+        order = np.argsort(-counts[codes], kind="stable")
+        return cls(map(chr, codes[order[: room_for(vocab_size)]].tolist()))
 
     def encode(self, text: str) -> np.ndarray:
         codes = _codes(text)

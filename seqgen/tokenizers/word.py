@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from seqgen.tokenizers.base import SPECIALS, Decoder, Tokenizer, line_blocks
+from seqgen.tokenizers.base import SPECIALS, Decoder, Tokenizer, line_blocks, room_for
 
 UNKNOWN = "<unk>"
 
@@ -41,13 +41,19 @@ class VocabularyTokenizer(Tokenizer):
             counts.update(cls.split(block))
         counts.pop(UNKNOWN, None)
         counts.pop("\n", None)
-        room = None if vocab_size is None else max(0, vocab_size - len(SPECIALS) - 1)
         words = [word for word in counts if counts[word] >= min_count]
-        return cls(islice(sorted(words, key=lambda w: (-counts[w], w)), room))
+        words.sort(key=lambda w: (-counts[w], w))
+        return cls(islice(words, room_for(vocab_size)))
 
     def encode(self, text: str) -> np.ndarray:
         ids, unknown = self._ids, self.unk_id
         return np.array([ids.get(w, unknown) for w in self.split(text)], dtype=self.dtype)
+
+    def first_unknown(self, text: str) -> tuple[int, str] | None:
+        for match in self.pattern.finditer(text):
+            if match.group() not in self._ids:
+                return match.start(), match.group()
+        return None
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [self.vocabulary[i] for i in ids]
@@ -62,6 +68,8 @@ class VocabularyTokenizer(Tokenizer):
 
     @classmethod
     def from_facts(cls, facts: dict[str, Any]) -> VocabularyTokenizer:
+        if not all(isinstance(word, str) for word in facts["words"]):
+            raise ValueError("its words are not all texts")
         return cls(facts["words"])
 
 
@@ -98,6 +106,7 @@ class WhitespaceTokenizer(VocabularyTokenizer):
     lossless = False
     pattern = re.compile(r"\n|\S+")
     split = pattern.findall
+    inside = re.compile(r"(?<=\S)\S+")
 
     def decode(self, ids: Sequence[int]) -> str:
         return "".join(map(self.decoder().push, ids))
@@ -107,16 +116,8 @@ class WhitespaceTokenizer(VocabularyTokenizer):
 
     @classmethod
     def boundary(cls, text: str, at: int) -> int:
-        start = max(text.rfind("\n", 0, at), text.rfind(" ", 0, at)) + 1
-        return next(
-            (m.start() for m in cls.pattern.finditer(text, start) if m.start() >= at), len(text)
-        )
-
-    def first_unknown(self, text: str) -> tuple[int, str] | None:
-        for match in self.pattern.finditer(text):
-            if match.group() not in self._ids:
-                return match.start(), match.group()
-        return None
+        rest_of_token = cls.inside.match(text, at)
+        return rest_of_token.end() if rest_of_token else min(at, len(text))
 
 
 class SpacedDecoder(Decoder):

@@ -138,35 +138,34 @@ class Trainer:
         Raises:
             SeqgenError: the loss or a gradient is no longer finite; the last checkpoint stays.
         """
-        run, window = self.run, Window()
+        run, window, validated = self.run, Window(), None
         began = time.monotonic() - run.seconds
         saved = logged = time.monotonic()
         self.model.train()
         while not self._over():
             loss, norm, tokens = self._step(run.step)
-            if not math.isfinite(loss) or not math.isfinite(norm):
-                raise SeqgenError(
-                    f"the loss is no longer finite at step {run.step + 1}; the model keeps its "
-                    "last checkpoint; try a smaller --lr"
-                )
+            self._require_finite(loss, norm)
             run.step += 1
             run.tokens += tokens
             window.nats += loss * tokens
             window.tokens += tokens
             run.seconds = time.monotonic() - began
-            over = self._over()
-            if over or time.monotonic() - logged >= LOG_SECONDS:
+            if self._over() or time.monotonic() - logged >= LOG_SECONDS:
                 self._log(window, norm)
                 window, logged = Window(), time.monotonic()
-            # A run cut short adds no validation: it is to go on as if it had not been.
-            finished = run.stopped == self.config.budget
-            if finished or (not over and self._validation_is_due()):
+            # In its place also where the run is cut short: going on would not make up for it.
+            if self._validation_is_due():
                 self._validate()
-                run.seconds = time.monotonic() - began
+                validated, run.seconds = run.step, time.monotonic() - began
                 window.since += self._validation_seconds
-            if over or self._checkpoint_is_due(saved):
+            if self._checkpoint_is_due(saved):
                 self._checkpoint()
                 saved = time.monotonic()
+        # A run cut short adds no validation: it is to go on as if it had not been.
+        if run.stopped == self.config.budget and validated != run.step:
+            self._validate()
+            run.seconds = time.monotonic() - began
+        self._checkpoint()
         return run
 
     def _over(self) -> bool:
@@ -209,6 +208,23 @@ class Trainer:
         )
         return nats / batch.count
 
+    @torch.no_grad()
+    def _loss_again(self) -> float:
+        """Return the last batch's loss after its update: it may have broken the weights."""
+        state = self.state
+        self.model.eval()  # draws no dropout, so that a checkpoint changes nothing
+        loss = self._loss(self.batches.batch(max(0, self.run.step - 1))).item()
+        self.model.train()
+        self.state = state
+        return loss
+
+    def _require_finite(self, *numbers: float) -> None:
+        if not all(map(math.isfinite, numbers)):
+            raise SeqgenError(
+                f"the loss is no longer finite after step {self.run.step}; the model keeps its "
+                "last checkpoint; try a smaller --lr"
+            )
+
     def _log(self, window: Window, norm: float) -> None:
         run = self.run
         now = time.monotonic()
@@ -244,10 +260,11 @@ class Trainer:
         began = time.monotonic()
         self.model.eval()
         loss = hooks.validate()
+        self._require_finite(loss)
         self.model.train()
         self._validations_done = int(self.budget.share(run) * self.budget.validations())
         run.last_loss = loss
-        best = math.isfinite(loss) and (run.best_loss is None or loss < run.best_loss)
+        best = run.best_loss is None or loss < run.best_loss
         if best:
             run.best_loss, run.best_step = loss, run.step
             hooks.keep_best()
@@ -260,6 +277,7 @@ class Trainer:
         return at_step or time.monotonic() - saved > CHECKPOINT_SECONDS
 
     def _checkpoint(self) -> None:
+        self._require_finite(self._loss_again())
         if self.run.best_loss is None:
             self.hooks.keep_best()
         self.hooks.checkpoint()

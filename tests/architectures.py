@@ -1,0 +1,169 @@
+"""Tiny models of every architecture in the registry, for the tests that hold for all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from seqgen import registry
+from seqgen.models.base import LanguageModel, NeuralLanguageModel
+
+VOCAB = 7
+# What a configuration gets where it has such a field. Nothing here is a default of seqgen.
+TINY = {
+    "vocab_size": VOCAB,
+    "window": 8,
+    "hidden_size": 8,
+    "num_layers": 2,
+    "num_heads": 2,
+    "dropout": 0.0,
+}
+FORM_OF_2017 = {
+    "positions": "sinusoidal",
+    "norm": "layernorm",
+    "norm_position": "post",
+    "activation": "relu",
+    "qk_norm": False,
+    "bias": True,
+    "scale_embedding": True,
+}
+GPT2 = {
+    "positions": "learned",
+    "norm": "layernorm",
+    "activation": "gelu",
+    "qk_norm": False,
+    "bias": True,
+    "tie_weights": True,
+}
+# An architecture without a row here is tested as its defaults make it.
+VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
+    "rnn": {
+        "tanh": {},
+        "relu": {"activation": "relu"},
+        "onehot": {"input": "onehot"},
+        "residual": {"residual": True, "num_layers": 3},
+        "tied": {"tie_weights": True},
+        "narrow": {"embedding_size": 5, "num_layers": 1},
+    },
+    "gru": {
+        "after": {"reset": "after"},
+        "before": {"reset": "before"},
+        "onehot": {"reset": "before", "input": "onehot"},
+    },
+    "lstm": {
+        "plain": {},
+        "onehot": {"input": "onehot"},
+        "residual": {"residual": True},
+        "tied": {"tie_weights": True, "num_layers": 1},
+    },
+    "transformer": {
+        "default": {},
+        "2017": FORM_OF_2017,
+        "gpt2": GPT2,
+        "odd": {"window": 5},
+        "gpt2-odd": {**GPT2, "window": 5},
+        "one": {"window": 1, "num_layers": 1},
+    },
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One configuration of one architecture."""
+
+    architecture: str
+    variant: str
+    settings: dict[str, Any]
+
+    def config(self, **more: Any) -> Any:
+        """Return the configuration, `more` above the rest; unknown names in TINY are left out."""
+        config_class = registry.architecture(self.architecture).load_config()
+        known = {field.name for field in dataclasses.fields(config_class)}
+        tiny = {name: value for name, value in TINY.items() if name in known}
+        return config_class(**{**tiny, **self.settings, **more})
+
+    def build(self, dtype: torch.dtype = torch.float64, seed: int = 1, **more: Any) -> Any:
+        """Return the model as it is initialised, in evaluation mode."""
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            model = registry.architecture(self.architecture).load_model()(self.config(**more))
+        return model.to(dtype).eval()
+
+    def loud(self, dtype: torch.dtype = torch.float64, **more: Any) -> Any:
+        """Return the model with large random parameters, so that a wrong past is plain to see."""
+        model = self.build(dtype, **more)
+        with torch.random.fork_rng(), torch.no_grad():
+            torch.manual_seed(2)
+            for parameter in model.parameters():
+                parameter.normal_(0, 0.4)
+        return model
+
+    @property
+    def neural(self) -> bool:
+        """Whether it has parameters to train."""
+        return issubclass(
+            registry.architecture(self.architecture).load_model(), NeuralLanguageModel
+        )
+
+
+CASES = [
+    Case(name, variant, settings)
+    for name in registry.ARCHITECTURES
+    for variant, settings in VARIANTS.get(name, {"default": {}}).items()
+]
+NEURAL = [case for case in CASES if case.neural]
+
+
+def over(cases: list[Case]) -> pytest.MarkDecorator:
+    """Parametrise a test by `case`."""
+    names = [f"{case.architecture}-{case.variant}" for case in cases]
+    return pytest.mark.parametrize("case", cases, ids=names)
+
+
+def first_of_each(cases: list[Case]) -> list[Case]:
+    """Return one case an architecture, for the slower tests."""
+    return list({case.architecture: case for case in reversed(cases)}.values())[::-1]
+
+
+def ids(*shape: int, seed: int = 0, vocab: int = VOCAB) -> Tensor:
+    """Return random tokens."""
+    return torch.randint(vocab, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def contexts(length: int, window: int | None, stride: int | None) -> list[int]:
+    """Return, for each token of a text, where the context that it is read in begins.
+
+    This is the anchored window by its definition: a row that holds W tokens falls back to its
+    last W - S, then takes the next.
+    """
+    if window is None:
+        return [0] * length
+    stride = max(1, window // 2) if stride is None else stride
+    begins, held = [], 0
+    for index in range(length):
+        if held == window:
+            held = window - stride
+        begins.append(index - held)
+        held += 1
+    return begins
+
+
+@torch.no_grad()
+def from_scratch(model: LanguageModel, text: list[int], stride: int | None = None) -> Tensor:
+    """Return the logits (T, V) after each token of a text, no state and no cache used.
+
+    Each context is read by a training call of its own; tokens that are read in one and the same
+    context share the call, which is right because no logits depend on later tokens (tested).
+    """
+    begins = contexts(len(text), model.window, stride)
+    logits = []
+    for begin in sorted(set(begins)):
+        end = len(text) - begins[::-1].index(begin)
+        seen, _ = model(torch.tensor([text[begin:end]]))
+        logits.append(seen[0, begins.index(begin) - begin :])
+    return torch.cat(logits)

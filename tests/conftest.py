@@ -1,0 +1,40 @@
+"""What every test gets: one torch thread, a home of its own, and the way to shared test data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+BESIDE = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """Bit-for-bit comparisons need one order of summation."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A fresh `SEQGEN_HOME`; no test sees the user's models, nor another test's."""
+    folder = tmp_path / "home"
+    monkeypatch.setenv("SEQGEN_HOME", str(folder))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Callable[[str], Path]:
+    """Return what finds a file of the shared test data, or skips the test for want of it."""
+    folder = Path(os.environ.get("SEQGEN_TEST_DATA") or BESIDE)
+
+    def find(name: str) -> Path:
+        path = folder / name
+        if not path.exists():
+            pytest.skip(f"{path} is missing; set SEQGEN_TEST_DATA to the folder that holds {name}")
+        return path
+
+    return find

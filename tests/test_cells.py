@@ -1,0 +1,340 @@
+"""Each architecture against its equations, written down again in NumPy; and how weights begin."""
+
+from __future__ import annotations
+
+import cmath
+import math
+
+import numpy as np
+import pytest
+import torch
+from architectures import FORM_OF_2017, GPT2, Case, ids
+from torch import nn
+
+from seqgen.errors import UsageError
+from seqgen.models.gru import GRUConfig, GRULayer
+from seqgen.models.lstm import LSTMConfig, LSTMLayer
+from seqgen.models.rnn import RNNConfig, RNNLayer
+from seqgen.models.transformer import rotate, rotations, sinusoids
+
+E, H, B, T = 3, 4, 2, 6
+EXACT = {"rtol": 0, "atol": 1e-12}
+
+
+def sigma(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def rnn(phi):
+    def step(w_ih, w_hh, bias, extra, x, h):
+        return (phi(w_ih[0] @ x + w_hh[0] @ h[0] + bias[0]),)
+
+    return step
+
+
+def gru_before(w, u, b, extra, x, state):
+    (h,) = state
+    r = sigma(w[0] @ x + u[0] @ h + b[0])
+    z = sigma(w[1] @ x + u[1] @ h + b[1])
+    n = np.tanh(w[2] @ x + u[2] @ (r * h) + b[2])
+    return ((1 - z) * n + z * h,)
+
+
+def gru_after(w, u, b, extra, x, state):
+    (h,) = state
+    r = sigma(w[0] @ x + u[0] @ h + b[0])
+    z = sigma(w[1] @ x + u[1] @ h + b[1])
+    n = np.tanh(w[2] @ x + b[2] + r * (u[2] @ h + extra))
+    return ((1 - z) * n + z * h,)
+
+
+def lstm(w, u, b, extra, x, state):
+    h, c = state
+    i = sigma(w[0] @ x + u[0] @ h + b[0])
+    f = sigma(w[1] @ x + u[1] @ h + b[1])
+    g = np.tanh(w[2] @ x + u[2] @ h + b[2])
+    o = sigma(w[3] @ x + u[3] @ h + b[3])
+    c = f * c + i * g
+    return o * np.tanh(c), c
+
+
+SIZE = {"vocab_size": 5, "hidden_size": H}
+CELLS = {
+    "rnn-tanh": (RNNLayer, RNNConfig(**SIZE), rnn(np.tanh)),
+    "rnn-relu": (RNNLayer, RNNConfig(**SIZE, activation="relu"), rnn(lambda x: np.maximum(x, 0))),
+    "gru-before": (GRULayer, GRUConfig(**SIZE, reset="before"), gru_before),
+    "gru-after": (GRULayer, GRUConfig(**SIZE, reset="after"), gru_after),
+    "lstm": (LSTMLayer, LSTMConfig(**SIZE), lstm),
+}
+
+
+@pytest.mark.parametrize("name", CELLS)
+@torch.no_grad()
+def test_a_cell_is_its_equation(name):
+    kind, config, equation = CELLS[name]
+    torch.manual_seed(0)
+    layer = kind(E, config).double()
+    for parameter in layer.parameters():
+        parameter.normal_(0, 0.7)
+    x = torch.randn(B, T, E, dtype=torch.float64)
+    start = tuple(torch.randn(B, H, dtype=torch.float64) for _ in range(kind.state_parts))
+    by_gate = [
+        [part.numpy() for part in tensor.chunk(kind.gates)]
+        for tensor in (layer.weight_ih, layer.weight_hh, layer.bias)
+    ]
+    bias_hn = getattr(layer, "bias_hn", None)
+    extra = None if bias_hn is None else bias_hn.numpy()
+
+    outputs, after = layer.sequence(x, start)
+    stepped = start
+    for t in range(T):
+        stepped = layer.step(x[:, t], stepped)
+        torch.testing.assert_close(stepped[0], outputs[:, t], **EXACT)
+    for row in range(B):
+        state = tuple(part[row].numpy() for part in start)
+        for t in range(T):
+            state = equation(*by_gate, extra, x[row, t].numpy(), state)
+            np.testing.assert_allclose(outputs[row, t], state[0], **EXACT)
+        for got, also, wanted in zip(after, stepped, state, strict=True):
+            np.testing.assert_allclose(got[row], wanted, **EXACT)
+            np.testing.assert_allclose(also[row], wanted, **EXACT)
+
+
+@torch.no_grad()
+def test_stacked_layers_by_hand():
+    """Two residual layers over an embedding, and the head: the whole model in five lines."""
+    model = Case("rnn", "residual", {"residual": True, "num_layers": 3}).loud()
+    tokens = ids(1, 5)
+    after, logits = [np.zeros(8)] * 3, []
+    for token in tokens[0]:
+        x = model.embedding.weight[token].numpy()
+        for i, layer in enumerate(model.layers):
+            w, u, b = (p.numpy() for p in (layer.weight_ih, layer.weight_hh, layer.bias))
+            after[i] = np.tanh(w @ x + u @ after[i] + b)
+            x = after[i] + x if i > 0 else after[i]
+        logits.append(model.head.weight.numpy() @ x + model.head.bias.numpy())
+    np.testing.assert_allclose(model(tokens)[0][0], np.stack(logits), **EXACT)
+
+
+def test_one_hot_input_is_a_column_of_the_matrix():
+    model = Case("lstm", "onehot", {"input": "onehot", "num_layers": 1}).loud()
+    same = Case("lstm", "plain", {"num_layers": 1, "embedding_size": 7}).loud()
+    with torch.no_grad():
+        same.layers.load_state_dict(model.layers.state_dict())
+        same.head.load_state_dict(model.head.state_dict())
+        same.embedding.weight.copy_(torch.eye(7))
+    torch.testing.assert_close(model(ids(2, 5))[0], same(ids(2, 5))[0], **EXACT)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_recurrent_weights_begin_as_the_literature_has_them(name):
+    kind, config, _ = CELLS[name]
+    torch.manual_seed(0)
+    layer = kind(E, config)
+    limit = math.sqrt(6 / (E + H))  # Glorot and Bengio, for each gate
+    assert layer.weight_ih.abs().max() <= limit
+    assert layer.weight_ih.abs().max() > 0.7 * limit
+    for gate in layer.weight_hh.detach().chunk(kind.gates):
+        torch.testing.assert_close(gate @ gate.T, torch.eye(H), rtol=0, atol=1e-5)
+    if name == "rnn-relu":
+        assert torch.equal(layer.weight_hh, torch.eye(H))
+    if name == "lstm":
+        assert layer.bias.tolist() == [0.0] * H + [1.0] * H + [0.0] * 2 * H
+    else:
+        assert not layer.bias.any()
+
+
+def test_the_forget_bias_can_be_set():
+    layer = LSTMLayer(E, LSTMConfig(**SIZE, forget_bias=2.5))
+    assert layer.bias.detach().chunk(4)[1].tolist() == [2.5] * H
+
+
+def test_sinusoids_are_those_of_section_3_5():
+    waves = sinusoids(20, 6)
+    for position in range(20):
+        for i in range(3):
+            angle = position / 10000 ** (2 * i / 6)
+            assert waves[position, 2 * i].item() == pytest.approx(math.sin(angle), abs=2e-6)
+            assert waves[position, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=2e-6)
+    assert sinusoids(4, 5).shape == (4, 5)
+
+
+def test_rotation_turns_pairs_as_complex_numbers():
+    x, theta = torch.randn(2, 3, 7, 6, dtype=torch.float64), 100.0
+    turned = rotate(x, rotations(7, 6, theta).double())
+    for t in range(7):
+        for i in range(3):
+            wanted = cmath.exp(1j * t * theta ** (-2 * i / 6)) * (
+                x[..., t, i].numpy() + 1j * x[..., t, i + 3].numpy()
+            )
+            got = turned[..., t, i].numpy() + 1j * turned[..., t, i + 3].numpy()
+            np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-6)
+
+
+def test_rotated_products_depend_on_distance_alone():
+    q, k = torch.randn(2, 1, 1, 1, 8, dtype=torch.float64).unbind(0)
+    waves = rotations(30, 8, 10000.0).double()
+
+    def product(m, n):
+        return (rotate(q, waves[[m]]) * rotate(k, waves[[n]])).sum().item()
+
+    for m, n in ((3, 1), (9, 2), (7, 7)):
+        assert product(m + 15, n + 15) == pytest.approx(product(m, n), abs=1e-5)
+    assert product(3, 1) != pytest.approx(product(3, 2), abs=1e-3)
+
+
+def test_rows_may_stand_at_different_positions():
+    x, waves = torch.randn(2, 3, 4, 6), rotations(9, 6, 10000.0)
+    positions = torch.tensor([[0, 1, 2, 3], [5, 6, 7, 8]])
+    together = rotate(x, waves[positions])
+    for row in range(2):
+        torch.testing.assert_close(together[[row]], rotate(x[[row]], waves[positions[row]]))
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def layer_norm(x, norm):
+    x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + norm.eps)
+    return x * norm.weight.numpy() + norm.bias.numpy()
+
+
+def rms_norm(x, norm):
+    return x / np.sqrt((x**2).mean(-1, keepdims=True) + norm.eps) * norm.weight.numpy()
+
+
+def linear(x, part):
+    y = x @ part.weight.numpy().T
+    return y if part.bias is None else y + part.bias.numpy()
+
+
+def gelu(x):
+    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def attention(x, part, heads, adjust=lambda q: q):
+    """softmax(Q K^T / sqrt(D) + mask) V, head by head; x (T, H)."""
+    length, size = x.shape
+    q, k, v = np.split(linear(x, part.query_key_value), 3, axis=-1)
+    width, read = size // heads, []
+    for head in range(heads):
+        own = slice(head * width, (head + 1) * width)
+        q1, k1 = adjust(q[:, own], part.query_norm), adjust(k[:, own], part.key_norm)
+        scores = q1 @ k1.T / math.sqrt(width)
+        scores[np.triu_indices(length, 1)] = -np.inf
+        read.append(softmax(scores) @ v[:, own])
+    return linear(np.concatenate(read, -1), part.output)
+
+
+@torch.no_grad()
+def test_the_form_of_gpt2_in_numpy():
+    model = Case("transformer", "gpt2", GPT2).loud()
+    tokens = ids(1, 7)
+    at = tokens[0].numpy()
+    x = model.embedding.weight.numpy()[at] + model.position_embedding.weight.numpy()[:7]
+    for block in model.blocks:
+        x = x + attention(
+            layer_norm(x, block.attention_norm), block.attention, 2, lambda q, norm: q
+        )
+        inner = gelu(linear(layer_norm(x, block.feed_forward_norm), block.feed_forward.inner))
+        x = x + linear(inner, block.feed_forward.output)
+    wanted = layer_norm(x, model.final_norm) @ model.embedding.weight.numpy().T
+    np.testing.assert_allclose(model(tokens)[0][0], wanted, **EXACT)
+
+
+@torch.no_grad()
+def test_the_default_form_in_numpy():
+    """RoPE, RMSNorm, SwiGLU, and queries and keys normalised before they are turned."""
+    model = Case("transformer", "default", {"rope_theta": 50.0}).loud()
+    tokens = ids(1, 7)
+
+    def adjust(q, norm):
+        q = rms_norm(q, norm)
+        half = q.shape[-1] // 2
+        rate = 50.0 ** (-np.arange(half) / half)
+        z = (q[:, :half] + 1j * q[:, half:]) * np.exp(1j * np.arange(len(q))[:, None] * rate)
+        return np.concatenate([z.real, z.imag], -1)
+
+    x = model.embedding.weight.numpy()[tokens[0].numpy()]
+    for block in model.blocks:
+        x = x + attention(rms_norm(x, block.attention_norm), block.attention, 2, adjust)
+        feed = block.feed_forward
+        gate, up = np.split(linear(rms_norm(x, block.feed_forward_norm), feed.inner), 2, -1)
+        x = x + linear(gate * sigma(gate) * up, feed.output)
+    wanted = linear(rms_norm(x, model.final_norm), model.head)
+    # The table of waves is made in float32.
+    np.testing.assert_allclose(model(tokens)[0][0], wanted, rtol=0, atol=1e-6)
+
+
+@torch.no_grad()
+def test_the_form_of_2017_is_that_of_torch():
+    model = Case("transformer", "2017", FORM_OF_2017).loud()
+    tokens = ids(2, 7)
+    x = math.sqrt(8) * model.embedding(tokens) + sinusoids(7, 8)
+    mask = nn.Transformer.generate_square_subsequent_mask(7, dtype=torch.float64)
+    for block in model.blocks:
+        layer = nn.TransformerEncoderLayer(
+            8, 2, 32, 0.0, batch_first=True, norm_first=False, dtype=torch.float64
+        ).eval()
+        own = {
+            "self_attn.in_proj": block.attention.query_key_value,
+            "self_attn.out_proj": block.attention.output,
+            "linear1": block.feed_forward.inner,
+            "linear2": block.feed_forward.output,
+            "norm1": block.attention_norm,
+            "norm2": block.feed_forward_norm,
+        }
+        joints = {"self_attn.in_proj": "_"}
+        layer.load_state_dict(
+            {
+                f"{name}{joints.get(name, '.')}{kind}": getattr(part, kind)
+                for name, part in own.items()
+                for kind in ("weight", "bias")
+            }
+        )
+        x = layer(x, src_mask=mask, is_causal=True)
+    torch.testing.assert_close(model(tokens)[0], model.head(x), rtol=0, atol=1e-6)
+
+
+def test_transformer_weights_begin_as_the_literature_has_them():
+    settings = {"hidden_size": 64, "num_layers": 8, "vocab_size": 100}
+    model = Case("transformer", "gpt2", GPT2).build(**settings)
+    into_stream = 0.02 / math.sqrt(16)
+    for name, parameter in model.named_parameters():
+        values = parameter.detach()
+        if name.endswith("bias"):
+            assert not values.any()
+        elif "norm" in name:
+            assert (values == 1).all()
+        else:
+            wanted = into_stream if name.endswith("output.weight") else 0.02
+            spread = 6 / math.sqrt(2 * values.numel())
+            assert values.std().item() == pytest.approx(wanted, rel=spread), name
+    old = Case("transformer", "2017", FORM_OF_2017).build(**settings)
+    for part in old.blocks.modules():
+        if isinstance(part, nn.Linear):
+            limit = math.sqrt(6 / (part.in_features + part.out_features))
+            assert 0.98 * limit < part.weight.abs().max() <= limit * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"num_heads": 3}, "num_heads divides hidden_size"),
+        ({"hidden_size": 6, "num_heads": 2}, "even head size"),
+        ({"dropout": 1.0}, "dropout is at least 0"),
+        ({"num_layers": 0}, "num_layers is at least 1"),
+        ({"positions": "absolute"}, "one of rope, learned, sinusoidal"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings, words):
+    with pytest.raises(UsageError, match=words):
+        Case("transformer", "wrong", settings).config()
+
+
+def test_tied_weights_need_an_embedding_of_the_right_width():
+    for settings in ({"input": "onehot"}, {"embedding_size": 5}):
+        with pytest.raises(UsageError, match="tie_weights needs"):
+            Case("gru", "wrong", {"tie_weights": True, **settings}).config()

@@ -1,0 +1,335 @@
+"""What holds for every LanguageModel of the registry: calls, states, pieces, rows, scores."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from architectures import CASES, VOCAB, contexts, first_of_each, from_scratch, ids, over
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seqgen.models import base
+
+LENGTH = 21  # past every window here, several times
+EXACT: dict[str, Any] = {"rtol": 0, "atol": 1e-10}
+quick = settings(deadline=None, max_examples=12, derandomize=True)
+
+pytestmark = pytest.mark.usefixtures("no_gradients")
+
+
+@pytest.fixture
+def no_gradients():
+    with torch.no_grad():
+        yield
+
+
+def in_pieces(model, tokens, cuts, stride=None):
+    """Feed tokens (B, T) cut at `cuts`; return all logits."""
+    state = model.start(tokens.shape[0], stride)
+    logits = []
+    for begin, end in itertools.pairwise([0, *cuts, tokens.shape[1]]):
+        piece, state = model(tokens[:, begin:end], state)
+        logits.append(piece)
+    return torch.cat(logits, 1)
+
+
+def test_the_anchored_window_by_hand():
+    assert contexts(10, 4, 2) == [0, 0, 0, 0, 2, 2, 4, 4, 6, 6]
+    assert contexts(8, 4, 1) == [0, 0, 0, 0, 1, 2, 3, 4]
+    assert contexts(8, 4, 4) == [0, 0, 0, 0, 4, 4, 4, 4]
+    assert contexts(9, 5, None) == [0, 0, 0, 0, 0, 2, 2, 4, 4]
+    assert contexts(3, None, None) == [0, 0, 0]
+
+
+@over(CASES)
+def test_shapes_type_and_no_nan(case):
+    model = case.loud()
+    tokens = ids(3, min(5, model.window or 5))
+    length = tokens.shape[1]
+    logits, _ = model(tokens)
+    assert logits.shape == (3, length, VOCAB)
+    assert logits.dtype == torch.float64
+    assert not logits.isnan().any()
+    assert (logits > -torch.inf).any(-1).all()
+    for last in range(1, length + 1):
+        torch.testing.assert_close(model(tokens, last=last)[0], logits[:, -last:], **EXACT)
+    through_state, _ = model(tokens, model.start(3), last=1)
+    torch.testing.assert_close(through_state, logits[:, -1:], **EXACT)
+
+
+@over(CASES)
+def test_a_state_and_a_training_call_agree(case):
+    model = case.loud()
+    tokens = ids(2, min(8, model.window or 8))
+    torch.testing.assert_close(model(tokens, model.start(2))[0], model(tokens)[0], **EXACT)
+
+
+@over(CASES)
+@given(cuts=st.sets(st.integers(1, LENGTH - 1)).map(sorted))
+@settings(quick, max_examples=8)
+def test_any_split_gives_the_same_logits(case, cuts):
+    model, tokens = case.loud(), ids(2, LENGTH)
+    whole = in_pieces(model, tokens, [])
+    torch.testing.assert_close(in_pieces(model, tokens, cuts), whole, **EXACT)
+
+
+@over(CASES)
+def test_every_stride_is_what_its_definition_says(case):
+    model, text = case.loud(), ids(1, LENGTH, seed=3)
+    window = model.window or 2
+    for stride in {None, 1, min(2, window), window - window // 3, window}:
+        wanted = [
+            model(text[:, begin : i + 1])[0][0, -1]
+            for i, begin in enumerate(contexts(LENGTH, model.window, stride))
+        ]
+        together = in_pieces(model, text, [], stride)[0]
+        torch.testing.assert_close(together, torch.stack(wanted), **EXACT)
+        apart = from_scratch(model, text[0].tolist(), stride)
+        torch.testing.assert_close(apart, together, **EXACT)
+
+
+@over(CASES)
+def test_the_past_is_read_and_the_future_is_not(case):
+    model = case.loud()
+    length = min(6, model.window or 6)
+    tokens = ids(1, length)
+    for changed in range(length):
+        other = tokens.clone()
+        other[0, changed] = (other[0, changed] + 1) % VOCAB
+        same = (model(tokens)[0] == model(other)[0]).all(-1)[0]
+        assert same[:changed].all()
+        assert not same[changed]
+
+
+@over(CASES)
+def test_rows_are_independent(case):
+    model, tokens = case.loud(), ids(4, LENGTH)
+    together = in_pieces(model, tokens, [4, 9])
+    for row in range(4):
+        torch.testing.assert_close(
+            in_pieces(model, tokens[[row]], [4, 9]), together[[row]], **EXACT
+        )
+
+
+class Pool:
+    """Some states of one model, and for each of their rows all that it has read."""
+
+    def __init__(self, model, stride) -> None:
+        self.model, self.stride = model, stride
+        self.states: list[tuple[Any, list[list[int]]]] = []
+        self.known: dict[tuple[int, ...], torch.Tensor] = {}
+
+    def open(self, batch):
+        self.states.append((self.model.start(batch, self.stride), [[] for _ in range(batch)]))
+
+    def feed(self, which, tokens):
+        state, past = self.states[which]
+        past = [row + new for row, new in zip(past, tokens, strict=True)]
+        logits, state = self.model(torch.tensor(tokens), state)
+        self.states[which] = state, past
+        for got, row, new in zip(logits, past, tokens, strict=True):
+            wanted = self.alone(row)[-len(new) :]
+            torch.testing.assert_close(got, wanted, **EXACT)
+
+    def alone(self, row):
+        if tuple(row) not in self.known:
+            self.known[tuple(row)] = from_scratch(self.model, row, self.stride)
+        return self.known[tuple(row)]
+
+    def select(self, which, rows):
+        state, past = self.states[which]
+        self.states[which] = state.select(rows), [list(past[row]) for row in rows]
+
+    def cat(self, first, second):
+        (one, past), (other, more) = self.states[first], self.states[second]
+        self.states = [s for i, s in enumerate(self.states) if i not in (first, second)]
+        self.states.append((type(one).cat([one, other]), past + more))
+
+    def copy(self, which):
+        state, past = self.states[which]
+        self.states.append((state.copy(), [list(row) for row in past]))
+
+
+def run_program(pool, data):
+    """Do random things to states, each step compared with every row alone from scratch."""
+    pool.open(data.draw(st.integers(1, 3)))
+    for _ in range(data.draw(st.integers(3, 9))):
+        which = data.draw(st.integers(0, len(pool.states) - 1))
+        rows = len(pool.states[which][1])
+        verb = data.draw(st.sampled_from(["feed", "feed", "feed", "select", "cat", "copy", "open"]))
+        if verb == "feed":
+            length = data.draw(st.integers(1, 7))
+            row = st.lists(st.integers(0, VOCAB - 1), min_size=length, max_size=length)
+            pool.feed(which, data.draw(st.lists(row, min_size=rows, max_size=rows)))
+        elif verb == "select":
+            pool.select(
+                which, data.draw(st.lists(st.integers(0, rows - 1), min_size=1, max_size=4))
+            )
+        elif verb == "open" and len(pool.states) < 3:
+            pool.open(data.draw(st.integers(1, 2)))
+        elif verb == "copy" and len(pool.states) < 3:
+            pool.copy(which)
+        elif verb == "cat" and len(pool.states) > 1:
+            others = [i for i in range(len(pool.states)) if i != which]
+            other = data.draw(st.sampled_from(others))
+            if rows + len(pool.states[other][1]) <= 6:
+                pool.cat(which, other)
+    for which, (_, past) in enumerate(pool.states):
+        pool.feed(which, [[row[0] if row else 1, 2] for row in past])
+
+
+@over(CASES)
+@given(data=st.data())
+@quick
+def test_random_programs_of_states_equal_each_row_alone(case, data):
+    model = case.loud()
+    stride = data.draw(st.sampled_from([None, *range(1, min(3, model.window or 3) + 1)]))
+    run_program(Pool(model, stride), data)
+
+
+@over(CASES)
+def test_ragged_rows_slide_each_at_its_own_time(case):
+    model = case.loud()
+    texts = [ids(n, seed=n).tolist() for n in (1, 3, 4, 6, 8, 11)]
+    states = [model(torch.tensor([text]), model.start(1))[1] for text in texts]
+    state, more = type(states[0]).cat(states), ids(6, LENGTH, seed=9)
+    got = []
+    for piece in more.split([1, 1, 3, 2, 7, 7], 1):
+        logits, state = model(piece, state)
+        got.append(logits)
+    for row, text in enumerate(texts):
+        wanted = from_scratch(model, text + more[row].tolist())[len(text) :]
+        torch.testing.assert_close(torch.cat(got, 1)[row], wanted, **EXACT)
+
+
+@over(CASES)
+def test_a_copy_does_not_change_when_the_original_goes_on(case):
+    model, text, after = case.loud(), ids(2, 6), ids(2, LENGTH, seed=4)
+    _, state = model(text, model.start(2))
+    kept, again = state.copy(), state.copy()
+    wanted, _ = model(after, kept)
+    for token in ids(2, LENGTH, seed=5).split(1, 1):
+        _, state = model(token, state)
+    state.select([1, 1])
+    torch.testing.assert_close(model(after, again)[0], wanted, **EXACT)
+    for original, copied in zip(state.tensors(), state.copy().tensors(), strict=True):
+        assert not original.numel() or original.data_ptr() != copied.data_ptr()
+
+
+@over(CASES)
+def test_rows_that_were_one_part_after_select(case):
+    model, text = case.loud(), ids(1, 7)
+    _, state = model(text, model.start(1))
+    state = state.select([0, 0, 0])
+    after = ids(3, LENGTH, seed=6)
+    logits, _ = model(after, state)
+    for row in range(3):
+        wanted = from_scratch(model, text[0].tolist() + after[row].tolist())[7:]
+        torch.testing.assert_close(logits[row], wanted, **EXACT)
+
+
+@over(CASES)
+def test_detach_keeps_the_values_and_drops_the_graph(case):
+    model = case.loud()
+    with torch.enable_grad():
+        _, state = model(ids(2, 5), model.start(2))
+    values = [tensor.clone() for tensor in state.tensors()]
+    detached = state.detach()
+    assert not any(tensor.requires_grad for tensor in detached.tensors())
+    for tensor, value in zip(detached.tensors(), values, strict=True):
+        torch.testing.assert_close(tensor, value.detach(), rtol=0, atol=0)
+
+
+@over(CASES)
+def test_score_and_rank_are_those_of_the_logits(case, monkeypatch):
+    model, tokens, targets = case.loud(), ids(3, LENGTH), ids(3, LENGTH, seed=1)
+    expected = in_pieces(model, tokens, []).log_softmax(-1)
+    wanted = expected.gather(-1, targets[..., None])[..., 0]
+    # By sorting: most probable first, among equals the smaller id.
+    order = expected.argsort(dim=-1, descending=True, stable=True)
+    places = (order == targets[..., None]).int().argmax(-1)
+    for at_once in (1, 100, 1 << 20):  # logits made in one piece, and in pieces of one
+        monkeypatch.setattr(base, "LOGITS_AT_ONCE", at_once)
+        scores, _ = model.score(tokens, targets, model.start(3))
+        again, ranks, _ = model.rank(tokens, targets, model.start(3))
+        torch.testing.assert_close(scores, wanted, **EXACT)
+        torch.testing.assert_close(again, wanted, **EXACT)
+        assert torch.equal(ranks, places)
+
+
+@over(CASES)
+def test_the_state_after_score_goes_on(case):
+    model, tokens, targets = case.loud(), ids(2, 9), ids(2, 9, seed=1)
+    _, state = model.score(tokens, targets, model.start(2))
+    after = ids(2, 9, seed=2)
+    wanted = in_pieces(model, torch.cat([tokens, after], 1), [])[:, 9:]
+    torch.testing.assert_close(model(after, state)[0], wanted, **EXACT)
+
+
+def test_equal_logits_rank_by_id():
+    class Flat(base.LanguageModel):
+        config = CASES[0].config()
+
+        def forward(self, tokens, state=None, last=None):
+            return torch.tensor([1.0, 3.0, 3.0, 3.0, -torch.inf, 0.0, 3.0]).expand(
+                *tokens.shape, 7
+            ), state
+
+        def start(self, batch, stride=None):
+            return base.State()
+
+    model, targets = Flat(), torch.arange(7)[None]
+    scores, ranks, _ = model.rank(torch.zeros_like(targets), targets, model.start(1))
+    assert ranks.tolist() == [[4, 0, 1, 2, 6, 5, 3]]
+    assert scores[0, 4] == -torch.inf
+    assert scores.exp().sum().item() == pytest.approx(1)
+
+
+@over(CASES)
+def test_a_window_is_kept_where_there_is_no_state(case):
+    model = case.build()
+    if model.window is None:
+        model(ids(1, 50))
+        return
+    model(ids(1, model.window))
+    with pytest.raises(ValueError, match="do not fit the window"):
+        model(ids(1, model.window + 1))
+    for stride in (0, model.window + 1):
+        with pytest.raises(ValueError, match="stride"):
+            model.start(1, stride)
+
+
+@over(CASES)
+def test_float32_agrees_whatever_the_pieces(case):
+    model, tokens = case.build(torch.float32), ids(2, LENGTH)
+    whole = in_pieces(model, tokens, [])
+    assert whole.dtype == torch.float32
+    split = in_pieces(model, tokens, range(1, LENGTH))
+    torch.testing.assert_close(split, whole, rtol=0, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:Mismatch dtype")  # torch on the speed of its rms_norm
+@over(CASES)
+def test_logits_are_float32_under_autocast(case):
+    model = case.build(torch.float32)
+    for length in {1, min(6, model.window or 6)}:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            trained, _ = model(ids(2, length))
+            decoded, _ = model(ids(2, length), model.start(2))
+        for logits in (trained, decoded):
+            assert logits.dtype == torch.float32
+            torch.testing.assert_close(logits, model(ids(2, length))[0], rtol=0.1, atol=0.1)
+
+
+@over(first_of_each(CASES))
+def test_old_slots_are_given_back(case):
+    """What a state holds does not grow with the text once the window is full."""
+    model = case.build()
+    state, sizes = model.start(2), []
+    for token in ids(2, 40 * (model.window or 4)).split(1, 1):
+        _, state = model(token, state)
+        sizes.append(sum(tensor.numel() for tensor in state.tensors()))
+    assert max(sizes) <= 4 * sizes[model.window or 4]

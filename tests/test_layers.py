@@ -1,0 +1,152 @@
+"""Imports point down the list of layers; what the command line loads at first loads no torch."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import seqgen
+
+PACKAGE = Path(seqgen.__file__).parent
+# From the top. What stands on one line does not import its neighbours either.
+LAYERS = [
+    {"__main__"},
+    {"cli"},
+    {"tasks"},
+    {"store"},
+    {"training", "decoding", "scoring"},
+    {"models"},
+    {"data"},
+    {"tokenizers"},
+    {"metrics"},
+    {"registry"},
+    {"configs"},
+    {"files", "hashing"},
+    {"errors"},
+    {"__init__"},
+]
+LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names}
+
+
+def module_name(path):
+    parts = list(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 2 else parts)
+
+
+MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def layer(module):
+    return module.split(".")[1] if "." in module else "__init__"
+
+
+def for_types_only(node):
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+
+
+def imports(path, at_load_only):
+    """Yield the modules a file imports: everywhere in it, or only when it is loaded."""
+    waiting = [ast.parse(path.read_text(encoding="utf-8"))]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            yield node.module
+            for alias in node.names:  # from seqgen import store
+                if f"{node.module}.{alias.name}" in MODULES:
+                    yield f"{node.module}.{alias.name}"
+        inside_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        if at_load_only and (inside_function or for_types_only(node)):
+            continue
+        waiting += ast.iter_child_nodes(node)
+
+
+def test_every_module_has_a_layer():
+    assert len(MODULES) > 30
+    assert {layer(m) for m in MODULES} == set(LEVEL)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_down(module):
+    here = layer(module)
+    for target in imports(MODULES[module], at_load_only=False):
+        if target.split(".")[0] == "seqgen" and layer(target) != here:
+            assert LEVEL[layer(target)] > LEVEL[here], f"{module} imports {target}"
+
+
+def at_load(start):
+    """Return all that is imported when `start` is, packages on the way included."""
+    found, waiting = set(), [start]
+    while waiting:
+        module = waiting.pop()
+        if module in found:
+            continue
+        found.add(module)
+        if module in MODULES:
+            waiting += imports(MODULES[module], at_load_only=True)
+        if module.startswith("seqgen."):
+            waiting.append(module.rpartition(".")[0])
+    return found
+
+
+@pytest.mark.parametrize("start", ["seqgen.cli", "seqgen.__main__", "seqgen.store"])
+def test_nothing_the_command_line_loads_imports_torch(start):
+    found = at_load(start)
+    assert "seqgen.registry" in found or start == "seqgen.store"
+    assert not {m for m in found if m.split(".")[0] in ("torch", "safetensors")}
+
+
+def test_the_walk_would_find_torch():
+    assert "torch" in at_load("seqgen.tasks.train")
+
+
+LOADS = """
+import sys
+from seqgen.cli import run
+code = run(sys.argv[1:])
+sys.stderr.write(str(sorted({m.split('.')[0] for m in sys.modules} & {'torch', 'safetensors'})))
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "--help",
+        "--version",
+        "train --help",
+        "sample --help",
+        "models",
+        "models --json",
+        "models --architectures",
+        "models show tiny",
+        "models path tiny",
+        "models remove tiny --yes",
+    ],
+)
+def test_commands_that_need_no_torch_load_none(command, tmp_path):
+    model = tmp_path / "models" / "tiny"
+    model.mkdir(parents=True)
+    (model / "config.json").write_text(
+        '{"format": 1, "architecture": "lstm", "model": {"num_layers": 1}, "training": {},'
+        ' "data": {"tokenizer": "char"}}'
+    )
+    (model / "training.json").write_text('{"parameters": 5, "result": null}')
+    (model / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
+    (model / "tokenizer").mkdir()
+    (model / "tokenizer" / "tokenizer.json").write_text('{"kind": "char", "alphabet": "a"}')
+    done = subprocess.run(
+        [sys.executable, "-c", LOADS, *command.split()],
+        env={"SEQGEN_HOME": str(tmp_path), "PYTHONPATH": str(PACKAGE.parent), "PATH": "/bin"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.endswith("[]")
+    assert model.exists() == ("remove" not in command)
+    assert done.stdout or "remove" in command

@@ -1,0 +1,174 @@
+"""What holds for every model with parameters: gradients, counts, learning, saving."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from architectures import NEURAL, ids, over
+from safetensors.torch import load_file
+
+from seqgen.errors import SeqgenError
+from seqgen.models.base import load_weights, weights_of
+from seqgen.store import StoredModel
+from seqgen.tokenizers.char import CharTokenizer
+
+
+@over(NEURAL)
+def test_gradients_of_every_parameter(case):
+    fields = case.config().to_dict()
+    small = {"vocab_size": 3, "hidden_size": 4, "ffn_size": 3}
+    # Two recurrent layers, for what is handed on; blocks are all alike.
+    layers = min(1 if "window" in fields else 2, case.config().num_layers)
+    model = case.loud(**{k: v for k, v in small.items() if k in fields}, num_layers=layers)
+    names = [name for name, _ in model.named_parameters()]
+    length = min(3, model.window or 3)
+    pieces = [ids(2, length, seed=s, vocab=3) for s in range(1 + model.carries_state)]
+    targets = ids(2, length, seed=3, vocab=3)
+
+    def loss(*values):
+        tensors, state, total = dict(zip(names, values, strict=True)), None, 0.0
+        for piece in pieces:  # the second goes on from the first where a state is carried
+            logits, state = torch.func.functional_call(model, tensors, (piece, state))
+            total = total + F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        return total
+
+    values = tuple(p.detach().clone().requires_grad_() for p in model.parameters())
+    assert torch.autograd.gradcheck(loss, values, eps=1e-6, atol=1e-6, rtol=1e-4)
+    # And none is idle; where attention has but one key, queries and keys are.
+    if length > 1:
+        assert all(g.abs().max() > 0 for g in torch.autograd.grad(loss(*values), values))
+
+
+def recurrent_count(c, gates, extra=0):
+    H, V = c.hidden_size, c.vocab_size
+    E = V if c.input == "onehot" else c.embedding_size or H
+    embedding = 0 if c.input == "onehot" else V * E
+    first = gates * (H * E + H * H + H) + extra
+    others = (c.num_layers - 1) * (gates * (2 * H * H + H) + extra)
+    return embedding + first + others + (0 if c.tie_weights else V * H) + V
+
+
+def transformer_count(c):
+    H, V, W, L = c.hidden_size, c.vocab_size, c.window, c.num_layers
+    inner = 8 * -(-H // 3) if c.activation == "swiglu" else 4 * H
+    inputs = 2 * inner if c.activation == "swiglu" else inner
+    matrices = 3 * H * H + H * H + inputs * H + inner * H
+    biases = (3 * H + H + inputs + H) * c.bias
+    norm = 2 * H if c.norm == "layernorm" and c.bias else H
+    block = matrices + biases + 2 * norm + 2 * (H // c.num_heads) * c.qk_norm
+    outside = V * H * (1 if c.tie_weights else 2) + W * H * (c.positions == "learned")
+    return outside + L * block + norm * (c.norm_position == "pre")
+
+
+COUNTS = {
+    "rnn": lambda c: recurrent_count(c, 1),
+    "gru": lambda c: recurrent_count(c, 3, c.hidden_size if c.reset == "after" else 0),
+    "lstm": lambda c: recurrent_count(c, 4),
+    "transformer": transformer_count,
+}
+
+
+@over(NEURAL)
+def test_parameters_count_as_the_equations_say(case):
+    assert case.architecture in COUNTS, f"write the equation for {case.architecture}"
+    model = case.build()
+    assert model.parameter_count() == COUNTS[case.architecture](model.config)
+
+
+@over(NEURAL)
+def test_logits_are_the_head_of_the_features(case):
+    model, tokens = case.loud(), ids(2, min(5, case.config().to_dict().get("window", 5)))
+    features, _ = model.hidden(tokens, None)
+    torch.testing.assert_close(model(tokens)[0], model.head(features), rtol=0, atol=0)
+    assert features.shape == (*tokens.shape, model.config.hidden_size)
+
+
+@over(NEURAL)
+def test_hidden_matrices_are_all_between_embedding_and_head(case):
+    model = case.build()
+    outside = {id(model.head.weight)}
+    outside |= {id(m.weight) for m in model.modules() if isinstance(m, torch.nn.Embedding)}
+    wanted = [p for p in model.parameters() if p.ndim == 2 and id(p) not in outside]
+    found = list(model.hidden_matrices())
+    assert [id(p) for p, _ in found] == [id(p) for p in wanted]
+    assert all(len(p) % stacked == 0 for p, stacked in found)
+
+
+# After the start symbol 6; what follows 0 is known only from what stands before it.
+TEXT = [0, 1, 2, 0, 3, 0, 4, 0, 1, 2, 0, 5]
+
+
+@over(NEURAL)
+def test_a_short_string_is_learned_by_heart(case):
+    window = {"window": 16} if "window" in case.config().to_dict() else {}
+    model = case.build(torch.float32, hidden_size=32, **window).train()
+    tokens, targets = torch.tensor([[6, *TEXT[:-1]]]), torch.tensor([TEXT])
+    rule = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(200):
+        loss = F.cross_entropy(model(tokens)[0].flatten(0, 1), targets.flatten())
+        rule.zero_grad()
+        loss.backward()
+        rule.step()
+        if loss < 0.05:
+            break
+    assert loss < 0.1
+    model.eval()
+    with torch.no_grad():
+        token, state, written = torch.tensor([[6]]), model.start(1), []
+        for _ in TEXT:
+            logits, state = model(token, state)
+            token = logits.argmax(-1)
+            written.append(token.item())
+    assert written == TEXT
+
+
+@over(NEURAL)
+def test_a_stored_model_is_the_same_model(case, tmp_path):
+    model, stored = case.loud(torch.float32), StoredModel(tmp_path)
+    stored.write_config(case.architecture, model=model.config.to_dict())
+    stored.write_weights(model)
+    CharTokenizer("abc").save(tmp_path / "tokenizer")
+    loaded, tokenizer = stored.load()
+    assert type(loaded) is type(model)
+    assert loaded.config == model.config
+    assert not loaded.training
+    assert tokenizer.alphabet == ["\n", "a", "b", "c"]
+    tokens = ids(2, min(5, model.window or 5))
+    torch.testing.assert_close(loaded(tokens)[0], model(tokens)[0], rtol=0, atol=0)
+    # Shared weights are written once, and are shared again.
+    held = sum(tensor.numel() for tensor in load_file(tmp_path / "model.safetensors").values())
+    assert held == model.parameter_count() == loaded.parameter_count()
+    if getattr(model.config, "tie_weights", False):
+        assert loaded.head.weight is loaded.embedding.weight
+
+
+@over(NEURAL)
+def test_weights_that_do_not_fit_are_refused(case, tmp_path):
+    model = case.build()
+    tensors = weights_of(model)
+    name = next(iter(tensors))
+    for wrong in (
+        {k: v for k, v in tensors.items() if k != name},
+        {**tensors, "more": torch.zeros(1)},
+        {**tensors, name: torch.zeros(1, 1)},
+    ):
+        with pytest.raises(RuntimeError):
+            load_weights(case.build(), wrong)
+    stored = StoredModel(tmp_path)
+    stored.write_config(case.architecture, model=case.config(hidden_size=16).to_dict())
+    stored.write_weights(model)
+    with pytest.raises(SeqgenError, match=r"model\.safetensors is missing or damaged"):
+        stored.load()
+
+
+@over(NEURAL)
+def test_dropout_acts_in_training_alone(case):
+    model, tokens = case.loud(dropout=0.5), ids(2, min(5, case.config().to_dict().get("window", 5)))
+    torch.testing.assert_close(model(tokens)[0], case.loud()(tokens)[0], rtol=0, atol=0)
+    model.train()
+    torch.manual_seed(3)
+    first = model(tokens)[0]
+    torch.manual_seed(3)
+    torch.testing.assert_close(model(tokens)[0], first, rtol=0, atol=0)
+    assert (model(tokens)[0] != first).any()

@@ -1,0 +1,262 @@
+"""Whole runs on a small text: resuming bit for bit, what is kept, what is written down."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from seqgen import registry, store
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.store import StoredModel
+from seqgen.tasks.loaded import load
+from seqgen.tasks.perplexity import perplexity
+from seqgen.tasks.session import Session
+from seqgen.tasks.train import resume, train
+from seqgen.training.events import Notice, Progress, Validated
+
+TINY = {
+    "hidden_size": 8,
+    "num_layers": 2,
+    "seq_len": 6,
+    "batch_size": 3,
+    "dropout": 0.2,
+    "seed": 5,
+    "precision": "float32",
+    "steps": 7,
+}
+
+
+@pytest.fixture
+def text(tmp_path) -> Path:
+    draw = random.Random(0)
+    words = ("so", "it", "goes", "on", "and", "ends")
+    path = tmp_path / "text.txt"
+    lines = (" ".join(draw.choices(words, k=draw.randint(1, 4))) for _ in range(30))
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def settings_for(name, **more):
+    heads = {"num_heads": 2} if name == "transformer" else {}
+    return {**TINY, **heads, **more}
+
+
+def everything(stored: StoredModel):
+    """Return all that a run leaves behind but its times."""
+    tensors, facts = stored.read_checkpoint()
+    run = {k: v for k, v in facts["run"].items() if k != "seconds"}
+    return load_file(stored.path / store.WEIGHTS), tensors, run
+
+
+def assert_same(one: StoredModel, other: StoredModel):
+    for a, b in zip(everything(one)[:2], everything(other)[:2], strict=True):
+        assert a.keys() == b.keys()
+        for name in a:
+            assert torch.equal(a[name], b[name]), name
+    a, b = everything(one)[2], everything(other)[2]
+    # What is logged is a mean since the last log, and stopping logs.
+    assert {k: v for k, v in a.items() if k != "train_loss"} == {
+        k: v for k, v in b.items() if k != "train_loss"
+    }
+
+
+def both_ways(text, name, stops, **more):
+    settings = settings_for(name, **more)
+    whole = train([text], architecture=name, name="whole", settings=settings)
+    part = train([text], architecture=name, name="part", settings=settings, stop_after=stops[0])
+    assert (part.stopped, part.steps) == ("stop-after", stops[0])
+    for stop in [*stops[1:], None]:
+        part = resume("part", stop_after=stop)
+    assert part.stopped == whole.stopped
+    assert (part.steps, part.tokens) == (whole.steps, whole.tokens)
+    assert part.val_loss == whole.val_loss
+    assert_same(store.find("whole"), store.find("part"))
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("name", registry.ARCHITECTURES)
+def test_resuming_is_bit_for_bit(name, optimizer, text):
+    both_ways(text, name, [3], optimizer=optimizer, validate_every=2)
+
+
+@pytest.mark.parametrize("name", ["lstm", "transformer"])
+def test_resuming_with_documents_epochs_and_several_stops(name, text):
+    more = {"steps": None, "epochs": 2, "documents": "line", "batch_size": 6}
+    both_ways(text, name, [1, 4, 5], **more)
+
+
+def test_resuming_in_bf16_with_the_state_in_bf16(text):
+    both_ways(text, "gru", [3], precision="bf16")
+
+
+def test_resuming_without_validation(text):
+    both_ways(text, "rnn", [2, 3], val="none")
+
+
+def test_resuming_after_the_folder_and_the_text_have_moved(text, tmp_path):
+    settings = settings_for("lstm")
+    train([text], name="whole", settings=settings)
+    train([text], name="part", settings=settings, stop_after=3)
+    elsewhere = tmp_path / "else where" / "moved"
+    shutil.copytree(store.find("part").path, elsewhere)
+    store.remove(store.find("part"))
+    moved = text.rename(tmp_path / "other.txt")
+    with pytest.raises(SeqgenError, match="is gone; give --data FILE"):
+        resume(elsewhere)
+    assert resume(elsewhere, data=[moved]).steps == 7
+    assert_same(store.find("whole"), StoredModel(elsewhere))
+
+
+def test_a_validation_is_not_lost_where_a_run_stops(text, monkeypatch):
+    """The best score may be that of the very step at which the run is cut short."""
+    monkeypatch.setattr(Session, "_validation", lambda self, model: lambda: next(figures))
+    for name, stop in (("whole", None), ("part", 2)):
+        figures = iter([1.0, 2.0, 3.0, 4.0])
+        settings = settings_for("rnn", validate_every=2)
+        train([text], architecture="rnn", name=name, settings=settings, stop_after=stop)
+        if stop:
+            resume(name)
+        assert everything(store.find(name))[2]["best_step"] == 2
+    assert_same(store.find("whole"), store.find("part"))
+
+
+def test_another_text_is_refused_unless_wanted(text, tmp_path):
+    train([text], name="part", settings=settings_for("rnn"), stop_after=3)
+    other = tmp_path / "other.txt"
+    other.write_text(text.read_text().replace("goes", "ends"))
+    with pytest.raises(SeqgenError, match="is not the text part was trained on"):
+        resume("part", data=[other])
+    assert resume("part", data=[other], changed_data=True).steps == 7
+
+
+@pytest.mark.parametrize("kind", [Progress, Validated])
+def test_an_interrupt_leaves_a_run_that_goes_on(kind, text, monkeypatch):
+    """Whenever it comes: after a step, or while a validation runs."""
+    monkeypatch.setattr("seqgen.training.loop.LOG_SECONDS", 0.0)
+    settings = settings_for("lstm", validate_every=2)
+    train([text], name="whole", settings=settings)
+
+    def interrupt(event):
+        if isinstance(event, kind) and event.step in (3, 4):
+            signal.raise_signal(signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    result = train([text], name="part", settings=settings, report=interrupt)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert result.stopped == "interrupted"
+    assert result.val_loss is not None  # of step 2, in passing
+    assert load("part").model.vocab_size
+    resume("part")
+    assert_same(store.find("whole"), store.find("part"))
+
+
+def test_a_finished_run_says_so_and_goes_on_with_a_longer_budget(text):
+    done = train([text], name="a", settings=settings_for("rnn"))
+    events = []
+    assert resume("a", report=events.append) == done
+    assert any(isinstance(e, Notice) and "has finished" in e.text for e in events)
+    assert resume("a", settings={"steps": 9}).steps == 9
+    with pytest.raises(UsageError, match="keeps its lr"):
+        resume("a", settings={"lr": 1.0})
+
+
+def test_the_random_numbers_of_others_are_left_alone(text):
+    torch.manual_seed(11)
+    wanted = torch.rand(3)
+    torch.manual_seed(11)
+    train([text], settings=settings_for("rnn"))
+    assert torch.equal(torch.rand(3), wanted)
+
+
+@pytest.mark.parametrize("val", ["0.1", "none"])
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("name", ["gru", "lstm", "transformer"])
+def test_numbers_that_are_not_finite_end_a_run_in_one_line(name, optimizer, val, text):
+    """The update of the first step breaks the weights; nothing may be saved after it."""
+    more = {"lr": 1e30, "optimizer": optimizer, "checkpoint_every": 1, "warmup": 0.0, "val": val}
+    with pytest.raises(SeqgenError, match="no longer finite") as caught:
+        train([text], architecture=name, name="bad", settings=settings_for(name, **more))
+    assert "\n" not in str(caught.value)
+    with torch.no_grad():
+        logits, _ = load("bad").model(torch.tensor([[5, 6, 7]]))
+    assert torch.isfinite(logits).all()
+    for line in (store.find("bad").path / store.METRICS).read_text().splitlines():
+        json.loads(line, parse_constant=pytest.fail)
+
+
+def test_a_budget_of_time_ends_in_time(text):
+    result = train([text], settings=settings_for("lstm", steps=None, minutes=0.02))
+    assert result.stopped == "minutes"
+    assert result.steps > 3
+    assert 0.6 < result.seconds < 1.8  # of 1.2, on a machine that may be busy
+
+
+@pytest.mark.parametrize("documents", ["stream", "line"])
+@pytest.mark.parametrize("name", registry.ARCHITECTURES)
+def test_the_final_loss_is_that_of_perplexity(name, documents, text):
+    result = train([text], architecture=name, settings=settings_for(name, documents=documents))
+    loaded = load(result.name)
+    held_out = (Path(result.path) / store.VALIDATION).read_text()
+    figures = perplexity(loaded, [held_out])
+    assert result.val_loss == pytest.approx(figures.nll_nats / figures.tokens, abs=1e-12)
+    assert result.val_bits_per_char == pytest.approx(figures.bits_per_char, abs=1e-12)
+    assert result.val_bits_per_byte == pytest.approx(figures.bits_per_byte, abs=1e-12)
+    assert figures.tokens == len(held_out)  # an end stands for each line's newline
+    assert loaded.stored.record["result"]["val_loss"] == result.val_loss
+
+
+def test_without_validation_the_last_weights_are_kept(text):
+    result = train([text], name="a", settings=settings_for("gru", val="none"))
+    assert result.val_loss is result.val_bits_per_char is None
+    weights, checkpoint, _ = everything(store.find("a"))
+    assert store.find("a").validation_text is None
+    for name, tensor in weights.items():
+        assert torch.equal(tensor, checkpoint[f"model.{name}"])
+
+
+def test_the_best_weights_are_kept_and_not_the_last(tmp_path):
+    """What is learned here is wrong of the held-out text, the more so the longer it goes on."""
+    learned, held_out = tmp_path / "a.txt", tmp_path / "b.txt"
+    learned.write_text("ab" * 200)
+    held_out.write_text("aabb" * 40)
+    files, losses = {}, {}
+
+    def report(event):
+        if isinstance(event, Validated):
+            losses[event.step] = event.val_loss
+            files[event.step] = (store.find("m").path / store.WEIGHTS).read_bytes()
+
+    more = {"val": str(held_out), "validate_every": 4, "lr": 0.05, "warmup": 0.0, "steps": 60}
+    train([learned], name="m", settings=settings_for("lstm", **more), report=report)
+    best = min(losses, key=losses.get)
+    assert 4 <= best < 60
+    assert (store.find("m").path / store.WEIGHTS).read_bytes() == files[best]
+    weights, checkpoint, run = everything(store.find("m"))
+    assert (run["best_step"], run["best_loss"]) == (best, losses[best])
+    assert not torch.equal(weights["head.weight"], checkpoint["model.head.weight"])
+
+
+def test_the_same_seed_gives_the_same_model_and_another_another(text):
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        train([text], name=name, settings=settings_for("lstm", seed=seed))
+    a, b, c = (load_file(store.find(n).path / store.WEIGHTS) for n in "abc")
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert not torch.equal(a["head.weight"], c["head.weight"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", registry.ARCHITECTURES)
+def test_real_text_is_learned(name, shared_data):
+    """A hundred steps on Shakespeare are well below what the letters' frequencies give, 3.3."""
+    path = shared_data("tinyshakespeare.txt")
+    settings = {"steps": 100, "hidden_size": 64, "num_layers": 2, "seed": 1, "val": "0.01"}
+    settings |= {"seq_len": 32, "batch_size": 16, "precision": "float32"}
+    result = train([path], architecture=name, settings=settings)
+    assert result.val_loss < 3.0

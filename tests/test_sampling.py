@@ -1,0 +1,375 @@
+import itertools
+import threading
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from helpers_io import quick
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from seqgen import registry
+from seqgen.configs import DataConfig, ModelConfig
+from seqgen.data.corpus import encode_corpus
+from seqgen.decoding.draw import CounterDraw
+from seqgen.decoding.processors import Forbid
+from seqgen.decoding.sampling import Row
+from seqgen.decoding.sampling import sample as write
+from seqgen.decoding.text import Continuation
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.hashing import uniforms
+from seqgen.models.base import LanguageModel
+from seqgen.models.state import State
+from seqgen.scoring import add_up, score_corpus
+from seqgen.store import StoredModel
+from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.sample import SampleOptions, Writer, first_line, ready, sample, stream
+from seqgen.tokenizers import KINDS
+
+ALPHABET = KINDS["char"]("abc \n")
+WORDS = KINDS["word"].train(["the cat sat\n\nthe mat the cat\n"])
+
+
+@dataclass
+class Seen(State):
+    """Everything a row has read, so that the fake can check that nobody mixes rows up."""
+
+    tokens: Tensor  # (B, T)
+    lengths: Tensor  # (B,)
+
+    @classmethod
+    def cat(cls, states):
+        width = max(s.tokens.shape[1] for s in states)
+        padded = [torch.nn.functional.pad(s.tokens, (0, width - s.tokens.shape[1])) for s in states]
+        return cls(torch.cat(padded), torch.cat([s.lengths for s in states]))
+
+
+class Table(LanguageModel):
+    """A known chance of each token after the last two: a trigram table from the hash."""
+
+    def __init__(self, vocab_size):
+        super().__init__()
+        self.config = ModelConfig(vocab_size=vocab_size)
+        self.calls = []
+
+    def chances(self, before, last):
+        draws = uniforms(17, before, last, np.arange(self.vocab_size))
+        return np.where(draws < 0.3, 0.0, draws**2)
+
+    def start(self, batch, stride=None):
+        return Seen(torch.zeros(batch, 0, dtype=torch.int64), torch.zeros(batch, dtype=torch.int64))
+
+    def forward(self, tokens, state=None, last=None):
+        assert len(state.tokens) == len(tokens)
+        self.calls.append(tokens.shape)
+        rows, logits = [], []
+        for past, length, new in zip(state.tokens, state.lengths, tokens, strict=True):
+            row = [*past[:length].tolist(), *new.tolist()]
+            at = range(len(row) - len(new) + 1, len(row) + 1)
+            pairs = [(([0, 0, *row])[i : i + 2]) for i in at]
+            with np.errstate(divide="ignore"):
+                logits.append(np.log([self.chances(*p) for p in pairs]))
+            rows.append(torch.tensor(row))
+        lengths = torch.tensor([len(r) for r in rows])
+        state = Seen(torch.nn.utils.rnn.pad_sequence(rows, batch_first=True), lengths)
+        logits = torch.from_numpy(np.stack(logits))
+        return logits if last is None else logits[:, -last:], state
+
+
+def loaded_as(model, tokenizer, documents="stream"):
+    data = DataConfig(documents=documents, tokenizer=tokenizer.kind)
+    return LoadedModel(StoredModel(Path("m")), model.eval(), tokenizer, data)
+
+
+def fake(tokenizer=ALPHABET, documents="stream"):
+    return loaded_as(Table(tokenizer.vocab_size), tokenizer, documents)
+
+
+SMALL = {
+    "transformer": {"hidden_size": 8, "num_layers": 2, "num_heads": 2, "window": 6},
+    "lstm": {"hidden_size": 8, "num_layers": 2},
+    "gru": {"hidden_size": 8, "num_layers": 1},
+    "rnn": {"hidden_size": 8, "num_layers": 2},
+}
+
+
+def real(name, tokenizer=ALPHABET, documents="stream"):
+    kind = registry.architecture(name)
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        config = kind.load_config()(vocab_size=tokenizer.vocab_size, **SMALL[name])
+        model = kind.load_model()(config).double()
+        for parameter in model.parameters():  # far from uniform, so that mistakes show
+            torch.nn.init.normal_(parameter, std=0.7)
+    return loaded_as(model, tokenizer, documents)
+
+
+EVERY = ["fake", *SMALL]
+
+
+def build(name, *args, **kwargs):
+    return fake(*args, **kwargs) if name == "fake" else real(name, *args, **kwargs)
+
+
+PROMPTS = ["", "a", "abca", "b", "a", "cab cab ab\nabc", "ba"]
+
+
+FREELY = {"seed": 11, "max_tokens": 15, "temperature": 1.2}
+
+
+def texts_of(loaded, prompts, **options):
+    settings = {"seed": 11, "max_tokens": 15, "temperature": 1.2} | options
+    return [
+        (s.index, s.sample, s.prompt, s.text)
+        for s in sample(loaded, prompts, SampleOptions(**settings))
+    ]
+
+
+@pytest.mark.parametrize("documents", ["stream", "line"])
+@pytest.mark.parametrize("name", EVERY)
+def test_a_text_depends_on_its_seed_and_numbers_alone(name, documents):
+    loaded = build(name, documents=documents)
+    expected = texts_of(loaded, PROMPTS, num_samples=3)
+    assert [(i, j) for i, j, *_ in expected] == list(itertools.product(range(7), range(3)))
+    assert [p for _, _, p, _ in expected] == [p for p in PROMPTS for _ in range(3)]
+    for batch_size in (1, 2, 5, 100):
+        assert texts_of(loaded, PROMPTS, num_samples=3, batch_size=batch_size) == expected
+    # Fewer samples are the first of more; a lone prompt is the first of several.
+    assert texts_of(loaded, PROMPTS) == [record for record in expected if record[1] == 0]
+    assert texts_of(loaded, PROMPTS[:1], num_samples=3) == expected[:3]
+    assert texts_of(loaded, iter(PROMPTS), num_samples=3) == expected  # as if piped
+    if documents == "stream":
+        streamed = "".join(
+            stream(loaded, "", SampleOptions(seed=11, max_tokens=15, temperature=1.2))
+        )
+        assert streamed == expected[0][3]
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_rows_may_be_worked_in_any_order(name):
+    loaded = build(name, documents="line")
+    tokenizer, seed = loaded.tokenizer, 4
+    rows = [
+        Row(i, j, (tokenizer.bos_id, *tokenizer.encode(p).tolist()))
+        for i, p in enumerate(PROMPTS)
+        for j in range(2)
+    ]
+
+    def all_texts(order):
+        def begin(row):
+            return Continuation(tokenizer.decoder(), (), 12, tokenizer.eos_id)
+
+        steps = write(loaded.model, order, begin, [Forbid((0, 1, 3))], CounterDraw(seed))
+        return {step.row: (step.continuation.text, step.continuation.tokens) for step in steps}
+
+    assert all_texts(rows) == all_texts(rows[::-1]) == all_texts(rows[3:] + rows[:3])
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_other_numbers_give_other_texts(name):
+    loaded = build(name)
+    by_seed = {texts_of(loaded, ["a"], seed=seed)[0][3] for seed in range(8)}
+    by_sample = {text for *_, text in texts_of(loaded, ["a"], num_samples=8)}
+    by_prompt = {text for *_, text in texts_of(loaded, ["a"] * 8)}
+    assert min(map(len, (by_seed, by_sample, by_prompt))) >= 6
+
+
+def test_texts_follow_the_table_by_hand():
+    """One row by hand: hash, cumulated chances, the token; nothing of `decoding` is used."""
+    loaded, seed = fake(), 23
+    for index, prompt in enumerate(PROMPTS):
+        history = [0, ALPHABET.newline_id, *ALPHABET.encode(prompt).tolist()]
+        text = []
+        for t in range(9):
+            chances = loaded.model.chances(*history[-2:])
+            chances[[0, 1, 2, 3]] = 0
+            below, u = np.cumsum(chances), float(uniforms(seed, index, 0, t))
+            history.append(int(np.flatnonzero(below > u * below[-1])[0]))
+            text.append(ALPHABET.decode([history[-1]]))
+        records = texts_of(loaded, PROMPTS, seed=seed, max_tokens=9, temperature=1)
+        assert records[index][3] == "".join(text)
+
+
+@pytest.mark.parametrize("documents", ["stream", "line"])
+@pytest.mark.parametrize("name", EVERY)
+def test_logprob_is_what_scoring_gives(name, documents):
+    loaded = build(name, documents=documents)
+    options = SampleOptions(seed=3, max_tokens=20, top_k=2, temperature=0.5, num_samples=4)
+    for record in sample(loaded, [""], options):
+        ended = record.finish_reason == "eos"
+        assert documents == "line" or not ended
+        tokenizer = loaded.tokenizer
+        tokens = np.array(
+            [*tokenizer.encode(record.text).tolist(), *([tokenizer.eos_id] if ended else [])]
+        )
+        assert record.tokens == len(tokens)
+        corpus = encode_corpus([record.text], tokenizer, "stream")
+        corpus = replace(
+            corpus, tokens=tokens, ends=np.array([len(tokens)]), start=loaded.framing.start
+        )
+        totals = add_up(score_corpus(loaded.model, corpus), tokenizer)
+        assert record.logprob == pytest.approx(-totals.nll_nats, abs=1e-9)
+        assert totals.tokens == record.tokens
+
+
+NEWLINE, EOS, LETTERS = 4, 2, {5, 6, 7, 8}
+
+
+@pytest.mark.parametrize(
+    ("documents", "possible"), [("stream", LETTERS | {NEWLINE}), ("line", LETTERS | {EOS})]
+)
+def test_a_stream_has_no_end_and_a_line_no_newline(documents, possible):
+    loaded, drawn = fake(documents=documents), set()
+    writer = Writer(loaded, SampleOptions(seed=1, max_tokens=20))
+
+    def choose(rows, step, log_probs):
+        chosen = writer.choose(rows, step, log_probs)
+        drawn.update(chosen)
+        return chosen
+
+    rows = [Row(i, 0, (loaded.framing.start,)) for i in range(30)]
+    list(write(loaded.model, rows, writer.begin, writer.processors, choose))
+    assert drawn == possible
+
+
+def test_greedy_and_temperature_zero_and_top_k_one_agree():
+    loaded = real("lstm")
+    ways = [{"greedy": True}, {"temperature": 0.0}, {"top_k": 1}, {"top_p": 0.0}]
+    assert len({str(texts_of(loaded, PROMPTS, **way)) for way in ways}) == 1
+
+
+def test_no_tokens():
+    records = list(sample(fake(), ["a", ""], SampleOptions(seed=0, max_tokens=0, num_samples=2)))
+    assert [(r.index, r.sample, r.text, r.tokens, r.logprob, r.finish_reason) for r in records] == [
+        (i, j, "", 0, 0.0, "length") for i in (0, 1) for j in (0, 1)
+    ]
+    assert list(stream(fake(), "a", SampleOptions(seed=0, max_tokens=0))) == []
+    assert list(sample(fake(), [], SampleOptions(seed=0))) == []
+
+
+def test_a_prompt_is_read_once_for_all_its_samples():
+    loaded = fake()
+    texts_of(loaded, ["abc abc"], num_samples=6, max_tokens=3)
+    assert loaded.model.calls == [(1, 8), (6, 1), (6, 1)]
+
+
+def test_a_finished_row_leaves_the_batch():
+    loaded = fake(documents="line")
+    texts_of(loaded, [""], num_samples=30, max_tokens=30)
+    rows = [shape[0] for shape in loaded.model.calls[1:]]
+    assert rows == sorted(rows, reverse=True) and rows[-1] < 30
+
+
+@pytest.mark.parametrize("tokenizer", [ALPHABET, WORDS], ids=["char", "word"])
+@pytest.mark.parametrize("piped", [False, True])
+def test_records_before_an_unknown_come_out(tokenizer, piped):
+    prompts = {
+        "char": ["a", "b", "abc\nabZ", "c"],
+        "word": ["the", "", "the cat\nthe dog", "the"],
+    }[tokenizer.kind]
+    where = {"char": r"'Z' \(line 2, column 3 ", "word": r"' dog' \(line 2, column 4 "}
+    loaded = fake(tokenizer)
+    got = []
+    with pytest.raises(SeqgenError, match=f"prompt 2: .*{where[tokenizer.kind]}") as caught:
+        for record in sample(
+            loaded,
+            iter(prompts) if piped else prompts,
+            SampleOptions(seed=0, max_tokens=3, num_samples=2),
+        ):
+            got.append((record.index, record.sample))  # noqa: PERF401
+    assert got == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert caught.value.exit_code == 1
+
+
+def test_settings_without_meaning():
+    for wrong in (
+        {"max_tokens": -1},
+        {"num_samples": 0},
+        {"batch_size": 0},
+        {"stop": [""]},
+        {"temperature": -1.0},
+        {"top_k": 0},
+        {"top_p": 2.0},
+    ):
+        with pytest.raises(UsageError, match="--"):
+            SampleOptions(seed=0, **wrong)
+
+
+def test_a_first_line_is_always_the_same():
+    loaded = real("gru")
+    line = first_line(loaded)
+    assert line == first_line(loaded) and "\n" not in line and len(line) <= 80
+
+
+# ---- reading prompts ahead ----
+
+
+@quick
+@given(items=st.lists(st.text(max_size=2)), size=st.integers(1, 5))
+def test_every_item_comes_once_in_order(items, size):
+    for source in (items, iter(items), tuple(items)):
+        batches = list(ready(source, size))
+        assert list(itertools.chain(*batches)) == items
+        assert all(1 <= len(batch) <= size for batch in batches)
+    assert all(len(batch) == size for batch in list(ready(items, size))[:-1])
+
+
+def test_a_batch_never_waits_to_fill():
+    gate = threading.Event()
+
+    def slowly():
+        yield "one"
+        assert gate.wait(30)
+        yield "two"
+
+    batches = ready(slowly(), 100)
+    assert next(batches) == ["one"]
+    gate.set()
+    assert list(batches) == [["two"]]
+
+
+def test_records_come_while_more_prompts_are_awaited():
+    gate = threading.Event()
+
+    def slowly():
+        yield from ("a", "b")
+        assert gate.wait(30)
+        yield "c"
+
+    records = sample(fake(), slowly(), SampleOptions(seed=0, max_tokens=2))
+    assert [next(records).index, next(records).index] == [0, 1]
+    gate.set()
+    assert [record.index for record in records] == [2]
+
+
+def test_reading_ahead_is_bounded():
+    taken = []
+
+    def endless():
+        for number in itertools.count():
+            taken.append(number)
+            yield str(number)
+
+    batches = ready(endless(), 2)
+    assert next(batches)[0] == "0"
+    deadline = time.monotonic() + 0.2
+    while time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert len(taken) < 20
+
+
+def test_an_error_of_the_source_comes_after_what_was_read():
+    def failing():
+        yield "a"
+        yield "b"
+        raise SeqgenError("byte 0xff at offset 4")
+
+    got = []
+    with pytest.raises(SeqgenError, match="offset 4"):
+        for batch in ready(failing(), 10):
+            got += batch
+    assert got == ["a", "b"]
