@@ -78,9 +78,11 @@ def encode_corpus(
         sampling: draw the segmentation.
     """
     framing = Framing.of(tokenizer, documents)
-    pieces = (ids for _, ids in encoded(chunks, tokenizer, sampling))
-    if framing.end is not None:
-        pieces = _ended(pieces, tokenizer, framing.end)
+    blocks = encoded(chunks, tokenizer, sampling)
+    if framing.end is None:
+        pieces = (ids for _, ids in blocks)
+    else:
+        pieces = _ended(blocks, tokenizer, framing.end)
     return gather(pieces, framing, tokenizer)
 
 
@@ -134,12 +136,13 @@ class Gathered:
         return np.asarray(np.memmap(self._file, self.dtype, "r", shape=(self.size,)))
 
 
-def _ended(pieces: Iterable[np.ndarray], tokenizer: Tokenizer, end: int) -> Iterator[np.ndarray]:
-    last = end
-    for ids in pieces:
-        if ids.size:
-            ids = np.where(ids == tokenizer.newline_id, ids.dtype.type(end), ids)
-            last = int(ids[-1])
-            yield ids
-    if last != end:
+def _ended(
+    blocks: Iterable[tuple[bytes, np.ndarray]], tokenizer: Tokenizer, end: int
+) -> Iterator[np.ndarray]:
+    """Make every newline an end, and give one to a last line that has none."""
+    open_line = False
+    for raw, ids in blocks:
+        yield np.where(ids == tokenizer.newline_id, ids.dtype.type(end), ids)
+        open_line = not raw.endswith(b"\n")
+    if open_line:
         yield np.array([end], dtype=tokenizer.dtype)

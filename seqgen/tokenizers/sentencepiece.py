@@ -151,7 +151,7 @@ class SentencepieceTokenizer(Tokenizer):
         return found.end() if found else len(text)
 
     def encode(self, text: str) -> np.ndarray:
-        return self._ids(text, lambda lines: self._sp.encode(lines, out_type=int))
+        return self._ids(text, lambda lines: self._sp.encode(lines, out_type=int, num_threads=1))
 
     def encode_sampled(self, text: str, alpha: float, seed: int) -> np.ndarray:
         """Cut `text` in a way drawn at random: subword regularisation (Kudo 2018).
@@ -167,9 +167,9 @@ class SentencepieceTokenizer(Tokenizer):
         result: list[np.ndarray] = []
 
         def draw(lines: list[str]) -> list[list[int]]:
-            return self._sp.encode(
-                lines, out_type=int, enable_sampling=True, alpha=alpha, nbest_size=-1
-            )
+            # One by one: a list would be dealt out to threads, each with its own chance.
+            chance = {"enable_sampling": True, "alpha": alpha, "nbest_size": -1}
+            return [self._sp.encode(line, out_type=int, **chance) for line in lines]
 
         def work() -> None:
             result.append(self._ids(text, draw))
