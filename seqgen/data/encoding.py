@@ -77,8 +77,9 @@ def encoded(
 
 
 def _encode(tokenizer: Tokenizer, raw: bytes, chance: tuple[float, int] | None) -> np.ndarray:
-    text = raw.decode()
-    return tokenizer.encode_sampled(text, *chance) if chance else tokenizer.encode(text)
+    if chance is None:
+        return tokenizer.encode_utf8(raw)
+    return tokenizer.encode_sampled(raw.decode(), *chance)
 
 
 def _gathered(blocks: Iterable[str]) -> Iterator[str]:

@@ -73,23 +73,26 @@ class Surveyor:
     def __init__(self) -> None:
         self.characters = self.bytes = self._newlines = 0
         self._digest = hashlib.sha256()
-        self._last = "\n"
+        self._last = b"\n"
 
     def watch(self, chunks: Iterable[str]) -> Iterator[str]:
         """Yield what comes, and take note of it."""
         for chunk in chunks:
-            encoded = chunk.encode()
-            self._digest.update(encoded)
             self.characters += len(chunk)
-            self.bytes += len(encoded)
-            self._newlines += chunk.count("\n")
-            self._last = chunk[-1:] or self._last
+            self.take(chunk.encode())
             yield chunk
+
+    def take(self, raw: bytes) -> None:
+        """Take note of the next UTF-8 bytes, but for how many characters they are."""
+        self._digest.update(raw)
+        self.bytes += len(raw)
+        self._newlines += raw.count(b"\n")
+        self._last = raw[-1:] or self._last
 
     @property
     def facts(self) -> Survey:
         """The survey; a line ends at a newline or at the end of the text."""
-        lines = self._newlines + (self._last != "\n")
+        lines = self._newlines + (self._last != b"\n")
         return Survey(self.characters, self.bytes, lines, self._digest.hexdigest())
 
 

@@ -25,7 +25,8 @@ import struct
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -33,6 +34,7 @@ import numpy as np
 
 from seqgen import __version__
 from seqgen.configs import DOCUMENTS, Documents
+from seqgen.data.background import Background
 from seqgen.data.corpus import Corpus, Framing
 from seqgen.data.encoding import encoded
 from seqgen.data.text import Survey, Surveyor
@@ -123,18 +125,21 @@ def write_token_file(
     """
     surveyor = Surveyor()
     framing = Framing.of(tokenizer, documents)
-    with writing(path, tokenizer, documents) as sections:
+    with writing(path, tokenizer, documents) as sections, Background() as background:
         meter = Meter(tokenizer)
         lines = LineMeter(tokenizer, framing.end) if framing.end is not None else None
-        for raw, ids in encoded(surveyor.watch(chunks), tokenizer):
-            sections.add("marks", meter.marks(raw, ids).ravel())
+        for raw, ids in encoded(chunks, tokenizer):
+            background.do(surveyor.take, raw)
+            background.do(sections.add, "marks", meter.marks(raw, ids).ravel())
             if lines is not None:
-                ids = lines.add(raw, ids, sections)
-            sections.add("tokens", ids)
+                ids = lines.add(raw, ids, partial(background.do, sections.add))
+            background.do(sections.add, "tokens", ids)
             progress(meter.bytes)
         if lines is not None:
-            sections.add("tokens", lines.finish(sections))
-        sections.facts = surveyor.facts
+            last = lines.finish(partial(background.do, sections.add))
+            background.do(sections.add, "tokens", last)
+        background.wait()
+        sections.facts = replace(surveyor.facts, characters=meter.characters)
     return Written(sections.size("tokens"), sections.oov, sections.facts)
 
 
@@ -183,6 +188,8 @@ class Meter:
 
         A newline is a token and a byte: only the line that a place falls in is looked into.
         """
+        if self.tokenizer.quick and ids.size == len(raw):
+            return places.tolist()  # every token is a byte
         newlines = np.flatnonzero(np.frombuffer(raw, dtype=np.uint8) == ord("\n"))
         line_ends = np.flatnonzero(ids == self.tokenizer.newline_id)
         found = []
@@ -198,6 +205,10 @@ class Meter:
         return found
 
 
+# Takes the name of a section and what to append to it.
+Note = Callable[[str, np.ndarray], None]
+
+
 class LineMeter:
     """Frames lines as documents, and counts each one's characters and bytes."""
 
@@ -207,10 +218,10 @@ class LineMeter:
         self._open = np.zeros(2, dtype=np.int64)  # of a line that has begun but not ended
         self._begun = False
 
-    def add(self, raw: bytes, ids: np.ndarray, sections: Sections) -> np.ndarray:
+    def add(self, raw: bytes, ids: np.ndarray, note: Note) -> np.ndarray:
         """Take a block; note the documents that end in it; return its ids, framed."""
         at = np.flatnonzero(ids == self.tokenizer.newline_id)
-        sections.add("ends", self.tokens + at + 1)
+        note("ends", self.tokens + at + 1)
         codes = np.frombuffer(raw, dtype=np.uint8)
         edges = np.concatenate([[0], np.flatnonzero(codes == ord("\n")) + 1, [codes.size]])
         heads = edges
@@ -219,20 +230,20 @@ class LineMeter:
             heads = np.concatenate([[0], counted])[edges]
         counts = np.stack([np.diff(heads), np.diff(edges)])  # (2, lines + 1)
         counts[:, 0] += self._open
-        sections.add("characters", counts[0, :-1])
-        sections.add("bytes", counts[1, :-1])
+        note("characters", counts[0, :-1])
+        note("bytes", counts[1, :-1])
         self._open = counts[:, -1]
         self._begun = bool(self._open.any())
         self.tokens += ids.size
         return np.where(ids == self.tokenizer.newline_id, ids.dtype.type(self.end), ids)
 
-    def finish(self, sections: Sections) -> np.ndarray:
+    def finish(self, note: Note) -> np.ndarray:
         """End the last line, if no newline has; return the ids for that."""
         if not self._begun:
             return np.zeros(0, dtype=self.tokenizer.dtype)
-        sections.add("ends", np.array([self.tokens + 1]))
-        sections.add("characters", self._open[:1])
-        sections.add("bytes", self._open[1:])
+        note("ends", np.array([self.tokens + 1]))
+        note("characters", self._open[:1])
+        note("bytes", self._open[1:])
         return np.array([self.end], dtype=self.tokenizer.dtype)
 
 

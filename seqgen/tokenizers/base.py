@@ -78,6 +78,10 @@ class Tokenizer(ABC):
     def encode(self, text: str) -> np.ndarray:
         """Return the ids of `text`, (N,), in the smallest unsigned type that holds V."""
 
+    def encode_utf8(self, raw: bytes) -> np.ndarray:
+        """Return the ids of a text that is given as UTF-8."""
+        return self.encode(raw.decode())
+
     @abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of `ids`; pad, bos and eos are nothing, unk a stand-in."""

@@ -32,7 +32,10 @@ class ByteTokenizer(Tokenizer):
         return cls()
 
     def encode(self, text: str) -> np.ndarray:
-        return np.frombuffer(text.encode(), dtype=np.uint8).astype(np.uint16) + OFFSET
+        return self.encode_utf8(text.encode())
+
+    def encode_utf8(self, raw: bytes) -> np.ndarray:
+        return np.add(np.frombuffer(raw, dtype=np.uint8), OFFSET, dtype=np.uint16)
 
     def encode_chunks(self, chunks: Iterable[str]) -> Iterator[np.ndarray]:
         return map(self.encode, chunks)
