@@ -303,3 +303,41 @@ def test_min_count_and_size_leave_the_rare_out(kind):
 def test_bytes_have_no_minimum_count():
     with pytest.raises(UsageError, match="min_count has no meaning for bytes"):
         KINDS["byte"].train(["a"], min_count=2)
+
+
+@given(text=awkward)
+@quick
+def test_looking_words_up_gives_what_encoding_lines_gives(trained, text):
+    tokenizer = trained["bpe"]
+    assert (
+        tokenizer.encode(text).tolist() == SentencepieceTokenizer.encode(tokenizer, text).tolist()
+    )
+
+
+def test_a_model_whose_pieces_hold_spaces_is_not_looked_up_by_words(tmp_path):
+    options = {
+        "normalization_rule_name": "identity",
+        "add_dummy_prefix": False,
+        "remove_extra_whitespaces": False,
+        "byte_fallback": True,
+        "user_defined_symbols": ["\n"],
+    }
+    written = plain_model(vocab_size=400, split_by_whitespace=False, **options)
+    tokenizer = BPETokenizer(written)
+    own = sentencepiece.SentencePieceProcessor(model_proto=written)
+    assert tokenizer.lossless and not tokenizer.normaliser.splits_words
+    assert any(SPACE in own.id_to_piece(i)[1:] for i in range(own.vocab_size()))
+    line = prose(20, seed=5).replace("\n", " ")
+    assert tokenizer.encode(line).tolist() == own.encode(line)
+    assert not any("\n" in piece for piece in tokenizer.pieces(tokenizer.encode(line).tolist()))
+
+
+def test_the_words_that_are_kept_are_bounded(monkeypatch):
+    from seqgen.tokenizers.sentencepiece import WordIds
+
+    monkeypatch.setattr(WordIds, "MOST", 10)
+    tokenizer = KINDS["bpe"].train([prose()], 330)
+    for n in range(50):
+        text = f"w{n} x{n} the cat\n"
+        assert tokenizer.decode(tokenizer.encode(text).tolist()) == text
+        assert len(tokenizer._words) <= 10 + 5

@@ -47,6 +47,7 @@ class Normaliser(NamedTuple):
         dummy_prefix: a space is put before the text.
         squeeze: runs of spaces become one, and those at the ends nothing.
         escape: spaces are written as U+2581.
+        splits_words: no piece has a space after another character.
     """
 
     kind: str
@@ -56,6 +57,7 @@ class Normaliser(NamedTuple):
     dummy_prefix: bool
     squeeze: bool
     escape: bool
+    splits_words: bool
 
     @property
     def lossless(self) -> bool:
@@ -152,6 +154,10 @@ class SentencepieceTokenizer(Tokenizer):
 
     def encode(self, text: str) -> np.ndarray:
         return self._ids(text, lambda lines: self._sp.encode(lines, out_type=int, num_threads=1))
+
+    def encode_word(self, word: str) -> list[int]:
+        """Return the ids of a piece of a line, or of a newline."""
+        return [self.newline_id] if word == "\n" else self._sp.encode(self._escape(word))
 
     def encode_sampled(self, text: str, alpha: float, seed: int) -> np.ndarray:
         """Cut `text` in a way drawn at random: subword regularisation (Kudo 2018).
@@ -274,9 +280,42 @@ _SAFE = re.compile(r"\n|[^ \n](?=[ \n])|[ ](?=\n)")
 
 
 class BPETokenizer(SentencepieceTokenizer):
-    """Byte-pair encoding (Sennrich et al. 2016): the commonest pairs merged, again and again."""
+    """Byte-pair encoding (Sennrich et al. 2016): the commonest pairs merged, again and again.
+
+    No piece of a vocabulary learnt here crosses the start of a run of spaces, and a merge depends
+    on nothing outside its word. So a word's ids are always the same, and are looked up.
+    """
 
     kind = algorithm = "bpe"
+
+    def __init__(self, model: bytes) -> None:
+        super().__init__(model)
+        self._words = WordIds(self)
+
+    def encode(self, text: str) -> np.ndarray:
+        if not (self.lossless and self.normaliser.splits_words):
+            return super().encode(text)
+        if len(self._words) > WordIds.MOST:
+            self._words.clear()
+        found = map(self._words.__getitem__, _WORD.findall(text))
+        return np.fromiter(chain.from_iterable(found), dtype=self.dtype)
+
+
+_WORD = re.compile(r"\n| *[^ \n]+| +")
+
+
+class WordIds(dict[str, list[int]]):
+    """The ids of the words seen so far."""
+
+    MOST = 1 << 17
+
+    def __init__(self, tokenizer: SentencepieceTokenizer) -> None:
+        super().__init__()
+        self._tokenizer = tokenizer
+
+    def __missing__(self, word: str) -> list[int]:
+        ids = self[word] = self._tokenizer.encode_word(word)
+        return ids
 
 
 class UnigramTokenizer(SentencepieceTokenizer):
@@ -439,6 +478,7 @@ def read_normaliser(model: bytes) -> Normaliser:
         dummy_prefix=bool(rules.get(3, 1)),
         squeeze=bool(rules.get(4, 1)),
         escape=bool(rules.get(5, 1)) and not trainer.get(24, 0),
+        splits_words=bool(trainer.get(22, 1)),
     )
 
 
