@@ -29,6 +29,7 @@ LATEST = "latest"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 CONFIG, WEIGHTS, RECORD = "config.json", "model.safetensors", "training.json"
 METRICS, VALIDATION = "metrics.jsonl", "validation/text.txt"
+VALIDATION_TOKENS = "validation/tokens.tok"
 CHECKPOINTS, LAST, LOCK = "checkpoints", "last.safetensors", "lock"
 
 
@@ -81,9 +82,9 @@ class StoredModel:
 
     @property
     def validation_text(self) -> Path | None:
-        """The held-out text, if any was held out."""
-        path = self.path / VALIDATION
-        return path if path.exists() else None
+        """The held-out text, if any was held out: as text, or as the token file it came in."""
+        paths = (self.path / part for part in (VALIDATION, VALIDATION_TOKENS))
+        return next((path for path in paths if path.exists()), None)
 
     @property
     def loadable(self) -> bool:
@@ -443,6 +444,29 @@ def keep_text(blocks: Iterator[bytes]) -> Path:
         return arriving.replace(folder / f"{digest.hexdigest()[:32]}.txt")
     except OSError as error:
         raise SeqgenError(f"{folder} cannot be written: {error.strerror}") from None
+
+
+def tokens_folder() -> Path:
+    """Return the folder that keeps large texts as tokens, so that they are encoded once."""
+    return home() / "cache" / "tokens"
+
+
+def cached_files() -> list[Path]:
+    """Return every file of the cache: tokens, then texts that came by standard input."""
+    folders = (tokens_folder(), home() / "cache" / "text")
+    found = [sorted(folder.iterdir()) if folder.is_dir() else [] for folder in folders]
+    return [path for paths in found for path in paths if path.is_file()]
+
+
+def clear_tokens() -> list[Path]:
+    """Delete the cached tokens, which can be made again; return what was deleted.
+
+    Texts that came by standard input stay: a run that was trained on one needs it to go on.
+    """
+    gone = [path for path in cached_files() if path.parent == tokens_folder()]
+    for path in gone:
+        path.unlink(missing_ok=True)
+    return gone
 
 
 def text_of(data: dict[str, Any]) -> tuple[Path, ...]:

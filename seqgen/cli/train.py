@@ -25,7 +25,10 @@ def train(
     context: typer.Context,
     data: Annotated[
         list[str] | None,
-        typer.Argument(help="Text files, folders, or - for standard input.", show_default=False),
+        typer.Argument(
+            help="Text files, folders, patterns, or - for standard input; or one token file.",
+            show_default=False,
+        ),
     ] = None,
     model: Annotated[
         str | None,
@@ -54,7 +57,11 @@ def train(
     ] = None,
     tokenizer: Annotated[
         str | None,
-        typer.Option(help="char (the default), byte, word or whitespace.", show_default=False),
+        typer.Option(
+            help="char (the default), byte, word, whitespace, bpe or unigram; or a tokenizer's "
+            "folder, a sentencepiece .model or a token file.",
+            show_default=False,
+        ),
     ] = None,
     vocab_size: Annotated[
         int | None, typer.Option(help="Keep the N commonest tokens.", show_default=False)
