@@ -426,6 +426,20 @@ def remove(model: StoredModel) -> None:
         raise SeqgenError(f"{model.path} cannot be removed: {error.strerror or error}") from None
 
 
+@contextlib.contextmanager
+def removed_if_stillborn(model: StoredModel) -> Iterator[None]:
+    """Remove a new model's folder if its first run fails before there is anything to go on with.
+
+    What would be left is an untrained model, and the latest one.
+    """
+    try:
+        yield
+    except Exception:
+        if not (model.path / CHECKPOINTS / LAST).exists():
+            shutil.rmtree(model.path, ignore_errors=True)
+        raise
+
+
 def keep_text(blocks: Iterator[bytes]) -> Path:
     """Keep a text that came by standard input in the cache, under its hash.
 
@@ -485,7 +499,9 @@ def text_of(data: dict[str, Any]) -> tuple[Path, ...]:
     if kept.exists():
         return (kept,)
     gone = next(path for path in paths if not path.exists())
-    raise SeqgenError(f"the training text {gone} is gone; give --data FILE")
+    raise SeqgenError(
+        f"the training text {gone} is gone; give its FILE: seqgen train FILE --resume NAME"
+    )
 
 
 def take_lock(file: IO[Any]) -> bool:

@@ -89,7 +89,8 @@ def remove(
     if not yes:
         if not is_terminal(sys.stdin):
             raise UsageError("give --yes: there is nobody to ask")
-        typer.confirm(f"Delete {', '.join(str(m.path) for m in chosen)}?", abort=True, err=True)
+        if not typer.confirm(f"Delete {', '.join(str(m.path) for m in chosen)}?", err=True):
+            raise SeqgenError("nothing was removed")
     for model in chosen:
         store.remove(model)
         say(f"removed {model.path}")
@@ -142,7 +143,8 @@ def describe(model: store.StoredModel) -> dict[str, Any]:
         config, record = model.config, model.record
     except SeqgenError:
         return facts
-    result = record.get("result") or {}
+    result = record.get("result")
+    result = result if isinstance(result, dict) else {}
     return facts | {
         "architecture": config.get("architecture"),
         "parameters": record.get("parameters"),

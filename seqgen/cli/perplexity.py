@@ -64,7 +64,7 @@ def perplexity(
             put_record(record)
         records.append(record)
     if not json:
-        _table(records)
+        _table(records, quiet)
 
 
 def _fit(
@@ -127,7 +127,7 @@ COLUMNS = {
 }
 
 
-def _table(records: list[Perplexity]) -> None:
+def _table(records: list[Perplexity], quiet: bool) -> None:
     from rich import box
     from rich.table import Table
 
@@ -137,4 +137,5 @@ def _table(records: list[Perplexity]) -> None:
     for record in records:
         table.add_row(*(show(record) for show in COLUMNS.values()))
     console(sys.stdout).print(table)
-    say(f"{records[0].model}: {records[0].protocol}")
+    if not quiet:
+        say(f"{records[0].model}: {records[0].protocol}")

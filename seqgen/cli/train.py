@@ -152,6 +152,8 @@ def train(
         if flag not in OWN and value is not None
     }
     settings |= dict(map(_assignment, set_ or ()))
+    if val is not None:
+        settings["val"] = str(_kept_if_piped(val))
     common = {"settings": settings, "device": device, "stop_after": stop_after}
     with display(quiet) as report:
         if resume is not None:
@@ -189,13 +191,18 @@ def _sources(data: list[str] | None) -> list[str | Path]:
     """Return the files to read; standard input is kept in the cache, since it comes only once."""
     if not data and piped_input() is None:
         raise UsageError("give a text file: seqgen train FILE")
-    kept = None
-    sources: list[str | Path] = []
-    for name in data or ["-"]:
-        if name == "-":
-            kept = kept or store.keep_text(input_bytes())
-        sources.append(kept if name == "-" else name)
-    return sources
+    names = data or ["-"]
+    kept = store.keep_text(input_bytes()) if "-" in names else None
+    return [kept if name == "-" else _kept_if_piped(name) for name in names]
+
+
+def _kept_if_piped(name: str) -> str | Path:
+    """Return where a file can be read again and again: `<(zcat f)` gives its text only once."""
+    path = Path(name)
+    if not name or not path.exists() or path.is_file() or path.is_dir():
+        return name
+    with path.open("rb") as file:
+        return store.keep_text(iter(lambda: file.read(1 << 20), b""))
 
 
 def _assignment(text: str) -> tuple[str, str]:

@@ -65,6 +65,7 @@ def encode_corpus(
     tokenizer: Tokenizer,
     documents: Documents,
     sampling: Sampling | None = None,
+    framing: Framing | None = None,
 ) -> Corpus:
     """Encode a text as one stream, or as one document a line.
 
@@ -76,8 +77,9 @@ def encode_corpus(
         tokenizer: its ids.
         documents: "stream" or "line".
         sampling: draw the segmentation.
+        framing: how documents start and end, where not as a model trained on `documents` has it.
     """
-    framing = Framing.of(tokenizer, documents)
+    framing = framing or Framing.of(tokenizer, documents)
     blocks = encoded(chunks, tokenizer, sampling)
     if framing.end is None:
         pieces = (ids for _, ids in blocks)

@@ -75,7 +75,8 @@ def score_text(
 ) -> Totals:
     """Return the totals of a text: every token once, each document from the start of a text."""
     surveyor = Surveyor()
-    corpus = encode_corpus(surveyor.watch(chunks), loaded.tokenizer, documents)
+    framing = loaded.framing_of(documents)
+    corpus = encode_corpus(surveyor.watch(chunks), loaded.tokenizer, documents, framing=framing)
     return _score(loaded, corpus, surveyor.facts, batch_size)
 
 
@@ -111,8 +112,9 @@ def _score(loaded: LoadedModel, corpus: Corpus, facts: Survey, batch_size: int) 
 
 def protocol(loaded: LoadedModel, documents: Documents) -> str:
     """Say how a text is scored, in one string."""
+    end = "EOS" if loaded.data.documents == "line" else "newline"
     parts = [
-        "each line alone, EOS scored" if documents == "line" else "one stream after a newline",
+        f"each line alone, {end} scored" if documents == "line" else "one stream after a newline",
         f"{loaded.tokenizer.kind} tokens",
     ]
     if loaded.model.window is not None:

@@ -93,6 +93,7 @@ def train(
         # Not before there is a model: one too large for the machine leaves no folder behind.
         stored = store.create(name, f"{Path(data[0]).stem}-{architecture}", overwrite)
         held.enter_context(stored.locked())
+        held.enter_context(store.removed_if_stillborn(stored))
         stored.write_config(
             architecture,
             model=model_config.to_dict(),
@@ -152,6 +153,13 @@ def resume(
             report(Notice(text=f"{stored.name} has finished; give a longer budget to go on"))
             return TrainingResult(**result)
         training = TrainingConfig(**_override(config["training"], given))
+        done = checkpoint[1]["run"]
+        spent = {"steps": done["step"], "minutes": done["seconds"] / 60}.get(training.budget, 0)
+        budget = getattr(training, training.budget)
+        require(
+            not given or spent < budget,
+            f"{stored.name} has spent {spent:g} {training.budget} already; give a longer budget",
+        )
         model, tokenizer = stored.load()
         data_config = DataConfig(**config["data"])
         prepared = _again(stored, data, data_config, tokenizer, changed_data)
@@ -185,7 +193,7 @@ def _again(
     if prepared.facts.sha256 != known["sha256"] and not changed_data:
         raise SeqgenError(
             f"{', '.join(map(str, paths))} is not the text {stored.name} was trained on; "
-            "give --data FILE, or --changed-data to go on with this one"
+            "give that one, or --changed-data to go on with this one"
         )
     return prepared
 
