@@ -6,12 +6,16 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from seqgen import registry
+from seqgen.data.corpus import Corpus
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
+from seqgen.models.mixture import Mixture
+from seqgen.training.counting import fit
 
 VOCAB = 7
 # What a configuration gets where it has such a field. Nothing here is a default of seqgen.
@@ -40,8 +44,19 @@ GPT2 = {
     "bias": True,
     "tie_weights": True,
 }
+SMALL_WINDOW = {"context_size": 5, "embedding_size": 4}
 # An architecture without a row here is tested as its defaults make it.
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
+    "ngram": {
+        "modified-kneser-ney": {"order": 4},
+        "kneser-ney": {"order": 2, "smoothing": "kneser-ney"},
+        "add-delta": {"order": 3, "smoothing": "add-delta"},
+        "stupid-backoff": {"order": 3, "smoothing": "stupid-backoff"},
+    },
+    "window": {
+        "default": SMALL_WINDOW,
+        "direct": {**SMALL_WINDOW, "direct": True},
+    },
     "rnn": {
         "tanh": {},
         "relu": {"activation": "relu"},
@@ -95,8 +110,14 @@ class Case:
         return model.to(dtype).eval()
 
     def loud(self, dtype: torch.dtype = torch.float64, **more: Any) -> Any:
-        """Return the model with large random parameters, so that a wrong past is plain to see."""
+        """Return the model with large random parameters, so that a wrong past is plain to see.
+
+        One that is counted has counted a random text.
+        """
         model = self.build(dtype, **more)
+        if model.counted:
+            text = ids(300, seed=8).numpy() % 5 + ids(300, seed=7).numpy() % 3  # 0 to 6
+            fit(model, Corpus(text, np.array([text.size]), start=0), [])
         with torch.random.fork_rng(), torch.no_grad():
             torch.manual_seed(2)
             for parameter in model.parameters():
@@ -111,11 +132,33 @@ class Case:
         )
 
 
-CASES = [
+class MixtureCase(Case):
+    """A mixture of a counted model, one with a state, and one with a window of tokens."""
+
+    def build(self, dtype: torch.dtype = torch.float64, seed: int = 1, **more: Any) -> Any:
+        return Mixture([case.build(dtype, seed) for case in self._parts()], self._weights())
+
+    def loud(self, dtype: torch.dtype = torch.float64, **more: Any) -> Any:
+        return Mixture([case.loud(dtype) for case in self._parts()], self._weights())
+
+    @property
+    def neural(self) -> bool:
+        return False
+
+    def _parts(self) -> list[Case]:
+        wanted = {"ngram-modified-kneser-ney", "lstm-plain", "window-default"}
+        return [case for case in REGISTERED if f"{case.architecture}-{case.variant}" in wanted]
+
+    def _weights(self) -> list[float]:
+        return [0.2, 0.5, 0.3]
+
+
+REGISTERED = [
     Case(name, variant, settings)
     for name in registry.ARCHITECTURES
     for variant, settings in VARIANTS.get(name, {"default": {}}).items()
 ]
+CASES = [*REGISTERED, MixtureCase("mixture", "of-three", {})]
 NEURAL = [case for case in CASES if case.neural]
 
 

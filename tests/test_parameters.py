@@ -19,8 +19,8 @@ def test_gradients_of_every_parameter(case):
     fields = case.config().to_dict()
     small = {"vocab_size": 3, "hidden_size": 4 if "window" in fields else 3, "ffn_size": 3}
     # Two recurrent layers, for what is handed on; blocks are all alike.
-    layers = min(1 if "window" in fields else 2, case.config().num_layers)
-    model = case.loud(**{k: v for k, v in small.items() if k in fields}, num_layers=layers)
+    small["num_layers"] = min(1 if "window" in fields else 2, fields.get("num_layers", 0))
+    model = case.loud(**{k: v for k, v in small.items() if k in fields})
     names = [name for name, _ in model.named_parameters()]
     length = min(3, model.window or 3)
     pieces = [ids(2, length, seed=s, vocab=3) for s in range(1 + model.carries_state)]
@@ -61,7 +61,14 @@ def transformer_count(c):
     return outside + L * block + norm * (c.norm_position == "pre")
 
 
+def window_count(c):
+    x, H, V = c.context_size * c.embedding_size, c.hidden_size, c.vocab_size
+    # An embedding more, for what stands before the text.
+    return (V + 1) * c.embedding_size + H * x + H + V * (H + x * c.direct) + V
+
+
 COUNTS = {
+    "window": window_count,
     "rnn": lambda c: recurrent_count(c, 1),
     "gru": lambda c: recurrent_count(c, 3, c.hidden_size if c.reset == "after" else 0),
     "lstm": lambda c: recurrent_count(c, 4),
@@ -81,7 +88,7 @@ def test_logits_are_the_head_of_the_features(case):
     model, tokens = case.loud(), ids(2, min(5, case.config().to_dict().get("window", 5)))
     features, _ = model.hidden(tokens, None)
     torch.testing.assert_close(model(tokens)[0], model.head(features), rtol=0, atol=0)
-    assert features.shape == (*tokens.shape, model.config.hidden_size)
+    assert features.shape == (*tokens.shape, model.head.in_features)
 
 
 @over(NEURAL)
