@@ -1,3 +1,31 @@
 """seqgen: train a language model on a text file, write with it, and score text with it."""
 
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from seqgen.models.precision import Precision
+    from seqgen.tasks.model import Model
+
 __version__ = "0.1.0"
+
+
+def load(
+    name: str | Path | None = None, device: str = "auto", precision: Precision = "auto"
+) -> Model:
+    """Load a trained model to write with: `seqgen.load("latest").sample("Once")`.
+
+    Args:
+        name: a name, a path, or "latest" or None for the latest written.
+        device: auto, cpu, cuda or mps.
+        precision: "auto" is float32.
+
+    Raises:
+        SeqgenError: there is no such model, or it is damaged.
+    """
+    # Only now, so that `import seqgen` loads no torch.
+    from seqgen.tasks import model
+
+    return model.load(name, device, precision)

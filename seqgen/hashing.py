@@ -11,6 +11,8 @@ bits, halved into the open interval, make a uniform number: (h >> 11) * 2**-53.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 GAMMA = np.uint64(0x9E3779B97F4A7C15)
@@ -28,13 +30,18 @@ def hash64(*words: int | np.ndarray) -> np.ndarray:
         uint64, of the broadcast shape.
     """
     h = np.zeros((), dtype=np.uint64)
-    with np.errstate(over="ignore"):
-        for word in words:
-            h = (h + GAMMA) ^ _as_words(word)
-            h = (h ^ (h >> _S30)) * _M1
-            h = (h ^ (h >> _S27)) * _M2
-            h = h ^ (h >> _S31)
+    for word in words:
+        h = absorb(h, word)
     return h
+
+
+def absorb(h: np.ndarray, word: int | np.ndarray) -> np.ndarray:
+    """Go on with a hash by one more word: `hash64(*words, word)` from `hash64(*words)`."""
+    with np.errstate(over="ignore"):
+        h = (h + GAMMA) ^ _as_words(word)
+        h = (h ^ (h >> _S30)) * _M1
+        h = (h ^ (h >> _S27)) * _M2
+        return h ^ (h >> _S31)
 
 
 def _as_words(word: int | np.ndarray) -> np.ndarray:
@@ -45,4 +52,18 @@ def _as_words(word: int | np.ndarray) -> np.ndarray:
 
 def uniforms(*words: int | np.ndarray) -> np.ndarray:
     """Return uniform numbers in [0, 1), float64, one for each hashed tuple of words."""
+    if all(isinstance(word, int) for word in words):
+        # Arrays of one element cost ten times what whole numbers do.
+        return np.asarray((_hash_int(words) >> 11) * 2.0**-53)
     return (hash64(*words) >> _S11).astype(np.float64) * 2.0**-53
+
+
+def _hash_int(words: Sequence[int]) -> int:
+    """Return `hash64` of whole numbers, by whole numbers."""
+    h = 0
+    for word in words:
+        h = ((h + int(GAMMA)) ^ word) & 0xFFFFFFFFFFFFFFFF
+        h = ((h ^ (h >> 30)) * int(_M1)) & 0xFFFFFFFFFFFFFFFF
+        h = ((h ^ (h >> 27)) * int(_M2)) & 0xFFFFFFFFFFFFFFFF
+        h = h ^ (h >> 31)
+    return h

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from seqgen import registry
+from seqgen.configs import ModelConfig
 from seqgen.data.corpus import Corpus
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
 from seqgen.models.mixture import Mixture
@@ -44,19 +45,8 @@ GPT2 = {
     "bias": True,
     "tie_weights": True,
 }
-SMALL_WINDOW = {"context_size": 5, "embedding_size": 4}
 # An architecture without a row here is tested as its defaults make it.
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
-    "ngram": {
-        "modified-kneser-ney": {"order": 4},
-        "kneser-ney": {"order": 2, "smoothing": "kneser-ney"},
-        "add-delta": {"order": 3, "smoothing": "add-delta"},
-        "stupid-backoff": {"order": 3, "smoothing": "stupid-backoff"},
-    },
-    "window": {
-        "default": SMALL_WINDOW,
-        "direct": {**SMALL_WINDOW, "direct": True},
-    },
     "rnn": {
         "tanh": {},
         "relu": {"activation": "relu"},
@@ -84,6 +74,21 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "gpt2-odd": {**GPT2, "window": 5},
         "one": {"window": 1, "num_layers": 1},
     },
+    "ngram": {
+        smoothing: {"order": 3, "smoothing": smoothing}
+        for smoothing in (
+            "maximum-likelihood",
+            "add-delta",
+            "stupid-backoff",
+            "kneser-ney",
+            "modified-kneser-ney",
+        )
+    },
+    "window": {
+        "plain": {"context_size": 3},
+        "direct": {"context_size": 3, "direct": True},
+        "linear": {"context_size": 2, "hidden_size": 0, "direct": True},
+    },
 }
 
 
@@ -107,17 +112,14 @@ class Case:
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             model = registry.architecture(self.architecture).load_model()(self.config(**more))
-        return model.to(dtype).eval()
+        model.to(dtype)
+        if model.counted:
+            fit(model, counted_text(seed), impossible=[0])
+        return model.eval()
 
     def loud(self, dtype: torch.dtype = torch.float64, **more: Any) -> Any:
-        """Return the model with large random parameters, so that a wrong past is plain to see.
-
-        One that is counted has counted a random text.
-        """
+        """Return the model with large random parameters, so that a wrong past is plain to see."""
         model = self.build(dtype, **more)
-        if model.counted:
-            text = ids(300, seed=8).numpy() % 5 + ids(300, seed=7).numpy() % 3  # 0 to 6
-            fit(model, Corpus(text, np.array([text.size]), start=0), [])
         with torch.random.fork_rng(), torch.no_grad():
             torch.manual_seed(2)
             for parameter in model.parameters():
@@ -132,33 +134,31 @@ class Case:
         )
 
 
+@dataclass(frozen=True)
 class MixtureCase(Case):
-    """A mixture of a counted model, one with a state, and one with a window of tokens."""
+    """A count-based model and two neural ones, mixed."""
+
+    def config(self, **more: Any) -> Any:
+        return ModelConfig(vocab_size=more.get("vocab_size", VOCAB))
 
     def build(self, dtype: torch.dtype = torch.float64, seed: int = 1, **more: Any) -> Any:
-        return Mixture([case.build(dtype, seed) for case in self._parts()], self._weights())
-
-    def loud(self, dtype: torch.dtype = torch.float64, **more: Any) -> Any:
-        return Mixture([case.loud(dtype) for case in self._parts()], self._weights())
+        parts = [
+            Case(name, "part", {**settings, **more}).build(dtype, seed)
+            for name, settings in (("ngram", {"order": 3}), ("lstm", {}), ("transformer", {}))
+        ]
+        return Mixture(parts, [0.2, 0.3, 0.5]).to(dtype).eval()
 
     @property
     def neural(self) -> bool:
         return False
 
-    def _parts(self) -> list[Case]:
-        wanted = {"ngram-modified-kneser-ney", "lstm-plain", "window-default"}
-        return [case for case in REGISTERED if f"{case.architecture}-{case.variant}" in wanted]
 
-    def _weights(self) -> list[float]:
-        return [0.2, 0.5, 0.3]
-
-
-REGISTERED = [
+CASES = [
     Case(name, variant, settings)
     for name in registry.ARCHITECTURES
     for variant, settings in VARIANTS.get(name, {"default": {}}).items()
 ]
-CASES = [*REGISTERED, MixtureCase("mixture", "of-three", {})]
+CASES.append(MixtureCase("mixture", "three", {}))
 NEURAL = [case for case in CASES if case.neural]
 
 
@@ -176,6 +176,15 @@ def first_of_each(cases: list[Case]) -> list[Case]:
 def ids(*shape: int, seed: int = 0, vocab: int = VOCAB) -> Tensor:
     """Return random tokens."""
     return torch.randint(vocab, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def counted_text(seed: int) -> Corpus:
+    """Return forty random documents, for what is estimated from counts."""
+    random = np.random.default_rng(seed)
+    lengths = random.integers(1, 12, 40)
+    # Squared, so that some tokens are common and some rare.
+    tokens = 1 + (random.random(lengths.sum()) ** 2 * (VOCAB - 1)).astype(np.uint8)
+    return Corpus(tokens, lengths.cumsum(), start=0)
 
 
 def contexts(length: int, window: int | None, stride: int | None) -> list[int]:

@@ -188,7 +188,7 @@ class Fixed:
         self.u = u
 
     def __call__(self, seed, prompts, samples, step):
-        return np.full(prompts.shape, self.u)
+        return np.full(np.shape(prompts), self.u)
 
 
 @pytest.mark.parametrize(

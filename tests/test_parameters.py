@@ -19,8 +19,8 @@ def test_gradients_of_every_parameter(case):
     fields = case.config().to_dict()
     small = {"vocab_size": 3, "hidden_size": 4 if "window" in fields else 3, "ffn_size": 3}
     # Two recurrent layers, for what is handed on; blocks are all alike.
-    small["num_layers"] = min(1 if "window" in fields else 2, fields.get("num_layers", 0))
-    model = case.loud(**{k: v for k, v in small.items() if k in fields})
+    layers = min(1 if "window" in fields else 2, case.config().num_layers)
+    model = case.loud(**{k: v for k, v in small.items() if k in fields}, num_layers=layers)
     names = [name for name, _ in model.named_parameters()]
     length = min(3, model.window or 3)
     pieces = [ids(2, length, seed=s, vocab=3) for s in range(1 + model.carries_state)]
@@ -62,17 +62,19 @@ def transformer_count(c):
 
 
 def window_count(c):
-    x, H, V = c.context_size * c.embedding_size, c.hidden_size, c.vocab_size
-    # An embedding more, for what stands before the text.
-    return (V + 1) * c.embedding_size + H * x + H + V * (H + x * c.direct) + V
+    seen = c.context_size * c.embedding_size
+    hidden = c.hidden_size * (seen + 1)
+    features = c.hidden_size + (seen if c.direct else 0)
+    # One more embedding than tokens: what stands before the start of a text.
+    return (c.vocab_size + 1) * c.embedding_size + hidden + c.vocab_size * (features + 1)
 
 
 COUNTS = {
-    "window": window_count,
     "rnn": lambda c: recurrent_count(c, 1),
     "gru": lambda c: recurrent_count(c, 3, c.hidden_size if c.reset == "after" else 0),
     "lstm": lambda c: recurrent_count(c, 4),
     "transformer": transformer_count,
+    "window": window_count,
 }
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from seqgen import __version__
-from seqgen.cli import exchange, models, perplexity, sample, train
+from seqgen.cli import beam_search, bench, exchange, models, perplexity, sample, train
 from seqgen.cli.output import is_terminal, say
 from seqgen.errors import SeqgenError
 
@@ -30,10 +30,12 @@ def make_app() -> typer.Typer:
     app.callback()(_options)
     app.command("train")(train.train)
     app.command("sample")(sample.sample)
+    app.command("beam-search")(beam_search.beam_search)
     app.command("perplexity")(perplexity.perplexity)
     app.command("import")(exchange.import_)
     app.command("export")(exchange.export)
     app.add_typer(models.app, name="models")
+    app.add_typer(bench.app, name="bench")
     return app
 
 
@@ -57,6 +59,8 @@ def main() -> None:
     # GNU OpenMP's threads spin long before they sleep. As soon as anything else runs on the
     # machine that makes every step several times slower; spinning briefly costs nothing alone.
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")
+    # NumPy's products are small ones (single steps of small models), which threads only slow.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.exit(run(sys.argv[1:]))
 
 

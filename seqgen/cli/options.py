@@ -26,3 +26,28 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on standard 
 BatchSize = Annotated[
     int, typer.Option(help="Texts side by side: speed and memory, never a result.", min=1)
 ]
+NoRepeatNgram = Annotated[
+    int | None,
+    typer.Option(
+        help="No N tokens in a row twice, prompt included.", min=1, metavar="N", show_default=False
+    ),
+]
+PromptFile = Annotated[
+    str | None,
+    typer.Option(help="One prompt: a whole file, or - for standard input.", show_default=False),
+]
+Stop = Annotated[
+    list[str] | None,
+    typer.Option(help=r"End a text before this; reads \n, \t, \\.", show_default=False),
+]
+MinTokens = Annotated[
+    int, typer.Option(help="No end of a text, and no stop, before so many tokens.")
+]
+Echo = Annotated[
+    bool | None,
+    typer.Option(
+        "--echo/--no-echo",
+        help="The prompt first; the default on a terminal.",
+        show_default=False,
+    ),
+]

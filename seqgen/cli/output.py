@@ -67,6 +67,13 @@ def one_line(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n")
 
 
+def shown(text: str, heading: str) -> str:
+    """Return one of several texts as standard output takes it: a line, or a headed block."""
+    if not is_terminal(sys.stdout):
+        return one_line(text) + "\n"
+    return f"── {heading} ──\n{text}\n\n"
+
+
 def unescape(text: str) -> str:
     r"""Read `\n`, `\t` and `\\` in an argument."""
     pairs = {"n": "\n", "t": "\t", "\\": "\\"}

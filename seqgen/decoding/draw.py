@@ -34,9 +34,10 @@ class CounterDraw:
         self.seed = seed
 
     def __call__(self, rows: Sequence[tuple[int, int]], step: int, log_probs: Tensor) -> list[int]:
-        prompts, samples = np.array(rows, dtype=np.int64).T
-        draws = uniforms(self.seed, prompts, samples, step)  # (B,)
-        cumulated = log_probs.double().exp().cpu().numpy().cumsum(-1)  # (B, V)
+        prompts, samples = rows[0] if len(rows) == 1 else np.array(rows, dtype=np.int64).T
+        draws = np.atleast_1d(uniforms(self.seed, prompts, samples, step))  # (B,)
+        probs = np.exp(log_probs.cpu().numpy().astype(np.float64))
+        cumulated = probs.cumsum(-1)  # (B, V)
         total = cumulated[:, -1:]
         # Rounding may leave the target at the total itself: then the last possible token.
         target = np.minimum(draws[:, None] * total, np.nextafter(total, 0))

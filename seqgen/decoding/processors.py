@@ -1,22 +1,41 @@
 """Filters on the next token's distribution: pure functions of history and log-probabilities.
 
-They apply in a fixed order: first what can never be written (`Forbid`), then temperature, top-k,
-top-p. Each takes and returns normalised log-probabilities (B, V), so that each sees what the
-one before left. None leaves nothing: the most probable token always stays.
+They apply in a fixed order, which `ORDER` names: what can never be written (`Forbid`), banned
+sequences, the minimum length, forced tokens, the three penalties, no repeated n-gram,
+temperature, top-k, top-p, min-p, locally typical. Each takes and returns normalised
+log-probabilities (B, V), so that each sees what the one before left. None leaves nothing: the
+most probable token always stays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from seqgen.errors import UsageError
+from seqgen.configs import require
 
 # (history: each row's tokens so far, log_probs (B, V)) -> log_probs (B, V)
 Processor = Callable[[Sequence[Sequence[int]], Tensor], Tensor]
+
+ORDER = (
+    "what can never be written",
+    "banned",
+    "min-tokens",
+    "forced",
+    "repetition, presence and frequency penalties",
+    "no-repeat n-gram",
+    "temperature",
+    "top-k",
+    "top-p",
+    "min-p",
+    "typical",
+)
 
 IMPOSSIBLE = -torch.inf
 
@@ -26,17 +45,49 @@ def normalise(log_probs: Tensor) -> Tensor:
     return log_probs.log_softmax(-1)
 
 
+class History(list):
+    """A row's tokens so far: the prompt's, start symbol included, then those written.
+
+    Attributes:
+        prompt: how many of them are the prompt's. In a plain sequence of ids none is.
+    """
+
+    def __init__(self, tokens: Sequence[int] = (), prompt: int = 0) -> None:
+        super().__init__(tokens)
+        self.prompt = prompt
+
+
+def written(tokens: Sequence[int]) -> Sequence[int]:
+    """Return the tokens that are not the prompt's."""
+    return tokens[getattr(tokens, "prompt", 0) :]
+
+
+def leave(log_probs: Tensor, removed: Tensor) -> Tensor:
+    """Take the `removed` tokens out of (B, V), except the argmax where nothing else is left.
+
+    Args:
+        log_probs: (B, V), normalised.
+        removed: (B, V) of bool.
+    """
+    kept = log_probs.masked_fill(removed, IMPOSSIBLE)
+    nothing = kept.max(-1, keepdim=True).values == IMPOSSIBLE  # (B, 1)
+    if nothing.any():
+        kept = torch.where(nothing, TopK(1)((), log_probs), kept)
+    return normalise(kept)
+
+
 @dataclass(frozen=True)
 class Forbid:
     """Tokens that are never written: pad, bos, unk; EOS where texts have no end, else newline."""
 
+    name: ClassVar[str] = "never"
     ids: tuple[int, ...]
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: Tensor) -> Tensor:
-        kept = log_probs.clone()
-        kept[:, list(self.ids)] = IMPOSSIBLE
-        nothing = (kept == IMPOSSIBLE).all(-1, keepdim=True)  # (B, 1)
-        if nothing.any():
+        kept = log_probs.index_fill(-1, _index(self.ids, log_probs.device), IMPOSSIBLE)
+        best = kept.amax(-1, keepdim=True)  # (B, 1)
+        if best.min() == IMPOSSIBLE:
+            nothing = best == IMPOSSIBLE
             # A count-based model may hold only these possible: then all others are alike.
             others = torch.zeros_like(kept)
             others[:, list(self.ids)] = IMPOSSIBLE
@@ -44,15 +95,156 @@ class Forbid:
         return normalise(kept)
 
 
+@lru_cache(maxsize=64)
+def _index(ids: tuple[int, ...], device: torch.device) -> Tensor:
+    return torch.tensor(ids, dtype=torch.int64, device=device)
+
+
+@dataclass(frozen=True)
+class Ban:
+    """Sequences of tokens that are never written: the token that would end one is taken out.
+
+    A sequence counts where it ends in the text written, though it may begin in the prompt.
+    """
+
+    name: ClassVar[str] = "ban"
+    sequences: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        require(all(self.sequences), "a banned sequence needs at least one token")
+
+    def __call__(self, history: Sequence[Sequence[int]], log_probs: Tensor) -> Tensor:
+        removed = torch.zeros_like(log_probs, dtype=torch.bool)
+        for row, tokens in enumerate(history):
+            for *before, last in self.sequences:
+                if not before or list(tokens[-len(before) :]) == before:
+                    removed[row, last] = True
+        return leave(log_probs, removed)
+
+
+@dataclass(frozen=True)
+class MinTokens:
+    """No end of the text before so many tokens are written."""
+
+    name: ClassVar[str] = "min-tokens"
+    tokens: int
+    eos_id: int
+
+    def __post_init__(self) -> None:
+        require(self.tokens >= 0, f"--min-tokens is at least 0, not {self.tokens}")
+
+    def __call__(self, history: Sequence[Sequence[int]], log_probs: Tensor) -> Tensor:
+        removed = torch.zeros_like(log_probs, dtype=torch.bool)
+        removed[:, self.eos_id] = torch.tensor(
+            [len(written(tokens)) < self.tokens for tokens in history], device=log_probs.device
+        )
+        return leave(log_probs, removed)
+
+
+@dataclass(frozen=True)
+class Force:
+    """The first tokens written are these, whatever the model holds of them."""
+
+    name: ClassVar[str] = "force"
+    ids: tuple[int, ...]
+
+    def __call__(self, history: Sequence[Sequence[int]], log_probs: Tensor) -> Tensor:
+        forced = log_probs.clone()
+        for row, tokens in enumerate(history):
+            at = len(written(tokens))
+            if at < len(self.ids):
+                forced[row] = IMPOSSIBLE
+                forced[row, self.ids[at]] = 0.0
+        return forced
+
+
+@dataclass(frozen=True)
+class RepetitionPenalty:
+    """Multiplies the log-probability of every token seen, in prompt or text, by theta.
+
+    Keskar et al. (2019), section 4.1, divide positive logits by theta and multiply negative
+    ones, so that their penalty depends on an arbitrary shift of the logits. Log-probabilities
+    have no such shift and are never positive: above 1 makes repetition rarer.
+    """
+
+    name: ClassVar[str] = "repetition-penalty"
+    theta: float
+
+    def __post_init__(self) -> None:
+        require(
+            0 < self.theta < float("inf"),
+            f"--repetition-penalty is more than 0, not {self.theta}",
+        )
+
+    def __call__(self, history: Sequence[Sequence[int]], log_probs: Tensor) -> Tensor:
+        seen = counts(history, log_probs) > 0
+        return normalise(torch.where(seen, log_probs * self.theta, log_probs))
+
+
+@dataclass(frozen=True)
+class PresenceAndFrequency:
+    """Takes `presence` and count x `frequency` nats off every token written before.
+
+    Only what was written counts, not the prompt.
+    """
+
+    name: ClassVar[str] = "presence-frequency"
+    presence: float = 0.0
+    frequency: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("presence", "frequency"):
+            value = getattr(self, name)
+            require(abs(value) < float("inf"), f"--{name}-penalty is a number, not {value}")
+
+    def __call__(self, history: Sequence[Sequence[int]], log_probs: Tensor) -> Tensor:
+        times = counts([written(tokens) for tokens in history], log_probs)  # (B, V)
+        return normalise(log_probs - self.presence * (times > 0) - self.frequency * times)
+
+
+def counts(history: Sequence[Sequence[int]], like: Tensor) -> Tensor:
+    """Return how often each token occurs in each row's history, (B, V) of `like`'s type."""
+    found = np.stack([np.bincount(tokens or [], minlength=like.shape[-1]) for tokens in history])
+    return torch.from_numpy(found).to(like)
+
+
+@dataclass(frozen=True)
+class NoRepeatNgram:
+    """No n tokens in a row occur twice in prompt and text (Paulus et al. 2018, section 2.5)."""
+
+    name: ClassVar[str] = "no-repeat-ngram"
+    n: int
+
+    def __post_init__(self) -> None:
+        require(self.n >= 1, f"--no-repeat-ngram is at least 1, not {self.n}")
+
+    def __call__(self, history: Sequence[Sequence[int]], log_probs: Tensor) -> Tensor:
+        removed = torch.zeros_like(log_probs, dtype=torch.bool)
+        for row, tokens in enumerate(history):
+            removed[row, list(self.repeated(list(tokens)))] = True
+        return leave(log_probs, removed)
+
+    def repeated(self, tokens: list[int]) -> set[int]:
+        """Return the tokens that would complete an n-gram for the second time."""
+        before = self.n - 1
+        end = tokens[len(tokens) - before :] if before else []
+        return {
+            tokens[at + before]
+            for at in range(len(tokens) - before)
+            if tokens[at : at + before] == end
+        }
+
+
 @dataclass(frozen=True)
 class Temperature:
     """Divides log-probabilities by T: below 1 sharper, above 1 flatter. 0 is the argmax."""
 
+    name: ClassVar[str] = "temperature"
     temperature: float
 
     def __post_init__(self) -> None:
-        if not 0 <= self.temperature < float("inf"):
-            raise UsageError(f"--temperature is at least 0, not {self.temperature}")
+        fine = 0 <= self.temperature < float("inf")
+        require(fine, f"--temperature is at least 0, not {self.temperature}")
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: Tensor) -> Tensor:
         if self.temperature == 0:
@@ -67,11 +259,11 @@ class Temperature:
 class TopK:
     """Keeps exactly the k most probable tokens; of equals, those of smaller id."""
 
+    name: ClassVar[str] = "top-k"
     k: int
 
     def __post_init__(self) -> None:
-        if self.k < 1:
-            raise UsageError(f"--top-k is at least 1, not {self.k}")
+        require(self.k >= 1, f"--top-k is at least 1, not {self.k}")
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: Tensor) -> Tensor:
         if self.k >= log_probs.shape[-1]:
@@ -89,11 +281,11 @@ class TopP:
     A token stays while the mass before it, in order of probability, is below p.
     """
 
+    name: ClassVar[str] = "top-p"
     p: float
 
     def __post_init__(self) -> None:
-        if not 0 <= self.p <= 1:
-            raise UsageError(f"--top-p is from 0 to 1, not {self.p}")
+        require(0 <= self.p <= 1, f"--top-p is from 0 to 1, not {self.p}")
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: Tensor) -> Tensor:
         if self.p == 1:
@@ -105,3 +297,46 @@ class TopP:
         keep[:, 0] = True
         ordered = ordered.masked_fill(~keep, IMPOSSIBLE)
         return normalise(torch.empty_like(log_probs).scatter(-1, order, ordered))
+
+
+@dataclass(frozen=True)
+class MinP:
+    """Keeps the tokens at least p times as probable as the likeliest (Nguyen et al. 2024)."""
+
+    name: ClassVar[str] = "min-p"
+    p: float
+
+    def __post_init__(self) -> None:
+        require(0 <= self.p <= 1, f"--min-p is from 0 to 1, not {self.p}")
+
+    def __call__(self, history: Sequence[Sequence[int]], log_probs: Tensor) -> Tensor:
+        probs = log_probs.double().exp()
+        return leave(log_probs, probs < self.p * probs.max(-1, keepdim=True).values)
+
+
+@dataclass(frozen=True)
+class Typical:
+    """Keeps the tokens nearest to the entropy in surprisal, up to a mass (Meister et al. 2023).
+
+    In order of | -log p(v) - H |, of equals those of smaller id, a token stays while the mass
+    before it is below `mass`.
+    """
+
+    name: ClassVar[str] = "typical"
+    mass: float
+
+    def __post_init__(self) -> None:
+        require(0 < self.mass <= 1, f"--typical is more than 0 and at most 1, not {self.mass}")
+
+    def __call__(self, history: Sequence[Sequence[int]], log_probs: Tensor) -> Tensor:
+        if self.mass == 1:
+            return log_probs
+        exact = log_probs.double()
+        probs = exact.exp()
+        surprisal = -exact
+        entropy = torch.where(probs > 0, probs * surprisal, 0.0).sum(-1, keepdim=True)
+        order = (surprisal - entropy).abs().sort(dim=-1, stable=True).indices  # (B, V)
+        ordered = probs.gather(-1, order)
+        before = ordered.cumsum(-1) - ordered
+        removed = torch.empty_like(order, dtype=torch.bool)
+        return leave(log_probs, removed.scatter(-1, order, before >= self.mass))

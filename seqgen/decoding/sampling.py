@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import torch
 
 from seqgen.decoding.draw import Choose
-from seqgen.decoding.processors import Processor
+from seqgen.decoding.processors import History, Processor
 from seqgen.decoding.text import Continuation
 from seqgen.models.base import LanguageModel
 from seqgen.models.state import State
@@ -38,6 +39,10 @@ class Step:
     continuation: Continuation
 
 
+# The rows, the step t, the log-probabilities (B, V) before and after each processor, the choices.
+Watch = Callable[[Sequence[Row], int, Sequence[torch.Tensor], Sequence[int]], None]
+
+
 @torch.inference_mode()
 def sample(
     model: LanguageModel,
@@ -45,6 +50,7 @@ def sample(
     begin: Callable[[Row], Continuation],
     processors: Sequence[Processor],
     choose: Choose,
+    watch: Watch | None = None,
 ) -> Iterator[Step]:
     """Write all rows side by side; a finished one leaves the batch.
 
@@ -54,6 +60,7 @@ def sample(
         begin: opens a row's continuation.
         processors: applied in this order at every step.
         choose: picks the tokens.
+        watch: is shown how every token came about.
 
     Yields:
         Every token as it is drawn. A row that is finished from the start yields one empty step.
@@ -66,16 +73,19 @@ def sample(
     if not alive:
         return
     rows, texts = [rows[i] for i in alive], [texts[i] for i in alive]
-    logits, state = _prefill(model, rows)
-    histories = [list(row.tokens) for row in rows]
+    logits, state = prefill(model, [row.tokens for row in rows])
+    histories = [History(row.tokens, len(row.tokens)) for row in rows]
     step = 0
     while True:
         log_probs = logits.log_softmax(-1)  # (B, V), the model's own
-        filtered = log_probs
+        stages = [log_probs]
         for processor in processors:
-            filtered = processor(histories, filtered)
-        chosen = choose([(row.prompt, row.sample) for row in rows], step, filtered)
-        of_chosen = log_probs[range(len(rows)), chosen].tolist()
+            stages.append(processor(histories, stages[-1]))
+        chosen = choose([(row.prompt, row.sample) for row in rows], step, stages[-1])
+        tokens = torch.tensor(chosen, device=model.device)[:, None]  # (B, 1)
+        of_chosen = log_probs.gather(-1, tokens)[:, 0].tolist()
+        if watch is not None:
+            watch(rows, step, stages, chosen)
         for row, text, history, token, logprob in zip(
             rows, texts, histories, chosen, of_chosen, strict=True
         ):
@@ -86,32 +96,30 @@ def sample(
             return
         if len(alive) < len(rows):
             state = state.select(alive)
-            rows, texts, histories, chosen = (
-                [values[i] for i in alive] for values in (rows, texts, histories, chosen)
+            rows, texts, histories = (
+                [values[i] for i in alive] for values in (rows, texts, histories)
             )
-        tokens = torch.tensor(chosen, device=model.device)[:, None]  # (B, 1)
+            tokens = tokens[alive]
         logits, state = model(tokens, state)
         logits = logits[:, 0]
         step += 1
 
 
-def _prefill(model: LanguageModel, rows: Sequence[Row]) -> tuple[torch.Tensor, State]:
+def prefill(model: LanguageModel, prompts: Sequence[tuple[int, ...]]) -> tuple[torch.Tensor, State]:
     """Read every prompt once, those of equal length together; return logits (B, V) and state.
 
     Prompts are never padded, since their state is used again.
     """
-    prompts = list(dict.fromkeys(row.tokens for row in rows))
-    prompts.sort(key=len)
+    distinct = sorted(dict.fromkeys(prompts), key=len)
     logits, states = [], []
-    at = 0
-    while at < len(prompts):
-        same = [p for p in prompts[at:] if len(p) == len(prompts[at])]
-        tokens = torch.tensor(same, device=model.device)
-        after, state = model(tokens, model.start(len(same)), last=1)
+    for _, same in groupby(distinct, key=len):
+        tokens = torch.tensor(list(same), device=model.device)  # (B, T)
+        after, state = model(tokens, model.start(len(tokens)), last=1)
         logits.append(after[:, 0])
         states.append(state)
-        at += len(same)
-    number = {prompt: i for i, prompt in enumerate(prompts)}
-    wanted = [number[row.tokens] for row in rows]
     state = type(states[0]).cat(states) if len(states) > 1 else states[0]
+    if distinct == list(prompts):
+        return torch.cat(logits), state
+    number = {prompt: i for i, prompt in enumerate(distinct)}
+    wanted = [number[prompt] for prompt in prompts]
     return torch.cat(logits)[wanted], state.select(wanted)

@@ -51,13 +51,26 @@ class Continuation:
         tokens: how many were drawn, EOS and a trimmed stop's included.
         logprob: their total log-probability under the model, in nats.
         finish_reason: None while it grows, then "eos", "stop" or "length".
+
+    Args:
+        decoder: of the row's ids.
+        stops: what ends the text, and is no part of it.
+        max_tokens: at most so many tokens.
+        eos_id: the token that ends it, if one does.
+        min_tokens: stop strings are not looked for in the text of the first so many tokens.
     """
 
     def __init__(
-        self, decoder: Decoder, stops: Sequence[str], max_tokens: int, eos_id: int | None
+        self,
+        decoder: Decoder,
+        stops: Sequence[str],
+        max_tokens: int,
+        eos_id: int | None,
+        min_tokens: int = 0,
     ) -> None:
         self._decoder, self._stops = decoder, StopStrings(stops)
         self._max_tokens, self._eos_id = max_tokens, eos_id
+        self._min_tokens = min_tokens
         self.text, self.tokens, self.logprob = "", 0, 0.0
         self.finish_reason: str | None = None
         if max_tokens == 0:
@@ -69,7 +82,10 @@ class Continuation:
         self.logprob += logprob
         if token == self._eos_id:
             return self._finish("eos")
-        piece = self._stops.push(self._decoder.push(token))
+        piece = self._decoder.push(token)
+        # What the first `min_tokens` tokens write is not searched: it ends nothing.
+        if self.tokens > self._min_tokens:
+            piece = self._stops.push(piece)
         if self._stops.found:
             self.finish_reason = "stop"
         elif self.tokens == self._max_tokens:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
@@ -28,6 +29,8 @@ class KVCache(State):
         starts: for each row the first slot of its window.
         end: slots in use.
         stride: how many of its oldest tokens a full window drops.
+        shared: (B, B) of int64, the slot before which two rows hold the same, because one was
+            made from the other by `select`; None where no two are known to.
     """
 
     tokens: Tensor
@@ -36,6 +39,7 @@ class KVCache(State):
     starts: list[int]
     end: int
     stride: int
+    shared: np.ndarray | None = None
 
     def length(self, row: int) -> int:
         """Return how many tokens the window of `row` holds."""
@@ -60,15 +64,58 @@ class KVCache(State):
         self.values = tuple(_moved(v[:, :, kept], wanted, dim=2) for v in self.values)
         self.starts = [start - first for start in self.starts]
         self.end -= first
+        if self.shared is not None:
+            self.shared = np.maximum(self.shared - first, 0)
+
+    def rewritten(self, rows: Rows) -> None:
+        """Forget what `rows` share with others: their slots are about to be written anew."""
+        if self.shared is not None:
+            self.shared[rows, :] = self.shared[:, rows] = 0
 
     def select(self, rows: Rows) -> KVCache:
-        chosen = super().select(rows)
+        rows = list(rows)
+        moved = [row for row, source in enumerate(rows) if row != source]
+        stay = all(rows[rows[row]] == rows[row] for row in moved if rows[row] < len(rows))
+        in_place = len(rows) == len(self.starts) and stay
+        shared = self._shared_by(rows)
+        if in_place:
+            # Every row that is read keeps its place, so the others can be written over.
+            self._overwrite(moved, [rows[row] for row in moved])
+            chosen = self
+        else:
+            chosen = super().select(rows)
         chosen.starts = [self.starts[row] for row in rows]
+        chosen.shared = shared
         return chosen
+
+    def _shared_by(self, rows: Sequence[int]) -> np.ndarray:
+        """Return `shared` of the rows that `select` is asked for."""
+        known = self.shared
+        if known is None:
+            known = np.zeros((len(self.starts),) * 2, dtype=np.int64)
+        np.fill_diagonal(known, self.end)
+        return known[np.ix_(rows, rows)]
+
+    def _overwrite(self, targets: Sequence[int], sources: Sequence[int]) -> None:
+        """Make rows `targets` those of `sources`, from the slot where each two parted."""
+        parted: dict[int, list[int]] = {}
+        for at, pair in enumerate(zip(targets, sources, strict=True)):
+            first = 0 if self.shared is None else int(self.shared[pair])
+            # Few different lengths, so that many rows are copied by one call.
+            length = 1 << (self.end - first - 1).bit_length() if first < self.end else 0
+            parted.setdefault(min(length, self.end), []).append(at)
+        parted.pop(0, None)
+        for length, pairs in parted.items():
+            to, of = [targets[at] for at in pairs], [sources[at] for at in pairs]
+            slots = slice(self.end - length, self.end)
+            self.tokens[to, slots] = self.tokens[of, slots]
+            for block in (*self.keys, *self.values):
+                block[to, :, slots] = block[of, :, slots]
 
     def copy(self) -> KVCache:
         branch = super().copy()
         branch.starts = list(self.starts)
+        branch.shared = None if self.shared is None else self.shared.copy()
         return branch
 
     @classmethod
@@ -78,6 +125,7 @@ class KVCache(State):
         aligned = [state._aligned(end) for state in states]
         joined = super().cat(aligned)
         joined.starts = [start for state in aligned for start in state.starts]
+        joined.shared = None
         return joined
 
     def _aligned(self, end: int) -> KVCache:

@@ -5,11 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from seqgen.configs import setting
-from seqgen.models.recurrent import LayerState, RecurrentConfig, RecurrentLayer, RecurrentLM
+from seqgen.models.recurrent import (
+    Arrays,
+    ArrayStep,
+    LayerState,
+    RecurrentConfig,
+    RecurrentLayer,
+    RecurrentLM,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +50,29 @@ class GRULayer(RecurrentLayer):
 
     def step(self, x: Tensor, state: LayerState) -> LayerState:
         return (self._cell(torch.addmm(self.bias, x, self.weight_ih.T), state[0]),)
+
+    def array_step(self, first: bool) -> ArrayStep:
+        size = self.hidden_size
+        of_input = np.ascontiguousarray(self.weight_ih.detach().numpy().T)  # (E, 3 H)
+        of_past = np.ascontiguousarray(self.weight_hh.detach().numpy().T)  # (H, 3 H)
+        of_gates, of_candidate = of_past[:, : 2 * size].copy(), of_past[:, 2 * size :].copy()
+        bias = self.bias.detach().numpy().copy()
+        bias_hn = None if self.bias_hn is None else self.bias_hn.detach().numpy().copy()
+
+        def step(x: np.ndarray, state: Arrays) -> Arrays:
+            (h,) = state
+            x = x if first else x @ of_input + bias  # (B, 3 H)
+            if bias_hn is None:
+                # sigma(a) = (1 + tanh(a / 2)) / 2, which overflows nowhere.
+                r_z = 0.5 * np.tanh(0.5 * (x[:, : 2 * size] + h @ of_gates)) + 0.5
+                n = np.tanh(x[:, 2 * size :] + (r_z[:, :size] * h) @ of_candidate)
+            else:
+                past = h @ of_past  # (B, 3 H)
+                r_z = 0.5 * np.tanh(0.5 * (x[:, : 2 * size] + past[:, : 2 * size])) + 0.5
+                n = np.tanh(x[:, 2 * size :] + r_z[:, :size] * (past[:, 2 * size :] + bias_hn))
+            return (n + r_z[:, size:] * (h - n),)
+
+        return step
 
     def sequence(self, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
         if self.bias_hn is None:  # no kernel has the form of 2014

@@ -6,11 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from seqgen.configs import setting
-from seqgen.models.recurrent import LayerState, RecurrentConfig, RecurrentLayer, RecurrentLM
+from seqgen.models.recurrent import (
+    Arrays,
+    ArrayStep,
+    LayerState,
+    RecurrentConfig,
+    RecurrentLayer,
+    RecurrentLM,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +48,20 @@ class RNNLayer(RecurrentLayer):
         (h,) = state
         phi = torch.tanh if self.activation == "tanh" else torch.relu
         return (phi(x @ self.weight_ih.T + h @ self.weight_hh.T + self.bias),)
+
+    def array_step(self, first: bool) -> ArrayStep:
+        past = self.weight_hh.detach().numpy()
+        matrix = past if first else np.hstack([self.weight_ih.detach().numpy(), past])
+        matrix = np.ascontiguousarray(matrix.T)  # (H, H) or (E + H, H)
+        bias = self.bias.detach().numpy().copy()
+        tanh = self.activation == "tanh"
+
+        def step(x: np.ndarray, state: Arrays) -> Arrays:
+            (h,) = state
+            a = x + h @ matrix if first else np.hstack([x, h]) @ matrix + bias
+            return (np.tanh(a) if tanh else np.maximum(a, 0),)
+
+        return step
 
     def sequence(self, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
         kernel = torch.rnn_tanh if self.activation == "tanh" else torch.rnn_relu

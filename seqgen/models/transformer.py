@@ -15,6 +15,7 @@ from seqgen.configs import ModelConfig, require, setting
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.cache import KVCache, empty_cache
 from seqgen.models.dropout import Dropout
+from seqgen.models.linear import Linear
 
 # Tokens, over all windows, that a long text is worked through at a time.
 SKIMMED = 8192
@@ -98,9 +99,9 @@ class Attention(nn.Module):
         super().__init__()
         self.index, self.num_heads = index, config.num_heads
         size = config.hidden_size
-        self.query_key_value = nn.Linear(size, 3 * size, bias=config.bias)
+        self.query_key_value = Linear(size, 3 * size, bias=config.bias)
         self.query_key_value.stacked = 3
-        self.output = nn.Linear(size, size, bias=config.bias)
+        self.output = Linear(size, size, bias=config.bias)
         self.query_norm = self.key_norm = nn.Identity()
         if config.qk_norm:
             self.query_norm = nn.RMSNorm(config.head_size, eps=config.norm_eps)
@@ -125,9 +126,9 @@ class FeedForward(nn.Module):
         size, inner = config.hidden_size, config.feed_forward_size
         self.gated = config.activation == "swiglu"
         self.phi = {"relu": F.relu, "gelu": _gelu_tanh, "swiglu": F.silu}[config.activation]
-        self.inner = nn.Linear(size, (1 + self.gated) * inner, bias=config.bias)
+        self.inner = Linear(size, (1 + self.gated) * inner, bias=config.bias)
         self.inner.stacked = 1 + self.gated
-        self.output = nn.Linear(inner, size, bias=config.bias)
+        self.output = Linear(inner, size, bias=config.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         inner = self.inner(x)
@@ -191,7 +192,7 @@ class Transformer(NeuralLanguageModel):
         self.blocks = nn.ModuleList(Block(config, i) for i in range(config.num_layers))
         self.final_norm = _norm(config) if config.norm_position == "pre" else nn.Identity()
         self.dropout = Dropout(config.dropout)
-        self.head = nn.Linear(size, config.vocab_size, bias=False)
+        self.head = Linear(size, config.vocab_size, bias=False)
         self._initialise()
         if config.tie_weights:
             self.head.weight = self.embedding.weight
@@ -313,6 +314,7 @@ class Transformer(NeuralLanguageModel):
         """Let every full row fall back to its last W - S tokens, at positions 0 on."""
         full = [r for r in range(len(state.starts)) if state.length(r) == self.window]
         start, end = state.end - (self.window - state.stride), state.end
+        state.rewritten(full)
         for row in full:
             state.starts[row] = start
         if start == end:

@@ -39,6 +39,18 @@ class LoadedModel:
         """How its documents start and end."""
         return Framing.of(self.tokenizer, self.data.documents)
 
+    @property
+    def never(self) -> tuple[int, ...]:
+        """The ids that are never written."""
+        special = (self.tokenizer.pad_id, self.tokenizer.bos_id, self.tokenizer.unk_id)
+        # A stream has no end; a line, which ends with EOS, holds no newline.
+        stream = self.framing.end is None
+        return (*special, self.tokenizer.eos_id if stream else self.tokenizer.newline_id)
+
+    def ids(self, text: str) -> tuple[int, ...]:
+        """Return the ids of a text, which may have unknown ones among them."""
+        return tuple(self.tokenizer.encode(text).tolist())
+
 
 def load(
     name: str | Path | None = None, device: str = "auto", precision: Precision = "auto"

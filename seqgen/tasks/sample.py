@@ -6,13 +6,28 @@ import queue
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 
 from seqgen.configs import require
 from seqgen.decoding import sampling
 from seqgen.decoding.draw import Choose, CounterDraw, greedy
-from seqgen.decoding.processors import Forbid, Processor, Temperature, TopK, TopP
-from seqgen.decoding.sampling import Row
+from seqgen.decoding.processors import (
+    Ban,
+    Forbid,
+    Force,
+    MinP,
+    MinTokens,
+    NoRepeatNgram,
+    PresenceAndFrequency,
+    Processor,
+    RepetitionPenalty,
+    Temperature,
+    TopK,
+    TopP,
+    Typical,
+)
+from seqgen.decoding.sampling import Row, Watch
 from seqgen.decoding.text import Continuation
 from seqgen.errors import SeqgenError
 from seqgen.tasks.loaded import LoadedModel
@@ -27,9 +42,20 @@ class SampleOptions:
         temperature: divides log-probabilities; 0 is the argmax.
         top_k: keep the k most probable tokens.
         top_p: keep the smallest set of tokens whose mass reaches p.
+        min_p: keep tokens at least p times as probable as the likeliest.
+        typical: keep the mass whose surprisal is nearest to the entropy.
+        repetition_penalty: multiplies log-probabilities of tokens seen, in prompt or text.
+        presence_penalty: nats off each token written before.
+        frequency_penalty: nats off each token for every time it was written.
+        no_repeat_ngram: no so many tokens in a row twice, prompt included.
+        ban: texts that are never written, as the model's tokenizer would write them.
+        force: what every text begins with.
         greedy: always the most probable token.
         max_tokens: at most so many tokens a text.
+        min_tokens: neither the end of a text nor a stop string before so many tokens.
         num_samples: texts for each prompt.
+        best_of: each text is the best of so many by log-probability a token; candidate k of
+            sample j draws as sample j x best_of + k.
         stop: texts that end a text, and are not part of it.
         batch_size: texts written side by side.
     """
@@ -38,25 +64,47 @@ class SampleOptions:
     temperature: float = 1.0
     top_k: int | None = None
     top_p: float = 1.0
+    min_p: float = 0.0
+    typical: float = 1.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    no_repeat_ngram: int | None = None
+    ban: Sequence[str] = ()
+    force: str = ""
     greedy: bool = False
     max_tokens: int = 500
+    min_tokens: int = 0
     num_samples: int = 1
+    best_of: int = 1
     stop: Sequence[str] = ()
     batch_size: int = 32
 
     def __post_init__(self) -> None:
         require(self.max_tokens >= 0, f"--max-tokens is at least 0, not {self.max_tokens}")
+        require(self.min_tokens >= 0, f"--min-tokens is at least 0, not {self.min_tokens}")
+        few = self.min_tokens <= self.max_tokens
+        require(few, f"--min-tokens {self.min_tokens} is more than --max-tokens {self.max_tokens}")
         require(self.num_samples >= 1, f"--num-samples is at least 1, not {self.num_samples}")
+        require(self.best_of >= 1, f"--best-of is at least 1, not {self.best_of}")
         require(self.batch_size >= 1, f"--batch-size is at least 1, not {self.batch_size}")
         require(all(self.stop), "--stop needs a text that is not empty")
+        require(all(self.ban), "--ban needs a text that is not empty")
         self.filters()
 
     def filters(self) -> list[Processor]:
-        """Return what the user asked for, in the order in which it applies."""
+        """Return the filters asked for that need no tokenizer, in the order they apply in."""
+        presence, frequency = self.presence_penalty, self.frequency_penalty
+        ngram = self.no_repeat_ngram
         wanted: list[Processor | None] = [
+            RepetitionPenalty(self.repetition_penalty) if self.repetition_penalty != 1 else None,
+            PresenceAndFrequency(presence, frequency) if presence or frequency else None,
+            NoRepeatNgram(ngram) if ngram is not None else None,
             Temperature(self.temperature) if self.temperature != 1 else None,
             TopK(self.top_k) if self.top_k is not None else None,
             TopP(self.top_p) if self.top_p != 1 else None,
+            MinP(self.min_p) if self.min_p != 0 else None,
+            Typical(self.typical) if self.typical != 1 else None,
         ]
         return [processor for processor in wanted if processor is not None]
 
@@ -83,15 +131,20 @@ class Writer:
     loaded: LoadedModel
     options: SampleOptions
 
-    @property
+    @cached_property
     def processors(self) -> list[Processor]:
         """Every filter in order: first what can never be written."""
-        tokenizer = self.loaded.tokenizer
-        never = [tokenizer.pad_id, tokenizer.bos_id, tokenizer.unk_id]
-        # A stream has no end; a line, which ends with EOS, holds no newline.
-        stream = self.loaded.framing.end is None
-        never.append(tokenizer.eos_id if stream else tokenizer.newline_id)
-        return [Forbid(tuple(never)), *self.options.filters()]
+        options, end = self.options, self.loaded.framing.end
+        wanted: list[Processor] = [Forbid(self.loaded.never)]
+        if options.ban:
+            known = [t for t in options.ban if self.loaded.tokenizer.first_unknown(t) is None]
+            wanted.append(Ban(tuple(map(self.loaded.ids, known))))
+        if options.min_tokens and end is not None:
+            wanted.append(MinTokens(options.min_tokens, end))
+        if options.force:
+            check_known(self.loaded, options.force, "--force")
+            wanted.append(Force(self.loaded.ids(options.force)))
+        return [*wanted, *options.filters()]
 
     @property
     def choose(self) -> Choose:
@@ -104,35 +157,48 @@ class Writer:
         Raises:
             SeqgenError: the prompt has something the model does not know; says where.
         """
-        unknown = self.loaded.tokenizer.first_unknown(prompt)
-        if unknown is not None:
-            at, piece = unknown
-            line, column = prompt.count("\n", 0, at) + 1, at - prompt.rfind("\n", 0, at)
-            raise SeqgenError(
-                f"prompt {index}: the model does not know {piece!r} "
-                f"(line {line}, column {column} of the prompt)"
-            )
-        ids = self.loaded.tokenizer.encode(prompt).tolist()
-        return Row(index, sample, (self.loaded.framing.start, *ids))
+        check_known(self.loaded, prompt, f"prompt {index}")
+        return Row(index, sample, (self.loaded.framing.start, *self.loaded.ids(prompt)))
 
     def begin(self, row: Row) -> Continuation:
         """Open a text."""
         decoder = self.loaded.tokenizer.decoder(row.tokens)
-        options = self.options
-        return Continuation(decoder, options.stop, options.max_tokens, self.loaded.framing.end)
+        options, end = self.options, self.loaded.framing.end
+        return Continuation(decoder, options.stop, options.max_tokens, end, options.min_tokens)
 
-    def steps(self, rows: Sequence[Row]) -> Iterator[sampling.Step]:
+    def steps(self, rows: Sequence[Row], watch: Watch | None = None) -> Iterator[sampling.Step]:
         """Write `rows` side by side; yield every token."""
         model = self.loaded.model
-        return sampling.sample(model, rows, self.begin, self.processors, self.choose)
+        return sampling.sample(model, rows, self.begin, self.processors, self.choose, watch)
+
+
+def check_known(loaded: LoadedModel, text: str, what: str) -> None:
+    """Refuse a text with something that the model does not know.
+
+    Raises:
+        SeqgenError: says what and where.
+    """
+    unknown = loaded.tokenizer.first_unknown(text)
+    if unknown is not None:
+        at, piece = unknown
+        line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+        where = "the prompt" if what.startswith("prompt") else "it"
+        raise SeqgenError(
+            f"{what}: the model does not know {piece!r} (line {line}, column {column} of {where})"
+        )
 
 
 def stream(loaded: LoadedModel, prompt: str, options: SampleOptions) -> Iterator[str]:
     """Write one text; yield each piece of it as soon as it is certain.
 
+    The best of several is certain only when all are written.
+
     Raises:
         SeqgenError: the prompt has something the model does not know.
     """
+    if options.best_of > 1:
+        yield next(sample(loaded, [prompt], options)).text
+        return
     writer = Writer(loaded, options)
     for step in writer.steps([writer.row(0, 0, prompt)]):
         if step.text:
@@ -149,51 +215,59 @@ def sample(loaded: LoadedModel, prompts: Iterable[str], options: SampleOptions) 
             before it have been yielded.
     """
     writer = Writer(loaded, options)
-    numbered = ready(prompts, max(1, options.batch_size // options.num_samples))
+    each = options.num_samples * options.best_of
     index = 0
-    for batch in numbered:
-        rows: list[tuple[Row, str]] = []
+    for batch in ready(prompts, max(1, options.batch_size // each)):
+        rows: list[Row] = []
         problem: SeqgenError | None = None
-        for prompt in batch:
+        for at, prompt in enumerate(batch):
             try:
-                first = writer.row(index, 0, prompt)
+                first = writer.row(index + at, 0, prompt)
             except SeqgenError as error:
                 problem = error
                 break
-            rows += [(Row(index, j, first.tokens), prompt) for j in range(options.num_samples)]
-            index += 1
-        for at in range(0, len(rows), options.batch_size):
-            yield from _in_order(writer, rows[at : at + options.batch_size])
-        if problem is not None:
-            raise problem
-
-
-def _in_order(writer: Writer, rows: list[tuple[Row, str]]) -> Iterator[Sample]:
-    """Write a batch; yield a text when it and all before it are finished."""
-    finished: dict[Row, Continuation] = {}
-    waiting = iter(rows)
-    row, prompt = next(waiting)
-    for step in writer.steps([r for r, _ in rows]):
-        if step.continuation.finish_reason is None:
-            continue
-        finished[step.row] = step.continuation
-        while row in finished:
-            text = finished.pop(row)
+            rows += [Row(index + at, j, first.tokens) for j in range(each)]
+        for row, text in _best(_finished(writer, rows), options.best_of):
             yield Sample(
                 index=row.prompt,
-                sample=row.sample,
-                prompt=prompt,
+                sample=row.sample // options.best_of,
+                prompt=batch[row.prompt - index],
                 text=text.text,
                 tokens=text.tokens,
                 logprob=text.logprob,
                 finish_reason=str(text.finish_reason),
-                seed=writer.options.seed,
-                model=writer.loaded.stored.name,
+                seed=options.seed,
+                model=loaded.stored.name,
             )
-            following = next(waiting, None)
-            if following is None:
-                return
-            row, prompt = following
+        if problem is not None:
+            raise problem
+        index += len(batch)
+
+
+def _finished(writer: Writer, rows: list[Row]) -> Iterator[tuple[Row, Continuation]]:
+    """Write rows, a batch at a time; yield a text when it and all before it are finished."""
+    size = writer.options.batch_size
+    for at in range(0, len(rows), size):
+        batch = rows[at : at + size]
+        finished: dict[Row, Continuation] = {}
+        waiting = iter(batch)
+        row = next(waiting)
+        for step in writer.steps(batch):
+            if step.continuation.finish_reason is None:
+                continue
+            finished[step.row] = step.continuation
+            while row in finished:
+                yield row, finished.pop(row)
+                row = next(waiting, row)
+
+
+def _best(
+    texts: Iterable[tuple[Row, Continuation]], best_of: int
+) -> Iterator[tuple[Row, Continuation]]:
+    """Of every `best_of` texts in a row yield the likeliest by token; of equals the first."""
+    texts = iter(texts)
+    while group := list(islice(texts, best_of)):
+        yield max(group, key=lambda found: found[1].logprob / max(1, found[1].tokens))
 
 
 def ready(items: Iterable[str], size: int) -> Iterator[list[str]]:

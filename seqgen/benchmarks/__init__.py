@@ -1,0 +1,1 @@
+"""Measuring speed against plain baselines, in one run, as medians of alternated runs."""

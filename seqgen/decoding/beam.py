@@ -1,0 +1,396 @@
+"""Beam search: plain, in diverse groups, and stochastic. Knows models and states.
+
+At every step each live hypothesis is extended by every token that the filters leave. Of these
+candidates, ranked by total log-probability, the `beams` best that do not end live on; those that
+end (EOS, a stop string) and are among the `beams` best candidates are finished. At `max_tokens`
+the live ones are finished too. A search stops when no live hypothesis can still beat the n-th
+best finished one, whatever length it may reach. With as many beams as there are texts it is
+exhaustive search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seqgen.configs import require
+from seqgen.decoding.hypotheses import Best, Hypothesis, LengthNorm
+from seqgen.decoding.processors import IMPOSSIBLE, History, Processor
+from seqgen.decoding.sampling import prefill
+from seqgen.hashing import absorb, hash64
+from seqgen.models.base import LanguageModel
+
+# What an allowed token counts at least, so that totals stay finite and can be compared.
+LEAST = -1e30
+
+# Whether the tokens written end a text by what they say (a stop string).
+Ends = Callable[[Sequence[int]], bool]
+# A candidate's parent, its token, that token's log-probability, and "live", "finished", "pruned".
+Fate = tuple[Hypothesis, int, float, str]
+# The prompt's place, the group, and the fates of its best candidates.
+Watch = Callable[[int, int, Sequence[Fate]], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeamConfig:
+    """How to search.
+
+    Attributes:
+        beams: live hypotheses K, over all groups.
+        nbest: hypotheses to find.
+        norm: how lengths are weighed.
+        max_tokens: tokens of a text at most.
+        groups: G groups of K / G beams, each a search of its own (Vijayakumar et al. 2018).
+        diversity: what a candidate of one group loses, in nats, for each earlier group's
+            hypothesis that takes the same token at this step. It ranks candidates and is no
+            part of any total.
+        stochastic: sample K texts without replacement by Gumbel noise (Kool et al. 2019).
+        seed: of that noise: hash(seed, prompt, tokens so far, token).
+    """
+
+    beams: int = 5
+    nbest: int = 1
+    norm: LengthNorm = LengthNorm()
+    max_tokens: int = 100
+    groups: int = 1
+    diversity: float = 0.5
+    stochastic: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require(self.beams >= 1, f"--beams is at least 1, not {self.beams}")
+        few = 1 <= self.nbest <= self.beams
+        require(few, f"--nbest is from 1 to --beams {self.beams}, not {self.nbest}")
+        require(self.max_tokens >= 0, f"--max-tokens is at least 0, not {self.max_tokens}")
+        divides = self.groups >= 1 and self.beams % self.groups == 0
+        require(divides, f"--groups divides --beams {self.beams}, and {self.groups} does not")
+        require(self.diversity >= 0, f"--diversity is at least 0, not {self.diversity}")
+        alone = not self.stochastic or self.groups == 1
+        require(alone, "--stochastic has no groups: its beams differ by their noise")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A prompt: its number i, which stochastic noise depends on, and its ids."""
+
+    number: int
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What ends a text: a token, what the tokens say, or their number."""
+
+    eos_id: int | None
+    ends: Ends | None
+    max_tokens: int
+
+    def __call__(self, parent: Hypothesis, token: int) -> str | None:
+        """Return why `parent` with `token` ends but for its length, or None."""
+        if token == self.eos_id:
+            return "eos"
+        if self.ends is not None and self.ends((*parent.tokens, token)):
+            return "stop"
+        return None
+
+
+class Expansion:
+    """Every row's likeliest next tokens, as plain numbers."""
+
+    def __init__(self, rank: Tensor, own: Tensor, filtered: Tensor, width: int) -> None:
+        """Take what ranks a row's candidates, and both log-probabilities, each (R, V)."""
+        self._rank, self._own, self._filtered = rank, own, filtered
+        self.widen(width)
+
+    def widen(self, width: int) -> None:
+        """Take `width` tokens of each row, and those equal to the last of them."""
+        self.width = min(width, self._rank.shape[-1])
+        least = self._rank.topk(self.width).values[:, -1:]  # (R, 1)
+        # topk promises nothing about ties, so all of them are taken.
+        chosen = (self._rank >= least) & (self._rank > IMPOSSIBLE)
+        rows, tokens = chosen.nonzero(as_tuple=True)
+        at = rows, tokens
+        each = zip(
+            tokens.tolist(),
+            self._rank[at].tolist(),
+            self._own[at].tolist(),
+            self._filtered[at].tolist(),
+            strict=True,
+        )
+        self.rows: list[list[tuple[int, float, float, float]]] = [[] for _ in self._rank]
+        for row, candidate in zip(rows.tolist(), each, strict=True):
+            self.rows[row].append(candidate)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every possible token is there."""
+        return self.width == self._rank.shape[-1]
+
+
+class Group:
+    """One beam of one prompt: its live hypotheses and those that are finished."""
+
+    def __init__(self, config: BeamConfig, root: Hypothesis) -> None:
+        self.config, self.size = config, config.beams // config.groups
+        self.live, self.best = [root], Best(config.nbest)
+
+    @staticmethod
+    def rank(rows: Sequence[Hypothesis], own: Tensor, filtered: Tensor) -> Tensor:
+        """Return what ranks the next tokens (R, V) of each row among themselves."""
+        return own.clamp(min=LEAST).masked_fill(filtered == IMPOSSIBLE, IMPOSSIBLE)
+
+    def advance(self, expansion: Expansion, taken: dict[int, int], ending: Ending) -> list[Fate]:
+        """Take one step; return the fates of the best candidates.
+
+        Args:
+            expansion: of the rows.
+            taken: how many hypotheses of earlier groups took each token at this step.
+            ending: what finishes a hypothesis.
+        """
+        diversity = self.config.diversity
+        candidates = sorted(
+            (-parent.logprob - rank + diversity * taken.get(token, 0), place, token, own)
+            for place, parent in enumerate(self.live)
+            for token, rank, own, _ in expansion.rows[parent.row]
+        )
+        parents, self.live, fates = self.live, [], []
+        for order, (_, place, token, own) in enumerate(candidates):
+            parent, fate = parents[place], "pruned"
+            if order < self.size or len(self.live) < self.size:
+                reason = ending(parent, token)
+                if reason is None and len(self.live) < self.size:
+                    self.live.append(_extended(parent, token, own))
+                    fate = "live"
+                elif reason is not None and order < self.size:
+                    self._finish(_extended(parent, token, own), reason)
+                    fate = "finished"
+            fates.append((parent, token, own, fate))
+        if len(self.live) < self.size and not expansion.complete:
+            # Stop strings ended too many of them: start again from more.
+            self.live = parents
+            expansion.widen(4 * expansion.width)
+            return self.advance(expansion, taken, ending)
+        self._stop_if_certain()
+        return fates
+
+    def _stop_if_certain(self) -> None:
+        if not self.live:
+            return
+        config, length = self.config, len(self.live[0].tokens)
+        likeliest = max(hypothesis.logprob for hypothesis in self.live)
+        if length == config.max_tokens:
+            for hypothesis in self.live:
+                self._finish(hypothesis, "length")
+            self.live = []
+        elif self.best.beats(config.norm.bound(likeliest, length, config.max_tokens)):
+            self.live = []
+
+    def _finish(self, hypothesis: Hypothesis, reason: str) -> None:
+        hypothesis.score = hypothesis.logprob / self.config.norm(len(hypothesis.tokens))
+        hypothesis.finish_reason = reason
+        self.best.add(hypothesis)
+
+
+def _extended(parent: Hypothesis, token: int, logprob: float) -> Hypothesis:
+    """Return the hypothesis longer by a token; it stands in its parent's row."""
+    tokens = (*parent.tokens, token)
+    return Hypothesis(tokens=tokens, logprob=parent.logprob + logprob, row=parent.row)
+
+
+class StochasticGroup(Group):
+    """Top-k by Gumbel noise: a sample of whole texts without replacement (Kool et al. 2019).
+
+    A hypothesis' perturbed log-probability is that of the best text it leads to; finished ones
+    keep their places in the beam until all are.
+    """
+
+    def __init__(self, config: BeamConfig, root: Hypothesis) -> None:
+        super().__init__(config, root)
+        self.leaves: list[Hypothesis] = []
+
+    @staticmethod
+    def rank(rows: Sequence[Hypothesis], own: Tensor, filtered: Tensor) -> Tensor:
+        weights = np.array([h.weight for h in rows])[:, None]
+        parents = np.array([h.perturbed for h in rows])[:, None]
+        digests = np.array([h.digest for h in rows], dtype=np.uint64)[:, None]
+        phi = weights + filtered.double().cpu().numpy()  # (R, V)
+        noise = gumbel(digests, np.arange(phi.shape[1])[None])
+        return torch.from_numpy(conditioned(phi + noise, parents)).to(own.device)
+
+    def advance(self, expansion: Expansion, taken: dict[int, int], ending: Ending) -> list[Fate]:
+        places: list[tuple[float, tuple[int, ...], Hypothesis, Fate | None]] = [
+            (-leaf.perturbed, leaf.tokens, leaf, None) for leaf in self.leaves
+        ]
+        for parent in self.live:
+            for token, rank, own, filtered in expansion.rows[parent.row]:
+                new = _extended(parent, token, own)
+                new.weight, new.perturbed = parent.weight + filtered, rank
+                places.append((-rank, new.tokens, new, (parent, token, own, "pruned")))
+        places.sort(key=lambda place: place[:2])
+        self.leaves, self.live, fates = [], [], []
+        for order, (_, _, hypothesis, fate) in enumerate(places):
+            if order < self.size:
+                if fate is not None:
+                    parent, token, own, _ = fate
+                    self._settle(hypothesis, parent, ending)
+                    end = "finished" if hypothesis.finish_reason else "live"
+                    fate = parent, token, own, end
+                (self.leaves if hypothesis.finish_reason else self.live).append(hypothesis)
+            if fate is not None:
+                fates.append(fate)
+        if not self.live:
+            for leaf in self.leaves:
+                self.best.add(leaf)
+        return fates
+
+    def _settle(self, hypothesis: Hypothesis, parent: Hypothesis, ending: Ending) -> None:
+        token = hypothesis.tokens[-1]
+        hypothesis.digest = int(absorb(np.uint64(parent.digest), token))
+        reason = ending(parent, token)
+        if reason is None and len(hypothesis.tokens) == ending.max_tokens:
+            reason = "length"
+        if reason is not None:
+            hypothesis.finish_reason, hypothesis.score = reason, hypothesis.perturbed
+
+
+def gumbel(digests: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    """Return standard Gumbel noise for each token after each prefix, by hash alone."""
+    bits = absorb(digests, tokens) >> np.uint64(11)
+    uniform = (bits.astype(np.float64) + 0.5) * 2.0**-53  # in (0, 1)
+    return -np.log(-np.log(uniform))
+
+
+def conditioned(perturbed: np.ndarray, maxima: np.ndarray) -> np.ndarray:
+    """Return Gumbel variables (R, V) given that the largest of each row is `maxima` (R, 1).
+
+    Kool et al. (2019), appendix B.3, which is exact and does not overflow.
+    """
+    with np.errstate(divide="ignore"):
+        gap = perturbed - perturbed.max(-1, keepdims=True)  # at most 0
+        v = maxima - perturbed + np.log1p(-np.exp(gap))
+    moved = maxima - np.maximum(v, 0) - np.log1p(np.exp(-np.abs(v)))
+    return np.where(perturbed == -np.inf, -np.inf, moved)
+
+
+class Search:
+    """The groups of one prompt, which stands beside others in a batch."""
+
+    def __init__(self, source: Source, place: int, config: BeamConfig) -> None:
+        self.source, self.place, self.config = source, place, config
+        kind = StochasticGroup if config.stochastic else Group
+        digest = int(hash64(config.seed, source.number))
+        self.groups = [
+            kind(config, Hypothesis(row=place, digest=digest)) for _ in range(config.groups)
+        ]
+
+    @property
+    def live(self) -> list[Hypothesis]:
+        """Every live hypothesis, group after group."""
+        return [hypothesis for group in self.groups for hypothesis in group.live]
+
+    def advance(self, expansion: Expansion, ending: Ending, watch: Watch | None) -> None:
+        """Take one step in every group; later ones see what earlier ones took."""
+        taken: dict[int, int] = {}
+        for number, group in enumerate(self.groups):
+            if not group.live:
+                continue
+            fates = group.advance(expansion, taken, ending)
+            if watch is not None:
+                watch(self.place, number, fates)
+            for _, token, _, fate in fates:
+                if fate == "live":
+                    taken[token] = taken.get(token, 0) + 1
+
+    def found(self) -> list[Hypothesis]:
+        """Return the n best, the best first; groups may have found the same text."""
+        best = Best(self.config.nbest)
+        for group in self.groups:
+            for hypothesis in group.best.found:
+                best.add(hypothesis)
+        return best.found
+
+
+@torch.inference_mode()
+def search(
+    model: LanguageModel,
+    sources: Sequence[Source],
+    config: BeamConfig,
+    processors: Sequence[Processor],
+    eos_id: int | None,
+    ends: Ends | None = None,
+    watch: Watch | None = None,
+) -> Iterator[tuple[int, list[Hypothesis]]]:
+    """Search for the likeliest texts after several prompts at once.
+
+    Args:
+        model: in evaluation mode.
+        sources: the prompts.
+        config: how to search.
+        processors: applied in this order; what they leave is possible. Plain searches rank by
+            the model's own log-probabilities all the same, stochastic ones sample from theirs.
+        eos_id: the token that ends a text, if one does.
+        ends: tells stop strings.
+        watch: is shown the best candidates of every step.
+
+    Yields:
+        The place of a prompt in `sources` and its hypotheses, the best first, as soon as they
+        are certain.
+    """
+    if config.max_tokens == 0:
+        for place in range(len(sources)):
+            yield place, [Hypothesis(score=0.0, finish_reason="length")]
+        return
+    searches = [Search(source, place, config) for place, source in enumerate(sources)]
+    ending = Ending(eos_id, ends, config.max_tokens)
+    width = 2 * config.beams // config.groups + (config.beams if config.groups > 1 else 0)
+    logits, state = prefill(model, [source.tokens for source in sources])
+    # Before the first step the groups of a prompt share its one row.
+    rows = [(owner, owner.groups[0].live[0]) for owner in searches]
+    while True:
+        own = logits.log_softmax(-1)  # (R, V)
+        filtered = own
+        if processors:
+            histories = [
+                History(owner.source.tokens + row.tokens, len(owner.source.tokens))
+                for owner, row in rows
+            ]
+            for processor in processors:
+                filtered = processor(histories, filtered)
+        rank = searches[0].groups[0].rank([row for _, row in rows], own, filtered)
+        expansion = Expansion(rank, own, filtered, width)
+        for owner in searches:
+            owner.advance(expansion, ending, watch)
+            if not owner.live:
+                yield owner.place, owner.found()
+        searches = [owner for owner in searches if owner.live]
+        if not searches:
+            return
+        rows = [(owner, row) for owner in searches for row in owner.live]
+        rows = _kept_in_place(rows)
+        state = state.select([row.row for _, row in rows])
+        for place, (_, row) in enumerate(rows):
+            row.row = place
+        tokens = torch.tensor([row.tokens[-1] for _, row in rows], device=model.device)
+        logits, state = model(tokens[:, None], state)
+        logits = logits[:, 0]
+
+
+def _kept_in_place(rows: list[tuple[Search, Hypothesis]]) -> list[tuple[Search, Hypothesis]]:
+    """Reorder the new rows so that as many as can stand where their parents stood.
+
+    A state whose rows keep their places copies little (see `KVCache.select`).
+    """
+    placed: list[tuple[Search, Hypothesis] | None] = [None] * len(rows)
+    others = []
+    for row in rows:
+        place = row[1].row
+        if place < len(placed) and placed[place] is None:
+            placed[place] = row
+        else:
+            others.append(row)
+    rest = iter(others)
+    return [row or next(rest) for row in placed]

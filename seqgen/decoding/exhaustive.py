@@ -1,0 +1,85 @@
+"""Every text there is, for vocabularies and lengths that allow it: what a search is held to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from seqgen.configs import require
+from seqgen.decoding.beam import Ending, Source
+from seqgen.decoding.hypotheses import Hypothesis, LengthNorm
+from seqgen.decoding.processors import IMPOSSIBLE, History, Processor
+from seqgen.decoding.sampling import prefill
+from seqgen.models.base import LanguageModel
+from seqgen.models.state import State
+
+MOST = 1_000_000
+
+
+@torch.inference_mode()
+def exhaustive(
+    model: LanguageModel,
+    source: Source,
+    nbest: int,
+    norm: LengthNorm,
+    processors: Sequence[Processor],
+    ending: Ending,
+) -> list[Hypothesis]:
+    """Score every text that the processors leave, and return the n best, the best first.
+
+    Nothing is pruned: the tree is walked depth first, the children of one text side by side.
+
+    Raises:
+        UsageError: there may be more than a million texts.
+    """
+    texts = model.vocab_size**ending.max_tokens
+    require(
+        texts <= MOST,
+        f"--exhaustive would try up to {model.vocab_size} ^ {ending.max_tokens} texts; "
+        f"at most {MOST:,} are allowed, so lower --max-tokens or use --beams",
+    )
+    logits, state = prefill(model, [source.tokens])
+    if ending.max_tokens == 0:
+        return [Hypothesis(score=0.0, finish_reason="length")]
+    found = []
+    for hypothesis in _walk(model, source, Hypothesis(), logits, state, processors, ending):
+        hypothesis.score = hypothesis.logprob / norm(len(hypothesis.tokens))
+        found.append(hypothesis)
+    return sorted(found, key=lambda h: h.rank)[:nbest]
+
+
+def _walk(
+    model: LanguageModel,
+    source: Source,
+    parent: Hypothesis,
+    logits: torch.Tensor,
+    state: State,
+    processors: Sequence[Processor],
+    ending: Ending,
+) -> Iterator[Hypothesis]:
+    """Yield every finished text that begins with `parent`, whose next logits (1, V) these are."""
+    own = logits.log_softmax(-1)
+    filtered = own
+    history = [History(source.tokens + parent.tokens, len(source.tokens))]
+    for processor in processors:
+        filtered = processor(history, filtered)
+    children = []
+    for token in (filtered[0] > IMPOSSIBLE).nonzero()[:, 0].tolist():
+        child = Hypothesis((*parent.tokens, token), parent.logprob + own[0, token].item())
+        reason = ending(parent, token)
+        if reason is None and len(child.tokens) == ending.max_tokens:
+            reason = "length"
+        child.finish_reason = reason
+        if reason:
+            yield child
+        else:
+            children.append(child)
+    if not children:
+        return
+    branches = state.select([0] * len(children))
+    tokens = torch.tensor([child.tokens[-1] for child in children], device=model.device)
+    after, branches = model(tokens[:, None], branches)
+    for row, child in enumerate(children):
+        of_child = branches.copy().select([row])
+        yield from _walk(model, source, child, after[row], of_child, processors, ending)

@@ -1,0 +1,311 @@
+"""Searching for the likeliest texts with a trained model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from seqgen.configs import require
+from seqgen.decoding import beam
+from seqgen.decoding.beam import BeamConfig, Ending, Ends, Fate, Source
+from seqgen.decoding.exhaustive import exhaustive
+from seqgen.decoding.hypotheses import Hypothesis, LengthNorm, Norm
+from seqgen.decoding.processors import Forbid, MinTokens, NoRepeatNgram, Processor
+from seqgen.decoding.text import Continuation
+from seqgen.errors import SeqgenError
+from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.sample import check_known, ready
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeamOptions:
+    """How to search. `batch_size` changes speed and memory, never a result.
+
+    Attributes:
+        beams: hypotheses that live side by side, over all groups.
+        nbest: texts to find for each prompt.
+        length_norm: "avg" divides a log-probability by length^alpha, "gnmt" by
+            ((5 + length) / 6)^alpha, "none" by 1.
+        alpha: see `length_norm`.
+        max_tokens: at most so many tokens a text.
+        min_tokens: neither the end of a text nor a stop string before so many tokens.
+        stop: texts that end a text, and are not part of it.
+        no_repeat_ngram: no so many tokens in a row twice, prompt included.
+        groups: diverse beam search: `beams` in so many groups.
+        diversity: nats off a token for each hypothesis of an earlier group that takes it.
+        stochastic: sample `beams` texts without replacement by Gumbel noise.
+        exhaustive: try every text; for tiny vocabularies and lengths.
+        seed: of stochastic beams.
+        batch_size: prompts searched side by side.
+    """
+
+    beams: int = 5
+    nbest: int = 1
+    length_norm: Norm = "avg"
+    alpha: float = 1.0
+    max_tokens: int = 100
+    min_tokens: int = 0
+    stop: Sequence[str] = ()
+    no_repeat_ngram: int | None = None
+    groups: int = 1
+    diversity: float = 0.5
+    stochastic: bool = False
+    exhaustive: bool = False
+    seed: int = 0
+    batch_size: int = 16
+
+    def __post_init__(self) -> None:
+        require(self.batch_size >= 1, f"--batch-size is at least 1, not {self.batch_size}")
+        require(self.min_tokens >= 0, f"--min-tokens is at least 0, not {self.min_tokens}")
+        few = self.min_tokens <= self.max_tokens
+        require(few, f"--min-tokens {self.min_tokens} is more than --max-tokens {self.max_tokens}")
+        require(all(self.stop), "--stop needs a text that is not empty")
+        one = not self.exhaustive or (self.groups == 1 and not self.stochastic)
+        require(one, "--exhaustive tries every text: it has no --groups and is not --stochastic")
+        if self.no_repeat_ngram is not None:
+            NoRepeatNgram(self.no_repeat_ngram)
+        _ = self.config
+
+    @property
+    def norm(self) -> LengthNorm:
+        """How lengths are weighed."""
+        return LengthNorm(self.length_norm, self.alpha)
+
+    @property
+    def config(self) -> BeamConfig:
+        """The search's own configuration."""
+        return BeamConfig(
+            beams=max(self.beams, self.nbest) if self.exhaustive else self.beams,
+            nbest=self.nbest,
+            norm=self.norm,
+            max_tokens=self.max_tokens,
+            groups=self.groups,
+            diversity=self.diversity,
+            stochastic=self.stochastic,
+            seed=self.seed,
+        )
+
+
+@dataclass(frozen=True)
+class Beam:
+    """The keys of `seqgen beam-search --json`, in order."""
+
+    index: int
+    rank: int
+    prompt: str
+    text: str
+    tokens: int
+    logprob: float
+    score: float
+    finish_reason: str
+    model: str
+
+
+@dataclass(frozen=True)
+class Node:
+    """One candidate of a search: a record of `seqgen beam-search --explain --json`.
+
+    Attributes:
+        index: the prompt's number.
+        group: of diverse beams; 0 otherwise.
+        step: how many tokens stand before it in the text.
+        node: its own number, from 1 for each prompt; what it extends has number `parent`.
+        parent: 0 is the prompt.
+        token: its id.
+        text: what a person sees of the token.
+        logprob: of the token, in nats.
+        total: of all tokens so far, in nats.
+        fate: "live", "finished" or "pruned".
+        rank: of the hypothesis it ends, among those found.
+    """
+
+    index: int
+    group: int
+    step: int
+    node: int
+    parent: int
+    token: int
+    text: str
+    logprob: float
+    total: float
+    fate: str
+    rank: int | None
+
+
+@dataclass
+class Tree:
+    """The search for one prompt: its candidates in order, and what it found."""
+
+    index: int
+    prompt: str
+    nodes: list[Node] = field(default_factory=list)
+    found: list[Beam] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Searcher:
+    """A model and the options it searches with."""
+
+    loaded: LoadedModel
+    options: BeamOptions
+
+    @property
+    def processors(self) -> list[Processor]:
+        """What is possible: first without what can never be written."""
+        options, end = self.options, self.loaded.framing.end
+        wanted: list[Processor] = [Forbid(self.loaded.never)]
+        if options.min_tokens and end is not None:
+            wanted.append(MinTokens(options.min_tokens, end))
+        if options.no_repeat_ngram is not None:
+            wanted.append(NoRepeatNgram(options.no_repeat_ngram))
+        return wanted
+
+    @property
+    def ends(self) -> Ends | None:
+        """What tells whether ids end with a stop string."""
+        options, tokenizer = self.options, self.loaded.tokenizer
+        if not options.stop:
+            return None
+
+        def ends(tokens: Sequence[int]) -> bool:
+            text = tokenizer.decode(tokens[options.min_tokens :])
+            return any(stop in text for stop in options.stop)
+
+        return ends
+
+    def source(self, index: int, prompt: str) -> Source:
+        """Return a prompt as ids.
+
+        Raises:
+            SeqgenError: it has something the model does not know; says where.
+        """
+        check_known(self.loaded, prompt, f"prompt {index}")
+        return Source(index, (self.loaded.framing.start, *self.loaded.ids(prompt)))
+
+    def search(
+        self, sources: Sequence[Source], watch: beam.Watch | None = None
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """Search for all sources side by side; see `seqgen.decoding.beam.search`."""
+        model, end, options = self.loaded.model, self.loaded.framing.end, self.options
+        if not options.exhaustive:
+            config = options.config
+            return beam.search(model, sources, config, self.processors, end, self.ends, watch)
+        ending = Ending(end, self.ends, options.max_tokens)
+        return (
+            (place, exhaustive(model, source, options.nbest, options.norm, self.processors, ending))
+            for place, source in enumerate(sources)
+        )
+
+    def beams(self, source: Source, prompt: str, found: list[Hypothesis]) -> list[Beam]:
+        """Return what was found as records."""
+        return [
+            Beam(
+                index=source.number,
+                rank=rank,
+                prompt=prompt,
+                text=self._text(source, hypothesis),
+                tokens=len(hypothesis.tokens),
+                logprob=hypothesis.logprob,
+                score=hypothesis.score,
+                finish_reason=hypothesis.finish_reason,
+                model=self.loaded.stored.name,
+            )
+            for rank, hypothesis in enumerate(found)
+        ]
+
+    def _text(self, source: Source, hypothesis: Hypothesis) -> str:
+        options, end = self.options, self.loaded.framing.end
+        decoder = self.loaded.tokenizer.decoder(source.tokens)
+        length = len(hypothesis.tokens)
+        text = Continuation(decoder, options.stop, length, end, options.min_tokens)
+        for token in hypothesis.tokens:
+            text.push(token, 0.0)
+        return text.text
+
+
+def beam_search(
+    loaded: LoadedModel, prompts: Iterable[str], options: BeamOptions
+) -> Iterator[Beam]:
+    """Search for the `options.nbest` best texts after each prompt; yield them in order.
+
+    Prompts may come slowly: a batch takes those that are there and never waits to fill.
+
+    Raises:
+        SeqgenError: a prompt has something the model does not know; the texts of the prompts
+            before it have been yielded.
+        UsageError: an exhaustive search would have too much to try.
+    """
+    searcher = Searcher(loaded, options)
+    index = 0
+    for batch in ready(prompts, options.batch_size):
+        sources: list[Source] = []
+        problem: SeqgenError | None = None
+        for at, prompt in enumerate(batch):
+            number = index + at
+            try:
+                sources.append(searcher.source(number, prompt))
+            except SeqgenError as error:
+                problem = error
+                break
+        finished: dict[int, list[Beam]] = {}
+        place = 0
+        for at, found in searcher.search(sources) if sources else ():
+            finished[at] = searcher.beams(sources[at], batch[at], found)
+            while place in finished:
+                yield from finished.pop(place)
+                place += 1
+        if problem is not None:
+            raise problem
+        index += len(batch)
+
+
+def explain(loaded: LoadedModel, prompts: Iterable[str], options: BeamOptions) -> Iterator[Tree]:
+    """Search as `beam_search` does, one prompt at a time, and yield the tree of each search.
+
+    Raises:
+        UsageError: the search is exhaustive, and has no tree to prune.
+        SeqgenError: a prompt has something the model does not know.
+    """
+    require(not options.exhaustive, "--explain shows what is pruned, and --exhaustive prunes none")
+    searcher = Searcher(loaded, options)
+    for index, prompt in enumerate(p for batch in ready(prompts, 1) for p in batch):
+        source = searcher.source(index, prompt)
+        log: list[tuple[int, Sequence[Fate]]] = []
+        searches = searcher.search([source], lambda _, group, fates: log.append((group, fates)))  # noqa: B023
+        ((_, found),) = searches
+        yield _tree(searcher, source, prompt, log, found)
+
+
+def _tree(
+    searcher: Searcher,
+    source: Source,
+    prompt: str,
+    log: Sequence[tuple[int, Sequence[Fate]]],
+    found: list[Hypothesis],
+) -> Tree:
+    options = searcher.options
+    ranks = {hypothesis.tokens: rank for rank, hypothesis in enumerate(found)}
+    tree = Tree(source.number, prompt, found=searcher.beams(source, prompt, found))
+    numbers: dict[tuple[int, tuple[int, ...]], int] = {}
+    for group, fates in log:
+        for parent, token, logprob, fate in fates[: 2 * options.beams]:
+            tokens = (*parent.tokens, token)
+            finished = fate == "live" and len(tokens) == options.max_tokens
+            fate = "finished" if finished else fate
+            numbers[group, tokens] = len(tree.nodes) + 1
+            tree.nodes.append(
+                Node(
+                    index=source.number,
+                    group=group,
+                    step=len(parent.tokens),
+                    node=len(tree.nodes) + 1,
+                    parent=numbers.get((group, parent.tokens), 0),
+                    token=token,
+                    text=searcher.loaded.tokenizer.pieces([token])[0],
+                    logprob=logprob,
+                    total=parent.logprob + logprob,
+                    fate=fate,
+                    rank=ranks.get(tokens) if fate == "finished" else None,
+                )
+            )
+    return tree

@@ -1,0 +1,188 @@
+"""How a text came about: what a model suggests, and what each filter made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from seqgen.configs import require
+from seqgen.decoding.processors import Forbid
+from seqgen.decoding.sampling import Row, prefill
+from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.sample import SampleOptions, Writer, ready
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """The keys of `seqgen sample --suggest K --json`, in order.
+
+    `probability` is the token's among those that can be written, `logprob` the model's own.
+    """
+
+    index: int
+    rank: int
+    prompt: str
+    token: int
+    text: str
+    probability: float
+    logprob: float
+    model: str
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A token that was possible at one step.
+
+    Attributes:
+        token: its id.
+        text: what a person sees of it.
+        probability: the model's own.
+        after: what the filters left of it; 0 if one removed it.
+        removed_by: that filter's name.
+    """
+
+    token: int
+    text: str
+    probability: float
+    after: float
+    removed_by: str | None
+
+
+@dataclass(frozen=True)
+class Removed:
+    """What one filter took away: how many tokens, of which mass, and the likeliest of them."""
+
+    filter: str
+    count: int
+    mass: float
+    tokens: list[str]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The keys of `seqgen sample --explain --json`, in order: one token of one text."""
+
+    index: int
+    sample: int
+    step: int
+    token: int
+    text: str
+    probability: float
+    logprob: float
+    candidates: list[Candidate]
+    removed: list[Removed]
+    seed: int
+    model: str
+
+
+def suggest(
+    loaded: LoadedModel, prompts: Iterable[str], count: int, batch_size: int = 32
+) -> Iterator[Suggestion]:
+    """Yield the `count` likeliest next tokens of each prompt, the likeliest first.
+
+    Raises:
+        UsageError: `count` is below 1.
+        SeqgenError: a prompt has something the model does not know.
+    """
+    require(count >= 1, f"--suggest is at least 1, not {count}")
+    writer = Writer(loaded, SampleOptions(seed=0))
+    for index, prompt in enumerate(p for batch in ready(prompts, batch_size) for p in batch):
+        row = writer.row(index, 0, prompt)
+        with torch.inference_mode():
+            own = prefill(loaded.model, [row.tokens])[0].log_softmax(-1)  # (1, V)
+            allowed = Forbid(loaded.never)([row.tokens], own)[0]
+        for rank, token in enumerate(_likeliest(allowed, count)):
+            yield Suggestion(
+                index=index,
+                rank=rank,
+                prompt=prompt,
+                token=token,
+                text=piece(loaded, token),
+                probability=allowed[token].exp().item(),
+                logprob=own[0, token].item(),
+                model=loaded.stored.name,
+            )
+
+
+def explain(
+    loaded: LoadedModel, prompts: Iterable[str], options: SampleOptions, candidates: int = 10
+) -> Iterator[Explanation]:
+    """Write as `sample` does, one text at a time, and yield how each token came about.
+
+    Args:
+        loaded: the model.
+        prompts: what to go on from.
+        options: how to write; of `best_of` texts every one is shown.
+        candidates: how many of the likeliest tokens to show, before and after the filters.
+
+    Raises:
+        SeqgenError: a prompt has something the model does not know.
+    """
+    writer = Writer(loaded, options)
+    samples = options.num_samples * options.best_of
+    for index, prompt in enumerate(p for batch in ready(prompts, 1) for p in batch):
+        for number in range(samples):
+            seen: list[Explanation] = []
+
+            def watch(rows: Sequence[Row], step: int, stages: Sequence, chosen: Sequence) -> None:
+                one = [stage[0] for stage in stages]
+                seen.append(_explained(writer, rows[0], step, one, chosen[0], candidates))  # noqa: B023
+
+            for _ in writer.steps([writer.row(index, number, prompt)], watch):
+                yield from seen
+                seen.clear()
+
+
+def _explained(
+    writer: Writer, row: Row, step: int, stages: Sequence[Tensor], token: int, count: int
+) -> Explanation:
+    """Describe one step from the log-probabilities (V,) before and after each filter."""
+    own, final = stages[0], stages[-1]
+    removed_by: dict[int, str] = {}
+    removed = []
+    for processor, before, after in zip(writer.processors, stages, stages[1:], strict=False):
+        gone = ((before > -torch.inf) & (after == -torch.inf)).nonzero()[:, 0].tolist()
+        name = type(processor).name
+        removed_by.update(dict.fromkeys(gone, name))
+        if gone:
+            first = sorted(gone, key=lambda v: (-before[v].item(), v))[:count]
+            texts = [piece(writer.loaded, v) for v in first]
+            removed.append(Removed(name, len(gone), before[gone].exp().sum().item(), texts))
+    shown = dict.fromkeys([*_likeliest(own, count), *_likeliest(final, count), token])
+    found = [
+        Candidate(
+            token=v,
+            text=piece(writer.loaded, v),
+            probability=own[v].exp().item(),
+            after=final[v].exp().item(),
+            removed_by=removed_by.get(v),
+        )
+        for v in sorted(shown, key=lambda v: (-own[v].item(), v))
+    ]
+    return Explanation(
+        index=row.prompt,
+        sample=row.sample,
+        step=step,
+        token=token,
+        text=piece(writer.loaded, token),
+        probability=own[token].exp().item(),
+        logprob=own[token].item(),
+        candidates=found,
+        removed=removed,
+        seed=writer.options.seed,
+        model=writer.loaded.stored.name,
+    )
+
+
+def piece(loaded: LoadedModel, token: int) -> str:
+    """Return a token as it is shown to a person."""
+    return loaded.tokenizer.pieces([token])[0]
+
+
+def _likeliest(log_probs: Tensor, count: int) -> list[int]:
+    """Return the ids of the likeliest possible tokens of (V,), of equals the smaller first."""
+    order = log_probs.sort(descending=True, stable=True).indices[:count].tolist()
+    return [token for token in order if log_probs[token] > -torch.inf]

@@ -1,0 +1,142 @@
+"""The Python API: a trained model that writes, searches and suggests. Nothing here prints."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+from seqgen.decoding.hypotheses import Norm
+from seqgen.models.precision import Precision
+from seqgen.tasks import beam_search, explain, loaded, sample
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class SampleSettings(TypedDict, total=False):
+    """What `Model.sample` takes; `seqgen.tasks.sample.SampleOptions` says what each means."""
+
+    temperature: float
+    top_k: int | None
+    top_p: float
+    min_p: float
+    typical: float
+    repetition_penalty: float
+    presence_penalty: float
+    frequency_penalty: float
+    no_repeat_ngram: int | None
+    ban: Sequence[str]
+    force: str
+    greedy: bool
+    max_tokens: int
+    min_tokens: int
+    num_samples: int
+    best_of: int
+    stop: Sequence[str]
+    batch_size: int
+
+
+class BeamSettings(TypedDict, total=False):
+    """What `Model.beam_search` takes; see `seqgen.tasks.beam_search.BeamOptions`."""
+
+    beams: int
+    nbest: int
+    length_norm: Norm
+    alpha: float
+    max_tokens: int
+    min_tokens: int
+    stop: Sequence[str]
+    no_repeat_ngram: int | None
+    groups: int
+    diversity: float
+    stochastic: bool
+    exhaustive: bool
+    batch_size: int
+
+
+@dataclass(frozen=True)
+class Model:
+    """A trained model, from `seqgen.load`.
+
+    Every method takes one prompt or several; several may come slowly, and results come as soon
+    as they are ready, in order. All of them raise SeqgenError for a prompt with something that
+    the model does not know, and UsageError for a setting that makes no sense.
+    """
+
+    loaded: loaded.LoadedModel
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.loaded.stored.name
+
+    def sample(
+        self,
+        prompts: str | Iterable[str] = "",
+        *,
+        seed: int | None = None,
+        **settings: Unpack[SampleSettings],
+    ) -> Iterator[sample.Sample]:
+        """Write text.
+
+        Args:
+            prompts: what to go on from; an empty one is the start of a text.
+            seed: the same seed gives the same texts; drawn if None, and in every record.
+            settings: see `SampleSettings`.
+
+        Yields:
+            `num_samples` records for each prompt.
+        """
+        options = sample.SampleOptions(seed=_drawn(seed), **settings)
+        return sample.sample(self.loaded, _several(prompts), options)
+
+    def stream(
+        self, prompt: str = "", *, seed: int | None = None, **settings: Unpack[SampleSettings]
+    ) -> Iterator[str]:
+        """Write one text; yield each piece of it as soon as it is certain."""
+        options = sample.SampleOptions(seed=_drawn(seed), **settings)
+        return sample.stream(self.loaded, prompt, options)
+
+    def suggest(
+        self, prompts: str | Iterable[str], count: int = 10
+    ) -> Iterator[explain.Suggestion]:
+        """Yield the `count` likeliest next tokens of each prompt, the likeliest first."""
+        return explain.suggest(self.loaded, _several(prompts), count)
+
+    def beam_search(
+        self,
+        prompts: str | Iterable[str] = "",
+        *,
+        seed: int | None = None,
+        **settings: Unpack[BeamSettings],
+    ) -> Iterator[beam_search.Beam]:
+        """Find the likeliest texts.
+
+        Args:
+            prompts: what to go on from.
+            seed: of stochastic beams; drawn if None.
+            settings: see `BeamSettings`.
+
+        Yields:
+            `nbest` records for each prompt, the best first.
+        """
+        options = beam_search.BeamOptions(seed=_drawn(seed), **settings)
+        return beam_search.beam_search(self.loaded, _several(prompts), options)
+
+
+def load(
+    name: str | Path | None = None, device: str = "auto", precision: Precision = "auto"
+) -> Model:
+    """Load a trained model; see `seqgen.load`."""
+    return Model(loaded.load(name, device, precision))
+
+
+def _several(prompts: str | Iterable[str]) -> Iterable[str]:
+    return [prompts] if isinstance(prompts, str) else prompts
+
+
+def _drawn(seed: int | None) -> int:
+    return secrets.randbelow(1 << 31) if seed is None else seed

@@ -1,0 +1,62 @@
+"""The Python API: what it gives is what the tasks give; importing it loads no torch."""
+
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+from test_sampling import fake
+
+import seqgen
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.tasks.beam_search import BeamOptions, beam_search
+from seqgen.tasks.model import BeamSettings, Model, SampleSettings
+from seqgen.tasks.sample import SampleOptions, sample
+
+
+def test_importing_it_loads_no_torch():
+    code = "import sys, seqgen; seqgen.load; print('torch' in sys.modules, 'numpy' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.stdout.split() == ["False", "False"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "options"), [(SampleSettings, SampleOptions), (BeamSettings, BeamOptions)]
+)
+def test_every_option_is_a_setting(settings, options):
+    names = {field.name for field in dataclasses.fields(options)} - {"seed"}
+    assert set(settings.__annotations__) == names
+
+
+def test_sample_and_beams_are_those_of_the_tasks(capsys):
+    loaded = fake(documents="line")
+    model = Model(loaded)
+    found = list(model.sample(["a", "b"], seed=4, max_tokens=7, num_samples=2))
+    assert found == list(
+        sample(loaded, ["a", "b"], SampleOptions(seed=4, max_tokens=7, num_samples=2))
+    )
+    assert list(model.sample("a", seed=4, max_tokens=7, num_samples=2)) == found[:2]
+    pieces = "".join(model.stream("a", seed=4, max_tokens=7))
+    assert pieces == found[0].text
+    beams = list(model.beam_search(["a", ""], nbest=2, max_tokens=5))
+    assert beams == list(beam_search(loaded, ["a", ""], BeamOptions(nbest=2, max_tokens=5)))
+    assert [s.rank for s in model.suggest("a", 2)] == [0, 1]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_drawn_seed_is_in_the_record_and_gives_the_text_again():
+    model = Model(fake())
+    first = next(model.sample("a", max_tokens=30))
+    again = next(model.sample("a", max_tokens=30, seed=first.seed))
+    assert again == first
+
+
+def test_errors_are_seqgens_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path))
+    with pytest.raises(SeqgenError, match="no trained model yet"):
+        seqgen.load("latest")
+    model = Model(fake())
+    with pytest.raises(UsageError, match="--top-k"):
+        model.sample("a", top_k=0)
+    with pytest.raises(SeqgenError, match="does not know"):
+        next(model.sample("a~"))

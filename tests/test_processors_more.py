@@ -1,0 +1,196 @@
+"""Filters beyond temperature, top-k and top-p, each against its definition by brute force."""
+
+import itertools
+import math
+from collections import Counter
+
+import pytest
+import torch
+from helpers_io import quick
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqgen.decoding.processors import (
+    ORDER,
+    Ban,
+    Force,
+    History,
+    MinP,
+    MinTokens,
+    NoRepeatNgram,
+    PresenceAndFrequency,
+    RepetitionPenalty,
+    Typical,
+)
+from seqgen.errors import UsageError
+
+V = 5
+rows = st.lists(st.floats(-8, 0), min_size=V, max_size=V).map(
+    lambda values: torch.tensor([values], dtype=torch.float64).log_softmax(-1)
+)
+histories = st.builds(
+    lambda tokens, prompt: History(tokens, min(prompt, len(tokens))),
+    st.lists(st.integers(0, V - 1), max_size=9),
+    st.integers(0, 9),
+)
+
+
+def kept(log_probs):
+    return {v for v in range(V) if log_probs[0, v] > -math.inf}
+
+
+def renormalised(log_probs, keep):
+    mass = sum(log_probs[0, v].exp() for v in keep)
+    return [(log_probs[0, v].exp() / mass).item() if v in keep else 0.0 for v in range(V)]
+
+
+def argmax(log_probs):
+    values = log_probs[0].tolist()
+    return values.index(max(values))
+
+
+@quick
+@given(rows, st.floats(0, 1))
+def test_min_p(log_probs, p):
+    probs = log_probs.exp()[0].tolist()
+    keep = {v for v in range(V) if probs[v] >= p * max(probs)}
+    found = MinP(p)([[]], log_probs)
+    assert kept(found) == keep
+    assert found.exp()[0].tolist() == pytest.approx(renormalised(log_probs, keep))
+
+
+@quick
+@given(rows, st.floats(0.01, 1))
+def test_typical_keeps_what_is_nearest_to_the_entropy(log_probs, mass):
+    probs = log_probs.exp()[0].tolist()
+    entropy = -sum(p * math.log(p) for p in probs)
+    order = sorted(range(V), key=lambda v: (round(abs(-math.log(probs[v]) - entropy), 12), v))
+    keep, before = set(), 0.0
+    for v in order:
+        if before >= mass - 1e-12:
+            break
+        keep.add(v)
+        before += probs[v]
+    found = kept(Typical(mass)([[]], log_probs))
+    # Equal distances and masses that are reached exactly may fall either way by rounding.
+    distances = sorted(abs(-math.log(p) - entropy) for p in probs)
+    apart = all(b - a > 1e-9 for a, b in itertools.pairwise(distances))
+    if apart and abs(before - mass) > 1e-9:
+        assert found == keep
+
+
+def test_typical_by_hand():
+    """Of 0.5 0.3 0.1 0.1 the entropy is 1.168: surprisals 0.693 1.204 2.303 2.303."""
+    log_probs = torch.tensor([[0.5, 0.3, 0.1, 0.1]], dtype=torch.float64).log()
+    assert Typical(0.2)([[]], log_probs).exp()[0].tolist() == pytest.approx([0, 1, 0, 0])
+    assert Typical(0.5)([[]], log_probs).exp()[0].tolist() == pytest.approx([0.625, 0.375, 0, 0])
+    assert Typical(0.85)([[]], log_probs).exp()[0, 2].item() == pytest.approx(1 / 9)
+
+
+@quick
+@given(rows, histories, st.floats(0.2, 5))
+def test_repetition_penalty(log_probs, history, theta):
+    found = RepetitionPenalty(theta)([history], log_probs)
+    weights = [
+        math.exp(x * (theta if v in history else 1)) for v, x in enumerate(log_probs[0].tolist())
+    ]
+    assert found.exp()[0].tolist() == pytest.approx([w / sum(weights) for w in weights])
+
+
+@quick
+@given(rows, histories, st.floats(-3, 3), st.floats(-3, 3))
+def test_presence_and_frequency_count_what_was_written_only(log_probs, history, presence, freq):
+    times = Counter(history[history.prompt :])
+    weights = [
+        math.exp(x - (presence if times[v] else 0) - freq * times[v])
+        for v, x in enumerate(log_probs[0].tolist())
+    ]
+    found = PresenceAndFrequency(presence, freq)([history], log_probs)
+    assert found.exp()[0].tolist() == pytest.approx([w / sum(weights) for w in weights])
+
+
+@quick
+@given(rows, histories, st.integers(1, 4))
+def test_no_repeat_ngram(log_probs, history, n):
+    def ngrams(tokens):
+        return [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
+
+    before = set(ngrams(history))
+    keep = {
+        v for v in range(V) if len(history) + 1 < n or ngrams([*history, v])[-1] not in before
+    } or {argmax(log_probs)}
+    found = NoRepeatNgram(n)([history], log_probs)
+    assert kept(found) == keep
+    assert found.exp()[0].tolist() == pytest.approx(renormalised(log_probs, keep))
+
+
+@quick
+@given(
+    rows,
+    histories,
+    st.lists(
+        st.lists(st.integers(0, V - 1), min_size=1, max_size=3).map(tuple), min_size=1, max_size=6
+    ),
+)
+def test_ban(log_probs, history, sequences):
+    def ends_in_one(tokens):
+        return any(tuple(tokens[-len(s) :]) == s for s in sequences)
+
+    keep = {v for v in range(V) if not ends_in_one([*history, v])} or {argmax(log_probs)}
+    found = Ban(tuple(sequences))([history], log_probs)
+    assert kept(found) == keep
+    assert found.exp()[0].tolist() == pytest.approx(renormalised(log_probs, keep))
+
+
+@quick
+@given(rows, histories, st.integers(0, 6))
+def test_min_tokens(log_probs, history, tokens):
+    found = kept(MinTokens(tokens, 2)([history], log_probs))
+    written = len(history) - history.prompt
+    assert found == set(range(V)) - ({2} if written < tokens else set())
+
+
+@quick
+@given(rows, histories, st.lists(st.integers(0, V - 1), max_size=4))
+def test_force(log_probs, history, ids):
+    found = Force(tuple(ids))([history], log_probs)
+    written = len(history) - history.prompt
+    if written < len(ids):
+        assert kept(found) == {ids[written]}
+        assert found[0, ids[written]] == 0
+    else:
+        assert torch.equal(found, log_probs)
+
+
+def test_rows_do_not_mix():
+    log_probs = torch.full((2, 3), 1 / 3, dtype=torch.float64).log()
+    found = NoRepeatNgram(1)([[0], [1, 2]], log_probs)
+    assert found.exp().tolist() == [[0, pytest.approx(0.5), pytest.approx(0.5)], [1, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("processor", "arguments"),
+    [
+        (MinP, (1.5,)),
+        (MinP, (-0.1,)),
+        (Typical, (0.0,)),
+        (RepetitionPenalty, (0.0,)),
+        (RepetitionPenalty, (math.inf,)),
+        (PresenceAndFrequency, (math.nan, 0.0)),
+        (NoRepeatNgram, (0,)),
+        (MinTokens, (-1, 2)),
+        (Ban, (((),),)),
+    ],
+)
+def test_what_is_refused(processor, arguments):
+    with pytest.raises(UsageError):
+        processor(*arguments)
+
+
+def test_help_names_the_filters_in_their_order():
+    from seqgen.cli.sample import sample
+
+    text = " ".join(sample.__doc__.split())
+    places = [text.index(name) for name in [ORDER[0], *ORDER[1:4]]]
+    places += [text.index(name, places[3]) for name in ("no-repeat n-gram", *ORDER[6:])]
+    assert places == sorted(places)
