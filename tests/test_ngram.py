@@ -16,6 +16,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seqgen.cli import run
 from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import LanguageModel
@@ -398,6 +399,57 @@ def test_unseen_shares():
     other, _ = line_corpus([[5, 6, 8], []])
     # words 5 6 8 </s> </s>; pairs <s>5 56 68 8</s> <s></s>; triples <s>56 568 68</s>
     assert unseen_shares(model, other, corpus) == pytest.approx([1 / 5, 3 / 5, 2 / 3])
+
+
+# The commands.
+
+
+def test_training_ignores_the_budget_and_says_so(tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+    text = tmp_path / "text.txt"
+    text.write_text("the cat sat\nthe dog sat\nthe cat ran\na dog ran\n" * 5)
+    flags = ["--model", "ngram", "--order", "3", "--documents", "line", "--name", "n"]
+    words = ["--tokenizer", "whitespace"]
+    assert run(["train", str(text), *flags, *words, "--steps", "7", "--lr", "1", "--json"]) == 0
+    out, said = capfd.readouterr()
+    record = json.loads(out)
+    for key in ("steps", "train_loss", "stopped", "seed"):
+        assert record[key] is None
+    assert record["tokens"] == 18 * 4  # of the 20 lines two are held out
+    assert "counting has no use for steps, lr: ignored" in said
+    assert "0.5, 1, 1.5 instead" in said
+    assert run(["perplexity", "-m", "n", "--json", "-q"]) == 0
+    scored = json.loads(capfd.readouterr().out)
+    assert scored["nll_nats"] / scored["tokens"] == pytest.approx(record["val_loss"], rel=1e-9)
+    assert run(["models", "show", "n", "--json"]) == 0
+    grams = json.loads(capfd.readouterr().out)["training"]["ngrams"]
+    assert [g["possible"] for g in grams] == [11, 11**2, 11**3]
+    assert grams[0]["stored"] == 9  # six words, <s>, </s>, <unk>
+    assert grams[2]["held_out_unseen"] == 0
+    assert grams[1]["discounts"] == [0.5, 1, 1.5]
+    assert run(["models", "show", "n"]) == 0
+    assert "9 stored of 11 possible" in capfd.readouterr().out
+    assert run(["sample", "the", "-m", "n", "--greedy", "--max-tokens", "3", "-q"]) == 0
+    assert capfd.readouterr().out in {" cat sat", " cat ran", " dog sat", " dog ran"}
+    assert run(["train", str(text), *flags, "--smoothing", "kn", "--overwrite"]) == 2
+    assert "modified-kneser-ney" in capfd.readouterr().err
+
+
+def test_an_impossible_text_is_null_in_json(tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+    text, other = tmp_path / "text.txt", tmp_path / "other.txt"
+    text.write_text("abab\n" * 9)
+    other.write_text("bb\n")
+    flags = ["--model", "ngram", "--order", "2", "--smoothing", "maximum-likelihood"]
+    assert run(["train", str(text), *flags, "--name", "n", "--val", str(other), "--json"]) == 0
+    out, said = capfd.readouterr()
+    assert json.loads(out)["val_loss"] is None
+    assert "probability 0" in said
+    assert run(["perplexity", str(other), "-m", "n", "--json", "-q"]) == 0
+    record = json.loads(capfd.readouterr().out)
+    assert record["nll_nats"] is None and record["perplexity"] is None
+    assert run(["perplexity", str(other), "-m", "n"]) == 0
+    assert "inf" in capfd.readouterr().out
 
 
 # KenLM's figures.

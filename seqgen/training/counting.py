@@ -15,6 +15,9 @@ from seqgen.models.ngram import NOTHING, Level, NGram, NGramConfig
 
 # What KenLM's --discount_fallback takes where counts of counts give no discounts.
 FALLBACK = (0.5, 1.0, 1.5)
+# N-grams are counted in a table of all that there could be, if it is at most so many times
+# longer than the text; else by sorting.
+TABLE_PER_KEY = 4
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,8 @@ def count(corpus: Corpus, config: NGramConfig, possible: np.ndarray) -> list[Cou
     ids = words  # of the n-gram that ends at each word
     for n, limit in enumerate(config.thresholds[1:], start=2):
         at = np.flatnonzero(place >= n - 1)
-        keys, which, raw = _distinct(ids[at - 1] * size + words[at])
+        possible_keys = found[-1].keys.size * size
+        keys, which, raw = _distinct(ids[at - 1] * size + words[at], possible_keys)
         suffixes = np.empty(keys.size, dtype=np.int64)
         suffixes[which] = ids[at]
         # What begins a text has its start before it, as if that were one more word; but the
@@ -119,8 +123,20 @@ def _with_starts(corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
     return words, np.arange(words.size) - np.repeat(begins, lengths)
 
 
-def _distinct(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the distinct keys in order, which of them each is, and how often each occurs."""
+def _distinct(keys: np.ndarray, possible: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the distinct keys in order, which of them each is, and how often each occurs.
+
+    Args:
+        keys: (M,) int64, from 0 to `possible` - 1.
+        possible: how many keys there could be.
+    """
+    if possible <= TABLE_PER_KEY * keys.size:
+        # As with characters: a table is faster than sorting.
+        table = np.bincount(keys, minlength=possible)
+        found = np.flatnonzero(table)
+        counts = table[found]
+        table[found] = np.arange(found.size)
+        return found, table[keys], counts
     order = np.argsort(keys)
     ordered = keys[order]
     new = np.ones(keys.size, dtype=bool)
