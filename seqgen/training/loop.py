@@ -221,8 +221,8 @@ class Trainer:
     def _require_finite(self, *numbers: float) -> None:
         if not all(map(math.isfinite, numbers)):
             raise SeqgenError(
-                f"the loss is no longer finite after step {self.run.step}; the model keeps its "
-                "last checkpoint; try a smaller --lr"
+                f"the loss is no longer finite after step {self.run.step}; try a smaller --lr "
+                "(the last checkpoint, if there is one, is kept)"
             )
 
     def _log(self, window: Window, norm: float) -> None:
