@@ -144,7 +144,7 @@ class MixtureCase(Case):
     def build(self, dtype: torch.dtype = torch.float64, seed: int = 1, **more: Any) -> Any:
         parts = [
             Case(name, "part", {**settings, **more}).build(dtype, seed)
-            for name, settings in (("ngram", {"order": 3}), ("lstm", {}), ("transformer", {}))
+            for name, settings in (("ngram", {"order": 3}), ("lstm", {}), ("window", {"context_size": 3}))
         ]
         return Mixture(parts, [0.2, 0.3, 0.5]).to(dtype).eval()
 
