@@ -131,8 +131,14 @@ class ModelConfig(Config):
 class DataConfig(Config):
     """How text becomes tokens, and which part of it is held out."""
 
-    tokenizer: str = setting("char, byte, word or whitespace", "char")
+    tokenizer: str = setting(
+        "char, byte, word, whitespace, bpe or unigram; or a tokenizer's file or folder", "char"
+    )
     vocab_size: int | None = setting("keep only the most frequent N tokens", None)
+    min_count: int = setting("keep only what occurs so often in the text", 1)
+    subword_sampling: float | None = setting(
+        "cut training text anew every epoch, by chance: alpha of unigram, dropout of bpe", None
+    )
     documents: Documents = setting("one stream of text, or one document a line", "stream")
     val: str = setting("held-out part: a file, a share such as 0.05, or none", "0.1")
     split_seed: int = setting("draws the held-out lines of --documents line", 0)
@@ -143,6 +149,9 @@ class DataConfig(Config):
         require(self.split_seed >= 0, f"split_seed is at least 0, not {self.split_seed}")
         if self.vocab_size is not None:
             require(self.vocab_size >= 1, f"vocab_size is at least 1, not {self.vocab_size}")
+        require(self.min_count >= 1, f"min_count is at least 1, not {self.min_count}")
+        alpha = self.subword_sampling
+        require(alpha is None or 0 < alpha <= 1, f"subword_sampling is above 0 to 1, not {alpha}")
 
 
 BUDGETS = ("steps", "epochs", "minutes")

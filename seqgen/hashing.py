@@ -6,7 +6,7 @@ The hash absorbs 64-bit words one after the other:
 
 where mix is the finaliser of SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable
 pseudorandom number generators"; Stafford's variant 13) and GAMMA its odd constant. The top 53
-bits, halved into the open interval, make a uniform number: (h >> 11) * 2**-53.
+bits make a uniform number in [0, 1): (h >> 11) * 2**-53.
 """
 
 from __future__ import annotations

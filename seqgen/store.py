@@ -29,6 +29,7 @@ LATEST = "latest"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 CONFIG, WEIGHTS, RECORD = "config.json", "model.safetensors", "training.json"
 METRICS, VALIDATION = "metrics.jsonl", "validation/text.txt"
+VALIDATION_TOKENS = "validation/tokens.tok"
 CHECKPOINTS, LAST, LOCK = "checkpoints", "last.safetensors", "lock"
 
 
@@ -81,9 +82,9 @@ class StoredModel:
 
     @property
     def validation_text(self) -> Path | None:
-        """The held-out text, if any was held out."""
-        path = self.path / VALIDATION
-        return path if path.exists() else None
+        """The held-out text, if any was held out: as text, or as the token file it came in."""
+        paths = (self.path / part for part in (VALIDATION, VALIDATION_TOKENS))
+        return next((path for path in paths if path.exists()), None)
 
     @property
     def loadable(self) -> bool:
@@ -425,6 +426,20 @@ def remove(model: StoredModel) -> None:
         raise SeqgenError(f"{model.path} cannot be removed: {error.strerror or error}") from None
 
 
+@contextlib.contextmanager
+def removed_if_stillborn(model: StoredModel) -> Iterator[None]:
+    """Remove a new model's folder if its first run fails before there is anything to go on with.
+
+    What would be left is an untrained model, and the latest one.
+    """
+    try:
+        yield
+    except Exception:
+        if not (model.path / CHECKPOINTS / LAST).exists():
+            shutil.rmtree(model.path, ignore_errors=True)
+        raise
+
+
 def keep_text(blocks: Iterator[bytes]) -> Path:
     """Keep a text that came by standard input in the cache, under its hash.
 
@@ -445,6 +460,29 @@ def keep_text(blocks: Iterator[bytes]) -> Path:
         raise SeqgenError(f"{folder} cannot be written: {error.strerror}") from None
 
 
+def tokens_folder() -> Path:
+    """Return the folder that keeps large texts as tokens, so that they are encoded once."""
+    return home() / "cache" / "tokens"
+
+
+def cached_files() -> list[Path]:
+    """Return every file of the cache: tokens, then texts that came by standard input."""
+    folders = (tokens_folder(), home() / "cache" / "text")
+    found = [sorted(folder.iterdir()) if folder.is_dir() else [] for folder in folders]
+    return [path for paths in found for path in paths if path.is_file()]
+
+
+def clear_tokens() -> list[Path]:
+    """Delete the cached tokens, which can be made again; return what was deleted.
+
+    Texts that came by standard input stay: a run that was trained on one needs it to go on.
+    """
+    gone = [path for path in cached_files() if path.parent == tokens_folder()]
+    for path in gone:
+        path.unlink(missing_ok=True)
+    return gone
+
+
 def text_of(data: dict[str, Any]) -> tuple[Path, ...]:
     """Return where a model's training text is: where it was, or in the cache by its hash.
 
@@ -461,7 +499,9 @@ def text_of(data: dict[str, Any]) -> tuple[Path, ...]:
     if kept.exists():
         return (kept,)
     gone = next(path for path in paths if not path.exists())
-    raise SeqgenError(f"the training text {gone} is gone; give --data FILE")
+    raise SeqgenError(
+        f"the training text {gone} is gone; give its FILE: seqgen train FILE --resume NAME"
+    )
 
 
 def take_lock(file: IO[Any]) -> bool:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from seqgen import __version__
-from seqgen.cli import beam_search, bench, exchange, models, perplexity, sample, train
+from seqgen.cli import beam_search, bench, exchange, models, perplexity, sample, tokenize, train
 from seqgen.cli.output import is_terminal, say
 from seqgen.errors import SeqgenError
 
@@ -28,6 +28,7 @@ def make_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
+    app.command("tokenize")(tokenize.tokenize)
     app.command("train")(train.train)
     app.command("sample")(sample.sample)
     app.command("beam-search")(beam_search.beam_search)

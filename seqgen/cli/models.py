@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -45,15 +46,20 @@ def list_models(json: options.Json = False) -> None:
 
 @app.command()
 def show(name: Name = None, json: options.Json = False) -> None:
-    """Show one model: its configuration, its data, how its training ended."""
+    """Show one model: its configuration, its tokenizer, its data, how its training ended."""
+    from seqgen.tokenizers import load_tokenizer
+
     model = store.find(name)
     config, record = model.config, model.record
+    tokenizer = load_tokenizer(model.path / "tokenizer").describe()
     if json:
-        put_record({**describe(model), "config": config, "training": record})
+        facts = {"config": config, "training": record, "tokenizer_facts": tokenizer}
+        put_record({**describe(model), **facts})
         return
     facts = {
         **describe(model),
         **{k: v for part in ("model", "training", "data") for k, v in config[part].items()},
+        **{f"tokenizer: {k}": v for k, v in tokenizer.items()},
         **{f"result: {k}": v for k, v in (record.get("result") or {}).items()},
         **{f"{grams['order']}-grams": _ngrams(grams) for grams in record.get("ngrams") or ()},
     }
@@ -83,7 +89,8 @@ def remove(
     if not yes:
         if not is_terminal(sys.stdin):
             raise UsageError("give --yes: there is nobody to ask")
-        typer.confirm(f"Delete {', '.join(str(m.path) for m in chosen)}?", abort=True, err=True)
+        if not typer.confirm(f"Delete {', '.join(str(m.path) for m in chosen)}?", err=True):
+            raise SeqgenError("nothing was removed")
     for model in chosen:
         store.remove(model)
         say(f"removed {model.path}")
@@ -93,6 +100,37 @@ def remove(
 def path(name: Name = None) -> None:
     """Print the folder of a model."""
     put(f"{store.find(name).path}\n")
+
+
+@app.command()
+def cache(
+    clear: Annotated[
+        bool, typer.Option("--clear", help="Delete the tokens; they can be made again.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """List what is kept of texts: large ones as tokens, and those from standard input.
+
+    A text that came by standard input is kept for --resume, and --clear leaves it.
+    """
+    if clear:
+        gone = [(path, size) for path, size in _sizes() if path.parent == store.tokens_folder()]
+        store.clear_tokens()
+        say(f"removed {len(gone)} files, {sum(size for _, size in gone):,} bytes")
+        return
+    rows = [{"kind": path.parent.name, "bytes": size, "path": str(path)} for path, size in _sizes()]
+    if json:
+        for row in rows:
+            put_record(row)
+        return
+    for row in rows:
+        put(f"{row['kind']:<6}  {row['bytes']:>15,}  {row['path']}\n")
+    if not rows:
+        say("the cache is empty")
+
+
+def _sizes() -> list[tuple[Path, int]]:
+    return [(path, path.stat().st_size) for path in store.cached_files()]
 
 
 def describe(model: store.StoredModel) -> dict[str, Any]:
@@ -105,14 +143,25 @@ def describe(model: store.StoredModel) -> dict[str, Any]:
         config, record = model.config, model.record
     except SeqgenError:
         return facts
-    result = record.get("result") or {}
+    result = record.get("result")
+    result = result if isinstance(result, dict) else {}
     return facts | {
         "architecture": config.get("architecture"),
         "parameters": record.get("parameters"),
-        "tokenizer": config.get("data", {}).get("tokenizer"),
+        "tokenizer": _tokenizer_kind(model) or config.get("data", {}).get("tokenizer"),
         "val_bits_per_char": result.get("val_bits_per_char"),
         "created": record.get("created"),
     }
+
+
+def _tokenizer_kind(model: store.StoredModel) -> str | None:
+    """Return the kind of a model's tokenizer: the configuration may name it by a path."""
+    from seqgen.tokenizers import read_facts
+
+    try:
+        return read_facts(model.path / "tokenizer").get("kind")
+    except (OSError, ValueError):
+        return None
 
 
 def _show(rows: list[dict[str, Any]], json: bool) -> None:

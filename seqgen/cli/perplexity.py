@@ -14,6 +14,7 @@ from seqgen.cli.output import console, input_bytes, piped_input, put, put_record
 from seqgen.errors import SeqgenError
 
 if TYPE_CHECKING:
+    from seqgen.data.tokenfile import TokenFile
     from seqgen.tasks.loaded import LoadedModel
     from seqgen.tasks.perplexity import Perplexity
 
@@ -22,7 +23,7 @@ def perplexity(
     files: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Files to score, - for standard input; the model's held-out text if none.",
+            help="Text or token files, - for standard input; the model's held-out text if none.",
             show_default=False,
         ),
     ] = None,
@@ -63,7 +64,7 @@ def perplexity(
             put_record(record)
         records.append(record)
     if not json:
-        _table(records)
+        _table(records, quiet)
 
 
 def _fit(
@@ -88,8 +89,12 @@ def _fit(
 
 def _texts(
     loaded: LoadedModel, files: list[str] | None, quiet: bool
-) -> Iterator[tuple[str, Iterable[str]]]:
+) -> Iterator[tuple[str, Iterable[str] | TokenFile]]:
     from seqgen.data.text import Text, decode_blocks, text_files, unix_newlines
+    from seqgen.data.tokenfile import is_token_file, open_token_file
+
+    def opened(path: Path) -> Iterable[str] | TokenFile:
+        return open_token_file(path) if is_token_file(path) else Text((path,), newlines).chunks()
 
     newlines = loaded.data.newlines
     if not files and piped_input() is not None:
@@ -100,14 +105,14 @@ def _texts(
             raise SeqgenError(f"{loaded.stored.name} has no held-out text; give a FILE")
         if not quiet:
             say(f"scoring the held-out text of {loaded.stored.name}")
-        yield "validation", Text((held_out,)).chunks()
+        yield "validation", opened(held_out)
     for name in files or ():
         if name == "-":
             chunks = decode_blocks(input_bytes(), "standard input")
             yield "-", unix_newlines(chunks) if newlines == "lf" else chunks
         else:
             for path in text_files([Path(name)]):
-                yield str(path), Text((path,), newlines).chunks()
+                yield str(path), opened(path)
 
 
 COLUMNS = {
@@ -122,7 +127,7 @@ COLUMNS = {
 }
 
 
-def _table(records: list[Perplexity]) -> None:
+def _table(records: list[Perplexity], quiet: bool) -> None:
     from rich import box
     from rich.table import Table
 
@@ -132,4 +137,5 @@ def _table(records: list[Perplexity]) -> None:
     for record in records:
         table.add_row(*(show(record) for show in COLUMNS.values()))
     console(sys.stdout).print(table)
-    say(f"{records[0].model}: {records[0].protocol}")
+    if not quiet:
+        say(f"{records[0].model}: {records[0].protocol}")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from seqgen.cli.output import console, is_terminal, say
 from seqgen.training.events import (
+    Encoding,
     Event,
     Notice,
     Progress,
@@ -128,6 +129,8 @@ class LiveDisplay:
             self._bar.update(self._task, line="")
         elif isinstance(event, Notice):
             self._bar.console.print(event.text)
+        elif isinstance(event, Encoding):
+            self._bar.update(self._task, completed=event.share, line="encoding")
         elif isinstance(event, Validated):
             self._figures.val_loss = event.val_loss
         elif isinstance(event, SampleLine):

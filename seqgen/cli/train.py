@@ -25,7 +25,10 @@ def train(
     context: typer.Context,
     data: Annotated[
         list[str] | None,
-        typer.Argument(help="Text files, folders, or - for standard input.", show_default=False),
+        typer.Argument(
+            help="Text files, folders, patterns, or - for standard input; or one token file.",
+            show_default=False,
+        ),
     ] = None,
     model: Annotated[
         str | None,
@@ -54,7 +57,11 @@ def train(
     ] = None,
     tokenizer: Annotated[
         str | None,
-        typer.Option(help="char (the default), byte, word or whitespace.", show_default=False),
+        typer.Option(
+            help="char (the default), byte, word, whitespace, bpe or unigram; or a tokenizer's "
+            "folder, a sentencepiece .model or a token file.",
+            show_default=False,
+        ),
     ] = None,
     vocab_size: Annotated[
         int | None, typer.Option(help="Keep the N commonest tokens.", show_default=False)
@@ -145,6 +152,8 @@ def train(
         if flag not in OWN and value is not None
     }
     settings |= dict(map(_assignment, set_ or ()))
+    if val is not None:
+        settings["val"] = str(_kept_if_piped(val))
     common = {"settings": settings, "device": device, "stop_after": stop_after}
     with display(quiet) as report:
         if resume is not None:
@@ -182,13 +191,18 @@ def _sources(data: list[str] | None) -> list[str | Path]:
     """Return the files to read; standard input is kept in the cache, since it comes only once."""
     if not data and piped_input() is None:
         raise UsageError("give a text file: seqgen train FILE")
-    kept = None
-    sources: list[str | Path] = []
-    for name in data or ["-"]:
-        if name == "-":
-            kept = kept or store.keep_text(input_bytes())
-        sources.append(kept if name == "-" else name)
-    return sources
+    names = data or ["-"]
+    kept = store.keep_text(input_bytes()) if "-" in names else None
+    return [kept if name == "-" else _kept_if_piped(name) for name in names]
+
+
+def _kept_if_piped(name: str) -> str | Path:
+    """Return where a file can be read again and again: `<(zcat f)` gives its text only once."""
+    path = Path(name)
+    if not name or not path.exists() or path.is_file() or path.is_dir():
+        return name
+    with path.open("rb") as file:
+        return store.keep_text(iter(lambda: file.read(1 << 20), b""))
 
 
 def _assignment(text: str) -> tuple[str, str]:

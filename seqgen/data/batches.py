@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -191,6 +192,35 @@ def _cut(begin: np.ndarray, end: np.ndarray, length: int) -> tuple[np.ndarray, n
     nth = np.arange(which.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)
     first = begin[which] + nth * length
     return first, np.minimum(first + length, end[which])
+
+
+class SampledBatches(Batches):
+    """A text that is cut into subwords anew every epoch, by chance (Kudo 2018).
+
+    Every epoch has as many steps as the first, so that which epoch a step is in, and with that
+    its batch, follows from its number and the seed alone. What chance makes longer or shorter
+    than the first epoch is left out at the end, or begun again.
+
+    Args:
+        cut: returns the batches of an epoch, counted from 0.
+    """
+
+    def __init__(self, cut: Callable[[int], Batches]) -> None:
+        self._cut = lru_cache(maxsize=1)(cut)
+        first = self._cut(0)
+        self._steps = first.steps_per_epoch
+        super().__init__(first.corpus, first.batch_size, first.seq_len, first.seed)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self._steps
+
+    def batch(self, step: int) -> Batch:
+        epoch, index = divmod(step, self._steps)
+        batches = self._cut(epoch)
+        # Numbered as if the epochs before had been as this one: each has its own order.
+        batch = batches.batch(epoch * batches.steps_per_epoch + index)
+        return replace(batch, fresh=True) if index == 0 else batch
 
 
 def training_batches(

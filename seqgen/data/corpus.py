@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from typing import IO
 
 import numpy as np
 
 from seqgen.configs import Documents
+from seqgen.data.encoding import Sampling, encoded
 from seqgen.tokenizers import Tokenizer
 
 
@@ -36,7 +40,7 @@ class Framing:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents as one array of ids.
+    """Documents as one array of ids, in memory or mapped from a file.
 
     Attributes:
         tokens: (N,) unsigned: every scored token, document after document, ends included.
@@ -50,44 +54,97 @@ class Corpus:
     start: int
     oov: int = 0
 
-    @property
+    @cached_property
     def starts(self) -> np.ndarray:
         """(D,) int64: where each document begins in `tokens`."""
         return np.concatenate([[0], self.ends[:-1]]).astype(np.int64)
 
 
-def encode_corpus(chunks: Iterable[str], tokenizer: Tokenizer, documents: Documents) -> Corpus:
+def encode_corpus(
+    chunks: Iterable[str],
+    tokenizer: Tokenizer,
+    documents: Documents,
+    sampling: Sampling | None = None,
+    framing: Framing | None = None,
+) -> Corpus:
     """Encode a text as one stream, or as one document a line.
 
     A line ends at `\\n` or at the end of the text; its `\\n` becomes EOS, and an empty line is
-    EOS alone.
+    EOS alone. What is large is kept in a temporary file, not in memory.
 
     Args:
         chunks: the text in pieces cut anywhere.
         tokenizer: its ids.
         documents: "stream" or "line".
+        sampling: draw the segmentation.
+        framing: how documents start and end, where not as a model trained on `documents` has it.
     """
-    framing = Framing.of(tokenizer, documents)
-    pieces = tokenizer.encode_chunks(chunks)
-    tokens = _joined(pieces if framing.end is None else _ended(pieces, tokenizer, framing.end))
-    ends = np.array([tokens.size] if tokens.size else [], dtype=np.int64)
-    if framing.end is not None:
-        ends = np.flatnonzero(tokens == framing.end) + 1
-    oov = int(np.count_nonzero(tokens == tokenizer.unk_id))
-    return Corpus(tokens, ends, framing.start, oov)
+    framing = framing or Framing.of(tokenizer, documents)
+    blocks = encoded(chunks, tokenizer, sampling)
+    if framing.end is None:
+        pieces = (ids for _, ids in blocks)
+    else:
+        pieces = _ended(blocks, tokenizer, framing.end)
+    return gather(pieces, framing, tokenizer)
 
 
-def _joined(pieces: Iterable[np.ndarray]) -> np.ndarray:
-    pieces = list(pieces)
-    return np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.uint8)
-
-
-def _ended(pieces: Iterable[np.ndarray], tokenizer: Tokenizer, end: int) -> Iterator[np.ndarray]:
-    last = end
+def gather(pieces: Iterable[np.ndarray], framing: Framing, tokenizer: Tokenizer) -> Corpus:
+    """Join pieces of framed ids into a corpus."""
+    tokens, ends = Gathered(tokenizer.dtype), Gathered(np.int64)
+    oov = 0
     for ids in pieces:
-        if ids.size:
-            ids = np.where(ids == tokenizer.newline_id, ids.dtype.type(end), ids)
-            last = int(ids[-1])
-            yield ids
-    if last != end:
+        if framing.end is not None:
+            ends.add(tokens.size + 1 + np.flatnonzero(ids == framing.end))
+        oov += int(np.count_nonzero(ids == tokenizer.unk_id))
+        tokens.add(ids)
+    if framing.end is None and tokens.size:
+        ends.add(np.array([tokens.size]))
+    return Corpus(tokens.array(), ends.array(), framing.start, oov)
+
+
+class Gathered:
+    """An array that grows; what is large goes to a temporary file that nothing else sees."""
+
+    SPILL = 1 << 26
+
+    def __init__(self, dtype: type) -> None:
+        self.dtype, self.size = np.dtype(dtype), 0
+        self._held: list[np.ndarray] = []
+        self._bytes = 0
+        self._file: IO[bytes] | None = None
+
+    def add(self, values: np.ndarray) -> None:
+        """Append `values`."""
+        values = np.ascontiguousarray(values, dtype=self.dtype)
+        self._held.append(values)
+        self.size += values.size
+        self._bytes += values.nbytes
+        if self._bytes > self.SPILL:
+            self._spill()
+
+    def _spill(self) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115
+        for values in self._held:
+            self._file.write(memoryview(values).cast("B"))
+        self._held, self._bytes = [], 0
+
+    def array(self) -> np.ndarray:
+        """Return all of it, (N,); mapped where it went to a file."""
+        if self._file is None:
+            return np.concatenate([np.zeros(0, self.dtype), *self._held])
+        self._spill()
+        self._file.flush()
+        return np.asarray(np.memmap(self._file, self.dtype, "r", shape=(self.size,)))
+
+
+def _ended(
+    blocks: Iterable[tuple[bytes, np.ndarray]], tokenizer: Tokenizer, end: int
+) -> Iterator[np.ndarray]:
+    """Make every newline an end, and give one to a last line that has none."""
+    open_line = False
+    for raw, ids in blocks:
+        yield np.where(ids == tokenizer.newline_id, ids.dtype.type(end), ids)
+        open_line = not raw.endswith(b"\n")
+    if open_line:
         yield np.array([end], dtype=tokenizer.dtype)

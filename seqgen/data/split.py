@@ -13,6 +13,7 @@ from seqgen.data.text import Survey, Text, lines, text_files
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.hashing import uniforms
 from seqgen.tokenizers import Tokenizer
+from seqgen.tokenizers.base import line_blocks
 
 Chunks = Callable[[], Iterator[str]]
 
@@ -25,7 +26,9 @@ class Split:
     val: Chunks | None
 
 
-def split_text(text: Text, facts: Survey, config: DataConfig, tokenizer: Tokenizer) -> Split:
+def split_text(
+    text: Text, facts: Survey, config: DataConfig, tokenizer: Tokenizer | type[Tokenizer]
+) -> Split:
     """Divide a text as `config.val` says.
 
     A stream is cut at the first token boundary at or after character floor((1 - share) n); of
@@ -36,7 +39,7 @@ def split_text(text: Text, facts: Survey, config: DataConfig, tokenizer: Tokeniz
         text: the whole text.
         facts: the survey of it.
         config: `val` is a share, a file, or "none".
-        tokenizer: for its token boundaries; its vocabulary is not used.
+        tokenizer: one, or its kind: token boundaries need no vocabulary.
 
     Raises:
         UsageError: `val` is a share that is not between 0 and 1.
@@ -74,13 +77,15 @@ def held_out_share(val: str) -> float | None:
     return share
 
 
-def stream_cut(text: Text, at: int, tokenizer: Tokenizer) -> int:
+def stream_cut(text: Text, at: int, tokenizer: Tokenizer | type[Tokenizer]) -> int:
     """Return the first token boundary at or after character `at`, found within its line."""
     start = 0
-    for line in lines(text.chunks()):
-        if start + len(line) > at:
-            return start + tokenizer.boundary(line, at - start)
-        start += len(line)
+    for block in line_blocks(text.chunks(), tokenizer.boundary):
+        if start + len(block) > at:
+            begin = block.rfind("\n", 0, at - start) + 1
+            end = block.find("\n", at - start) + 1 or len(block)
+            return start + begin + tokenizer.boundary(block[begin:end], at - start - begin)
+        start += len(block)
     return start
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import glob
+import gzip
 import hashlib
 import itertools
+import lzma
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,31 +67,50 @@ class Survey:
     sha256: str = field(default=hashlib.sha256(b"").hexdigest())
 
 
-def survey(chunks: Iterable[str]) -> Survey:
-    """Count a text's characters, UTF-8 bytes and lines, and hash it.
+class Surveyor:
+    """Counts and hashes a text as it passes; `facts` tells of what has passed so far."""
 
-    A line ends at a newline or at the end of the text.
-    """
-    facts = Survey()
-    digest = hashlib.sha256()
-    last = "\n"
-    for chunk in chunks:
-        encoded = chunk.encode()
-        digest.update(encoded)
-        facts.characters += len(chunk)
-        facts.bytes += len(encoded)
-        facts.lines += chunk.count("\n")
-        last = chunk[-1:] or last
-    facts.lines += last != "\n"
-    facts.sha256 = digest.hexdigest()
-    return facts
+    def __init__(self) -> None:
+        self.characters = self.bytes = self._newlines = 0
+        self._digest = hashlib.sha256()
+        self._last = b"\n"
+
+    def watch(self, chunks: Iterable[str]) -> Iterator[str]:
+        """Yield what comes, and take note of it."""
+        for chunk in chunks:
+            self.characters += len(chunk)
+            self.take(chunk.encode())
+            yield chunk
+
+    def take(self, raw: bytes) -> None:
+        """Take note of the next UTF-8 bytes, but for how many characters they are."""
+        self._digest.update(raw)
+        self.bytes += len(raw)
+        self._newlines += raw.count(b"\n")
+        self._last = raw[-1:] or self._last
+
+    @property
+    def facts(self) -> Survey:
+        """The survey; a line ends at a newline or at the end of the text."""
+        lines = self._newlines + (self._last != b"\n")
+        return Survey(self.characters, self.bytes, lines, self._digest.hexdigest())
+
+
+def survey(chunks: Iterable[str]) -> Survey:
+    """Count a text's characters, UTF-8 bytes and lines, and hash it."""
+    surveyor = Surveyor()
+    for _ in surveyor.watch(chunks):
+        pass
+    return surveyor.facts
 
 
 def text_files(names: Sequence[str | Path]) -> tuple[Path, ...]:
     """Return the files that `names` mean; a folder is all its files, by sorted path.
 
+    A name that is not there but has `*`, `?` or `[` is a pattern (`**` is any depth).
+
     Raises:
-        SeqgenError: a name is not there, or a folder has no file.
+        SeqgenError: a name is not there, or a folder or a pattern has no file.
     """
     paths: list[Path] = []
     for given in names:
@@ -102,6 +125,12 @@ def text_files(names: Sequence[str | Path]) -> tuple[Path, ...]:
             paths += inside
         elif name.exists():
             paths.append(name)
+        elif glob.has_magic(str(name)):
+            found = sorted(map(Path, glob.glob(str(name), recursive=True)))  # noqa: PTH207
+            files = [p for p in found if p.is_file()]
+            if not files:
+                raise SeqgenError(f"no file matches {name}")
+            paths += files
         else:
             raise SeqgenError(f"there is no file {name}")
     return tuple(paths)
@@ -118,10 +147,44 @@ def decoded(path: Path) -> Iterator[str]:
         SeqgenError: the file cannot be read, or has bytes that are not UTF-8 (says where).
     """
     try:
-        with path.open("rb") as file:
-            yield from decode_blocks(iter(lambda: file.read(CHUNK_BYTES), b""), str(path))
+        yield from decode_blocks(_blocks(path), str(path))
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise SeqgenError(f"{path} is damaged: {error}") from None
     except OSError as error:
         raise SeqgenError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    """Yield a file's bytes; one whose name says that it is compressed is unpacked."""
+    suffix = path.suffix.lower()
+    if suffix == ".zst":
+        yield from _zstd_blocks(path)
+        return
+    opened = {".gz": gzip.open, ".xz": lzma.open}.get(suffix, Path.open)
+    with opened(path, "rb") as file:
+        yield from iter(lambda: file.read(CHUNK_BYTES), b"")
+
+
+def _zstd_blocks(path: Path) -> Iterator[bytes]:
+    try:
+        import zstandard
+    except ImportError:
+        raise SeqgenError(f"{path} needs a module: pip install zstandard") from None
+    unpacker = None
+    with path.open("rb") as file:
+        for block in iter(lambda: file.read(1 << 17), b""):
+            while block:  # a file is frames, one after the other
+                if unpacker is None:
+                    unpacker = zstandard.ZstdDecompressor().decompressobj()
+                try:
+                    yield unpacker.decompress(block)
+                except zstandard.ZstdError as error:
+                    raise EOFError(str(error)) from None
+                block = unpacker.unused_data
+                if unpacker.eof:
+                    unpacker = None
+    if unpacker is not None:
+        raise EOFError("it ends too soon")
 
 
 def decode_blocks(blocks: Iterable[bytes], name: str) -> Iterator[str]:
@@ -133,10 +196,10 @@ def decode_blocks(blocks: Iterable[bytes], name: str) -> Iterator[str]:
     offset, pending, first = 0, b"", True
     blocks = iter(blocks)
     while True:
-        block = next(blocks, b"")
-        raw = pending + block
+        block = next(blocks, None)
+        raw = pending + (block or b"")
         try:
-            text, used = codecs.utf_8_decode(raw, "strict", not block)
+            text, used = codecs.utf_8_decode(raw, "strict", block is None)
         except UnicodeDecodeError as error:
             at = offset + error.start
             bad = raw[error.start]
@@ -148,7 +211,7 @@ def decode_blocks(blocks: Iterable[bytes], name: str) -> Iterator[str]:
             text, first = text.removeprefix(BOM), False
         if text:
             yield text
-        if not block:
+        if block is None:
             return
 
 

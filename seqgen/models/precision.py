@@ -24,8 +24,8 @@ def choose_device(name: str) -> torch.device:
         if torch.cuda.is_available():
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    kind = name.partition(":")[0]
-    if kind not in ("cpu", "cuda", "mps"):
+    kind, colon, index = name.partition(":")
+    if kind not in ("cpu", "cuda", "mps") or (colon and not index.isdigit()):
         raise UsageError(f"--device is auto, cpu, cuda or mps, not {name!r}")
     there = {
         "cpu": True,

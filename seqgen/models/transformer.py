@@ -65,7 +65,10 @@ class TransformerConfig(ModelConfig):
         super().__post_init__()
         for name in ("window", "hidden_size", "num_layers", "num_heads"):
             require(getattr(self, name) >= 1, f"{name} is at least 1, not {getattr(self, name)}")
-        heads = self.num_heads
+        heads, inner = self.num_heads, self.ffn_size
+        require(inner is None or inner >= 1, f"ffn_size is at least 1, not {inner}")
+        require(self.rope_theta > 0, f"rope_theta is more than 0, not {self.rope_theta}")
+        require(self.norm_eps >= 0, f"norm_eps is at least 0, not {self.norm_eps}")
         require(
             self.hidden_size % heads == 0,
             f"num_heads divides hidden_size, and {heads} does not divide {self.hidden_size}",

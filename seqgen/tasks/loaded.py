@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from seqgen import store
-from seqgen.configs import DataConfig
+from seqgen.configs import DataConfig, Documents
 from seqgen.data.corpus import Framing
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import LanguageModel
@@ -38,6 +38,16 @@ class LoadedModel:
     def framing(self) -> Framing:
         """How its documents start and end."""
         return Framing.of(self.tokenizer, self.data.documents)
+
+    def framing_of(self, documents: Documents) -> Framing:
+        """How texts that are read as `documents` start and end for this model.
+
+        A model of a stream knows no BOS and no EOS: a line of its own starts after a newline,
+        and ends with one.
+        """
+        if documents == "line" and self.data.documents == "stream":
+            return Framing(self.tokenizer.newline_id, self.tokenizer.newline_id)
+        return Framing.of(self.tokenizer, documents)
 
     @property
     def never(self) -> tuple[int, ...]:

@@ -64,7 +64,9 @@ def fit(
     """
     if not isinstance(loaded.stored, StoredMixture) or not isinstance(loaded.model, Mixture):
         raise UsageError("--fit finds the weights of a mixture: give -m A+B")
-    corpus = encode_corpus(chunks, loaded.tokenizer, documents or loaded.data.documents)
+    documents = documents or loaded.data.documents
+    framing = loaded.framing_of(documents)
+    corpus = encode_corpus(chunks, loaded.tokenizer, documents, framing=framing)
     columns = [token_log_probs(part, corpus, batch_size) for part in loaded.model.components]
     log_probs = torch.from_numpy(np.stack(columns, axis=1))  # (N, K)
     if not (log_probs > -torch.inf).any():

@@ -17,14 +17,15 @@ from torch import Tensor
 
 from seqgen import __version__, store
 from seqgen.configs import BUDGETS, TrainingConfig
-from seqgen.data.batches import training_batches
-from seqgen.data.text import Text
+from seqgen.data.batches import Batches, SampledBatches, training_batches
+from seqgen.data.corpus import Corpus
+from seqgen.data.encoding import Sampling
 from seqgen.metrics.perplexity import LN2, Totals
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.scoring import add_up, parallel_rows, score_corpus
 from seqgen.store import Metrics, StoredModel
 from seqgen.tasks.loaded import LoadedModel, load_stored
-from seqgen.tasks.perplexity import score_text
+from seqgen.tasks.perplexity import score_held_out
 from seqgen.tasks.prepare import Prepared
 from seqgen.tasks.sample import first_line
 from seqgen.training.events import Event, Report, SampleLine, Started, Validated
@@ -103,14 +104,23 @@ class Session:
     def _trainer(self, metrics: Metrics, stop: threading.Event) -> Trainer:
         model, config, prepared = self.loaded.model, self.training, self.prepared
         assert isinstance(model, NeuralLanguageModel)
-        batches = training_batches(
-            prepared.train,
-            self.loaded.data.documents,
-            model.carries_state and not config.reset_state,
-            config.batch_size,
-            config.seq_len,
-            config.seed,
-        )
+        documents, carries = self.loaded.data.documents, model.carries_state
+        alpha = self.loaded.data.subword_sampling
+
+        def batches_of(corpus: Corpus) -> Batches:
+            return training_batches(
+                corpus,
+                documents,
+                carries and not config.reset_state,
+                config.batch_size,
+                config.seq_len,
+                config.seed,
+            )
+
+        def cut_anew(epoch: int) -> Batches:
+            return batches_of(prepared.sampled(Sampling(alpha, config.seed, epoch), documents))
+
+        batches = batches_of(prepared.train) if alpha is None else SampledBatches(cut_anew)
 
         def report(event: Event) -> None:
             metrics.write(dataclasses.asdict(event))
@@ -186,8 +196,7 @@ def final_validation(loaded: LoadedModel) -> tuple[Totals | None, float]:
         return None, 0.0
     began = time.monotonic()
     kept = load_stored(loaded.stored, loaded.model.device, "auto")
-    text = Text((loaded.stored.validation_text,))
-    totals = score_text(kept, text.chunks(), kept.data.documents)
+    totals = score_held_out(kept)
     return totals, time.monotonic() - began
 
 

@@ -23,14 +23,13 @@ from seqgen.configs import (
     settings_of,
     with_default_budget,
 )
-from seqgen.data.split import path_of, split_text
-from seqgen.data.text import Text, text_files
+from seqgen.data.text import text_files
 from seqgen.errors import SeqgenError
 from seqgen.models.precision import choose_device, choose_precision, parameter_type
 from seqgen.store import StoredModel
 from seqgen.tasks.count import count, ignored
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.prepare import Prepared, encode_parts, prepare, read
+from seqgen.tasks.prepare import Prepared, again, prepare_data
 from seqgen.tasks.session import Session, TrainingResult
 from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Notice, Report
@@ -51,7 +50,7 @@ def train(
     """Train a language model on text and store it.
 
     Args:
-        data: files, or folders of files, joined in this order.
+        data: files, folders of files or patterns, joined in this order; or one token file.
         architecture: a name in the registry.
         name: what to call the model; made from the data's name if None.
         settings: fields of `DataConfig`, `TrainingConfig` or the architecture's configuration,
@@ -79,10 +78,11 @@ def train(
     place = choose_device(device)
 
     model_class = kind.load_model()
-    prepared = prepare(Text(text_files(data), data_config.newlines), data_config)
+    flags = {name for name, value in (settings or {}).items() if value is not None}
+    prepared, data_config = prepare_data(data, data_config, flags, report)
     if not model_class.counted:
         training = _fitted(with_default_budget(training), prepared, given, place, report)
-    elif notice := ignored([key for key, value in (settings or {}).items() if value is not None]):
+    elif notice := ignored(sorted(flags)):
         report(notice)
     vocab_size = prepared.tokenizer.vocab_size
     model_config = _model_config(config_class, shares[0], vocab_size, training)
@@ -93,6 +93,7 @@ def train(
         # Not before there is a model: one too large for the machine leaves no folder behind.
         stored = store.create(name, f"{Path(data[0]).stem}-{architecture}", overwrite)
         held.enter_context(stored.locked())
+        held.enter_context(store.removed_if_stillborn(stored))
         stored.write_config(
             architecture,
             model=model_config.to_dict(),
@@ -100,8 +101,7 @@ def train(
             data=data_config.to_dict(),
         )
         prepared.tokenizer.save(stored.path / "tokenizer")
-        if prepared.split.val:
-            stored.write_validation(prepared.split.val())
+        prepared.keep_validation(stored)
         loaded = LoadedModel(stored, model, prepared.tokenizer, data_config)
         if model.counted:
             return count(loaded, prepared, report)
@@ -153,6 +153,13 @@ def resume(
             report(Notice(text=f"{stored.name} has finished; give a longer budget to go on"))
             return TrainingResult(**result)
         training = TrainingConfig(**_override(config["training"], given))
+        done = checkpoint[1]["run"]
+        spent = {"steps": done["step"], "minutes": done["seconds"] / 60}.get(training.budget, 0)
+        budget = getattr(training, training.budget)
+        require(
+            not given or spent < budget,
+            f"{stored.name} has spent {spent:g} {training.budget} already; give a longer budget",
+        )
         model, tokenizer = stored.load()
         data_config = DataConfig(**config["data"])
         prepared = _again(stored, data, data_config, tokenizer, changed_data)
@@ -182,20 +189,13 @@ def _again(
     if not isinstance(known, dict) or not {"files", "sha256"} <= known.keys():
         raise SeqgenError(f"{stored.path / store.RECORD} is damaged: it does not name the text")
     paths = text_files(data) if data else store.text_of(known)
-    text = Text(paths, config.newlines)
-    facts = read(text)
-    if facts.sha256 != known["sha256"] and not changed_data:
+    prepared = again(paths, config, tokenizer, stored.validation_text)
+    if prepared.facts.sha256 != known["sha256"] and not changed_data:
         raise SeqgenError(
             f"{', '.join(map(str, paths))} is not the text {stored.name} was trained on; "
-            "give --data FILE, or --changed-data to go on with this one"
+            "give that one, or --changed-data to go on with this one"
         )
-    if path_of(config.val) is not None:
-        config = replace(config, val="none")  # kept with the model; the file itself may be gone
-    split = split_text(text, facts, config, tokenizer)
-    if stored.validation_text is not None:
-        # What was held out then, wherever it came from, and though the text has changed.
-        split = replace(split, val=Text((stored.validation_text,)).chunks)
-    return encode_parts(text, facts, split, tokenizer, config)
+    return prepared
 
 
 def _override(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,20 +1,38 @@
-"""Text to token ids and back: characters, bytes, words."""
+"""Text to token ids and back: characters, bytes, words, subwords."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from seqgen.errors import SeqgenError, UsageError, did_you_mean
 from seqgen.tokenizers.base import Decoder, Tokenizer, read_facts
 from seqgen.tokenizers.byte import ByteTokenizer
 from seqgen.tokenizers.char import CharTokenizer
+from seqgen.tokenizers.sentencepiece import BPETokenizer, UnigramTokenizer
 from seqgen.tokenizers.word import WhitespaceTokenizer, WordTokenizer
 
 KINDS: dict[str, type[Tokenizer]] = {
-    cls.kind: cls for cls in (CharTokenizer, ByteTokenizer, WordTokenizer, WhitespaceTokenizer)
+    cls.kind: cls
+    for cls in (
+        CharTokenizer,
+        ByteTokenizer,
+        WordTokenizer,
+        WhitespaceTokenizer,
+        BPETokenizer,
+        UnigramTokenizer,
+    )
 }
 
-__all__ = ["KINDS", "Decoder", "Tokenizer", "load_tokenizer", "tokenizer_kind"]
+__all__ = [
+    "KINDS",
+    "Decoder",
+    "Tokenizer",
+    "load_tokenizer",
+    "read_facts",
+    "tokenizer_from_facts",
+    "tokenizer_kind",
+]
 
 
 def tokenizer_kind(name: str) -> type[Tokenizer]:
@@ -37,6 +55,19 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     """
     try:
         facts = read_facts(folder)
-        return tokenizer_kind(facts.pop("kind")).from_facts(facts)
+        return tokenizer_kind(facts.pop("kind")).load(folder, facts)
     except (OSError, ValueError, KeyError, TypeError, UsageError) as error:
         raise SeqgenError(f"the tokenizer in {folder} is missing or damaged: {error}") from None
+
+
+def tokenizer_from_facts(facts: dict[str, Any]) -> Tokenizer:
+    """Rebuild the tokenizer whose `kind` and facts these are.
+
+    Raises:
+        SeqgenError: they are not a tokenizer's.
+    """
+    try:
+        facts = dict(facts)
+        return tokenizer_kind(facts.pop("kind")).from_facts(facts)
+    except (ValueError, KeyError, TypeError, UsageError) as error:
+        raise SeqgenError(f"a damaged tokenizer: {error}") from None

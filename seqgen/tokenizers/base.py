@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,6 +16,8 @@ from seqgen.files import write_json
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 UNSIGNED = (np.uint8, np.uint16, np.uint32)
+# A line longer than this is cut at token boundaries, so that no line need be held whole.
+LONG_LINE = 1 << 16
 
 
 class Decoder(ABC):
@@ -42,14 +45,17 @@ class PieceDecoder(Decoder):
 class Tokenizer(ABC):
     """A vocabulary and the two ways through it.
 
-    Ids 0 to 3 are `<pad> <bos> <eos> <unk>` in every kind; none of them ever stands for text.
-    `\\n` is always a token of its own, so that a text can be encoded line by line, and a line's
-    end can be told from the ids alone.
+    Ids 0 to 3 are `<pad> <bos> <eos> <unk>` in every kind that is trained here; a sentencepiece
+    model from elsewhere keeps its own. None of them ever stands for text. `\\n` is always a token
+    of its own, so that a text can be encoded line by line, and a line's end can be told from the
+    ids alone.
     """
 
     kind: ClassVar[str]
-    lossless: ClassVar[bool] = True
+    lossless: bool = True
     learns_from_whole_text: ClassVar[bool] = False
+    # Encoding takes hardly longer than passing the text to another process would.
+    quick: ClassVar[bool] = False
     pad_id, bos_id, eos_id, unk_id = range(len(SPECIALS))
 
     vocab_size: int
@@ -57,17 +63,24 @@ class Tokenizer(ABC):
 
     @classmethod
     @abstractmethod
-    def train(cls, chunks: Iterable[str], vocab_size: int | None = None) -> Tokenizer:
+    def train(
+        cls, chunks: Iterable[str], vocab_size: int | None = None, min_count: int = 1
+    ) -> Tokenizer:
         """Make a tokenizer from text that comes in pieces.
 
         Args:
             chunks: the text, cut anywhere.
             vocab_size: keep only the most frequent tokens, so that V is at most this.
+            min_count: keep only what occurs at least so often.
         """
 
     @abstractmethod
     def encode(self, text: str) -> np.ndarray:
         """Return the ids of `text`, (N,), in the smallest unsigned type that holds V."""
+
+    def encode_utf8(self, raw: bytes) -> np.ndarray:
+        """Return the ids of a text that is given as UTF-8."""
+        return self.encode(raw.decode())
 
     @abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
@@ -77,9 +90,17 @@ class Tokenizer(ABC):
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return each id as it would be shown to a person."""
 
+    @classmethod
     @abstractmethod
-    def boundary(self, text: str, at: int) -> int:
-        """Return the first token boundary of `text` (which begins a line) at or after `at`."""
+    def boundary(cls, text: str, at: int) -> int:
+        """Return the first token boundary of `text` (which begins a line) at or after `at`.
+
+        It needs no vocabulary; where one could move a boundary, it is one that none crosses.
+        """
+
+    @abstractmethod
+    def byte_ends(self, text: str) -> np.ndarray:
+        """Return where each token of `text` ends, (N,) int64, in its UTF-8 bytes."""
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
@@ -97,8 +118,20 @@ class Tokenizer(ABC):
 
     def encode_chunks(self, chunks: Iterable[str]) -> Iterator[np.ndarray]:
         """Encode a text that comes in pieces cut anywhere; the joined ids are `encode`'s."""
-        for block in line_blocks(chunks):
+        for block in line_blocks(chunks, self.boundary):
             yield self.encode(block)
+
+    def encode_sampled(self, text: str, alpha: float, seed: int) -> np.ndarray:
+        """Encode in a way drawn by `seed`, where a text can be cut in several.
+
+        Raises:
+            UsageError: this kind cuts every text in one way only.
+        """
+        raise UsageError(f"subword_sampling is for bpe and unigram, not for {self.kind}")
+
+    def text_bytes(self, ids: np.ndarray) -> bytes:
+        """Return the UTF-8 bytes that `ids` stand for, which may begin or end in a character."""
+        return self.decode(ids.tolist()).encode()
 
     def decoder(self, history: Sequence[int] = ()) -> Decoder:
         """Return an incremental decoder for what follows the ids of `history`."""
@@ -114,6 +147,21 @@ class Tokenizer(ABC):
             if (self.encode(text[start:end]) == self.unk_id).any():
                 return start, text[start:end]
             start = end
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all that the tokenizer is: equal for equal tokenizers."""
+        facts = json.dumps({"kind": self.kind, **self.facts()}, sort_keys=True)
+        return hashlib.sha256(facts.encode("utf-8", "surrogatepass")).hexdigest()
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a person wants to know about the tokenizer, as JSON can hold it."""
+        return {"kind": self.kind, "vocab_size": self.vocab_size, "lossless": self.lossless}
+
+    @classmethod
+    def load(cls, folder: Path, facts: dict[str, Any]) -> Tokenizer:
+        """Rebuild the tokenizer that `save` wrote into `folder`, whose table is `facts`."""
+        return cls.from_facts(facts)
 
     def save(self, folder: Path) -> None:
         """Write the tokenizer into `folder`, which is made if need be."""
@@ -136,18 +184,48 @@ def room_for(vocab_size: int | None) -> int | None:
     return None if vocab_size is None else vocab_size - least
 
 
-def line_blocks(chunks: Iterable[str]) -> Iterator[str]:
-    """Cut a text anew so that every piece but the last ends with a newline."""
+Boundary = Callable[[str, int], int]
+
+
+def line_blocks(chunks: Iterable[str], boundary: Boundary | None = None) -> Iterator[str]:
+    """Cut a text anew so that every piece but the last ends with a newline.
+
+    With `boundary`, a line that is very long is not waited for: it is cut as `segments` does.
+    """
     waiting: list[str] = []
+    size = 0
     for chunk in chunks:
         end = chunk.rfind("\n") + 1
         if end:
             yield "".join(waiting) + chunk[:end]
-            waiting = []
+            waiting, size = [], 0
         if end < len(chunk):
             waiting.append(chunk[end:])
+            size += len(chunk) - end
+        if boundary is not None and size > 16 * LONG_LINE:
+            *whole, rest = segments("".join(waiting), boundary)
+            yield from whole
+            waiting, size = [rest], len(rest)
     if waiting:
         yield "".join(waiting)
+
+
+def segments(line: str, boundary: Boundary, longest: int = LONG_LINE) -> list[str]:
+    """Cut a line at the first token boundary after every `longest` characters.
+
+    A line that goes on is cut in the same places, but for the last piece or two.
+    """
+    pieces: list[str] = []
+    start, width = 0, 2 * longest
+    while len(line) - start > width:
+        end = boundary(line[start : start + width], longest)
+        # What stands behind a boundary can move it: one is sure with enough of the line behind.
+        if end > width - longest // 2:
+            width *= 2
+            continue
+        pieces.append(line[start : start + end])
+        start, width = start + end, 2 * longest
+    return [*pieces, line[start:]]
 
 
 def read_facts(folder: Path) -> dict[str, Any]:

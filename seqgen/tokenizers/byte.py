@@ -18,17 +18,24 @@ class ByteTokenizer(Tokenizer):
     """Byte b is the token 4 + b. Bytes that are not UTF-8 decode to U+FFFD."""
 
     kind = "byte"
+    quick = True
     vocab_size = OFFSET + 256
     newline_id = OFFSET + ord("\n")
 
     @classmethod
-    def train(cls, chunks: Iterable[str], vocab_size: int | None = None) -> ByteTokenizer:
-        if vocab_size is not None:
-            raise UsageError("--vocab-size has no meaning for bytes: there are always 256")
+    def train(
+        cls, chunks: Iterable[str], vocab_size: int | None = None, min_count: int = 1
+    ) -> ByteTokenizer:
+        if vocab_size is not None or min_count > 1:
+            flag = "min_count" if vocab_size is None else "--vocab-size"
+            raise UsageError(f"{flag} has no meaning for bytes: there are always 256")
         return cls()
 
     def encode(self, text: str) -> np.ndarray:
-        return np.frombuffer(text.encode(), dtype=np.uint8).astype(np.uint16) + OFFSET
+        return self.encode_utf8(text.encode())
+
+    def encode_utf8(self, raw: bytes) -> np.ndarray:
+        return np.add(np.frombuffer(raw, dtype=np.uint8), OFFSET, dtype=np.uint16)
 
     def encode_chunks(self, chunks: Iterable[str]) -> Iterator[np.ndarray]:
         return map(self.encode, chunks)
@@ -37,11 +44,18 @@ class ByteTokenizer(Tokenizer):
         decoder = self.decoder()
         return "".join(map(decoder.push, ids)) + decoder.flush()
 
+    def text_bytes(self, ids: np.ndarray) -> bytes:
+        return (ids[ids >= OFFSET] - OFFSET).astype(np.uint8).tobytes()
+
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [SPECIALS[i] if i < OFFSET else _show(i - OFFSET) for i in ids]
 
-    def boundary(self, text: str, at: int) -> int:
+    @classmethod
+    def boundary(cls, text: str, at: int) -> int:
         return min(at, len(text))
+
+    def byte_ends(self, text: str) -> np.ndarray:
+        return np.arange(1, len(text.encode()) + 1)
 
     def decoder(self, history: Sequence[int] = ()) -> Decoder:
         return Utf8Decoder()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -18,6 +16,7 @@ class CharTokenizer(Tokenizer):
     """The default tokenizer: an alphabet in code-point order after the four specials."""
 
     kind = "char"
+    quick = True
     learns_from_whole_text = True
 
     def __init__(self, alphabet: Iterable[str]) -> None:
@@ -30,15 +29,20 @@ class CharTokenizer(Tokenizer):
         self.newline_id = int(self._ids[ord("\n")])
 
     @classmethod
-    def train(cls, chunks: Iterable[str], vocab_size: int | None = None) -> CharTokenizer:
-        counts: Counter[str] = Counter()
+    def train(
+        cls, chunks: Iterable[str], vocab_size: int | None = None, min_count: int = 1
+    ) -> CharTokenizer:
+        counts = np.zeros(0x110000, dtype=np.int64)
         for chunk in chunks:
-            counts.update(chunk) if vocab_size else counts.update(set(chunk))
-        counts.pop("\n", None)  # always there, in a text that has none too
-        return cls(islice(sorted(counts, key=lambda c: (-counts[c], c)), room_for(vocab_size)))
+            found = np.bincount(_codes(chunk))
+            counts[: found.size] += found
+        counts[ord("\n")] = 0  # always there, in a text that has none too
+        codes = np.flatnonzero(counts >= max(1, min_count))
+        order = np.argsort(-counts[codes], kind="stable")
+        return cls(map(chr, codes[order[: room_for(vocab_size)]].tolist()))
 
     def encode(self, text: str) -> np.ndarray:
-        codes = np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
+        codes = _codes(text)
         if codes.size and codes.max() >= self._ids.size:
             known = codes < self._ids.size
             ids = np.full(codes.size, self.unk_id, dtype=self.dtype)
@@ -55,8 +59,14 @@ class CharTokenizer(Tokenizer):
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [SPECIALS[i] if i < len(SPECIALS) else self._text[i] for i in ids]
 
-    def boundary(self, text: str, at: int) -> int:
+    @classmethod
+    def boundary(cls, text: str, at: int) -> int:
         return min(at, len(text))
+
+    def byte_ends(self, text: str) -> np.ndarray:
+        codes = _codes(text)
+        lengths = 1 + (codes >= 0x80) + (codes >= 0x800) + (codes >= 0x10000)
+        return np.cumsum(lengths, dtype=np.int64)
 
     def facts(self) -> dict[str, Any]:
         return {"alphabet": "".join(self.alphabet)}
@@ -64,3 +74,8 @@ class CharTokenizer(Tokenizer):
     @classmethod
     def from_facts(cls, facts: dict[str, Any]) -> CharTokenizer:
         return cls(facts["alphabet"])
+
+
+def _codes(text: str) -> np.ndarray:
+    """Return the code points of `text`, (N,) uint32."""
+    return np.frombuffer(text.encode("utf-32-le"), dtype="<u4")

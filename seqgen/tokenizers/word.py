@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,7 +21,7 @@ class VocabularyTokenizer(Tokenizer):
     The vocabulary is in order of frequency, ties in order of code points. It always has `\\n`.
     """
 
-    pattern: re.Pattern[str]
+    pattern: ClassVar[re.Pattern[str]]
     split: Callable[[str], list[str]]
 
     def __init__(self, words: Iterable[str]) -> None:
@@ -33,13 +33,17 @@ class VocabularyTokenizer(Tokenizer):
         self.newline_id = self._ids["\n"]
 
     @classmethod
-    def train(cls, chunks: Iterable[str], vocab_size: int | None = None) -> VocabularyTokenizer:
+    def train(
+        cls, chunks: Iterable[str], vocab_size: int | None = None, min_count: int = 1
+    ) -> VocabularyTokenizer:
         counts: Counter[str] = Counter()
-        for block in line_blocks(chunks):
+        for block in line_blocks(chunks, cls.boundary):
             counts.update(cls.split(block))
         counts.pop(UNKNOWN, None)
         counts.pop("\n", None)
-        return cls(islice(sorted(counts, key=lambda w: (-counts[w], w)), room_for(vocab_size)))
+        words = [word for word in counts if counts[word] >= min_count]
+        words.sort(key=lambda w: (-counts[w], w))
+        return cls(islice(words, room_for(vocab_size)))
 
     def encode(self, text: str) -> np.ndarray:
         ids, unknown = self._ids, self.unk_id
@@ -53,6 +57,11 @@ class VocabularyTokenizer(Tokenizer):
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [self.vocabulary[i] for i in ids]
+
+    def byte_ends(self, text: str) -> np.ndarray:
+        ends = [match.end() for match in self.pattern.finditer(text)]
+        sizes = [len(text[a:b].encode()) for a, b in zip([0, *ends], ends, strict=False)]
+        return np.cumsum(sizes, dtype=np.int64)
 
     def facts(self) -> dict[str, Any]:
         return {"words": self.vocabulary[len(SPECIALS) + 1 :]}
@@ -78,10 +87,11 @@ class WordTokenizer(VocabularyTokenizer):
     def decode(self, ids: Sequence[int]) -> str:
         return "".join(["" if i < self.unk_id else self.vocabulary[i] for i in ids])
 
-    def boundary(self, text: str, at: int) -> int:
+    @classmethod
+    def boundary(cls, text: str, at: int) -> int:
         start = text.rfind("\n", 0, at) + 1
         return next(
-            (m.start() for m in self.pattern.finditer(text, start) if m.start() >= at), len(text)
+            (m.start() for m in cls.pattern.finditer(text, start) if m.start() >= at), len(text)
         )
 
 
@@ -104,8 +114,9 @@ class WhitespaceTokenizer(VocabularyTokenizer):
     def decoder(self, history: Sequence[int] = ()) -> Decoder:
         return SpacedDecoder(self, history)
 
-    def boundary(self, text: str, at: int) -> int:
-        rest_of_token = self.inside.match(text, at)
+    @classmethod
+    def boundary(cls, text: str, at: int) -> int:
+        rest_of_token = cls.inside.match(text, at)
         return rest_of_token.end() if rest_of_token else min(at, len(text))
 
 

@@ -66,6 +66,13 @@ class Notice:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Encoding:
+    """How much of a large text has become tokens, 0 to 1."""
+
+    share: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class SampleLine:
     """A line the model writes now."""
 
@@ -73,5 +80,5 @@ class SampleLine:
     text: str
 
 
-Event = Started | Progress | Validated | Notice | SampleLine
+Event = Started | Progress | Validated | Notice | Encoding | SampleLine
 Report = Callable[[Event], None]

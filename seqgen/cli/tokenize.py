@@ -1,0 +1,303 @@
+"""`seqgen tokenize`: text to ids and back; vocabularies; token files."""
+
+from __future__ import annotations
+
+import contextlib
+import json as json_module
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seqgen.cli import options
+from seqgen.cli.output import (
+    console,
+    input_bytes,
+    is_terminal,
+    one_line,
+    piped_input,
+    put,
+    put_record,
+    say,
+)
+from seqgen.errors import SeqgenError, UsageError
+
+if TYPE_CHECKING:
+    from seqgen.data.tokenfile import TokenFile
+    from seqgen.tasks.tokenize import Statistics, TokenizedLine
+    from seqgen.tokenizers import Tokenizer
+
+# Tokens of a stream that are decoded at once.
+PIECE = 1 << 16
+
+
+def tokenize(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Text files, folders, patterns, or - for standard input.", show_default=False
+        ),
+    ] = None,
+    model: options.Model = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            help="A tokenizer instead of a model: its folder, a sentencepiece .model file, or a "
+            "token file; or byte.",
+            show_default=False,
+        ),
+    ] = None,
+    train: Annotated[
+        str | None,
+        typer.Option(
+            help="Make a tokenizer: char, byte, word, whitespace, bpe or unigram; needs --out.",
+            show_default=False,
+        ),
+    ] = None,
+    vocab_size: Annotated[
+        int | None, typer.Option(help="With --train: tokens at most.", min=1, show_default=False)
+    ] = None,
+    min_count: Annotated[
+        int, typer.Option(help="With --train: keep what occurs so often.", min=1)
+    ] = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write a token file; with --train, the tokenizer's folder.", show_default=False
+        ),
+    ] = None,
+    decode: Annotated[bool, typer.Option("--decode", help="Ids to text.")] = False,
+    pieces: Annotated[bool, typer.Option("--pieces", help="Pieces instead of ids.")] = False,
+    stats: Annotated[
+        bool, typer.Option("--stats", help="Tell what the vocabulary makes of the text.")
+    ] = False,
+    documents: Annotated[
+        str, typer.Option(help="stream, or line: each line BOS line EOS.")
+    ] = "stream",
+    newlines: Annotated[str, typer.Option(help="keep, or lf: CRLF becomes LF.")] = "keep",
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    r"""Turn text into token ids, a line of ids a line of text, and ids into text.
+
+    A line's ids have that of its newline, so that decoded lines simply concatenate. Pieces show
+    a space as U+2581 and a newline as \n.
+    """
+    from seqgen.configs import DOCUMENTS, choice
+    from seqgen.tasks.tokenize import find_tokenizer, statistics, train_tokenizer
+
+    choice("--documents", documents, DOCUMENTS)
+    choice("--newlines", newlines, ("keep", "lf"))
+    _check_modes(model, tokenizer, train, vocab_size, min_count, out, decode, pieces, stats)
+    if not files and piped_input() is None:
+        raise UsageError("give a text file: seqgen tokenize FILE")
+    names = files or ["-"]
+    if train is not None:
+        made = train_tokenizer(train, _text(names, newlines), vocab_size, min_count, out)
+        if not quiet:
+            say(f"{out}: {made.kind}, {made.vocab_size:,} tokens")
+        return
+    found = find_tokenizer(model, tokenizer)
+    if out is not None:
+        _write(out, names, newlines, found, documents, quiet)
+    elif stats:
+        source = _token_file(names, found) or _text(names, newlines)
+        _show_statistics(statistics(source, found), json)
+    elif decode:
+        _decode(names, found, documents, json)
+    else:
+        _encode(names, newlines, found, documents, pieces, json, quiet)
+
+
+def _check_modes(
+    model: str | None,
+    tokenizer: str | None,
+    train: str | None,
+    vocab_size: int | None,
+    min_count: int,
+    out: Path | None,
+    *modes: bool,
+) -> None:
+    if model is not None and tokenizer is not None:
+        raise UsageError("give -m MODEL or --tokenizer, not both")
+    decode, pieces, stats = modes
+    if sum((decode, stats, pieces, out is not None)) > 1:
+        raise UsageError("give one of --decode, --pieces, --stats and --out")
+    if train is None and (vocab_size is not None or min_count > 1):
+        raise UsageError("--vocab-size and --min-count go with --train KIND")
+    if train is not None:
+        if out is None:
+            raise UsageError("--train needs a folder to write: --out FOLDER")
+        if model is not None or tokenizer is not None:
+            raise UsageError("--train makes a tokenizer: give no -m and no --tokenizer with it")
+
+
+def _text(names: list[str], newlines: str) -> Iterator[str]:
+    from seqgen.data.text import Text, decode_blocks, text_files, unix_newlines
+
+    for name in names:
+        if name == "-":
+            chunks = decode_blocks(input_bytes(), "standard input")
+            yield from unix_newlines(chunks) if newlines == "lf" else chunks
+        else:
+            yield from Text(text_files([name]), newlines).chunks()
+
+
+def _token_file(names: list[str], tokenizer: Tokenizer) -> TokenFile | None:
+    from seqgen.data.tokenfile import check_tokenizer, is_token_file, open_token_file
+
+    if len(names) != 1 or names[0] == "-" or not is_token_file(names[0]):
+        return None
+    file = open_token_file(names[0])
+    check_tokenizer(file, tokenizer, "the one given")
+    return file
+
+
+def _encode(
+    names: list[str],
+    newlines: str,
+    tokenizer: Tokenizer,
+    documents: str,
+    pieces: bool,
+    json: bool,
+    quiet: bool,
+) -> None:
+    from seqgen.tasks.tokenize import tokenize as encode
+
+    unknown = 0
+    for lines in encode(_text(names, newlines), tokenizer, documents):
+        if json:
+            for line in lines:
+                put_record(line)
+        else:
+            put("".join([_shown(line, pieces) for line in lines]))
+        unknown += sum(line.ids.count(tokenizer.unk_id) for line in lines)
+    if unknown and not quiet:
+        say(f"{unknown:,} unknown, written as <unk> (id {tokenizer.unk_id})")
+
+
+def _shown(line: TokenizedLine, pieces: bool) -> str:
+    shown = map(_piece, line.pieces) if pieces else map(str, line.ids)
+    return " ".join(shown) + "\n"
+
+
+def _piece(piece: str) -> str:
+    """Write a piece so that none holds a space, and a line of them is one line."""
+    return one_line(piece).replace(" ", "\u2581").replace("\r", "\\r")
+
+
+def _decode(names: list[str], tokenizer: Tokenizer, documents: str, json: bool) -> None:
+    from seqgen.tasks.tokenize import detokenize
+
+    file = _token_file(names, tokenizer)
+    documents = documents if file is None else file.documents
+    rows = _rows(names) if file is None else _documents(file)
+    for line in detokenize(rows, tokenizer, documents):
+        if json:
+            put_record(line)
+        elif line.text:
+            put(line.text)
+
+
+def _rows(names: list[str]) -> Iterator[list[int]]:
+    """Read lines of ids, or of `--json`'s records."""
+    from seqgen.data.text import lines
+
+    for number, line in enumerate(lines(_text(names, "lf")), start=1):
+        yield _row(line, number)
+
+
+def _row(line: str, number: int) -> list[int]:
+    try:
+        found = json_module.loads(line)["ids"] if line.startswith("{") else line.split()
+        return [int(i) for i in found]
+    except (ValueError, KeyError, TypeError):
+        short = one_line(line.rstrip("\n"))[:40]
+        raise SeqgenError(f"line {number} is no list of ids: {short!r}") from None
+
+
+def _documents(file: TokenFile) -> Iterator[list[int]]:
+    """Yield a token file's ids: a document a row, or a stream in pieces."""
+    if file.documents == "line":
+        ends = map(int, file.corpus.ends)
+    else:
+        size = file.corpus.tokens.size
+        ends = (min(begin + PIECE, size) for begin in range(0, size, PIECE))
+    begin = 0
+    for end in ends:
+        yield file.corpus.tokens[begin:end].tolist()
+        begin = end
+
+
+def _write(
+    out: Path, names: list[str], newlines: str, tokenizer: Tokenizer, documents: str, quiet: bool
+) -> None:
+    from seqgen.data.tokenfile import write_token_file
+
+    with _progress(names, quiet) as progress:
+        done = write_token_file(out, _text(names, newlines), tokenizer, documents, progress)
+    if not quiet:
+        unknown = f", {done.oov:,} unknown" if done.oov else ""
+        say(
+            f"{out}: {done.tokens:,} tokens of {done.facts.characters:,} characters "
+            f"({done.facts.bytes:,} bytes){unknown}"
+        )
+
+
+@contextlib.contextmanager
+def _progress(names: list[str], quiet: bool) -> Iterator[Callable[[int], None]]:
+    """Open a bar on a terminal that takes the bytes of text done."""
+    if quiet or not is_terminal(sys.stderr):
+        yield lambda done: None
+        return
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
+        task = bar.add_task("", total=_size(names))
+        yield lambda done: bar.update(task, completed=done)
+
+
+def _size(names: list[str]) -> int | None:
+    """Return how much text there is to come, where that is known."""
+    from seqgen.data.text import text_files
+
+    if "-" in names:
+        return None
+    paths = text_files(names)
+    compressed = any(path.suffix in (".gz", ".xz", ".zst") for path in paths)
+    return None if compressed else sum(path.stat().st_size for path in paths)
+
+
+def _show_statistics(found: Statistics, json: bool) -> None:
+    if json:
+        put_record(found)
+        return
+    rows: dict[str, str] = {
+        "tokens": f"{found.tokens:,}",
+        "characters": f"{found.characters:,}",
+        "bytes": f"{found.bytes:,}",
+    }
+    if found.tokens:
+        rows["characters/token"] = f"{found.characters_per_token:.4f}"
+        rows["bytes/token"] = f"{found.bytes_per_token:.4f}"
+    rows["vocabulary used"] = (
+        f"{found.used:,} of {found.vocab_size:,} ({found.used / found.vocab_size:.1%})"
+    )
+    rows["unknown"] = f"{found.unknown:,}"
+    rows["longest pieces"] = _listed(found.longest)
+    rows["most frequent"] = _listed(found.frequent)
+    width = max(map(len, rows))
+    put("".join(f"{name:<{width}}  {value}\n" for name, value in rows.items()))
+
+
+def _listed(pieces: Iterable[tuple[str, int]]) -> str:
+    return "  ".join(f"{_piece(piece)} ({count:,})" for piece, count in pieces)

@@ -1,0 +1,214 @@
+"""Text to ids and back, line by line; vocabularies made, and what they make of a text told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seqgen import store
+from seqgen.configs import Documents
+from seqgen.data.encoding import encoded
+from seqgen.data.text import Surveyor
+from seqgen.data.tokenfile import TokenFile
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.tasks.prepare import open_tokenizer
+from seqgen.tokenizers import KINDS, Tokenizer, load_tokenizer, tokenizer_kind
+from seqgen.tokenizers.base import line_blocks
+
+SHOWN = 20  # pieces in each list of the statistics
+STEP = 1 << 22
+
+
+@dataclass(frozen=True)
+class TokenizedLine:
+    """The keys of `seqgen tokenize --json`, in order."""
+
+    index: int
+    text: str
+    ids: list[int]
+    pieces: list[str]
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What a vocabulary makes of a text: the keys of `seqgen tokenize --stats --json`.
+
+    Attributes:
+        tokens: tokens of the text.
+        characters: its characters.
+        bytes: its UTF-8 bytes.
+        characters_per_token: their mean, or None for no token.
+        bytes_per_token: their mean, or None for no token.
+        vocab_size: tokens there are.
+        used: tokens that occur.
+        unknown: how often `<unk>` occurs.
+        longest: the longest pieces that occur, with how often.
+        frequent: the most frequent pieces, with how often.
+    """
+
+    tokens: int
+    characters: int
+    bytes: int
+    characters_per_token: float | None
+    bytes_per_token: float | None
+    vocab_size: int
+    used: int
+    unknown: int
+    longest: list[tuple[str, int]]
+    frequent: list[tuple[str, int]]
+
+
+def find_tokenizer(model: str | None, path: str | None) -> Tokenizer:
+    """Return the tokenizer of a model, or the one at a path.
+
+    Args:
+        model: a model's name or path, or None for the latest.
+        path: a folder, a `.model` or a token file; or a kind that needs no text to learn from.
+
+    Raises:
+        SeqgenError: there is none.
+    """
+    if path is None:
+        return load_tokenizer(store.find(model).path / "tokenizer")
+    if path == "byte":
+        return KINDS[path].train(())
+    if not Path(path).exists():
+        if path in KINDS:
+            raise UsageError(f"{path} learns its vocabulary from text: --train {path} --out FOLDER")
+        raise SeqgenError(f"there is no tokenizer {path}")
+    return open_tokenizer(Path(path))
+
+
+def train_tokenizer(
+    kind: str, chunks: Iterable[str], vocab_size: int | None, min_count: int, out: Path
+) -> Tokenizer:
+    """Make a tokenizer from text, and write it into a folder.
+
+    Raises:
+        UsageError: there is no such kind, or the vocabulary is too small.
+        SeqgenError: the folder cannot be written.
+    """
+    tokenizer = tokenizer_kind(kind).train(chunks, vocab_size, min_count)
+    try:
+        tokenizer.save(out)
+    except OSError as error:
+        raise SeqgenError(f"{out} cannot be written: {error.strerror or error}") from None
+    return tokenizer
+
+
+def tokenize(
+    chunks: Iterable[str], tokenizer: Tokenizer, documents: Documents = "stream"
+) -> Iterator[list[TokenizedLine]]:
+    """Encode a text line by line, each as soon as it has come.
+
+    Args:
+        chunks: the text in pieces cut anywhere.
+        tokenizer: its ids.
+        documents: "stream" keeps each line's newline; "line" is BOS line EOS.
+
+    Yields:
+        The lines that came together, in order.
+    """
+    index = 0
+    for block in line_blocks(chunks):
+        lines = []
+        for text in _lines(block):
+            if documents == "line":
+                text = text.removesuffix("\n")
+            ids = tokenizer.encode(text).tolist()
+            if documents == "line":
+                ids = [tokenizer.bos_id, *ids, tokenizer.eos_id]
+            lines.append(TokenizedLine(index, text, ids, tokenizer.pieces(ids)))
+            index += 1
+        yield lines
+
+
+def _lines(block: str) -> list[str]:
+    """Cut after every newline, and nowhere else."""
+    *whole, rest = block.split("\n")
+    return [line + "\n" for line in whole] + ([rest] if rest else [])
+
+
+def detokenize(
+    rows: Iterable[Sequence[int]], tokenizer: Tokenizer, documents: Documents = "stream"
+) -> Iterator[TokenizedLine]:
+    """Decode ids, a row at a time; the texts in order are the whole text.
+
+    Args:
+        rows: lists of ids.
+        tokenizer: what made them.
+        documents: "line" puts a newline after each row.
+
+    Raises:
+        SeqgenError: there is no such id; says in which row.
+    """
+    decoder, last = tokenizer.decoder(), None
+    for index, row in enumerate(rows):
+        ids = list(row)
+        wrong = next((i for i in ids if not 0 <= i < tokenizer.vocab_size), None)
+        if wrong is not None:
+            raise SeqgenError(
+                f"line {index + 1}: there is no token {wrong}; the vocabulary has "
+                f"{tokenizer.vocab_size}"
+            )
+        if documents == "line":
+            decoder = tokenizer.decoder()
+        text = "".join(map(decoder.push, ids))
+        if documents == "line":
+            text += decoder.flush() + "\n"
+        last = TokenizedLine(index, text, ids, tokenizer.pieces(ids))
+        yield last
+    if last is not None and documents == "stream" and (rest := decoder.flush()):
+        yield TokenizedLine(last.index + 1, rest, [], [])
+
+
+def statistics(text: Iterable[str] | TokenFile, tokenizer: Tokenizer) -> Statistics:
+    """Count what a vocabulary makes of a text, which may be large.
+
+    Args:
+        text: in pieces cut anywhere, or a token file.
+        tokenizer: its ids.
+    """
+    counts = np.zeros(tokenizer.vocab_size, dtype=np.int64)
+    if isinstance(text, TokenFile):
+        tokens, facts = text.corpus.tokens, text.facts
+        for at in range(0, tokens.size, STEP):
+            counts += np.bincount(tokens[at : at + STEP], minlength=counts.size)
+    else:
+        surveyor = Surveyor()
+        for _, ids in encoded(surveyor.watch(text), tokenizer):
+            counts += np.bincount(ids, minlength=counts.size)
+        facts = surveyor.facts
+    total = int(counts.sum())
+    return Statistics(
+        tokens=total,
+        characters=facts.characters,
+        bytes=facts.bytes,
+        characters_per_token=facts.characters / total if total else None,
+        bytes_per_token=facts.bytes / total if total else None,
+        vocab_size=tokenizer.vocab_size,
+        used=int(np.count_nonzero(counts)),
+        unknown=int(counts[tokenizer.unk_id]),
+        **_lists(counts, tokenizer),
+    )
+
+
+def _lists(counts: np.ndarray, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Return the longest and the most frequent pieces; ties in the order of ids."""
+    used = np.flatnonzero(counts)
+    pieces = tokenizer.pieces(used.tolist())
+    number = counts[used]
+    # In bytes of text: a byte's piece, say, is shown as `<0xC3>`.
+    lengths = np.array([len(tokenizer.text_bytes(used[i : i + 1])) for i in range(used.size)])
+
+    def listed(order: np.ndarray) -> list[tuple[str, int]]:
+        return [(pieces[i], int(number[i])) for i in order[:SHOWN]]
+
+    return {
+        "longest": listed(np.lexsort((-number, -lengths))),
+        "frequent": listed(np.argsort(-number, kind="stable")),
+    }
