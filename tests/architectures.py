@@ -85,9 +85,9 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         )
     },
     "window": {
-        "plain": {"context_size": 3},
-        "direct": {"context_size": 3, "direct": True},
-        "linear": {"context_size": 2, "hidden_size": 0, "direct": True},
+        "plain": {"context_size": 5},
+        "direct": {"context_size": 5, "direct": True},
+        "linear": {"context_size": 5, "hidden_size": 0, "direct": True},
     },
 }
 
@@ -144,7 +144,11 @@ class MixtureCase(Case):
     def build(self, dtype: torch.dtype = torch.float64, seed: int = 1, **more: Any) -> Any:
         parts = [
             Case(name, "part", {**settings, **more}).build(dtype, seed)
-            for name, settings in (("ngram", {"order": 3}), ("lstm", {}), ("transformer", {}))
+            for name, settings in (
+                ("ngram", {"order": 3}),
+                ("lstm", {}),
+                ("window", {"context_size": 3}),
+            )
         ]
         return Mixture(parts, [0.2, 0.3, 0.5]).to(dtype).eval()
 

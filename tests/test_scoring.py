@@ -39,7 +39,10 @@ def one_token_at_a_time(model, corpus, stride=None):
 def by_document(scored, count):
     pieces: list[list[Scored]] = [[] for _ in range(count)]
     for piece in scored:
-        pieces[piece.document].append(piece)
+        changes = np.flatnonzero(np.diff(piece.documents)) + 1
+        columns = (piece.documents, piece.tokens, piece.log_probs, piece.hits)
+        for parts in zip(*(np.split(column, changes) for column in columns), strict=True):
+            pieces[parts[0][0]].append(Scored(*parts))
     return pieces
 
 
@@ -89,8 +92,13 @@ def test_a_stream_is_one_row_in_order(case, monkeypatch):
 def test_totals_count_unknown_and_correct_tokens():
     unk = ByteTokenizer().unk_id
     pieces = [
-        Scored(0, np.array([9, unk, 9]), np.array([-1.0, -2.0, -0.5]), np.array([0, 3, 1])),
-        Scored(1, np.array([unk]), np.array([-4.0]), np.array([0])),
+        Scored(
+            np.array([0, 0, 0]),
+            np.array([9, unk, 9]),
+            np.array([-1.0, -2.0, -0.5]),
+            np.array([True, False, False]),
+        ),
+        Scored(np.array([1]), np.array([unk]), np.array([-4.0]), np.array([True])),
     ]
     totals = add_up(pieces, ByteTokenizer())
     assert totals == Totals(tokens=4, nll_nats=7.5, correct=2, oov=2, oov_nats=6.0)
