@@ -499,9 +499,7 @@ def text_of(data: dict[str, Any]) -> tuple[Path, ...]:
     if kept.exists():
         return (kept,)
     gone = next(path for path in paths if not path.exists())
-    raise SeqgenError(
-        f"the training text {gone} is gone; give its FILE: seqgen train FILE --resume NAME"
-    )
+    raise SeqgenError(f"the training text {gone} is gone; give --data FILE")
 
 
 def take_lock(file: IO[Any]) -> bool:

@@ -16,7 +16,18 @@ from seqgen.errors import UsageError
 SETTING_OF = {"layers": "num_layers", "heads": "num_heads"}
 # Flags that are no setting.
 OWN = frozenset(
-    {"data", "model", "name", "overwrite", "config", "set_", "device", "json", "quiet"}
+    {
+        "data",
+        "data_option",
+        "model",
+        "name",
+        "overwrite",
+        "config",
+        "set_",
+        "device",
+        "json",
+        "quiet",
+    }
     | {"stop_after", "resume", "changed_data"}
 )
 
@@ -29,6 +40,10 @@ def train(
             help="Text files, folders, patterns, or - for standard input; or one token file.",
             show_default=False,
         ),
+    ] = None,
+    data_option: Annotated[
+        list[str] | None,
+        typer.Option("--data", help="The same as DATA.", show_default=False),
     ] = None,
     model: Annotated[
         str | None,
@@ -146,6 +161,7 @@ def train(
     from seqgen.tasks.train import resume as go_on
     from seqgen.tasks.train import train as run
 
+    data = [*(data or ()), *(data_option or ())]
     settings = {
         SETTING_OF.get(flag, flag): value
         for flag, value in context.params.items()

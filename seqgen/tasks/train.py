@@ -193,7 +193,7 @@ def _again(
     if prepared.facts.sha256 != known["sha256"] and not changed_data:
         raise SeqgenError(
             f"{', '.join(map(str, paths))} is not the text {stored.name} was trained on; "
-            "give that one, or --changed-data to go on with this one"
+            "give --data FILE, or --changed-data to go on with this one"
         )
     return prepared
 
