@@ -78,11 +78,11 @@ def train(
     place = choose_device(device)
 
     model_class = kind.load_model()
-    flags = {name for name, value in (settings or {}).items() if value is not None}
-    prepared, data_config = prepare_data(data, data_config, flags, report)
+    flags = [name for name, value in (settings or {}).items() if value is not None]
+    prepared, data_config = prepare_data(data, data_config, set(flags), report)
     if not model_class.counted:
         training = _fitted(with_default_budget(training), prepared, given, place, report)
-    elif notice := ignored(sorted(flags)):
+    elif notice := ignored(flags):
         report(notice)
     vocab_size = prepared.tokenizer.vocab_size
     model_config = _model_config(config_class, shares[0], vocab_size, training)
