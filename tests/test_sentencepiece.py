@@ -242,11 +242,16 @@ def test_what_is_no_model_is_one_line(tmp_path):
 def test_training_says_what_is_wrong():
     with pytest.raises(UsageError, match=r"vocab_size 262 is too small.*need \d+"):
         KINDS["bpe"].train([prose()], 262)
-    for empty in ([], ["\n\n"]):
-        with pytest.raises(SeqgenError, match="no text to learn"):
-            KINDS["unigram"].train(empty)
     with pytest.raises(UsageError, match="min_count"):
         KINDS["bpe"].train([prose()], 300, min_count=2)
+
+
+@pytest.mark.parametrize("kind", SUBWORDS)
+@pytest.mark.parametrize("text", ["", "\n\n", "\0\n\0", " ", "\u2581", "<unk>", "日本語" * 9000])
+def test_a_text_with_nothing_to_learn_gives_bytes(kind, text):
+    tokenizer = KINDS[kind].train([text])
+    for other in (text, "hello \u00e9\n"):
+        assert tokenizer.decode(tokenizer.encode(other).tolist()) == other
 
 
 def test_a_vocabulary_is_learnt_from_a_draw_of_a_long_text(monkeypatch):
@@ -257,6 +262,7 @@ def test_a_vocabulary_is_learnt_from_a_draw_of_a_long_text(monkeypatch):
     ways = ([text], cut(text, [7, 1000, 20_000]))
     taken = [list(module._sentences(chunks)) for chunks in ways]
     assert taken[0] == taken[1]
+    assert taken[0].pop() == " "
     assert 1000 < sum(map(len, taken[0])) <= 4000
     numbers = [int(line.split()[1]) for line in taken[0]]
     assert numbers == sorted(numbers) and 1200 < np.mean(numbers) < 1800

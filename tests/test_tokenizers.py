@@ -84,7 +84,8 @@ def test_specials_are_no_text(kind):
     assert tokenizer.encode("\n").tolist() == [tokenizer.newline_id]
 
 
-@pytest.mark.parametrize("kind", ALL)
+# Where subwords may be cut does not depend on a vocabulary: see test_sentencepiece.py.
+@pytest.mark.parametrize("kind", [kind for kind in ALL if kind not in ("bpe", "unigram")])
 @quick
 @given(text=st.one_of(texts, plain_texts), share=st.floats(0, 1))
 @example(text="a   b", share=0.21)

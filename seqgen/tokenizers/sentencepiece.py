@@ -112,7 +112,6 @@ class SentencepieceTokenizer(Tokenizer):
 
         Raises:
             UsageError: the vocabulary is too small for the text, or a minimum count is asked for.
-            SeqgenError: there is no text to learn from.
         """
         if min_count > 1:
             raise UsageError(f"min_count has no meaning for {cls.kind}; give --vocab-size")
@@ -127,6 +126,8 @@ class SentencepieceTokenizer(Tokenizer):
                 vocab_size=vocab_size or DEFAULT_SIZE,
                 hard_vocab_limit=False,
                 byte_fallback=True,
+                # As bytes, a space would come back as U+2581: it is always a piece.
+                required_chars=SPACE,
                 normalization_rule_name="identity",
                 add_dummy_prefix=False,
                 remove_extra_whitespaces=False,
@@ -410,6 +411,7 @@ def _sentences(chunks: Iterable[str]) -> Iterator[str]:
     for _, line in kept:
         # The trainer takes no NUL: it is always a byte piece.
         yield _ESCAPES.sub(lambda m: ESCAPED[m.group()], line).replace("\0", "")
+    yield " "  # the trainer wants something to learn, however little there is
 
 
 def _short(line: str) -> list[str]:
@@ -424,8 +426,6 @@ def _training_problem(message: str, vocab_size: int) -> SeqgenError:
             f"vocab_size {vocab_size} is too small: the specials, 256 bytes and the characters "
             f"of this text need {needed.group(2)}"
         )
-    if "sentences_.empty()" in message:
-        return SeqgenError("there is no text to learn a vocabulary from")
     return SeqgenError(f"sentencepiece cannot learn a vocabulary: {' '.join(message.split())}")
 
 
