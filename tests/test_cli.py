@@ -433,11 +433,13 @@ def test_a_killed_training_leaves_a_model_and_no_lock(tmp_path, text):
     process.communicate(timeout=60)
     code, out, err = program("sample", "--max-tokens", "3", "--json", stdin=b"a\n", home=home)
     assert code == 0, err
-    code, out, err = program(
-        "train", "--resume", "x", "--stop-after", "1000000", "--steps", "10", "--json", home=home
-    )
+    logged = (home / "models" / "x" / "metrics.jsonl").read_text().splitlines()
+    more = json.loads(logged[-1])["step"] + 500  # a checkpoint may be ahead of the last log
+    code, out, err = program("train", "--resume", "x", "--steps", str(more), "--json", home=home)
     assert code == 0, err
-    assert json.loads(out)["stopped"] == "steps"
+    record = json.loads(out)
+    assert (record["steps"], record["stopped"]) == (more, "steps")
+    refused(program("train", "--resume", "x", "--steps", "1", home=home), 2, "a longer budget")
 
 
 # ---- sample ----
