@@ -15,11 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from seqgen.configs import require
 from seqgen.decoding.hypotheses import Best, Hypothesis, LengthNorm
-from seqgen.decoding.processors import IMPOSSIBLE, History, Processor
+from seqgen.decoding.processors import IMPOSSIBLE, History, Processor, normalise
 from seqgen.decoding.sampling import prefill
 from seqgen.hashing import absorb, hash64
 from seqgen.models.base import LanguageModel
@@ -101,7 +100,7 @@ class Ending:
 class Expansion:
     """Every row's likeliest next tokens, as plain numbers."""
 
-    def __init__(self, rank: Tensor, own: Tensor, filtered: Tensor, width: int) -> None:
+    def __init__(self, rank: np.ndarray, own: np.ndarray, filtered: np.ndarray, width: int) -> None:
         """Take what ranks a row's candidates, and both log-probabilities, each (R, V)."""
         self._rank, self._own, self._filtered = rank, own, filtered
         self.widen(width)
@@ -109,10 +108,10 @@ class Expansion:
     def widen(self, width: int) -> None:
         """Take `width` tokens of each row, and those equal to the last of them."""
         self.width = min(width, self._rank.shape[-1])
-        least = self._rank.topk(self.width).values[:, -1:]  # (R, 1)
-        # topk promises nothing about ties, so all of them are taken.
+        least = np.partition(self._rank, -self.width, axis=-1)[:, -self.width, None]  # (R, 1)
+        # Which of equals a partition takes is chance, so all of them are taken.
         chosen = (self._rank >= least) & (self._rank > IMPOSSIBLE)
-        rows, tokens = chosen.nonzero(as_tuple=True)
+        rows, tokens = chosen.nonzero()
         at = rows, tokens
         each = zip(
             tokens.tolist(),
@@ -139,9 +138,9 @@ class Group:
         self.live, self.best = [root], Best(config.nbest)
 
     @staticmethod
-    def rank(rows: Sequence[Hypothesis], own: Tensor, filtered: Tensor) -> Tensor:
+    def rank(rows: Sequence[Hypothesis], own: np.ndarray, filtered: np.ndarray) -> np.ndarray:
         """Return what ranks the next tokens (R, V) of each row among themselves."""
-        return own.clamp(min=LEAST).masked_fill(filtered == IMPOSSIBLE, IMPOSSIBLE)
+        return np.where(filtered == IMPOSSIBLE, IMPOSSIBLE, np.maximum(own, LEAST))
 
     def advance(self, expansion: Expansion, taken: dict[int, int], ending: Ending) -> list[Fate]:
         """Take one step; return the fates of the best candidates.
@@ -213,13 +212,13 @@ class StochasticGroup(Group):
         self.leaves: list[Hypothesis] = []
 
     @staticmethod
-    def rank(rows: Sequence[Hypothesis], own: Tensor, filtered: Tensor) -> Tensor:
+    def rank(rows: Sequence[Hypothesis], own: np.ndarray, filtered: np.ndarray) -> np.ndarray:
         weights = np.array([h.weight for h in rows])[:, None]
         parents = np.array([h.perturbed for h in rows])[:, None]
         digests = np.array([h.digest for h in rows], dtype=np.uint64)[:, None]
-        phi = weights + filtered.double().cpu().numpy()  # (R, V)
+        phi = weights + filtered.astype(np.float64)  # (R, V)
         noise = gumbel(digests, np.arange(phi.shape[1])[None])
-        return torch.from_numpy(conditioned(phi + noise, parents)).to(own.device)
+        return conditioned(phi + noise, parents)
 
     def advance(self, expansion: Expansion, taken: dict[int, int], ending: Ending) -> list[Fate]:
         places: list[tuple[float, tuple[int, ...], Hypothesis, Fate | None]] = [
@@ -351,7 +350,7 @@ def search(
     # Before the first step the groups of a prompt share its one row.
     rows = [(owner, owner.groups[0].live[0]) for owner in searches]
     while True:
-        own = logits.log_softmax(-1)  # (R, V)
+        own = normalise(logits)  # (R, V)
         filtered = own
         if processors:
             histories = [
@@ -374,9 +373,7 @@ def search(
         state = state.select([row.row for _, row in rows])
         for place, (_, row) in enumerate(rows):
             row.row = place
-        tokens = torch.tensor([row.tokens[-1] for _, row in rows], device=model.device)
-        logits, state = model(tokens[:, None], state)
-        logits = logits[:, 0]
+        logits, state = model.step([row.tokens[-1] for _, row in rows], state)
 
 
 def _kept_in_place(rows: list[tuple[Search, Hypothesis]]) -> list[tuple[Search, Hypothesis]]:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from seqgen.hashing import uniforms
 
 # The rows' (prompt, sample) numbers, the step t, log_probs (B, V) -> the chosen ids, B of them.
-Choose = Callable[[Sequence[tuple[int, int]], int, Tensor], list[int]]
+Choose = Callable[[Sequence[tuple[int, int]], int, np.ndarray], list[int]]
 
 
-def greedy(rows: Sequence[tuple[int, int]], step: int, log_probs: Tensor) -> list[int]:
+def greedy(rows: Sequence[tuple[int, int]], step: int, log_probs: np.ndarray) -> list[int]:
     """Choose the most probable token of each row; of equals, the one of smallest id."""
-    # argmax promises nothing about ties; a stable sort does.
-    best = log_probs.max(-1, keepdim=True).values
-    ids = torch.arange(log_probs.shape[-1], device=log_probs.device)
-    return torch.where(log_probs == best, ids, log_probs.shape[-1]).min(-1).values.tolist()
+    return log_probs.argmax(-1).tolist()
 
 
 class CounterDraw:
@@ -33,12 +29,18 @@ class CounterDraw:
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
-    def __call__(self, rows: Sequence[tuple[int, int]], step: int, log_probs: Tensor) -> list[int]:
+    def __call__(
+        self, rows: Sequence[tuple[int, int]], step: int, log_probs: np.ndarray
+    ) -> list[int]:
         prompts, samples = rows[0] if len(rows) == 1 else np.array(rows, dtype=np.int64).T
-        draws = np.atleast_1d(uniforms(self.seed, prompts, samples, step))  # (B,)
-        probs = np.exp(log_probs.cpu().numpy().astype(np.float64))
-        cumulated = probs.cumsum(-1)  # (B, V)
-        total = cumulated[:, -1:]
-        # Rounding may leave the target at the total itself: then the last possible token.
-        target = np.minimum(draws[:, None] * total, np.nextafter(total, 0))
-        return (cumulated <= target).sum(-1).tolist()
+        draws = uniforms(self.seed, prompts, samples, step).reshape(-1).tolist()
+        cumulated = np.exp(log_probs.astype(np.float64)).cumsum(-1)  # (B, V)
+        return [_inverse(row, u) for row, u in zip(cumulated, draws, strict=True)]
+
+
+def _inverse(cumulated: np.ndarray, u: float) -> int:
+    """Return the first token whose cumulated mass (V,) exceeds `u` of the whole."""
+    total = float(cumulated[-1])
+    # Rounding may leave the target at the total itself: then the last possible token.
+    target = min(u * total, math.nextafter(total, 0.0))
+    return int(cumulated.searchsorted(target, side="right"))

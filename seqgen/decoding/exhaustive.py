@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import torch
 
 from seqgen.configs import require
 from seqgen.decoding.beam import Ending, Source
 from seqgen.decoding.hypotheses import Hypothesis, LengthNorm
-from seqgen.decoding.processors import IMPOSSIBLE, History, Processor
+from seqgen.decoding.processors import IMPOSSIBLE, History, Processor, normalise
 from seqgen.decoding.sampling import prefill
 from seqgen.models.base import LanguageModel
 from seqgen.models.state import State
@@ -53,19 +54,19 @@ def _walk(
     model: LanguageModel,
     source: Source,
     parent: Hypothesis,
-    logits: torch.Tensor,
+    logits: np.ndarray,
     state: State,
     processors: Sequence[Processor],
     ending: Ending,
 ) -> Iterator[Hypothesis]:
     """Yield every finished text that begins with `parent`, whose next logits (1, V) these are."""
-    own = logits.log_softmax(-1)
+    own = normalise(logits)
     filtered = own
     history = [History(source.tokens + parent.tokens, len(source.tokens))]
     for processor in processors:
         filtered = processor(history, filtered)
     children = []
-    for token in (filtered[0] > IMPOSSIBLE).nonzero()[:, 0].tolist():
+    for token in np.flatnonzero(filtered[0] > IMPOSSIBLE).tolist():
         child = Hypothesis((*parent.tokens, token), parent.logprob + own[0, token].item())
         reason = ending(parent, token)
         if reason is None and len(child.tokens) == ending.max_tokens:
@@ -78,8 +79,7 @@ def _walk(
     if not children:
         return
     branches = state.select([0] * len(children))
-    tokens = torch.tensor([child.tokens[-1] for child in children], device=model.device)
-    after, branches = model(tokens[:, None], branches)
+    after, branches = model.step([child.tokens[-1] for child in children], branches)
     for row, child in enumerate(children):
         of_child = branches.copy().select([row])
-        yield from _walk(model, source, child, after[row], of_child, processors, ending)
+        yield from _walk(model, source, child, after[row : row + 1], of_child, processors, ending)

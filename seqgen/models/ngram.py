@@ -25,6 +25,10 @@ Smoothing = Literal[
 ]
 # The word in place of those before the start of a text.
 NOTHING = -1
+# The highest order: V^N is still a number that can be written down.
+MOST = 255
+# With no more tokens than this a row (V) of probabilities is made as quickly as it is looked up.
+QUICK_VOCABULARY = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +47,7 @@ class NGramConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.order >= 1, f"order is at least 1, not {self.order}")
+        require(1 <= self.order <= MOST, f"order is from 1 to {MOST}, not {self.order}")
         require(self.delta > 0, f"delta is more than 0, not {self.delta}")
         require(0 < self.backoff <= 1, f"backoff is more than 0 and at most 1, not {self.backoff}")
         parts = self.prune.split(",")
@@ -277,6 +281,10 @@ class NGram(LanguageModel):
         """Return the backoffs of contexts of n words; 0 for those that are not stored."""
         return _chosen(self._backoffs(n), contexts, torch.zeros((), device=contexts.device))
 
+    @property
+    def quick_ranks(self) -> bool:
+        return self.vocab_size <= QUICK_VOCABULARY
+
     def hits(
         self, tokens: Tensor, targets: Tensor, state: NGramState
     ) -> tuple[Tensor, Tensor, NGramState]:
@@ -297,6 +305,8 @@ class NGram(LanguageModel):
         unsure = torch.zeros(count, dtype=torch.bool, device=self.device)
         for n, context in enumerate(contexts, start=2):
             words, values = self._best_continuations(n)
+            if values.numel() == 0:
+                break  # no context is so long: every text counted was shorter
             stored = context >= 0
             at = torch.where(stored, context, 0)
             word, mine = words[at], torch.where(stored, values[at], -torch.inf)

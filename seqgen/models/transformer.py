@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from seqgen.configs import ModelConfig, require, setting
+from seqgen.models.attention import causal_attention
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.cache import KVCache, empty_cache
 from seqgen.models.dropout import Dropout
-from seqgen.models.linear import Linear
+from seqgen.models.one_token import RowAffine, RowBlock
+from seqgen.models.positions import rotate, rotations, sinusoids
+from seqgen.models.rms_norm import RMSNorm
 
 # Tokens, over all windows, that a long text is worked through at a time.
 SKIMMED = 8192
@@ -79,6 +83,10 @@ class TransformerConfig(ModelConfig):
             p = getattr(self, name)
             require(0 <= p < 1, f"{name} is at least 0 and below 1, not {p}")
 
+    def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
+        # Multiplications of a square map of the stream; measured.
+        return batch_size * seq_len * self.hidden_size**2 >= 1 << 22
+
     @property
     def head_size(self) -> int:
         """Width of one head's queries, keys and values."""
@@ -102,13 +110,13 @@ class Attention(nn.Module):
         super().__init__()
         self.index, self.num_heads = index, config.num_heads
         size = config.hidden_size
-        self.query_key_value = Linear(size, 3 * size, bias=config.bias)
+        self.query_key_value = nn.Linear(size, 3 * size, bias=config.bias)
         self.query_key_value.stacked = 3
-        self.output = Linear(size, size, bias=config.bias)
+        self.output = nn.Linear(size, size, bias=config.bias)
         self.query_norm = self.key_norm = nn.Identity()
         if config.qk_norm:
-            self.query_norm = nn.RMSNorm(config.head_size, eps=config.norm_eps)
-            self.key_norm = nn.RMSNorm(config.head_size, eps=config.norm_eps)
+            self.query_norm = RMSNorm(config.head_size, eps=config.norm_eps)
+            self.key_norm = RMSNorm(config.head_size, eps=config.norm_eps)
 
     def forward(self, x: Tensor, rotation: Tensor | None, attend: Attend) -> Tensor:
         batch, length, size = x.shape
@@ -129,9 +137,9 @@ class FeedForward(nn.Module):
         size, inner = config.hidden_size, config.feed_forward_size
         self.gated = config.activation == "swiglu"
         self.phi = {"relu": F.relu, "gelu": _gelu_tanh, "swiglu": F.silu}[config.activation]
-        self.inner = Linear(size, (1 + self.gated) * inner, bias=config.bias)
+        self.inner = nn.Linear(size, (1 + self.gated) * inner, bias=config.bias)
         self.inner.stacked = 1 + self.gated
-        self.output = Linear(inner, size, bias=config.bias)
+        self.output = nn.Linear(inner, size, bias=config.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         inner = self.inner(x)
@@ -166,7 +174,7 @@ class Block(nn.Module):
 
 def _norm(config: TransformerConfig) -> nn.Module:
     if config.norm == "rmsnorm":
-        return nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
+        return RMSNorm(config.hidden_size, eps=config.norm_eps)
     return nn.LayerNorm(config.hidden_size, eps=config.norm_eps, bias=config.bias)
 
 
@@ -195,7 +203,7 @@ class Transformer(NeuralLanguageModel):
         self.blocks = nn.ModuleList(Block(config, i) for i in range(config.num_layers))
         self.final_norm = _norm(config) if config.norm_position == "pre" else nn.Identity()
         self.dropout = Dropout(config.dropout)
-        self.head = Linear(size, config.vocab_size, bias=False)
+        self.head = nn.Linear(size, config.vocab_size, bias=False)
         self._initialise()
         if config.tie_weights:
             self.head.weight = self.embedding.weight
@@ -228,12 +236,29 @@ class Transformer(NeuralLanguageModel):
         heads = config.num_heads
         return empty_cache(batch, config.num_layers, heads, config.head_size, stride, like)
 
+    def step(self, tokens: Sequence[int], state: KVCache) -> tuple[np.ndarray, KVCache]:
+        plain = not self.training and not torch.is_autocast_enabled("cpu")
+        if not plain or self.device.type != "cpu":
+            return super().step(tokens, state)
+        blocks, head = self.prepared(self._rows)
+        features, state = self._read(torch.tensor(tokens)[:, None], state, blocks)
+        return head(features[:, 0]).numpy(), state
+
+    def _rows(self) -> tuple[list[RowBlock], RowAffine]:
+        return [RowBlock(block) for block in self.blocks], RowAffine(self.head)
+
     def hidden(self, tokens: Tensor, state: KVCache | None) -> tuple[Tensor, KVCache | None]:
         if state is None:
             if tokens.shape[1] > self.window:
                 raise ValueError(f"{tokens.shape[1]} tokens do not fit the window {self.window}")
             positions = torch.arange(tokens.shape[1], device=tokens.device)
             return self._features(tokens, positions, self._attend_within), None
+        return self._read(tokens, state, self.blocks)
+
+    def _read(
+        self, tokens: Tensor, state: KVCache, blocks: Iterable[Callable]
+    ) -> tuple[Tensor, KVCache]:
+        """Run tokens (B, T) after what the cache holds, letting full rows fall back."""
         pieces = []
         while tokens.shape[1]:
             lengths = [state.length(row) for row in range(tokens.shape[0])]
@@ -244,12 +269,18 @@ class Transformer(NeuralLanguageModel):
             elif taken == 0:
                 self._slide(state)
             else:
-                pieces.append(self._extend(tokens[:, :taken], state))
+                pieces.append(self._extend(tokens[:, :taken], state, blocks))
             tokens = tokens[:, taken:]
         return torch.cat(pieces, 1) if len(pieces) > 1 else pieces[0], state
 
-    def _features(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
-        """Run the blocks on tokens (B, T) at positions (T,) or (B, T)."""
+    def _features(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        attend: Attend,
+        blocks: Iterable[Callable] | None = None,
+    ) -> Tensor:
+        """Run the blocks, or what stands for them, on tokens (B, T) at positions ([B,] T)."""
         x = self.embedding(tokens)  # (B, T, H)
         if self.config.scale_embedding:
             x = x * math.sqrt(self.config.hidden_size)
@@ -261,15 +292,15 @@ class Transformer(NeuralLanguageModel):
         else:
             x = x + self.waves[positions]
         x = self.dropout(x)
-        for block in self.blocks:
+        for block in blocks or self.blocks:
             x = block(x, rotation, attend)
         return self.final_norm(x)
 
     def _attend_within(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         dropout = self.config.attention_dropout if self.training else 0.0
-        return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
+        return causal_attention(q, k, v, dropout)
 
-    def _extend(self, tokens: Tensor, state: KVCache) -> Tensor:
+    def _extend(self, tokens: Tensor, state: KVCache, blocks: Iterable[Callable]) -> Tensor:
         """Run tokens (B, T) that fit every row's window, after what the cache holds."""
         state.append(tokens)
         length, end = tokens.shape[1], state.end
@@ -294,7 +325,7 @@ class Transformer(NeuralLanguageModel):
                 q, keys[:, :, begin:end], values[:, :, begin:end], attn_mask=mask
             )
 
-        return self._features(tokens, positions, attend)
+        return self._features(tokens, positions, attend, blocks)
 
     def _skim(self, tokens: Tensor, state: KVCache) -> Tensor:
         """Take as many whole strides of tokens (B, T) as fit one batch, all rows being full.
@@ -330,33 +361,3 @@ class Transformer(NeuralLanguageModel):
 
         positions = torch.arange(end - start, device=state.tokens.device)
         self._features(state.tokens[full, start:end], positions, attend)
-
-
-def sinusoids(length: int, size: int) -> Tensor:
-    """Return the position encodings (length, size) of Vaswani et al. (2017), section 3.5.
-
-    Dimension 2 i of position p is sin(p / 10000^(2 i / size)), and 2 i + 1 the cosine.
-    """
-    rate = 10000.0 ** (-torch.arange(0, size, 2) / size)
-    angle = torch.arange(length)[:, None] * rate
-    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :size]
-
-
-def rotations(length: int, size: int, theta: float) -> Tensor:
-    """Return cosines and sines (length, 2, size / 2) for `rotate` (Su et al. 2021)."""
-    rate = theta ** (-torch.arange(0, size, 2) / size)
-    angle = torch.arange(length)[:, None] * rate
-    return torch.stack([angle.cos(), angle.sin()], dim=1)
-
-
-def rotate(x: Tensor, rotation: Tensor) -> Tensor:
-    """Turn each pair (x_i, x_{i + D/2}) by its position's angle (RoPE, in Llama's order).
-
-    Args:
-        x: (B, heads, T, D).
-        rotation: (T, 2, D / 2), or (B, T, 2, D / 2) where rows stand at different positions.
-    """
-    cos, sin = rotation.unsqueeze(-4).unbind(-2)  # ([B,] 1, T, D / 2) each
-    first, second = x.chunk(2, dim=-1)
-    turned = (first * cos - second * sin, second * cos + first * sin)
-    return torch.cat(turned, dim=-1).to(x.dtype)
