@@ -7,17 +7,14 @@ from typing import Literal
 
 import numpy as np
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from seqgen.configs import setting
-from seqgen.models.recurrent import (
-    Arrays,
-    ArrayStep,
-    LayerState,
-    RecurrentConfig,
-    RecurrentLayer,
-    RecurrentLM,
-)
+from seqgen.models.arrays import Affine, Arrays, ArrayStep, input_map
+from seqgen.models.bptt import GRURecurrence
+from seqgen.models.precision import trains_on_cpu
+from seqgen.models.recurrent import LayerState, RecurrentConfig, RecurrentLayer, RecurrentLM
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,26 +48,26 @@ class GRULayer(RecurrentLayer):
     def step(self, x: Tensor, state: LayerState) -> LayerState:
         return (self._cell(torch.addmm(self.bias, x, self.weight_ih.T), state[0]),)
 
-    def array_step(self, first: bool) -> ArrayStep:
+    def array_step(self, inputs: Tensor | None) -> ArrayStep:
         size = self.hidden_size
-        of_input = np.ascontiguousarray(self.weight_ih.detach().numpy().T)  # (E, 3 H)
-        of_past = np.ascontiguousarray(self.weight_hh.detach().numpy().T)  # (H, 3 H)
-        of_gates, of_candidate = of_past[:, : 2 * size].copy(), of_past[:, 2 * size :].copy()
-        bias = self.bias.detach().numpy().copy()
-        bias_hn = None if self.bias_hn is None else self.bias_hn.detach().numpy().copy()
+        of_input = input_map(self.weight_ih, self.bias, inputs)
+        no_bias = torch.zeros_like(self.bias[: 2 * size])
+        if self.bias_hn is None:
+            of_gates = Affine(self.weight_hh[: 2 * size], no_bias)
+            of_candidate = Affine(self.weight_hh[2 * size :], no_bias[:size])
+        else:
+            of_past = Affine(self.weight_hh, torch.cat([no_bias, self.bias_hn]))
 
         def step(x: np.ndarray, state: Arrays) -> Arrays:
             (h,) = state
-            x = x if first else x @ of_input + bias  # (B, 3 H)
-            if bias_hn is None:
-                # sigma(a) = (1 + tanh(a / 2)) / 2, which overflows nowhere.
-                r_z = 0.5 * np.tanh(0.5 * (x[:, : 2 * size] + h @ of_gates)) + 0.5
-                n = np.tanh(x[:, 2 * size :] + (r_z[:, :size] * h) @ of_candidate)
-            else:
-                past = h @ of_past  # (B, 3 H)
-                r_z = 0.5 * np.tanh(0.5 * (x[:, : 2 * size] + past[:, : 2 * size])) + 0.5
-                n = np.tanh(x[:, 2 * size :] + r_z[:, :size] * (past[:, 2 * size :] + bias_hn))
-            return (n + r_z[:, size:] * (h - n),)
+            x = of_input(x)  # (B, 3 H)
+            past = of_gates(h) if self.bias_hn is None else of_past(h)  # (B, 2 H) or (B, 3 H)
+            # sigma(a) = (1 + tanh(a / 2)) / 2, which overflows nowhere.
+            r_z = 0.5 * np.tanh(0.5 * (x[:, : 2 * size] + past[:, : 2 * size])) + 0.5
+            r, z = r_z[:, :size], r_z[:, size:]
+            candidate = of_candidate(r * h) if self.bias_hn is None else r * past[:, 2 * size :]
+            n = np.tanh(x[:, 2 * size :] + candidate)
+            return (n + z * (h - n),)
 
         return step
 
@@ -79,6 +76,11 @@ class GRULayer(RecurrentLayer):
             return self._unrolled(x, state[0])
         no_bias = torch.zeros_like(self.bias[: 2 * self.hidden_size])
         bias_hh = torch.cat([no_bias, self.bias_hn])
+        if trains_on_cpu(x):
+            from_input = F.linear(x.transpose(0, 1), self.weight_ih, self.bias)  # (T, B, 3 H)
+            weight = self.weight_hh.to(from_input.dtype)
+            y = GRURecurrence.apply(from_input, weight, bias_hh, state[0])
+            return y.transpose(0, 1), (y[-1].to(state[0].dtype),)
         weights = [self.weight_ih, self.weight_hh, self.bias, bias_hh]
         y, h = torch.gru(x, state[0][None], weights, True, 1, 0.0, self.training, False, True)
         return y, (h[0],)

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from seqgen.configs import setting
-from seqgen.models.recurrent import (
-    Arrays,
-    ArrayStep,
-    LayerState,
-    RecurrentConfig,
-    RecurrentLayer,
-    RecurrentLM,
-)
+from seqgen.models.arrays import Arrays, ArrayStep, gates_of
+from seqgen.models.precision import lstm_arithmetic
+from seqgen.models.recurrent import LayerState, RecurrentConfig, RecurrentLayer, RecurrentLM
 
 
 @dataclass(frozen=True, kw_only=True)
 class LSTMConfig(RecurrentConfig):
     """A stack of LSTM layers."""
+
+    # oneDNN's kernel keeps its weights in bf16 and its states in float32.
+    bf16_pays_from: ClassVar[int] = 1 << 17
 
     forget_bias: float = setting("where the forget gate's bias starts (Jozefowicz 2015)", 1.0)
 
@@ -53,30 +52,33 @@ class LSTMLayer(RecurrentLayer):
         h = o.sigmoid() * c.tanh()
         return h, c
 
-    def array_step(self, first: bool) -> ArrayStep:
+    def array_step(self, inputs: Tensor | None) -> ArrayStep:
         size = self.hidden_size
-        # sigma(a) = (1 + tanh(a / 2)) / 2, so that one tanh does for all gates: halving is exact.
-        half = np.repeat([0.5, 0.5, 1, 0.5], size).astype(self.bias.detach().numpy().dtype)
-        past = self.weight_hh.detach().numpy()
-        matrix = past if first else np.hstack([self.weight_ih.detach().numpy(), past])
-        matrix = np.ascontiguousarray((half[:, None] * matrix).T)  # (H, 4 H) or (E + H, 4 H)
-        bias = half * self.bias.detach().numpy()
+        # sigma(a) = (1 + tanh(a / 2)) / 2, so that one tanh does for all gates, in the order
+        # i, f, o, g: halving is exact.
+        order = torch.arange(4 * size).view(4, size)[[0, 1, 3, 2]].flatten()
+        half = self.bias.new_tensor([0.5, 0.5, 0.5, 1]).repeat_interleave(size)  # (4 H,)
+        w_x, w_h = (half[:, None] * w[order] for w in (self.weight_ih, self.weight_hh))
+        gates_from = gates_of(w_x, w_h, half * self.bias[order], inputs)
 
         def step(x: np.ndarray, state: Arrays) -> Arrays:
             h, c = state
-            gates = half * x + h @ matrix if first else np.hstack([x, h]) @ matrix + bias
+            gates = gates_from(x, h)  # (B, 4 H)
             np.tanh(gates, out=gates)
-            i_f, g, o = gates[:, : 2 * size], gates[:, 2 * size : 3 * size], gates[:, 3 * size :]
-            i_f = 0.5 * i_f + 0.5  # (B, 2 H)
-            c = i_f[:, size:] * c + i_f[:, :size] * g
-            return (0.5 * o + 0.5) * np.tanh(c), c
+            sigma, g = gates[:, : 3 * size], gates[:, 3 * size :]
+            sigma *= 0.5
+            sigma += 0.5
+            i, f, o = sigma[:, :size], sigma[:, size : 2 * size], sigma[:, 2 * size :]
+            c = f * c + i * g
+            return o * np.tanh(c), c
 
         return step
 
     def sequence(self, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
         past = [part[None] for part in state]
         weights = [self.weight_ih, self.weight_hh, self.bias, torch.zeros_like(self.bias)]
-        y, h, c = torch.lstm(x, past, weights, True, 1, 0.0, self.training, False, True)
+        with lstm_arithmetic(x.device):
+            y, h, c = torch.lstm(x, past, weights, True, 1, 0.0, self.training, False, True)
         return y, (h[0], c[0])
 
 

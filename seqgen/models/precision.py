@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from seqgen.errors import SeqgenError, UsageError
 
@@ -45,11 +46,18 @@ def has_bf16_units(device: torch.device) -> bool:
     return device.type == "cpu" and probe is not None and bool(probe())
 
 
-def choose_precision(precision: Precision, device: torch.device) -> Precision:
-    """Return what "auto" means for training on `device`: bf16 where it has units for it."""
+def choose_precision(precision: Precision, device: torch.device, large: bool = True) -> Precision:
+    """Return what "auto" means for training on `device`: bf16 where that is faster.
+
+    Args:
+        precision: what was asked for.
+        device: where training is.
+        large: the model's products are worth casting for on a CPU (`suits_bf16`).
+    """
     if precision != "auto":
         return precision
-    return "bf16" if has_bf16_units(device) else "float32"
+    fast = has_bf16_units(device) and (large or device.type != "cpu")
+    return "bf16" if fast else "float32"
 
 
 def parameter_type(precision: Precision) -> torch.dtype:
@@ -62,3 +70,14 @@ def arithmetic(precision: Precision, device: torch.device) -> AbstractContextMan
     if precision == "bf16":
         return torch.autocast(device.type, dtype=torch.bfloat16)
     return contextlib.nullcontext()
+
+
+def lstm_arithmetic(device: torch.device) -> AbstractContextManager:
+    """Return what leaves the autocast where oneDNN, a CPU's fused LSTM, has no bf16."""
+    known = device.type != "cpu" or torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return contextlib.nullcontext() if known else torch.autocast("cpu", enabled=False)
+
+
+def trains_on_cpu(x: Tensor) -> bool:
+    """Return whether a gradient written out by hand is worth it: one is wanted, and on a CPU."""
+    return torch.is_grad_enabled() and x.device.type == "cpu"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -13,15 +13,16 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from seqgen.configs import ModelConfig, require, setting
+from seqgen.models.arrays import Affine, Arrays, ArrayStep
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.dropout import Dropout
 from seqgen.models.state import State
 
 LayerState = tuple[Tensor, ...]
-Arrays = tuple[np.ndarray, ...]
-# One step of a layer in NumPy: its input, or what its gates get from it, and the past state's
-# arrays (B, H), to the next ones; h is first.
-ArrayStep = Callable[[np.ndarray, Arrays], Arrays]
+# Below so many tokens two layers learn less than one, which sees twice as many.
+TOKENS_FOR_TWO = 1_000_000
+# Up to so many passes over the text, so much dropout.
+DROPOUT_BY_PASSES = ((3, 0.0), (6, 0.1), (20, 0.2), (float("inf"), 0.3))
 # So few rows step faster in NumPy, whose calls cost a fraction of torch's.
 FEW_ROWS = 8
 
@@ -32,11 +33,26 @@ class RecurrentConfig(ModelConfig):
 
     recipe: ClassVar[Mapping[str, Any]] = {
         "optimizer": "muon",
-        "lr": 4e-3,
+        "lr": 1e-2,
         "batch_size": 32,
         "seq_len": 64,
         "weight_decay": 0.05,
     }
+
+    @classmethod
+    def suited(cls, tokens: float, corpus: int) -> dict[str, Any]:
+        """Return one layer for a run too short for two, and dropout by the passes over the text.
+
+        Found by runs of 12 seconds to 5 minutes on tiny Shakespeare (README, "Recipes").
+        """
+        passes = tokens / corpus
+        dropout = next(p for most, p in DROPOUT_BY_PASSES if passes < most)
+        return {"num_layers": 1 if tokens < TOKENS_FOR_TWO else 2, "dropout": dropout}
+
+    scaled: ClassVar[frozenset[str]] = frozenset({"num_layers", "dropout"})
+
+    bf16_pays_from: ClassVar[int] = 1 << 20
+    """The multiplications of a gate, a time step, from which bf16 is faster (measured)."""
 
     hidden_size: int = setting("units H of each layer", 256)
     num_layers: int = setting("layers, one on top of the other", 2)
@@ -57,6 +73,9 @@ class RecurrentConfig(ModelConfig):
             require(self.input == "embedding", "tie_weights needs --set input=embedding")
             require(self.input_size == self.hidden_size, "tie_weights needs embedding_size = H")
 
+    def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
+        return batch_size * self.hidden_size**2 >= self.bf16_pays_from
+
     @property
     def input_size(self) -> int:
         """Width of the first layer's input."""
@@ -70,6 +89,31 @@ class RecurrentState(State):
     """For each layer, the tensors (B, H) that its cell hands on: h, or h and c."""
 
     layers: tuple[LayerState, ...]
+
+
+class ArrayState(RecurrentState):
+    """The state between one-token steps over arrays: tensors are made when someone asks.
+
+    Attributes:
+        arrays: for each layer its arrays (B, H).
+        steps: how the layers go on, from the weights as they were when the first step was taken.
+        head: logits from the last layer's h.
+    """
+
+    def __init__(self, arrays: list[Arrays], steps: list[ArrayStep], head: Affine) -> None:
+        self.arrays, self.steps, self.head = arrays, steps, head
+
+    @property
+    def layers(self) -> tuple[LayerState, ...]:
+        """The same arrays as tensors."""
+        return tuple(tuple(map(torch.from_numpy, layer)) for layer in self.arrays)
+
+    def _each(self, leaf: Callable, child: Callable) -> RecurrentState:
+        return RecurrentState(self.layers)._each(leaf, child)
+
+    @classmethod
+    def cat(cls, states: Sequence[RecurrentState]) -> RecurrentState:
+        return RecurrentState.cat([RecurrentState(state.layers) for state in states])
 
 
 class RecurrentLayer(nn.Module):
@@ -102,16 +146,12 @@ class RecurrentLayer(nn.Module):
         """Take one step: x (B, E) and the state's tensors (B, H) to the next ones; h is first."""
 
     @abstractmethod
-    def array_step(self, first: bool) -> ArrayStep:
+    def array_step(self, inputs: Tensor | None) -> ArrayStep:
         """Return `step` over NumPy arrays, from a copy of the weights as they are now.
 
         Args:
-            first: the layer's input comes as `from_input`, so W_ih and the bias are left out.
+            inputs: (V, E), the vectors that ids stand for, where the step is to take ids.
         """
-
-    def from_input(self, x: Tensor) -> Tensor:
-        """Return what an input (..., E) gives the gates: W_ih x + b, (..., G H)."""
-        return F.linear(x, self.weight_ih, self.bias)
 
     @abstractmethod
     def sequence(self, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
@@ -148,8 +188,6 @@ class RecurrentLM(NeuralLanguageModel):
     def hidden(self, tokens: Tensor, state: RecurrentState | None) -> tuple[Tensor, RecurrentState]:
         state = state or self.start(tokens.shape[0])
         one_step = tokens.shape[1] == 1 and not torch.is_grad_enabled()
-        if one_step and tokens.shape[0] <= FEW_ROWS and self._suits_arrays():
-            return self._array_hidden(tokens, state)
         x = self._input(tokens)  # (B, T, E)
         after = []
         for index, (layer, past) in enumerate(zip(self.layers, state.layers, strict=True)):
@@ -168,6 +206,20 @@ class RecurrentLM(NeuralLanguageModel):
             return self.embedding(tokens)
         return F.one_hot(tokens, self.vocab_size).to(self.head.weight.dtype)
 
+    def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
+        if not isinstance(state, ArrayState):
+            if len(tokens) > FEW_ROWS or not self._suits_arrays():
+                return super().step(tokens, state)
+            arrays = [tuple(part.numpy() for part in layer) for layer in state.layers]
+            state = ArrayState(arrays, *self.prepared(self._arrays))
+        x, after = np.asarray(tokens), []
+        for index, (step, past) in enumerate(zip(state.steps, state.arrays, strict=True)):
+            arrays = step(x, past)
+            # What a residual layer adds to is its input; the first layer has none.
+            x = x + arrays[0] if self.config.residual and index > 0 else arrays[0]
+            after.append(arrays)
+        return state.head(x), ArrayState(after, state.steps, state.head)
+
     def _suits_arrays(self) -> bool:
         """Return whether NumPy can do what torch would, in the same arithmetic."""
         weight = self.head.weight
@@ -175,38 +227,8 @@ class RecurrentLM(NeuralLanguageModel):
         plain = not self.training and not torch.is_autocast_enabled("cpu")
         return exact and plain and weight.device.type == "cpu"
 
-    def _array_hidden(self, tokens: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """`hidden` for one token of a few rows (B, 1)."""
-        table, steps = self._arrays()
-        x = table[tokens[:, 0].numpy()]  # (B, G H), the first layer's gates from its input
-        after = []
-        for index, (step, past) in enumerate(zip(steps, state.layers, strict=True)):
-            arrays = step(x, tuple(part.numpy() for part in past))
-            # What a residual layer adds to is its input; the first layer has none.
-            x = x + arrays[0] if self.config.residual and index > 0 else arrays[0]
-            after.append(tuple(map(torch.from_numpy, arrays)))
-        return torch.from_numpy(x)[:, None], RecurrentState(tuple(after))
-
-    def _arrays(self) -> tuple[np.ndarray, list[ArrayStep]]:
-        """Return each token's share of the first layer's gates (V, G H), and the layers' steps.
-
-        They are made anew when a weight has changed since.
-        """
-        known = getattr(self, "_array_cache", None)
-        if known is not None and all(
-            (weight.data_ptr(), weight._version) == mark for weight, mark in known[0]
-        ):
-            return known[1]
-        weights = [w for w in self.parameters() if not w.is_inference()]
-        marks = [(weight, (weight.data_ptr(), weight._version)) for weight in weights]
-        if self.embedding is not None:
-            table = self.layers[0].from_input(self.embedding.weight)
-        else:
-            table = self.layers[0].weight_ih.T + self.layers[0].bias
-        made = (
-            table.detach().numpy().copy(),
-            [layer.array_step(first=i == 0) for i, layer in enumerate(self.layers)],
-        )
-        # Not through nn.Module's own __setattr__, for which it would be a part of the model.
-        object.__setattr__(self, "_array_cache", (marks, made))
-        return made
+    def _arrays(self) -> tuple[list[ArrayStep], Affine]:
+        every = torch.eye(self.vocab_size) if self.embedding is None else self.embedding.weight
+        inputs = [every.to(self.head.weight), *[None] * (len(self.layers) - 1)]
+        steps = [layer.array_step(x) for layer, x in zip(self.layers, inputs, strict=True)]
+        return steps, Affine(self.head.weight, self.head.bias)

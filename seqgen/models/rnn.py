@@ -8,24 +8,21 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from seqgen.configs import setting
-from seqgen.models.recurrent import (
-    Arrays,
-    ArrayStep,
-    LayerState,
-    RecurrentConfig,
-    RecurrentLayer,
-    RecurrentLM,
-)
+from seqgen.models.arrays import Arrays, ArrayStep, gates_of
+from seqgen.models.bptt import ElmanRecurrence
+from seqgen.models.precision import trains_on_cpu
+from seqgen.models.recurrent import LayerState, RecurrentConfig, RecurrentLayer, RecurrentLM
 
 
 @dataclass(frozen=True, kw_only=True)
 class RNNConfig(RecurrentConfig):
     """An Elman network."""
 
-    recipe: ClassVar[Mapping[str, Any]] = {**RecurrentConfig.recipe, "lr": 2e-3}
+    recipe: ClassVar[Mapping[str, Any]] = {**RecurrentConfig.recipe, "lr": 5e-3}
 
     activation: Literal["tanh", "relu"] = setting("phi; relu starts W_hh at the identity", "tanh")
 
@@ -49,21 +46,22 @@ class RNNLayer(RecurrentLayer):
         phi = torch.tanh if self.activation == "tanh" else torch.relu
         return (phi(x @ self.weight_ih.T + h @ self.weight_hh.T + self.bias),)
 
-    def array_step(self, first: bool) -> ArrayStep:
-        past = self.weight_hh.detach().numpy()
-        matrix = past if first else np.hstack([self.weight_ih.detach().numpy(), past])
-        matrix = np.ascontiguousarray(matrix.T)  # (H, H) or (E + H, H)
-        bias = self.bias.detach().numpy().copy()
+    def array_step(self, inputs: Tensor | None) -> ArrayStep:
+        sum_of = gates_of(self.weight_ih, self.weight_hh, self.bias, inputs)
         tanh = self.activation == "tanh"
 
         def step(x: np.ndarray, state: Arrays) -> Arrays:
-            (h,) = state
-            a = x + h @ matrix if first else np.hstack([x, h]) @ matrix + bias
+            a = sum_of(x, state[0])  # (B, H)
             return (np.tanh(a) if tanh else np.maximum(a, 0),)
 
         return step
 
     def sequence(self, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
+        if trains_on_cpu(x):
+            from_input = F.linear(x.transpose(0, 1), self.weight_ih, self.bias)  # (T, B, H)
+            weight = self.weight_hh.to(from_input.dtype)
+            y = ElmanRecurrence.apply(from_input, weight, state[0], self.activation)
+            return y.transpose(0, 1), (y[-1].to(state[0].dtype),)
         kernel = torch.rnn_tanh if self.activation == "tanh" else torch.rnn_relu
         weights = [self.weight_ih, self.weight_hh, self.bias, torch.zeros_like(self.bias)]
         y, h = kernel(x, state[0][None], weights, True, 1, 0.0, self.training, False, True)
