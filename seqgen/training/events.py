@@ -33,8 +33,12 @@ class Progress:
         seconds: training time so far.
         tokens: tokens seen so far.
         train_loss: nats per token, the mean since the last record.
+        train_loss_std: the standard deviation of the steps' losses around it; of single windows
+            where a step has one.
+        epoch_loss: the mean over the last whole epoch, None before its end.
+        epoch_loss_std: the standard deviation of that epoch's steps.
         lr: the rate as a share of its peak.
-        grad_norm: 2-norm of the last gradient, before clipping.
+        grad_norm: norm of the last gradient, before clipping.
         tokens_per_second: since the last record.
     """
 
@@ -43,6 +47,9 @@ class Progress:
     seconds: float
     tokens: int
     train_loss: float
+    train_loss_std: float
+    epoch_loss: float | None
+    epoch_loss_std: float | None
     lr: float
     grad_norm: float
     tokens_per_second: float
@@ -74,10 +81,15 @@ class Encoding:
 
 @dataclass(frozen=True, kw_only=True)
 class SampleLine:
-    """A line the model writes now."""
+    """A text that the model writes now, always from the same draws."""
 
     step: int
     text: str
+
+    @property
+    def first_line(self) -> str:
+        """The first line that is not empty, cut to 80 characters."""
+        return next((line for line in self.text.split("\n") if line.strip()), "")[:80]
 
 
 Event = Started | Progress | Validated | Notice | Encoding | SampleLine

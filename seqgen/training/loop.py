@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
+from torch.nn.utils import clip_grad_value_, clip_grads_with_norm_, get_total_norm
 
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import IGNORED, Batch, Batches
@@ -19,95 +22,16 @@ from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel, load_weights, weights_of
 from seqgen.models.precision import arithmetic
 from seqgen.models.state import State
-from seqgen.training.events import Progress, Report, Validated
+from seqgen.training.average import Average
+from seqgen.training.events import Progress, Validated
 from seqgen.training.optimizers import Rule
+from seqgen.training.run import Budget, Hooks, Losses, Run, Window
 from seqgen.training.schedules import rate
 
 LOG_SECONDS = 1.0
 CHECKPOINT_SECONDS = 120.0
-
-
-@dataclass
-class Run:
-    """Where a run stands: all of its numbers, which a checkpoint holds.
-
-    Attributes:
-        step: steps done.
-        tokens: tokens seen.
-        seconds: training time, validations in passing included.
-        best_loss: the best validation in passing, nats per token.
-        best_step: when that was.
-        last_loss: the last one.
-        train_loss: nats per token over the last logged steps.
-        stopped: why the run ended, or None.
-    """
-
-    step: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
-    best_loss: float | None = None
-    best_step: int | None = None
-    last_loss: float | None = None
-    train_loss: float | None = None
-    stopped: str | None = None
-
-
-@dataclass(kw_only=True)
-class Hooks:
-    """What the loop asks of whoever runs it; it knows neither disk nor decoding.
-
-    Attributes:
-        validate: returns the validation loss of the model as it is, nats per token.
-        keep_best: called when the model is the one to keep: the best so far by validation.
-        checkpoint: called when all that resuming needs should be written.
-        report: takes events.
-        stop: why to stop before the budget is spent, if at all.
-    """
-
-    validate: Callable[[], float] | None = None
-    keep_best: Callable[[], None]
-    checkpoint: Callable[[], None]
-    report: Report
-    stop: Callable[[Run], str | None] = lambda run: None
-
-
-@dataclass
-class Budget:
-    """When training ends, and how far through it is.
-
-    A budget in steps or epochs is a number of steps; one in minutes is wall time, of which the
-    time of the last validation is kept back.
-    """
-
-    steps: int | None
-    seconds: float | None
-
-    @classmethod
-    def of(cls, config: TrainingConfig, steps_per_epoch: int) -> Budget:
-        """Return the budget that `config` names."""
-        if config.minutes is not None:
-            return cls(None, 60 * config.minutes)
-        if config.epochs is not None:
-            return cls(max(1, math.ceil(config.epochs * steps_per_epoch)), None)
-        return cls(config.steps, None)
-
-    def share(self, run: Run) -> float:
-        """Return how much of the budget is spent, 0 to 1."""
-        spent = run.step / self.steps if self.steps else run.seconds / self.seconds
-        return min(1.0, spent)
-
-    def validations(self) -> int:
-        """Return how many validations in passing suit the budget."""
-        return 10 if self.steps else min(20, max(2, math.ceil(self.seconds / 30)))
-
-
-@dataclass
-class Window:
-    """What has been measured since the last logged step."""
-
-    nats: float = 0.0
-    tokens: int = 0
-    since: float = field(default_factory=time.monotonic)
+# Nats per token from which no run comes back; a uniform guess costs log V, some ten.
+MOST_NATS = 1e6
 
 
 class Trainer:
@@ -125,7 +49,9 @@ class Trainer:
     ) -> None:
         self.model, self.batches, self.config, self.hooks = model, batches, config, hooks
         self.rule = Rule(model, config)
-        self.budget = Budget.of(config, batches.steps_per_epoch)
+        self.average = Average(model, config.ema) if config.ema else None
+        self._steps_per_epoch = batches.steps_per_epoch
+        self.budget = Budget.of(config, self._steps_per_epoch)
         self.run = Run()
         self.state: State | None = None
         self._carries = model.carries_state and not config.reset_state
@@ -136,19 +62,17 @@ class Trainer:
         """Train until the budget is spent or the user interrupts.
 
         Raises:
-            SeqgenError: the loss or a gradient is no longer finite; the last checkpoint stays.
+            SeqgenError: the loss or a gradient has diverged; the last checkpoint stays.
         """
-        run, window, validated = self.run, Window(), None
+        run, window = self.run, Window()
         began = time.monotonic() - run.seconds
         saved = logged = time.monotonic()
         self.model.train()
         while not self._over():
             loss, norm, tokens = self._step(run.step)
-            self._require_finite(loss, norm)
-            run.step += 1
-            run.tokens += tokens
-            window.nats += loss * tokens
-            window.tokens += tokens
+            self._require_sane(loss, norm)
+            self._count(loss, tokens)
+            window.losses.add(loss, tokens)
             run.seconds = time.monotonic() - began
             if self._over() or time.monotonic() - logged >= LOG_SECONDS:
                 self._log(window, norm)
@@ -156,17 +80,29 @@ class Trainer:
             # In its place also where the run is cut short: going on would not make up for it.
             if self._validation_is_due():
                 self._validate()
-                validated, run.seconds = run.step, time.monotonic() - began
+                run.seconds = time.monotonic() - began
                 window.since += self._validation_seconds
-            if self._checkpoint_is_due(saved):
+            # At the end of a run the one after the last validation does.
+            if run.stopped is None and self._checkpoint_is_due(saved):
                 self._checkpoint()
                 saved = time.monotonic()
+        if window.losses.tokens:
+            self._log(window, norm)
         # A run cut short adds no validation: it is to go on as if it had not been.
-        if run.stopped == self.config.budget and validated != run.step:
+        if run.stopped == self.config.budget and run.last_validated != run.step:
             self._validate()
             run.seconds = time.monotonic() - began
         self._checkpoint()
         return run
+
+    def _count(self, loss: float, tokens: int) -> None:
+        run = self.run
+        run.step += 1
+        run.tokens += tokens
+        run.epoch.add(loss, tokens)
+        if run.step % self._steps_per_epoch == 0:
+            run.epoch_loss, run.epoch_loss_std = run.epoch.mean, run.epoch.std
+            run.epoch = Losses()
 
     def _over(self) -> bool:
         run = self.run
@@ -176,6 +112,8 @@ class Trainer:
             run.stopped = self.config.budget
         elif self.budget.seconds is not None and self._time_is_up():
             run.stopped = "minutes"
+        elif self.config.patience is not None and run.worse >= self.config.patience:
+            run.stopped = "patience"
         return run.stopped is not None
 
     def _time_is_up(self) -> bool:
@@ -184,51 +122,103 @@ class Trainer:
 
     def _step(self, number: int) -> tuple[float, float, int]:
         """Take one step; return the loss in nats per token, the gradient's norm and the tokens."""
-        config, batch = self.config, self.batches.batch(number)
-        loss = self._loss(batch)
+        batch, share = self.batches.batch(number), self.budget.share(self.run)
+        self.rule.thaw(share)
         for parameter in self.model.parameters():
             parameter.grad = None
-        loss.backward()
-        limit = config.clip_norm or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
-        self.rule.step(rate(config, self.budget.share(self.run)))
-        return loss.item(), norm.item(), batch.count
+        total = 0.0
+        for loss, nats in self._losses(batch):
+            loss.backward()
+            total = total + nats.detach()
+        norm = self._clipped()
+        self.rule.step(rate(self.config, share, number))
+        if self.average is not None:
+            self.average.update(number)
+        return total.item(), norm.item(), batch.count
 
-    def _loss(self, batch: Batch) -> Tensor:
-        """Return the mean of the batch's negative log-probabilities, in nats."""
-        device = self.model.device
-        tokens = torch.from_numpy(batch.tokens).to(device)  # (B, T)
-        targets = torch.from_numpy(batch.targets).to(device)
+    def _clipped(self) -> Tensor:
+        """Clip the gradient; return the norm it had."""
+        config = self.config
+        parameters = [p for p in self.model.parameters() if p.grad is not None]
+        norm = get_total_norm([p.grad for p in parameters], float(config.clip_norm_type))
+        if config.clip_norm:
+            clip_grads_with_norm_(parameters, config.clip_norm, norm)
+        if config.clip_value:
+            clip_grad_value_(parameters, config.clip_value)
+        return norm
+
+    def _losses(self, batch: Batch) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield, for each piece of the batch's rows, its share of the loss, and of plain nats.
+
+        Both are means over all targets of the batch, so that the pieces' gradients add up to
+        those of the whole. At the end the carried state is that after the batch.
+        """
         past = None if batch.fresh or not self._carries else self.state.detach()
+        pieces = batch.split(self.config.accumulate)
+        states: list[State | None] = []
+        for rows, piece in pieces:
+            own = past
+            if past is not None and len(pieces) > 1:
+                own = past.map(lambda x, rows=rows: x[rows])
+            loss, nats, after = self._loss(piece, own)
+            states.append(after)
+            yield loss / batch.count, nats / batch.count
+        carried = self._carries and states[0] is not None
+        if carried and len(states) > 1:
+            states = [type(states[0]).cat([state.detach() for state in states])]
+        self.state = states[0] if carried else None
+
+    def _loss(self, batch: Batch, past: State | None) -> tuple[Tensor, Tensor, State | None]:
+        """Return what is to be minimised and the nats, summed over targets, and the state after."""
+        device, smoothing = self.model.device, self.config.label_smoothing
+        tokens = torch.from_numpy(batch.tokens).to(device)  # (B, T)
+        targets = torch.from_numpy(batch.targets).to(device).flatten()
         with arithmetic(self.config.precision, device):
-            logits, after = self.model(tokens, past)  # (B, T, V)
-        self.state = after if self._carries else None
-        nats = F.cross_entropy(
-            logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum"
+            logits, after = self._read(tokens, past, batch.advance)  # (B, T, V)
+        summed = partial(
+            F.cross_entropy,
+            logits.flatten(0, 1),
+            targets,
+            ignore_index=IGNORED,
+            reduction="sum",
         )
-        return nats / batch.count
+        nats = summed()
+        return summed(label_smoothing=smoothing) if smoothing else nats, nats, after
+
+    def _read(
+        self, tokens: Tensor, past: State | None, advance: int | None
+    ) -> tuple[Tensor, State | None]:
+        """Return logits (B, T, V), and the state after `advance` columns."""
+        if advance is None or advance == tokens.shape[1]:
+            return self.model(tokens, past)
+        if advance == 0:
+            return self.model(tokens, past)[0], past
+        first, state = self.model(tokens[:, :advance], past)
+        rest, _ = self.model(tokens[:, advance:], state)
+        return torch.cat([first, rest], dim=1), state
 
     @torch.no_grad()
     def _loss_again(self) -> float:
         """Return the last batch's loss after its update: it may have broken the weights."""
         state = self.state
         self.model.eval()  # draws no dropout, so that a checkpoint changes nothing
-        loss = self._loss(self.batches.batch(max(0, self.run.step - 1))).item()
+        batch = self.batches.batch(max(0, self.run.step - 1))
+        loss = sum(nats.item() for _, nats in self._losses(batch))
         self.model.train()
         self.state = state
         return loss
 
-    def _require_finite(self, *numbers: float) -> None:
-        if not all(map(math.isfinite, numbers)):
+    def _require_sane(self, loss: float, norm: float = 0.0) -> None:
+        if not (loss <= MOST_NATS and math.isfinite(norm)):
             raise SeqgenError(
-                f"the loss is no longer finite after step {self.run.step}; try a smaller --lr "
-                "(the last checkpoint, if there is one, is kept)"
+                f"training has diverged after step {self.run.step} (a loss of {loss:.3g}); "
+                "try a smaller --lr (what was saved before is kept)"
             )
 
     def _log(self, window: Window, norm: float) -> None:
         run = self.run
         now = time.monotonic()
-        run.train_loss = window.nats / window.tokens
+        run.train_loss = window.losses.mean
         share = self.budget.share(run)
         self.hooks.report(
             Progress(
@@ -237,9 +227,12 @@ class Trainer:
                 seconds=run.seconds,
                 tokens=run.tokens,
                 train_loss=run.train_loss,
-                lr=rate(self.config, share),
+                train_loss_std=window.losses.std,
+                epoch_loss=run.epoch_loss,
+                epoch_loss_std=run.epoch_loss_std,
+                lr=rate(self.config, share, run.step),
                 grad_norm=norm,
-                tokens_per_second=window.tokens / max(now - window.since, 1e-9),
+                tokens_per_second=window.losses.tokens / max(now - window.since, 1e-9),
             )
         )
 
@@ -255,21 +248,28 @@ class Trainer:
     def _validate(self) -> None:
         run, hooks = self.run, self.hooks
         if hooks.validate is None:
-            hooks.keep_best()
+            with self.as_saved():
+                hooks.keep_best()
             return
         began = time.monotonic()
         self.model.eval()
-        loss = hooks.validate()
-        self._require_finite(loss)
+        with self.as_saved():
+            loss = hooks.validate()
+            self._require_sane(loss)
+            self._validations_done = int(self.budget.share(run) * self.budget.validations())
+            run.last_loss, run.last_validated = loss, run.step
+            best = run.best_loss is None or loss < run.best_loss
+            run.worse = 0 if best else run.worse + 1
+            if best:
+                run.best_loss, run.best_step = loss, run.step
+                hooks.keep_best()
+            hooks.report(Validated(step=run.step, seconds=run.seconds, val_loss=loss, best=best))
         self.model.train()
-        self._validations_done = int(self.budget.share(run) * self.budget.validations())
-        run.last_loss = loss
-        best = run.best_loss is None or loss < run.best_loss
-        if best:
-            run.best_loss, run.best_step = loss, run.step
-            hooks.keep_best()
-        hooks.report(Validated(step=run.step, seconds=run.seconds, val_loss=loss, best=best))
         self._validation_seconds = time.monotonic() - began
+
+    def as_saved(self) -> AbstractContextManager[None]:
+        """Let the model have the weights that are validated and saved: the average's, if any."""
+        return contextlib.nullcontext() if self.average is None else self.average.in_place()
 
     def _checkpoint_is_due(self, saved: float) -> bool:
         every = self.config.checkpoint_every
@@ -277,15 +277,18 @@ class Trainer:
         return at_step or time.monotonic() - saved > CHECKPOINT_SECONDS
 
     def _checkpoint(self) -> None:
-        self._require_finite(self._loss_again())
+        self._require_sane(self._loss_again())
         if self.run.best_loss is None:
-            self.hooks.keep_best()
+            with self.as_saved():
+                self.hooks.keep_best()
         self.hooks.checkpoint()
 
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return all that `restore` needs: tensors by name, and plain facts."""
         tensors = {f"model.{n}": t for n, t in weights_of(self.model).items()}
         tensors |= {f"optimizer.{n}": t for n, t in self.rule.tensors().items()}
+        if self.average is not None:
+            tensors |= {f"average.{n}": t for n, t in self.average.tensors().items()}
         tensors["random.cpu"] = torch.get_rng_state()
         if self.model.device.type == "cuda":
             tensors["random.cuda"] = torch.cuda.get_rng_state(self.model.device)
@@ -301,6 +304,8 @@ class Trainer:
         """
         load_weights(self.model, _part(tensors, "model."))
         self.rule.restore(_part(tensors, "optimizer."))
+        if self.average is not None:
+            self.average.restore(_part(tensors, "average."))
         torch.set_rng_state(tensors["random.cpu"])
         if "random.cuda" in tensors and self.model.device.type == "cuda":
             torch.cuda.set_rng_state(tensors["random.cuda"], self.model.device)
@@ -308,7 +313,7 @@ class Trainer:
         if state:
             in_order = iter([state[str(i)].to(self.model.device) for i in range(len(state))])
             self.state = self.model.start(1).map(lambda _: next(in_order))
-        self.run = Run(**facts["run"])
+        self.run = Run.of(facts["run"])
         self.run.stopped = None
         self._validations_done = int(self.budget.share(self.run) * self.budget.validations())
 

@@ -1,28 +1,74 @@
-"""Learning-rate schedules, as functions of the share of the budget that is spent."""
+"""Learning-rate schedules: the rate as a share of its peak, from how far training is."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from seqgen.configs import TrainingConfig
 
-# From the share of the time after warm-up (0 to 1) to the share of the peak rate.
-DECAYS: dict[str, Callable[[float], float]] = {
-    "constant": lambda share: 1.0,
-    "linear": lambda share: 1.0 - share,
-    "cosine": lambda share: 0.5 * (1 + math.cos(math.pi * share)),
+
+@dataclass(frozen=True)
+class After:
+    """How far training is past its warm-up.
+
+    Attributes:
+        share: of the budget that was left after warm-up, 0 to 1.
+        units: in lengths of the warm-up; in steps where there is none.
+    """
+
+    share: float
+    units: float
+
+
+def _step(config: TrainingConfig, after: After) -> float:
+    # Three thirds are a whole, whatever their sum is in binary.
+    return config.step_factor ** math.floor(after.share / config.step_share + 1e-9)
+
+
+def _stable_then_down(config: TrainingConfig, after: After) -> float:
+    return min(1.0, (1 - after.share) / config.decay_share)
+
+
+# From how far training is past its warm-up to the share of the peak rate.
+DECAYS: dict[str, Callable[[TrainingConfig, After], float]] = {
+    "constant": lambda config, after: 1.0,
+    # Robbins and Monro (1951): alpha_0 / (1 + k).
+    "inverse_time": lambda config, after: 1 / (1 + after.units),
+    # After a warm-up of w steps this is sqrt(w / k) at step k (Vaswani et al. 2017, section 5.3).
+    "inverse_sqrt": lambda config, after: (1 + after.units) ** -0.5,
+    "step": _step,
+    "cosine": lambda config, after: 0.5 * (1 + math.cos(math.pi * after.share)),
+    "linear": lambda config, after: 1 - after.share,
+    # With its own start, `begins`, Howard and Ruder (2018, equation 3).
+    "slanted_triangular": lambda config, after: 1 - after.share,
+    # Warm-up, stable, decay (Hu et al. 2024).
+    "wsd": _stable_then_down,
 }
 # A rate of exactly nothing would waste the first step of a run timed by the clock.
 LEAST = 0.01
 
 
-def rate(config: TrainingConfig, progress: float) -> float:
-    """Return the rate as a share of its peak, at `progress` (0 to 1) through the budget.
+def begins(config: TrainingConfig) -> float:
+    """Return the share of the peak from which the rate rises."""
+    return config.min_lr if config.schedule == "slanted_triangular" else 0.0
+
+
+def rate(config: TrainingConfig, progress: float, step: int) -> float:
+    """Return the rate as a share of its peak.
 
     It rises linearly over `config.warmup`, then decays to `config.min_lr`.
+
+    Args:
+        config: names the schedule.
+        progress: how much of the budget is spent, 0 to 1.
+        step: steps done, k.
     """
-    if progress < config.warmup:
-        return max(LEAST, progress / config.warmup)
-    share = min(1.0, (progress - config.warmup) / (1 - config.warmup))
-    return config.min_lr + (1 - config.min_lr) * DECAYS[config.schedule](share)
+    warmup = config.warmup
+    if progress < warmup:
+        begin = begins(config)
+        return max(LEAST, begin + (1 - begin) * progress / warmup)
+    past = progress - warmup
+    after = After(min(1.0, past / (1 - warmup)), past / warmup if warmup else step)
+    return config.min_lr + (1 - config.min_lr) * DECAYS[config.schedule](config, after)

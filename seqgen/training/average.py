@@ -1,0 +1,56 @@
+"""A moving average of a model's weights."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+
+
+class Average:
+    """The exponential moving average of parameters: a <- d a + (1 - d) p after every update.
+
+    At update k, d is min(decay, (1 + k) / (10 + k)), so that the random start is soon forgotten.
+
+    Args:
+        model: whose parameters as they are now begin the average.
+        decay: d in the long run.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self._decay = decay
+        self._parameters = list(model.parameters())
+        self._means = [p.detach().clone() for p in self._parameters]
+
+    def update(self, step: int) -> None:
+        """Take in the parameters as update `step`, counted from 0, has left them."""
+        decay = min(self._decay, (1 + step) / (10 + step))
+        get_ema_multi_avg_fn(decay)(self._means, self._parameters, None)
+
+    @contextlib.contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Let the model have the averages for its parameters for a while."""
+        trained = [p.detach().clone() for p in self._parameters]
+        self._fill(self._means)
+        try:
+            yield
+        finally:
+            self._fill(trained)
+
+    @torch.no_grad()
+    def _fill(self, values: list[Tensor]) -> None:
+        # In place, so that whoever remembers a parameter's version sees that it has changed.
+        for parameter, value in zip(self._parameters, values, strict=True):
+            parameter.copy_(value)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the averages, by number."""
+        return {str(i): mean for i, mean in enumerate(self._means)}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Take back what `tensors` gave."""
+        for i, mean in enumerate(self._means):
+            mean.copy_(tensors[str(i)])

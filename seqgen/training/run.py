@@ -1,0 +1,140 @@
+"""Where a run stands, when it ends, and what it asks of whoever runs it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from seqgen.configs import TrainingConfig
+from seqgen.training.events import Report
+
+
+@dataclass
+class Losses:
+    """The losses of some steps, added up; a step counts as many times as it has tokens.
+
+    Attributes:
+        tokens: of all the steps.
+        nats: the sum of the losses.
+        squares: the sum of their squares.
+    """
+
+    tokens: int = 0
+    nats: float = 0.0
+    squares: float = 0.0
+
+    def add(self, loss: float, tokens: int) -> None:
+        """Add a step: its loss in nats per token, and its tokens."""
+        self.tokens += tokens
+        self.nats += loss * tokens
+        self.squares += loss * loss * tokens
+
+    @property
+    def mean(self) -> float:
+        """Nats per token."""
+        return self.nats / self.tokens
+
+    @property
+    def std(self) -> float:
+        """How far single steps are from the mean: their standard deviation."""
+        return math.sqrt(max(0.0, self.squares / self.tokens - self.mean**2))
+
+
+@dataclass
+class Run:
+    """Where a run stands: all of its numbers, which a checkpoint holds.
+
+    Attributes:
+        step: steps done.
+        tokens: tokens seen.
+        seconds: training time, validations in passing included.
+        best_loss: the best validation in passing, nats per token.
+        best_step: when that was.
+        last_loss: the last one.
+        last_validated: when that was.
+        worse: validations since the best.
+        train_loss: nats per token over the last logged steps.
+        epoch: the losses since the last whole epoch.
+        epoch_loss: nats per token over that one.
+        epoch_loss_std: the standard deviation of its steps' losses.
+        stopped: why the run ended, or None.
+    """
+
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    best_loss: float | None = None
+    best_step: int | None = None
+    last_loss: float | None = None
+    last_validated: int | None = None
+    worse: int = 0
+    train_loss: float | None = None
+    epoch: Losses = field(default_factory=Losses)
+    epoch_loss: float | None = None
+    epoch_loss_std: float | None = None
+    stopped: str | None = None
+
+    @classmethod
+    def of(cls, facts: dict[str, Any]) -> Run:
+        """Return a run from what a checkpoint holds of it; older ones have no epoch."""
+        return cls(**{**facts, "epoch": Losses(**facts.get("epoch", {}))})
+
+
+@dataclass(kw_only=True)
+class Hooks:
+    """What the loop asks of whoever runs it; it knows neither disk nor decoding.
+
+    Attributes:
+        validate: returns the validation loss of the model as it is, nats per token.
+        keep_best: called when the model is the one to keep: the best so far by validation.
+        checkpoint: called when all that resuming needs should be written.
+        report: takes events.
+        stop: why to stop before the budget is spent, if at all.
+    """
+
+    validate: Callable[[], float] | None = None
+    keep_best: Callable[[], None]
+    checkpoint: Callable[[], None]
+    report: Report
+    stop: Callable[[Run], str | None] = lambda run: None
+
+
+@dataclass
+class Budget:
+    """When training ends, and how far through it is.
+
+    A budget in steps or epochs is a number of steps; one in minutes is wall time, of which the
+    time of the last validation is kept back.
+    """
+
+    steps: int | None
+    seconds: float | None
+
+    @classmethod
+    def of(cls, config: TrainingConfig, steps_per_epoch: int) -> Budget:
+        """Return the budget that `config` names."""
+        if config.minutes is not None:
+            return cls(None, 60 * config.minutes)
+        if config.epochs is not None:
+            return cls(max(1, math.ceil(config.epochs * steps_per_epoch)), None)
+        return cls(config.steps, None)
+
+    def share(self, run: Run) -> float:
+        """Return how much of the budget is spent, 0 to 1."""
+        spent = run.step / self.steps if self.steps else run.seconds / self.seconds
+        return min(1.0, spent)
+
+    def validations(self) -> int:
+        """Return how many validations in passing suit the budget."""
+        return 10 if self.steps else min(20, max(2, math.ceil(self.seconds / 30)))
+
+
+@dataclass
+class Window:
+    """What has been measured since the last logged step."""
+
+    losses: Losses = field(default_factory=Losses)
+    since: float = field(default_factory=time.monotonic)
