@@ -18,6 +18,12 @@ class UsageError(SeqgenError):
     exit_code = 2
 
 
+class Interrupted(SeqgenError):  # noqa: N818
+    """The user stopped the work; its text says how to go on. The command line exits with 130."""
+
+    exit_code = 130
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return `"; did you mean 'x'?"` for the name nearest to `word`, or an empty string."""
     near = difflib.get_close_matches(str(word), list(known), n=1, cutoff=0.5)

@@ -16,9 +16,15 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Open a temporary file beside `path`; on success flush it to disk and rename it to `path`.
 
     Raises:
-        OSError: the folder cannot be written or the disk is full; `path` is as it was.
+        OSError: the folder cannot be written or the disk is full, and then it names `path`, which
+            is as it was.
     """
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        handle, temporary = tempfile.mkstemp(
+            dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"
+        )
+    except OSError as error:
+        raise _about(path, error) from None
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
@@ -28,11 +34,19 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         os.umask(umask)
         Path(temporary).chmod(0o666 & ~umask)
         Path(temporary).replace(path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             Path(temporary).unlink()
+        # A full disk's error names no file; one that does is about what is being read.
+        if isinstance(error, OSError) and error.filename in (None, temporary):
+            raise _about(path, error) from None
         raise
     sync_folder(path.parent)
+
+
+def _about(path: Path, error: OSError) -> OSError:
+    """Return the same error, of the file that was asked for."""
+    return OSError(error.errno, error.strerror or str(error), str(path))
 
 
 def sync_folder(folder: Path) -> None:
@@ -52,9 +66,13 @@ def write_bytes(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Replace `path` by `value` as indented JSON in one step."""
+def json_bytes(value: Any) -> bytes:
+    """Return `value` as indented JSON."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     # Only the name of a file can hold what is not Unicode; JSON has an escape for it.
-    content = text.encode(errors="backslashreplace")
-    write_bytes(path, content + b"\n")
+    return text.encode(errors="backslashreplace") + b"\n"
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace `path` by `value` as indented JSON in one step."""
+    write_bytes(path, json_bytes(value))

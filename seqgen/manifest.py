@@ -1,0 +1,114 @@
+"""The manifest of a model's folder: what its files hash to, so that damage is noticed.
+
+A file and the manifest cannot be replaced in one step, so the manifest goes first and names two
+hashes for a while, the new one and the one before: at whatever moment a run is killed, what lies
+in the folder is one of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+from seqgen.errors import SeqgenError
+from seqgen.files import write_json
+
+MANIFEST = "manifest.json"
+Hashes = dict[str, list[str]]
+
+
+def read(folder: Path) -> Hashes:
+    """Return the hashes that each part of the folder may have, the newest first.
+
+    Nothing for a folder without a manifest, which is not finished, or of an older version.
+
+    Raises:
+        SeqgenError: the manifest is damaged.
+    """
+    path = folder / MANIFEST
+    try:
+        files = json.loads(path.read_text(encoding="utf-8"))["files"]
+        return {str(part): [str(digest) for digest in known] for part, known in files.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SeqgenError(f"{path} is damaged ({error})") from None
+
+
+def digest(content: bytes) -> str:
+    """Return the SHA-256 of what a file is to hold."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            found.update(block)
+    return found.hexdigest()
+
+
+def seal(folder: Path, parts: Iterable[str]) -> None:
+    """Write the manifest of a folder as it is."""
+    _write(folder, {part: [digest_of(folder / part)] for part in parts})
+
+
+def announce(folder: Path, coming: Mapping[str, str], going: Collection[str] = ()) -> None:
+    """Say what is about to be written: parts by their hash, and parts to be deleted.
+
+    A folder that is not sealed yet has no manifest, and gets none here.
+    """
+    known = read(folder)
+    if known:
+        left = {part: hashes for part, hashes in known.items() if part not in going}
+        new = {part: [made, *known.get(part, ())[:1]] for part, made in coming.items()}
+        _write(folder, left | new)
+
+
+def _write(folder: Path, files: Hashes) -> None:
+    write_json(folder / MANIFEST, {"files": files})
+
+
+def settle(folder: Path) -> None:
+    """Leave each part the one hash that it has, where a run that was cut short left it two."""
+    known = read(folder)
+    there = [part for part, hashes in known.items() if len(hashes) > 1 and (folder / part).exists()]
+    found = {part: [digest_of(folder / part)] for part in there}
+    right = {part: own for part, own in found.items() if own[0] in known[part]}
+    if right:
+        _write(folder, known | right)
+
+
+def check(folder: Path, parts: Iterable[str], largest: int | None = None) -> None:
+    """Hold parts of a folder against its manifest; those it does not name are not looked at.
+
+    Args:
+        folder: the model's.
+        parts: paths in it.
+        largest: leave out what has more bytes, so that it takes no time.
+
+    Raises:
+        SeqgenError: one is missing, or another than what was written.
+    """
+    known = read(folder)
+    for part in parts:
+        path = folder / part
+        try:
+            if part not in known or (largest is not None and path.stat().st_size > largest):
+                continue
+            while digest_of(path) not in known[part]:
+                # It may be that the model is in training, and that a new part has come since.
+                before, known = known, read(folder)
+                if known.get(part) in (None, before[part]):
+                    raise SeqgenError(
+                        f"{path} is damaged: it is not what {MANIFEST} says was written"
+                    )
+        except OSError as error:
+            raise SeqgenError(f"{path} is missing or damaged: {error.strerror}") from None

@@ -1,0 +1,192 @@
+"""Models by name, by path, or as the latest; new ones, and their end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+
+from seqgen.errors import SeqgenError, UsageError, did_you_mean
+from seqgen.store.mixture import StoredMixture
+from seqgen.store.model import CHEAP, CHECKPOINTS, CONFIG, LAST, LOCK, METRICS, StoredModel
+from seqgen.store.places import models_folder
+
+LATEST = "latest"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def check_name(name: str) -> None:
+    """Refuse what cannot be a model's name.
+
+    Raises:
+        UsageError: says what a name is.
+    """
+    if name == LATEST:
+        raise UsageError("the name 'latest' is reserved: it means the model written last")
+    if not NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} is no model name: letters, digits and . _ -, first a letter or digit"
+        )
+
+
+def check_free(name: str | None, overwrite: bool) -> None:
+    """Refuse a name that is no name, or is in use and not to be overwritten.
+
+    Raises:
+        UsageError: says what to do.
+    """
+    if name is None:
+        return
+    check_name(name)
+    if (models_folder() / name).exists() and not overwrite:
+        raise UsageError(f"a model is called {name!r} already; give --overwrite or another --name")
+
+
+def list_models() -> list[StoredModel]:
+    """Return all models that can be loaded, the latest written first."""
+    folder = models_folder()
+    found = [StoredModel(p) for p in folder.iterdir()] if folder.is_dir() else []
+    found = [m for m in found if not m.path.name.startswith(".") and m.loadable]
+    return sorted(found, key=lambda m: (-m.written, m.name))
+
+
+def find(name: str | Path | None) -> StoredModel:
+    """Return the model that `-m` means: a name, a path (it has a separator), or the latest.
+
+    Raises:
+        SeqgenError: there is none; names the nearest.
+    """
+    if name is None or name == LATEST:
+        for model in list_models():
+            with contextlib.suppress(SeqgenError):
+                model.check(largest=CHEAP)
+                return model
+        raise SeqgenError("there is no trained model yet; run seqgen train FILE first")
+    if isinstance(name, Path) or os.sep in name or (os.altsep and os.altsep in name):
+        model = StoredModel(Path(name))
+        if not model.path.is_dir():
+            raise SeqgenError(f"there is no model folder {name}")
+        return model
+    check_name(name)
+    model = StoredModel(models_folder() / name)
+    if not model.path.is_dir():
+        known = [m.name for m in list_models()]
+        hint = did_you_mean(name, known) or "; seqgen models lists those there are"
+        raise SeqgenError(f"no model is called {name!r}{hint}")
+    return model
+
+
+def find_all(name: str | Path | None) -> StoredModel | StoredMixture:
+    """Return the model or the mixture that `-m` means: `A+B` or `A:0.7+B:0.3` is a mixture.
+
+    Parts without a weight share equally what the others leave.
+
+    Raises:
+        UsageError: a weight is not from 0 to 1, or they do not sum to 1.
+        SeqgenError: there is no such model; names the nearest.
+    """
+    if not isinstance(name, str) or "+" not in name or Path(name).is_dir():
+        return find(name)
+    given = [_weighted(part) for part in name.split("+")]
+    left = 1 - sum(weight for _, weight in given if weight is not None)
+    missing = sum(weight is None for _, weight in given)
+    if left < -1e-4 or (not missing and left > 1e-4):
+        raise UsageError(f"the weights of {name} sum to {1 - left:g}, not to 1")
+    parts = tuple(find(part) for part, _ in given)
+    shares = [max(0.0, left) / missing if w is None else w for _, w in given]
+    return StoredMixture(parts[0].path, parts, tuple(share / sum(shares) for share in shares))
+
+
+def _weighted(part: str) -> tuple[str, float | None]:
+    """Split `name:weight`; a part may be a path with a colon in it."""
+    name, colon, number = part.rpartition(":")
+    if not part or (colon and not name):
+        raise UsageError("a mixture is written A+B or A:0.7+B:0.3")
+    try:
+        weight = float(number) if colon else None
+    except ValueError:
+        return part, None
+    if weight is None:
+        return part, None
+    if not 0 <= weight <= 1:
+        raise UsageError(f"the weight of {name} is from 0 to 1, not {number}")
+    return name, weight
+
+
+def create(name: str | None, stem: str, overwrite: bool) -> StoredModel:
+    """Make the folder of a new model.
+
+    Args:
+        name: what the user calls it; without one, `stem`, or `stem-2`, `stem-3` ...
+        stem: a name made from the corpus and the architecture.
+        overwrite: remove a model of that name first.
+
+    Raises:
+        UsageError: not a name, or one in use.
+        SeqgenError: the folder cannot be written.
+    """
+    check_free(name, overwrite)
+    folder = models_folder()
+    if name is not None and (folder / name).exists():
+        remove(StoredModel(folder / name))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / name if name else _unused(folder, stem)
+        path.mkdir()
+    except OSError as error:
+        raise SeqgenError(
+            f"{folder} cannot be written: {error.strerror}; set SEQGEN_HOME to another folder"
+        ) from None
+    return StoredModel(path)
+
+
+def _unused(folder: Path, stem: str) -> Path:
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._") or "model"
+    number, path = 2, folder / stem
+    while path.exists() or path.name == LATEST:
+        path = folder / f"{stem}-{number}"
+        number += 1
+    return path
+
+
+def remove(model: StoredModel) -> None:
+    """Delete a model's folder.
+
+    Raises:
+        SeqgenError: it cannot be deleted, is being trained, or does not look like a model.
+    """
+    # A run killed at its very start leaves a lock and temporary files.
+    others = (p.name for p in model.path.iterdir() if p.name != LOCK and p.name[0] != ".")
+    if not (model.path / CONFIG).exists() and any(others):
+        raise SeqgenError(f"{model.path} does not look like a model; nothing was removed")
+    try:
+        with model.locked():
+            pass
+        shutil.rmtree(model.path)
+    except OSError as error:
+        raise SeqgenError(f"{model.path} cannot be removed: {error.strerror or error}") from None
+
+
+@contextlib.contextmanager
+def removed_if_stillborn(model: StoredModel) -> Iterator[None]:
+    """Remove a new model's folder if its first run fails before there is anything to keep.
+
+    What would be left is an untrained model, and the latest one. A checkpoint is worth keeping,
+    and so are weights that a validation has chosen.
+    """
+    try:
+        yield
+    except BaseException:
+        chosen = any(record.get("best") for record in model.logged(METRICS))
+        if not chosen and not (model.path / CHECKPOINTS / LAST).exists():
+            shutil.rmtree(model.path, ignore_errors=True)
+        raise
+
+
+def now() -> str:
+    """Return the time as ISO 8601, in UTC."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")

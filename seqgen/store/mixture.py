@@ -1,0 +1,57 @@
+"""Several stored models read as one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from seqgen.store.model import StoredModel
+from seqgen.store.places import models_folder
+
+
+@dataclass(frozen=True)
+class StoredMixture(StoredModel):
+    """Several models read as one; `path` is the first one's folder.
+
+    Attributes:
+        parts: the models.
+        weights: their shares, which sum to 1.
+    """
+
+    parts: tuple[StoredModel, ...]
+    weights: tuple[float, ...]
+
+    @property
+    def name(self) -> str:
+        """What `-m` takes for it."""
+        pairs = zip(self.parts, self.weights, strict=True)
+        return "+".join(f"{as_given(part)}:{round(weight, 6):g}" for part, weight in pairs)
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk of all parts."""
+        return sum(part.size for part in self.parts)
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of the parts and their weights."""
+        pairs = zip(self.parts, self.weights, strict=True)
+        decisive = [[part.digest, weight] for part, weight in pairs]
+        return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()
+
+    @property
+    def validation_text(self) -> Path | None:
+        """The held-out text, if it is the same for all: no model may have been trained on it."""
+        paths = [part.validation_text for part in self.parts]
+        if None in paths or len({path.read_bytes() for path in paths}) > 1:
+            return None
+        return paths[0]
+
+
+def as_given(model: StoredModel) -> str:
+    """Return what `-m` takes for a model wherever it is called from."""
+    inside = model.path.parent == models_folder()
+    return model.path.name if inside else str(model.path)

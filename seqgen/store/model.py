@@ -1,0 +1,346 @@
+"""A trained model on disk: its folder, its checkpoints, its logs."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqgen import __version__, manifest
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.files import json_bytes, replacing, write_bytes
+from seqgen.store.writing import Log, is_whole, same_file, step_of, take_lock, tensor_bytes, writing
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from seqgen.models.base import LanguageModel
+    from seqgen.tokenizers import Tokenizer
+
+FORMAT = 1
+CONFIG, WEIGHTS, RECORD = "config.json", "model.safetensors", "training.json"
+METRICS, SAMPLES = "metrics.jsonl", "samples.jsonl"
+VALIDATION = "validation/text.txt"
+VALIDATION_TOKENS = "validation/tokens.tok"
+CHECKPOINTS, LAST, LOCK = "checkpoints", "last.safetensors", "lock"
+# Hashed whenever a model is loaded; what is larger, only when its run goes on.
+CHEAP = 16 << 20
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """A model's folder. It can be copied or mailed, and works where it lands."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The model's name: that of its folder."""
+        return self.path.resolve().name
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """`config.json`: architecture, resolved configuration, versions.
+
+        Raises:
+            SeqgenError: it is missing, damaged, or of a later format.
+        """
+        config = self._json(CONFIG)
+        if config.get("format") != FORMAT:
+            raise SeqgenError(
+                f"{self.path} has format {config.get('format')!r}, and this seqgen reads {FORMAT}"
+            )
+        wrong = [part for part in ("model", "data") if not isinstance(config.get(part), dict)]
+        if wrong:
+            raise SeqgenError(f"{self.path / CONFIG} is damaged: it has no table {wrong[0]!r}")
+        return config
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """`training.json`: the data and its hashes, seeds, best figures, time, machine."""
+        return self._json(RECORD)
+
+    @property
+    def validation_text(self) -> Path | None:
+        """The held-out text, if any was held out: as text, or as the token file it came in."""
+        paths = (self.path / part for part in (VALIDATION, VALIDATION_TOKENS))
+        return next((path for path in paths if path.exists()), None)
+
+    @property
+    def loadable(self) -> bool:
+        """Whether the folder has what a model needs, as far as a look without torch tells."""
+        from seqgen.tokenizers import load_tokenizer
+
+        try:
+            _ = self.config
+            load_tokenizer(self.path / "tokenizer")
+            return is_whole(self.path / WEIGHTS)
+        except (SeqgenError, OSError):
+            return False
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk of what the model needs: neither checkpoints nor held-out text."""
+        parts = [self.path / CONFIG, self.path / WEIGHTS, *(self.path / "tokenizer").iterdir()]
+        return sum(part.stat().st_size for part in parts)
+
+    @property
+    def written(self) -> float:
+        """When the weights were last written, in seconds since the epoch."""
+        return (self.path / WEIGHTS).stat().st_mtime
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of all that decides what the model says, 64 hexadecimal digits.
+
+        Equal for equal models, whatever they are called and wherever they are.
+        """
+        config = self.config
+        decisive = [config["architecture"], config["model"], config["data"].get("documents")]
+        digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode())
+        for path in [*sorted((self.path / "tokenizer").iterdir()), self.path / WEIGHTS]:
+            with path.open("rb") as file:
+                for block in iter(lambda: file.read(1 << 20), b""):
+                    digest.update(block)
+        return digest.hexdigest()
+
+    def _json(self, part: str) -> dict[str, Any]:
+        try:
+            value = json.loads((self.path / part).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise SeqgenError(f"{self.path / part} is missing or damaged: {error}") from None
+        if not isinstance(value, dict):
+            raise SeqgenError(f"{self.path / part} is damaged: it holds no table")
+        return value
+
+    def load(self) -> tuple[LanguageModel, Tokenizer]:
+        """Build the model, in evaluation mode on the CPU, and its tokenizer.
+
+        Raises:
+            SeqgenError: a part is missing or damaged, or does not fit the others.
+        """
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        from seqgen.models.base import load_weights
+        from seqgen.registry import architecture
+        from seqgen.tokenizers import load_tokenizer
+
+        config = self.config
+        try:
+            kind = architecture(config["architecture"])
+            model = kind.load_model()(kind.load_config()(**config["model"]))
+        except (KeyError, TypeError, ValueError, UsageError) as error:
+            raise SeqgenError(f"{self.path / CONFIG} is damaged: {error}") from None
+        try:
+            tensors = load_file(self.path / WEIGHTS)
+            load_weights(model, tensors)
+        except (OSError, SafetensorError, RuntimeError) as error:
+            reason = str(error).splitlines()[0]
+            raise SeqgenError(f"{self.path / WEIGHTS} is missing or damaged: {reason}") from None
+        tokenizer = load_tokenizer(self.path / "tokenizer")
+        self.check(largest=CHEAP)
+        return model.eval(), tokenizer
+
+    def check(self, largest: int | None = None) -> None:
+        """Hold the folder against its manifest; a checkpoint is checked when it is read.
+
+        Args:
+            largest: leave out files of more bytes.
+
+        Raises:
+            SeqgenError: a part is missing, or another than what was written.
+        """
+        named = manifest.read(self.path)
+        parts = (part for part in named if not part.startswith(CHECKPOINTS))
+        manifest.check(self.path, parts, largest)
+
+    def seal(self) -> None:
+        """Write the manifest of a new folder as it is: from now on it is held against that.
+
+        Raises:
+            SeqgenError: it cannot be written.
+        """
+        if manifest.read(self.path):
+            return
+        patterns = (CONFIG, RECORD, WEIGHTS, "tokenizer/*", "validation/*", f"{CHECKPOINTS}/*.*")
+        found = (path for pattern in patterns for path in sorted(self.path.glob(pattern)))
+        with writing(self.path / manifest.MANIFEST):
+            manifest.seal(self.path, [path.relative_to(self.path).as_posix() for path in found])
+
+    def settle(self) -> None:
+        """Make the manifest of a checked folder certain, before more is written.
+
+        Raises:
+            SeqgenError: it cannot be written.
+        """
+        with writing(self.path / manifest.MANIFEST):
+            manifest.settle(self.path)
+
+    def _replace(self, part: str, content: bytes) -> None:
+        """Replace a file of the folder in one step, the manifest first."""
+        with writing(self.path / part):
+            manifest.announce(self.path, {part: manifest.digest(content)})
+            write_bytes(self.path / part, content)
+
+    def write_config(
+        self, architecture: str, preset: str | None = None, **groups: dict[str, Any]
+    ) -> None:
+        """Write `config.json`: the architecture's name and the resolved settings by group.
+
+        Args:
+            architecture: its name.
+            preset: the name of the preset beneath the settings, if any.
+            groups: the settings.
+        """
+        about = {"format": FORMAT, "seqgen_version": __version__, "architecture": architecture}
+        self._replace(CONFIG, json_bytes({**about, "preset": preset, **groups}))
+
+    def write_weights(self, model: LanguageModel) -> None:
+        """Replace `model.safetensors` by the model's weights, in one step.
+
+        Raises:
+            SeqgenError: it cannot be written; what was there stays.
+        """
+        from seqgen.models.base import weights_of
+
+        self._replace(WEIGHTS, tensor_bytes(weights_of(model)))
+
+    def write_checkpoint(
+        self, tensors: dict[str, Tensor], facts: dict[str, Any], keep: int = 1
+    ) -> None:
+        """Replace the checkpoint: the facts travel in the tensors' file, so that they agree.
+
+        Args:
+            tensors: by name.
+            facts: what JSON can hold; `facts["run"]["step"]` is the step.
+            keep: how many of the latest checkpoints to have afterwards, this one included.
+
+        Raises:
+            SeqgenError: it cannot be written; what was there stays.
+        """
+        folder = self.path / CHECKPOINTS
+        content = tensor_bytes(tensors, {"facts": json.dumps(facts)})
+        own = folder / f"step-{facts['run']['step']:09}.safetensors"
+        # Later ones are of a run that was gone back behind.
+        earlier = [path for path in self.earlier_checkpoints() if path < own][: keep - 1]
+        going = [path for path in self.earlier_checkpoints() if path not in earlier]
+        coming = [folder / LAST, own] if keep > 1 else [folder / LAST]
+        with writing(folder / LAST):
+            folder.mkdir(exist_ok=True)
+            manifest.announce(
+                self.path,
+                {f"{CHECKPOINTS}/{path.name}": manifest.digest(content) for path in coming},
+                going=[f"{CHECKPOINTS}/{path.name}" for path in going],
+            )
+            write_bytes(folder / LAST, content)
+            for path in going:
+                path.unlink(missing_ok=True)
+            if keep > 1:
+                same_file(folder / LAST, own)
+
+    def earlier_checkpoints(self) -> list[Path]:
+        """Return the checkpoints that are kept besides the last one, the latest first."""
+        return sorted((self.path / CHECKPOINTS).glob("step-*.safetensors"), reverse=True)
+
+    def read_checkpoint(
+        self, notice: Callable[[str], None] = lambda text: None
+    ) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return what `write_checkpoint` wrote last; where that is damaged, what it kept before.
+
+        Args:
+            notice: is told if it is an earlier one.
+
+        Raises:
+            SeqgenError: there is none, or none that is whole; or the manifest is damaged.
+        """
+        manifest.read(self.path)  # says of itself if it is damaged: the model is not usable then
+        last, *earlier = (self.path / CHECKPOINTS / LAST, *self.earlier_checkpoints())
+        try:
+            return self._read_checkpoint(last)
+        except SeqgenError:
+            for path in earlier:
+                with contextlib.suppress(SeqgenError):
+                    found = self._read_checkpoint(path)
+                    notice(f"{last} is missing or damaged: going on from {path.name}")
+                    return found
+            raise
+
+    def _read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            manifest.check(self.path, [f"{CHECKPOINTS}/{path.name}"])
+            with safe_open(path, "pt") as file:
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                return tensors, json.loads(file.metadata()["facts"])
+        except (OSError, SafetensorError, ValueError, KeyError, TypeError, SeqgenError) as error:
+            raise SeqgenError(
+                f"{path} is missing or damaged, so {self.name} cannot be resumed; the model "
+                f"itself is usable ({error})"
+            ) from None
+
+    def rewind(self, step: int) -> None:
+        """Forget what the logs say of later steps, and whatever a killed run left half written.
+
+        Raises:
+            SeqgenError: the folder cannot be written.
+        """
+        with writing(self.path):
+            for path in self.path.rglob(".*.tmp"):
+                path.unlink(missing_ok=True)
+        for path in (self.path / METRICS, self.path / SAMPLES):
+            if path.exists():
+                lines = path.read_bytes().splitlines(keepends=True)
+                kept = [x for x in lines if x.endswith(b"\n") and step_of(x) <= step]
+                if kept != lines:
+                    with writing(path):
+                        write_bytes(path, b"".join(kept))
+
+    def write_record(self, **facts: Any) -> None:
+        """Write `training.json`."""
+        self._replace(RECORD, json_bytes(facts))
+
+    def write_validation(self, chunks: Iterator[str]) -> None:
+        """Keep the held-out text."""
+        path = self.path / VALIDATION
+        path.parent.mkdir(exist_ok=True)
+        with replacing(path) as file:
+            for chunk in chunks:
+                file.write(chunk.encode())
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep every other run off this model; the lock ends with the process, however it ends.
+
+        Raises:
+            SeqgenError: another run is at it.
+        """
+        with writing(self.path / LOCK):
+            file = (self.path / LOCK).open("w")
+        with file:
+            if not take_lock(file):
+                raise SeqgenError(f"{self.name} is being trained by another run; wait for it")
+            yield
+
+    @contextlib.contextmanager
+    def log(self, part: str) -> Iterator[Log]:
+        """Open `metrics.jsonl` or `samples.jsonl` for appending."""
+        with writing(self.path / part):
+            file = (self.path / part).open("ab", buffering=0)
+        with file:
+            yield Log(self.path / part, file)
+
+    def logged(self, part: str) -> list[dict[str, Any]]:
+        """Return the records of `metrics.jsonl` or `samples.jsonl`, as far as they are whole."""
+        try:
+            lines = (self.path / part).read_bytes().splitlines()
+        except FileNotFoundError:
+            return []
+        return [json.loads(line) for line in lines if step_of(line) < math.inf]
