@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -30,12 +31,27 @@ class Batch:
         targets: (B, T) int64, the token after each; `IGNORED` where a row has ended.
         fresh: the rows begin new texts; otherwise they go on from the last batch's rows.
         count: how many targets are scored.
+        advance: after how many columns the next batch goes on; None for all of them.
     """
 
     tokens: np.ndarray
     targets: np.ndarray
     fresh: bool
     count: int
+    advance: int | None = None
+
+    def split(self, pieces: int) -> list[tuple[slice, Batch]]:
+        """Return at most so many batches with a share of the rows each, and which rows they are.
+
+        Their `count` stays that of the whole, so that losses divided by it add up to the whole's.
+        """
+        rows = len(self.tokens)
+        pieces = min(pieces, rows)
+        edges = [rows * i // pieces for i in range(pieces + 1)]
+        cuts = [slice(*pair) for pair in pairwise(edges)]
+        return [
+            (cut, replace(self, tokens=self.tokens[cut], targets=self.targets[cut])) for cut in cuts
+        ]
 
 
 IGNORED = -100
@@ -134,9 +150,10 @@ class DocumentBatches(Batches):
         if not carry:
             begin, end = _cut(begin, end, seq_len)
         super().__init__(corpus, min(batch_size, begin.size), seq_len, seed)
-        self.begin, self.length = begin, end - begin  # (R,) each
-        starts_document = np.isin(begin, corpus.starts)
-        self.before = np.where(starts_document, corpus.start, corpus.tokens[begin - 1])  # (R,)
+        # There may be tens of millions of rows: numbers for each are as small as can be.
+        longest = int((end - begin).max())
+        kind = np.int32 if longest + seq_len <= np.iinfo(np.int32).max else np.int64
+        self.begin, self.length = begin, (end - begin).astype(kind)  # (R,) each
         self._first_steps = [0]  # of each epoch, as far as known
         self._plan = lru_cache(maxsize=2)(self._make_plan)
 
@@ -156,7 +173,8 @@ class DocumentBatches(Batches):
     def _make_plan(self, epoch: int) -> list[tuple[np.ndarray, int]]:
         """Return, for each step of an epoch, its rows and which of their windows it reads."""
         keys = hash64(SHUFFLE, self.seed, epoch, np.arange(self.begin.size))
-        order = np.argsort(keys, kind="stable")
+        order = np.argsort(keys, kind="stable").astype(np.min_scalar_type(keys.size))
+        del keys
         batches: list[np.ndarray] = []
         for at in range(0, order.size, POOL * self.batch_size):
             pool = order[at : at + POOL * self.batch_size]
@@ -179,15 +197,23 @@ class DocumentBatches(Batches):
         targets = tokens[at].astype(np.int64)
         # A row that has ended reads its own last token, which nothing comes of.
         last = self.begin[rows] + np.minimum(offset, self.length[rows]) - 1
-        before = self.before[rows] if offset == 0 else tokens[last]
+        before = np.where(self._opens(rows), self.corpus.start, tokens[self.begin[rows] - 1])
+        before = before if offset == 0 else tokens[last]
         read = np.concatenate([before[:, None], targets[:, :-1]], axis=1)
         scored = np.where(inside, targets, IGNORED)
         return Batch(read.astype(np.int64), scored, offset == 0, int(left.sum()))
+
+    def _opens(self, rows: np.ndarray) -> np.ndarray:
+        """Return which rows begin a document, (B,) bool; others go on with a long one."""
+        begin, starts = self.begin[rows], self.corpus.starts
+        return starts[np.searchsorted(starts, begin, "right") - 1] == begin
 
 
 def _cut(begin: np.ndarray, end: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
     """Cut spans into consecutive ones of at most `length`."""
     pieces = -(-(end - begin) // length)
+    if pieces.max() == 1:
+        return begin, end  # as of most lines: spares several numbers a document
     which = np.repeat(np.arange(begin.size), pieces)
     nth = np.arange(which.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)
     first = begin[which] + nth * length
@@ -221,6 +247,50 @@ class SampledBatches(Batches):
         # Numbered as if the epochs before had been as this one: each has its own order.
         batch = batches.batch(epoch * batches.steps_per_epoch + index)
         return replace(batch, fresh=True) if index == 0 else batch
+
+
+class Overlapping(Batches):
+    """Windows that reach back into those before them: truncated backpropagation BPTT(k2, k1).
+
+    Every k1 tokens there is an update, whose gradient goes back k2 tokens: each batch reads the
+    last k2 tokens, of which the newest k1 are scored, so that every token is scored once
+    (Williams and Peng 1990). The state goes on from where the next batch begins to read, as the
+    weights had it when it was last computed.
+
+    Args:
+        windows: of k1 tokens each, whose rows go on from one to the next.
+        k2: how far back.
+    """
+
+    def __init__(self, windows: Batches, k2: int) -> None:
+        super().__init__(windows.corpus, windows.batch_size, windows.seq_len, windows.seed)
+        self._windows, self._k2 = windows, k2
+        self._window = lru_cache(maxsize=2 + -(-k2 // windows.seq_len))(windows.batch)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self._windows.steps_per_epoch
+
+    def batch(self, step: int) -> Batch:
+        window, following = self._window(step), self._window(step + 1)
+        read, step_back = [window], step
+        while not read[0].fresh and _columns(read) < self._k2:
+            step_back -= 1
+            read.insert(0, self._window(step_back))
+        left_out = max(0, _columns(read) - self._k2)
+        tokens = np.concatenate([batch.tokens for batch in read], axis=1)[:, left_out:]
+        targets = np.full_like(tokens, IGNORED)
+        targets[:, -window.targets.shape[1] :] = window.targets
+        # Where the next batch begins to read, counted from where this one does.
+        advance = max(0, tokens.shape[1] + following.tokens.shape[1] - self._k2)
+        if following.fresh:
+            advance = tokens.shape[1]
+        fresh = read[0].fresh and left_out == 0
+        return Batch(tokens, targets, fresh, window.count, advance)
+
+
+def _columns(batches: list[Batch]) -> int:
+    return sum(batch.tokens.shape[1] for batch in batches)
 
 
 def training_batches(

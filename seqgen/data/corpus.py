@@ -13,6 +13,7 @@ import numpy as np
 from seqgen.configs import Documents
 from seqgen.data.encoding import Sampling, encoded
 from seqgen.tokenizers import Tokenizer
+from seqgen.tokenizers.base import SPECIALS
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,52 @@ class Corpus:
         return np.concatenate([[0], self.ends[:-1]]).astype(np.int64)
 
 
+class Unknowns:
+    """Takes note of what a tokenizer does not know, as blocks of text pass.
+
+    Attributes:
+        places: which tokens they are.
+        sizes: the UTF-8 bytes of each. The text `<unk>` itself has none: the token says all of it.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.places: list[int] = []
+        self.sizes: list[int] = []
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all."""
+        return sum(self.sizes)
+
+    def watch(
+        self, blocks: Iterable[tuple[bytes, np.ndarray]]
+    ) -> Iterator[tuple[bytes, np.ndarray]]:
+        """Yield what comes, and take note of it."""
+        seen = 0
+        for raw, ids in blocks:
+            places = np.flatnonzero(ids == self.tokenizer.unk_id)
+            if places.size:
+                ends = [0, *self.tokenizer.byte_ends(raw.decode()).tolist()]
+                pieces = (raw[ends[place] : ends[place + 1]] for place in places.tolist())
+                self.places += (seen + places).tolist()
+                self.sizes += map(self._size, pieces)
+            seen += ids.size
+            yield raw, ids
+
+    def _size(self, piece: bytes) -> int:
+        if not self.tokenizer.lossless:  # white space between tokens is part of none
+            piece = piece.strip()
+        return 0 if piece == SPECIALS[-1].encode() else len(piece)
+
+
 def encode_corpus(
     chunks: Iterable[str],
     tokenizer: Tokenizer,
     documents: Documents,
     sampling: Sampling | None = None,
     framing: Framing | None = None,
+    unknowns: Unknowns | None = None,
 ) -> Corpus:
     """Encode a text as one stream, or as one document a line.
 
@@ -78,9 +119,12 @@ def encode_corpus(
         documents: "stream" or "line".
         sampling: draw the segmentation.
         framing: how documents start and end, where not as a model trained on `documents` has it.
+        unknowns: takes note of what the tokenizer does not know.
     """
     framing = framing or Framing.of(tokenizer, documents)
     blocks = encoded(chunks, tokenizer, sampling)
+    if unknowns is not None:
+        blocks = unknowns.watch(blocks)
     if framing.end is None:
         pieces = (ids for _, ids in blocks)
     else:

@@ -96,6 +96,29 @@ class Surveyor:
         return Survey(self.characters, self.bytes, lines, self._digest.hexdigest())
 
 
+class WordMeter:
+    """Counts the words of a text as it passes.
+
+    Attributes:
+        words: runs of what is not white space.
+        newlines: ends of lines.
+    """
+
+    def __init__(self) -> None:
+        self.words = self.newlines = 0
+
+    def watch(self, chunks: Iterable[str]) -> Iterator[str]:
+        """Yield what comes, and count it."""
+        inside = False
+        for chunk in chunks:
+            if chunk:
+                # A word that two pieces share is counted with the first.
+                self.words += len(chunk.split()) - (inside and not chunk[0].isspace())
+                self.newlines += chunk.count("\n")
+                inside = not chunk[-1].isspace()
+            yield chunk
+
+
 def survey(chunks: Iterable[str]) -> Survey:
     """Count a text's characters, UTF-8 bytes and lines, and hash it."""
     surveyor = Surveyor()

@@ -37,7 +37,7 @@ from seqgen.configs import DOCUMENTS, Documents
 from seqgen.data.background import Background
 from seqgen.data.corpus import Corpus, Framing
 from seqgen.data.encoding import encoded
-from seqgen.data.text import Survey, Surveyor
+from seqgen.data.text import Survey, Surveyor, decode_blocks
 from seqgen.errors import SeqgenError
 from seqgen.files import replacing
 from seqgen.tokenizers import Tokenizer, tokenizer_from_facts
@@ -75,6 +75,23 @@ class TokenFile:
     def marks(self) -> np.ndarray:
         """(M, 2) int64: characters and bytes up to each `MARK`th token."""
         return self.sections["marks"].reshape(-1, 2)
+
+    @property
+    def tells_text(self) -> bool:
+        """Whether the text can be had back: nothing in it was unknown, or white space lost."""
+        return self.tokenizer.lossless and self.corpus.oov == 0
+
+    def text(self) -> Iterator[str]:
+        """Yield the text that the file was made from, in pieces; see `tells_text`.
+
+        A last line of `--documents line` has a newline whether it had one or not.
+        """
+        newline, eos = self.tokenizer.newline_id, self.tokenizer.eos_id
+        tokens = self.corpus.tokens
+        pieces = (tokens[at : at + MARK] for at in range(0, tokens.size, MARK))
+        ended = (np.where(ids == eos, ids.dtype.type(newline), ids) for ids in pieces)
+        # A piece may end within a character.
+        return decode_blocks(map(self.tokenizer.text_bytes, ended), str(self.path))
 
 
 @dataclass(frozen=True)

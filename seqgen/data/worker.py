@@ -7,6 +7,7 @@ a text, answered by the ids. It ends with its input, so it never outlives whoeve
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import sys
@@ -48,4 +49,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    # Whoever started it may have been killed, and waits for no answer.
+    with contextlib.suppress(BrokenPipeError):
+        main()
