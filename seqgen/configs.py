@@ -8,7 +8,7 @@ import json
 import math
 import sys
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from types import UnionType
@@ -73,8 +73,8 @@ def conform(name: str, value: Any, kind: Any) -> Any:
         return None
     for option in options:
         if get_origin(option) is Literal:
-            if value in get_args(option):
-                return value
+            if str(value) in get_args(option):
+                return str(value)  # TOML's clip_norm_type = 2 is a number
         elif option is bool:
             if str(value).lower() in ("true", "false"):
                 return str(value).lower() == "true"
@@ -119,12 +119,28 @@ class ModelConfig(Config):
     derived: ClassVar[frozenset[str]] = frozenset({"vocab_size"})
     recipe: ClassVar[Mapping[str, Any]] = {}
     """Training settings that suit this architecture, where the user gives none."""
+    scaled: ClassVar[frozenset[str]] = frozenset()
+    """What suits depends on the time there is, see `suited`."""
 
     vocab_size: int = setting("number of tokens V, from the tokenizer")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.vocab_size >= 1, f"vocab_size is at least 1, not {self.vocab_size}")
+
+    @classmethod
+    def suited(cls, tokens: float, corpus: int) -> dict[str, Any]:
+        """Return the settings in `scaled` for a run as long as this.
+
+        Args:
+            tokens: how many the recipe as it is would train on in the time there is.
+            corpus: tokens in the training part.
+        """
+        return {}
+
+    def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
+        """Return whether products in bf16 units pay on a CPU: for small ones casting costs more."""
+        return True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,55 +171,126 @@ class DataConfig(Config):
 
 
 BUDGETS = ("steps", "epochs", "minutes")
-RESUMABLE = frozenset({*BUDGETS, "checkpoint_every"})
+# Why a run may end that has nothing left to do.
+FINISHED = (*BUDGETS, "patience")
+RESUMABLE = frozenset({*BUDGETS, "checkpoint_every", "keep"})
 DEFAULT_MINUTES = 5.0
+
+# What suits an update rule in the place of an architecture's recipe, which is made for adamw and
+# muon: these rules add the decay to the gradient, and sgd's steps are of another size.
+RULE_RECIPES: Mapping[str, Mapping[str, Any]] = {
+    "sgd": {"lr": 0.5, "momentum": 0.9, "weight_decay": 0.0},
+    "adagrad": {"lr": 0.02, "weight_decay": 0.0},
+    "rmsprop": {"lr": 2e-3, "weight_decay": 0.0},
+    "adam": {"weight_decay": 0.0},
+}
+
+# By schedule, where they are not given: the share of the budget that warms up, and the rate that
+# is left at the end. Howard and Ruder (2018) have 0.1 and 1/32 for the slanted triangle; the
+# rates of Robbins and Monro fall from the first step on.
+WARMUPS = {"inverse_time": 0.0, "slanted_triangular": 0.1}
+LEAST_RATES = {"slanted_triangular": 1 / 32}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig(Config):
-    """How a model with parameters is trained by gradient descent."""
+    """How a model with parameters is trained by gradient descent.
 
-    seq_len: int = setting("tokens in a training window; a transformer's window W", 64)
+    `warmup` and `min_lr` follow from the schedule where they are None, and are settled at once.
+    """
+
+    seq_len: int = setting("tokens in a training window, k1; a transformer's window W", 64)
+    k2: int | None = setting("tokens that a carried state's gradient goes back; seq_len", None)
     batch_size: int = setting("windows (or documents) in a step", 32)
+    accumulate: int = setting("work a step's rows in so many pieces, to save memory", 1)
     reset_state: bool = setting("start every window from a zero state", False)
-    optimizer: Literal["adamw", "muon"] = setting(
+    optimizer: Literal["sgd", "adagrad", "rmsprop", "adam", "adamw", "muon"] = setting(
         "the update rule; muon for hidden matrices, with adamw for the rest", "adamw"
     )
     lr: float = setting("peak learning rate", 1e-3)
     muon_lr: float | None = setting("Muon's peak rate; 5 lr unless given", None)
-    schedule: Literal["constant", "linear", "cosine"] = setting("decay after warm-up", "linear")
-    warmup: float = setting("share of the budget in which the rate rises from 0", 0.02)
-    min_lr: float = setting("the decay's end, as a share of lr", 0.0)
-    weight_decay: float = setting("decoupled decay of matrices (never of biases, gains)", 0.01)
-    beta1: float = setting("AdamW's decay of the mean", 0.9)
-    beta2: float = setting("AdamW's decay of the square", 0.99)
-    eps: float = setting("AdamW's epsilon", 1e-8)
-    clip_norm: float = setting("largest 2-norm of the whole gradient; 0 for none", 1.0)
+    momentum: float = setting("of sgd and rmsprop", 0.0)
+    nesterov: bool = setting("sgd looks ahead along its momentum", False)
+    dampening: float = setting("share of the gradient that sgd's momentum leaves out", 0.0)
+    schedule: Literal[
+        "constant",
+        "inverse_time",
+        "inverse_sqrt",
+        "step",
+        "cosine",
+        "linear",
+        "slanted_triangular",
+        "wsd",
+    ] = setting("decay after warm-up", "linear")
+    warmup: float | None = setting("share of the budget in which the rate rises; 0.02", None)
+    min_lr: float | None = setting("the decay's end, as a share of lr; 0", None)
+    step_share: float = setting(
+        "schedule=step: share of the time after warm-up between drops", 0.25
+    )
+    step_factor: float = setting("schedule=step: what each drop leaves of the rate", 0.5)
+    decay_share: float = setting("schedule=wsd: share of the time after warm-up that decays", 0.2)
+    weight_decay: float = setting(
+        "decay of matrices (never of biases, gains); decoupled in adamw and muon", 0.01
+    )
+    beta1: float = setting("Adam's and AdamW's decay of the mean", 0.9)
+    beta2: float = setting("Adam's, AdamW's and RMSProp's decay of the square", 0.99)
+    eps: float = setting("Adagrad's, RMSProp's, Adam's and AdamW's epsilon", 1e-8)
+    clip_norm: float = setting("largest norm of the whole gradient; 0 for none", 1.0)
+    clip_norm_type: Literal["1", "2", "inf"] = setting("which norm that is", "2")
+    clip_value: float = setting("largest size of an element, after clip_norm; 0 for none", 0.0)
+    label_smoothing: float = setting(
+        "share of each target spread over all tokens, in the gradient alone: every loss that is "
+        "reported, and all of validation, is plain nats",
+        0.0,
+    )
+    ema: float | None = setting(
+        "decay of a moving average of the weights, which is validated and saved as the model", None
+    )
+    layer_decay: float = setting("each layer's rate as a share of the one above it", 1.0)
+    unfreeze: float = setting("share of the budget in which layers thaw, from the head down", 0.0)
+    init_from: str | None = setting("begin with the weights of this model", None)
     steps: int | None = setting("budget: optimiser steps", None)
     epochs: float | None = setting("budget: passes over the training part", None)
     minutes: float | None = setting("budget: wall time", None)
     validate_every: int | None = setting("steps between validations", None)
+    patience: int | None = setting("stop after so many validations without a better one", None)
     checkpoint_every: int | None = setting("steps between checkpoints", None)
+    keep: int = setting("how many checkpoints to keep, the last one included", 1)
     precision: Literal["auto", "float32", "float64", "bf16"] = setting("arithmetic", "auto")
     seed: int = setting("initial weights, windows, dropout", 0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("seq_len", "batch_size", "validate_every", "checkpoint_every", "steps"):
-            value = getattr(self, name)
-            require(value is None or value >= 1, f"{name} is at least 1, not {value}")
+        self._settle("warmup", WARMUPS.get(self.schedule, 0.02))
+        self._settle("min_lr", LEAST_RATES.get(self.schedule, 0.0))
+        for name in ("seq_len", "batch_size", "accumulate", "validate_every", "patience"):
+            self._check(name, lambda value: value >= 1, "at least 1")
+        for name in ("checkpoint_every", "keep", "steps"):
+            self._check(name, lambda value: value >= 1, "at least 1")
         for name in ("lr", "muon_lr", "eps", "epochs", "minutes"):
-            value = getattr(self, name)
-            require(value is None or value > 0, f"{name} is more than 0, not {value}")
-        for name in ("warmup", "min_lr", "beta1", "beta2"):
-            value = getattr(self, name)
-            require(0 <= value < 1, f"{name} is at least 0 and less than 1, not {value}")
-        for name in ("weight_decay", "clip_norm", "seed"):
-            value = getattr(self, name)
-            require(value >= 0, f"{name} is at least 0, not {value}")
+            self._check(name, lambda value: value > 0, "more than 0")
+        for name in ("warmup", "min_lr", "beta1", "beta2", "momentum", "ema", "label_smoothing"):
+            self._check(name, lambda value: 0 <= value < 1, "at least 0 and less than 1")
+        for name in ("step_share", "step_factor", "decay_share", "layer_decay"):
+            self._check(name, lambda value: 0 < value <= 1, "more than 0 and at most 1")
+        for name in ("dampening", "unfreeze"):
+            self._check(name, lambda value: 0 <= value <= 1, "at least 0 and at most 1")
+        for name in ("weight_decay", "clip_norm", "clip_value", "seed"):
+            self._check(name, lambda value: value >= 0, "at least 0")
+        self._check("k2", lambda k2: k2 >= self.seq_len, f"at least seq_len, {self.seq_len}")
         require(self.seed < 1 << 63, f"seed is less than 2**63, not {self.seed}")
+        ahead = self.momentum > 0 and self.dampening == 0
+        require(not self.nesterov or ahead, "nesterov needs a momentum, and no dampening")
         budgets = [b for b in BUDGETS if getattr(self, b) is not None]
         require(len(budgets) <= 1, "give one budget: --steps, --epochs or --minutes")
+
+    def _settle(self, name: str, value: float) -> None:
+        if getattr(self, name) is None:
+            object.__setattr__(self, name, value)
+
+    def _check(self, name: str, holds: Callable[[Any], bool], wanted: str) -> None:
+        value = getattr(self, name)
+        require(value is None or holds(value), f"{name} is {wanted}, not {value}")
 
     @property
     def budget(self) -> str:
@@ -269,13 +356,15 @@ def _toml(raw: str) -> dict[str, Any]:
     return tomllib.loads(raw)
 
 
-def settings_of(nested: Mapping[str, Any], config_class: type[ModelConfig]) -> dict[str, Any]:
+def settings_of(
+    nested: Mapping[str, Any], config_class: type[ModelConfig] = ModelConfig
+) -> dict[str, Any]:
     """Return a configuration file's settings by name.
 
     Tables (`model`, `training`, `data`) only group. What is derived, and what tells about the
     file itself, is left out.
     """
-    about = {"format", "seqgen_version", "architecture"}
+    about = {"format", "seqgen_version", "architecture", "preset"}
     settings: dict[str, Any] = {}
     for name, value in nested.items():
         if isinstance(value, dict):

@@ -30,12 +30,14 @@ class Scored:
         tokens: (N,) the scored ids.
         log_probs: (N,) float64, in nats.
         hits: (N,) bool, whether it was the most probable token.
+        ranks: (N,) int64, how many tokens were more probable; None where that was not asked.
     """
 
     documents: np.ndarray
     tokens: np.ndarray
     log_probs: np.ndarray
     hits: np.ndarray
+    ranks: np.ndarray | None = None
 
 
 def add_up(scored: Iterable[Scored], tokenizer: Tokenizer) -> Totals:
@@ -43,10 +45,13 @@ def add_up(scored: Iterable[Scored], tokenizer: Tokenizer) -> Totals:
     total = Totals()
     for piece in scored:
         unknown = piece.tokens == tokenizer.unk_id
+        ranks = np.zeros(0) if piece.ranks is None else piece.ranks
         total += Totals(
             tokens=piece.tokens.size,
             nll_nats=-float(piece.log_probs.sum()),
             correct=int(np.count_nonzero(piece.hits)),
+            ranked=ranks.size,
+            top5=int(np.count_nonzero(ranks < 5)),
             oov=int(np.count_nonzero(unknown)),
             oov_nats=-float(piece.log_probs[unknown].sum()),
         )
@@ -55,7 +60,11 @@ def add_up(scored: Iterable[Scored], tokenizer: Tokenizer) -> Totals:
 
 @torch.inference_mode()
 def score_corpus(
-    model: LanguageModel, corpus: Corpus, batch_size: int = 32, stride: int | None = None
+    model: LanguageModel,
+    corpus: Corpus,
+    batch_size: int = 32,
+    stride: int | None = None,
+    ranked: bool = False,
 ) -> Iterator[Scored]:
     """Score every document of a corpus, each from the start of a text.
 
@@ -68,6 +77,7 @@ def score_corpus(
         corpus: documents of at least one token.
         batch_size: documents side by side, at most.
         stride: see `LanguageModel.start`.
+        ranked: give ranks also where they are not quick.
 
     Yields:
         The pieces of each document in order; documents in order but for pools sorted by length.
@@ -77,11 +87,16 @@ def score_corpus(
     for first in range(0, lengths.size, POOL * batch_size):
         pool = first + np.argsort(lengths[first : first + POOL * batch_size], kind="stable")
         for at in range(0, pool.size, batch_size):
-            yield from _score_rows(model, corpus, pool[at : at + batch_size], stride)
+            documents = pool[at : at + batch_size]
+            yield from _score_rows(model, corpus, documents, stride, ranked or model.quick_ranks)
 
 
 def _score_rows(
-    model: LanguageModel, corpus: Corpus, documents: np.ndarray, stride: int | None
+    model: LanguageModel,
+    corpus: Corpus,
+    documents: np.ndarray,
+    stride: int | None,
+    ranked: bool,
 ) -> Iterator[Scored]:
     begin, end = corpus.starts[documents], corpus.ends[documents]
     state = model.start(len(documents), stride)
@@ -92,10 +107,12 @@ def _score_rows(
         inside = at < end[:, None]  # (B, T)
         targets = np.where(inside, corpus.tokens[np.where(inside, at, 0)], 0).astype(np.int64)
         tokens = np.concatenate([before[:, None], targets[:, :-1]], axis=1).astype(np.int64)
-        log_probs, hits, state = model.hits(_on(model, tokens), _on(model, targets), state)
-        log_probs, hits = log_probs.double().cpu().numpy(), hits.cpu().numpy()
+        find = model.rank if ranked else model.hits
+        log_probs, found, state = find(_on(model, tokens), _on(model, targets), state)
+        log_probs, found = log_probs.double().cpu().numpy()[inside], found.cpu().numpy()[inside]
         of = np.repeat(documents, np.count_nonzero(inside, axis=1))
-        yield Scored(of, targets[inside], log_probs[inside], hits[inside])
+        hits, ranks = (found == 0, found) if ranked else (found, None)
+        yield Scored(of, targets[inside], log_probs, hits, ranks)
         begin = begin + length
         alive = np.flatnonzero(begin < end)
         if alive.size == 0:

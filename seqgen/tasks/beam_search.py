@@ -12,9 +12,8 @@ from seqgen.decoding.exhaustive import exhaustive
 from seqgen.decoding.hypotheses import Hypothesis, LengthNorm, Norm
 from seqgen.decoding.processors import Forbid, MinTokens, NoRepeatNgram, Processor
 from seqgen.decoding.text import Continuation
-from seqgen.errors import SeqgenError
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.sample import check_known, ready
+from seqgen.tasks.prompts import Prompt, batches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,19 +172,11 @@ class Searcher:
 
         return ends
 
-    def source(self, index: int, prompt: str) -> Source:
-        """Return a prompt as ids.
-
-        Raises:
-            SeqgenError: it has something the model does not know; says where.
-        """
-        check_known(self.loaded, prompt, f"prompt {index}")
-        return Source(index, (self.loaded.framing.start, *self.loaded.ids(prompt)))
-
     def search(
-        self, sources: Sequence[Source], watch: beam.Watch | None = None
+        self, prompts: Sequence[Prompt], watch: beam.Watch | None = None
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """Search for all sources side by side; see `seqgen.decoding.beam.search`."""
+        """Search after all prompts side by side; see `seqgen.decoding.beam.search`."""
+        sources = [Source(prompt.index, prompt.tokens) for prompt in prompts]
         model, end, options = self.loaded.model, self.loaded.framing.end, self.options
         if not options.exhaustive:
             config = options.config
@@ -196,14 +187,14 @@ class Searcher:
             for place, source in enumerate(sources)
         )
 
-    def beams(self, source: Source, prompt: str, found: list[Hypothesis]) -> list[Beam]:
+    def beams(self, prompt: Prompt, found: list[Hypothesis]) -> list[Beam]:
         """Return what was found as records."""
         return [
             Beam(
-                index=source.number,
+                index=prompt.index,
                 rank=rank,
-                prompt=prompt,
-                text=self._text(source, hypothesis),
+                prompt=prompt.text,
+                text=self._text(prompt, hypothesis),
                 tokens=len(hypothesis.tokens),
                 logprob=hypothesis.logprob,
                 score=hypothesis.score,
@@ -213,9 +204,9 @@ class Searcher:
             for rank, hypothesis in enumerate(found)
         ]
 
-    def _text(self, source: Source, hypothesis: Hypothesis) -> str:
+    def _text(self, prompt: Prompt, hypothesis: Hypothesis) -> str:
         options, end = self.options, self.loaded.framing.end
-        decoder = self.loaded.tokenizer.decoder(source.tokens)
+        decoder = self.loaded.tokenizer.decoder(prompt.tokens)
         length = len(hypothesis.tokens)
         text = Continuation(decoder, options.stop, length, end, options.min_tokens)
         for token in hypothesis.tokens:
@@ -236,27 +227,14 @@ def beam_search(
         UsageError: an exhaustive search would have too much to try.
     """
     searcher = Searcher(loaded, options)
-    index = 0
-    for batch in ready(prompts, options.batch_size):
-        sources: list[Source] = []
-        problem: SeqgenError | None = None
-        for at, prompt in enumerate(batch):
-            number = index + at
-            try:
-                sources.append(searcher.source(number, prompt))
-            except SeqgenError as error:
-                problem = error
-                break
+    for batch in batches(loaded, prompts, options.batch_size):
         finished: dict[int, list[Beam]] = {}
         place = 0
-        for at, found in searcher.search(sources) if sources else ():
-            finished[at] = searcher.beams(sources[at], batch[at], found)
+        for at, found in searcher.search(batch):
+            finished[at] = searcher.beams(batch[at], found)
             while place in finished:
                 yield from finished.pop(place)
                 place += 1
-        if problem is not None:
-            raise problem
-        index += len(batch)
 
 
 def explain(loaded: LoadedModel, prompts: Iterable[str], options: BeamOptions) -> Iterator[Tree]:
@@ -268,24 +246,22 @@ def explain(loaded: LoadedModel, prompts: Iterable[str], options: BeamOptions) -
     """
     require(not options.exhaustive, "--explain shows what is pruned, and --exhaustive prunes none")
     searcher = Searcher(loaded, options)
-    for index, prompt in enumerate(p for batch in ready(prompts, 1) for p in batch):
-        source = searcher.source(index, prompt)
+    for (prompt,) in batches(loaded, prompts, 1):
         log: list[tuple[int, Sequence[Fate]]] = []
-        searches = searcher.search([source], lambda _, group, fates: log.append((group, fates)))  # noqa: B023
+        searches = searcher.search([prompt], lambda _, group, fates: log.append((group, fates)))  # noqa: B023
         ((_, found),) = searches
-        yield _tree(searcher, source, prompt, log, found)
+        yield _tree(searcher, prompt, log, found)
 
 
 def _tree(
     searcher: Searcher,
-    source: Source,
-    prompt: str,
+    prompt: Prompt,
     log: Sequence[tuple[int, Sequence[Fate]]],
     found: list[Hypothesis],
 ) -> Tree:
     options = searcher.options
     ranks = {hypothesis.tokens: rank for rank, hypothesis in enumerate(found)}
-    tree = Tree(source.number, prompt, found=searcher.beams(source, prompt, found))
+    tree = Tree(prompt.index, prompt.text, found=searcher.beams(prompt, found))
     numbers: dict[tuple[int, tuple[int, ...]], int] = {}
     for group, fates in log:
         for parent, token, logprob, fate in fates[: 2 * options.beams]:
@@ -295,7 +271,7 @@ def _tree(
             numbers[group, tokens] = len(tree.nodes) + 1
             tree.nodes.append(
                 Node(
-                    index=source.number,
+                    index=prompt.index,
                     group=group,
                     step=len(parent.tokens),
                     node=len(tree.nodes) + 1,

@@ -14,6 +14,7 @@ from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.prepare import Prepared
 from seqgen.tasks.session import (
     TrainingResult,
+    as_stored,
     final_validation,
     validation_figures,
     write_record,
@@ -34,12 +35,10 @@ def count(loaded: LoadedModel, prepared: Prepared, report: Report) -> TrainingRe
     started = store.now()
     stored, corpus = loaded.stored, prepared.train
     found = fit(loaded.model, corpus, impossible(prepared.tokenizer, loaded.framing))
-    for n in found.fallbacks:
-        used = ", ".join(f"{d:g}" for d in found.discounts[n - 1])
-        why = f"the counts of {n}-grams give no discounts (too little text, or too few types)"
-        report(Notice(text=f"{why}: {used} instead"))
+    if found.fallbacks:
+        report(_announced(found))
     stored.write_weights(loaded.model)
-    totals, seconds = final_validation(loaded)
+    totals, seconds = final_validation(as_stored(loaded))
     if totals is not None and not math.isfinite(totals.nll_nats):
         report(Notice(text="the held-out text has tokens of probability 0: its loss is infinite"))
         totals = None
@@ -60,6 +59,7 @@ def count(loaded: LoadedModel, prepared: Prepared, report: Report) -> TrainingRe
     )
     facts = {"created": started, "seed": None, "result": dataclasses.asdict(result)}
     write_record(loaded, prepared, **facts, ngrams=_ngrams(loaded, prepared, found))
+    stored.seal()
     return result
 
 
@@ -75,6 +75,20 @@ def ignored(settings: Sequence[str]) -> Notice | None:
     """Return a notice of the settings that only gradients have a use for, if any were given."""
     names = [name for name in settings if name in TrainingConfig.fields()]
     return Notice(text=f"counting has no use for {', '.join(names)}: ignored") if names else None
+
+
+def _announced(found: Fit) -> Notice:
+    """Return one notice of all orders whose discounts had to be assumed."""
+    runs: list[list[int]] = []
+    for n in found.fallbacks:
+        if runs and n == runs[-1][-1] + 1:
+            runs[-1].append(n)
+        else:
+            runs.append([n])
+    orders = [f"{run[0]}-" + (f" to {run[-1]}-" if len(run) > 1 else "") for run in runs]
+    used = ", ".join(f"{d:g}" for d in found.discounts[found.fallbacks[0] - 1])
+    why = "give no discounts (too little text, or too few types)"
+    return Notice(text=f"the counts of {', '.join(orders)}grams {why}: {used} instead")
 
 
 def _ngrams(loaded: LoadedModel, prepared: Prepared, found: Fit) -> list[dict[str, Any]]:

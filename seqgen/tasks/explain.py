@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from seqgen.configs import require
-from seqgen.decoding.processors import Forbid
+from seqgen.decoding.processors import IMPOSSIBLE, Forbid, likeliest, normalise
 from seqgen.decoding.sampling import Row, prefill
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.sample import SampleOptions, Writer, ready
+from seqgen.tasks.prompts import batches
+from seqgen.tasks.sample import SampleOptions, Writer
 
 
 @dataclass(frozen=True)
@@ -88,20 +90,17 @@ def suggest(
         SeqgenError: a prompt has something the model does not know.
     """
     require(count >= 1, f"--suggest is at least 1, not {count}")
-    writer = Writer(loaded, SampleOptions(seed=0))
-    for index, prompt in enumerate(p for batch in ready(prompts, batch_size) for p in batch):
-        row = writer.row(index, 0, prompt)
-        with torch.inference_mode():
-            own = prefill(loaded.model, [row.tokens])[0].log_softmax(-1)  # (1, V)
-            allowed = Forbid(loaded.never)([row.tokens], own)[0]
+    for prompt in chain.from_iterable(batches(loaded, prompts, batch_size)):
+        own = normalise(prefill(loaded.model, [prompt.tokens])[0])  # (1, V)
+        allowed = Forbid(loaded.never)([prompt.tokens], own)[0]
         for rank, token in enumerate(_likeliest(allowed, count)):
             yield Suggestion(
-                index=index,
+                index=prompt.index,
                 rank=rank,
-                prompt=prompt,
+                prompt=prompt.text,
                 token=token,
                 text=piece(loaded, token),
-                probability=allowed[token].exp().item(),
+                probability=math.exp(allowed[token]),
                 logprob=own[0, token].item(),
                 model=loaded.stored.name,
             )
@@ -123,7 +122,7 @@ def explain(
     """
     writer = Writer(loaded, options)
     samples = options.num_samples * options.best_of
-    for index, prompt in enumerate(p for batch in ready(prompts, 1) for p in batch):
+    for (prompt,) in batches(loaded, prompts, 1):
         for number in range(samples):
             seen: list[Explanation] = []
 
@@ -131,33 +130,33 @@ def explain(
                 one = [stage[0] for stage in stages]
                 seen.append(_explained(writer, rows[0], step, one, chosen[0], candidates))  # noqa: B023
 
-            for _ in writer.steps([writer.row(index, number, prompt)], watch):
+            for _ in writer.steps([Row(prompt.index, number, prompt.tokens)], watch):
                 yield from seen
                 seen.clear()
 
 
 def _explained(
-    writer: Writer, row: Row, step: int, stages: Sequence[Tensor], token: int, count: int
+    writer: Writer, row: Row, step: int, stages: Sequence[np.ndarray], token: int, count: int
 ) -> Explanation:
     """Describe one step from the log-probabilities (V,) before and after each filter."""
     own, final = stages[0], stages[-1]
     removed_by: dict[int, str] = {}
     removed = []
     for processor, before, after in zip(writer.processors, stages, stages[1:], strict=False):
-        gone = ((before > -torch.inf) & (after == -torch.inf)).nonzero()[:, 0].tolist()
+        gone = np.flatnonzero((before > IMPOSSIBLE) & (after == IMPOSSIBLE)).tolist()
         name = type(processor).name
         removed_by.update(dict.fromkeys(gone, name))
         if gone:
             first = sorted(gone, key=lambda v: (-before[v].item(), v))[:count]
             texts = [piece(writer.loaded, v) for v in first]
-            removed.append(Removed(name, len(gone), before[gone].exp().sum().item(), texts))
+            removed.append(Removed(name, len(gone), float(np.exp(before[gone]).sum()), texts))
     shown = dict.fromkeys([*_likeliest(own, count), *_likeliest(final, count), token])
     found = [
         Candidate(
             token=v,
             text=piece(writer.loaded, v),
-            probability=own[v].exp().item(),
-            after=final[v].exp().item(),
+            probability=math.exp(own[v]),
+            after=math.exp(final[v]),
             removed_by=removed_by.get(v),
         )
         for v in sorted(shown, key=lambda v: (-own[v].item(), v))
@@ -168,7 +167,7 @@ def _explained(
         step=step,
         token=token,
         text=piece(writer.loaded, token),
-        probability=own[token].exp().item(),
+        probability=math.exp(own[token]),
         logprob=own[token].item(),
         candidates=found,
         removed=removed,
@@ -182,7 +181,7 @@ def piece(loaded: LoadedModel, token: int) -> str:
     return loaded.tokenizer.pieces([token])[0]
 
 
-def _likeliest(log_probs: Tensor, count: int) -> list[int]:
+def _likeliest(log_probs: np.ndarray, count: int) -> list[int]:
     """Return the ids of the likeliest possible tokens of (V,), of equals the smaller first."""
-    order = log_probs.sort(descending=True, stable=True).indices[:count].tolist()
-    return [token for token in order if log_probs[token] > -torch.inf]
+    order = likeliest(log_probs)[:count].tolist()
+    return [token for token in order if log_probs[token] > IMPOSSIBLE]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,6 +57,21 @@ class LoadedModel:
         # A stream has no end; a line, which ends with EOS, holds no newline.
         stream = self.framing.end is None
         return (*special, self.tokenizer.eos_id if stream else self.tokenizer.newline_id)
+
+    @property
+    def architecture(self) -> str | None:
+        """Its name in the registry; None for a mixture."""
+        mixed = isinstance(self.stored, StoredMixture)
+        return None if mixed else self.stored.config["architecture"]
+
+    @property
+    def precision(self) -> str:
+        """The type that it computes in."""
+        # A mixture's own buffer, its weights, comes first, and says nothing of its parts.
+        buffers = reversed(list(self.model.buffers()))
+        tensors = itertools.chain(self.model.parameters(), buffers)
+        kinds = (tensor.dtype for tensor in tensors if tensor.is_floating_point())
+        return str(next(kinds, torch.float32)).removeprefix("torch.")
 
     def ids(self, text: str) -> tuple[int, ...]:
         """Return the ids of a text, which may have unknown ones among them."""

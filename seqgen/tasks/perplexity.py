@@ -2,17 +2,49 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
-from seqgen.configs import Documents
-from seqgen.data.corpus import Corpus, encode_corpus
-from seqgen.data.text import Survey, Surveyor, Text
+from seqgen.configs import Documents, require
+from seqgen.data.corpus import Corpus, Unknowns, encode_corpus
+from seqgen.data.text import Survey, Surveyor, Text, WordMeter
 from seqgen.data.tokenfile import TokenFile, check_tokenizer, is_token_file, open_token_file
 from seqgen.errors import SeqgenError
 from seqgen.metrics.perplexity import Totals
+from seqgen.metrics.signature import short, signature
 from seqgen.scoring import add_up, score_corpus
 from seqgen.tasks.loaded import LoadedModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scoring:
+    """How a text is scored.
+
+    Attributes:
+        documents: "stream" or "line"; how the model was trained if None.
+        stride: how many tokens a full window gives up at a time; half the window if None.
+        top5: find every token's rank also where that is slow, as for n-grams over words.
+        batch_size: documents side by side; changes no figure.
+    """
+
+    documents: Documents | None = None
+    stride: int | None = None
+    top5: bool = False
+    batch_size: int = 32
+
+    def check(self, loaded: LoadedModel) -> Scoring:
+        """Return this for one model, with its `documents`.
+
+        Raises:
+            UsageError: the stride does not suit its window.
+        """
+        window, stride = loaded.model.window, self.stride
+        fits = stride is None or (stride >= 1 and (window is None or stride <= window))
+        most = "" if window is None else f" to {window}, the window of {loaded.stored.name}"
+        require(fits, f"--stride is from 1{most}, not {stride}")
+        return replace(self, documents=self.documents or loaded.data.documents)
 
 
 @dataclass(frozen=True)
@@ -33,6 +65,15 @@ class Perplexity:
     oov: int
     accuracy: float | None
     protocol: str
+    top5_accuracy: float | None
+    nats_per_token: float | None
+    words: int
+    nats_per_word: float | None
+    bits_per_word: float | None
+    perplexity_per_word: float | None
+    oov_bytes: float
+    oov_bits_per_byte: float | None
+    signature: str
 
 
 def perplexity(
@@ -40,84 +81,149 @@ def perplexity(
     text: Iterable[str] | TokenFile,
     *,
     file: str | None = None,
-    documents: Documents | None = None,
-    batch_size: int = 32,
+    scoring: Scoring | None = None,
 ) -> Perplexity:
-    """Score a text in the way the model was trained, or as `documents` says.
+    """Score a text in the way the model was trained, or as `scoring` says.
 
     Args:
         loaded: the model.
         text: in pieces cut anywhere, or as a token file.
         file: what to call the text in the record.
-        documents: "stream" or "line"; how the model was trained if None.
-        batch_size: documents scored side by side; changes no figure.
+        scoring: how.
 
     Raises:
         SeqgenError: the text holds no token.
+        UsageError: the stride does not suit the model's window.
     """
-    documents = documents or loaded.data.documents
-    score = score_tokens if isinstance(text, TokenFile) else score_text
-    totals = score(loaded, text, documents, batch_size)
+    scoring = (scoring or Scoring()).check(loaded)
+    score = _score_token_file if isinstance(text, TokenFile) else _score_chunks
+    totals, facts = score(loaded, text, scoring)
     if totals.tokens == 0:
         raise SeqgenError(f"{file or 'the text'} is empty: there is nothing to score")
-    figures = {
-        name: getattr(totals, name)
-        for name in Perplexity.__dataclass_fields__
-        if hasattr(totals, name)
+    about = {
+        "file": file,
+        "model": loaded.stored.name,
+        "protocol": protocol(loaded, scoring),
+        "signature": scoring_signature("perplexity", loaded, scoring, facts.sha256),
     }
-    return Perplexity(
-        file=file, model=loaded.stored.name, protocol=protocol(loaded, documents), **figures
-    )
+    return Perplexity(**about, **figures(totals))
+
+
+def figures(totals: Totals) -> dict[str, Any]:
+    """Return what a record holds that follows from totals alone."""
+    names = (name for name in Perplexity.__dataclass_fields__ if hasattr(totals, name))
+    return {name: getattr(totals, name) for name in names}
 
 
 def score_text(
-    loaded: LoadedModel, chunks: Iterable[str], documents: Documents, batch_size: int = 32
+    loaded: LoadedModel, chunks: Iterable[str], scoring: Scoring | None = None
 ) -> Totals:
     """Return the totals of a text: every token once, each document from the start of a text."""
-    surveyor = Surveyor()
-    framing = loaded.framing_of(documents)
-    corpus = encode_corpus(surveyor.watch(chunks), loaded.tokenizer, documents, framing=framing)
-    return _score(loaded, corpus, surveyor.facts, batch_size)
+    return _score_chunks(loaded, chunks, (scoring or Scoring()).check(loaded))[0]
 
 
-def score_tokens(
-    loaded: LoadedModel, file: TokenFile, documents: Documents, batch_size: int = 32
-) -> Totals:
+def score_held_out(loaded: LoadedModel) -> Totals:
+    """Return the totals of a model's held-out text, which it must have."""
+    path, scoring = loaded.stored.validation_text, Scoring().check(loaded)
+    if is_token_file(path):
+        return _score_token_file(loaded, open_token_file(path), scoring)[0]
+    return score_text(loaded, Text((path,)).chunks(), scoring)
+
+
+def _score_chunks(
+    loaded: LoadedModel, chunks: Iterable[str], scoring: Scoring
+) -> tuple[Totals, Survey]:
+    surveyor, words, unknowns = Surveyor(), WordMeter(), Unknowns(loaded.tokenizer)
+    documents = scoring.documents
+    corpus = encode_corpus(
+        words.watch(surveyor.watch(chunks)),
+        loaded.tokenizer,
+        documents,
+        framing=loaded.framing_of(documents),
+        unknowns=unknowns,
+    )
+    facts = surveyor.facts
+    totals = replace(
+        _score(loaded, corpus, facts, scoring),
+        words=words.words + (facts.lines if documents == "line" else words.newlines),
+        oov_bytes=unknowns.bytes,
+    )
+    return totals, facts
+
+
+def _score_token_file(
+    loaded: LoadedModel, file: TokenFile, scoring: Scoring
+) -> tuple[Totals, Survey]:
     """Return the totals of a token file.
 
     Raises:
         SeqgenError: its tokenizer is not the model's, or it was written the other way.
     """
     check_tokenizer(file, loaded.tokenizer, f"the model {loaded.stored.name}")
+    documents = scoring.documents
     if file.documents != documents:
         raise SeqgenError(
             f"{file.path} was written with --documents {file.documents}, and is to be scored with "
             f"--documents {documents}: write it again, or give --documents {file.documents}"
         )
-    return _score(loaded, file.corpus, file.facts, batch_size)
+    totals = _score(loaded, file.corpus, file.facts, scoring)
+    if not file.tells_text:
+        # What an unknown was is not in the file, nor therefore how many words there were.
+        return replace(totals, oov_bytes=math.nan if totals.oov else 0), file.facts
+    words = WordMeter()
+    for _ in words.watch(file.text()):
+        pass
+    return replace(totals, words=words.words + words.newlines), file.facts
 
 
-def score_held_out(loaded: LoadedModel) -> Totals:
-    """Return the totals of a model's held-out text, which it must have."""
-    path, documents = loaded.stored.validation_text, loaded.data.documents
-    if is_token_file(path):
-        return score_tokens(loaded, open_token_file(path), documents)
-    return score_text(loaded, Text((path,)).chunks(), documents)
-
-
-def _score(loaded: LoadedModel, corpus: Corpus, facts: Survey, batch_size: int) -> Totals:
-    totals = add_up(score_corpus(loaded.model, corpus, batch_size), loaded.tokenizer)
+def _score(loaded: LoadedModel, corpus: Corpus, facts: Survey, scoring: Scoring) -> Totals:
+    scored = score_corpus(
+        loaded.model, corpus, scoring.batch_size, scoring.stride, ranked=scoring.top5
+    )
+    totals = add_up(scored, loaded.tokenizer)
     return replace(totals, characters=facts.characters, bytes=facts.bytes)
 
 
-def protocol(loaded: LoadedModel, documents: Documents) -> str:
+def protocol(loaded: LoadedModel, scoring: Scoring) -> str:
     """Say how a text is scored, in one string."""
     end = "EOS" if loaded.data.documents == "line" else "newline"
+    line = scoring.documents == "line"
     parts = [
-        f"each line alone, {end} scored" if documents == "line" else "one stream after a newline",
+        f"each line alone, {end} scored" if line else "one stream after a newline",
         f"{loaded.tokenizer.kind} tokens",
+        "unknowns scored as <unk>",
     ]
     if loaded.model.window is not None:
-        window = loaded.model.window
-        parts.append(f"window {window}, stride {max(1, window // 2)}")
+        parts.append("window {}, stride {}".format(*_window(loaded, scoring)))
     return "; ".join(parts)
+
+
+def scoring_signature(
+    number: str, loaded: LoadedModel, scoring: Scoring, data: str, **more: Any
+) -> str:
+    """Return the signature of a number that is made by scoring.
+
+    Args:
+        number: what was measured.
+        loaded: the model.
+        scoring: how, for this model.
+        data: the SHA-256 of the text.
+        more: what else was chosen.
+    """
+    windowed = loaded.model.window is not None
+    return signature(
+        number,
+        model=short(loaded.stored.digest),
+        data=short(data),
+        documents=scoring.documents,
+        tokens=loaded.tokenizer.kind,
+        unknowns="scored",
+        window="{}/{}".format(*_window(loaded, scoring)) if windowed else "none",
+        precision=loaded.precision,
+        **more,
+    )
+
+
+def _window(loaded: LoadedModel, scoring: Scoring) -> tuple[int, int]:
+    window = loaded.model.window
+    return window, max(1, window // 2) if scoring.stride is None else scoring.stride

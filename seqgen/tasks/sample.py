@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,8 +27,8 @@ from seqgen.decoding.processors import (
 )
 from seqgen.decoding.sampling import Row, Watch
 from seqgen.decoding.text import Continuation
-from seqgen.errors import SeqgenError
 from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.prompts import batches, first_unknown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +140,8 @@ class Writer:
         if options.min_tokens and end is not None:
             wanted.append(MinTokens(options.min_tokens, end))
         if options.force:
-            check_known(self.loaded, options.force, "--force")
+            unknown = first_unknown(self.loaded, options.force)
+            require(unknown is None, f"--force: the model does not know {unknown and unknown[0]!r}")
             wanted.append(Force(self.loaded.ids(options.force)))
         return [*wanted, *options.filters()]
 
@@ -150,15 +149,6 @@ class Writer:
     def choose(self) -> Choose:
         """How a token is picked."""
         return greedy if self.options.greedy else CounterDraw(self.options.seed)
-
-    def row(self, index: int, sample: int, prompt: str) -> Row:
-        """Return the work for one text.
-
-        Raises:
-            SeqgenError: the prompt has something the model does not know; says where.
-        """
-        check_known(self.loaded, prompt, f"prompt {index}")
-        return Row(index, sample, (self.loaded.framing.start, *self.loaded.ids(prompt)))
 
     def begin(self, row: Row) -> Continuation:
         """Open a text."""
@@ -170,22 +160,6 @@ class Writer:
         """Write `rows` side by side; yield every token."""
         model = self.loaded.model
         return sampling.sample(model, rows, self.begin, self.processors, self.choose, watch)
-
-
-def check_known(loaded: LoadedModel, text: str, what: str) -> None:
-    """Refuse a text with something that the model does not know.
-
-    Raises:
-        SeqgenError: says what and where.
-    """
-    unknown = loaded.tokenizer.first_unknown(text)
-    if unknown is not None:
-        at, piece = unknown
-        line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
-        where = "the prompt" if what.startswith("prompt") else "it"
-        raise SeqgenError(
-            f"{what}: the model does not know {piece!r} (line {line}, column {column} of {where})"
-        )
 
 
 def stream(loaded: LoadedModel, prompt: str, options: SampleOptions) -> Iterator[str]:
@@ -200,7 +174,8 @@ def stream(loaded: LoadedModel, prompt: str, options: SampleOptions) -> Iterator
         yield next(sample(loaded, [prompt], options)).text
         return
     writer = Writer(loaded, options)
-    for step in writer.steps([writer.row(0, 0, prompt)]):
+    ((prompt,),) = batches(loaded, [prompt], 1)
+    for step in writer.steps([Row(0, 0, prompt.tokens)]):
         if step.text:
             yield step.text
 
@@ -216,22 +191,14 @@ def sample(loaded: LoadedModel, prompts: Iterable[str], options: SampleOptions) 
     """
     writer = Writer(loaded, options)
     each = options.num_samples * options.best_of
-    index = 0
-    for batch in ready(prompts, max(1, options.batch_size // each)):
-        rows: list[Row] = []
-        problem: SeqgenError | None = None
-        for at, prompt in enumerate(batch):
-            try:
-                first = writer.row(index + at, 0, prompt)
-            except SeqgenError as error:
-                problem = error
-                break
-            rows += [Row(index + at, j, first.tokens) for j in range(each)]
+    for batch in batches(loaded, prompts, max(1, options.batch_size // each)):
+        rows = [Row(prompt.index, j, prompt.tokens) for prompt in batch for j in range(each)]
+        texts = {prompt.index: prompt.text for prompt in batch}
         for row, text in _best(_finished(writer, rows), options.best_of):
             yield Sample(
                 index=row.prompt,
                 sample=row.sample // options.best_of,
-                prompt=batch[row.prompt - index],
+                prompt=texts[row.prompt],
                 text=text.text,
                 tokens=text.tokens,
                 logprob=text.logprob,
@@ -239,9 +206,6 @@ def sample(loaded: LoadedModel, prompts: Iterable[str], options: SampleOptions) 
                 seed=options.seed,
                 model=loaded.stored.name,
             )
-        if problem is not None:
-            raise problem
-        index += len(batch)
 
 
 def _finished(writer: Writer, rows: list[Row]) -> Iterator[tuple[Row, Continuation]]:
@@ -270,45 +234,7 @@ def _best(
         yield max(group, key=lambda found: found[1].logprob / max(1, found[1].tokens))
 
 
-def ready(items: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Yield lists of up to `size` items: those that are there, without waiting for more.
-
-    A sequence is there at once. Anything else is read ahead in a thread, by a bounded amount.
-    """
-    if isinstance(items, Sequence):
-        for at in range(0, len(items), size):
-            yield list(items[at : at + size])
-        return
-    waiting: queue.Queue = queue.Queue(maxsize=4 * size)
-    threading.Thread(target=_read_ahead, args=(items, waiting), daemon=True).start()
-    while True:
-        batch = [waiting.get()]
-        while len(batch) < size and not waiting.empty():
-            batch.append(waiting.get())
-        end = next((i for i, item in enumerate(batch) if not isinstance(item, str)), None)
-        if batch[:end]:
-            yield batch[:end]
-        if end is not None:
-            if isinstance(batch[end], BaseException):
-                raise batch[end]
-            return
-
-
-def _read_ahead(items: Iterable[str], waiting: queue.Queue) -> None:
-    """Put every item, then None, or the error that ended the reading."""
-    try:
-        for item in items:
-            waiting.put(item)
-    except BaseException as error:  # raised again where the items are used
-        waiting.put(error)
-    else:
-        waiting.put(None)
-
-
-def first_line(loaded: LoadedModel, characters: int = 80) -> str:
-    """Return a line that the model writes now, always from the same draws."""
-    options = SampleOptions(seed=0, temperature=0.8, max_tokens=2 * characters)
-    pieces = islice(stream(loaded, "", options), 2 * characters)
-    text = "".join(pieces)
-    line = next((line for line in text.split("\n") if line.strip()), "")
-    return line[:characters]
+def fixed_sample(loaded: LoadedModel, tokens: int = 160) -> str:
+    """Return a text that the model writes now, always from the same draws."""
+    options = SampleOptions(seed=0, temperature=0.8, max_tokens=tokens)
+    return "".join(islice(stream(loaded, "", options), tokens))

@@ -10,26 +10,30 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from seqgen import __version__, store
-from seqgen.configs import BUDGETS, TrainingConfig
-from seqgen.data.batches import Batches, SampledBatches, training_batches
+from seqgen.configs import FINISHED, TrainingConfig
+from seqgen.data.batches import Batches, Overlapping, SampledBatches, training_batches
 from seqgen.data.corpus import Corpus
 from seqgen.data.encoding import Sampling
+from seqgen.errors import SeqgenError
 from seqgen.metrics.perplexity import LN2, Totals
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.scoring import add_up, parallel_rows, score_corpus
-from seqgen.store import Metrics, StoredModel
+from seqgen.store import METRICS, SAMPLES, Log, StoredModel
+from seqgen.tasks.board import Board
 from seqgen.tasks.loaded import LoadedModel, load_stored
-from seqgen.tasks.perplexity import score_held_out
+from seqgen.tasks.perplexity import Scoring, protocol, score_held_out
 from seqgen.tasks.prepare import Prepared
-from seqgen.tasks.sample import first_line
+from seqgen.tasks.sample import fixed_sample
 from seqgen.training.events import Event, Report, SampleLine, Started, Validated
-from seqgen.training.loop import Hooks, Run, Trainer
+from seqgen.training.loop import Trainer
+from seqgen.training.run import Budget, Hooks, Run
 
 # What a validation in passing scores: this many rows, this many tokens over all of them.
 VALIDATION_ROWS, VALIDATION_TOKENS = 32, 32768
@@ -54,18 +58,34 @@ class TrainingResult:
     tokens_per_second: float | None
     stopped: str | None
     seed: int | None
+    best_step: int | None = None
+    protocol: str | None = None
+    sample: str | None = None
+    epoch_loss: float | None = None
+    epoch_loss_std: float | None = None
 
 
 @dataclass(frozen=True)
 class Session:
-    """One run of training on a stored model that is locked for it."""
+    """One run of training on a stored model that is locked for it.
+
+    Attributes:
+        loaded: the model.
+        prepared: its data.
+        training: how it is trained, with nothing left open.
+        stop_after: stop after so many steps in all, if given.
+        tensorboard: log for TensorBoard too.
+        report: takes events.
+        created: when its training first began.
+    """
 
     loaded: LoadedModel
     prepared: Prepared
     training: TrainingConfig
     stop_after: int | None
+    tensorboard: bool
     report: Report
-    started: str = field(default_factory=store.now)
+    created: str = field(default_factory=store.now)
 
     @property
     def stored(self) -> StoredModel:
@@ -77,16 +97,55 @@ class Session:
     ) -> TrainingResult:
         """Train, from a checkpoint on if given; validate what was kept; write the record of it."""
         stop = threading.Event()
-        with self.stored.metrics() as metrics, interruptible(stop):
-            trainer = self._trainer(metrics, stop)
+        step = checkpoint[1]["run"]["step"] if checkpoint else 0
+        self.stored.rewind(step)
+        with self._report(step) as report, interruptible(stop):
+            trainer = self._trainer(report, stop)
             if checkpoint is not None:
-                trainer.restore(*checkpoint)
+                self._restore(trainer, *checkpoint)
             self._write_record(result=None)
+            self.stored.seal()
             self.report(Started(**self._facts(trainer)))
+            if checkpoint is None:
+                report(self._sample(step))
             run = trainer.train()
+            if self.prepared.val is None and run.stopped in FINISHED:
+                with trainer.as_saved():
+                    report(self._sample(run.step))
         result = self._result(run)
         self._write_record(result=dataclasses.asdict(result))
         return result
+
+    @contextlib.contextmanager
+    def _report(self, step: int) -> Iterator[Report]:
+        """Open the logs of a run that has done `step` steps; what they take is reported too."""
+        with contextlib.ExitStack() as logs:
+            metrics = logs.enter_context(self.stored.log(METRICS))
+            samples = logs.enter_context(self.stored.log(SAMPLES))
+            takers: list[Report] = [self.report]
+            if self.tensorboard:
+                board = Board(self.stored.path / "tensorboard", step)
+                logs.callback(board.close)
+                takers.append(board.take)
+
+            def report(event: Event) -> None:
+                log: Log = samples if isinstance(event, SampleLine) else metrics
+                log.write(dataclasses.asdict(event))
+                for take in takers:
+                    take(event)
+                if isinstance(event, Validated):
+                    report(self._sample(event.step))
+
+            yield report
+
+    def _sample(self, step: int) -> SampleLine:
+        """Return what the model writes as it is."""
+        model = self.loaded.model
+        training = model.training
+        model.eval()
+        text = fixed_sample(self.loaded)
+        model.train(training)
+        return SampleLine(step=step, text=text)
 
     def _facts(self, trainer: Trainer) -> dict[str, Any]:
         return {
@@ -101,44 +160,56 @@ class Session:
             "device": str(trainer.model.device),
         }
 
-    def _trainer(self, metrics: Metrics, stop: threading.Event) -> Trainer:
-        model, config, prepared = self.loaded.model, self.training, self.prepared
-        assert isinstance(model, NeuralLanguageModel)
-        documents, carries = self.loaded.data.documents, model.carries_state
-        alpha = self.loaded.data.subword_sampling
+    @property
+    def budget(self) -> Budget:
+        """When training ends."""
+        return Budget.of(self.training, self._batches.steps_per_epoch)
+
+    @cached_property
+    def _batches(self) -> Batches:
+        data, config = self.loaded.data, self.training
+        carries = self.loaded.model.carries_state and not config.reset_state
 
         def batches_of(corpus: Corpus) -> Batches:
-            return training_batches(
-                corpus,
-                documents,
-                carries and not config.reset_state,
-                config.batch_size,
-                config.seq_len,
-                config.seed,
-            )
+            shape = (config.batch_size, config.seq_len)
+            return training_batches(corpus, data.documents, carries, *shape, config.seed)
 
         def cut_anew(epoch: int) -> Batches:
-            return batches_of(prepared.sampled(Sampling(alpha, config.seed, epoch), documents))
+            sampling = Sampling(data.subword_sampling, config.seed, epoch)
+            return batches_of(self.prepared.sampled(sampling, data.documents))
 
-        batches = batches_of(prepared.train) if alpha is None else SampledBatches(cut_anew)
+        if data.subword_sampling is None:
+            batches = batches_of(self.prepared.train)
+        else:
+            batches = SampledBatches(cut_anew)
+        return batches if config.k2 is None else Overlapping(batches, config.k2)
 
-        def report(event: Event) -> None:
-            metrics.write(dataclasses.asdict(event))
-            self.report(event)
-            if isinstance(event, Validated):
-                model.eval()
-                self.report(SampleLine(step=event.step, text=first_line(self.loaded)))
-                model.train()
-
+    def _trainer(self, report: Report, stop: threading.Event) -> Trainer:
+        model, config = self.loaded.model, self.training
+        assert isinstance(model, NeuralLanguageModel)
         hooks = Hooks(
             validate=self._validation(model),
             keep_best=lambda: self.stored.write_weights(model),
-            checkpoint=lambda: self.stored.write_checkpoint(*trainer.snapshot()),
+            checkpoint=lambda: self.stored.write_checkpoint(*trainer.snapshot(), config.keep),
             report=report,
             stop=lambda run: self._reason_to_stop(run, stop),
         )
-        trainer = Trainer(model, batches, config, hooks)
+        trainer = Trainer(model, self._batches, config, hooks)
         return trainer
+
+    def _restore(self, trainer: Trainer, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+        """Stand where a checkpoint was taken.
+
+        Raises:
+            SeqgenError: it is another model's; only a folder without a manifest may have that.
+        """
+        try:
+            trainer.restore(tensors, facts)
+        except (RuntimeError, KeyError, TypeError, ValueError) as error:
+            raise SeqgenError(
+                f"the checkpoint of {self.stored.name} does not fit its model, so it cannot be "
+                f"resumed; the model itself is usable ({str(error).splitlines()[0]})"
+            ) from None
 
     def _reason_to_stop(self, run: Run, interrupted: threading.Event) -> str | None:
         if interrupted.is_set():
@@ -160,9 +231,11 @@ class Session:
         return validate
 
     def _result(self, run: Run) -> TrainingResult:
-        totals, seconds = None, 0.0
-        if run.stopped in BUDGETS:
-            totals, seconds = final_validation(self.loaded)
+        totals, seconds, text = None, 0.0, None
+        if run.stopped in FINISHED:
+            kept = as_stored(self.loaded)
+            totals, seconds = final_validation(kept)
+            text = fixed_sample(kept)
         val_loss = run.last_loss if totals is None else totals.nats_per_token
         return TrainingResult(
             name=self.stored.name,
@@ -178,24 +251,33 @@ class Session:
             tokens_per_second=run.tokens / run.seconds if run.seconds else None,
             stopped=str(run.stopped),
             seed=self.training.seed,
+            best_step=run.best_step,
+            protocol=protocol(self.loaded, Scoring().check(self.loaded)) if totals else None,
+            sample=text,
+            epoch_loss=run.epoch_loss,
+            epoch_loss_std=run.epoch_loss_std,
         )
 
     def _write_record(self, result: dict[str, Any] | None) -> None:
         """Write down what was trained, on what and where, and how it ended."""
-        facts = {"created": self.started, "seed": self.training.seed, "result": result}
+        facts = {"created": self.created, "seed": self.training.seed, "result": result}
         write_record(self.loaded, self.prepared, **facts)
 
 
-def final_validation(loaded: LoadedModel) -> tuple[Totals | None, float]:
-    """Score the whole held-out part with the model as it is stored: `perplexity`'s figure.
+def as_stored(loaded: LoadedModel) -> LoadedModel:
+    """Return the model as it is stored: the best one, which training may have left behind."""
+    return load_stored(loaded.stored, loaded.model.device, "auto")
+
+
+def final_validation(kept: LoadedModel) -> tuple[Totals | None, float]:
+    """Score the whole held-out part with a stored model: `perplexity`'s figure.
 
     Returns:
         Its totals, or None where nothing was held out; and the seconds it took.
     """
-    if loaded.stored.validation_text is None:
+    if kept.stored.validation_text is None:
         return None, 0.0
     began = time.monotonic()
-    kept = load_stored(loaded.stored, loaded.model.device, "auto")
     totals = score_held_out(kept)
     return totals, time.monotonic() - began
 

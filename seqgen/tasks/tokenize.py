@@ -66,14 +66,15 @@ def find_tokenizer(model: str | None, path: str | None) -> Tokenizer:
     """Return the tokenizer of a model, or the one at a path.
 
     Args:
-        model: a model's name or path, or None for the latest.
+        model: a model's name or path, a mixture, or None for the latest.
         path: a folder, a `.model` or a token file; or a kind that needs no text to learn from.
 
     Raises:
         SeqgenError: there is none.
     """
     if path is None:
-        return load_tokenizer(store.find(model).path / "tokenizer")
+        # The parts of a mixture have one tokenizer.
+        return load_tokenizer(store.find_all(model).path / "tokenizer")
     if path == "byte":
         return KINDS[path].train(())
     if not Path(path).exists():

@@ -1,0 +1,80 @@
+"""Intervals and significance by resampling blocks of text, the same blocks for every model."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from seqgen.hashing import uniforms
+
+BLOCKS = 200
+RESAMPLES = 2000
+CONFIDENCE = 0.95
+Z = 1.959963984540054  # the normal quantile of CONFIDENCE, both sides
+
+
+def blocks_of(sizes: np.ndarray, count: int = BLOCKS) -> np.ndarray:
+    """Group lines, in order, into about `count` blocks of about equal size.
+
+    Neighbouring lines are alike, so that single ones would make intervals too narrow
+    (Künsch 1989).
+
+    Args:
+        sizes: (L,) of each line, positive.
+        count: how many blocks.
+
+    Returns:
+        (L,) the block of each line, from 0 on without gaps.
+    """
+    before = np.cumsum(sizes) - sizes
+    wanted = before * count // max(1, sizes.sum())
+    return np.unique(wanted, return_inverse=True)[1]
+
+
+def resampled_ratios(
+    totals: np.ndarray, sizes: np.ndarray, seed: int, resamples: int = RESAMPLES
+) -> np.ndarray:
+    """Draw blocks with replacement, and return total by size for each draw.
+
+    Args:
+        totals: (B, M) of each block under each model.
+        sizes: (B,) of each block.
+        seed: of the draws: block i of resample r is drawn from hash(seed, r, i).
+        resamples: R.
+
+    Returns:
+        (R, M) float64; a row's columns are of the same blocks.
+    """
+    count = sizes.size
+    draws = uniforms(seed, np.arange(resamples)[:, None], np.arange(count)[None])  # (R, B)
+    chosen = (draws * count).astype(np.int64)
+    drawn = np.zeros((resamples, count))
+    np.add.at(drawn, (np.arange(resamples)[:, None], chosen), 1)
+    return (drawn @ totals) / (drawn @ sizes)[:, None]
+
+
+def interval(samples: np.ndarray) -> tuple[float, float]:
+    """Return the 95 % interval of some bootstrap samples (R,): their percentiles."""
+    low, high = np.quantile(samples, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return float(low), float(high)
+
+
+def p_value(differences: np.ndarray) -> float:
+    """Return the two-sided p-value of "no difference" from paired bootstrap differences (R,)."""
+    below, above = np.count_nonzero(differences <= 0), np.count_nonzero(differences >= 0)
+    return min(1.0, 2 * (min(below, above) + 1) / (differences.size + 1))
+
+
+def wilson(successes: float, trials: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share (Wilson 1927), which holds also near 0 and 1.
+
+    Args:
+        successes: out of `trials`; half a success is one tie.
+        trials: at least one.
+    """
+    share, z2 = successes / trials, Z * Z
+    centre = (share + z2 / (2 * trials)) / (1 + z2 / trials)
+    spread = math.sqrt(share * (1 - share) / trials + z2 / (4 * trials * trials))
+    half = Z * spread / (1 + z2 / trials)
+    return max(0.0, centre - half), min(1.0, centre + half)

@@ -1,0 +1,105 @@
+"""Settings of known models, by name. A new preset is a row here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from seqgen.errors import UsageError, did_you_mean
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A known model: its name, its architecture, what it is in one line, and its settings.
+
+    `settings` are fields of the architecture's, the training and the data configuration. What
+    they leave out comes from the architecture's recipe, as without a preset.
+    """
+
+    name: str
+    architecture: str
+    summary: str
+    settings: Mapping[str, Any]
+
+
+# The transformer in the form that GPT-2 gave it (Radford et al. 2019).
+GPT2: Mapping[str, Any] = {
+    "positions": "learned",
+    "norm": "layernorm",
+    "activation": "gelu",
+    "qk_norm": False,
+    "bias": True,
+    "tie_weights": True,
+}
+
+# Windows of 50 characters, one a step, each from a zero state. The lectures do not name their
+# update rule; Adam is the one they recommend, with these settings (Kingma and Ba 2015).
+_LECTURES: Mapping[str, Any] = {
+    "tokenizer": "char",
+    "input": "onehot",
+    "dropout": 0.0,
+    "seq_len": 50,
+    "batch_size": 1,
+    "reset_state": True,
+    "optimizer": "adam",
+    "lr": 1e-3,
+    "beta2": 0.999,
+    "weight_decay": 0.0,
+    "schedule": "constant",
+    "warmup": 0.0,
+    "clip_norm": 0.0,
+}
+
+_ROWS = (
+    Preset(
+        "lectures-rnn",
+        "rnn",
+        "the lectures' RNN of 64 units, one-hot input, windows of 50 from zero, 7 epochs",
+        {**_LECTURES, "num_layers": 1, "hidden_size": 64, "epochs": 7.0},
+    ),
+    Preset(
+        "lectures-lstm",
+        "lstm",
+        "the lectures' LSTM of 256 units, trained in the same way, 15 epochs",
+        {**_LECTURES, "num_layers": 1, "hidden_size": 256, "epochs": 15.0},
+    ),
+    Preset(
+        "gpt",
+        "transformer",
+        "nanoGPT's recipe for a CPU (Karpathy 2022): GPT-2's form, 4 x 128, 2,000 steps",
+        {
+            **GPT2,
+            "tokenizer": "char",
+            "num_layers": 4,
+            "num_heads": 4,
+            "hidden_size": 128,
+            "dropout": 0.0,
+            "seq_len": 64,
+            "batch_size": 12,
+            "optimizer": "adamw",
+            "lr": 1e-3,
+            "beta2": 0.99,
+            "weight_decay": 0.1,
+            "schedule": "cosine",
+            "warmup": 0.05,  # 100 steps
+            "min_lr": 0.1,
+            "steps": 2000,
+            "precision": "float32",
+        },
+    ),
+)
+
+PRESETS: dict[str, Preset] = {row.name: row for row in _ROWS}
+
+
+def preset(name: str) -> Preset:
+    """Return the preset called `name`.
+
+    Raises:
+        UsageError: there is none; names the nearest.
+    """
+    if name not in PRESETS:
+        hint = did_you_mean(name, PRESETS) or f"; there are {', '.join(PRESETS)}"
+        raise UsageError(f"no preset is called {name!r}{hint}")
+    return PRESETS[name]

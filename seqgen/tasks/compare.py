@@ -1,0 +1,260 @@
+"""Several models on one text, in one unit: bits per byte, with intervals and significance."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from seqgen import store
+from seqgen.data.corpus import Unknowns, encode_corpus
+from seqgen.data.text import lines, unix_newlines
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.metrics.bootstrap import RESAMPLES, blocks_of, interval, p_value, resampled_ratios
+from seqgen.metrics.perplexity import LN2, OOV_BITS, Totals
+from seqgen.metrics.signature import short
+from seqgen.scoring import add_up, score_corpus
+from seqgen.tasks.evaluate import held_out_text
+from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.perplexity import Scoring, protocol, scoring_signature
+from seqgen.tasks.surprisal import in_order
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The keys of `seqgen compare --json`, in order; a model with the others beside it.
+
+    Attributes:
+        model: its name.
+        architecture: None for a mixture.
+        parameters: how many numbers it has.
+        tokens: how many it cuts the text into.
+        characters: of the text.
+        bytes: of the text.
+        bits_per_char: as `seqgen perplexity` has it.
+        bits_per_byte: as `seqgen perplexity` has it.
+        oov: how many tokens it does not know.
+        oov_bits_per_byte: 8 bits for each byte of these, by all bytes.
+        total_bits_per_byte: both; what models are compared by.
+        low: the 95 % interval of that total, from here ...
+        high: ... to here; None where the text is one block, or has a token of probability 0.
+        best: the model with the least total.
+        difference: of the totals, to the best.
+        p_value: that there is no difference to the best, by paired bootstrap; None for the best.
+        seconds: of training.
+        tokens_per_second: in training.
+        size_bytes: on disk, checkpoints left out.
+        protocol: how the text was scored.
+        signature: how the figures were made.
+    """
+
+    model: str
+    architecture: str | None
+    parameters: int
+    tokens: int
+    characters: int
+    bytes: int
+    bits_per_char: float
+    bits_per_byte: float
+    oov: int
+    oov_bits_per_byte: float
+    total_bits_per_byte: float
+    low: float | None
+    high: float | None
+    best: str
+    difference: float
+    p_value: float | None
+    seconds: float | None
+    tokens_per_second: float | None
+    size_bytes: int
+    protocol: str
+    signature: str
+
+
+@dataclass(frozen=True)
+class LineBits:
+    """A text's lines under one model.
+
+    Attributes:
+        bits: (L,) float64, the surprisal of each line's tokens, its end included.
+        oov_bits: (L,) float64, what its unknowns are charged.
+        totals: of the whole text.
+    """
+
+    bits: np.ndarray
+    oov_bits: np.ndarray
+    totals: Totals
+
+
+def common_text(models: Sequence[LoadedModel]) -> str:
+    """Return the text that every model holds out.
+
+    Two tokenizers may cut the same stream a word apart: where every held-out text ends with the
+    shortest one, that one is held out by all.
+
+    Raises:
+        SeqgenError: they hold out different texts; says which.
+    """
+    texts = [held_out_text(loaded) for loaded in models]
+    shortest = min(texts, key=len)
+    for loaded, text in zip(models, texts, strict=True):
+        if not text.endswith(shortest) or not shortest:
+            other = models[texts.index(shortest)].stored.name
+            digests = [short(hashlib.sha256(t.encode()).hexdigest()) for t in (shortest, text)]
+            raise SeqgenError(
+                f"{other} and {loaded.stored.name} hold out different texts ({digests[0]} and "
+                f"{digests[1]}), so that their figures cannot be compared: give --data FILE, "
+                "which none was trained on"
+            )
+    return shortest
+
+
+def as_read(models: Sequence[LoadedModel], text: str) -> str:
+    """Return a text as the models read theirs: with LF for CRLF where all of them do so."""
+    if all(loaded.data.newlines == "lf" for loaded in models):
+        return "".join(unix_newlines([text]))
+    return text
+
+
+def trained_on(loaded: LoadedModel, text: str) -> bool:
+    """Return whether a text is all that a model was trained on."""
+    data = record_of(loaded).get("data") or {}
+    return data.get("sha256") == hashlib.sha256(text.encode()).hexdigest()
+
+
+def record_of(loaded: LoadedModel) -> dict:
+    """Return a model's `training.json`; empty for a mixture, or where there is none."""
+    try:
+        return {} if loaded.architecture is None else loaded.stored.record
+    except SeqgenError:
+        return {}
+
+
+def compare(
+    models: Sequence[LoadedModel],
+    text: str,
+    *,
+    scoring: Scoring | None = None,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> list[Comparison]:
+    """Score one text under several models; return them as given.
+
+    Args:
+        models: at least one, with whatever tokens.
+        text: not empty; what every model is scored on.
+        scoring: how; each model in the way it was trained, unless told.
+        seed: of the resampling.
+        resamples: of the text's blocks, the same for all models.
+
+    Raises:
+        UsageError: two models have one name, or the stride does not suit a window.
+        SeqgenError: the text is empty, or holds no token of some model.
+    """
+    names = [loaded.stored.name for loaded in models]
+    if len(set(names)) < len(names):
+        raise UsageError("a model is given twice")
+    if not text:
+        raise SeqgenError("the text is empty: there is nothing to score")
+    each = [(scoring or Scoring()).check(loaded) for loaded in models]
+    found = [score_each_line(m, text, how) for m, how in zip(models, each, strict=True)]
+    sizes = np.array([len(line.encode()) for line in lines([text])])
+    charged = np.stack([own.bits + own.oov_bits for own in found], axis=1)  # (L, M)
+    totals = charged.sum(0) / sizes.sum()
+    best = int(totals.argmin())
+    samples = _resampled(charged, sizes, seed, resamples)
+    data = hashlib.sha256(text.encode()).hexdigest()
+    compared = []
+    for i, (loaded, own, how) in enumerate(zip(models, found, each, strict=True)):
+        finite = samples is not None and math.isfinite(totals[i])
+        low, high = interval(samples[:, i]) if finite else (None, None)
+        tested = finite and i != best
+        result = record_of(loaded).get("result") or {}
+        compared.append(
+            Comparison(
+                model=names[i],
+                architecture=loaded.architecture,
+                parameters=loaded.model.parameter_count(),
+                tokens=own.totals.tokens,
+                characters=own.totals.characters,
+                bytes=own.totals.bytes,
+                bits_per_char=own.totals.bits_per_char,
+                bits_per_byte=own.totals.bits_per_byte,
+                oov=own.totals.oov,
+                oov_bits_per_byte=own.totals.oov_bits_per_byte,
+                total_bits_per_byte=float(totals[i]),
+                low=low,
+                high=high,
+                best=names[best],
+                difference=float(totals[i]) - float(totals[best]),
+                p_value=p_value(samples[:, i] - samples[:, best]) if tested else None,
+                seconds=result.get("seconds"),
+                tokens_per_second=result.get("tokens_per_second"),
+                size_bytes=loaded.stored.size,
+                protocol=protocol(loaded, how),
+                signature=scoring_signature(
+                    "compare", loaded, how, data, bootstrap=resamples, seed=seed
+                ),
+            )
+        )
+    return compared
+
+
+def _resampled(
+    charged: np.ndarray, sizes: np.ndarray, seed: int, resamples: int
+) -> np.ndarray | None:
+    """Return bootstrap samples (R, M) of bits per byte, or None for a text of one block."""
+    blocks = blocks_of(sizes)
+    count = int(blocks.max()) + 1
+    if count < 2:
+        return None
+    totals = np.zeros((count, charged.shape[1]))
+    # A model with a token of probability 0 has no interval; its column must not become nan.
+    np.add.at(totals, blocks, np.where(np.isfinite(charged), charged, 0))
+    return resampled_ratios(totals, np.bincount(blocks, sizes), seed, resamples)
+
+
+def score_each_line(loaded: LoadedModel, text: str, scoring: Scoring) -> LineBits:
+    """Score a text as `scoring` says, and return what each of its lines costs.
+
+    Lines can be told apart whatever the tokens are: a newline is always a token of its own.
+
+    Raises:
+        SeqgenError: the text holds no token.
+    """
+    unknowns = Unknowns(loaded.tokenizer)
+    documents = scoring.documents
+    corpus = encode_corpus(
+        [text],
+        loaded.tokenizer,
+        documents,
+        framing=loaded.framing_of(documents),
+        unknowns=unknowns,
+    )
+    if corpus.tokens.size == 0:
+        raise SeqgenError(f"the text holds no token of {loaded.stored.name}: nothing to score")
+    scored = in_order(score_corpus(loaded.model, corpus, scoring.batch_size, scoring.stride))
+    if documents == "line":
+        line = scored.documents
+    else:
+        ends = scored.tokens == loaded.tokenizer.newline_id
+        line = np.cumsum(ends) - ends
+    count = len(list(lines([text])))
+    of_unknowns = line[unknowns.places].astype(np.int64)
+    oov_bytes = np.bincount(of_unknowns, unknowns.sizes, minlength=count)
+    totals = replace(
+        add_up([scored], loaded.tokenizer),
+        characters=len(text),
+        bytes=len(text.encode()),
+        oov_bytes=unknowns.bytes,
+    )
+    bits = np.bincount(line, -scored.log_probs / LN2, minlength=count)
+    return LineBits(bits, OOV_BITS * oov_bytes, totals)
+
+
+def all_models() -> Iterator[str]:
+    """Yield the names of all trained models, the latest last."""
+    yield from (model.name for model in reversed(store.list_models()))

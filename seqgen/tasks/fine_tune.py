@@ -1,0 +1,139 @@
+"""Beginning with another model's weights: what the new model has from it, and may not change."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from seqgen import registry, store
+from seqgen.configs import ModelConfig, require
+from seqgen.errors import SeqgenError
+from seqgen.models.base import NeuralLanguageModel, load_weights, weights_of
+from seqgen.store import StoredModel
+from seqgen.tokenizers import Tokenizer
+
+# Settings of a model that are no part of its weights' shape, and may be others than before.
+FREE = frozenset({"dropout"})
+TOKENIZER = ("tokenizer", "vocab_size", "min_count")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A trained model that a new one begins from.
+
+    Attributes:
+        stored: where it is.
+        model: its weights.
+        tokenizer: its tokens, which the new model has too.
+    """
+
+    stored: StoredModel
+    model: NeuralLanguageModel
+    tokenizer: Tokenizer
+
+    @classmethod
+    def load(cls, name: str) -> Origin:
+        """Return the model that `--init-from` means.
+
+        Raises:
+            SeqgenError: there is none, it is damaged, or it was counted.
+        """
+        stored = store.find(name)
+        model, tokenizer = stored.load()
+        if not isinstance(model, NeuralLanguageModel):
+            raise SeqgenError(f"{stored.name} was counted: it has no weights to begin from")
+        return cls(StoredModel(stored.path.resolve()), model, tokenizer)
+
+    @property
+    def architecture(self) -> str:
+        """The name of its architecture."""
+        return self.stored.config["architecture"]
+
+    @property
+    def _model_settings(self) -> dict[str, Any]:
+        fields = type(self.model.config).fields()
+        return {k: v for k, v in self.model.config.to_dict().items() if k in fields}
+
+    def require_own(self, architecture: str | None, flags: Collection[str]) -> None:
+        """Refuse what the user says of things that the origin has settled.
+
+        Raises:
+            UsageError: names the flag.
+        """
+        require(
+            architecture is None,
+            f"--model is settled by --init-from: {self.stored.name} is a {self.architecture}",
+        )
+        settled = {*self._model_settings, *TOKENIZER} - FREE
+        for name in sorted(settled & set(flags)):
+            require(False, f"{name} is settled by --init-from: {self.stored.name} has its own")
+
+    def settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings given, with those that follow from the origin.
+
+        Raises:
+            UsageError: a configuration file wants another architecture than the origin's.
+        """
+        own = self._model_settings
+        kind = type(self.model.config)
+        wanted = {name: given[name] for name in own if name in given and name not in FREE}
+        derived = {name: getattr(self.model.config, name) for name in kind.derived}
+        agreed = kind(**derived, **{**own, **wanted}).to_dict()
+        for name in wanted:
+            same = agreed[name] == own[name]
+            require(same, f"{name} is {own[name]} in {self.stored.name}, not {agreed[name]}")
+        config = self.stored.config
+        inherited = {
+            "documents": config["data"].get("documents", "stream"),
+            "seq_len": config["training"].get("seq_len", 64),
+        }
+        place = store.as_given(self.stored)
+        settled = {"tokenizer": str(self.stored.path), "vocab_size": None, "min_count": 1}
+        return {**inherited, **own, **given, **settled, "init_from": place}
+
+    def config(self, settings: Mapping[str, Any], seq_len: int) -> ModelConfig:
+        """Return the new model's configuration: the origin's, but for what is free.
+
+        Raises:
+            UsageError: the training window is longer than the origin's.
+        """
+        window = self.model.window
+        require(
+            window is None or seq_len <= window,
+            f"--seq-len is at most the window of {self.stored.name}, {window}",
+        )
+        free = {name: settings[name] for name in FREE if name in settings}
+        return type(self.model.config)(**{**self.model.config.to_dict(), **free})
+
+    def begin(self, model: NeuralLanguageModel, tokenizer: Tokenizer) -> None:
+        """Fill a new model with the origin's weights.
+
+        Raises:
+            SeqgenError: the text came as tokens of another tokenizer.
+        """
+        if tokenizer.fingerprint != self.tokenizer.fingerprint:
+            raise SeqgenError(f"the data has other tokens than {self.stored.name}: give it as text")
+        load_weights(model, weights_of(self.model))
+
+
+def origin_of(given: Mapping[str, Any]) -> Origin | None:
+    """Return the model that the settings begin from, if any."""
+    name = given.get("init_from")
+    return None if name is None else Origin.load(name)
+
+
+def architecture_of(
+    origin: Origin | None, architecture: str | None, config: Mapping[str, Any]
+) -> str:
+    """Return which architecture is meant: the user's, the file's, the origin's, or the default.
+
+    Raises:
+        UsageError: a configuration file has another than the origin.
+    """
+    named = architecture or config.get("architecture")
+    if origin is None:
+        return named or registry.DEFAULT
+    same = named in (None, origin.architecture)
+    require(same, f"{origin.stored.name} is a {origin.architecture}, not a {named}")
+    return origin.architecture

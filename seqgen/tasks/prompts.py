@@ -1,0 +1,111 @@
+"""Prompts on their way to a model: taken as they come, in batches, as ids."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from seqgen.errors import SeqgenError
+from seqgen.tasks.loaded import LoadedModel
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt, its number, and its ids with the start symbol first."""
+
+    index: int
+    text: str
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Prompts that are the lines of one text, such as standard input: problems name the line."""
+
+    source: str
+    lines: Iterable[str]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.lines)
+
+
+def batches(loaded: LoadedModel, prompts: Iterable[str], size: int) -> Iterator[list[Prompt]]:
+    """Yield prompts, up to `size` at a time: those that are there, without waiting for more.
+
+    Raises:
+        SeqgenError: a prompt has something the model does not know; says what and where, after
+            the prompts before it have been yielded.
+    """
+    index = 0
+    for texts in ready(prompts, size):
+        batch: list[Prompt] = []
+        for text in texts:
+            problem = _unknown(loaded, text, index, prompts)
+            if problem is not None:
+                if batch:
+                    yield batch
+                raise problem
+            tokens = (loaded.framing.start, *loaded.ids(text))
+            batch.append(Prompt(index, text, tokens))
+            index += 1
+        yield batch
+
+
+def _unknown(
+    loaded: LoadedModel, text: str, index: int, prompts: Iterable[str]
+) -> SeqgenError | None:
+    found = first_unknown(loaded, text)
+    if found is None:
+        return None
+    piece, line, column = found
+    if isinstance(prompts, Lines):
+        what, where = prompts.source, f"line {index + 1}, column {column}"
+    else:
+        what, where = f"prompt {index}", f"line {line}, column {column} of the prompt"
+    return SeqgenError(f"{what}: the model does not know {piece!r} ({where})")
+
+
+def first_unknown(loaded: LoadedModel, text: str) -> tuple[str, int, int] | None:
+    """Return the first thing in a text that the model does not know, its line and its column."""
+    unknown = loaded.tokenizer.first_unknown(text)
+    if unknown is None:
+        return None
+    at, piece = unknown
+    return piece, text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+
+
+def ready(items: Iterable[str], size: int) -> Iterator[list[str]]:
+    """Yield lists of up to `size` items: those that are there, without waiting for more.
+
+    A sequence is there at once. Anything else is read ahead in a thread, by a bounded amount.
+    """
+    if isinstance(items, Sequence):
+        for at in range(0, len(items), size):
+            yield list(items[at : at + size])
+        return
+    waiting: queue.Queue = queue.Queue(maxsize=4 * size)
+    threading.Thread(target=_read_ahead, args=(items, waiting), daemon=True).start()
+    while True:
+        batch = [waiting.get()]
+        while len(batch) < size and not waiting.empty():
+            batch.append(waiting.get())
+        end = next((i for i, item in enumerate(batch) if not isinstance(item, str)), None)
+        if batch[:end]:
+            yield batch[:end]
+        if end is not None:
+            if isinstance(batch[end], BaseException):
+                raise batch[end]
+            return
+
+
+def _read_ahead(items: Iterable[str], waiting: queue.Queue) -> None:
+    """Put every item, then None, or the error that ended the reading."""
+    try:
+        for item in items:
+            waiting.put(item)
+    except BaseException as error:  # raised again where the items are used
+        waiting.put(error)
+    else:
+        waiting.put(None)

@@ -1,0 +1,214 @@
+"""Scoring text line by line and token by token: where a model is surprised."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from seqgen.data.corpus import Corpus, Unknowns, encode_corpus
+from seqgen.data.text import lines
+from seqgen.metrics.perplexity import LN2, OOV_BITS, Totals
+from seqgen.scoring import POOL, Scored, add_up, score_corpus
+from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.perplexity import (
+    Perplexity,
+    Scoring,
+    figures,
+    protocol,
+    scoring_signature,
+)
+from seqgen.tasks.prompts import ready
+
+NEWLINE = "\n"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line that was scored alone.
+
+    Attributes:
+        index: its number.
+        text: without its newline.
+        totals: of its tokens, the end's included.
+        scored: its tokens.
+    """
+
+    index: int
+    text: str
+    totals: Totals
+    scored: Scored
+
+    @property
+    def bits(self) -> float:
+        """Its surprisal, with 8 bits for each byte of an unknown: comparable over models."""
+        return self.totals.nll_nats / LN2 + OOV_BITS * self.totals.oov_bytes
+
+    @property
+    def bits_per_char(self) -> float:
+        """The same by its characters, its newline included."""
+        return self.bits / self.totals.characters
+
+
+@dataclass(frozen=True)
+class Token:
+    """The keys of `seqgen perplexity --per-token --json`, in order, after file and model.
+
+    Attributes:
+        line: the number of its line.
+        index: its number in the text, or in the line where lines are scored alone.
+        token: as `seqgen tokenize --pieces` writes it.
+        logprob: in nats.
+        surprisal_bits: minus that, in bits.
+        rank: how many tokens the model held likelier; None where that is slow and not asked for.
+        text: what it adds to the text.
+    """
+
+    line: int
+    index: int
+    token: str
+    logprob: float
+    surprisal_bits: float
+    rank: int | None
+    text: str
+
+
+def score_lines(loaded: LoadedModel, chunks: Iterable[str], scoring: Scoring) -> Iterator[Line]:
+    """Score each line alone, from the start of a text; yield them in order.
+
+    Lines may come slowly: those that are there are scored together.
+    """
+    scoring = replace(scoring, documents="line").check(loaded)
+    index = 0
+    for group in ready(lines(chunks), POOL * scoring.batch_size):
+        for line in _score_group(loaded, group, scoring):
+            yield replace(line, index=index)
+            index += 1
+
+
+def _score_group(loaded: LoadedModel, texts: Sequence[str], scoring: Scoring) -> Iterator[Line]:
+    unknowns = Unknowns(loaded.tokenizer)
+    framing = loaded.framing_of("line")
+    corpus = encode_corpus(texts, loaded.tokenizer, "line", framing=framing, unknowns=unknowns)
+    of_unknowns = np.searchsorted(corpus.ends, unknowns.places, side="right")
+    oov_bytes = np.bincount(of_unknowns, unknowns.sizes, minlength=len(texts))
+    whole = in_order(
+        score_corpus(loaded.model, corpus, scoring.batch_size, scoring.stride, ranked=scoring.top5)
+    )
+    for number, (begin, end) in enumerate(zip(corpus.starts, corpus.ends, strict=True)):
+        own = _part(whole, slice(begin, end))
+        text = texts[number]
+        totals = replace(
+            add_up([own], loaded.tokenizer),
+            characters=len(text),
+            bytes=len(text.encode()),
+            words=len(text.split()) + 1,
+            oov_bytes=int(oov_bytes[number]),
+        )
+        yield Line(number, text.removesuffix(NEWLINE), totals, own)
+
+
+def in_order(scored: Iterable[Scored]) -> Scored:
+    """Join pieces, in the order of the corpus."""
+    pieces = list(scored)
+    documents = np.concatenate([piece.documents for piece in pieces])
+    order = np.argsort(documents, kind="stable")
+    ranked = all(piece.ranks is not None for piece in pieces)
+    return Scored(
+        documents[order],
+        np.concatenate([piece.tokens for piece in pieces])[order],
+        np.concatenate([piece.log_probs for piece in pieces])[order],
+        np.concatenate([piece.hits for piece in pieces])[order],
+        np.concatenate([piece.ranks for piece in pieces])[order] if ranked else None,
+    )
+
+
+def _part(scored: Scored, where: slice) -> Scored:
+    ranks = None if scored.ranks is None else scored.ranks[where]
+    columns = (scored.documents, scored.tokens, scored.log_probs, scored.hits)
+    return Scored(*(column[where] for column in columns), ranks)
+
+
+def score_tokens(loaded: LoadedModel, chunks: Iterable[str], scoring: Scoring) -> Iterator[Token]:
+    """Yield every token of a text, as the model found it, in order."""
+    scoring = scoring.check(loaded)
+    if scoring.documents == "line":
+        found = score_lines(loaded, chunks, scoring)
+        return chain.from_iterable(_tokens(loaded, [x.scored], x.index) for x in found)
+    corpus = encode_corpus(chunks, loaded.tokenizer, "stream", framing=loaded.framing_of("stream"))
+    return _tokens(loaded, _stream(loaded, corpus, scoring))
+
+
+def _stream(loaded: LoadedModel, corpus: Corpus, scoring: Scoring) -> Iterator[Scored]:
+    return score_corpus(loaded.model, corpus, 1, scoring.stride, ranked=scoring.top5)
+
+
+def _tokens(loaded: LoadedModel, scored: Iterable[Scored], line: int = 0) -> Iterator[Token]:
+    """Yield the tokens of one document, which begins on a line."""
+    tokenizer, index = loaded.tokenizer, 0
+    decoder, ends = tokenizer.decoder(), (tokenizer.newline_id, tokenizer.eos_id)
+    for piece in scored:
+        ids = piece.tokens.tolist()
+        ranks = [None] * len(ids) if piece.ranks is None else piece.ranks.tolist()
+        shown = tokenizer.pieces(ids)
+        for token, name, log_prob, rank in zip(
+            ids, shown, piece.log_probs.tolist(), ranks, strict=True
+        ):
+            text = NEWLINE if token in ends else decoder.push(token)
+            yield Token(line, index, name, log_prob, -log_prob / LN2, rank, text)
+            index += 1
+            line += token == tokenizer.newline_id
+
+
+@dataclass(frozen=True)
+class Liked:
+    """A line under several models.
+
+    Attributes:
+        best: the place of the model that it is likeliest under; of equals the first.
+        lines: the line as each model found it.
+    """
+
+    best: int
+    lines: tuple[Line, ...]
+
+
+def whose_line(
+    models: Sequence[LoadedModel], chunks: Iterable[str], scoring: Scoring
+) -> Iterator[Liked]:
+    """Score each line under several models; yield which of them likes it best, in order.
+
+    Args:
+        models: of whatever tokens: what counts is the bits of the whole line, unknowns charged.
+        chunks: the text in pieces cut anywhere.
+        scoring: how.
+    """
+    each = [replace(scoring, documents="line").check(loaded) for loaded in models]
+    index = 0
+    for group in ready(lines(chunks), POOL * scoring.batch_size):
+        found = [_score_group(m, group, how) for m, how in zip(models, each, strict=True)]
+        for same in zip(*found, strict=True):
+            bits = [line.bits for line in same]
+            numbered = tuple(replace(line, index=index) for line in same)
+            yield Liked(bits.index(min(bits)), numbered)
+            index += 1
+
+
+def line_record(
+    file: str | None, loaded: LoadedModel, line: Line, scoring: Scoring
+) -> dict[str, Any]:
+    """Return the keys of `seqgen perplexity --per-line --json`, in order."""
+    scoring = replace(scoring, documents="line").check(loaded)
+    data = hashlib.sha256(line.text.encode()).hexdigest()
+    record = Perplexity(
+        file=file,
+        model=loaded.stored.name,
+        protocol=protocol(loaded, scoring),
+        signature=scoring_signature("perplexity", loaded, scoring, data),
+        **figures(line.totals),
+    )
+    return {**asdict(record), "line": line.index, "text": line.text}
