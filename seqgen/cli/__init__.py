@@ -9,10 +9,24 @@ from typing import Annotated
 import typer
 
 from seqgen import __version__
-from seqgen.cli import beam_search, bench, exchange, models, perplexity, sample, tokenize, train
+from seqgen.cli import (
+    beam_search,
+    bench,
+    bleu,
+    compare,
+    evaluate,
+    exchange,
+    models,
+    perplexity,
+    sample,
+    tokenize,
+    train,
+)
 from seqgen.cli.output import is_terminal, say
+from seqgen.cli.process import prepare
 from seqgen.errors import SeqgenError
 
+INTERRUPTED = 130
 # The base of every wrong-usage error, wherever this version of Typer keeps it.
 _UsageProblem = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
@@ -29,10 +43,13 @@ def make_app() -> typer.Typer:
     )
     app.callback()(_options)
     app.command("tokenize")(tokenize.tokenize)
-    app.command("train")(train.train)
+    app.command("train", epilog=train.EPILOG)(train.train)
     app.command("sample")(sample.sample)
     app.command("beam-search")(beam_search.beam_search)
     app.command("perplexity")(perplexity.perplexity)
+    app.command("bleu")(bleu.bleu)
+    app.command("eval")(evaluate.evaluate)
+    app.command("compare")(compare.compare)
     app.command("import")(exchange.import_)
     app.command("export")(exchange.export)
     app.add_typer(models.app, name="models")
@@ -57,11 +74,7 @@ def _options(
 
 def main() -> None:
     """Run the command line; every problem is one line on standard error, and an exit code."""
-    # GNU OpenMP's threads spin long before they sleep. As soon as anything else runs on the
-    # machine that makes every step several times slower; spinning briefly costs nothing alone.
-    os.environ.setdefault("GOMP_SPINCOUNT", "3000")
-    # NumPy's products are small ones (single steps of small models), which threads only slow.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    prepare(next(iter(sys.argv[1:]), None))
     sys.exit(run(sys.argv[1:]))
 
 
@@ -71,7 +84,10 @@ def run(arguments: list[str]) -> int:
         code = make_app()(arguments, prog_name="seqgen", standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()
-        return code if isinstance(code, int) else 0
+        code = code if isinstance(code, int) else 0
+        if code == INTERRUPTED:  # newer versions of Typer make an exit of the interrupt
+            say("seqgen: interrupted")
+        return code
     except SeqgenError as error:
         say(f"seqgen: {error}")
         return error.exit_code
@@ -87,7 +103,7 @@ def run(arguments: list[str]) -> int:
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         say("seqgen: interrupted")
-        return 130
+        return INTERRUPTED
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         say(f"seqgen: {where}{error.strerror or error}")

@@ -10,7 +10,8 @@ import typer
 
 from seqgen import registry, store
 from seqgen.cli import options
-from seqgen.cli.output import console, is_terminal, put, put_record, say
+from seqgen.cli.curve import curve
+from seqgen.cli.output import console, is_terminal, one_line, put, put_record, say
 from seqgen.errors import SeqgenError, UsageError
 
 app = typer.Typer(help="List, show and remove trained models; list architectures.")
@@ -45,11 +46,20 @@ def list_models(json: options.Json = False) -> None:
 
 
 @app.command()
-def show(name: Name = None, json: options.Json = False) -> None:
-    """Show one model: its configuration, its tokenizer, its data, how its training ended."""
+def show(
+    name: Name = None,
+    samples: Annotated[
+        bool, typer.Option("--samples", help="What it wrote while it learned, step by step.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Show one model: its configuration, its data, how its training went; also while it goes on."""
     from seqgen.tokenizers import load_tokenizer
 
     model = store.find(name)
+    if samples:
+        _samples(model, json)
+        return
     config, record = model.config, model.record
     tokenizer = load_tokenizer(model.path / "tokenizer").describe()
     if json:
@@ -66,7 +76,38 @@ def show(name: Name = None, json: options.Json = False) -> None:
     width = max(map(len, facts))
     for key, value in facts.items():
         if value is not None:
-            put(f"{key:<{width}}  {value}\n")
+            put(f"{key:<{width}}  {_in_line(value)}\n")
+    for line in _loss_curve(model):
+        put(f"{line}\n")
+
+
+def _in_line(value: Any) -> str:
+    return one_line(value) if isinstance(value, str) else str(value)
+
+
+def _loss_curve(model: store.StoredModel) -> list[str]:
+    """Return the picture of a model's losses by step, if it was trained by steps."""
+    records = model.logged(store.METRICS)
+    losses = {
+        key: [(record["step"], record[key]) for record in records if key in record]
+        for key in ("train_loss", "val_loss")
+    }
+    width = max(20, min(100, console(sys.stdout).width - 10)) if is_terminal(sys.stdout) else 64
+    lines = curve([(".", losses["train_loss"]), ("o", losses["val_loss"])], width)
+    title = "nats/token by step: . in training, o in validation (in passing)"
+    return ["", title, *lines] if lines else []
+
+
+def _samples(model: store.StoredModel, json: bool) -> None:
+    """Print what a model wrote along the way, always from the same draws."""
+    records = model.logged(store.SAMPLES)
+    for record in records:
+        if json:
+            put_record(record)
+        else:
+            put(f"── step {record['step']} ──\n{record['text']}\n\n")
+    if not records:
+        say(f"{model.name} has no samples")
 
 
 def _ngrams(grams: dict[str, Any]) -> str:

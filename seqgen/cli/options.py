@@ -15,11 +15,35 @@ Model = Annotated[
         show_default=False,
     ),
 ]
+Models = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        "-m",
+        help="A trained model, as in every command; give it again for more.",
+        show_default=False,
+    ),
+]
+Documents = Annotated[
+    str | None,
+    typer.Option(help="stream or line; as the model was trained if none.", show_default=False),
+]
+Stride = Annotated[
+    int | None,
+    typer.Option(
+        help="Tokens that a transformer's full window gives up at a time; half of it if none.",
+        min=1,
+        show_default=False,
+    ),
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 Precision = Annotated[str, typer.Option(help="auto, float32, float64 or bf16.")]
 Seed = Annotated[
     int | None,
     typer.Option(help="For the same again; drawn and reported if none.", min=0, show_default=False),
+]
+FixedSeed = Annotated[
+    int, typer.Option(help="Of what is drawn; fixed, so that figures compare.", min=0)
 ]
 Json = Annotated[bool, typer.Option("--json", help="JSON Lines on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on standard error but errors.")]

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from seqgen.cli import options
-from seqgen.cli.output import console, input_bytes, piped_input, put, put_record, say
-from seqgen.errors import SeqgenError
+from seqgen.cli.output import (
+    input_bytes,
+    one_line,
+    piped_input,
+    put,
+    put_record,
+    put_table,
+    say,
+)
+from seqgen.errors import SeqgenError, UsageError
 
 if TYPE_CHECKING:
+    from seqgen.data.text import Surveyor
     from seqgen.data.tokenfile import TokenFile
     from seqgen.tasks.loaded import LoadedModel
-    from seqgen.tasks.perplexity import Perplexity
+    from seqgen.tasks.perplexity import Perplexity, Scoring
+    from seqgen.tasks.surprisal import Line
+
+
+T = TypeVar("T")
 
 
 def perplexity(
@@ -27,11 +41,25 @@ def perplexity(
             show_default=False,
         ),
     ] = None,
-    model: options.Model = None,
-    documents: Annotated[
-        str | None,
-        typer.Option(help="stream or line; as the model was trained if none.", show_default=False),
-    ] = None,
+    model: options.Models = None,
+    documents: options.Documents = None,
+    stride: options.Stride = None,
+    per_line: Annotated[
+        bool,
+        typer.Option(
+            "--per-line", help="Each line alone: its bits a character, and the line, with a tab."
+        ),
+    ] = False,
+    per_token: Annotated[
+        bool, typer.Option("--per-token", help="Each token: its bits, and the token, with a tab.")
+    ] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="The text, coloured by how surprising each token is.")
+    ] = False,
+    top5: Annotated[
+        bool,
+        typer.Option("--top5", help="Top-5 accuracy also where that is slow: n-grams over words."),
+    ] = False,
     fit: Annotated[
         str | None,
         typer.Option(
@@ -45,26 +73,61 @@ def perplexity(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Score text: nats, perplexity, bits per character and byte, accuracy."""
+    """Score text: nats, bits, perplexity, per token, word, character and byte; accuracy.
+
+    Several files make a table, and so do several models. With --per-line several models say
+    which of them likes each line best.
+    """
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
     from seqgen.tasks.loaded import load
+    from seqgen.tasks.perplexity import Scoring
     from seqgen.tasks.perplexity import perplexity as score
 
     if documents is not None:
         choice("--documents", documents, DOCUMENTS)
-    loaded = load(model, device, choice("--precision", precision, PRECISIONS))
+    _check(model, documents, per_line, per_token, show, fit)
+    device_and_precision = device, choice("--precision", precision, PRECISIONS)
+    models = [load(name, *device_and_precision) for name in model or [None]]
+    scoring = Scoring(documents=documents, stride=stride, top5=top5, batch_size=batch_size)
+    for loaded in models:
+        scoring.check(loaded)
     if fit is not None:
-        loaded = _fit(loaded, fit, documents, batch_size, json, quiet)
+        models = [_fit(models[0], fit, documents, batch_size, json, quiet)]
         if not files:
             return
-    records = []
-    for name, chunks in _texts(loaded, files, quiet):
-        record = score(loaded, chunks, file=name, documents=documents, batch_size=batch_size)
-        if json:
-            put_record(record)
-        records.append(record)
-    if not json:
-        _table(records, quiet)
+    if per_line:
+        _per_line(models, files, scoring, json, quiet)
+    elif per_token or show:
+        _per_token(models[0], files, scoring, show, json, quiet)
+    else:
+        records = []
+        piped = _piped(files) if len(models) > 1 else None
+        for loaded in models:
+            for name, text in _texts(loaded, files, quiet, piped):
+                records.append(score(loaded, text, file=name, scoring=scoring))
+                if json:
+                    put_record(records[-1])
+        if not json:
+            _table(records, quiet)
+
+
+def _check(
+    model: list[str] | None,
+    documents: str | None,
+    per_line: bool,
+    per_token: bool,
+    show: bool,
+    fit: str | None,
+) -> None:
+    """Refuse flags that contradict each other."""
+    ways = {"--per-line": per_line, "--per-token": per_token, "--show": show, "--fit": bool(fit)}
+    given = [flag for flag, wanted in ways.items() if wanted]
+    if len(given) > 1:
+        raise UsageError(f"give {given[0]} or {given[1]}, not both")
+    if given and given != ["--per-line"] and len(model or []) > 1:
+        raise UsageError(f"{given[0]} takes one model")
+    if per_line and documents == "stream":
+        raise UsageError("--per-line scores each line alone: leave out --documents stream")
 
 
 def _fit(
@@ -87,9 +150,21 @@ def _fit(
     return mixture
 
 
+def _piped(files: list[str] | None) -> list[str] | None:
+    """Return all of standard input, which several models read; None where it is not wanted."""
+    from seqgen.data.text import decode_blocks
+
+    wanted = "-" in files if files else piped_input() is not None
+    return list(decode_blocks(input_bytes(), "standard input")) if wanted else None
+
+
 def _texts(
-    loaded: LoadedModel, files: list[str] | None, quiet: bool
+    loaded: LoadedModel,
+    files: list[str] | None,
+    quiet: bool,
+    piped: Iterable[str] | None = None,
 ) -> Iterator[tuple[str, Iterable[str] | TokenFile]]:
+    """Yield what to score for a model; `piped` is standard input, where it was read before."""
     from seqgen.data.text import Text, decode_blocks, text_files, unix_newlines
     from seqgen.data.tokenfile import is_token_file, open_token_file
 
@@ -108,34 +183,150 @@ def _texts(
         yield "validation", opened(held_out)
     for name in files or ():
         if name == "-":
-            chunks = decode_blocks(input_bytes(), "standard input")
+            chunks = piped or decode_blocks(input_bytes(), "standard input")
             yield "-", unix_newlines(chunks) if newlines == "lf" else chunks
         else:
             for path in text_files([Path(name)]):
                 yield str(path), opened(path)
 
 
+def _plain_texts(
+    loaded: LoadedModel, files: list[str] | None, quiet: bool
+) -> Iterator[tuple[str, Iterable[str]]]:
+    """Yield texts; refuse token files, whose lines and words are not there to be shown."""
+    from seqgen.data.tokenfile import TokenFile
+
+    for name, text in _texts(loaded, files, quiet):
+        if isinstance(text, TokenFile):
+            raise SeqgenError(f"{name} is a token file: give the text itself")
+        yield name, text
+
+
+def _some(found: Iterator[T], file: str) -> Iterator[T]:
+    """Yield what was scored; refuse nothing at all, as perplexity does.
+
+    Raises:
+        SeqgenError: there was nothing.
+    """
+    first = next(found, None)
+    if first is None:
+        raise SeqgenError(f"{file} is empty: there is nothing to score")
+    return chain([first], found)
+
+
+def _per_line(
+    models: list[LoadedModel], files: list[str] | None, scoring: Scoring, json: bool, quiet: bool
+) -> None:
+    from seqgen.data.text import Surveyor
+    from seqgen.tasks.surprisal import whose_line
+
+    scoring = replace(scoring, documents="line")
+    names = [loaded.stored.name for loaded in models]
+    if len(models) > 1 and not json and not quiet:
+        say("\t".join(["best", *(f"bits/char {name}" for name in names), "line"]))
+    for file, chunks in _plain_texts(models[0], files, quiet):
+        surveyor = Surveyor()
+        for liked in _some(whose_line(models, surveyor.watch(chunks), scoring), file):
+            if json:
+                _put_line_record(file, models, liked.best, liked.lines, scoring)
+                continue
+            if len(models) > 1:
+                bits = [names[liked.best], *(_number(x.bits_per_char) for x in liked.lines)]
+            else:
+                bits = [_number(liked.lines[0].totals.bits_per_char)]
+            put("\t".join([*bits, one_line(liked.lines[0].text)]) + "\n")
+        if not quiet:
+            _sign(models, file, scoring, surveyor)
+
+
+def _put_line_record(
+    file: str,
+    models: list[LoadedModel],
+    best: int,
+    lines: tuple[Line, ...],
+    scoring: Scoring,
+) -> None:
+    """Write the record of a line under the model that likes it best."""
+    from seqgen.tasks.surprisal import line_record
+
+    record = line_record(file, models[best], lines[best], scoring)
+    if len(models) > 1:
+        names = (loaded.stored.name for loaded in models)
+        record["best"] = models[best].stored.name
+        record["bits"] = {name: line.bits for name, line in zip(names, lines, strict=True)}
+    put_record(record)
+
+
+def _per_token(
+    loaded: LoadedModel,
+    files: list[str] | None,
+    scoring: Scoring,
+    show: bool,
+    json: bool,
+    quiet: bool,
+) -> None:
+    from seqgen.cli.surprisal import put_coloured
+    from seqgen.data.text import Surveyor
+    from seqgen.tasks.perplexity import protocol
+    from seqgen.tasks.surprisal import score_tokens
+
+    scoring = scoring.check(loaded)
+    about = protocol(loaded, scoring)
+    for file, chunks in _plain_texts(loaded, files, quiet):
+        surveyor = Surveyor()
+        tokens = _some(score_tokens(loaded, surveyor.watch(chunks), scoring), file)
+        if show and not json:
+            put_coloured(tokens, quiet)
+        else:
+            for token in tokens:
+                if json:
+                    where = {"file": file, "model": loaded.stored.name}
+                    put_record({**where, **asdict(token), "protocol": about})
+                else:
+                    put(f"{_number(token.surprisal_bits)}\t{one_line(token.token)}\n")
+        if not quiet:
+            _sign([loaded], file, scoring, surveyor)
+
+
+def _sign(models: list[LoadedModel], file: str, scoring: Scoring, surveyor: Surveyor) -> None:
+    """Say how figures were made, once the text has passed."""
+    from seqgen.tasks.perplexity import protocol, scoring_signature
+
+    for loaded in models:
+        own, data = scoring.check(loaded), surveyor.facts.sha256
+        say(f"{loaded.stored.name}: {protocol(loaded, own)}")
+        say(f"{file}: {scoring_signature('perplexity', loaded, own, data)}")
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
 COLUMNS = {
     "file": lambda r: r.file,
+    "model": lambda r: r.model,
     "tokens": lambda r: f"{r.tokens:,}",
-    "nats/token": lambda r: f"{r.nll_nats / r.tokens:.4f}",
-    "perplexity": lambda r: f"{r.perplexity:.4f}",
-    "bits/char": lambda r: f"{r.bits_per_char:.4f}",
-    "bits/byte": lambda r: f"{r.bits_per_byte:.4f}",
+    "nats/token": lambda r: _number(r.nats_per_token),
+    "perplexity": lambda r: _number(r.perplexity),
+    "per word": lambda r: _number(r.perplexity_per_word),
+    "bits/char": lambda r: _number(r.bits_per_char),
+    "bits/byte": lambda r: _number(r.bits_per_byte),
     "accuracy": lambda r: f"{r.accuracy:.2%}",
+    "top 5": lambda r: "-" if r.top5_accuracy is None else f"{r.top5_accuracy:.2%}",
     "oov": lambda r: f"{r.oov:,}",
 }
 
 
 def _table(records: list[Perplexity], quiet: bool) -> None:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE if sys.stdout.isatty() else None, pad_edge=False)
-    for name in COLUMNS:
-        table.add_column(name, justify="left" if name == "file" else "right", no_wrap=True)
+    several = len({record.model for record in records}) > 1
+    unknown = all(record.top5_accuracy is None for record in records)
+    left_out = {name for name, out in (("model", not several), ("top 5", unknown)) if out}
+    columns = {name: show for name, show in COLUMNS.items() if name not in left_out}
+    rows = [[show(record) for show in columns.values()] for record in records]
+    put_table(list(columns), rows, left=2 if several else 1)
+    if quiet:
+        return
+    for model, protocol in dict.fromkeys((r.model, r.protocol) for r in records):
+        say(f"{model}: {protocol}")
     for record in records:
-        table.add_row(*(show(record) for show in COLUMNS.values()))
-    console(sys.stdout).print(table)
-    if not quiet:
-        say(f"{records[0].model}: {records[0].protocol}")
+        say(f"{record.file}: {record.signature}")

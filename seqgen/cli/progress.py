@@ -88,7 +88,7 @@ class LineDisplay:
             best = " (best)" if event.best else ""
             say(f"step {event.step}  val {event.val_loss:.4f}  {bits:.3f} bits/char{best}")
         elif isinstance(event, SampleLine):
-            say(f"  | {event.text}")
+            say(f"  | {event.first_line}")
         elif isinstance(event, Progress) and time.monotonic() - self._said > LINE_SECONDS:
             self._said = time.monotonic()
             say(f"step {event.step}  {event.share:.0%}  {self._figures.line(event)}")
@@ -134,7 +134,7 @@ class LiveDisplay:
         elif isinstance(event, Validated):
             self._figures.val_loss = event.val_loss
         elif isinstance(event, SampleLine):
-            self._bar.console.print(f"{event.step:>7} │ {event.text}", style="dim")
+            self._bar.console.print(f"{event.step:>7} │ {event.first_line}", style="dim")
         elif isinstance(event, Progress):
             left = event.seconds * (1 / event.share - 1) if event.share else 0.0
             self._bar.update(

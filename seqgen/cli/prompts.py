@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from seqgen.cli.output import input_bytes, piped_input, say
@@ -45,6 +45,12 @@ def _given(prompts: list[str] | None, prompt_file: str | None) -> Sequence[str]:
 
 
 def _piped(quiet: bool) -> Iterable[str]:
+    from seqgen.tasks.prompts import Lines
+
+    return Lines("standard input", _lines(quiet))
+
+
+def _lines(quiet: bool) -> Iterator[str]:
     from seqgen.data.text import decode_blocks, lines
 
     empty = True

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from seqgen import registry, store
+from seqgen import presets, registry, store
 from seqgen.cli import options
 from seqgen.cli.output import input_bytes, piped_input, put_record, say
-from seqgen.errors import UsageError
+from seqgen.errors import Interrupted, UsageError
 
 # Flags whose name is not the setting's.
 SETTING_OF = {"layers": "num_layers", "heads": "num_heads"}
@@ -20,6 +20,7 @@ OWN = frozenset(
         "data",
         "data_option",
         "model",
+        "preset",
         "name",
         "overwrite",
         "config",
@@ -28,7 +29,15 @@ OWN = frozenset(
         "json",
         "quiet",
     }
-    | {"stop_after", "resume", "changed_data"}
+    | {"stop_after", "resume", "changed_data", "tensorboard"}
+)
+
+
+# So many lines of what the model writes end the summary.
+SAMPLE_LINES = 6
+# What --help ends with: a paragraph each, which is what keeps them on lines of their own.
+EPILOG = "\n\n".join(
+    ["Presets:", *(f"{row.name}: {row.summary}." for row in presets.PRESETS.values())]
 )
 
 
@@ -48,6 +57,12 @@ def train(
     model: Annotated[
         str | None,
         typer.Option(help=f"Architecture; {registry.DEFAULT} if none.", show_default=False),
+    ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="A known model's settings, beneath yours; listed below.", show_default=False
+        ),
     ] = None,
     name: Annotated[
         str | None, typer.Option(help="What to call the model.", show_default=False)
@@ -105,13 +120,22 @@ def train(
         typer.Option("--reset-state", help="Start every window from zero.", show_default=False),
     ] = None,
     optimizer: Annotated[
-        str | None, typer.Option(help="adamw or muon.", show_default=False)
+        str | None,
+        typer.Option(
+            help="sgd, adagrad, rmsprop, adam, adamw or muon (hidden matrices; adamw the rest).",
+            show_default=False,
+        ),
     ] = None,
     lr: Annotated[
         float | None, typer.Option(help="Peak learning rate.", show_default=False)
     ] = None,
     schedule: Annotated[
-        str | None, typer.Option(help="constant, linear or cosine.", show_default=False)
+        str | None,
+        typer.Option(
+            help="constant, inverse_time, inverse_sqrt, step, cosine, linear, slanted_triangular "
+            "or wsd.",
+            show_default=False,
+        ),
     ] = None,
     clip_norm: Annotated[
         float | None, typer.Option(help="Largest gradient norm; 0 for any.", show_default=False)
@@ -136,9 +160,26 @@ def train(
     changed_data: Annotated[
         bool, typer.Option("--changed-data", help="Resume although the text is another.")
     ] = False,
+    init_from: Annotated[
+        str | None,
+        typer.Option(
+            help="Fine-tune: begin with this model's weights, on other text.", show_default=False
+        ),
+    ] = None,
+    patience: Annotated[
+        int | None,
+        typer.Option(help="Stop after N validations that are no better.", show_default=False),
+    ] = None,
     checkpoint_every: Annotated[
         int | None, typer.Option(help="Steps between checkpoints.", show_default=False)
     ] = None,
+    keep: Annotated[
+        int | None,
+        typer.Option(help="Checkpoints to keep; 1 if none is given.", show_default=False),
+    ] = None,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Log for TensorBoard too (an extra).")
+    ] = False,
     config: Annotated[
         Path | None,
         typer.Option(help="Settings: TOML, or a model's config.json.", show_default=False),
@@ -170,10 +211,11 @@ def train(
     settings |= dict(map(_assignment, set_ or ()))
     if val is not None:
         settings["val"] = str(_kept_if_piped(val))
-    common = {"settings": settings, "device": device, "stop_after": stop_after}
+    common = {"settings": settings, "device": device}
+    common |= {"stop_after": stop_after, "tensorboard": tensorboard}
     with display(quiet) as report:
         if resume is not None:
-            _refuse(context, "--resume", ("model", "name", "overwrite", "config"))
+            _refuse(context, "--resume", ("model", "preset", "name", "overwrite", "config"))
             sources = _sources(data) if data else []
             result = go_on(resume, data=sources, changed_data=changed_data, report=report, **common)
         else:
@@ -182,7 +224,8 @@ def train(
             store.check_free(name, overwrite)
             result = run(
                 _sources(data),
-                architecture=model or nested.get("architecture") or registry.DEFAULT,
+                architecture=model,
+                preset=preset,
                 name=name,
                 config=nested,
                 overwrite=overwrite,
@@ -191,10 +234,10 @@ def train(
             )
     if json:
         put_record(result)
+    if result.stopped == "interrupted":
+        raise Interrupted(_stopped(result))
     if not quiet:
         _summary(result)
-    if result.stopped == "interrupted":
-        raise typer.Exit(130)
 
 
 def _refuse(context: typer.Context, what: str, flags: tuple[str, ...]) -> None:
@@ -228,9 +271,13 @@ def _assignment(text: str) -> tuple[str, str]:
     return key.strip().replace("-", "_"), value.strip()
 
 
+def _stopped(result: Any) -> str:
+    return f"stopped after {result.steps} steps; go on with seqgen train --resume {result.name}"
+
+
 def _summary(result: Any) -> None:
-    if result.stopped in ("interrupted", "stop-after"):
-        say(f"stopped after {result.steps} steps; go on with seqgen train --resume {result.name}")
+    if result.stopped == "stop-after":
+        say(_stopped(result))
         return
     work = f"{result.tokens:,} tokens counted" if result.steps is None else f"{result.steps} steps"
     parts = [f"{result.name}: {work} in {result.seconds:.{0 if result.seconds > 9 else 1}f} s"]
@@ -238,4 +285,27 @@ def _summary(result: Any) -> None:
         parts.append(f"validation loss {result.val_loss:.4f} nats/token")
         parts.append(f"{result.val_bits_per_char:.4f} bits/char")
     say(", ".join(parts))
+    if result.steps is not None:
+        _table(result)
     say(f"try: seqgen sample -m {result.name}")
+
+
+def _table(result: Any) -> None:
+    """Show how a run ended, and what its model writes."""
+    stopped = {"patience": "no better validation for a while"}.get(result.stopped, "budget spent")
+    rows = {
+        "parameters": f"{result.parameters:,}",
+        "tokens": f"{result.tokens:,}, {result.tokens_per_second:,.0f} a second",
+        "training loss": f"{result.train_loss:.4f} nats/token",
+        "stopped": stopped,
+    }
+    if result.epoch_loss is not None:
+        rows["last epoch"] = f"{result.epoch_loss:.4f} nats/token, "
+        rows["last epoch"] += f"{result.epoch_loss_std:.4f} the spread of single steps"
+    if result.val_loss is not None:
+        rows["best"] = f"step {result.best_step}"
+        rows["validation"] = f"{result.protocol}; {result.validation_seconds:.1f} s"
+    for key, value in rows.items():
+        say(f"  {key:<14} {value}")
+    for line in (result.sample or "").strip("\n").splitlines()[:SAMPLE_LINES]:
+        say(f"  | {line}")

@@ -1,0 +1,111 @@
+"""The plain GPT recipe for a CPU, run in full: what `seqgen train --minutes` is compared with.
+
+The recipe is nanoGPT's for a laptop (Karpathy 2022): 4 layers, 4 heads, width 128, 64 characters
+of context, 12 windows a step, no dropout, AdamW at 1e-3 with 100 steps of warm-up and a cosine
+down to a tenth, 2,000 steps, float32.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from seqgen.benchmarks.baselines import PlainGPT, plain_step
+from seqgen.data.text import decoded
+from seqgen.errors import SeqgenError
+
+WINDOW, BATCH, PEAK, WARMUP = 64, 12, 1e-3, 100
+
+
+@dataclass(frozen=True)
+class RecipeResult:
+    """The keys of `seqgen bench train --recipe gpt --json`, in order.
+
+    `seconds` are those of the training steps alone. `val_loss`, in nats a character, is over the
+    whole last tenth of the text, in windows of 64 one after the other.
+    """
+
+    recipe: str
+    parameters: int
+    steps: int
+    seconds: float
+    tokens_per_second: float
+    val_loss: float
+    threads: int
+
+
+def plain_gpt(
+    text: Path,
+    steps: int,
+    seed: int = 0,
+    report: Callable[[int, float], None] = lambda step, loss: None,
+) -> RecipeResult:
+    """Run the recipe on the first nine tenths of a text.
+
+    Args:
+        text: a file of UTF-8.
+        steps: steps of training; the schedule is fitted to them.
+        seed: draws weights and windows.
+        report: is told the step and the loss, ten times.
+
+    Raises:
+        SeqgenError: the text cannot be read, or has no ten windows.
+    """
+    characters = "".join(decoded(text))
+    alphabet = {c: i for i, c in enumerate(sorted(set(characters)))}
+    tokens = torch.tensor([alphabet[c] for c in characters])
+    if len(tokens) < 10 * (WINDOW + 1):
+        raise SeqgenError(f"{text} is too short for the recipe: give at least 650 characters")
+    train, val = tokens[: len(tokens) * 9 // 10], tokens[len(tokens) * 9 // 10 :]
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = PlainGPT(len(alphabet), WINDOW, size=128, layers=4, heads=4, dropout=0.0)
+        rule = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.99), weight_decay=0.1)
+        start = time.monotonic()
+        for step in range(steps):
+            rule.param_groups[0]["lr"] = _rate(step, steps)
+            begin = torch.randint(len(train) - WINDOW, (BATCH, 1))
+            windows = train[begin + torch.arange(WINDOW + 1)]  # (B, W + 1)
+            loss = plain_step(model, rule, windows[:, :-1], windows[:, 1:])
+            if (step + 1) % max(1, steps // 10) == 0:
+                report(step + 1, loss.item())
+        seconds = time.monotonic() - start
+    return RecipeResult(
+        recipe="gpt",
+        parameters=sum(p.numel() for p in model.parameters()),
+        steps=steps,
+        seconds=seconds,
+        tokens_per_second=steps * BATCH * WINDOW / seconds,
+        val_loss=_loss_over(model, val),
+        threads=torch.get_num_threads(),
+    )
+
+
+def _rate(step: int, steps: int) -> float:
+    if step < WARMUP:
+        return PEAK * (step + 1) / WARMUP
+    done = (step - WARMUP) / max(1, steps - WARMUP)
+    return PEAK * (0.1 + 0.45 * (1 + math.cos(math.pi * done)))
+
+
+@torch.no_grad()
+def _loss_over(model: PlainGPT, tokens: Tensor) -> float:
+    """Return the mean loss of all tokens but the first, each in its window and in no other."""
+    model.eval()
+    nats = 0.0
+    inputs, targets = tokens[:-1].split(64 * WINDOW), tokens[1:].split(64 * WINDOW)
+    for read, wanted in zip(inputs, targets, strict=True):
+        whole = len(read) // WINDOW * WINDOW
+        for part in (slice(0, whole), slice(whole, len(read))):
+            if read[part].numel():
+                rows = read[part].view(-1, min(WINDOW, read[part].numel()))
+                logits = model(rows).flatten(0, 1)
+                nats += F.cross_entropy(logits, wanted[part], reduction="sum").item()
+    return nats / (len(tokens) - 1)

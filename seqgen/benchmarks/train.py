@@ -1,0 +1,223 @@
+"""Training steps against plain float32 PyTorch: tokens a second, and how near to the machine."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from seqgen import registry
+from seqgen.benchmarks.baselines import PlainGPT, PlainRecurrent, plain_step
+from seqgen.configs import TrainingConfig
+from seqgen.data.batches import Batches, training_batches
+from seqgen.data.corpus import Corpus
+from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.precision import Precision, choose_precision
+from seqgen.presets import GPT2
+from seqgen.training.speed import speed
+
+VOCAB, DROPOUT = 66, 0.1
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The keys of `seqgen bench train --json`, in order.
+
+    `ratio` is the median of the ratios of neighbouring runs. `gflops` counts the products of
+    matrices alone, three for each in the model (one forward, two backward); `matmul_gflops` is
+    what one large product reaches here in the same precision. `peak_memory` is the most bytes
+    the process held while ours trained (Linux).
+    """
+
+    case: str
+    baseline: str
+    precision: str
+    tokens_per_second: float
+    baseline_tokens_per_second: float
+    ratio: float
+    gflops: float
+    matmul_gflops: float
+    peak_memory: int | None
+    parameters: int
+    runs: int
+    threads: int
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model to train, the plain one beside it, and the shape of a batch."""
+
+    name: str
+    baseline: str
+    architecture: str
+    settings: dict[str, Any]
+    plain: Callable[[], nn.Module]
+    batch_size: int
+    seq_len: int
+
+
+def _recurrent(architecture: str, kind: type[nn.RNNBase], size: int) -> Case:
+    return Case(
+        name=f"{architecture} 2 x {size}",
+        baseline=f"nn.{kind.__name__}",
+        architecture=architecture,
+        settings={"hidden_size": size, "num_layers": 2},
+        plain=lambda: PlainRecurrent(kind, VOCAB, size, 2, DROPOUT),
+        batch_size=32,
+        seq_len=64,
+    )
+
+
+def _transformer(layers: int, size: int, form: str, batch_size: int) -> Case:
+    heads, window = size // 32, 128
+    return Case(
+        name=f"transformer {layers} x {size}, {form}",
+        baseline="plain GPT-2",
+        architecture="transformer",
+        settings={
+            "hidden_size": size,
+            "num_layers": layers,
+            "num_heads": heads,
+            **(GPT2 if form == "GPT-2's form" else {}),
+        },
+        plain=lambda: PlainGPT(VOCAB, window, size, layers, heads, DROPOUT),
+        batch_size=batch_size,
+        seq_len=window,
+    )
+
+
+CASES = (
+    _recurrent("rnn", nn.RNN, 256),
+    _recurrent("gru", nn.GRU, 256),
+    _recurrent("lstm", nn.LSTM, 256),
+    _recurrent("lstm", nn.LSTM, 384),
+    _transformer(4, 128, "GPT-2's form", 8),
+    _transformer(4, 128, "default form", 8),
+    _transformer(6, 256, "GPT-2's form", 16),
+    _transformer(6, 256, "default form", 16),
+)
+
+
+def measure(
+    seconds: float,
+    repeats: int,
+    only: str | None = None,
+    precision: Precision = "auto",
+    optimizer: str = "adamw",
+) -> Iterator[Timing]:
+    """Yield a timing for each case.
+
+    Args:
+        seconds: how long a run is.
+        repeats: alternated runs of each, after one that is not counted.
+        only: cases whose name contains this.
+        precision: ours; the baselines compute in float32.
+        optimizer: ours; the baselines use AdamW.
+    """
+    precision = choose_precision(precision, CPU)
+    peak = matmul_speed(torch.bfloat16 if precision == "bf16" else torch.float32)
+    training = TrainingConfig(minutes=seconds / 60, precision=precision, optimizer=optimizer)
+    for case in CASES:
+        if only is None or only in case.name:
+            yield _timed(case, training, repeats, peak)
+
+
+def _timed(case: Case, training: TrainingConfig, repeats: int, peak: float) -> Timing:
+    training = replace(training, batch_size=case.batch_size, seq_len=case.seq_len)
+    torch.manual_seed(0)
+    kind = registry.architecture(case.architecture)
+    config_class = kind.load_config()
+    derived = {"vocab_size": VOCAB, "window": case.seq_len}
+    shape = {name: derived[name] for name in config_class.derived}
+    model = kind.load_model()(config_class(**shape, **case.settings, dropout=DROPOUT))
+    batches = training_batches(
+        _noise(), "stream", model.carries_state, case.batch_size, case.seq_len, seed=0
+    )
+    plain = case.plain()
+    rule = torch.optim.AdamW(plain.parameters())
+
+    def ours() -> float:
+        return speed(model, batches, training)
+
+    def theirs() -> float:
+        return _plain_speed(plain, rule, batches, 60 * training.minutes)
+
+    memory = peak_memory(ours)
+    theirs()
+    # Neighbours in time share what else the machine does, so each pair gives a ratio.
+    pairs = [(ours(), theirs()) for _ in range(repeats)]
+    reached, plain_speed = (statistics.median(column) for column in zip(*pairs, strict=True))
+    return Timing(
+        case=case.name,
+        baseline=case.baseline,
+        precision=training.precision,
+        tokens_per_second=reached,
+        baseline_tokens_per_second=plain_speed,
+        ratio=statistics.median(a / b for a, b in pairs),
+        gflops=reached * flops_per_token(model, case.seq_len) / 1e9,
+        matmul_gflops=peak / 1e9,
+        peak_memory=memory,
+        parameters=model.parameter_count(),
+        runs=repeats,
+        threads=torch.get_num_threads(),
+    )
+
+
+def _noise() -> Corpus:
+    tokens = np.random.default_rng(0).integers(1, VOCAB, 1 << 20).astype(np.uint8)
+    return Corpus(tokens, np.array([tokens.size]), start=1)
+
+
+def _plain_speed(
+    model: nn.Module, rule: torch.optim.Optimizer, batches: Batches, seconds: float
+) -> float:
+    made, steps, start = 0, 0, time.monotonic()
+    while time.monotonic() - start < seconds:
+        batch = batches.batch(steps)
+        plain_step(model, rule, torch.from_numpy(batch.tokens), torch.from_numpy(batch.targets))
+        made, steps = made + batch.count, steps + 1
+    return made / (time.monotonic() - start)
+
+
+def flops_per_token(model: NeuralLanguageModel, seq_len: int) -> int:
+    """Return the floating-point operations of one token's products, forward and backward.
+
+    Two for each weight of a matrix, and as many again for each of its two gradients; and in
+    attention the same for queries with keys and weights with values, over the whole window.
+    """
+    weights = sum(matrix.numel() for matrix, _ in model.hidden_matrices())
+    weights += model.head.weight.numel()
+    if model.window is not None:
+        weights += 2 * model.config.num_layers * seq_len * model.config.hidden_size
+    return 6 * weights
+
+
+def matmul_speed(kind: torch.dtype, size: int = 2048) -> float:
+    """Return the floating-point operations a second of a square product, the best of some."""
+    a, b = torch.ones(2, size, size, dtype=kind)
+    best = 0.0
+    for _ in range(5):
+        start = time.perf_counter()
+        torch.mm(a, b)
+        best = max(best, 2 * size**3 / (time.perf_counter() - start))
+    return best
+
+
+def peak_memory(run: Callable[[], Any]) -> int | None:
+    """Return the most bytes of memory the process held during `run`; None where none is told."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    except OSError:
+        run()
+        return None
+    run()
+    status = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))

@@ -1,0 +1,42 @@
+"""How the process treats threads and memory; what must be set before torch is loaded."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+# GNU OpenMP's threads spin long before they sleep. As soon as anything else runs on the machine
+# that makes every step several times slower; spinning briefly costs nothing alone, except where
+# one token's steps are so short that the threads would sleep between them.
+BRIEFLY, THROUGH_A_TOKEN = "3000", "30000"
+# glibc's parameters (malloc.h): what it keeps of freed memory, and from which size on it asks the
+# system for each block.
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+KEPT, LARGEST_KEPT = (1 << 31) - 1, 1 << 25
+
+
+# Commands that take step after step, and those of them whose steps are of one token.
+STEPS = frozenset({"train", "sample", "beam-search", "perplexity", "eval", "compare", "bench"})
+ONE_TOKEN = frozenset({"sample", "beam-search", "bench"})
+
+
+def prepare(command: str | None) -> None:
+    """Set up the process for a command; variables that the user has set stay as they are."""
+    os.environ.setdefault("GOMP_SPINCOUNT", THROUGH_A_TOKEN if command in ONE_TOKEN else BRIEFLY)
+    # NumPy's products are small ones (single steps of small models), which threads only slow.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if command in STEPS and sys.platform == "linux":
+        keep_freed_memory()
+
+
+def keep_freed_memory() -> None:
+    """Have glibc keep what is freed for the next step, which needs as much again.
+
+    Given back and asked for anew, each page costs a fault: a fifth of an LSTM's training step.
+    """
+    import ctypes
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, LARGEST_KEPT)
+        mallopt(M_TRIM_THRESHOLD, KEPT)
