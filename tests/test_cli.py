@@ -109,7 +109,16 @@ def refused(outcome, code, pattern):
 
 def test_version_and_help(cli):
     assert cli("--version") == (0, f"seqgen {__version__}\n", "")
-    for command in ([], ["train"], ["sample"], ["perplexity"], ["models"]):
+    for command in (
+        [],
+        ["train"],
+        ["sample"],
+        ["perplexity"],
+        ["bleu"],
+        ["eval"],
+        ["compare"],
+        ["models"],
+    ):
         code, out, err = cli(*command, "--help")
         assert (code, err) == (0, "")
         assert "Usage: seqgen" in out and "\x1b" not in out and "\u256d" not in out
@@ -581,9 +590,7 @@ def test_an_unknown_in_piped_prompts(piped):
     code, out, err = piped("sample", "--json", *FEW, stdin="the\na\ncat \u00e9t\nit\n".encode())
     assert code == 1
     assert [r["index"] for r in records(out)] == [0, 1]
-    assert err == (
-        "seqgen: prompt 2: the model does not know '\u00e9' (line 1, column 5 of the prompt)\n"
-    )
+    assert err == ("seqgen: standard input: the model does not know '\u00e9' (line 3, column 5)\n")
 
 
 def test_an_error_while_more_input_is_awaited_ends_at_once(shared):

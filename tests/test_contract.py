@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from architectures import CASES, VOCAB, contexts, first_of_each, from_scratch, ids, over
+from architectures import CASES, NEURAL, VOCAB, contexts, first_of_each, from_scratch, ids, over
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -74,6 +75,61 @@ def test_any_split_gives_the_same_logits(case, cuts):
     model, tokens = case.loud(), ids(2, LENGTH)
     whole = in_pieces(model, tokens, [])
     torch.testing.assert_close(in_pieces(model, tokens, cuts), whole, **EXACT)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 12])
+@over(CASES)
+def test_a_step_is_a_call_of_one_token(case, rows):
+    model, tokens = case.loud(), ids(rows, LENGTH)
+    expected = in_pieces(model, tokens, range(1, LENGTH))
+    state = model.start(rows)
+    for t, column in enumerate(tokens.T.tolist()):
+        logits, state = model.step(column, state)
+        assert logits.dtype == np.float64
+        torch.testing.assert_close(torch.from_numpy(logits), expected[:, t], **EXACT)
+
+
+@over(CASES)
+def test_steps_and_calls_mix_with_the_verbs_of_states(case):
+    model, tokens = case.loud(), ids(3, LENGTH)
+    (a, b, c), rest = tokens[:, :4].tolist(), tokens[:, 4:]
+    state = model.start(3)
+    for column in zip(a, b, c, strict=True):
+        _, state = model.step(column, state)
+    kept = state.copy()
+    _, state = model.step([5, 5, 5], state)
+    pair = kept.copy().select([2, 0])
+    four = type(kept).cat([pair, kept.select([1, 1])])
+    logits, _ = model(rest[[2, 0, 1, 1]], four)
+    whole = torch.cat([tokens[:, :4], rest], 1)[[2, 0, 1, 1]]
+    torch.testing.assert_close(logits, in_pieces(model, whole, [4])[:, 4:], **EXACT)
+
+
+@over(NEURAL)
+def test_steps_in_float32_agree_with_calls(case):
+    model, tokens = case.loud().float(), ids(1, LENGTH)
+    by_call, by_step = model.start(1), model.start(1)
+    token = tokens[0, :1].tolist()
+    for _ in range(LENGTH):
+        called, by_call = model(torch.tensor([token]), by_call)
+        stepped, by_step = model.step(token, by_step)
+        called = called[:, 0].log_softmax(-1)
+        stepped = torch.from_numpy(stepped).log_softmax(-1)
+        torch.testing.assert_close(stepped, called, rtol=0, atol=1e-4)
+        token = called.argmax(-1).tolist()
+        assert stepped.argmax(-1).tolist() == token
+
+
+@over(first_of_each(NEURAL))
+def test_a_step_uses_the_weights_as_they_are_now(case):
+    model = case.loud()
+    before, _ = model.step([1], model.start(1))
+    for parameter in model.parameters():
+        parameter.mul_(0.5)
+    logits, _ = model.step([1], model.start(1))
+    expected, _ = model(torch.tensor([[1]]), model.start(1))
+    torch.testing.assert_close(torch.from_numpy(logits), expected[:, 0], **EXACT)
+    assert not np.allclose(before, logits)
 
 
 @over(CASES)
@@ -240,7 +296,8 @@ def test_detach_keeps_the_values_and_drops_the_graph(case):
     detached = state.detach()
     assert not any(tensor.requires_grad for tensor in detached.tensors())
     for tensor, value in zip(detached.tensors(), values, strict=True):
-        torch.testing.assert_close(tensor, value.detach(), rtol=0, atol=0)
+        # Slots that nobody has written to may hold anything, NaN too.
+        torch.testing.assert_close(tensor, value.detach(), rtol=0, atol=0, equal_nan=True)
 
 
 @over(CASES)

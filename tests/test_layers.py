@@ -21,8 +21,9 @@ LAYERS = [
     {"data"},
     {"tokenizers"},
     {"metrics"},
-    {"registry"},
+    {"registry", "presets"},
     {"configs"},
+    {"manifest"},
     {"files", "hashing"},
     {"errors"},
     {"__init__"},
@@ -99,7 +100,7 @@ def at_load(start):
 def test_nothing_the_command_line_loads_imports_torch(start):
     found = at_load(start)
     assert "seqgen.registry" in found or start == "seqgen.store"
-    assert not {m for m in found if m.split(".")[0] in ("torch", "safetensors")}
+    assert not {m for m in found if m.split(".")[0] in ("torch", "safetensors", "sacrebleu")}
 
 
 def test_the_walk_would_find_torch():
@@ -128,6 +129,7 @@ sys.exit(code)
         "models show tiny",
         "models path tiny",
         "models remove tiny --yes",
+        "bleu models/tiny/training.json models/tiny/training.json",
     ],
 )
 def test_commands_that_need_no_torch_load_none(command, tmp_path):
@@ -144,6 +146,7 @@ def test_commands_that_need_no_torch_load_none(command, tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", LOADS, *command.split()],
         env={"SEQGEN_HOME": str(tmp_path), "PYTHONPATH": str(PACKAGE.parent), "PATH": "/bin"},
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=60,

@@ -27,8 +27,10 @@ from seqgen.models.state import State
 from seqgen.scoring import add_up, score_corpus
 from seqgen.store import StoredModel
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.sample import SampleOptions, Writer, first_line, ready, sample, stream
+from seqgen.tasks.prompts import ready
+from seqgen.tasks.sample import SampleOptions, Writer, fixed_sample, sample, stream
 from seqgen.tokenizers import KINDS
+from seqgen.training.events import SampleLine
 
 ALPHABET = KINDS["char"]("abc \n")
 WORDS = KINDS["word"].train(["the cat sat\n\nthe mat the cat\n"])
@@ -299,10 +301,12 @@ def test_settings_without_meaning():
             SampleOptions(seed=0, **wrong)
 
 
-def test_a_first_line_is_always_the_same():
+def test_a_fixed_sample_is_always_the_same():
     loaded = real("gru")
-    line = first_line(loaded)
-    assert line == first_line(loaded) and "\n" not in line and len(line) <= 80
+    text = fixed_sample(loaded, tokens=40)
+    assert text == fixed_sample(loaded, tokens=40)
+    line = SampleLine(step=3, text=f"\n \n{text}").first_line
+    assert "\n" not in line and len(line) <= 80
 
 
 # ---- reading prompts ahead ----

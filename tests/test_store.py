@@ -297,13 +297,13 @@ def test_json_of_any_text(tmp_path):
 
 def test_metrics_are_a_flushed_line_each():
     model = made("m")
-    with model.metrics() as metrics:
+    with model.log(store.METRICS) as metrics:
         metrics.write({"step": 1, "loss": 2.5})
         assert (model.path / store.METRICS).read_text() == '{"step": 1, "loss": 2.5}\n'
         with pytest.raises(ValueError, match="JSON"):
             metrics.write({"step": 2, "loss": float("nan")})
         metrics.write({"step": 3})
-    with model.metrics() as metrics:
+    with model.log(store.METRICS) as metrics:
         metrics.write({"step": 4})
     records = map(json.loads, (model.path / store.METRICS).read_text().splitlines())
     assert [record["step"] for record in records] == [1, 3, 4]

@@ -1,5 +1,6 @@
 """Token files: what is written is what is read, and nothing else is ever read."""
 
+import io
 import json
 import os
 import resource
@@ -30,6 +31,7 @@ from seqgen.data.tokenfile import (
     write_corpus,
     write_token_file,
 )
+from seqgen.data.worker import write_frame
 from seqgen.errors import SeqgenError
 from seqgen.tokenizers import KINDS
 
@@ -354,6 +356,25 @@ def test_a_worker_that_is_killed_is_one_line(tokenizers, workers):
     time.sleep(0.1)
     with pytest.raises(SeqgenError, match="was killed; is there enough memory"):
         list(blocks)
+
+
+def test_a_worker_says_nothing_when_whoever_started_it_is_gone(tokenizers):
+    tokenizer = tokenizers["word"]
+    asked = io.BytesIO()
+    write_frame(asked, json.dumps({"kind": tokenizer.kind, **tokenizer.facts()}).encode())
+    write_frame(asked, b"null")
+    write_frame(asked, PROSE.encode())
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "seqgen.data.worker"],
+        input=asked.getvalue(),
+        stdout=write,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_what_is_large_goes_to_a_file(monkeypatch):

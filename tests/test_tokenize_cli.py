@@ -276,3 +276,12 @@ def test_tokenize_loads_no_torch(text):
         "assert 'torch' not in sys.modules"
     )
     assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE).returncode == 0
+
+
+def test_a_mixture_has_the_tokenizer_of_its_parts(go, text, tmp_path, monkeypatch):
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+    for name in ("one", "two"):
+        assert run(["train", text, "--model", "ngram", "--order", "2", "--name", name, "-q"]) == 0
+    both = go(text, "-m", "one+two:0.3")
+    assert both.code == 0
+    assert both.lines == go(text, "-m", "one").lines

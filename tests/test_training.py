@@ -11,46 +11,19 @@ import torch.nn.functional as F
 from architectures import NEURAL, VOCAB, Case, first_of_each, ids, over
 
 from seqgen.configs import TrainingConfig
-from seqgen.data.batches import training_batches
+from seqgen.data.batches import Overlapping, training_batches
 from seqgen.data.corpus import Corpus
 from seqgen.errors import UsageError
 from seqgen.training import loop
 from seqgen.training.events import Progress, Validated
-from seqgen.training.loop import Budget, Hooks, Run, Trainer
-from seqgen.training.optimizers import Muon, Rule, orthogonalised
-from seqgen.training.schedules import rate
+from seqgen.training.loop import Trainer
+from seqgen.training.run import Budget, Hooks, Run
 
 LSTM = Case("lstm", "plain", {})
 
 
 def settings_of(**more):
     return TrainingConfig(**{"steps": 4, "precision": "float64", **more})
-
-
-@pytest.mark.parametrize(
-    ("schedule", "progress", "wanted"),
-    [
-        ("linear", 0.0, 0.01),  # never quite nothing
-        ("linear", 0.05, 0.5),
-        ("linear", 0.1, 1.0),
-        ("linear", 0.55, 0.6),  # half-way down from 1 to 0.2
-        ("linear", 1.0, 0.2),
-        ("cosine", 0.05, 0.5),
-        ("cosine", 0.4, 0.2 + 0.8 * 0.75),  # a third of the way: (1 + cos 60) / 2
-        ("cosine", 0.55, 0.6),
-        ("cosine", 1.0, 0.2),
-        ("constant", 0.05, 0.5),
-        ("constant", 0.9, 1.0),
-    ],
-)
-def test_schedules_by_hand(schedule, progress, wanted):
-    config = settings_of(schedule=schedule, warmup=0.1, min_lr=0.2)
-    assert rate(config, progress) == pytest.approx(wanted, abs=1e-12)
-
-
-def test_a_schedule_without_warm_up_begins_at_its_peak():
-    assert rate(settings_of(warmup=0.0), 0.0) == 1.0
-    assert rate(settings_of(warmup=0.0), 1.0) == 0.0
 
 
 def test_budgets():
@@ -65,114 +38,6 @@ def test_budgets():
         TrainingConfig(steps=1, epochs=1)
 
 
-def without_gradients(model, optimizer, **more):
-    """Take one step with all gradients zero; return each parameter's share that is left."""
-    rule = Rule(model, settings_of(optimizer=optimizer, **more))
-    before = {n: p.detach().clone() for n, p in model.named_parameters()}
-    for parameter in model.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    rule.step(0.5)
-    return {n: (p.detach() / before[n]) for n, p in model.named_parameters()}
-
-
-@over(first_of_each(NEURAL))
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_only_matrices_decay(case, optimizer):
-    model = case.loud()
-    hidden = {id(p) for p, _ in model.hidden_matrices()}
-    left = without_gradients(model, optimizer, lr=0.2, muon_lr=0.4, weight_decay=0.3)
-    for name, parameter in model.named_parameters():
-        peak = 0.4 if optimizer == "muon" and id(parameter) in hidden else 0.2
-        share = 1 - 0.5 * peak * 0.3 if parameter.ndim == 2 else 1.0
-        torch.testing.assert_close(left[name], torch.full_like(left[name], share))
-
-
-def test_adamw_is_its_equations():
-    model = LSTM.loud()
-    config = settings_of(lr=0.1, weight_decay=0.2, beta1=0.8, beta2=0.9, eps=1e-3)
-    rule, generator = Rule(model, config), torch.Generator().manual_seed(0)
-    wanted = {n: p.detach().clone() for n, p in model.named_parameters()}
-    m = {n: torch.zeros_like(p) for n, p in wanted.items()}
-    v = {n: torch.zeros_like(p) for n, p in wanted.items()}
-    for t, share in enumerate((1.0, 0.5, 0.25), start=1):
-        for name, parameter in model.named_parameters():
-            g = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-            parameter.grad, lr = g, 0.1 * share
-            m[name] = 0.8 * m[name] + 0.2 * g
-            v[name] = 0.9 * v[name] + 0.1 * g**2
-            step = (m[name] / (1 - 0.8**t)) / ((v[name] / (1 - 0.9**t)).sqrt() + 1e-3)
-            decayed = wanted[name] * (1 - lr * 0.2 * (parameter.ndim == 2))
-            wanted[name] = decayed - lr * step
-        rule.step(share)
-    for name, parameter in model.named_parameters():
-        torch.testing.assert_close(parameter.detach(), wanted[name])
-
-
-@pytest.mark.parametrize("shape", [(16, 16), (8, 24), (24, 8), (1, 5), (6, 1)])
-def test_orthogonalised_singular_values(shape):
-    torch.manual_seed(0)
-    u, s, v = torch.linalg.svd(torch.randn(5, *shape, dtype=torch.float64), full_matrices=False)
-    s = torch.logspace(0, -1.5, s.shape[-1], dtype=torch.float64).expand_as(s) * 37.0
-    result = orthogonalised(u * s[:, None] @ v)
-    inside = u.mT @ result @ v.mT  # the singular vectors stay, the values move
-    values = inside.diagonal(dim1=-2, dim2=-1)
-    assert values.min() > 0.6
-    assert values.max() < 1.3
-    torch.testing.assert_close(inside, torch.diag_embed(values), rtol=0, atol=1e-8)
-
-
-def test_orthogonalised_leaves_nothing_as_nothing():
-    assert not orthogonalised(torch.zeros(2, 3, 4)).any()
-
-
-def newton_schulz(g):
-    x = g / (np.linalg.norm(g) + 1e-7)
-    tall = x.shape[0] > x.shape[1]
-    x = x.T if tall else x
-    for _ in range(5):
-        a = x @ x.T
-        x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
-    return x.T if tall else x
-
-
-def test_muon_is_its_equations_gate_by_gate():
-    rng = np.random.default_rng(0)
-    shapes = [((12, 5), 3), ((8, 4), 2), ((4, 6), 1), ((12, 4), 3), ((9, 2), 1)]
-    matrices = [
-        (torch.nn.Parameter(torch.from_numpy(rng.normal(size=shape))), stacked)
-        for shape, stacked in shapes
-    ]
-    muon = Muon(matrices, lr=0.1, momentum=0.9, weight_decay=0.5)
-    wanted = [p.detach().numpy().copy() for p, _ in matrices]
-    momentum = [np.zeros_like(w) for w in wanted]
-    for _ in range(3):
-        for i, (parameter, stacked) in enumerate(matrices):
-            g = rng.normal(size=parameter.shape)
-            parameter.grad = torch.from_numpy(g.copy())
-            momentum[i] = 0.9 * momentum[i] + g
-            update = g + 0.9 * momentum[i]
-            gates = []
-            for gate, own in zip(
-                np.split(wanted[i], stacked), np.split(update, stacked), strict=True
-            ):
-                scale = 0.1 * math.sqrt(max(1, gate.shape[0] / gate.shape[1]))
-                gates.append(gate * (1 - 0.1 * 0.5) - scale * newton_schulz(own))
-            wanted[i] = np.concatenate(gates)
-        muon.step()
-    for (parameter, _), expected in zip(matrices, wanted, strict=True):
-        np.testing.assert_allclose(parameter.detach().numpy(), expected, rtol=0, atol=1e-10)
-
-
-def test_muon_has_the_hidden_matrices_and_adamw_the_rest():
-    model = LSTM.build()
-    muon, adamw = Rule(model, settings_of(optimizer="muon", lr=1e-3)).optimizers
-    chosen = {id(p) for group in muon.param_groups for p in group["params"]}
-    others = {id(p) for group in adamw.param_groups for p in group["params"]}
-    assert chosen == {id(p) for layer in model.layers for p in (layer.weight_ih, layer.weight_hh)}
-    assert others == {id(p) for p in model.parameters()} - chosen
-    assert muon.param_groups[0]["lr"] == pytest.approx(5e-3)
-
-
 def corpus_of(*lengths):
     return Corpus(ids(sum(lengths)).numpy().astype(np.uint8), np.cumsum(lengths), start=6)
 
@@ -183,6 +48,8 @@ def run_loop(monkeypatch, model, corpus, documents="stream", batch_size=3, seq_l
     config = settings_of(batch_size=batch_size, seq_len=seq_len, **more)
     carry = model.carries_state and not config.reset_state
     batches = training_batches(corpus, documents, carry, batch_size, seq_len, seed=3)
+    if config.k2 is not None:
+        batches = Overlapping(batches, config.k2)
     events = []
     hooks = Hooks(keep_best=lambda: None, checkpoint=lambda: None, report=events.append)
     trainer = Trainer(model, batches, config, hooks)
@@ -230,7 +97,7 @@ def test_the_state_is_carried_unless_it_is_reset(case, reset, monkeypatch):
 
 
 def test_the_gradient_is_clipped_as_a_whole(monkeypatch):
-    """SGD is not there; AdamW's mean after one step is (1 - beta1) times the gradient used."""
+    """AdamW's mean after one step is (1 - beta1) times the gradient used."""
     for limit in (0.01, 0.0):
         model, corpus = LSTM.loud(), corpus_of(30)
         trainer, events = run_loop(monkeypatch, model, corpus, steps=1, clip_norm=limit, beta1=0.5)
@@ -281,3 +148,157 @@ def test_validations_fall_on_steps_and_the_best_is_kept():
     validated = [(e.step, e.best) for e in events if isinstance(e, Validated)]
     assert validated == [(2, True), (4, True), (6, False), (8, False), (10, True)]
     assert model.training
+
+
+def first_gradient(monkeypatch, model, corpus, documents="stream", step=0, **more):
+    """Return the gradient of step `step`, unclipped, by name, and that step's Progress event."""
+    rates = {"lr": 1e-30, "weight_decay": 0.0, "clip_norm": 0.0, "steps": step + 1, **more}
+    trainer, events = run_loop(monkeypatch, model, corpus, documents, **rates)
+    return {n: p.grad.clone() for n, p in trainer.model.named_parameters()}, events[step]
+
+
+@over(first_of_each(NEURAL))
+@pytest.mark.parametrize("documents", ["stream", "line"])
+def test_accumulated_pieces_are_the_whole_batch(case, documents, monkeypatch):
+    """Three pieces of seven rows, which are of unequal lengths with documents."""
+    corpus = corpus_of(1, 9, 2, 5, 3, 8, 4, 6, 7, 2) if documents == "line" else corpus_of(150)
+    results = [
+        first_gradient(
+            monkeypatch, case.loud(), corpus, documents, step=2, batch_size=7, accumulate=pieces
+        )
+        for pieces in (1, 3, 100)
+    ]
+    (whole, event), *others = results
+    for gradient, other in others:
+        assert other.train_loss == pytest.approx(event.train_loss, rel=1e-12)
+        assert (other.tokens, other.step) == (event.tokens, event.step)
+        for name, wanted in whole.items():
+            torch.testing.assert_close(gradient[name], wanted, rtol=1e-9, atol=1e-12, msg=name)
+
+
+@pytest.mark.parametrize(("k1", "k2"), [(1, 4), (3, 3), (3, 4), (3, 6), (3, 8), (4, 100)])
+@pytest.mark.parametrize("documents", ["stream", "line"])
+@over(
+    [
+        Case("rnn", "tanh", {"num_layers": 1}),
+        Case("lstm", "plain", {}),
+        Case("gru", "after", {}),
+    ]
+)
+def test_the_gradient_goes_back_k2_tokens(case, documents, k1, k2, monkeypatch):
+    """By definition: each token's past is read whole, and its graph cut k2 before the update."""
+    corpus = corpus_of(23, 25, 24) if documents == "line" else corpus_of(72)
+    for step in (0, 1, 3, 5):
+        model = case.loud()
+        given, event = first_gradient(
+            monkeypatch, model, corpus, documents, step, batch_size=3, seq_len=k1, k2=k2
+        )
+        again = case.loud()
+        windows = training_batches(corpus, documents, True, 3, k1, seed=3)
+        read = [windows.batch(i) for i in range(step + 1)]
+        first = max(i for i, batch in enumerate(read) if batch.fresh)
+        tokens = torch.from_numpy(np.concatenate([b.tokens for b in read[first:]], axis=1))
+        cut = max(0, tokens.shape[1] - k2)
+        state = None
+        if cut:
+            with torch.no_grad():
+                _, state = again(tokens[:, :cut])
+        logits, _ = again(tokens[:, cut:], state)
+        targets = torch.from_numpy(read[-1].targets)
+        scored = logits[:, -targets.shape[1] :]
+        loss = F.cross_entropy(scored.flatten(0, 1), targets.flatten(), reduction="sum")
+        (loss / read[-1].count).backward()
+        assert event.train_loss == pytest.approx(loss.item() / read[-1].count, rel=1e-9)
+        for name, parameter in again.named_parameters():
+            torch.testing.assert_close(given[name], parameter.grad, rtol=1e-7, atol=1e-10, msg=name)
+
+
+def test_the_average_of_the_weights_is_validated_and_kept():
+    """a <- d a + (1 - d) p with d = min(0.3, (1 + k) / (10 + k)), from the start on."""
+    model, seen = LSTM.loud(), []
+    weight = model.head.weight
+    trained, averages = [], []
+    average = weight.detach().clone()
+
+    def look(kind):
+        seen.append((kind, weight.detach().clone()))
+
+    hooks = Hooks(
+        validate=lambda: look("validated") or float(-len(seen)),
+        keep_best=lambda: look("kept"),
+        checkpoint=lambda: None,
+        report=lambda event: None,
+    )
+    batches = training_batches(corpus_of(50), "stream", True, 2, 5, 0)
+    config = settings_of(steps=6, validate_every=1, ema=0.3, lr=0.1)
+    trainer = Trainer(model, batches, config, hooks)
+    update = trainer.rule.step
+
+    def step(rate):
+        update(rate)
+        trained.append(weight.detach().clone())
+
+    trainer.rule.step = step
+    trainer.train()
+    for k, now in enumerate(trained):
+        decay = min(0.3, (1 + k) / (10 + k))
+        average = decay * average + (1 - decay) * now
+        averages.append(average)
+    assert [kind for kind, _ in seen] == ["validated", "kept"] * 6
+    for k, wanted in enumerate(averages):
+        torch.testing.assert_close(seen[2 * k][1], wanted)
+        assert torch.equal(seen[2 * k][1], seen[2 * k + 1][1])
+    assert torch.equal(weight, trained[-1])  # training goes on from its own weights
+
+
+def test_label_smoothing_changes_the_gradient_and_no_reported_loss(monkeypatch):
+    corpus = corpus_of(40)
+    plain, event = first_gradient(monkeypatch, LSTM.loud(), corpus)
+    given, smoothed = first_gradient(monkeypatch, LSTM.loud(), corpus, label_smoothing=0.2)
+    assert smoothed.train_loss == pytest.approx(event.train_loss, rel=1e-12)
+    again = LSTM.loud()
+    batch = training_batches(corpus, "stream", True, 3, 5, seed=3).batch(0)
+    logits, _ = again(torch.from_numpy(batch.tokens))
+    wanted = 0.8 * F.one_hot(torch.from_numpy(batch.targets), VOCAB).double() + 0.2 / VOCAB
+    (-(wanted * logits.log_softmax(-1)).sum() / batch.count).backward()
+    for name, parameter in again.named_parameters():
+        torch.testing.assert_close(given[name], parameter.grad, rtol=1e-9, atol=1e-12, msg=name)
+        assert not torch.allclose(given[name], plain[name])
+
+
+@pytest.mark.parametrize("kind", ["1", "2", "inf"])
+def test_clipping_by_each_norm(kind, monkeypatch):
+    corpus = corpus_of(30)
+    gradient, event = first_gradient(monkeypatch, LSTM.loud(), corpus, clip_norm_type=kind)
+    flat = torch.cat([g.flatten() for g in gradient.values()]).abs()
+    norm = {"1": flat.sum(), "2": flat.square().sum().sqrt(), "inf": flat.max()}[kind].item()
+    assert event.grad_norm == pytest.approx(norm, rel=1e-9)
+    limit = {"clip_norm_type": kind, "clip_norm": norm / 4}
+    clipped, _ = first_gradient(monkeypatch, LSTM.loud(), corpus, **limit)
+    for name, g in gradient.items():
+        torch.testing.assert_close(clipped[name], g / 4, rtol=1e-4, atol=1e-12)
+
+
+def test_clipping_by_value(monkeypatch):
+    corpus = corpus_of(30)
+    gradient, _ = first_gradient(monkeypatch, LSTM.loud(), corpus)
+    clipped, _ = first_gradient(monkeypatch, LSTM.loud(), corpus, clip_value=1e-3)
+    for name, g in gradient.items():
+        torch.testing.assert_close(clipped[name], g.clamp(-1e-3, 1e-3))
+    assert any((g.abs() > 1e-3).any() for g in gradient.values())
+
+
+def test_patience_ends_a_run_and_the_best_is_kept():
+    losses, kept, events = iter([3.0, 2.0, 2.5, 2.1, 2.2, 1.0]), [], []
+    hooks = Hooks(
+        validate=lambda: next(losses),
+        keep_best=lambda: kept.append(trainer.run.step),
+        checkpoint=lambda: None,
+        report=events.append,
+    )
+    batches = training_batches(corpus_of(50), "stream", True, 2, 5, 0)
+    config = settings_of(steps=100, validate_every=2, patience=3)
+    trainer = Trainer(LSTM.build(), batches, config, hooks)
+    run = trainer.train()
+    assert (run.stopped, run.step, run.worse) == ("patience", 10, 3)
+    assert (run.best_step, run.best_loss, kept) == (4, 2.0, [2, 4])

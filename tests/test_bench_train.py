@@ -1,0 +1,119 @@
+"""`seqgen bench train`: what it counts, the plain recipe, and what it prints."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from seqgen.benchmarks import gpt, train
+from seqgen.benchmarks.baselines import PlainGPT
+from seqgen.cli import run
+from seqgen.errors import SeqgenError
+from seqgen.models.lstm import LSTM, LSTMConfig
+from seqgen.models.transformer import Transformer, TransformerConfig
+
+
+def test_operations_by_hand():
+    lstm = LSTM(LSTMConfig(vocab_size=7, hidden_size=4, num_layers=1, embedding_size=3))
+    # Per token: four gates of 4 x 3 and 4 x 4, a head of 7 x 4; 2 operations, three times.
+    assert train.flops_per_token(lstm, 9) == 6 * (4 * (12 + 16) + 28)
+    shape = {"vocab_size": 7, "window": 9, "hidden_size": 4, "num_layers": 2, "num_heads": 2}
+    transformer = Transformer(TransformerConfig(**shape, ffn_size=5, activation="relu"))
+    block = 4 * 16 + 2 * 20 + 2 * 9 * 4  # projections, feed-forward, scores and what they read
+    assert train.flops_per_token(transformer, 9) == 6 * (2 * block + 28)
+
+
+def test_peak_memory_sees_what_was_let_go():
+    held = train.peak_memory(lambda: np.ones(50_000_000, np.uint8).sum())
+    if held is None:
+        pytest.skip("this system tells no peak memory")
+    assert held > 50_000_000
+
+
+def test_the_plain_gpt_is_the_gpt2_form():
+    """The benchmark's two sides are one function, up to GELU's approximation."""
+    torch.manual_seed(0)
+    plain = PlainGPT(11, window=6, size=8, layers=2, heads=2, dropout=0.0).eval()
+    shape = {"vocab_size": 11, "window": 6, "hidden_size": 8, "num_layers": 2, "num_heads": 2}
+    ours = Transformer(TransformerConfig(**shape, **train.GPT2, dropout=0.0)).eval()
+    assert ours.parameter_count() == sum(p.numel() for p in plain.parameters())
+    with torch.no_grad():
+        ours.embedding.weight.copy_(plain.embedding.weight)
+        ours.position_embedding.weight.copy_(plain.positions.weight)
+        for block, other in zip(ours.blocks, plain.blocks, strict=True):
+            block.attention_norm.load_state_dict(other.norm1.state_dict())
+            block.feed_forward_norm.load_state_dict(other.norm2.state_dict())
+            block.attention.query_key_value.load_state_dict(other.query_key_value.state_dict())
+            block.attention.output.load_state_dict(other.output.state_dict())
+            block.feed_forward.inner.load_state_dict(other.feed_forward[0].state_dict())
+            block.feed_forward.output.load_state_dict(other.feed_forward[2].state_dict())
+    tokens = torch.randint(11, (3, 6))
+    torch.testing.assert_close(ours(tokens)[0], plain(tokens), rtol=1e-4, atol=1e-4)
+
+
+def test_the_recipes_loss_scores_every_token_once():
+    torch.manual_seed(0)
+    model = PlainGPT(5, gpt.WINDOW, size=8, layers=1, heads=2, dropout=0.0)
+    tokens = torch.randint(5, (1 + 3 * gpt.WINDOW + 10,))
+    nats = []
+    for i in range(1, len(tokens)):
+        begin = (i - 1) // gpt.WINDOW * gpt.WINDOW
+        logits = model(tokens[None, begin:i])[0, -1]
+        nats.append(F.cross_entropy(logits, tokens[i]).item())
+    assert gpt._loss_over(model, tokens) == pytest.approx(np.mean(nats), rel=1e-5)
+
+
+def test_the_recipe_learns_and_its_text_must_be_long_enough(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("abcd" * 400)
+    result = gpt.plain_gpt(text, steps=30)
+    assert result.val_loss < 1.0 < np.log(4)
+    text.write_text("abcd" * 100)
+    with pytest.raises(SeqgenError, match="too short"):
+        gpt.plain_gpt(text, steps=1)
+
+
+def test_bench_train_prints_a_record_a_case(capsys):
+    command = ["bench", "train", "--seconds", "0.1", "--repeats", "1", "--only", "rnn", "--json"]
+    assert run([*command, "--precision", "float32", "--quiet"]) == 0
+    (record,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert record["case"] == "rnn 2 x 256"
+    assert record["precision"] == "float32"
+    speeds = record["tokens_per_second"], record["baseline_tokens_per_second"]
+    assert record["ratio"] == pytest.approx(speeds[0] / speeds[1])
+    assert record["gflops"] > 0
+
+
+def test_bench_train_prints_a_table(capsys):
+    assert run(["bench", "train", "--seconds", "0.1", "--repeats", "1", "--only", "gru"]) == 0
+    shown = capsys.readouterr().out
+    assert "gru 2 x 256" in shown
+    assert "nn.GRU, float32" in shown
+
+
+def test_bench_train_runs_the_recipe(tmp_path, capsys):
+    text = tmp_path / "text.txt"
+    text.write_text("to be or not to be\n" * 50)
+    command = ["bench", "train", str(text), "--recipe", "gpt", "--steps", "2", "--json"]
+    assert run(command) == 0
+    (record,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (record["recipe"], record["steps"]) == ("gpt", 2)
+    assert record["val_loss"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--recipe", "gpt"], "--recipe needs a TEXT"),
+        (["book.txt"], "TEXT is for --recipe"),
+        (["--recipe", "lstm", "book.txt"], "gpt"),
+        (["--optimizer", "sgd"], "adamw"),
+    ],
+)
+def test_bench_train_refuses(arguments, words, capsys):
+    assert run(["bench", "train", *arguments]) == 2
+    assert words in capsys.readouterr().err

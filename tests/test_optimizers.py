@@ -1,0 +1,468 @@
+"""Update rules and schedules against their equations, by hand and on the lectures' problem."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from architectures import NEURAL, Case, first_of_each, over
+from torch import nn
+
+from seqgen.configs import TrainingConfig
+from seqgen.errors import UsageError
+from seqgen.training.optimizers import OPTIMIZERS, Muon, Rule, orthogonalised
+from seqgen.training.schedules import DECAYS, rate
+
+LSTM = Case("lstm", "plain", {})
+
+
+def settings_of(**more):
+    return TrainingConfig(**{"steps": 4, "precision": "float64", **more})
+
+
+@pytest.mark.parametrize(
+    ("schedule", "progress", "wanted"),
+    [
+        ("linear", 0.0, 0.01),  # never quite nothing
+        ("linear", 0.05, 0.5),
+        ("linear", 0.1, 1.0),
+        ("linear", 0.55, 0.6),  # half-way down from 1 to 0.2
+        ("linear", 1.0, 0.2),
+        ("cosine", 0.05, 0.5),
+        ("cosine", 0.4, 0.2 + 0.8 * 0.75),  # a third of the way: (1 + cos 60) / 2
+        ("cosine", 0.55, 0.6),
+        ("cosine", 1.0, 0.2),
+        ("constant", 0.05, 0.5),
+        ("constant", 0.9, 1.0),
+    ],
+)
+def test_schedules_by_hand(schedule, progress, wanted):
+    config = settings_of(schedule=schedule, warmup=0.1, min_lr=0.2)
+    assert rate(config, progress, 0) == pytest.approx(wanted, abs=1e-12)
+
+
+def test_a_schedule_without_warm_up_begins_at_its_peak():
+    assert rate(settings_of(warmup=0.0), 0.0, 0) == 1.0
+    assert rate(settings_of(warmup=0.0), 1.0, 0) == 0.0
+
+
+def without_gradients(model, optimizer, **more):
+    """Take one step with all gradients zero; return each parameter's share that is left."""
+    rule = Rule(model, settings_of(optimizer=optimizer, **more))
+    before = {n: p.detach().clone() for n, p in model.named_parameters()}
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    rule.step(0.5)
+    return {n: (p.detach() / before[n]) for n, p in model.named_parameters()}
+
+
+@pytest.mark.parametrize("optimizer", list(OPTIMIZERS))
+def test_what_is_prepared_of_the_weights_is_prepared_anew_after_a_step(optimizer):
+    """Otherwise the samples along the way are all of the first weights."""
+    model = LSTM.loud()
+    rule = Rule(model, settings_of(optimizer=optimizer))
+    copy = model.prepared(lambda: model.head.weight.detach().clone())
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    rule.step(1.0)
+    again = model.prepared(lambda: model.head.weight.detach().clone())
+    assert not torch.equal(copy, again)
+    assert torch.equal(again, model.head.weight)
+
+
+@over(first_of_each(NEURAL))
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_only_matrices_decay(case, optimizer):
+    model = case.loud()
+    hidden = {id(p) for p, _ in model.hidden_matrices()}
+    left = without_gradients(model, optimizer, lr=0.2, muon_lr=0.4, weight_decay=0.3)
+    for name, parameter in model.named_parameters():
+        peak = 0.4 if optimizer == "muon" and id(parameter) in hidden else 0.2
+        share = 1 - 0.5 * peak * 0.3 if parameter.ndim == 2 else 1.0
+        torch.testing.assert_close(left[name], torch.full_like(left[name], share))
+
+
+def test_adamw_is_its_equations():
+    model = LSTM.loud()
+    config = settings_of(lr=0.1, weight_decay=0.2, beta1=0.8, beta2=0.9, eps=1e-3)
+    rule, generator = Rule(model, config), torch.Generator().manual_seed(0)
+    wanted = {n: p.detach().clone() for n, p in model.named_parameters()}
+    m = {n: torch.zeros_like(p) for n, p in wanted.items()}
+    v = {n: torch.zeros_like(p) for n, p in wanted.items()}
+    for t, share in enumerate((1.0, 0.5, 0.25), start=1):
+        for name, parameter in model.named_parameters():
+            g = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            parameter.grad, lr = g, 0.1 * share
+            m[name] = 0.8 * m[name] + 0.2 * g
+            v[name] = 0.9 * v[name] + 0.1 * g**2
+            step = (m[name] / (1 - 0.8**t)) / ((v[name] / (1 - 0.9**t)).sqrt() + 1e-3)
+            decayed = wanted[name] * (1 - lr * 0.2 * (parameter.ndim == 2))
+            wanted[name] = decayed - lr * step
+        rule.step(share)
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.detach(), wanted[name])
+
+
+@pytest.mark.parametrize("shape", [(16, 16), (8, 24), (24, 8), (1, 5), (6, 1)])
+def test_orthogonalised_singular_values(shape):
+    torch.manual_seed(0)
+    u, s, v = torch.linalg.svd(torch.randn(5, *shape, dtype=torch.float64), full_matrices=False)
+    s = torch.logspace(0, -1.5, s.shape[-1], dtype=torch.float64).expand_as(s) * 37.0
+    result = orthogonalised(u * s[:, None] @ v)
+    inside = u.mT @ result @ v.mT  # the singular vectors stay, the values move
+    values = inside.diagonal(dim1=-2, dim2=-1)
+    assert values.min() > 0.6
+    assert values.max() < 1.3
+    torch.testing.assert_close(inside, torch.diag_embed(values), rtol=0, atol=1e-8)
+
+
+def test_orthogonalised_leaves_nothing_as_nothing():
+    assert not orthogonalised(torch.zeros(2, 3, 4)).any()
+
+
+def newton_schulz(g):
+    x = g / (np.linalg.norm(g) + 1e-7)
+    tall = x.shape[0] > x.shape[1]
+    x = x.T if tall else x
+    for _ in range(5):
+        a = x @ x.T
+        x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
+    return x.T if tall else x
+
+
+def test_muon_is_its_equations_gate_by_gate():
+    rng = np.random.default_rng(0)
+    shapes = [((12, 5), 3), ((8, 4), 2), ((4, 6), 1), ((12, 4), 3), ((9, 2), 1)]
+    matrices = [
+        (torch.nn.Parameter(torch.from_numpy(rng.normal(size=shape))), stacked)
+        for shape, stacked in shapes
+    ]
+    muon = Muon([p for p, _ in matrices], dict(matrices), lr=0.1, momentum=0.9, weight_decay=0.5)
+    wanted = [p.detach().numpy().copy() for p, _ in matrices]
+    momentum = [np.zeros_like(w) for w in wanted]
+    for _ in range(3):
+        for i, (parameter, stacked) in enumerate(matrices):
+            g = rng.normal(size=parameter.shape)
+            parameter.grad = torch.from_numpy(g.copy())
+            momentum[i] = 0.9 * momentum[i] + g
+            update = g + 0.9 * momentum[i]
+            gates = []
+            for gate, own in zip(
+                np.split(wanted[i], stacked), np.split(update, stacked), strict=True
+            ):
+                scale = 0.1 * math.sqrt(max(1, gate.shape[0] / gate.shape[1]))
+                gates.append(gate * (1 - 0.1 * 0.5) - scale * newton_schulz(own))
+            wanted[i] = np.concatenate(gates)
+        muon.step()
+    for (parameter, _), expected in zip(matrices, wanted, strict=True):
+        np.testing.assert_allclose(parameter.detach().numpy(), expected, rtol=0, atol=1e-10)
+
+
+def test_muon_has_the_hidden_matrices_and_adamw_the_rest():
+    model = LSTM.build()
+    muon, adamw = Rule(model, settings_of(optimizer="muon", lr=1e-3)).optimizers
+    chosen = {id(p) for group in muon.param_groups for p in group["params"]}
+    others = {id(p) for group in adamw.param_groups for p in group["params"]}
+    assert chosen == {id(p) for layer in model.layers for p in (layer.weight_ih, layer.weight_hh)}
+    assert others == {id(p) for p in model.parameters()} - chosen
+    assert muon.param_groups[0]["lr"] == pytest.approx(5e-3)
+
+
+# ---- the lectures' problem: 21 points from -10 to 10, squared error, from -20, one a step ----
+
+POINTS = np.arange(-10.0, 11.0)
+STEPS = 63
+
+
+class Points(nn.Module):
+    """One number theta, as a 1 x 1 matrix, so that it decays and Muon takes it."""
+
+    def __init__(self):
+        super().__init__()
+        self.theta = nn.Parameter(torch.tensor([[-20.0]], dtype=torch.float64))
+
+    def hidden_matrices(self):
+        yield self.theta, 1
+
+    def parameters_by_layer(self):
+        return [[self.theta]]
+
+
+def descended(config, batches):
+    """Return theta after each step of the real rule at the real rates."""
+    model = Points()
+    rule, thetas = Rule(model, config), []
+    for k, points in enumerate(batches):
+        model.zero_grad()
+        (torch.from_numpy(points) - model.theta).square().mean().backward()
+        rule.step(rate(config, k / len(batches), k))
+        thetas.append(model.theta.item())
+    return np.array(thetas)
+
+
+def drawn(steps, seed=0):
+    return [np.array([x]) for x in np.random.default_rng(seed).choice(POINTS, steps)]
+
+
+def sgd(c):
+    b = None
+
+    def update(theta, g, lr, t):
+        nonlocal b
+        g = g + c.weight_decay * theta
+        if c.momentum:
+            b = g if b is None else c.momentum * b + (1 - c.dampening) * g
+            g = g + c.momentum * b if c.nesterov else b
+        return theta - lr * g
+
+    return update
+
+
+def adagrad(c):
+    total = 0.0
+
+    def update(theta, g, lr, t):
+        nonlocal total
+        g = g + c.weight_decay * theta
+        total += g**2
+        return theta - lr * g / (math.sqrt(total) + c.eps)
+
+    return update
+
+
+def rmsprop(c):
+    v = b = 0.0
+
+    def update(theta, g, lr, t):
+        nonlocal v, b
+        g = g + c.weight_decay * theta
+        v = c.beta2 * v + (1 - c.beta2) * g**2
+        b = c.momentum * b + g / (math.sqrt(v) + c.eps)
+        return theta - lr * b
+
+    return update
+
+
+def adam(c, decoupled=False):
+    m = v = 0.0
+
+    def update(theta, g, lr, t):
+        nonlocal m, v
+        if decoupled:
+            theta = theta - lr * c.weight_decay * theta
+        else:
+            g = g + c.weight_decay * theta
+        m = c.beta1 * m + (1 - c.beta1) * g
+        v = c.beta2 * v + (1 - c.beta2) * g**2
+        return theta - lr * (m / (1 - c.beta1**t)) / (math.sqrt(v / (1 - c.beta2**t)) + c.eps)
+
+    return update
+
+
+def muon(c):
+    m = 0.0
+
+    def update(theta, g, lr, t):
+        nonlocal m
+        m = 0.95 * m + g
+        step = newton_schulz(np.array([[g + 0.95 * m]])).item()
+        return theta * (1 - 5 * lr * c.weight_decay) - 5 * lr * step
+
+    return update
+
+
+REFERENCES = {
+    "sgd": sgd,
+    "adagrad": adagrad,
+    "rmsprop": rmsprop,
+    "adam": adam,
+    "adamw": lambda c: adam(c, decoupled=True),
+    "muon": muon,
+}
+
+WARM = 6  # steps of warm-up, where there are any
+
+
+def after_warm_up(decay, least=0.0):
+    """Return the rates of a schedule whose warm-up rises from nothing."""
+    share = [max(0.0, (k - WARM) / (STEPS - WARM)) for k in range(STEPS)]
+    down = [least + (1 - least) * decay(s, k) for k, s in enumerate(share)]
+    return [max(0.01, k / WARM) if k < WARM else down[k] for k in range(STEPS)]
+
+
+def slanted_triangular():
+    """Howard and Ruder (2018), equation 3, with cut_frac 6/63 and ratio 32."""
+    rates = []
+    for t in range(STEPS):
+        p = t / WARM if t < WARM else 1 - (t - WARM) / (WARM * (STEPS / WARM - 1))
+        rates.append((1 + p * (32 - 1)) / 32)
+    return rates
+
+
+SCHEDULES = {
+    "constant": after_warm_up(lambda s, k: 1.0),
+    "linear": after_warm_up(lambda s, k: 1 - s, 0.1),
+    "cosine": after_warm_up(lambda s, k: (1 + math.cos(math.pi * s)) / 2, 0.1),
+    "inverse_time": [1 / (1 + k) for k in range(STEPS)],
+    "inverse_sqrt": after_warm_up(lambda s, k: math.sqrt(WARM / max(k, 1))),
+    # 57 steps after warm-up, a drop every 19.
+    "step": after_warm_up(lambda s, k: 0.3 ** max(0, (k - WARM) // 19), 0.1),
+    "slanted_triangular": slanted_triangular(),
+    # 57 steps after warm-up, the last 19 of which decay.
+    "wsd": after_warm_up(lambda s, k: 1.0 if k < 44 else (63 - k) / 19, 0.1),
+}
+SETTINGS = {
+    "constant": {},
+    "linear": {"min_lr": 0.1},
+    "cosine": {"min_lr": 0.1},
+    "inverse_time": {"warmup": None},
+    "inverse_sqrt": {},
+    "step": {"step_share": 1 / 3, "step_factor": 0.3, "min_lr": 0.1},
+    "slanted_triangular": {},
+    "wsd": {"decay_share": 1 / 3, "min_lr": 0.1},
+}
+
+
+def test_every_rule_and_schedule_has_a_reference():
+    assert REFERENCES.keys() == OPTIMIZERS.keys()
+    assert SCHEDULES.keys() == SETTINGS.keys() == DECAYS.keys()
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("optimizer", REFERENCES)
+def test_rules_and_schedules_on_the_points(optimizer, schedule):
+    config = settings_of(
+        optimizer=optimizer,
+        schedule=schedule,
+        lr=0.3,
+        weight_decay=0.02,
+        momentum=0.6,
+        beta1=0.8,
+        beta2=0.9,
+        eps=1e-6,
+        **{"warmup": WARM / STEPS, **SETTINGS[schedule]},
+    )
+    batches, update = drawn(STEPS), REFERENCES[optimizer](config)
+    theta, wanted = -20.0, []
+    for k, (x,) in enumerate(batches):
+        gradient = 2 * (theta - x)
+        theta = update(theta, gradient, 0.3 * SCHEDULES[schedule][k], k + 1)
+        wanted.append(theta)
+    np.testing.assert_allclose(descended(config, batches), wanted, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"momentum": 0.7},
+        {"momentum": 0.7, "dampening": 0.4},
+        {"momentum": 0.7, "nesterov": True},
+        {"momentum": 0.7, "weight_decay": 0.1},
+    ],
+)
+def test_sgd_in_all_its_forms(more):
+    config = settings_of(optimizer="sgd", schedule="constant", warmup=0.0, lr=0.1, **more)
+    batches, update, theta, wanted = drawn(30), sgd(config), -20.0, []
+    for k, (x,) in enumerate(batches):
+        theta = update(theta, 2 * (theta - x), 0.1, k + 1)
+        wanted.append(theta)
+    np.testing.assert_allclose(descended(config, batches), wanted, rtol=1e-9)
+
+
+def plain(schedule):
+    return settings_of(
+        optimizer="sgd", schedule=schedule, lr=0.5, weight_decay=0.0, warmup=0.0, steps=1
+    )
+
+
+def test_a_constant_step_keeps_bouncing():
+    """With a step of 0.5 theta is the point just seen, for ever."""
+    batches = drawn(500)
+    thetas = descended(plain("constant"), batches)
+    np.testing.assert_allclose(thetas, np.concatenate(batches), atol=1e-9)
+    assert np.ptp(thetas[-100:]) == 20
+
+
+def test_robbins_and_monro_converge():
+    """alpha_0 / (1 + k) with alpha_0 = 0.5 makes theta the mean of the points seen."""
+    batches = drawn(2000)
+    thetas = descended(plain("inverse_time"), batches)
+    means = np.cumsum(np.concatenate(batches)) / np.arange(1, 2001)
+    np.testing.assert_allclose(thetas, means, atol=1e-9)
+    assert abs(thetas[-1]) < 0.5 and np.ptp(thetas[-100:]) < 0.5
+
+
+def test_the_full_batch_converges():
+    assert abs(descended(plain("constant"), [POINTS] * 3)[-1]) < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"nesterov": True}, "nesterov needs a momentum"),
+        ({"nesterov": True, "momentum": 0.9, "dampening": 0.1}, "no dampening"),
+        ({"optimizer": "sgdm"}, "optimizer is one of sgd, adagrad"),
+        ({"schedule": "triangle"}, "schedule is one of constant, inverse_time"),
+        ({"clip_norm_type": "3"}, "clip_norm_type is one of 1, 2, inf"),
+        ({"k2": 3, "seq_len": 4}, "k2 is at least seq_len, 4, not 3"),
+        ({"ema": 1.0}, "ema is at least 0 and less than 1"),
+        ({"accumulate": 0}, "accumulate is at least 1"),
+    ],
+)
+def test_wrong_settings_are_named(more, message):
+    with pytest.raises(UsageError, match=message):
+        TrainingConfig(**more)
+
+
+def test_each_schedule_has_its_own_warm_up_and_end():
+    assert TrainingConfig().warmup == 0.02 and TrainingConfig().min_lr == 0.0
+    slanted = TrainingConfig(schedule="slanted_triangular")
+    assert (slanted.warmup, slanted.min_lr) == (0.1, 1 / 32)
+    assert TrainingConfig(schedule="inverse_time").warmup == 0.0
+    assert TrainingConfig(schedule="inverse_time", warmup=0.3).warmup == 0.3
+
+
+# ---- layers ----
+
+
+@over(first_of_each(NEURAL))
+def test_every_parameter_is_of_one_layer(case):
+    model = case.build()
+    layers = model.parameters_by_layer()
+    assert sorted(id(p) for layer in layers for p in layer) == sorted(map(id, model.parameters()))
+    assert any(p is model.head.weight for p in layers[-1])
+    if hasattr(model, "embedding"):
+        assert any(p is model.embedding.weight for p in layers[0])
+
+
+def test_layers_learn_at_their_own_rates():
+    """SGD's first step is the rate times the gradient, which is one everywhere here."""
+    model = Case("lstm", "plain", {"num_layers": 2}).build()
+    before = [p.detach().clone() for p in model.parameters()]
+    rule = Rule(model, settings_of(optimizer="sgd", lr=0.5, weight_decay=0.0, layer_decay=0.5))
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    rule.step(1.0)
+    factor = {"embedding": 0.125, "layers.0": 0.25, "layers.1": 0.5, "head": 1.0}
+    for (name, now), was in zip(model.named_parameters(), before, strict=True):
+        own = next(value for start, value in factor.items() if name.startswith(start))
+        torch.testing.assert_close(was - now.detach(), torch.full_like(was, 0.5 * own))
+
+
+def test_layers_thaw_from_the_head_down():
+    model = Case("lstm", "plain", {"num_layers": 2}).build()
+    rule = Rule(model, settings_of(unfreeze=0.6))
+    seen = []
+    for progress in (0.0, 0.19, 0.2, 0.39, 0.4, 0.59, 0.6, 1.0):
+        rule.thaw(progress)
+        trained = {n.split(".weight")[0] for n, p in model.named_parameters() if p.requires_grad}
+        seen.append(
+            sum(
+                any(name.startswith(part) for name in trained)
+                for part in ("embedding", "layers.0", "layers.1", "head")
+            )
+        )
+    assert seen == [1, 1, 2, 2, 3, 3, 4, 4]

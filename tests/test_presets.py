@@ -1,0 +1,208 @@
+"""Known models by name: their shapes counted by hand, what goes over what, and refusals."""
+
+import json
+import statistics
+
+import pytest
+
+from seqgen import presets
+from seqgen.benchmarks.baselines import PlainGPT
+from seqgen.cli import run
+from seqgen.errors import UsageError
+from seqgen.tasks.train import train
+
+TEXT = "the cat sat on the mat.\nA dog ran; it was fun!\n" * 12
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT)
+    return path
+
+
+def trained(text, **arguments):
+    """Train for two steps unless told otherwise; return the result and config.json."""
+    arguments.setdefault("settings", {"steps": 2, "seed": 1})
+    result = train([text], name="m", overwrite=True, **arguments)
+    config = json.loads((text.parent / "home" / "models" / "m" / "config.json").read_text())
+    return result, config
+
+
+def metrics(text):
+    path = text.parent / "home" / "models" / "m" / "metrics.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def rnn(v, h):
+    return (v + h) * h + h + h * v + v
+
+
+def lstm(v, h):
+    return 4 * ((v + h) * h + h) + h * v + v
+
+
+def gpt(v, h):
+    plain = PlainGPT(v, window=64, size=h, layers=4, heads=4, dropout=0.0)
+    return sum(p.numel() for p in plain.parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture", "parameters"),
+    [
+        ("lectures-rnn", "rnn", lambda v: rnn(v, 64)),
+        ("lectures-lstm", "lstm", lambda v: lstm(v, 256)),
+        ("gpt", "transformer", lambda v: gpt(v, 128)),
+    ],
+)
+def test_a_preset_is_the_model_it_is_named_after(text, name, architecture, parameters):
+    result, config = trained(text, preset=name)
+    assert (config["architecture"], config["preset"]) == (architecture, name)
+    assert result.parameters == parameters(config["model"]["vocab_size"])
+    settings = {**config["data"], **config["training"], **config["model"]}
+    assert (
+        presets.PRESETS[name].settings.items()
+        - {("epochs", 7.0), ("epochs", 15.0)}
+        - {("steps", 2000)}
+        <= settings.items()
+    )
+
+
+def test_every_preset_is_tested_above():
+    assert list(presets.PRESETS) == ["lectures-rnn", "lectures-lstm", "gpt"]
+
+
+def test_the_lectures_windows(text):
+    """50 characters from a zero state, one window a step, seven times through the text."""
+    result, config = trained(text, preset="lectures-rnn", settings={"seed": 1})
+    assert (result.stopped, config["training"]["epochs"]) == ("epochs", 7.0)
+    characters = len(TEXT) - len(TEXT) // 10
+    assert result.steps == 7 * round(characters / 50)
+    assert result.tokens == 50 * result.steps
+
+
+def test_flags_go_over_the_file_and_the_file_over_the_preset(text):
+    file = {"training": {"lr": 0.5, "batch_size": 3, "steps": 4}, "hidden_size": 8}
+    settings = {"lr": 0.25, "seed": 1}
+    _, config = trained(text, preset="lectures-rnn", config=file, settings=settings)
+    training = config["training"]
+    assert (training["lr"], training["batch_size"], training["seq_len"]) == (0.25, 3, 50)
+    assert (training["steps"], training["epochs"]) == (4, None)
+    assert (config["model"]["hidden_size"], config["model"]["input"]) == (8, "onehot")
+
+
+def test_a_configuration_file_may_name_the_preset(text):
+    first, config = trained(text, preset="lectures-rnn")
+    weights = text.parent / "home" / "models" / "m" / "model.safetensors"
+    before = weights.read_bytes()
+    # A model's config.json gives the same again, and still tells of the preset.
+    again, same = trained(text, config=config, settings={})
+    assert same == config and weights.read_bytes() == before
+    assert again.train_loss == first.train_loss
+    _, named = trained(text, config={"preset": "lectures-rnn"})
+    assert named == config
+
+
+def test_a_resumed_run_keeps_the_preset_in_its_configuration(text, capfd):
+    trained(text, preset="lectures-rnn")
+    assert run(["train", "--resume", "m", "--steps", "4", "--quiet"]) == 0
+    path = text.parent / "home" / "models" / "m" / "config.json"
+    assert json.loads(path.read_text())["preset"] == "lectures-rnn"
+    assert run(["train", "--resume", "m", "--preset", "lectures-rnn"]) == 2
+    assert capfd.readouterr().err.splitlines()[-1].endswith("--preset has no meaning with --resume")
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--preset", "lecture-rnn"], "did you mean 'lectures-rnn'?"),
+        (["--preset", "qqq"], "there are lectures-rnn, lectures-lstm, gpt"),
+        (["--preset", ""], "there are lectures-rnn"),
+        (["--preset", "lectures-rnn", "--model", "lstm"], "is for --model rnn, not lstm"),
+        (["--preset", "gpt", "--set", "input=onehot"], "transformer has no setting 'input'"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_leaves_nothing(text, capfd, flags, said):
+    assert run(["train", str(text), *flags]) == 2
+    out, err = capfd.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert said in err
+    assert not (text.parent / "home").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ({"preset": "gpt"}, "--preset lectures-rnn: the configuration file has gpt"),
+        ({"architecture": "gru"}, "is for --model rnn, not gru"),
+        ({"preset": ["gpt"]}, "preset is a text or none"),
+    ],
+)
+def test_a_file_that_means_something_else(text, file, said):
+    with pytest.raises(UsageError, match=said):
+        trained(text, preset="lectures-rnn", config=file)
+
+
+def test_the_presets_own_architecture_may_be_named_too(text):
+    assert trained(text, preset="lectures-rnn", architecture="rnn")[0].architecture == "rnn"
+
+
+def test_help_lists_every_preset(capfd):
+    assert run(["train", "--help"]) == 0
+    lines = [line.strip() for line in capfd.readouterr().out.splitlines()]
+    for preset in presets.PRESETS.values():
+        assert any(line.startswith(f"{preset.name}: ") for line in lines)
+
+
+def test_epoch_mean_and_spread_are_those_of_its_windows(text, monkeypatch):
+    """Against every single step's loss, of which each is a record here."""
+    monkeypatch.setattr("seqgen.training.loop.LOG_SECONDS", 0.0)
+    settings = {"epochs": 2.5, "seed": 1}
+    result, _ = trained(text, preset="lectures-rnn", settings=settings)
+    records = [r for r in metrics(text) if "train_loss" in r]
+    losses = [r["train_loss"] for r in records]
+    epoch = round((len(TEXT) - len(TEXT) // 10) / 50)
+    assert [r["step"] for r in records] == list(range(1, result.steps + 1))
+    assert records[epoch - 2]["epoch_loss"] is None
+    for end in (epoch, 2 * epoch):
+        record, own = records[end - 1], losses[end - epoch : end]
+        assert record["epoch_loss"] == pytest.approx(statistics.fmean(own), rel=1e-9)
+        assert record["epoch_loss_std"] == pytest.approx(statistics.pstdev(own), rel=1e-6)
+    assert result.epoch_loss == records[-1]["epoch_loss"] == records[2 * epoch - 1]["epoch_loss"]
+    assert result.epoch_loss_std == records[-1]["epoch_loss_std"]
+    assert max(r["train_loss_std"] for r in records) < 1e-6  # of one step each
+
+
+def test_the_spread_since_the_last_record(text, monkeypatch):
+    """The same losses, in a record each, and in one record of them all."""
+    monkeypatch.setattr("seqgen.training.loop.LOG_SECONDS", 0.0)
+    trained(text, preset="lectures-rnn", settings={"steps": 7, "seed": 1})
+    losses = [r["train_loss"] for r in metrics(text) if "train_loss" in r]
+    monkeypatch.setattr("seqgen.training.loop.LOG_SECONDS", 1e9)
+    trained(text, preset="lectures-rnn", settings={"steps": 7, "seed": 1})
+    (record,) = [r for r in metrics(text) if "train_loss" in r]
+    assert record["train_loss"] == pytest.approx(statistics.fmean(losses), rel=1e-9)
+    assert record["train_loss_std"] == pytest.approx(statistics.pstdev(losses), rel=1e-6)
+
+
+def test_an_epoch_goes_on_over_a_resume(text):
+    whole, _ = trained(text, preset="lectures-rnn", settings={"epochs": 1, "seed": 1})
+    trained(text, preset="lectures-rnn", settings={"epochs": 1, "seed": 1}, stop_after=4)
+    assert run(["train", "--resume", "m", "--quiet"]) == 0
+    record = json.loads((text.parent / "home" / "models" / "m" / "training.json").read_text())
+    assert record["result"]["epoch_loss"] == whole.epoch_loss
+    assert record["result"]["epoch_loss_std"] == whole.epoch_loss_std
+
+
+def test_the_gpt_preset_steps_as_its_baseline(text):
+    """The same rate at the same step as nanoGPT's schedule, of which bench has its own copy."""
+    from seqgen.benchmarks.gpt import PEAK, _rate
+    from seqgen.configs import TrainingConfig
+    from seqgen.training.schedules import rate
+
+    _, config = trained(text, preset="gpt")
+    training = TrainingConfig(**{**config["training"], "steps": 2000})
+    for step in (100, 500, 1000, 1999):
+        ours = training.lr * rate(training, step / 2000, step)
+        assert ours == pytest.approx(_rate(step, 2000), rel=1e-6)
+    assert training.lr == PEAK

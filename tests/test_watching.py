@@ -1,0 +1,139 @@
+"""What a run shows: samples, the loss curve, TensorBoard, the summary, early stopping."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from seqgen import store
+from seqgen.cli import run
+from seqgen.cli.curve import curve
+from seqgen.tasks.loaded import load
+from seqgen.tasks.sample import fixed_sample
+
+TEXT = "the cat sat on the mat.\nA dog ran; it was fun!\n" * 12
+TINY = ["--hidden-size", "8", "--layers", "1", "--seed", "1", "--precision", "float32"]
+SHORT = ["--steps", "6", "--set", "validate_every=3", *TINY]
+
+
+@pytest.fixture
+def text(tmp_path):
+    (tmp_path / "text.txt").write_text(TEXT)
+    return str(tmp_path / "text.txt")
+
+
+@pytest.fixture
+def cli(capfd):
+    def command(*arguments):
+        capfd.readouterr()
+        code = run([str(a) for a in arguments])
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return command
+
+
+def test_samples_of_a_fixed_seed_from_step_0_on(cli, text):
+    assert cli("train", text, "--name", "x", "--quiet", *SHORT)[0] == 0
+    records = store.find("x").logged(store.SAMPLES)
+    assert [record["step"] for record in records] == [0, 3, 6]
+    assert records[0]["text"] != records[2]["text"]
+    # The best model is the last one here, and writes the same again.
+    assert records[2]["text"] == fixed_sample(load("x"))
+    code, out, err = cli("models", "show", "x", "--samples")
+    assert (code, err) == (0, "")
+    assert out == "".join(f"── step {r['step']} ──\n{r['text']}\n\n" for r in records)
+    code, out, _ = cli("models", "show", "x", "--samples", "--json")
+    assert [json.loads(line) for line in out.splitlines()] == records
+
+
+def test_without_validation_there_are_samples_of_both_ends(cli, text):
+    flags = ["--name", "x", "--quiet", "--val", "none", "--set", "ema=0.5"]
+    assert cli("train", text, *flags, "--stop-after", "2", *SHORT)[0] == 0
+    assert cli("train", "--resume", "x", "--quiet")[0] == 0
+    first, last = store.find("x").logged(store.SAMPLES)
+    assert (first["step"], last["step"]) == (0, 6)
+    assert last["text"] == fixed_sample(load("x"))
+
+
+def test_the_final_record_and_the_summary_have_a_sample_and_the_protocol(cli, text):
+    code, out, err = cli("train", text, "--name", "x", "--json", *SHORT)
+    record = json.loads(out)
+    assert (code, record["stopped"], record["best_step"]) == (0, "steps", 6)
+    assert record["protocol"] == "one stream after a newline; char tokens; unknowns scored as <unk>"
+    assert record["sample"] == fixed_sample(load("x"))
+    assert "  validation     one stream after a newline; char tokens" in err
+    first = record["sample"].strip("\n").splitlines()[0]
+    assert f"  | {first}\n" in err
+
+
+def test_patience_on_the_command_line(cli, text, tmp_path):
+    """What is learned is wrong of the held-out text."""
+    (tmp_path / "held-out.txt").write_text("tttt\n" * 40)
+    flags = ["--val", tmp_path / "held-out.txt", "--patience", "2", "--lr", "0.05"]
+    flags += ["--set", "validate_every=2", "--steps", "500", *TINY]
+    code, out, err = cli("train", text, "--name", "x", "--json", *flags)
+    record = json.loads(out)
+    assert (code, record["stopped"]) == (0, "patience")
+    assert record["steps"] == record["best_step"] + 4
+    assert "no better validation" in err
+    code, out, err = cli("train", "--resume", "x", "--json")
+    assert (code, json.loads(out)["steps"]) == (0, record["steps"])
+    assert "has finished" in err
+    code, out, _ = cli("train", "--resume", "x", "--json", "--steps", "600")
+    assert (code, json.loads(out)["steps"] > record["steps"]) == (0, True)
+    assert cli("train", text, "--val", "none", "--patience", "2")[0] == 2
+
+
+def test_the_curve_of_a_model_also_while_it_is_trained(cli, text):
+    assert cli("train", text, "--name", "x", "--quiet", "--stop-after", "4", *SHORT)[0] == 0
+    with (store.find("x").path / store.METRICS).open("a") as file:
+        file.write('{"step": 5, "train_lo')  # a line that is being written
+    code, out, err = cli("models", "show", "x")
+    assert (code, err) == (0, "")
+    picture = out.partition("nats/token by step")[2].splitlines()[1:]
+    marks = {mark for line in picture if "|" in line for mark in line.partition("|")[2].strip()}
+    assert marks <= {".", "o", " "} and "o" in marks
+    assert out.splitlines()[-2].strip().startswith("+---")
+
+
+def test_a_curve_by_hand():
+    lines = curve([(".", [(0, 4.0), (9, 1.0)]), ("o", [(4.5, 2.5)])], width=10, height=3)
+    assert lines == [
+        "4.000 |.",
+        "      |     o",
+        "1.000 |         .",
+        "      +----------",
+        "       0        9",
+    ]
+    assert curve([(".", [(1, float("nan"))])]) == []
+    assert len(curve([(".", [(1, 2.0)])], height=4)) == 6  # one point alone
+
+
+def test_tensorboard_is_asked_for_politely(cli, text, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    code, out, err = cli("train", text, "--name", "x", "--tensorboard", *SHORT)
+    assert (code, out) == (1, "")
+    assert err == (
+        "seqgen: --tensorboard needs the package tensorboard: pip install 'seqgen[tensorboard]'\n"
+    )
+    assert not (store.models_folder() / "x").exists()
+
+
+def test_tensorboard_has_the_figures(cli, text):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    flags = ["--name", "x", "--quiet", "--tensorboard"]
+    assert cli("train", text, *flags, "--stop-after", "4", *SHORT)[0] == 0
+    assert cli("train", "--resume", "x", "--quiet", "--tensorboard")[0] == 0
+    stored = store.find("x")
+    events = EventAccumulator(str(stored.path / "tensorboard"))
+    events.Reload()
+    wanted = [r for r in stored.logged(store.METRICS) if "val_loss" in r]
+    found = events.Scalars("val_loss")
+    assert [event.step for event in found] == [r["step"] for r in wanted] == [3, 6]
+    assert [e.value for e in found] == pytest.approx([r["val_loss"] for r in wanted], rel=1e-6)
+    assert {"train_loss", "lr", "grad_norm"} <= set(events.Tags()["scalars"])
