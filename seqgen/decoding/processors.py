@@ -247,7 +247,8 @@ class Temperature:
         # From the largest on, and with a divisor that float32 holds with its inverse: else all
         # of a row, or -inf over infinity, may leave the numbers there are.
         below = log_probs - log_probs.max(-1, keepdims=True)
-        return normalise(below / min(max(self.temperature, 1e-37), 1e37))
+        with np.errstate(over="ignore"):  # what is too improbable for float32 is -inf
+            return normalise(below / min(max(self.temperature, 1e-37), 1e37))
 
 
 @dataclass(frozen=True)
