@@ -152,6 +152,13 @@ class NeuralLanguageModel(LanguageModel):
                     if parameter.ndim == 2:
                         yield parameter, getattr(module, "stacked", 1)
 
+    def suits_arrays(self) -> bool:
+        """Return whether NumPy can take a step as torch would, in the same arithmetic."""
+        weight = self.head.weight
+        exact = weight.dtype in (torch.float32, torch.float64)
+        plain = not self.training and not torch.is_autocast_enabled("cpu")
+        return exact and plain and weight.device.type == "cpu"
+
     def prepared(self, make: Callable[[], Made]) -> Made:
         """Return what `make` makes of the weights; made anew when a weight has changed since."""
         marks = [(weight.data_ptr(), weight._version) for weight in self._versioned()]

@@ -1,112 +1,178 @@
-"""A transformer's blocks for one token a row: the sums of their modules, in far fewer calls."""
+"""A transformer for one token a row: the sums of its modules, over arrays and in fewer calls."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812
-from torch import Tensor, nn
+from torch import nn
 
-from seqgen.models.positions import rotate
+from seqgen.models.arrays import Affine, ArrayMap, attend
+from seqgen.models.cache import KVCache
 
 if TYPE_CHECKING:
-    from seqgen.models.transformer import Attend, Attention, Block, FeedForward
+    from seqgen.models.transformer import Attention, Block, FeedForward, Transformer
+
+# (layer, query, key, value), each (B, heads, D), to what the query reads (B, heads, D).
+Attend = Callable[[int, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 
-class RowAffine:
-    """W x + b for a few rows, from a copy of the weights as they are now.
+class OneToken:
+    """A transformer in evaluation mode, from its weights as they are now."""
 
-    W lies transposed, since a product with few rows then takes up to half less time (float32
-    and BLAS on a CPU).
-    """
+    def __init__(self, model: Transformer) -> None:
+        config = model.config
+        self.scale = math.sqrt(config.hidden_size) if config.scale_embedding else None
+        self.embedding = model.embedding.weight.detach().numpy()
+        self.added = self.waves = None
+        if config.positions == "rope":
+            self.waves = model.waves.numpy()
+        elif config.positions == "learned":
+            self.added = model.position_embedding.weight.detach().numpy()
+        else:
+            self.added = model.waves.numpy()
+        self.blocks = [RowBlock(block) for block in model.blocks]
+        self.final_norm = _over_arrays(model.final_norm)
+        self.head = Affine(model.head.weight, None)
 
-    def __init__(self, linear: nn.Linear) -> None:
-        self.weight = linear.weight.detach().T.contiguous()  # (I, O)
-        self.bias = None if linear.bias is None else linear.bias.detach().clone()  # (O,)
+    def __call__(self, tokens: Sequence[int], cache: KVCache) -> np.ndarray:
+        """Read a token of each row, for which its window has room; return logits (B, V)."""
+        cache.append(torch.tensor(tokens)[:, None])
+        begin, end = min(cache.starts), cache.end
+        positions, there = np.array([end - 1 - begin]), None
+        if max(cache.starts) > begin:
+            starts = np.array(cache.starts)
+            positions = end - 1 - starts  # (B,)
+            there = np.arange(begin, end) >= starts[:, None]  # (B, n)
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """Return W x + b (B, O) of x (B, I)."""
-        if self.bias is None:
-            return torch.mm(x, self.weight)
-        return torch.addmm(self.bias, x, self.weight)
+        def read(layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+            keys, values = cache.keys[layer].numpy(), cache.values[layer].numpy()
+            keys[:, :, end - 1], values[:, :, end - 1] = k, v
+            return attend(q, keys[:, :, begin:end], values[:, :, begin:end], there)
 
-    def onto(self, stream: Tensor, x: Tensor) -> Tensor:
-        """Return stream + W x + b (B, O)."""
-        if self.bias is not None:
-            stream = stream + self.bias
-        return torch.addmm(stream, x, self.weight)
+        x = self.embedding[list(tokens)]  # (B, H)
+        if self.scale is not None:
+            x *= self.scale
+        if self.added is not None:
+            x += self.added[positions]
+        rotation = None if self.waves is None else self.waves[positions][:, None]
+        for block in self.blocks:
+            x = block(x, rotation, read)
+        return self.head(self.final_norm(x))
 
 
 class RowBlock:
-    """`Block` in evaluation mode for one token a row; it is called as `Block` is."""
+    """`Block`; the stream x (B, H) in and out."""
 
     def __init__(self, block: Block) -> None:
         self.pre = block.pre
         self.attention = RowAttention(block.attention)
         self.feed_forward = RowFeedForward(block.feed_forward)
-        self.attention_norm = _without_module(block.attention_norm)
-        self.feed_forward_norm = _without_module(block.feed_forward_norm)
+        self.attention_norm = _over_arrays(block.attention_norm)
+        self.feed_forward_norm = _over_arrays(block.feed_forward_norm)
 
-    def __call__(self, x: Tensor, rotation: Tensor | None, attend: Attend) -> Tensor:
-        """Take the stream (B, 1, H) to the next."""
-        x = x[:, 0]
+    def __call__(self, x: np.ndarray, rotation: np.ndarray | None, read: Attend) -> np.ndarray:
+        """Take the stream to the next; rotation (B, 1, 2, D / 2), or one for all rows."""
         if self.pre:
-            x = self.attention(self.attention_norm(x), x, rotation, attend)
-            x = self.feed_forward(self.feed_forward_norm(x), x)
-        else:
-            x = self.attention_norm(self.attention(x, x, rotation, attend))
-            x = self.feed_forward_norm(self.feed_forward(x, x))
-        return x[:, None]
+            x = x + self.attention(self.attention_norm(x), rotation, read)
+            return x + self.feed_forward(self.feed_forward_norm(x))
+        x = self.attention_norm(x + self.attention(x, rotation, read))
+        return self.feed_forward_norm(x + self.feed_forward(x))
 
 
 class RowAttention:
-    """`Attention`, added to the residual stream."""
+    """`Attention` of x (B, H)."""
 
     def __init__(self, attention: Attention) -> None:
         self.index, self.num_heads = attention.index, attention.num_heads
-        self.query_key_value = RowAffine(attention.query_key_value)
-        self.output = RowAffine(attention.output)
-        self.query_norm = _without_module(attention.query_norm)
-        self.key_norm = _without_module(attention.key_norm)
+        self.query_key_value = _affine(attention.query_key_value)
+        self.output = _affine(attention.output)
+        self.query_norm = _over_arrays(attention.query_norm)
+        self.key_norm = _over_arrays(attention.key_norm)
 
-    def __call__(
-        self, x: Tensor, stream: Tensor, rotation: Tensor | None, attend: Attend
-    ) -> Tensor:
-        """Return stream + attention(x), both (B, H)."""
-        heads = self.query_key_value(x).view(len(x), 3, self.num_heads, 1, -1)
-        q, k, v = heads.unbind(1)  # (B, heads, 1, D) each
+    def __call__(self, x: np.ndarray, rotation: np.ndarray | None, read: Attend) -> np.ndarray:
+        heads = self.query_key_value(x).reshape(len(x), 3, self.num_heads, -1)
+        q, k, v = heads[:, 0], heads[:, 1], heads[:, 2]  # (B, heads, D) each
         q, k = self.query_norm(q), self.key_norm(k)
         if rotation is not None:
-            q, k = rotate(q, rotation), rotate(k, rotation)
-        return self.output.onto(stream, attend(self.index, q, k, v).reshape(x.shape))
+            q, k = _rotated(q, rotation), _rotated(k, rotation)
+        return self.output(read(self.index, q, k, v).reshape(x.shape))
 
 
 class RowFeedForward:
-    """`FeedForward`, added to the residual stream."""
+    """`FeedForward` of x (B, H)."""
 
     def __init__(self, feed_forward: FeedForward) -> None:
-        self.gated, self.phi = feed_forward.gated, feed_forward.phi
-        self.inner, self.output = RowAffine(feed_forward.inner), RowAffine(feed_forward.output)
+        self.inner, self.output = _affine(feed_forward.inner), _affine(feed_forward.output)
+        self.phi = PHI[feed_forward.activation]
 
-    def __call__(self, x: Tensor, stream: Tensor) -> Tensor:
-        """Return stream + feed_forward(x), both (B, H)."""
-        inner = self.inner(x)
-        if self.gated:
-            gate, up = inner.chunk(2, dim=-1)
-            inner = self.phi(gate).mul_(up)
-        else:
-            inner = self.phi(inner)
-        return self.output.onto(stream, inner)
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        return self.output(self.phi(self.inner(x)))
 
 
-def _without_module(norm: nn.Module) -> Callable[[Tensor], Tensor]:
-    """Return what a normalisation does, less what calling a module costs."""
-    if isinstance(norm, nn.LayerNorm):
-        shape, weight, bias, eps = norm.normalized_shape, norm.weight, norm.bias, norm.eps
-        return lambda x: torch.layer_norm(x, shape, weight, bias, eps)
-    if isinstance(norm, nn.RMSNorm):
-        shape, weight, eps = norm.normalized_shape, norm.weight, norm.eps
-        return lambda x: F.rms_norm(x, shape, weight, eps)
-    return norm.forward
+def _relu(x: np.ndarray) -> np.ndarray:
+    return np.maximum(x, 0, out=x)
+
+
+def _gelu(x: np.ndarray) -> np.ndarray:
+    y = x * x
+    y *= math.sqrt(2 / math.pi) * 0.044715
+    y += math.sqrt(2 / math.pi)
+    y *= x
+    np.tanh(y, out=y)
+    y += 1
+    y *= x
+    y *= 0.5
+    return y
+
+
+def _swiglu(x: np.ndarray) -> np.ndarray:
+    gate, up = np.split(x, 2, axis=-1)
+    # sigma(a) = (1 + tanh(a / 2)) / 2, which overflows nowhere.
+    half = gate * 0.5
+    y = np.tanh(half)
+    y += 1
+    y *= half
+    y *= up
+    return y
+
+
+# What stands between a feed-forward part's two maps, (B, I) or (B, 2 I) to (B, I).
+PHI = {"relu": _relu, "gelu": _gelu, "swiglu": _swiglu}
+
+
+def _affine(linear: nn.Linear) -> Affine:
+    return Affine(linear.weight, linear.bias)
+
+
+def _rotated(x: np.ndarray, rotation: np.ndarray) -> np.ndarray:
+    """Return `rotate`'s work for x (B, heads, D)."""
+    cos, sin = rotation[:, :, 0], rotation[:, :, 1]  # (B, 1, D / 2) each
+    first, second = np.split(x, 2, axis=-1)
+    return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+
+
+def _over_arrays(norm: nn.Module) -> ArrayMap:
+    """Return what a normalisation, or nothing in its place, does to an array (..., H)."""
+    if isinstance(norm, nn.Identity):
+        return lambda x: x
+    centred, eps = isinstance(norm, nn.LayerNorm), norm.eps
+    weight = norm.weight.detach().numpy()
+    bias = None if getattr(norm, "bias", None) is None else norm.bias.detach().numpy()
+    share = 1 / weight.size
+
+    def normalise(x: np.ndarray) -> np.ndarray:
+        if centred:
+            x = x - share * np.add.reduce(x, -1, keepdims=True)
+        scale = share * np.add.reduce(x * x, -1, keepdims=True)  # (..., 1)
+        scale += eps
+        y = x / np.sqrt(scale, out=scale)
+        y *= weight
+        if bias is not None:
+            y += bias
+        return y
+
+    return normalise

@@ -208,7 +208,7 @@ class RecurrentLM(NeuralLanguageModel):
 
     def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
         if not isinstance(state, ArrayState):
-            if len(tokens) > FEW_ROWS or not self._suits_arrays():
+            if len(tokens) > FEW_ROWS or not self.suits_arrays():
                 return super().step(tokens, state)
             arrays = [tuple(part.numpy() for part in layer) for layer in state.layers]
             state = ArrayState(arrays, *self.prepared(self._arrays))
@@ -219,13 +219,6 @@ class RecurrentLM(NeuralLanguageModel):
             x = x + arrays[0] if self.config.residual and index > 0 else arrays[0]
             after.append(arrays)
         return state.head(x), ArrayState(after, state.steps, state.head)
-
-    def _suits_arrays(self) -> bool:
-        """Return whether NumPy can do what torch would, in the same arithmetic."""
-        weight = self.head.weight
-        exact = weight.dtype in (torch.float32, torch.float64)
-        plain = not self.training and not torch.is_autocast_enabled("cpu")
-        return exact and plain and weight.device.type == "cpu"
 
     def _arrays(self) -> tuple[list[ArrayStep], Affine]:
         every = torch.eye(self.vocab_size) if self.embedding is None else self.embedding.weight

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -17,7 +17,7 @@ from seqgen.models.attention import causal_attention
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.cache import KVCache, empty_cache
 from seqgen.models.dropout import Dropout
-from seqgen.models.one_token import RowAffine, RowBlock
+from seqgen.models.one_token import OneToken
 from seqgen.models.positions import rotate, rotations, sinusoids
 from seqgen.models.rms_norm import RMSNorm
 
@@ -135,7 +135,7 @@ class FeedForward(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         size, inner = config.hidden_size, config.feed_forward_size
-        self.gated = config.activation == "swiglu"
+        self.activation, self.gated = config.activation, config.activation == "swiglu"
         self.phi = {"relu": F.relu, "gelu": _gelu_tanh, "swiglu": F.silu}[config.activation]
         self.inner = nn.Linear(size, (1 + self.gated) * inner, bias=config.bias)
         self.inner.stacked = 1 + self.gated
@@ -237,15 +237,11 @@ class Transformer(NeuralLanguageModel):
         return empty_cache(batch, config.num_layers, heads, config.head_size, stride, like)
 
     def step(self, tokens: Sequence[int], state: KVCache) -> tuple[np.ndarray, KVCache]:
-        plain = not self.training and not torch.is_autocast_enabled("cpu")
-        if not plain or self.device.type != "cpu":
+        if not self.suits_arrays():
             return super().step(tokens, state)
-        blocks, head = self.prepared(self._rows)
-        features, state = self._read(torch.tensor(tokens)[:, None], state, blocks)
-        return head(features[:, 0]).numpy(), state
-
-    def _rows(self) -> tuple[list[RowBlock], RowAffine]:
-        return [RowBlock(block) for block in self.blocks], RowAffine(self.head)
+        if any(state.length(row) == self.window for row in range(len(tokens))):
+            self._slide(state)
+        return self.prepared(lambda: OneToken(self))(tokens, state), state
 
     def hidden(self, tokens: Tensor, state: KVCache | None) -> tuple[Tensor, KVCache | None]:
         if state is None:
@@ -253,11 +249,9 @@ class Transformer(NeuralLanguageModel):
                 raise ValueError(f"{tokens.shape[1]} tokens do not fit the window {self.window}")
             positions = torch.arange(tokens.shape[1], device=tokens.device)
             return self._features(tokens, positions, self._attend_within), None
-        return self._read(tokens, state, self.blocks)
+        return self._read(tokens, state)
 
-    def _read(
-        self, tokens: Tensor, state: KVCache, blocks: Iterable[Callable]
-    ) -> tuple[Tensor, KVCache]:
+    def _read(self, tokens: Tensor, state: KVCache) -> tuple[Tensor, KVCache]:
         """Run tokens (B, T) after what the cache holds, letting full rows fall back."""
         pieces = []
         while tokens.shape[1]:
@@ -269,18 +263,12 @@ class Transformer(NeuralLanguageModel):
             elif taken == 0:
                 self._slide(state)
             else:
-                pieces.append(self._extend(tokens[:, :taken], state, blocks))
+                pieces.append(self._extend(tokens[:, :taken], state))
             tokens = tokens[:, taken:]
         return torch.cat(pieces, 1) if len(pieces) > 1 else pieces[0], state
 
-    def _features(
-        self,
-        tokens: Tensor,
-        positions: Tensor,
-        attend: Attend,
-        blocks: Iterable[Callable] | None = None,
-    ) -> Tensor:
-        """Run the blocks, or what stands for them, on tokens (B, T) at positions ([B,] T)."""
+    def _features(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        """Run the blocks on tokens (B, T) at positions ([B,] T)."""
         x = self.embedding(tokens)  # (B, T, H)
         if self.config.scale_embedding:
             x = x * math.sqrt(self.config.hidden_size)
@@ -292,7 +280,7 @@ class Transformer(NeuralLanguageModel):
         else:
             x = x + self.waves[positions]
         x = self.dropout(x)
-        for block in blocks or self.blocks:
+        for block in self.blocks:
             x = block(x, rotation, attend)
         return self.final_norm(x)
 
@@ -300,7 +288,7 @@ class Transformer(NeuralLanguageModel):
         dropout = self.config.attention_dropout if self.training else 0.0
         return causal_attention(q, k, v, dropout)
 
-    def _extend(self, tokens: Tensor, state: KVCache, blocks: Iterable[Callable]) -> Tensor:
+    def _extend(self, tokens: Tensor, state: KVCache) -> Tensor:
         """Run tokens (B, T) that fit every row's window, after what the cache holds."""
         state.append(tokens)
         length, end = tokens.shape[1], state.end
@@ -325,7 +313,7 @@ class Transformer(NeuralLanguageModel):
                 q, keys[:, :, begin:end], values[:, :, begin:end], attn_mask=mask
             )
 
-        return self._features(tokens, positions, attend, blocks)
+        return self._features(tokens, positions, attend)
 
     def _skim(self, tokens: Tensor, state: KVCache) -> Tensor:
         """Take as many whole strides of tokens (B, T) as fit one batch, all rows being full.
