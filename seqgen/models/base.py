@@ -161,16 +161,13 @@ class NeuralLanguageModel(LanguageModel):
 
     def prepared(self, make: Callable[[], Made]) -> Made:
         """Return what `make` makes of the weights; made anew when a weight has changed since."""
-        marks = [(weight.data_ptr(), weight._version) for weight in self._versioned()]
         known = self.__dict__.get("_prepared")
-        if known is None or known[0] != marks:
+        if known is None or known[0] != [*map(_mark, known[1])]:
+            # Tensors made in inference mode count no versions, and nothing trains them.
+            weights = [weight for weight in self.parameters() if not weight.is_inference()]
             # Not through nn.Module's own __setattr__, for which it would be a part of the model.
-            known = self.__dict__["_prepared"] = marks, make()
-        return known[1]
-
-    def _versioned(self) -> Iterator[nn.Parameter]:
-        # Tensors made in inference mode count no versions, and nothing trains them.
-        return (weight for weight in self.parameters() if not weight.is_inference())
+            known = self.__dict__["_prepared"] = [*map(_mark, weights)], weights, make()
+        return known[2]
 
     def parameters_by_layer(self) -> list[list[nn.Parameter]]:
         """Return the parameters in groups, each used after the ones before it.
@@ -206,6 +203,11 @@ class NeuralLanguageModel(LanguageModel):
             features = features[:, -last:]
         logits = self.head(features)  # (B, T, V)
         return logits.to(torch.promote_types(logits.dtype, torch.float32)), state
+
+
+def _mark(weight: Tensor) -> tuple[int, int]:
+    """Return what is another when the tensor holds something else."""
+    return weight.data_ptr(), weight._version
 
 
 def weights_of(model: LanguageModel) -> dict[str, Tensor]:
