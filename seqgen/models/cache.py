@@ -101,19 +101,14 @@ class KVCache(State):
 
     def _overwrite(self, targets: Sequence[int], sources: Sequence[int]) -> None:
         """Make rows `targets` those of `sources`, from the slot where each two parted."""
-        parted: dict[int, list[int]] = {}
-        for at, pair in enumerate(zip(targets, sources, strict=True)):
+        tensors = self.tokens[:, None], *self.keys, *self.values
+        # A few slots of one row: NumPy has copied them before torch begins.
+        blocks = [x.numpy() if x.device.type == "cpu" else x for x in tensors]
+        for pair in zip(targets, sources, strict=True):
             first = 0 if self.shared is None else int(self.shared[pair])
-            # Few different lengths, so that many rows are copied by one call.
-            length = 1 << (self.end - first - 1).bit_length() if first < self.end else 0
-            parted.setdefault(min(length, self.end), []).append(at)
-        parted.pop(0, None)
-        for length, pairs in parted.items():
-            to, of = [targets[at] for at in pairs], [sources[at] for at in pairs]
-            slots = slice(self.end - length, self.end)
-            self.tokens[to, slots] = self.tokens[of, slots]
-            for block in (*self.keys, *self.values):
-                block[to, :, slots] = block[of, :, slots]
+            target, source = pair
+            for block in blocks:
+                block[target, :, first : self.end] = block[source, :, first : self.end]
 
     def copy(self) -> KVCache:
         branch = super().copy()
