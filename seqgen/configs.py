@@ -119,8 +119,10 @@ class ModelConfig(Config):
     derived: ClassVar[frozenset[str]] = frozenset({"vocab_size"})
     recipe: ClassVar[Mapping[str, Any]] = {}
     """Training settings that suit this architecture, where the user gives none."""
-    scaled: ClassVar[frozenset[str]] = frozenset()
-    """What suits depends on the time there is, see `suited`."""
+    sizes: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
+    """Settings that suit more or less time, the largest model first."""
+    tokens_for_size: ClassVar[float] = 0.0
+    """How many tokens of training make any but the last of `sizes` worth its cost."""
 
     vocab_size: int = setting("number of tokens V, from the tokenizer")
 
@@ -129,13 +131,8 @@ class ModelConfig(Config):
         require(self.vocab_size >= 1, f"vocab_size is at least 1, not {self.vocab_size}")
 
     @classmethod
-    def suited(cls, tokens: float, corpus: int) -> dict[str, Any]:
-        """Return the settings in `scaled` for a run as long as this.
-
-        Args:
-            tokens: how many the recipe as it is would train on in the time there is.
-            corpus: tokens in the training part.
-        """
+    def regularised(cls, passes: float) -> dict[str, Any]:
+        """Return the settings that keep a text read so many times from being learned by heart."""
         return {}
 
     def suits_bf16(self, batch_size: int, seq_len: int) -> bool:

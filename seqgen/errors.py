@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+Row = TypeVar("Row")
 
 
 class SeqgenError(Exception):
@@ -28,3 +31,15 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return `"; did you mean 'x'?"` for the name nearest to `word`, or an empty string."""
     near = difflib.get_close_matches(str(word), list(known), n=1, cutoff=0.5)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def named(kind: str, name: str, rows: Mapping[str, Row]) -> Row:
+    """Return the row called `name`.
+
+    Raises:
+        UsageError: there is none; says what it would be, and names the nearest.
+    """
+    if name not in rows:
+        hint = did_you_mean(name, rows) or f"; there are {', '.join(rows)}"
+        raise UsageError(f"no {kind} is called {name!r}{hint}")
+    return rows[name]

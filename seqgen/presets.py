@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from seqgen.errors import UsageError, did_you_mean
+from seqgen.errors import named
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,4 @@ def preset(name: str) -> Preset:
     Raises:
         UsageError: there is none; names the nearest.
     """
-    if name not in PRESETS:
-        hint = did_you_mean(name, PRESETS) or f"; there are {', '.join(PRESETS)}"
-        raise UsageError(f"no preset is called {name!r}{hint}")
-    return PRESETS[name]
+    return named("preset", name, PRESETS)

@@ -6,7 +6,7 @@ import importlib
 from dataclasses import dataclass
 from typing import Any
 
-from seqgen.errors import UsageError, did_you_mean
+from seqgen.errors import named
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,4 @@ def architecture(name: str) -> Architecture:
     Raises:
         UsageError: there is none; names the nearest.
     """
-    if name not in ARCHITECTURES:
-        hint = did_you_mean(name, ARCHITECTURES) or f"; there are {', '.join(ARCHITECTURES)}"
-        raise UsageError(f"no architecture is called {name!r}{hint}")
-    return ARCHITECTURES[name]
+    return named("architecture", name, ARCHITECTURES)

@@ -25,55 +25,70 @@ TEXT = "the cat sat on the mat.\n" * 400
 
 
 def trained(monkeypatch, tmp_path, tokens, **settings):
-    """Train for a moment where a budget of minutes is said to be worth `tokens`."""
+    """Train for a moment where minutes are said to be worth so many `tokens`, a size a time."""
     monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
     (tmp_path / "text.txt").write_text(TEXT)
     notices = []
-    rate = tokens / (60 * settings["minutes"]) if "minutes" in settings else 0
-    monkeypatch.setattr(plan, "speed_at_first", lambda *_: rate)
+    monkeypatch.setattr(
+        plan, "speed_at_first", lambda *_: tokens.pop(0) / (60 * settings["minutes"])
+    )
     result = task.train(
         [tmp_path / "text.txt"],
         name="x",
-        settings={"hidden_size": 8, **settings},
+        settings=settings,
         report=lambda event: notices.append(event.text) if isinstance(event, Notice) else None,
     )
     return json.loads((Path(result.path) / "config.json").read_text()), notices
 
 
 @pytest.mark.parametrize(
-    ("tokens", "passes", "layers", "dropout"),
-    [(5e5, 1, 1, 0.0), (2e6, 2, 2, 0.0), (5e6, 5, 2, 0.1), (14e6, 14, 2, 0.2), (9e7, 90, 2, 0.3)],
+    ("passes", "dropout"), [(0.1, 0.0), (2, 0.0), (5, 0.1), (14, 0.2), (90, 0.3)]
 )
-def test_layers_and_dropout_follow_from_the_time_and_the_text(tokens, passes, layers, dropout):
-    recipe = LSTMConfig.suited(tokens, round(tokens / passes))
-    assert (recipe["num_layers"], recipe["dropout"]) == (layers, dropout)
+def test_dropout_follows_from_the_passes_over_the_text(passes, dropout):
+    assert LSTMConfig.regularised(passes) == {"dropout": dropout}
 
 
 @pytest.mark.parametrize("name", list(registry.ARCHITECTURES))
 def test_a_recipe_has_only_settings_that_there_are(name):
     config_class = registry.architecture(name).load_config()
-    assert config_class.suited(1e7, 10**6).keys() == config_class.scaled
+    assert len({tuple(size) for size in config_class.sizes}) == 1
     known = {*config_class.fields(), *TrainingConfig.fields()}
-    assert config_class.scaled | config_class.recipe.keys() <= known
+    scaled = config_class.sizes[0].keys() | config_class.regularised(1.0).keys()
+    assert scaled | config_class.recipe.keys() <= known
 
 
-def test_what_is_chosen_is_written_down_and_said(monkeypatch, tmp_path):
-    config, notices = trained(monkeypatch, tmp_path, 9e5, minutes=0.002)
-    assert (config["model"]["num_layers"], config["model"]["dropout"]) == (1, 0.3)
+SIZES = [(size["num_layers"], size["hidden_size"]) for size in LSTMConfig.sizes]
+
+
+@pytest.mark.parametrize("fitting", [*SIZES, None])
+def test_the_largest_size_that_the_time_is_enough_for(monkeypatch, tmp_path, fitting):
+    """Smaller ones are not even measured; where none fits it is the smallest."""
+    place = SIZES.index(fitting) if fitting else len(SIZES)
+    tokens = [1.5e6] * place + [1.7e6] * (len(SIZES) - place)
+    config, notices = trained(monkeypatch, tmp_path, tokens, minutes=0.002)
+    chosen = config["model"]["num_layers"], config["model"]["hidden_size"]
+    assert chosen == (fitting or SIZES[-1])
+    assert len(tokens) == max(0, len(SIZES) - place - 1)
     (said,) = [text for text in notices if "passes" in text]
-    passes = r"900,000 tokens, 10\d\.\d passes over the text"
-    assert re.search(f"{passes}: num_layers 1, dropout 0.3", said)
+    start = f"lstm with num_layers {chosen[0]}, hidden_size {chosen[1]}, dropout 0.3, so that "
+    assert re.match(rf"{start}1,[57]00,000 tokens, 1[79]\d\.\d passes", said)
 
 
 def test_what_is_given_stays(monkeypatch, tmp_path):
-    given = {"num_layers": 3, "dropout": 0.05}
-    config, notices = trained(monkeypatch, tmp_path, 9e5, minutes=0.002, **given)
+    given = {"num_layers": 3, "hidden_size": 8, "dropout": 0.05}
+    config, notices = trained(monkeypatch, tmp_path, [], minutes=0.002, **given)
     assert given.items() <= config["model"].items()
     assert not any("passes" in text for text in notices)
 
 
+def test_what_is_left_open_is_chosen_beside_what_is_given(monkeypatch, tmp_path):
+    config, _ = trained(monkeypatch, tmp_path, [1e6, 1e6, 2e6], minutes=0.002, num_layers=3)
+    model = config["model"]
+    assert (model["num_layers"], model["hidden_size"], model["dropout"]) == (3, 128, 0.3)
+
+
 def test_a_budget_in_steps_asks_for_no_measurement(monkeypatch, tmp_path):
-    config, _ = trained(monkeypatch, tmp_path, None, steps=1)
+    config, _ = trained(monkeypatch, tmp_path, [], steps=1)
     assert (config["model"]["num_layers"], config["model"]["dropout"]) == (2, 0.1)
 
 

@@ -19,8 +19,6 @@ from seqgen.models.dropout import Dropout
 from seqgen.models.state import State
 
 LayerState = tuple[Tensor, ...]
-# Below so many tokens two layers learn less than one, which sees twice as many.
-TOKENS_FOR_TWO = 1_000_000
 # Up to so many passes over the text, so much dropout.
 DROPOUT_BY_PASSES = ((3, 0.0), (6, 0.1), (20, 0.2), (float("inf"), 0.3))
 # So few rows step faster in NumPy, whose calls cost a fraction of torch's.
@@ -39,17 +37,18 @@ class RecurrentConfig(ModelConfig):
         "weight_decay": 0.05,
     }
 
+    # Found by runs of 9 seconds to 5 minutes on tiny Shakespeare (README, "Recipes").
+    sizes: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"num_layers": 2, "hidden_size": 256},
+        {"num_layers": 2, "hidden_size": 192},
+        {"num_layers": 2, "hidden_size": 128},
+        {"num_layers": 1, "hidden_size": 128},
+    )
+    tokens_for_size: ClassVar[float] = 1.6e6
+
     @classmethod
-    def suited(cls, tokens: float, corpus: int) -> dict[str, Any]:
-        """Return one layer for a run too short for two, and dropout by the passes over the text.
-
-        Found by runs of 12 seconds to 5 minutes on tiny Shakespeare (README, "Recipes").
-        """
-        passes = tokens / corpus
-        dropout = next(p for most, p in DROPOUT_BY_PASSES if passes < most)
-        return {"num_layers": 1 if tokens < TOKENS_FOR_TWO else 2, "dropout": dropout}
-
-    scaled: ClassVar[frozenset[str]] = frozenset({"num_layers", "dropout"})
+    def regularised(cls, passes: float) -> dict[str, Any]:
+        return {"dropout": next(p for most, p in DROPOUT_BY_PASSES if passes < most)}
 
     bf16_pays_from: ClassVar[int] = 1 << 20
     """The multiplications of a gate, a time step, from which bf16 is faster (measured)."""

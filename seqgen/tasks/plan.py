@@ -75,17 +75,24 @@ class Plan:
         What decides is measured, and so only where something is left to decide.
         """
         config_class = registry.architecture(self.architecture).load_config()
-        open_to_choice = config_class.scaled - self.given.keys()
-        if self.training.minutes is None or self.origin is not None or not open_to_choice:
+        sizes = [_without(self.given, size) for size in config_class.sizes]
+        chosen = _without(self.given, {**sizes[0], **config_class.regularised(1.0)})
+        if self.training.minutes is None or self.origin is not None or not chosen:
             return self
-        tokens = 60 * self.training.minutes * self._speed(prepared, device)
-        corpus = int(prepared.train.tokens.size)
-        suits = config_class.suited(tokens, corpus)
-        chosen = {name: suits[name] for name in suits if name in open_to_choice}
+        for size in sizes:
+            plan = self._having(size)
+            tokens = 60 * self.training.minutes * plan._speed(prepared, device)
+            if tokens >= config_class.tokens_for_size:
+                break
+        passes = tokens / prepared.train.tokens.size
+        chosen = _without(self.given, {**size, **config_class.regularised(passes)})
         settings = ", ".join(f"{name} {value}" for name, value in chosen.items())
-        passes = f"{tokens:,.0f} tokens, {tokens / corpus:.1f} passes"
-        report(Notice(text=f"time for about {passes} over the text: {settings}"))
-        groups = _groups(self.architecture, {**self.given, **chosen})
+        why = f"so that {tokens:,.0f} tokens, {passes:.1f} passes over the text, fit the time"
+        report(Notice(text=f"{self.architecture} with {settings}, {why}"))
+        return self._having(chosen)
+
+    def _having(self, settings: Mapping[str, Any]) -> Plan:
+        groups = _groups(self.architecture, {**self.given, **settings})
         return replace(self, **dict(zip(("model", "training", "data"), groups, strict=True)))
 
     def _speed(self, prepared: Prepared, device: torch.device) -> float:
@@ -175,6 +182,10 @@ def plan_of(
     _require_sense(plan.training, plan.data, model_class)
     plan.model_config(1, plan.training.seq_len)  # for its checks alone
     return plan
+
+
+def _without(given: Collection[str], settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name not in given}
 
 
 def _groups(

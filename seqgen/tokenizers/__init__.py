@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from seqgen.errors import SeqgenError, UsageError, did_you_mean
+from seqgen.errors import SeqgenError, UsageError, named
 from seqgen.tokenizers.base import Decoder, Tokenizer, read_facts
 from seqgen.tokenizers.byte import ByteTokenizer
 from seqgen.tokenizers.char import CharTokenizer
@@ -41,10 +41,7 @@ def tokenizer_kind(name: str) -> type[Tokenizer]:
     Raises:
         UsageError: there is none; names the nearest.
     """
-    if name not in KINDS:
-        hint = did_you_mean(name, KINDS) or f"; there are {', '.join(KINDS)}"
-        raise UsageError(f"no tokenizer is called {name!r}{hint}")
-    return KINDS[name]
+    return named("tokenizer", name, KINDS)
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
