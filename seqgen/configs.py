@@ -131,8 +131,12 @@ class ModelConfig(Config):
         require(self.vocab_size >= 1, f"vocab_size is at least 1, not {self.vocab_size}")
 
     @classmethod
-    def regularised(cls, passes: float) -> dict[str, Any]:
-        """Return the settings that keep a text read so many times from being learned by heart."""
+    def regularised(cls, strain: float) -> dict[str, Any]:
+        """Return the settings that keep a text from being learned by heart.
+
+        Args:
+            strain: passes over the text, times parameters for each of its tokens.
+        """
         return {}
 
     def suits_bf16(self, batch_size: int, seq_len: int) -> bool:

@@ -42,10 +42,10 @@ def trained(monkeypatch, tmp_path, tokens, **settings):
 
 
 @pytest.mark.parametrize(
-    ("passes", "dropout"), [(0.1, 0.0), (2, 0.0), (5, 0.1), (14, 0.2), (90, 0.3)]
+    ("strain", "dropout"), [(0.1, 0.0), (2, 0.0), (5, 0.1), (14, 0.2), (90, 0.3)]
 )
-def test_dropout_follows_from_the_passes_over_the_text(passes, dropout):
-    assert LSTMConfig.regularised(passes) == {"dropout": dropout}
+def test_dropout_follows_from_passes_and_parameters(strain, dropout):
+    assert LSTMConfig.regularised(strain) == {"dropout": dropout}
 
 
 @pytest.mark.parametrize("name", list(registry.ARCHITECTURES))

@@ -19,8 +19,8 @@ from seqgen.models.dropout import Dropout
 from seqgen.models.state import State
 
 LayerState = tuple[Tensor, ...]
-# Up to so many passes over the text, so much dropout.
-DROPOUT_BY_PASSES = ((3, 0.0), (6, 0.1), (20, 0.2), (float("inf"), 0.3))
+# Up to so many passes over the text, times parameters for each of its tokens, so much dropout.
+DROPOUT_BY_STRAIN = ((3, 0.0), (6, 0.1), (20, 0.2), (float("inf"), 0.3))
 # So few rows step faster in NumPy, whose calls cost a fraction of torch's.
 FEW_ROWS = 8
 
@@ -47,8 +47,8 @@ class RecurrentConfig(ModelConfig):
     tokens_for_size: ClassVar[float] = 1.6e6
 
     @classmethod
-    def regularised(cls, passes: float) -> dict[str, Any]:
-        return {"dropout": next(p for most, p in DROPOUT_BY_PASSES if passes < most)}
+    def regularised(cls, strain: float) -> dict[str, Any]:
+        return {"dropout": next(p for most, p in DROPOUT_BY_STRAIN if strain < most)}
 
     bf16_pays_from: ClassVar[int] = 1 << 20
     """The multiplications of a gate, a time step, from which bf16 is faster (measured)."""

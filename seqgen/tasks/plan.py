@@ -80,12 +80,14 @@ class Plan:
         if self.training.minutes is None or self.origin is not None or not chosen:
             return self
         for size in sizes:
-            plan = self._having(size)
-            tokens = 60 * self.training.minutes * plan._speed(prepared, device)
+            speed, parameters = self._having(size)._tried(prepared, device)
+            tokens = 60 * self.training.minutes * speed
             if tokens >= config_class.tokens_for_size:
                 break
-        passes = tokens / prepared.train.tokens.size
-        chosen = _without(self.given, {**size, **config_class.regularised(passes)})
+        corpus = prepared.train.tokens.size
+        passes = tokens / corpus
+        regularised = config_class.regularised(passes * parameters / corpus)
+        chosen = _without(self.given, {**size, **regularised})
         settings = ", ".join(f"{name} {value}" for name, value in chosen.items())
         why = f"so that {tokens:,.0f} tokens, {passes:.1f} passes over the text, fit the time"
         report(Notice(text=f"{self.architecture} with {settings}, {why}"))
@@ -95,8 +97,8 @@ class Plan:
         groups = _groups(self.architecture, {**self.given, **settings})
         return replace(self, **dict(zip(("model", "training", "data"), groups, strict=True)))
 
-    def _speed(self, prepared: Prepared, device: torch.device) -> float:
-        """Return how many tokens a second the model as it is would train on."""
+    def _tried(self, prepared: Prepared, device: torch.device) -> tuple[float, int]:
+        """Return how many tokens a second the model as it is trains on, and its parameters."""
         training = self.fitted(prepared, device, lambda event: None)
         vocab_size = prepared.tokenizer.vocab_size
         with torch.random.fork_rng():
@@ -106,7 +108,7 @@ class Plan:
             carries = model.carries_state and not training.reset_state
             shape = (training.batch_size, training.seq_len)
             batches = training_batches(prepared.train, self.data.documents, carries, *shape, 0)
-            return speed_at_first(model, batches, training)
+            return speed_at_first(model, batches, training), model.parameter_count()
 
     def fitted(self, prepared: Prepared, device: torch.device, report: Report) -> TrainingConfig:
         """Settle what depends on the text and the machine, so that it is written down once."""
