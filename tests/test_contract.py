@@ -12,7 +12,7 @@ from architectures import CASES, NEURAL, VOCAB, contexts, first_of_each, from_sc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqgen.models import base
+from seqgen.models import arrays, base
 
 LENGTH = 21  # past every window here, several times
 EXACT: dict[str, Any] = {"rtol": 0, "atol": 1e-10}
@@ -77,9 +77,11 @@ def test_any_split_gives_the_same_logits(case, cuts):
     torch.testing.assert_close(in_pieces(model, tokens, cuts), whole, **EXACT)
 
 
+@pytest.mark.parametrize("intel", [True, False])
 @pytest.mark.parametrize("rows", [1, 3, 12])
 @over(CASES)
-def test_a_step_is_a_call_of_one_token(case, rows):
+def test_a_step_is_a_call_of_one_token(case, rows, intel, monkeypatch):
+    monkeypatch.setattr(arrays, "is_intels", lambda: intel)
     model, tokens = case.loud(), ids(rows, LENGTH)
     expected = in_pieces(model, tokens, range(1, LENGTH))
     state = model.start(rows)
@@ -285,6 +287,20 @@ def test_rows_that_were_one_part_after_select(case):
     for row in range(3):
         wanted = from_scratch(model, text[0].tolist() + after[row].tolist())[7:]
         torch.testing.assert_close(logits[row], wanted, **EXACT)
+
+
+@over(CASES)
+def test_rows_part_again_after_a_long_text(case):
+    """A long text fills windows many times over; what two rows shared before is gone then."""
+    model, common = case.loud(), ids(1, LENGTH)
+    text, after = ids(2, 3 * LENGTH, seed=3), ids(2, 4, seed=4)
+    _, state = model(common, model.start(1))
+    _, state = model(text, state.select([0, 0]))
+    logits, _ = model(after, state.select([0, 0]))
+    whole = torch.cat([common.expand(2, -1), text[[0, 0]], after], 1)
+    expected = in_pieces(model, whole, [])[:, -4:]
+    # What a ReLU network remembers grows and grows, and what rounding leaves with it.
+    torch.testing.assert_close(logits, expected, rtol=1e-12, atol=EXACT["atol"])
 
 
 @over(CASES)

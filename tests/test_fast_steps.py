@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.autograd import gradcheck
 
+from seqgen.models import arrays
 from seqgen.models.attention import causal_attention
 from seqgen.models.bptt import ElmanRecurrence, GRURecurrence
 from seqgen.models.gru import GRUConfig, GRULayer
@@ -96,6 +98,20 @@ def test_a_layer_and_its_gradients_are_those_of_torch(name, bf16):
             assert relative_error(got, expected) < BF16
         else:
             torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("intel", [True, False])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_an_affine_map_over_arrays_within_inference_mode_and_outside(rows, intel, monkeypatch):
+    monkeypatch.setattr(arrays, "is_intels", lambda: intel)
+    weight, bias, x = (torch.randn(*shape) for shape in ((6, 5), (6,), (rows, 5)))
+    wanted = F.linear(x, weight, bias).numpy()
+    with torch.inference_mode():
+        affine = arrays.Affine(weight, bias)
+        first = affine(x.numpy())
+    again = affine(2 * x.numpy())
+    np.testing.assert_allclose(first, wanted, rtol=1e-5, atol=1e-6)  # and not written over
+    np.testing.assert_allclose(again, 2 * wanted - bias.numpy(), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])

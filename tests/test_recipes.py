@@ -87,6 +87,13 @@ def test_what_is_left_open_is_chosen_beside_what_is_given(monkeypatch, tmp_path)
     assert (model["num_layers"], model["hidden_size"], model["dropout"]) == (3, 128, 0.3)
 
 
+def test_sizes_that_what_is_given_does_not_allow_are_left_out(monkeypatch, tmp_path):
+    """Neither is one measured twice: with a size given only dropout is open."""
+    tied = {"tie_weights": True, "embedding_size": 256}
+    config, _ = trained(monkeypatch, tmp_path, [1e6], minutes=0.002, **tied)
+    assert config["model"]["hidden_size"] == 256
+
+
 def test_a_budget_in_steps_asks_for_no_measurement(monkeypatch, tmp_path):
     config, _ = trained(monkeypatch, tmp_path, [], steps=1)
     assert (config["model"]["num_layers"], config["model"]["dropout"]) == (2, 0.1)

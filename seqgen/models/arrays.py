@@ -33,10 +33,10 @@ class Affine:
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         """Take W (O, I) and b (O,), or no b."""
-        self._weight = weight.detach().clone()
+        own = weight.detach().clone()
         self._bias = None if bias is None else bias.detach().numpy().copy()
         self._one, self._some = (_Threaded, _Whole) if is_intels() else (_Single, _InPieces)
-        self._product = functools.cache(lambda kind: kind(self._weight))
+        self._product = functools.cache(lambda kind: kind(own))
 
     def __call__(self, *parts: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
         """Return W x + b (B, O), x being the `parts` (B, I_1) ... side by side.
@@ -59,7 +59,8 @@ class _Threaded:
 
     def __init__(self, weight: Tensor) -> None:
         self.weight = weight
-        self.x, self.y = weight.new_empty(weight.shape[1]), weight.new_empty(weight.shape[0])
+        with torch.inference_mode(False):  # what is made within cannot be written to outside
+            self.y, self.x = (weight.new_empty(size) for size in weight.shape)
         self.x_row, self.y_row = self.x.numpy()[None], self.y.numpy()[None]
 
     def __call__(self, x: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -152,6 +152,10 @@ class NeuralLanguageModel(LanguageModel):
                     if parameter.ndim == 2:
                         yield parameter, getattr(module, "stacked", 1)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What was prepared can be made again, and holds functions.
+        return {name: value for name, value in self.__dict__.items() if name != "_prepared"}
+
     def suits_arrays(self) -> bool:
         """Return whether NumPy can take a step as torch would, in the same arithmetic."""
         weight = self.head.weight
@@ -160,7 +164,10 @@ class NeuralLanguageModel(LanguageModel):
         return exact and plain and weight.device.type == "cpu"
 
     def prepared(self, make: Callable[[], Made]) -> Made:
-        """Return what `make` makes of the weights; made anew when a weight has changed since."""
+        """Return what `make` makes of the weights; made anew when one has changed in place since.
+
+        A parameter that is replaced by another is not noticed.
+        """
         known = self.__dict__.get("_prepared")
         if known is None or known[0] != [*map(_mark, known[1])]:
             # Tensors made in inference mode count no versions, and nothing trains them.

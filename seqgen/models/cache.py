@@ -71,8 +71,9 @@ class KVCache(State):
             self.shared = np.maximum(self.shared - first, 0)
 
     def rewritten(self, rows: Rows) -> None:
-        """Forget what `rows` share with others: their slots are about to be written anew."""
+        """Forget what `rows` share with others: their slots are written anew."""
         if self.shared is not None:
+            rows = list(rows)
             self.shared[rows, :] = self.shared[:, rows] = 0
 
     def select(self, rows: Rows) -> KVCache:
@@ -103,7 +104,8 @@ class KVCache(State):
         """Make rows `targets` those of `sources`, from the slot where each two parted."""
         tensors = self.tokens[:, None], *self.keys, *self.values
         # A few slots of one row: NumPy has copied them before torch begins.
-        blocks = [x.numpy() if x.device.type == "cpu" else x for x in tensors]
+        known = self.tokens.device.type == "cpu" and self.keys[0].dtype != torch.bfloat16
+        blocks = [x.numpy() for x in tensors] if known else tensors
         for pair in zip(targets, sources, strict=True):
             first = 0 if self.shared is None else int(self.shared[pair])
             target, source = pair

@@ -74,7 +74,10 @@ def arithmetic(precision: Precision, device: torch.device) -> AbstractContextMan
 
 def lstm_arithmetic(device: torch.device) -> AbstractContextManager:
     """Return what leaves the autocast where oneDNN, a CPU's fused LSTM, has no bf16."""
-    known = device.type != "cpu" or torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    cast = device.type == "cpu" and torch.is_autocast_enabled("cpu")
+    if not cast or not torch.backends.mkldnn.is_available():
+        return contextlib.nullcontext()
+    known = torch.ops.mkldnn._is_mkldnn_bf16_supported()
     return contextlib.nullcontext() if known else torch.autocast("cpu", enabled=False)
 
 

@@ -330,6 +330,7 @@ class Transformer(NeuralLanguageModel):
         positions = torch.arange(window, device=tokens.device)
         features = self._features(windows.flatten(0, 1), positions, self._attend_within)
         state.tokens[:, end - window : end] = text[:, -window:]
+        state.rewritten(range(batch))
         return features[:, window - stride :].reshape(batch, count * stride, -1)
 
     def _slide(self, state: KVCache) -> None:

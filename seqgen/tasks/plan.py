@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +24,7 @@ from seqgen.configs import (
     with_default_budget,
 )
 from seqgen.data.batches import training_batches
+from seqgen.errors import UsageError
 from seqgen.models.base import LanguageModel
 from seqgen.models.precision import choose_precision, parameter_type
 from seqgen.tasks.fine_tune import Origin, architecture_of, origin_of
@@ -75,7 +77,7 @@ class Plan:
         What decides is measured, and so only where something is left to decide.
         """
         config_class = registry.architecture(self.architecture).load_config()
-        sizes = [_without(self.given, size) for size in config_class.sizes]
+        sizes = self._possible(config_class.sizes)
         chosen = _without(self.given, {**sizes[0], **config_class.regularised(1.0)})
         if self.training.minutes is None or self.origin is not None or not chosen:
             return self
@@ -92,6 +94,17 @@ class Plan:
         why = f"so that {tokens:,.0f} tokens, {passes:.1f} passes over the text, fit the time"
         report(Notice(text=f"{self.architecture} with {settings}, {why}"))
         return self._having(chosen)
+
+    def _possible(self, sizes: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return what the sizes leave open, but for those that what is given does not allow."""
+        found: list[dict[str, Any]] = []
+        for size in sizes:
+            size = _without(self.given, size)
+            with contextlib.suppress(UsageError):
+                self._having(size).model_config(1, self.training.seq_len)
+                if size not in found:
+                    found.append(size)
+        return found
 
     def _having(self, settings: Mapping[str, Any]) -> Plan:
         groups = _groups(self.architecture, {**self.given, **settings})

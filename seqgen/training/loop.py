@@ -211,8 +211,8 @@ class Trainer:
     def _require_sane(self, loss: float, norm: float = 0.0) -> None:
         if not (loss <= MOST_NATS and math.isfinite(norm)):
             raise SeqgenError(
-                f"training has diverged after step {self.run.step} (a loss of {loss:.3g}); "
-                "try a smaller --lr (what was saved before is kept)"
+                f"training has diverged after step {self.run.step} (loss {loss:.3g}, gradient's "
+                f"norm {norm:.3g}); try a smaller --lr (what was saved before is kept)"
             )
 
     def _log(self, window: Window, norm: float) -> None:
