@@ -23,7 +23,6 @@ from seqgen.configs import (
     settings_of,
     with_default_budget,
 )
-from seqgen.data.batches import training_batches
 from seqgen.errors import UsageError
 from seqgen.models.base import LanguageModel
 from seqgen.models.precision import choose_precision, parameter_type
@@ -118,9 +117,7 @@ class Plan:
             torch.manual_seed(training.seed)
             model = self.model_class(self.model_config(vocab_size, training.seq_len))
             model.to(device=device, dtype=parameter_type(training.precision))
-            carries = model.carries_state and not training.reset_state
-            shape = (training.batch_size, training.seq_len)
-            batches = training_batches(prepared.train, self.data.documents, carries, *shape, 0)
+            batches = prepared.batches(training, self.data, model.carries_state)
             return speed_at_first(model, batches, training), model.parameter_count()
 
     def fitted(self, prepared: Prepared, device: torch.device, report: Report) -> TrainingConfig:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqgen import store
-from seqgen.configs import DataConfig, Documents, require
+from seqgen.configs import DataConfig, TrainingConfig, require
+from seqgen.data.batches import Batches, Overlapping, SampledBatches, training_batches
 from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.data.encoding import Sampling
 from seqgen.data.split import Split, check_parts, held_out_share, path_of, split_text
@@ -76,9 +77,22 @@ class Prepared:
             path.parent.mkdir(exist_ok=True)
             write_corpus(path, self.val, self.val_facts, self.tokenizer)
 
-    def sampled(self, sampling: Sampling, documents: Documents) -> Corpus:
-        """Return the training part, cut into subwords by chance."""
-        return encode_corpus(self.split.train(), self.tokenizer, documents, sampling)
+    def batches(self, training: TrainingConfig, data: DataConfig, carries_state: bool) -> Batches:
+        """Deal the training part out in batches, for a model that may carry its state along."""
+        carries = carries_state and not training.reset_state
+
+        def batches_of(corpus: Corpus) -> Batches:
+            shape = (training.batch_size, training.seq_len)
+            return training_batches(corpus, data.documents, carries, *shape, training.seed)
+
+        def cut_anew(epoch: int) -> Batches:
+            sampling = Sampling(data.subword_sampling, training.seed, epoch)
+            text = self.split.train()
+            return batches_of(encode_corpus(text, self.tokenizer, data.documents, sampling))
+
+        sampled = data.subword_sampling is not None
+        batches = SampledBatches(cut_anew) if sampled else batches_of(self.train)
+        return batches if training.k2 is None else Overlapping(batches, training.k2)
 
 
 def read(text: Text) -> Survey:

@@ -18,9 +18,7 @@ from torch import Tensor
 
 from seqgen import __version__, store
 from seqgen.configs import FINISHED, TrainingConfig
-from seqgen.data.batches import Batches, Overlapping, SampledBatches, training_batches
-from seqgen.data.corpus import Corpus
-from seqgen.data.encoding import Sampling
+from seqgen.data.batches import Batches
 from seqgen.errors import SeqgenError
 from seqgen.metrics.perplexity import LN2, Totals
 from seqgen.models.base import NeuralLanguageModel
@@ -167,22 +165,8 @@ class Session:
 
     @cached_property
     def _batches(self) -> Batches:
-        data, config = self.loaded.data, self.training
-        carries = self.loaded.model.carries_state and not config.reset_state
-
-        def batches_of(corpus: Corpus) -> Batches:
-            shape = (config.batch_size, config.seq_len)
-            return training_batches(corpus, data.documents, carries, *shape, config.seed)
-
-        def cut_anew(epoch: int) -> Batches:
-            sampling = Sampling(data.subword_sampling, config.seed, epoch)
-            return batches_of(self.prepared.sampled(sampling, data.documents))
-
-        if data.subword_sampling is None:
-            batches = batches_of(self.prepared.train)
-        else:
-            batches = SampledBatches(cut_anew)
-        return batches if config.k2 is None else Overlapping(batches, config.k2)
+        carries_state = self.loaded.model.carries_state
+        return self.prepared.batches(self.training, self.loaded.data, carries_state)
 
     def _trainer(self, report: Report, stop: threading.Event) -> Trainer:
         model, config = self.loaded.model, self.training
