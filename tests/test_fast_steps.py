@@ -100,18 +100,27 @@ def test_a_layer_and_its_gradients_are_those_of_torch(name, bf16):
             torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("intel", [True, False])
 @pytest.mark.parametrize("rows", [1, 3])
-def test_an_affine_map_over_arrays_within_inference_mode_and_outside(rows, intel, monkeypatch):
+def test_an_affine_map_over_arrays_within_inference_mode_and_outside(
+    rows, intel, packed, dtype, biased, monkeypatch
+):
+    if packed and not arrays.has_packed():
+        pytest.skip("this build of torch has no packed weights")
     monkeypatch.setattr(arrays, "is_intels", lambda: intel)
-    weight, bias, x = (torch.randn(*shape) for shape in ((6, 5), (6,), (rows, 5)))
-    wanted = F.linear(x, weight, bias).numpy()
+    monkeypatch.setattr(arrays, "has_packed", lambda: packed)
+    weight, bias, x = (torch.randn(*shape, dtype=dtype) for shape in ((6, 5), (6,), (rows, 5)))
+    bias = bias if biased else None
+    wanted = [F.linear(n * x, weight, bias).numpy() for n in (1, 2)]
     with torch.inference_mode():
         affine = arrays.Affine(weight, bias)
         first = affine(x.numpy())
     again = affine(2 * x.numpy())
-    np.testing.assert_allclose(first, wanted, rtol=1e-5, atol=1e-6)  # and not written over
-    np.testing.assert_allclose(again, 2 * wanted - bias.numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(first, wanted[0], rtol=1e-5, atol=1e-6)  # and not written over
+    np.testing.assert_allclose(again, wanted[1], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import platform
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +20,6 @@ ArrayStep = Callable[[np.ndarray, Arrays], Arrays]
 ArrayMap = Callable[[np.ndarray], np.ndarray]
 # Input or ids, and h (B, H), to what the gates get from both, (B, G H).
 Gates = Callable[[np.ndarray, np.ndarray], np.ndarray]
-MOST_PIECES = 4
 # Up to so many rows NumPy attends faster than torch's kernel begins.
 FEW_QUERIES = 3
 
@@ -34,31 +34,27 @@ class Affine:
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         """Take W (O, I) and b (O,), or no b."""
         own = weight.detach().clone()
-        self._bias = None if bias is None else bias.detach().numpy().copy()
-        self._one, self._some = (_Threaded, _Whole) if is_intels() else (_Single, _InPieces)
-        self._product = functools.cache(lambda kind: kind(own))
+        bias = None if bias is None else bias.detach().clone()
+        self._one, self._some = _Threaded, _Whole
+        if not is_intels():
+            self._one = _Single
+            self._some = _Packed if own.dtype == torch.float32 and has_packed() else _Whole
+        self._product = functools.cache(lambda kind: kind(own, bias))
 
-    def __call__(self, *parts: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
-        """Return W x + b (B, O), x being the `parts` (B, I_1) ... side by side.
-
-        Args:
-            parts: the input, in one piece or several.
-            bias: (B, O), in place of b.
-        """
+    def __call__(self, *parts: np.ndarray) -> np.ndarray:
+        """Return W x + b (B, O), x being the `parts` (B, I_1) ... side by side."""
         x = parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
-        y = self._product(self._one if len(x) == 1 else self._some)(x)
-        bias = self._bias if bias is None else bias
-        return y if bias is None else y + bias
+        return self._product(self._one if len(x) == 1 else self._some)(x)
 
 
 class _Threaded:
-    """W x (1, O) of x (1, I), by all threads: each core's cache then holds its part of W.
+    """W x + b (1, O) of x (1, I), by all threads: each core's cache then holds its part of W.
 
     Input and output stay where they are, in memory that array and tensor share.
     """
 
-    def __init__(self, weight: Tensor) -> None:
-        self.weight = weight
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.weight, self.bias = weight, 0 if bias is None else bias.numpy()
         with torch.inference_mode(False):  # what is made within cannot be written to outside
             self.y, self.x = (weight.new_empty(size) for size in weight.shape)
         self.x_row, self.y_row = self.x.numpy()[None], self.y.numpy()[None]
@@ -66,45 +62,49 @@ class _Threaded:
     def __call__(self, x: np.ndarray) -> np.ndarray:
         self.x_row[:] = x
         torch.mv(self.weight, self.x, out=self.y)
-        return self.y_row.copy()
+        return self.y_row + self.bias
 
 
 class _Single:
-    """W x (1, O) of x (1, I) by one thread.
+    """W x + b (1, O) of x (1, I) by one thread.
 
     MKL knows how to share it for the processors of its own maker only; elsewhere waking a second
     thread costs more than it saves.
     """
 
-    def __init__(self, weight: Tensor) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.transposed = weight.T.contiguous().numpy()  # (I, O)
+        self.bias = None if bias is None else bias.numpy()
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        return x @ self.transposed
+        y = x @ self.transposed
+        return y if self.bias is None else np.add(y, self.bias, out=y)
 
 
 class _Whole:
-    """W x (B, O) of x (B, I); with few rows W^T lying so takes up to half less time."""
+    """W x + b (B, O) of x (B, I); with few rows W^T lying so takes up to half less time."""
 
-    def __init__(self, weight: Tensor) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.transposed = weight.T.contiguous()  # (I, O)
+        self.bias = None if bias is None else bias.numpy()
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        return torch.mm(torch.from_numpy(x), self.transposed).numpy()
+        y = torch.mm(torch.from_numpy(x), self.transposed).numpy()
+        return y if self.bias is None else np.add(y, self.bias, out=y)
 
 
-class _InPieces:
-    """W x (B, O) of x (B, I), a few rows of W at a time: so MKL shares it among any threads."""
+class _Packed:
+    """W x + b (B, O) of x (B, I) by oneDNN, W being laid out in the blocks its kernels read.
 
-    def __init__(self, weight: Tensor) -> None:
-        pieces = next(n for n in range(MOST_PIECES, 0, -1) if len(weight) % n == 0)
-        shape = pieces, len(weight) // pieces, -1
-        self.pieces = weight.view(shape).mT.contiguous()  # (pieces, I, O / pieces)
+    With 4 to 16 rows a fourth to a third less time on AMD's processors than what MKL takes.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.weight, self.bias = torch.ops.mkldnn._reorder_linear_weight(weight), bias
+        self.linear = torch.ops.mkldnn._linear_pointwise.default
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        columns = torch.from_numpy(x).expand(len(self.pieces), -1, -1)  # (pieces, B, I)
-        y = torch.bmm(columns, self.pieces)  # (pieces, B, O / pieces)
-        return y.transpose(0, 1).reshape(len(x), -1).numpy()
+        return self.linear(torch.from_numpy(x), self.weight, self.bias, "none", [], "").numpy()
 
 
 @functools.cache
@@ -114,6 +114,14 @@ def is_intels() -> bool:
         return "GenuineIntel" in Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
     except OSError:
         return False
+
+
+@functools.cache
+def has_packed() -> bool:
+    """Return whether this build of torch has what its own compiler uses for packed weights."""
+    names = "_reorder_linear_weight", "_linear_pointwise"
+    x86 = platform.machine().lower() in ("x86_64", "amd64")
+    return x86 and all(hasattr(torch.ops.mkldnn, name) for name in names)
 
 
 def attend(
@@ -160,5 +168,5 @@ def gates_of(weight_ih: Tensor, weight_hh: Tensor, bias: Tensor, inputs: Tensor 
     """
     if inputs is None:
         return Affine(torch.hstack([weight_ih, weight_hh]), bias)
-    of_input, of_past = input_map(weight_ih, bias, inputs), Affine(weight_hh, bias)
-    return lambda ids, h: of_past(h, bias=of_input(ids))
+    of_input, of_past = input_map(weight_ih, bias, inputs), Affine(weight_hh, None)
+    return lambda ids, h: of_past(h) + of_input(ids)

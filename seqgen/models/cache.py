@@ -58,13 +58,21 @@ class KVCache(State):
         capacity = self.tokens.shape[1]
         if self.end + more <= capacity:
             return
-        first = min(self.starts)
-        kept = slice(first, self.end)
         # Doubling makes the copying a constant share of the work.
-        wanted = max(FEWEST_SLOTS, 2 * (self.end - first + more))
-        self.tokens = _moved(self.tokens[:, kept], wanted, dim=1)
-        self.keys = tuple(_moved(k[:, :, kept], wanted, dim=2) for k in self.keys)
-        self.values = tuple(_moved(v[:, :, kept], wanted, dim=2) for v in self.values)
+        used = self.end - min(self.starts)
+        self._relocate(max(FEWEST_SLOTS, 2 * (used + more)))
+
+    def _relocate(self, capacity: int, rows: Rows | None = None) -> None:
+        """Move what is used, of all rows or of `rows`, to the front of new blocks."""
+        first = min(self.starts, default=self.end)
+        picked = slice(None) if rows is None else rows
+
+        def moved(x: Tensor, dim: int) -> Tensor:
+            return _moved(x.narrow(dim, first, self.end - first)[picked], capacity, dim)
+
+        self.tokens = moved(self.tokens, dim=1)
+        self.keys = tuple(moved(k, dim=2) for k in self.keys)
+        self.values = tuple(moved(v, dim=2) for v in self.values)
         self.starts = [start - first for start in self.starts]
         self.end -= first
         if self.shared is not None:
@@ -85,12 +93,11 @@ class KVCache(State):
         if in_place:
             # Every row that is read keeps its place, so the others can be written over.
             self._overwrite(moved, [rows[row] for row in moved])
-            chosen = self
-        else:
-            chosen = super().select(rows)
-        chosen.starts = [self.starts[row] for row in rows]
-        chosen.shared = shared
-        return chosen
+        self.starts = [self.starts[row] for row in rows]
+        self.shared = shared
+        if not in_place:
+            self._relocate(self.tokens.shape[1], rows)
+        return self
 
     def _shared_by(self, rows: Sequence[int]) -> np.ndarray:
         """Return `shared` of the rows that `select` is asked for."""

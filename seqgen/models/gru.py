@@ -51,11 +51,11 @@ class GRULayer(RecurrentLayer):
     def array_step(self, inputs: Tensor | None) -> ArrayStep:
         size = self.hidden_size
         of_input = input_map(self.weight_ih, self.bias, inputs)
-        no_bias = torch.zeros_like(self.bias[: 2 * size])
         if self.bias_hn is None:
-            of_gates = Affine(self.weight_hh[: 2 * size], no_bias)
-            of_candidate = Affine(self.weight_hh[2 * size :], no_bias[:size])
+            of_gates = Affine(self.weight_hh[: 2 * size], None)
+            of_candidate = Affine(self.weight_hh[2 * size :], None)
         else:
+            no_bias = torch.zeros_like(self.bias[: 2 * size])
             of_past = Affine(self.weight_hh, torch.cat([no_bias, self.bias_hn]))
 
         def step(x: np.ndarray, state: Arrays) -> Arrays:

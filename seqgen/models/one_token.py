@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
 from seqgen.models.arrays import Affine, ArrayMap, attend
@@ -107,41 +109,10 @@ class RowFeedForward:
 
     def __init__(self, feed_forward: FeedForward) -> None:
         self.inner, self.output = _affine(feed_forward.inner), _affine(feed_forward.output)
-        self.phi = PHI[feed_forward.activation]
+        self.activate = feed_forward.activate
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        return self.output(self.phi(self.inner(x)))
-
-
-def _relu(x: np.ndarray) -> np.ndarray:
-    return np.maximum(x, 0, out=x)
-
-
-def _gelu(x: np.ndarray) -> np.ndarray:
-    y = x * x
-    y *= math.sqrt(2 / math.pi) * 0.044715
-    y += math.sqrt(2 / math.pi)
-    y *= x
-    np.tanh(y, out=y)
-    y += 1
-    y *= x
-    y *= 0.5
-    return y
-
-
-def _swiglu(x: np.ndarray) -> np.ndarray:
-    gate, up = np.split(x, 2, axis=-1)
-    # sigma(a) = (1 + tanh(a / 2)) / 2, which overflows nowhere.
-    half = gate * 0.5
-    y = np.tanh(half)
-    y += 1
-    y *= half
-    y *= up
-    return y
-
-
-# What stands between a feed-forward part's two maps, (B, I) or (B, 2 I) to (B, I).
-PHI = {"relu": _relu, "gelu": _gelu, "swiglu": _swiglu}
+        return self.output(self.activate(torch.from_numpy(self.inner(x))).numpy())
 
 
 def _affine(linear: nn.Linear) -> Affine:
@@ -159,20 +130,20 @@ def _over_arrays(norm: nn.Module) -> ArrayMap:
     """Return what a normalisation, or nothing in its place, does to an array (..., H)."""
     if isinstance(norm, nn.Identity):
         return lambda x: x
-    centred, eps = isinstance(norm, nn.LayerNorm), norm.eps
-    weight = norm.weight.detach().numpy()
-    bias = None if getattr(norm, "bias", None) is None else norm.bias.detach().numpy()
-    share = 1 / weight.size
+    weight, eps = norm.weight.detach(), norm.eps
+    if isinstance(norm, nn.LayerNorm):
+        bias = None if norm.bias is None else norm.bias.detach()
+        layer_norm = functools.partial(
+            F.layer_norm, normalized_shape=weight.shape, weight=weight, bias=bias, eps=eps
+        )
+        return lambda x: layer_norm(torch.from_numpy(x)).numpy()
+    gain, share = weight.numpy(), 1 / weight.numel()
 
-    def normalise(x: np.ndarray) -> np.ndarray:
-        if centred:
-            x = x - share * np.add.reduce(x, -1, keepdims=True)
+    def rms_norm(x: np.ndarray) -> np.ndarray:
         scale = share * np.add.reduce(x * x, -1, keepdims=True)  # (..., 1)
         scale += eps
         y = x / np.sqrt(scale, out=scale)
-        y *= weight
-        if bias is not None:
-            y += bias
+        y *= gain
         return y
 
-    return normalise
+    return rms_norm

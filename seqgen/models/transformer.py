@@ -135,18 +135,21 @@ class FeedForward(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         size, inner = config.hidden_size, config.feed_forward_size
-        self.activation, self.gated = config.activation, config.activation == "swiglu"
+        self.gated = config.activation == "swiglu"
         self.phi = {"relu": F.relu, "gelu": _gelu_tanh, "swiglu": F.silu}[config.activation]
         self.inner = nn.Linear(size, (1 + self.gated) * inner, bias=config.bias)
         self.inner.stacked = 1 + self.gated
         self.output = nn.Linear(inner, size, bias=config.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        inner = self.inner(x)
-        if self.gated:
-            gate, up = inner.chunk(2, dim=-1)
-            return self.output(self.phi(gate) * up)
-        return self.output(self.phi(inner))
+        return self.output(self.activate(self.inner(x)))
+
+    def activate(self, inner: Tensor) -> Tensor:
+        """Return what stands between the two maps: inner (..., I) or (..., 2 I) to (..., I)."""
+        if not self.gated:
+            return self.phi(inner)
+        gate, up = inner.chunk(2, dim=-1)
+        return self.phi(gate) * up
 
 
 def _gelu_tanh(x: Tensor) -> Tensor:
