@@ -153,7 +153,7 @@ def input_map(weight: Tensor, bias: Tensor, inputs: Tensor | None) -> ArrayMap:
     """Return W x + b as a function of x (B, I), or of the ids (B,) of vectors `inputs` (V, I)."""
     if inputs is None:
         return Affine(weight, bias)
-    return F.linear(inputs, weight, bias).detach().numpy().__getitem__
+    return (inputs @ weight.T + bias).detach().numpy().__getitem__
 
 
 def gates_of(weight_ih: Tensor, weight_hh: Tensor, bias: Tensor, inputs: Tensor | None) -> Gates:

@@ -220,7 +220,12 @@ class RecurrentLM(NeuralLanguageModel):
         return state.head(x), ArrayState(after, state.steps, state.head)
 
     def _arrays(self) -> tuple[list[ArrayStep], Affine]:
-        every = torch.eye(self.vocab_size) if self.embedding is None else self.embedding.weight
-        inputs = [every.to(self.head.weight), *[None] * (len(self.layers) - 1)]
+        every = self._one_hots() if self.embedding is None else self.embedding.weight
+        inputs = [every, *[None] * (len(self.layers) - 1)]
         steps = [layer.array_step(x) for layer, x in zip(self.layers, inputs, strict=True)]
         return steps, Affine(self.head.weight, self.head.bias)
+
+    def _one_hots(self) -> Tensor:
+        """Return the identity (V, V), of which only its ones take memory."""
+        ids, ones = torch.arange(self.vocab_size), self.head.weight.new_ones(self.vocab_size)
+        return torch.sparse_coo_tensor(ids.expand(2, -1), ones, check_invariants=True)
