@@ -95,8 +95,7 @@ def test_enough_beams_are_exhaustive_search(kind, alpha, eos, seed):
     found = one(model, config, eos=eos)
     assert [h.tokens for h in found] == [text for _, text in expected]
     assert [h.score for h in found] == pytest.approx([score for score, _ in expected])
-    ending = Ending(eos, None, 4)
-    tried = exhaustive(model, Source(0, (0,)), 5, norm, (), ending)
+    tried = exhaustive(model, 5, norm, (), Ending(Source(0, (0,)), eos, None, 4))
     assert [h.tokens for h in tried] == [text for _, text in expected]
     assert [h.finish_reason for h in tried] == [h.finish_reason for h in found]
 
@@ -266,14 +265,14 @@ def test_stop_strings_end_hypotheses():
     """Texts that hold 1 1 are finished there, and never go on."""
     model = Table(3, seed=2)
 
-    def ends(tokens):
+    def ends(_, tokens):
         return (1, 1) in itertools.pairwise(tokens)
 
     config = BeamConfig(beams=3**4, nbest=81, norm=LengthNorm("none"), max_tokens=4)
     found = one(model, config, ends=ends)
     for hypothesis in found:
-        assert ends(hypothesis.tokens) == (hypothesis.finish_reason == "stop")
-        assert not ends(hypothesis.tokens[:-1])
+        assert ends(None, hypothesis.tokens) == (hypothesis.finish_reason == "stop")
+        assert not ends(None, hypothesis.tokens[:-1])
     total = sum(math.exp(h.logprob) for h in found)
     assert total == pytest.approx(1)  # every text is there, once
 
@@ -283,7 +282,7 @@ def test_a_beam_of_stops_looks_further_for_live_ones():
         return torch.tensor([0.0, -1.0, -2.0, -3.0, -4.0, -5.0, -6.0, -7.0], dtype=torch.float64)
 
     config = BeamConfig(beams=2, nbest=2, max_tokens=2)
-    found = one(Table(8, logits=logits), config, ends=lambda tokens: tokens[-1] < 5)
+    found = one(Table(8, logits=logits), config, ends=lambda _, tokens: tokens[-1] < 5)
     assert all(h.finish_reason == "stop" for h in found)
     assert found[0].tokens == (0,)
 
@@ -364,9 +363,11 @@ def test_what_is_refused(wrong):
         BeamConfig(**wrong)
 
 
-def test_exhaustive_search_refuses_what_it_cannot_try():
+@pytest.mark.parametrize("max_tokens", [10, 10**9])
+def test_exhaustive_search_refuses_what_it_cannot_try(max_tokens):
+    ending = Ending(Source(0, (0,)), None, None, max_tokens)
     with pytest.raises(UsageError, match="at most 1,000,000"):
-        exhaustive(Table(40), Source(0, (0,)), 1, LengthNorm(), (), Ending(None, None, 10))
+        exhaustive(Table(40), 1, LengthNorm(), (), ending)
 
 
 def test_no_tokens_are_an_empty_text():

@@ -7,13 +7,17 @@ import subprocess
 import sys
 
 import pytest
+import test_beam
 import torch
-from test_sampling import fake
+from test_sampling import fake, loaded_as
 
 from seqgen.decoding.processors import Forbid
 from seqgen.tasks import beam_search as beams
 from seqgen.tasks.explain import explain, suggest
 from seqgen.tasks.sample import SampleOptions, sample
+from seqgen.tokenizers.byte import ByteTokenizer
+from seqgen.tokenizers.char import CharTokenizer
+from seqgen.tokenizers.word import WhitespaceTokenizer
 
 
 def chances(loaded, prompt):
@@ -125,6 +129,61 @@ def test_the_tree_of_a_search():
         assert "pruned" in fates
     ranked = {node.rank: node for node in tree.nodes if node.rank is not None}
     assert [ranked[r.rank].total for r in records] == pytest.approx([r.logprob for r in records])
+
+
+def test_no_live_hypothesis_is_left_out_of_the_tree():
+    """Stops take the best places, so that those that live on are far down the list."""
+    alphabet = CharTokenizer("abcdefghij")
+    likelier = torch.tensor([-9.0] * 4 + [-float(i) for i in range(alphabet.vocab_size - 4)])
+    loaded = loaded_as(beam_table(likelier), alphabet, "stream")
+    options = beams.BeamOptions(beams=2, nbest=2, max_tokens=40, stop=list("abcdef"))
+    (tree,) = beams.explain(loaded, [""], options)
+    nodes = {node.node: node for node in tree.nodes}
+    for node in tree.nodes:
+        assert node.parent == 0 if node.step == 0 else nodes[node.parent].fate == "live"
+    assert {node.step for node in tree.nodes} >= {0, 1}
+
+
+def beam_table(logits):
+    return test_beam.Table(len(logits), logits=lambda prefix: logits)
+
+
+WORDS = WhitespaceTokenizer(["the", "cat", "sat", "on", "mat"])
+BYTES = ByteTokenizer()
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "prompt", "text", "stop", "min_tokens"),
+    [
+        (WORDS, "the", " cat sat on the mat", " cat", 0),
+        (WORDS, "the", " cat sat on the mat", " sat", 1),
+        (WORDS, "the", " cat sat on the mat", "the", 0),
+        (WORDS, "", "the cat sat on", " cat", 0),
+        (BYTES, "a", "\u00e9xyz", "\u00e9", 1),
+        (BYTES, "a", "\u00e9xyz", "\u00e9", 2),
+        (BYTES, "a", "\u00e9xyz", "xy", 3),
+    ],
+)
+@pytest.mark.parametrize("exhaustive", [True, False])
+def test_a_search_stops_where_sampling_does(
+    tokenizer, prompt, text, stop, min_tokens, exhaustive, monkeypatch
+):
+    monkeypatch.setattr("seqgen.decoding.exhaustive.MOST", math.inf)
+    before = len(tokenizer.encode(prompt)) + 1  # the start symbol
+    written = tokenizer.encode(text).tolist()
+
+    def logits(prefix):
+        certain = torch.full((tokenizer.vocab_size,), -math.inf)
+        certain[written[min(len(prefix) - before, len(written) - 1)]] = 0.0
+        return certain
+
+    loaded = loaded_as(test_beam.Table(tokenizer.vocab_size, logits=logits), tokenizer, "stream")
+    settings = {"max_tokens": len(written), "min_tokens": min_tokens, "stop": [stop]}
+    options = beams.BeamOptions(beams=1, exhaustive=exhaustive, **settings)
+    (found,) = beams.beam_search(loaded, [prompt], options)
+    (wanted,) = sample(loaded, [prompt], SampleOptions(seed=0, temperature=0, **settings))
+    assert (found.text, found.tokens) == (wanted.text, wanted.tokens)
+    assert found.finish_reason == wanted.finish_reason
 
 
 def test_beams_of_texts():

@@ -10,6 +10,7 @@ exhaustive search.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -26,8 +27,6 @@ from seqgen.models.base import LanguageModel
 # What an allowed token counts at least, so that totals stay finite and can be compared.
 LEAST = -1e30
 
-# Whether the tokens written end a text by what they say (a stop string).
-Ends = Callable[[Sequence[int]], bool]
 # A candidate's parent, its token, that token's log-probability, and "live", "finished", "pruned".
 Fate = tuple[Hypothesis, int, float, str]
 # The prompt's place, the group, and the fates of its best candidates.
@@ -80,10 +79,15 @@ class Source:
     tokens: tuple[int, ...]
 
 
+# Whether the tokens written after a prompt end the text by what they say (a stop string).
+Ends = Callable[[Source, Sequence[int]], bool]
+
+
 @dataclass(frozen=True)
 class Ending:
-    """What ends a text: a token, what the tokens say, or their number."""
+    """What ends a text after a prompt: a token, what the tokens say, or their number."""
 
+    source: Source
     eos_id: int | None
     ends: Ends | None
     max_tokens: int
@@ -92,7 +96,7 @@ class Ending:
         """Return why `parent` with `token` ends but for its length, or None."""
         if token == self.eos_id:
             return "eos"
-        if self.ends is not None and self.ends((*parent.tokens, token)):
+        if self.ends is not None and self.ends(self.source, (*parent.tokens, token)):
             return "stop"
         return None
 
@@ -278,10 +282,10 @@ def conditioned(perturbed: np.ndarray, maxima: np.ndarray) -> np.ndarray:
 class Search:
     """The groups of one prompt, which stands beside others in a batch."""
 
-    def __init__(self, source: Source, place: int, config: BeamConfig) -> None:
-        self.source, self.place, self.config = source, place, config
+    def __init__(self, ending: Ending, place: int, config: BeamConfig) -> None:
+        self.ending, self.place, self.config = ending, place, config
         kind = StochasticGroup if config.stochastic else Group
-        digest = int(hash64(config.seed, source.number))
+        digest = int(hash64(config.seed, ending.source.number))
         self.groups = [
             kind(config, Hypothesis(row=place, digest=digest)) for _ in range(config.groups)
         ]
@@ -291,13 +295,13 @@ class Search:
         """Every live hypothesis, group after group."""
         return [hypothesis for group in self.groups for hypothesis in group.live]
 
-    def advance(self, expansion: Expansion, ending: Ending, watch: Watch | None) -> None:
+    def advance(self, expansion: Expansion, watch: Watch | None) -> None:
         """Take one step in every group; later ones see what earlier ones took."""
         taken: dict[int, int] = {}
         for number, group in enumerate(self.groups):
             if not group.live:
                 continue
-            fates = group.advance(expansion, taken, ending)
+            fates = group.advance(expansion, taken, self.ending)
             if watch is not None:
                 watch(self.place, number, fates)
             for _, token, _, fate in fates:
@@ -343,26 +347,21 @@ def search(
         for place in range(len(sources)):
             yield place, [Hypothesis(score=0.0, finish_reason="length")]
         return
-    searches = [Search(source, place, config) for place, source in enumerate(sources)]
-    ending = Ending(eos_id, ends, config.max_tokens)
+    endings = [Ending(source, eos_id, ends, config.max_tokens) for source in sources]
+    searches = [Search(ending, place, config) for place, ending in enumerate(endings)]
     width = 2 * config.beams // config.groups + (config.beams if config.groups > 1 else 0)
     logits, state = prefill(model, [source.tokens for source in sources])
     # Before the first step the groups of a prompt share its one row.
     rows = [(owner, owner.groups[0].live[0]) for owner in searches]
     while True:
         own = normalise(logits)  # (R, V)
-        filtered = own
-        if processors:
-            histories = [
-                History(owner.source.tokens + row.tokens, len(owner.source.tokens))
-                for owner, row in rows
-            ]
-            for processor in processors:
-                filtered = processor(histories, filtered)
+        filtered, histories = own, _Histories(rows)
+        for processor in processors:
+            filtered = processor(histories, filtered)
         rank = searches[0].groups[0].rank([row for _, row in rows], own, filtered)
         expansion = Expansion(rank, own, filtered, width)
         for owner in searches:
-            owner.advance(expansion, ending, watch)
+            owner.advance(expansion, watch)
             if not owner.live:
                 yield owner.place, owner.found()
         searches = [owner for owner in searches if owner.live]
@@ -374,6 +373,27 @@ def search(
         for place, (_, row) in enumerate(rows):
             row.row = place
         logits, state = model.step([row.tokens[-1] for _, row in rows], state)
+
+
+class _Histories(Sequence[History]):
+    """The rows' histories, put together once a processor reads them: most read none."""
+
+    def __init__(self, rows: Sequence[tuple[Search, Hypothesis]]) -> None:
+        self._rows = rows
+
+    @functools.cached_property
+    def _read(self) -> list[History]:
+        prompts = [owner.ending.source.tokens for owner, _ in self._rows]
+        return [
+            History(prompt + row.tokens, len(prompt))
+            for prompt, (_, row) in zip(prompts, self._rows, strict=True)
+        ]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, row: int) -> History:
+        return self._read[row]
 
 
 def _kept_in_place(rows: list[tuple[Search, Hypothesis]]) -> list[tuple[Search, Hypothesis]]:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from seqgen.configs import require
-from seqgen.decoding.beam import Ending, Source
+from seqgen.decoding.beam import Ending
 from seqgen.decoding.hypotheses import Hypothesis, LengthNorm
 from seqgen.decoding.processors import IMPOSSIBLE, History, Processor, normalise
 from seqgen.decoding.sampling import prefill
@@ -21,7 +21,6 @@ MOST = 1_000_000
 @torch.inference_mode()
 def exhaustive(
     model: LanguageModel,
-    source: Source,
     nbest: int,
     norm: LengthNorm,
     processors: Sequence[Processor],
@@ -29,22 +28,23 @@ def exhaustive(
 ) -> list[Hypothesis]:
     """Score every text that the processors leave, and return the n best, the best first.
 
-    Nothing is pruned: the tree is walked depth first, the children of one text side by side.
+    Nothing is pruned: the tree is walked depth first.
 
     Raises:
         UsageError: there may be more than a million texts.
     """
-    texts = model.vocab_size**ending.max_tokens
+    # Two tokens make more than a million texts of 20, and large powers take their time.
+    texts = model.vocab_size ** min(ending.max_tokens, 20)
     require(
         texts <= MOST,
         f"--exhaustive would try up to {model.vocab_size} ^ {ending.max_tokens} texts; "
         f"at most {MOST:,} are allowed, so lower --max-tokens or use --beams",
     )
-    logits, state = prefill(model, [source.tokens])
+    logits, state = prefill(model, [ending.source.tokens])
     if ending.max_tokens == 0:
         return [Hypothesis(score=0.0, finish_reason="length")]
     found = []
-    for hypothesis in _walk(model, source, Hypothesis(), logits, state, processors, ending):
+    for hypothesis in _walk(model, Hypothesis(), logits, state, processors, ending):
         hypothesis.score = hypothesis.logprob / norm(len(hypothesis.tokens))
         found.append(hypothesis)
     return sorted(found, key=lambda h: h.rank)[:nbest]
@@ -52,20 +52,22 @@ def exhaustive(
 
 def _walk(
     model: LanguageModel,
-    source: Source,
     parent: Hypothesis,
     logits: np.ndarray,
     state: State,
     processors: Sequence[Processor],
     ending: Ending,
 ) -> Iterator[Hypothesis]:
-    """Yield every finished text that begins with `parent`, whose next logits (1, V) these are."""
+    """Yield every finished text that begins with `parent`, whose next logits (1, V) these are.
+
+    The state, of one row, is not used up.
+    """
+    prompt = ending.source.tokens
     own = normalise(logits)
     filtered = own
-    history = [History(source.tokens + parent.tokens, len(source.tokens))]
+    history = [History(prompt + parent.tokens, len(prompt))]
     for processor in processors:
         filtered = processor(history, filtered)
-    children = []
     for token in np.flatnonzero(filtered[0] > IMPOSSIBLE).tolist():
         child = Hypothesis((*parent.tokens, token), parent.logprob + own[0, token].item())
         reason = ending(parent, token)
@@ -75,11 +77,5 @@ def _walk(
         if reason:
             yield child
         else:
-            children.append(child)
-    if not children:
-        return
-    branches = state.select([0] * len(children))
-    after, branches = model.step([child.tokens[-1] for child in children], branches)
-    for row, child in enumerate(children):
-        of_child = branches.copy().select([row])
-        yield from _walk(model, source, child, after[row : row + 1], of_child, processors, ending)
+            after, of_child = model.step([token], state.copy())
+            yield from _walk(model, child, after, of_child, processors, ending)

@@ -161,13 +161,17 @@ class Searcher:
 
     @property
     def ends(self) -> Ends | None:
-        """What tells whether ids end with a stop string."""
+        """What tells whether ids have written a stop string, decoded as `_text` does."""
         options, tokenizer = self.options, self.loaded.tokenizer
         if not options.stop:
             return None
 
-        def ends(tokens: Sequence[int]) -> bool:
-            text = tokenizer.decode(tokens[options.min_tokens :])
+        def ends(source: Source, tokens: Sequence[int]) -> bool:
+            decoder = tokenizer.decoder(source.tokens)
+            pieces = [decoder.push(token) for token in tokens]
+            if len(tokens) == options.max_tokens:
+                pieces.append(decoder.flush())
+            text = "".join(pieces[options.min_tokens :])
             return any(stop in text for stop in options.stop)
 
         return ends
@@ -181,10 +185,10 @@ class Searcher:
         if not options.exhaustive:
             config = options.config
             return beam.search(model, sources, config, self.processors, end, self.ends, watch)
-        ending = Ending(end, self.ends, options.max_tokens)
+        endings = [Ending(source, end, self.ends, options.max_tokens) for source in sources]
         return (
-            (place, exhaustive(model, source, options.nbest, options.norm, self.processors, ending))
-            for place, source in enumerate(sources)
+            (place, exhaustive(model, options.nbest, options.norm, self.processors, ending))
+            for place, ending in enumerate(endings)
         )
 
     def beams(self, prompt: Prompt, found: list[Hypothesis]) -> list[Beam]:
@@ -207,8 +211,7 @@ class Searcher:
     def _text(self, prompt: Prompt, hypothesis: Hypothesis) -> str:
         options, end = self.options, self.loaded.framing.end
         decoder = self.loaded.tokenizer.decoder(prompt.tokens)
-        length = len(hypothesis.tokens)
-        text = Continuation(decoder, options.stop, length, end, options.min_tokens)
+        text = Continuation(decoder, options.stop, options.max_tokens, end, options.min_tokens)
         for token in hypothesis.tokens:
             text.push(token, 0.0)
         return text.text
@@ -264,7 +267,9 @@ def _tree(
     tree = Tree(prompt.index, prompt.text, found=searcher.beams(prompt, found))
     numbers: dict[tuple[int, tuple[int, ...]], int] = {}
     for group, fates in log:
-        for parent, token, logprob, fate in fates[: 2 * options.beams]:
+        for place, (parent, token, logprob, fate) in enumerate(fates):
+            if fate == "pruned" and place >= 2 * options.beams:
+                continue
             tokens = (*parent.tokens, token)
             finished = fate == "live" and len(tokens) == options.max_tokens
             fate = "finished" if finished else fate
@@ -275,7 +280,7 @@ def _tree(
                     group=group,
                     step=len(parent.tokens),
                     node=len(tree.nodes) + 1,
-                    parent=numbers.get((group, parent.tokens), 0),
+                    parent=numbers[group, parent.tokens] if parent.tokens else 0,
                     token=token,
                     text=searcher.loaded.tokenizer.pieces([token])[0],
                     logprob=logprob,
