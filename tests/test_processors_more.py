@@ -20,7 +20,10 @@ from seqgen.decoding.processors import (
     NoRepeatNgram,
     PresenceAndFrequency,
     RepetitionPenalty,
+    TopK,
+    TopP,
     Typical,
+    likeliest,
     normalise,
 )
 from seqgen.errors import UsageError
@@ -195,3 +198,23 @@ def test_help_names_the_filters_in_their_order():
     places = [text.index(name) for name in [ORDER[0], *ORDER[1:4]]]
     places += [text.index(name, places[3]) for name in ("no-repeat n-gram", *ORDER[6:])]
     assert places == sorted(places)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.1, 0.9, 0.99, 0.999999])
+@pytest.mark.parametrize("law", ["flat", "peaked", "ties", "impossible"])
+def test_a_large_vocabulary_keeps_what_sorting_all_of_it_would(law, p):
+    draws = np.random.default_rng(3).normal(0, 0.01 if law == "flat" else 4, (3, 9000))
+    draws = np.round(draws) if law == "ties" else draws
+    draws[:, ::2] = -np.inf if law == "impossible" else draws[:, ::2]
+    log_probs = normalise(draws.astype(np.float32))
+    kept = TopP(p)((), log_probs) > -np.inf
+    for k in (1, 40, 8999):
+        of_k = TopK(k)((), log_probs) > -np.inf
+        for row, left in zip(log_probs, of_k, strict=True):
+            assert set(np.flatnonzero(left)) == {v for v in likeliest(row)[:k] if row[v] > -np.inf}
+    for row, left in zip(log_probs, kept, strict=True):
+        order = sorted(range(9000), key=lambda v: (-row[v], v))
+        mass = np.exp(row[order], dtype=np.float64)
+        before = mass.cumsum() - mass
+        wanted = {order[0]} | {order[place] for place in np.flatnonzero(before < p)}
+        assert set(np.flatnonzero(left)) == {v for v in wanted if row[v] > -np.inf}

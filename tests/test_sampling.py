@@ -1,6 +1,10 @@
 import itertools
+import math
 import threading
 import time
+import tracemalloc
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -377,3 +381,154 @@ def test_an_error_of_the_source_comes_after_what_was_read():
         for batch in ready(failing(), 10):
             got += batch
     assert got == ["a", "b"]
+
+
+# --- whole texts against the chances that enumeration gives them
+
+
+def by_hand(chances, temperature=1.0, top_k=None, top_p=1.0, min_p=0.0, typical=1.0):
+    """The filters' definitions, on {token: chance}, in the documented order."""
+
+    def first(p, order, mass):
+        kept, before = {}, 0.0
+        for token in order:
+            if kept and before >= mass:
+                break
+            kept[token] = p[token]
+            before += p[token]
+        return kept
+
+    def whole(p):
+        return {token: chance / sum(p.values()) for token, chance in p.items() if chance > 0}
+
+    p = whole({token: chance ** (1 / temperature) for token, chance in chances.items()})
+    likeliest = sorted(p, key=lambda token: (-p[token], token))
+    p = whole({token: p[token] for token in likeliest[:top_k]})
+    p = whole(first(p, [token for token in likeliest if token in p], top_p))
+    p = whole({token: chance for token, chance in p.items() if chance >= min_p * max(p.values())})
+    entropy = -sum(chance * math.log(chance) for chance in p.values())
+    usual = sorted(p, key=lambda token: (abs(-math.log(p[token]) - entropy), token))
+    return p if typical == 1 else whole(first(p, usual, typical))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"temperature": 0.6},
+        {"temperature": 1.7},
+        {"top_k": 2},
+        {"top_p": 0.7},
+        {"min_p": 0.3},
+        {"typical": 0.6},
+        {"temperature": 1.3, "top_k": 4, "top_p": 0.9, "min_p": 0.05, "typical": 0.9},
+    ],
+)
+def test_texts_come_as_often_as_enumeration_says(options):
+    loaded, number, length = fake(), 3000, 3
+    possible = [v for v in range(loaded.model.vocab_size) if v not in loaded.never]
+    start = loaded.framing.start, *loaded.ids("a")
+    expected = {(): 1.0}
+    for _ in range(length):
+        longer = {}
+        for text, chance in expected.items():
+            of_next = loaded.model.chances(*(start + text)[-2:])
+            for token, p in by_hand({v: of_next[v] for v in possible}, **options).items():
+                longer[(*text, token)] = chance * p
+        expected = longer
+    settings = {
+        "seed": 5,
+        "max_tokens": length,
+        "num_samples": number,
+        "batch_size": 500,
+        **options,
+    }
+    found = Counter(
+        tuple(loaded.ids(record.text))
+        for record in sample(loaded, ["a"], SampleOptions(**settings))
+    )
+    assert set(found) <= set(expected)
+    # Rare texts count as one; a chi-square of n degrees is above n + 5 sqrt(2 n) once in 1e5.
+    common = [text for text, p in expected.items() if number * p >= 5]
+    pairs = [(found[text], number * expected[text]) for text in common]
+    rare = number - sum(n for n, _ in pairs), number - sum(wanted for _, wanted in pairs)
+    pairs += [rare] if rare[1] >= 5 else []
+    assert len(pairs) > 2
+    distance = sum((n - wanted) ** 2 / wanted for n, wanted in pairs)
+    degrees = len(pairs) - 1
+    assert distance < degrees + 5 * math.sqrt(2 * degrees)
+
+
+def test_ten_thousand_prompts_stream_through_in_flat_memory():
+    loaded, read = fake(), 0
+
+    def prompts():
+        nonlocal read
+        for read in range(1, 10_001):  # noqa: B007
+            yield "ab"
+
+    options = SampleOptions(seed=1, max_tokens=1, batch_size=16)
+    records = sample(loaded, prompts(), options)
+    assert next(records).index == 0
+    assert read < 1000
+    tracemalloc.start()
+    try:
+        for _ in itertools.islice(records, 2000):
+            loaded.model.calls.clear()
+        early, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        count = 2001
+        for record in records:
+            assert record.index == count
+            count += 1
+            loaded.model.calls.clear()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert count == 10_000
+    assert peak - early < 1_000_000
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_long_prompt_is_read_in_pieces(name, monkeypatch):
+    loaded = real(name)
+    prompt, options = "abc ab" * 9, SampleOptions(seed=2, max_tokens=9)
+    (whole,) = sample(loaded, [prompt], options)
+    monkeypatch.setattr("seqgen.decoding.sampling.PIECE", 7)
+    lengths = []
+    loaded.model.register_forward_pre_hook(lambda _, given: lengths.append(given[0].shape[1]))
+    (pieces,) = sample(loaded, [prompt], options)
+    assert pieces.text == whole.text
+    assert pieces.logprob == pytest.approx(whole.logprob)
+    assert max(lengths) == 7
+
+
+@pytest.mark.parametrize("intel", [True, False])
+@pytest.mark.parametrize("name", SMALL)
+def test_threads_share_a_model(name, intel, monkeypatch):
+    monkeypatch.setattr("seqgen.models.arrays.is_intels", lambda: intel)
+    loaded = real(name)
+
+    def write(seed):
+        (record,) = sample(loaded, ["ab"], SampleOptions(seed=seed, max_tokens=200))
+        return record.text
+
+    alone = [write(seed) for seed in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(write, range(4))) == alone
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "rnn"])
+@pytest.mark.parametrize("given", ["embedding", "onehot"])
+def test_steps_know_no_more_inputs_by_heart_than_pays(name, given, monkeypatch):
+    kind = registry.architecture(name)
+    config = kind.load_config()(vocab_size=9, hidden_size=8, num_layers=2, input=given)
+    model = kind.load_model()(config).eval()
+    with torch.inference_mode():
+        known, _ = model.step([3, 5], model.start(2))
+        monkeypatch.setattr("seqgen.models.arrays.MOST_KNOWN", 8)
+        del model.__dict__["_prepared"]
+        worked_out, _ = model.step([3, 5], model.start(2))
+        called, _ = model(torch.tensor([[3], [5]]), model.start(2))
+    np.testing.assert_allclose(worked_out, known, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(called[:, 0].numpy(), known, rtol=1e-5, atol=1e-6)

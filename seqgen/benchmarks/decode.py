@@ -147,26 +147,30 @@ def _lstm(tokens: int) -> Case:
         name="lstm 2 x 256, batch 1",
         baseline="a loop over nn.LSTM",
         ours=_write(model.eval(), tokenizer, 1, tokens),
-        theirs=lambda: plain_lstm(tokenizer.vocab_size, tokens),
+        theirs=plain_lstm(tokenizer.vocab_size, tokens),
         # One row of the embedding is read.
         bytes_per_token=4 * (model.parameter_count() - model.embedding.weight.numel()),
     )
 
 
-def plain_lstm(vocab_size: int, tokens: int, hidden_size: int = 256) -> int:
-    """Sample from `nn.LSTM` as tutorials do: embed, step, softmax, multinomial."""
+def plain_lstm(vocab_size: int, tokens: int, hidden_size: int = 256) -> Run:
+    """Return what samples from `nn.LSTM` as tutorials do: embed, step, softmax, multinomial."""
     embedding = nn.Embedding(vocab_size, hidden_size)
     lstm = nn.LSTM(hidden_size, hidden_size, num_layers=2, batch_first=True)
     head = nn.Linear(hidden_size, vocab_size)
-    made = []
-    with torch.no_grad():
+
+    @torch.no_grad()
+    def run() -> int:
+        made = []
         token, state = torch.zeros(1, 1, dtype=torch.int64), None
         for _ in range(tokens):
             output, state = lstm(embedding(token), state)
             probs = head(output[:, -1]).softmax(-1)
             token = torch.multinomial(probs, 1)
             made.append(token.item())
-    return len(made)
+        return len(made)
+
+    return run
 
 
 def _shared_shape(vocab_size: int) -> TransformerConfig:

@@ -264,15 +264,33 @@ class TopK:
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         if self.k >= log_probs.shape[-1]:
             return log_probs
-        kept = likeliest(log_probs)[:, : self.k]
-        filtered = np.full_like(log_probs, IMPOSSIBLE)
-        np.put_along_axis(filtered, kept, np.take_along_axis(log_probs, kept, -1), -1)
-        return normalise(filtered)
+        least = np.partition(log_probs, -self.k, axis=-1)[:, -self.k, None]  # (B, 1)
+        above, equal = log_probs > least, log_probs == least
+        room = self.k - np.count_nonzero(above, axis=-1, keepdims=True)  # (B, 1)
+        kept = above | (equal & (equal.cumsum(-1) <= room))
+        return normalise(np.where(kept, log_probs, IMPOSSIBLE))
 
 
 def likeliest(log_probs: np.ndarray) -> np.ndarray:
     """Return the tokens of (..., V), the most probable first; of equals the smaller id."""
     return np.argsort(-log_probs, axis=-1, kind="stable")
+
+
+def likeliest_up_to(mass: float, log_probs: np.ndarray) -> np.ndarray:
+    """Return the first columns of `likeliest` (B, K), in each row at least `mass` of it.
+
+    A large vocabulary is not sorted for the sake of its few likely tokens.
+    """
+    for width in (256, 2048):
+        if 4 * width > log_probs.shape[-1]:
+            break
+        # Which of equals a partition takes is chance, so those equal to the least do not count.
+        ids = np.sort(np.argpartition(log_probs, -width, axis=-1)[:, -width:], axis=-1)
+        values = np.take_along_axis(log_probs, ids, -1)
+        sure = values > values.min(-1, keepdims=True)
+        if (np.exp(values, dtype=np.float64).sum(-1, where=sure) >= mass).all():
+            return np.take_along_axis(ids, likeliest(values), -1)
+    return likeliest(log_probs)
 
 
 @dataclass(frozen=True)
@@ -291,18 +309,18 @@ class TopP:
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         if self.p == 1:
             return log_probs
-        order = likeliest(log_probs)
+        order = likeliest_up_to(self.p, log_probs)
         mass = np.exp(np.take_along_axis(log_probs, order, -1), dtype=np.float64)
-        removed = mass.cumsum(-1) - mass >= self.p  # (B, V), in order
+        removed = mass.cumsum(-1) - mass >= self.p  # (B, K), in order
         removed[:, 0] = False
-        return leave(log_probs, _by_token(order, removed))
+        return leave(log_probs, _by_token(order, removed, log_probs))
 
 
-def _by_token(order: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return `values` (B, V), of the tokens in `order`, in the order of their ids."""
-    placed = np.empty_like(values)
-    np.put_along_axis(placed, order, values, -1)
-    return placed
+def _by_token(order: np.ndarray, removed: np.ndarray, like: np.ndarray) -> np.ndarray:
+    """Return which of all tokens (B, V) are `removed` (B, K), or not in `order` (B, K)."""
+    of_all = np.ones_like(like, dtype=bool)
+    np.put_along_axis(of_all, order, removed, -1)
+    return of_all
 
 
 @dataclass(frozen=True)
@@ -343,4 +361,4 @@ class Typical:
         distance = np.abs(surprisal - nats.sum(-1, keepdims=True))  # (B, V)
         order = np.argsort(distance, axis=-1, kind="stable")
         ordered = np.take_along_axis(probs, order, -1)
-        return leave(log_probs, _by_token(order, ordered.cumsum(-1) - ordered >= self.mass))
+        return leave(log_probs, _by_token(order, ordered.cumsum(-1) - ordered >= self.mass, probs))

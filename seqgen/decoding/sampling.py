@@ -40,6 +40,9 @@ class Step(NamedTuple):
     continuation: Continuation
 
 
+# So many tokens of a prompt are read at a time: what a layer makes of them takes room.
+PIECE = 4096
+
 # The rows, the step t, the log-probabilities (B, V) before and after each processor, the choices.
 Watch = Callable[[Sequence[Row], int, Sequence[np.ndarray], Sequence[int]], None]
 
@@ -117,7 +120,8 @@ def prefill(model: LanguageModel, prompts: Sequence[tuple[int, ...]]) -> tuple[n
         if length == 1:
             after, state = model.step([token for (token,) in rows], state)
         else:
-            called, state = model(torch.tensor(rows, device=model.device), state, last=1)
+            for piece in torch.tensor(rows, device=model.device).split(PIECE, 1):
+                called, state = model(piece, state, last=1)
             after = called[:, 0].cpu().numpy()
         logits.append(after)
         states.append(state)

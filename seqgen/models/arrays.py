@@ -22,6 +22,8 @@ ArrayMap = Callable[[np.ndarray], np.ndarray]
 Gates = Callable[[np.ndarray, np.ndarray], np.ndarray]
 # Up to so many rows NumPy attends faster than torch's kernel begins.
 FEW_QUERIES = 3
+# For more inputs than these, a table of what each comes to is slow to make and large.
+MOST_KNOWN = 2048
 
 
 class Affine:
@@ -48,21 +50,14 @@ class Affine:
 
 
 class _Threaded:
-    """W x + b (1, O) of x (1, I), by all threads: each core's cache then holds its part of W.
-
-    Input and output stay where they are, in memory that array and tensor share.
-    """
+    """W x + b (1, O) of x (1, I), by all threads: each core's cache then holds its part of W."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self.weight, self.bias = weight, 0 if bias is None else bias.numpy()
-        with torch.inference_mode(False):  # what is made within cannot be written to outside
-            self.y, self.x = (weight.new_empty(size) for size in weight.shape)
-        self.x_row, self.y_row = self.x.numpy()[None], self.y.numpy()[None]
+        self.weight, self.bias = weight, None if bias is None else bias.numpy()
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        self.x_row[:] = x
-        torch.mv(self.weight, self.x, out=self.y)
-        return self.y_row + self.bias
+        y = torch.mv(self.weight, torch.from_numpy(x)[0]).numpy()[None]
+        return y if self.bias is None else np.add(y, self.bias, out=y)
 
 
 class _Single:
@@ -151,9 +146,13 @@ def attend(
 
 def input_map(weight: Tensor, bias: Tensor, inputs: Tensor | None) -> ArrayMap:
     """Return W x + b as a function of x (B, I), or of the ids (B,) of vectors `inputs` (V, I)."""
+    affine = Affine(weight, bias)
     if inputs is None:
-        return Affine(weight, bias)
-    return (inputs @ weight.T + bias).detach().numpy().__getitem__
+        return affine
+    if inputs.is_sparse or len(inputs) <= MOST_KNOWN:
+        return (inputs @ weight.T + bias).detach().numpy().__getitem__
+    vectors = inputs.detach().numpy()
+    return lambda ids: affine(vectors[ids])
 
 
 def gates_of(weight_ih: Tensor, weight_hh: Tensor, bias: Tensor, inputs: Tensor | None) -> Gates:
@@ -163,8 +162,8 @@ def gates_of(weight_ih: Tensor, weight_hh: Tensor, bias: Tensor, inputs: Tensor 
         weight_ih: (G H, E).
         weight_hh: (G H, H).
         bias: (G H,).
-        inputs: (V, E), the vectors that x names by their ids, each worked out once; None where
-            x (B, E) is the input itself.
+        inputs: (V, E), the vectors that x names by their ids; None where x (B, E) is the input
+            itself.
     """
     if inputs is None:
         return Affine(torch.hstack([weight_ih, weight_hh]), bias)

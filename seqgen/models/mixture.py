@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -56,6 +57,14 @@ class Mixture(LanguageModel):
             after.append(child)
         return self._mixed(log_probs), None if state is None else MixtureState(tuple(after))
 
+    def step(self, tokens: Sequence[int], state: MixtureState) -> tuple[np.ndarray, MixtureState]:
+        log_probs, after = [], []
+        for part, child in zip(self.components, state.children, strict=True):
+            logits, child = part.step(tokens, child)
+            log_probs.append(torch.from_numpy(logits).log_softmax(-1))
+            after.append(child)
+        return self._mixed(log_probs).numpy(), MixtureState(tuple(after))
+
     def score(
         self, tokens: Tensor, targets: Tensor, state: MixtureState
     ) -> tuple[Tensor, MixtureState]:
@@ -68,7 +77,8 @@ class Mixture(LanguageModel):
 
     def _mixed(self, log_probs: Sequence[Tensor]) -> Tensor:
         """Return the log of the weighted sum of probabilities."""
-        shares = [lp + weight.log() for lp, weight in zip(log_probs, self.weights, strict=True)]
+        weights = self.weights.to(log_probs[0].device).log()
+        shares = [lp + weight for lp, weight in zip(log_probs, weights, strict=True)]
         mixed = torch.stack(shares).logsumexp(0)
         return mixed.to(torch.promote_types(log_probs[0].dtype, torch.float32))
 

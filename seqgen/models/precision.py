@@ -17,10 +17,13 @@ Precision = Literal["auto", "float32", "float64", "bf16"]
 def choose_device(name: str) -> torch.device:
     """Return the device called `name`; "auto" is CUDA, then MPS, then the CPU.
 
+    From then on float32 means float32 on CUDA, too, where cuDNN's RNNs would take TF32.
+
     Raises:
         UsageError: no such device is known.
         SeqgenError: this machine has none.
     """
+    torch.backends.cudnn.allow_tf32 = False
     if name == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")

@@ -129,7 +129,7 @@ def load_mixture(stored: StoredMixture, device: torch.device, precision: Precisi
         if other.framing != first.framing:
             raise SeqgenError(f"{names} differ in --documents, so that they cannot be mixed")
     model = Mixture([part.model for part in parts], stored.weights)
-    return LoadedModel(stored, model.eval(), first.tokenizer, first.data)
+    return LoadedModel(stored, model.to(device).eval(), first.tokenizer, first.data)
 
 
 def _vocabulary(loaded: LoadedModel) -> tuple[str, dict]:

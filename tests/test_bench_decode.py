@@ -1,0 +1,30 @@
+"""`seqgen bench decode`: that both sides make the tokens they count, and what it prints."""
+
+import json
+
+import pytest
+
+from seqgen.benchmarks import decode
+from seqgen.cli import run
+
+
+def test_the_plain_lstm_makes_what_it_counts():
+    assert decode.plain_lstm(9, 5, hidden_size=4)() == 5
+
+
+@pytest.mark.parametrize("build", [lambda: decode._transformer(3, 2), lambda: decode._beams(3)])
+def test_both_sides_make_as_many_tokens(build):
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    case = build()
+    assert case.ours() == case.theirs() > 0
+
+
+def test_bench_decode_prints_a_record_a_case(capsys):
+    command = ["bench", "decode", "--tokens", "3", "--repeats", "1", "--only", "lstm", "--json"]
+    assert run(command) == 0
+    (record,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert record["case"] == "lstm 2 x 256, batch 1"
+    assert record["skipped"] is None
+    pair = record["tokens_per_second"], record["baseline_tokens_per_second"]
+    assert record["ratio"] == pytest.approx(pair[0] / pair[1])
+    assert record["bandwidth_fraction"] > 0
