@@ -112,6 +112,15 @@ def _describe(kind: Any) -> str:
     return names.get(kind, "none")
 
 
+# Up to so many passes over the text, times parameters for each of its tokens, so much dropout.
+DROPOUT_BY_STRAIN = ((3, 0.0), (6, 0.1), (20, 0.2), (float("inf"), 0.3))
+
+
+def dropout_for(strain: float) -> float:
+    """Return the dropout that suits a training's strain; see `ModelConfig.regularised`."""
+    return next(p for most, p in DROPOUT_BY_STRAIN if strain < most)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(Config):
     """What every architecture's configuration has."""

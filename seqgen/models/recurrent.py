@@ -12,15 +12,13 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from seqgen.configs import ModelConfig, require, setting
+from seqgen.configs import ModelConfig, dropout_for, require, setting
 from seqgen.models.arrays import Affine, Arrays, ArrayStep
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.dropout import Dropout
 from seqgen.models.state import State
 
 LayerState = tuple[Tensor, ...]
-# Up to so many passes over the text, times parameters for each of its tokens, so much dropout.
-DROPOUT_BY_STRAIN = ((3, 0.0), (6, 0.1), (20, 0.2), (float("inf"), 0.3))
 # So few rows step faster in NumPy, whose calls cost a fraction of torch's.
 FEW_ROWS = 8
 
@@ -48,7 +46,7 @@ class RecurrentConfig(ModelConfig):
 
     @classmethod
     def regularised(cls, strain: float) -> dict[str, Any]:
-        return {"dropout": next(p for most, p in DROPOUT_BY_STRAIN if strain < most)}
+        return {"dropout": dropout_for(strain)}
 
     bf16_pays_from: ClassVar[int] = 1 << 20
     """The multiplications of a gate, a time step, from which bf16 is faster (measured)."""
