@@ -16,6 +16,7 @@ from seqgen.configs import TrainingConfig
 from seqgen.data.batches import training_batches
 from seqgen.data.corpus import Corpus
 from seqgen.models.lstm import LSTMConfig
+from seqgen.models.transformer import TransformerConfig
 from seqgen.tasks import plan
 from seqgen.tasks import train as task
 from seqgen.training.events import Notice
@@ -44,8 +45,9 @@ def trained(monkeypatch, tmp_path, tokens, **settings):
 @pytest.mark.parametrize(
     ("strain", "dropout"), [(0.1, 0.0), (2, 0.0), (5, 0.1), (14, 0.2), (90, 0.3)]
 )
-def test_dropout_follows_from_passes_and_parameters(strain, dropout):
-    assert LSTMConfig.regularised(strain) == {"dropout": dropout}
+@pytest.mark.parametrize("config_class", [LSTMConfig, TransformerConfig])
+def test_dropout_follows_from_passes_and_parameters(config_class, strain, dropout):
+    assert config_class.regularised(strain) == {"dropout": dropout}
 
 
 @pytest.mark.parametrize("name", list(registry.ARCHITECTURES))
