@@ -124,6 +124,19 @@ def test_no_longer_text_is_better_than_the_bound(logprob, alpha, kind, length, m
         assert total / norm(length + n) <= bound + 1e-9
 
 
+@pytest.mark.parametrize("alpha", [10.5, -200, 400, math.inf, math.nan])
+def test_an_alpha_beyond_what_floats_hold_is_refused(alpha):
+    with pytest.raises(UsageError, match="--alpha is from -10 to 10, not"):
+        LengthNorm("avg", alpha)
+
+
+@pytest.mark.parametrize("kind", ["avg", "gnmt"])
+@pytest.mark.parametrize("alpha", [-10, 10])
+def test_the_largest_alpha_weighs_long_texts(kind, alpha):
+    bound = LengthNorm(kind, alpha).bound(-1.0, 1, 1_000_000)
+    assert -math.inf < bound < 0
+
+
 def greedy_trap(prefix):
     """Greedy takes token 1 (0.6), after which all is even; token 2 (0.4) leads to 0.9."""
     after = {(): [0.0, 0.6, 0.4], (1,): [0.34, 0.33, 0.33], (2,): [0.05, 0.9, 0.05]}

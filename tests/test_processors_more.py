@@ -166,6 +166,20 @@ def test_force(log_probs, history, ids):
         assert np.array_equal(found, log_probs)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("penalty", [RepetitionPenalty(1e-3), RepetitionPenalty(1e3)])
+@pytest.mark.parametrize("times", [0, 1, 10_000])
+def test_the_largest_penalties_leave_a_distribution(penalty, times, dtype):
+    log_probs = normalise(np.array([[0, -5, -1e30, -math.inf]], dtype=dtype))
+    history = History([0, 3] * times)
+    both = PresenceAndFrequency(1e3, 1e3), PresenceAndFrequency(-1e3, -1e3)
+    with np.errstate(over="raise", invalid="raise"):
+        for processor in (penalty, *both):
+            found = processor([history], log_probs)
+            assert np.exp(found).sum() == pytest.approx(1)
+            assert found[0, 3] == -math.inf
+
+
 def test_rows_do_not_mix():
     log_probs = np.log(np.full((2, 3), 1 / 3))
     found = NoRepeatNgram(1)([[0], [1, 2]], log_probs)
@@ -179,8 +193,12 @@ def test_rows_do_not_mix():
         (MinP, (-0.1,)),
         (Typical, (0.0,)),
         (RepetitionPenalty, (0.0,)),
+        (RepetitionPenalty, (1e-46,)),
+        (RepetitionPenalty, (1e39,)),
         (RepetitionPenalty, (math.inf,)),
         (PresenceAndFrequency, (math.nan, 0.0)),
+        (PresenceAndFrequency, (1e39, 0.0)),
+        (PresenceAndFrequency, (0.0, -1e38)),
         (NoRepeatNgram, (0,)),
         (MinTokens, (-1, 2)),
         (Ban, (((),),)),

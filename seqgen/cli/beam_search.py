@@ -31,7 +31,7 @@ def beam_search(
             help="Log-probability over L^alpha (avg), ((5 + L) / 6)^alpha (gnmt) or 1 (none)."
         ),
     ] = "avg",
-    alpha: Annotated[float, typer.Option(help="Above 0 favours long texts.")] = 1.0,
+    alpha: Annotated[float, typer.Option(help="From -10 to 10; above 0 favours long texts.")] = 1.0,
     max_tokens: Annotated[int, typer.Option(help="Tokens of a text at most.")] = 100,
     min_tokens: options.MinTokens = 0,
     stop: options.Stop = None,

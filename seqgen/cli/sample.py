@@ -38,15 +38,16 @@ def sample(
     repetition_penalty: Annotated[
         float,
         typer.Option(
-            help="Multiplies log-probabilities of tokens seen; above 1 against repetition. "
+            help="Multiplies log-probabilities of tokens seen; above 1 against repetition, "
+            "from 0.001 to 1000. "
             "Hugging Face's acts on logits, and so on an arbitrary shift of them."
         ),
     ] = 1.0,
     presence_penalty: Annotated[
-        float, typer.Option(help="Nats off a token that was written before.")
+        float, typer.Option(help="Nats off a token that was written before; at most 1000.")
     ] = 0.0,
     frequency_penalty: Annotated[
-        float, typer.Option(help="Nats off a token for each time it was written.")
+        float, typer.Option(help="Nats off a token for each time it was written; at most 1000.")
     ] = 0.0,
     no_repeat_ngram: options.NoRepeatNgram = None,
     ban: Annotated[

@@ -9,6 +9,8 @@ from seqgen.configs import require
 
 Norm = Literal["avg", "gnmt", "none"]
 NORMS: tuple[str, ...] = get_args(Norm)
+# The power of a length, or of its inverse, that floats hold for any length there is.
+MOST_ALPHA = 10
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,7 @@ class LengthNorm:
 
     The length L counts the tokens written, EOS included. `avg` divides by L^alpha (alpha 1: the
     mean), `gnmt` by ((5 + L) / 6)^alpha (Wu et al. 2016, equation 14), `none` by 1.
+    Alpha is from -10 to 10.
     """
 
     kind: Norm = "avg"
@@ -25,7 +28,8 @@ class LengthNorm:
     def __post_init__(self) -> None:
         known = ", ".join(NORMS)
         require(self.kind in NORMS, f"--length-norm is one of {known}, not {self.kind!r}")
-        require(abs(self.alpha) < float("inf"), f"--alpha is a number, not {self.alpha}")
+        fine = abs(self.alpha) <= MOST_ALPHA
+        require(fine, f"--alpha is from {-MOST_ALPHA} to {MOST_ALPHA}, not {self.alpha}")
 
     def __call__(self, length: int) -> float:
         """Return the divisor for a length of at least 1."""

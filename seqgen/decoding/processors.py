@@ -38,6 +38,8 @@ ORDER = (
 )
 
 IMPOSSIBLE = -np.inf
+# e^-1000 is nothing already; far larger penalties would leave what float32 holds.
+MOST_PENALTY = 1000
 
 
 def normalise(logits: np.ndarray) -> np.ndarray:
@@ -159,16 +161,18 @@ class RepetitionPenalty:
 
     Keskar et al. (2019), section 4.1, divide positive logits by theta and multiply negative
     ones, so that their penalty depends on an arbitrary shift of the logits. Log-probabilities
-    have no such shift and are never positive: above 1 makes repetition rarer.
+    have no such shift and are never positive: above 1 makes repetition rarer. Theta is from
+    0.001 to 1000.
     """
 
     name: ClassVar[str] = "repetition-penalty"
     theta: float
 
     def __post_init__(self) -> None:
+        least = 1 / MOST_PENALTY
         require(
-            0 < self.theta < float("inf"),
-            f"--repetition-penalty is more than 0, not {self.theta}",
+            least <= self.theta <= MOST_PENALTY,
+            f"--repetition-penalty is from {least} to {MOST_PENALTY}, not {self.theta}",
         )
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
@@ -180,7 +184,7 @@ class RepetitionPenalty:
 class PresenceAndFrequency:
     """Takes `presence` and count x `frequency` nats off every token written before.
 
-    Only what was written counts, not the prompt.
+    Only what was written counts, not the prompt. Both are from -1000 to 1000.
     """
 
     name: ClassVar[str] = "presence-frequency"
@@ -190,7 +194,10 @@ class PresenceAndFrequency:
     def __post_init__(self) -> None:
         for name in ("presence", "frequency"):
             value = getattr(self, name)
-            require(abs(value) < float("inf"), f"--{name}-penalty is a number, not {value}")
+            require(
+                abs(value) <= MOST_PENALTY,
+                f"--{name}-penalty is from {-MOST_PENALTY} to {MOST_PENALTY}, not {value}",
+            )
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         times = counts([written(tokens) for tokens in history], log_probs)  # (B, V)

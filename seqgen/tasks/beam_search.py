@@ -25,7 +25,7 @@ class BeamOptions:
         nbest: texts to find for each prompt.
         length_norm: "avg" divides a log-probability by length^alpha, "gnmt" by
             ((5 + length) / 6)^alpha, "none" by 1.
-        alpha: see `length_norm`.
+        alpha: see `length_norm`; from -10 to 10.
         max_tokens: at most so many tokens a text.
         min_tokens: neither the end of a text nor a stop string before so many tokens.
         stop: texts that end a text, and are not part of it.
@@ -54,6 +54,7 @@ class BeamOptions:
     batch_size: int = 16
 
     def __post_init__(self) -> None:
+        _ = self.config  # checks what is its own, --max-tokens among it
         require(self.batch_size >= 1, f"--batch-size is at least 1, not {self.batch_size}")
         require(self.min_tokens >= 0, f"--min-tokens is at least 0, not {self.min_tokens}")
         few = self.min_tokens <= self.max_tokens
@@ -63,7 +64,6 @@ class BeamOptions:
         require(one, "--exhaustive tries every text: it has no --groups and is not --stochastic")
         if self.no_repeat_ngram is not None:
             NoRepeatNgram(self.no_repeat_ngram)
-        _ = self.config
 
     @property
     def norm(self) -> LengthNorm:

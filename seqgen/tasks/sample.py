@@ -42,9 +42,10 @@ class SampleOptions:
         top_p: keep the smallest set of tokens whose mass reaches p.
         min_p: keep tokens at least p times as probable as the likeliest.
         typical: keep the mass whose surprisal is nearest to the entropy.
-        repetition_penalty: multiplies log-probabilities of tokens seen, in prompt or text.
-        presence_penalty: nats off each token written before.
-        frequency_penalty: nats off each token for every time it was written.
+        repetition_penalty: multiplies log-probabilities of tokens seen, in prompt or text;
+            from 0.001 to 1000.
+        presence_penalty: nats off each token written before; from -1000 to 1000.
+        frequency_penalty: nats off each token for every time it was written; the same.
         no_repeat_ngram: no so many tokens in a row twice, prompt included.
         ban: texts that are never written, as the model's tokenizer would write them.
         force: what every text begins with.
