@@ -5,13 +5,14 @@ import subprocess
 import sys
 
 import pytest
-from test_sampling import fake
+from test_sampling import ALPHABET, fake
 
 import seqgen
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.tasks.beam_search import BeamOptions, beam_search
 from seqgen.tasks.model import BeamSettings, Model, SampleSettings
 from seqgen.tasks.sample import SampleOptions, sample
+from seqgen.tokenizers import KINDS
 
 
 def test_importing_it_loads_no_torch():
@@ -60,3 +61,31 @@ def test_errors_are_seqgens_own(tmp_path, monkeypatch):
         model.sample("a", top_k=0)
     with pytest.raises(SeqgenError, match="does not know"):
         next(model.sample("a~"))
+
+
+@pytest.mark.parametrize("tokenizer", [ALPHABET, KINDS["byte"]()], ids=["char", "byte"])
+def test_half_a_surrogate_pair_is_no_text(tokenizer):
+    model = Model(fake(tokenizer))
+    for write in (model.sample, model.stream, model.beam_search, model.suggest):
+        with pytest.raises(SeqgenError, match=r"^prompt 0 is not UTF-8 text: U\+D83D at offset 2$"):
+            next(write("ab\ud83d"))
+    for option in ("ban", "force", "stop"):
+        with pytest.raises(UsageError, match=f"^--{option} is not UTF-8 text: byte 0xff at"):
+            model.sample("a", **{option: "\u00e9\udcff"})
+    with pytest.raises(UsageError, match="--stop is not UTF-8"):
+        model.beam_search("a", stop=["b", "\udcff"])
+
+
+def test_one_text_stands_for_several():
+    model = Model(fake())
+    settings = {"seed": 3, "max_tokens": 60, "num_samples": 9}
+    for option in ("ban", "stop"):
+        found = [list(model.sample("", **settings, **{option: t})) for t in ("ab", ["ab"], ("ab",))]
+        assert found[0] == found[1] == found[2]
+        assert found[0] != list(model.sample("", **settings, **{option: ["a", "b"]}))
+    beams = [list(model.beam_search("", stop=t, max_tokens=8)) for t in ("ab", ["ab"])]
+    assert beams[0] == beams[1]
+    with pytest.raises(UsageError, match="--ban is no text but 3"):
+        model.sample("a", ban=[3])
+    with pytest.raises(UsageError, match="--force is no text but None"):
+        model.sample("a", force=None)

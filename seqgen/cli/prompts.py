@@ -38,9 +38,6 @@ def _given(prompts: list[str] | None, prompt_file: str | None) -> Sequence[str]:
         return ["".join(decode_blocks(input_bytes(), "standard input"))]
     if prompt_file:
         return ["".join(decoded(Path(prompt_file)))]
-    # An argument may hold bytes that are not UTF-8; this says so.
-    for number, prompt in enumerate(prompts or ()):
-        "".join(decode_blocks([prompt.encode(errors="surrogateescape")], f"prompt {number}"))
     return prompts or [""]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from seqgen.configs import require
+from seqgen.configs import require, texts
 from seqgen.decoding import beam
 from seqgen.decoding.beam import BeamConfig, Ending, Ends, Fate, Source
 from seqgen.decoding.exhaustive import exhaustive
@@ -28,7 +28,7 @@ class BeamOptions:
         alpha: see `length_norm`; from -10 to 10.
         max_tokens: at most so many tokens a text.
         min_tokens: neither the end of a text nor a stop string before so many tokens.
-        stop: texts that end a text, and are not part of it.
+        stop: a text, or several, that end a text, and are not part of it.
         no_repeat_ngram: no so many tokens in a row twice, prompt included.
         groups: diverse beam search: `beams` in so many groups.
         diversity: nats off a token for each hypothesis of an earlier group that takes it.
@@ -44,7 +44,7 @@ class BeamOptions:
     alpha: float = 1.0
     max_tokens: int = 100
     min_tokens: int = 0
-    stop: Sequence[str] = ()
+    stop: str | Sequence[str] = ()
     no_repeat_ngram: int | None = None
     groups: int = 1
     diversity: float = 0.5
@@ -59,7 +59,7 @@ class BeamOptions:
         require(self.min_tokens >= 0, f"--min-tokens is at least 0, not {self.min_tokens}")
         few = self.min_tokens <= self.max_tokens
         require(few, f"--min-tokens {self.min_tokens} is more than --max-tokens {self.max_tokens}")
-        require(all(self.stop), "--stop needs a text that is not empty")
+        object.__setattr__(self, "stop", texts("--stop", self.stop))
         one = not self.exhaustive or (self.groups == 1 and not self.stochastic)
         require(one, "--exhaustive tries every text: it has no --groups and is not --stochastic")
         if self.no_repeat_ngram is not None:

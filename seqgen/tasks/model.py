@@ -28,14 +28,14 @@ class SampleSettings(TypedDict, total=False):
     presence_penalty: float
     frequency_penalty: float
     no_repeat_ngram: int | None
-    ban: Sequence[str]
+    ban: str | Sequence[str]
     force: str
     greedy: bool
     max_tokens: int
     min_tokens: int
     num_samples: int
     best_of: int
-    stop: Sequence[str]
+    stop: str | Sequence[str]
     batch_size: int
 
 
@@ -48,7 +48,7 @@ class BeamSettings(TypedDict, total=False):
     alpha: float
     max_tokens: int
     min_tokens: int
-    stop: Sequence[str]
+    stop: str | Sequence[str]
     no_repeat_ngram: int | None
     groups: int
     diversity: float
@@ -62,8 +62,8 @@ class Model:
     """A trained model, from `seqgen.load`.
 
     Every method takes one prompt or several; several may come slowly, and results come as soon
-    as they are ready, in order. All of them raise SeqgenError for a prompt with something that
-    the model does not know, and UsageError for a setting that makes no sense.
+    as they are ready, in order. All of them raise SeqgenError for a prompt that is no text, or has
+    something that the model does not know, and UsageError for a setting that makes no sense.
     """
 
     loaded: loaded.LoadedModel

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from seqgen.configs import no_text
 from seqgen.errors import SeqgenError
 from seqgen.tasks.loaded import LoadedModel
 
@@ -35,14 +36,14 @@ def batches(loaded: LoadedModel, prompts: Iterable[str], size: int) -> Iterator[
     """Yield prompts, up to `size` at a time: those that are there, without waiting for more.
 
     Raises:
-        SeqgenError: a prompt has something the model does not know; says what and where, after
-            the prompts before it have been yielded.
+        SeqgenError: a prompt is no text, or has something the model does not know; says what
+            and where, after the prompts before it have been yielded.
     """
     index = 0
     for texts in ready(prompts, size):
         batch: list[Prompt] = []
         for text in texts:
-            problem = _unknown(loaded, text, index, prompts)
+            problem = _problem(loaded, text, index, prompts)
             if problem is not None:
                 if batch:
                     yield batch
@@ -53,9 +54,12 @@ def batches(loaded: LoadedModel, prompts: Iterable[str], size: int) -> Iterator[
         yield batch
 
 
-def _unknown(
+def _problem(
     loaded: LoadedModel, text: str, index: int, prompts: Iterable[str]
 ) -> SeqgenError | None:
+    why = no_text(text)
+    if why is not None:
+        return SeqgenError(f"prompt {index} {why}")
     found = first_unknown(loaded, text)
     if found is None:
         return None

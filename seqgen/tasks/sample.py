@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
-from seqgen.configs import require
+from seqgen.configs import no_text, require, texts
 from seqgen.decoding import sampling
 from seqgen.decoding.draw import Choose, CounterDraw, greedy
 from seqgen.decoding.processors import (
@@ -47,15 +47,16 @@ class SampleOptions:
         presence_penalty: nats off each token written before; from -1000 to 1000.
         frequency_penalty: nats off each token for every time it was written; the same.
         no_repeat_ngram: no so many tokens in a row twice, prompt included.
-        ban: texts that are never written, as the model's tokenizer would write them.
-        force: what every text begins with.
+        ban: a text, or several, that are never written, as the model's tokenizer would write
+            them.
+        force: what every text begins with, banned or not.
         greedy: always the most probable token.
         max_tokens: at most so many tokens a text.
         min_tokens: neither the end of a text nor a stop string before so many tokens.
         num_samples: texts for each prompt.
         best_of: each text is the best of so many by log-probability a token; candidate k of
             sample j draws as sample j x best_of + k.
-        stop: texts that end a text, and are not part of it.
+        stop: a text, or several, that end a text, and are not part of it.
         batch_size: texts written side by side.
     """
 
@@ -69,14 +70,14 @@ class SampleOptions:
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     no_repeat_ngram: int | None = None
-    ban: Sequence[str] = ()
+    ban: str | Sequence[str] = ()
     force: str = ""
     greedy: bool = False
     max_tokens: int = 500
     min_tokens: int = 0
     num_samples: int = 1
     best_of: int = 1
-    stop: Sequence[str] = ()
+    stop: str | Sequence[str] = ()
     batch_size: int = 32
 
     def __post_init__(self) -> None:
@@ -87,8 +88,10 @@ class SampleOptions:
         require(self.num_samples >= 1, f"--num-samples is at least 1, not {self.num_samples}")
         require(self.best_of >= 1, f"--best-of is at least 1, not {self.best_of}")
         require(self.batch_size >= 1, f"--batch-size is at least 1, not {self.batch_size}")
-        require(all(self.stop), "--stop needs a text that is not empty")
-        require(all(self.ban), "--ban needs a text that is not empty")
+        object.__setattr__(self, "stop", texts("--stop", self.stop))
+        object.__setattr__(self, "ban", texts("--ban", self.ban))
+        why = no_text(self.force)
+        require(why is None, f"--force {why}")
         self.filters()
 
     def filters(self) -> list[Processor]:
@@ -194,12 +197,12 @@ def sample(loaded: LoadedModel, prompts: Iterable[str], options: SampleOptions) 
     each = options.num_samples * options.best_of
     for batch in batches(loaded, prompts, max(1, options.batch_size // each)):
         rows = [Row(prompt.index, j, prompt.tokens) for prompt in batch for j in range(each)]
-        texts = {prompt.index: prompt.text for prompt in batch}
+        given = {prompt.index: prompt.text for prompt in batch}
         for row, text in _best(_finished(writer, rows), options.best_of):
             yield Sample(
                 index=row.prompt,
                 sample=row.sample // options.best_of,
-                prompt=texts[row.prompt],
+                prompt=given[row.prompt],
                 text=text.text,
                 tokens=text.tokens,
                 logprob=text.logprob,
