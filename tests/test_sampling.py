@@ -370,6 +370,29 @@ def test_reading_ahead_is_bounded():
     assert len(taken) < 20
 
 
+def test_an_abandoned_iterator_leaves_no_thread():
+    before = threading.active_count()
+    for _ in range(5):
+        next(sample(fake(), map(str, itertools.repeat("a")), SampleOptions(seed=0, max_tokens=1)))
+    deadline = time.monotonic() + 10
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("source", [iter, list])
+@pytest.mark.parametrize("wrong", [3, None, b"b", SeqgenError("an item")])
+def test_an_item_that_is_no_text_is_an_error(source, wrong):
+    got = []
+    with pytest.raises(SeqgenError, match="prompt 1 is no text but ") as caught:
+        for record in sample(
+            fake(), source(["a", wrong, "b"]), SampleOptions(seed=0, max_tokens=1)
+        ):
+            got.append(record.index)  # noqa: PERF401
+    assert got == [0]
+    assert repr(wrong) in str(caught.value)
+
+
 def test_an_error_of_the_source_comes_after_what_was_read():
     def failing():
         yield "a"

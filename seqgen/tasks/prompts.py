@@ -80,36 +80,53 @@ def first_unknown(loaded: LoadedModel, text: str) -> tuple[str, int, int] | None
     return piece, text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
 
 
+@dataclass(frozen=True)
+class _End:
+    """What comes after the last item: the error that ended the reading, if one did."""
+
+    error: BaseException | None = None
+
+
 def ready(items: Iterable[str], size: int) -> Iterator[list[str]]:
     """Yield lists of up to `size` items: those that are there, without waiting for more.
 
-    A sequence is there at once. Anything else is read ahead in a thread, by a bounded amount.
+    A sequence is there at once. Anything else is read ahead in a thread, by a bounded amount,
+    and no further once nobody wants more.
     """
     if isinstance(items, Sequence):
         for at in range(0, len(items), size):
             yield list(items[at : at + size])
         return
     waiting: queue.Queue = queue.Queue(maxsize=4 * size)
-    threading.Thread(target=_read_ahead, args=(items, waiting), daemon=True).start()
-    while True:
-        batch = [waiting.get()]
-        while len(batch) < size and not waiting.empty():
-            batch.append(waiting.get())
-        end = next((i for i, item in enumerate(batch) if not isinstance(item, str)), None)
-        if batch[:end]:
-            yield batch[:end]
-        if end is not None:
-            if isinstance(batch[end], BaseException):
-                raise batch[end]
-            return
+    closed = threading.Event()
+    threading.Thread(target=_read_ahead, args=(items, waiting, closed), daemon=True).start()
+    end: _End | None = None
+    try:
+        while end is None:
+            batch = [waiting.get()]
+            while len(batch) < size and not waiting.empty():
+                batch.append(waiting.get())
+            if isinstance(batch[-1], _End):
+                end = batch.pop()
+            if batch:
+                yield batch
+    finally:
+        # A reader that waits for room finds some, and then that nobody wants more.
+        closed.set()
+        while not waiting.empty():
+            waiting.get()
+    if end.error is not None:
+        raise end.error
 
 
-def _read_ahead(items: Iterable[str], waiting: queue.Queue) -> None:
-    """Put every item, then None, or the error that ended the reading."""
+def _read_ahead(items: Iterable[str], waiting: queue.Queue, closed: threading.Event) -> None:
+    """Put every item, then the end, unless `closed` is set before."""
     try:
         for item in items:
             waiting.put(item)
+            if closed.is_set():
+                return
     except BaseException as error:  # raised again where the items are used
-        waiting.put(error)
+        waiting.put(_End(error))
     else:
-        waiting.put(None)
+        waiting.put(_End())
