@@ -11,10 +11,13 @@ import test_beam
 import torch
 from test_sampling import fake, loaded_as
 
+from seqgen.cli.beam_search import _put_tree
+from seqgen.cli.explanations import put_explanations
 from seqgen.decoding.processors import Forbid
 from seqgen.tasks import beam_search as beams
 from seqgen.tasks.explain import explain, suggest
 from seqgen.tasks.sample import SampleOptions, sample
+from seqgen.tokenizers import KINDS
 from seqgen.tokenizers.byte import ByteTokenizer
 from seqgen.tokenizers.char import CharTokenizer
 from seqgen.tokenizers.word import WhitespaceTokenizer
@@ -68,6 +71,21 @@ def test_explanations_tell_what_sample_does():
         assert never == {c.token for c in step.candidates} & set(loaded.never)
         gone = [c.probability for c in step.candidates if c.removed_by == "top-k"]
         assert min(c.probability for c in left) >= max(gone, default=0)
+
+
+def test_brackets_are_shown_as_they_are(capfd):
+    loaded = fake(KINDS["whitespace"].train(["[ [bold] [/bold] :smile: a"]))
+    options = SampleOptions(seed=3, max_tokens=4, force="[bold]", top_k=1)
+    put_explanations(explain(loaded, [""], options, candidates=99), json=False)
+    (tree,) = beams.explain(loaded, ["[bold]"], beams.BeamOptions(nbest=3, max_tokens=2))
+    _put_tree(tree, json=False)
+    explained, searched = capfd.readouterr().out.split("prompt 0: '[bold]'\n")
+    for token in ("[", "[bold]", "[/bold]", ":smile:"):
+        assert f" '{token}' " in explained
+        assert f" '{token}' " in searched
+    assert "token 0: '[bold]'\n" in explained
+    assert [f"{beam.finish_reason}: {beam.text!r}" in searched for beam in tree.found] == [True] * 3
+    assert r"\[" not in explained + searched
 
 
 def test_best_of_keeps_the_likeliest_by_token():

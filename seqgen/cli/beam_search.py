@@ -131,4 +131,4 @@ def _put_tree(found: Tree, json: bool) -> None:
     out.print(root)
     for beam in found.found:
         line = f"rank {beam.rank}: score {beam.score:.4f}, logprob {beam.logprob:.4f}, "
-        out.print(line + f"{beam.finish_reason}: {beam.text!r}", markup=False)
+        out.print(line + f"{beam.finish_reason}: {beam.text!r}")

@@ -31,11 +31,11 @@ def put_explanations(explanations: Iterable[Explanation], json: bool) -> None:
             continue
         out = console(sys.stdout)
         heading = f"prompt {found.index}, sample {found.sample}, token {found.step}: "
-        out.print(heading + repr(found.text), markup=False)
+        out.print(heading + repr(found.text))
         out.print(_candidates(found))
         for removed in found.removed:
             what = f"{removed.filter} removed {removed.count} (mass {removed.mass:.4f}): "
-            out.print(what + " ".join(map(repr, removed.tokens)), markup=False)
+            out.print(what + " ".join(map(repr, removed.tokens)))
         out.print()
 
 
@@ -50,8 +50,6 @@ def _candidates(found: Explanation) -> Table:
     for candidate in found.candidates:
         after = f"{candidate.after:.4f}" if candidate.removed_by is None else "-"
         chosen = "*" if candidate.token == found.token else ""
-        # Brackets would be markup.
-        text = repr(candidate.text).replace("[", r"\[")
-        removed = candidate.removed_by or ""
+        text, removed = repr(candidate.text), candidate.removed_by or ""
         table.add_row(chosen, text, f"{candidate.probability:.4f}", after, removed)
     return table
