@@ -19,6 +19,7 @@ SHORT = ["--steps", "3", *TINY]
 
 KEYS = {
     "sample": "index sample prompt text tokens logprob finish_reason seed model",
+    "beam-search": "index rank prompt text tokens logprob score finish_reason model seed",
     "perplexity": "file model tokens characters bytes nll_nats perplexity perplexity_without_oov "
     "bits_per_token bits_per_char bits_per_byte oov accuracy protocol",
     "train": "name path architecture parameters steps tokens train_loss val_loss val_bits_per_char "
@@ -488,6 +489,14 @@ def test_a_seed_that_was_drawn_is_reported(there, cli):
     seed = re.fullmatch(r"seed (\d+)\n", err)[1]
     assert cli("sample", "--max-tokens", "20", "--seed", seed) == (0, text, "")
     assert records(cli("sample", "--json")[1])[0]["seed"] >= 0
+    beams = ["beam-search", "--nbest", "5", "--max-tokens", "9"]
+    _, text, err = cli(*beams, "--stochastic")
+    seed = re.fullmatch(r"seed (\d+)\n", err)[1]
+    assert cli(*beams, "--stochastic", "--seed", seed) == (0, text, "")
+    out = cli(*beams, "--stochastic", "--seed", seed, "--json")[1]
+    assert {with_keys("beam-search", line)["seed"] for line in out.splitlines()} == {int(seed)}
+    _, out, err = cli(*beams, "--json")
+    assert (json.loads(out.splitlines()[0])["seed"], err) == (None, "")
 
 
 def test_several_prompts_are_a_line_each(there, cli):

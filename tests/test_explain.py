@@ -251,7 +251,7 @@ def test_the_command_line(tmp_path):
     found = seqgen("beam-search", "--json", "--nbest", "2", "--max-tokens", "4", text="a\n\nb\n")
     records = [json.loads(line) for line in found.stdout.splitlines()]
     assert [(r["index"], r["rank"]) for r in records] == [(i, r) for i in range(3) for r in (0, 1)]
-    keys = "index rank prompt text tokens logprob score finish_reason model"
+    keys = "index rank prompt text tokens logprob score finish_reason model seed"
     assert list(records[0]) == keys.split()
     plain = seqgen("beam-search", "--max-tokens", "4", text="a\n\nb\n")
     best = [r["text"].replace("\n", "\\n") for r in records if r["rank"] == 0]

@@ -87,7 +87,7 @@ class BeamOptions:
 
 @dataclass(frozen=True)
 class Beam:
-    """The keys of `seqgen beam-search --json`, in order."""
+    """The keys of `seqgen beam-search --json`, in order; `seed` is None where none is used."""
 
     index: int
     rank: int
@@ -98,6 +98,7 @@ class Beam:
     score: float
     finish_reason: str
     model: str
+    seed: int | None
 
 
 @dataclass(frozen=True)
@@ -204,6 +205,7 @@ class Searcher:
                 score=hypothesis.score,
                 finish_reason=hypothesis.finish_reason,
                 model=self.loaded.stored.name,
+                seed=self.options.seed if self.options.stochastic else None,
             )
             for rank, hypothesis in enumerate(found)
         ]

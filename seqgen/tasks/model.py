@@ -117,7 +117,7 @@ class Model:
 
         Args:
             prompts: what to go on from.
-            seed: of stochastic beams; drawn if None.
+            seed: of stochastic beams; drawn if None, and in their records.
             settings: see `BeamSettings`.
 
         Yields:
