@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import test_beam
@@ -45,6 +46,15 @@ def test_suggestions_are_the_likeliest_in_order():
         for f in of_prompt:
             assert f.probability == pytest.approx(possible[f.token] / mass, rel=1e-5)
             assert f.logprob == pytest.approx(math.log(possible[f.token]), rel=1e-5)
+
+
+def test_suggestions_read_a_batch_of_prompts_at_once():
+    loaded = fake()
+    prompts = ["ab", "", "cab", "ba", "ab"]
+    found = list(suggest(loaded, prompts, 9, batch_size=4))
+    assert loaded.model.calls == [(1, 1), (2, 3), (1, 4), (1, 3)]
+    alone = [replace(f, index=i) for i, p in enumerate(prompts) for f in suggest(loaded, [p], 9)]
+    assert found == alone
 
 
 def test_explanations_tell_what_sample_does():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 
@@ -90,20 +89,22 @@ def suggest(
         SeqgenError: a prompt has something the model does not know.
     """
     require(count >= 1, f"--suggest is at least 1, not {count}")
-    for prompt in chain.from_iterable(batches(loaded, prompts, batch_size)):
-        own = normalise(prefill(loaded.model, [prompt.tokens])[0])  # (1, V)
-        allowed = Forbid(loaded.never)([prompt.tokens], own)[0]
-        for rank, token in enumerate(_likeliest(allowed, count)):
-            yield Suggestion(
-                index=prompt.index,
-                rank=rank,
-                prompt=prompt.text,
-                token=token,
-                text=piece(loaded, token),
-                probability=math.exp(allowed[token]),
-                logprob=own[0, token].item(),
-                model=loaded.stored.name,
-            )
+    for batch in batches(loaded, prompts, batch_size):
+        histories = [prompt.tokens for prompt in batch]
+        own = normalise(prefill(loaded.model, histories)[0])  # (B, V)
+        allowed = Forbid(loaded.never)(histories, own)
+        for row, prompt in enumerate(batch):
+            for rank, token in enumerate(_likeliest(allowed[row], count)):
+                yield Suggestion(
+                    index=prompt.index,
+                    rank=rank,
+                    prompt=prompt.text,
+                    token=token,
+                    text=piece(loaded, token),
+                    probability=math.exp(allowed[row, token]),
+                    logprob=own[row, token].item(),
+                    model=loaded.stored.name,
+                )
 
 
 def explain(
