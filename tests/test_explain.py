@@ -126,6 +126,26 @@ def test_forced_banned_and_minimum_in_text():
         assert record.tokens >= 8
 
 
+def test_what_is_forced_is_written_though_it_is_banned():
+    options = SampleOptions(seed=1, max_tokens=30, force="cab", ban=["a", "ca"], num_samples=9)
+    for record in sample(fake(), [""], options):
+        assert record.text.startswith("cab")
+        assert "a" not in record.text[3:]
+
+
+def test_the_newline_before_a_stream_counts_as_seen():
+    options = SampleOptions(seed=1, max_tokens=4, no_repeat_ngram=1, num_samples=30)
+    assert not any("\n" in record.text for record in sample(fake(), [""], options))
+
+
+def test_groups_that_find_the_same_texts_give_fewer():
+    """Without diversity every group is the same search, of two beams."""
+    options = beams.BeamOptions(beams=6, groups=3, nbest=6, diversity=0.0, max_tokens=3)
+    two = beams.BeamOptions(beams=2, nbest=2, max_tokens=3)
+    found, expected = (list(beams.beam_search(fake(), [""], o)) for o in (options, two))
+    assert found == expected
+
+
 def test_a_stop_before_the_minimum_ends_nothing():
     loaded = fake()
     options = SampleOptions(seed=1, max_tokens=40, min_tokens=5, stop=["a"], num_samples=30)
