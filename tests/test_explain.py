@@ -157,6 +157,16 @@ def test_a_stop_before_the_minimum_ends_nothing():
     assert "stop" in reasons
 
 
+def test_what_is_forced_is_not_removed_though_banned():
+    loaded = fake()
+    options = SampleOptions(seed=3, max_tokens=1, ban=["b"], force="b")
+    (step,) = explain(loaded, ["a"], options, candidates=99)
+    assert step.text == "b"
+    (chosen,) = (c for c in step.candidates if c.token == step.token)
+    assert (chosen.after, chosen.removed_by) == (1.0, None)
+    assert {c.removed_by for c in step.candidates if c is not chosen} == {"never", "force"}
+
+
 def test_the_tree_of_a_search():
     loaded = fake()
     options = beams.BeamOptions(beams=2, nbest=2, max_tokens=3)

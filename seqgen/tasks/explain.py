@@ -158,7 +158,8 @@ def _explained(
             text=piece(writer.loaded, v),
             probability=math.exp(own[v]),
             after=math.exp(final[v]),
-            removed_by=removed_by.get(v),
+            # What is forced comes back, whatever took it away before.
+            removed_by=removed_by.get(v) if final[v] == IMPOSSIBLE else None,
         )
         for v in sorted(shown, key=lambda v: (-own[v].item(), v))
     ]
