@@ -367,7 +367,9 @@ def test_gumbel_noise_has_the_mean_and_deviation_of_its_law():
         {"groups": 2},
         {"groups": 0},
         {"max_tokens": -1},
+        {"max_tokens": 10**31},
         {"diversity": -1.0},
+        {"diversity": math.inf},
         {"stochastic": True, "groups": 5},
     ],
 )

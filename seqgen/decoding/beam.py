@@ -26,6 +26,8 @@ from seqgen.models.base import LanguageModel
 
 # What an allowed token counts at least, so that totals stay finite and can be compared.
 LEAST = -1e30
+# Longer texts would have lengths whose powers no float holds.
+MOST_TOKENS = 10**9
 
 # A candidate's parent, its token, that token's log-probability, and "live", "finished", "pruned".
 Fate = tuple[Hypothesis, int, float, str]
@@ -64,9 +66,12 @@ class BeamConfig:
         few = 1 <= self.nbest <= self.beams
         require(few, f"--nbest is from 1 to --beams {self.beams}, not {self.nbest}")
         require(self.max_tokens >= 0, f"--max-tokens is at least 0, not {self.max_tokens}")
+        sane = self.max_tokens <= MOST_TOKENS
+        require(sane, f"--max-tokens is at most {MOST_TOKENS:,}, not {self.max_tokens}")
         divides = self.groups >= 1 and self.beams % self.groups == 0
         require(divides, f"--groups divides --beams {self.beams}, and {self.groups} does not")
-        require(self.diversity >= 0, f"--diversity is at least 0, not {self.diversity}")
+        finite = 0 <= self.diversity < float("inf")
+        require(finite, f"--diversity is a number from 0 on, not {self.diversity}")
         alone = not self.stochastic or self.groups == 1
         require(alone, "--stochastic has no groups: its beams differ by their noise")
 
