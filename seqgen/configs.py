@@ -113,12 +113,7 @@ def _describe(kind: Any) -> str:
 
 
 # Up to so many passes over the text, times parameters for each of its tokens, so much dropout.
-DROPOUT_BY_STRAIN = ((3, 0.0), (6, 0.1), (20, 0.2), (float("inf"), 0.3))
-
-
-def dropout_for(strain: float) -> float:
-    """Return the dropout that suits a training's strain; see `ModelConfig.regularised`."""
-    return next(p for most, p in DROPOUT_BY_STRAIN if strain < most)
+DROPOUT_BY_STRAIN = ((8, 0.0), (25, 0.1), (70, 0.2), (float("inf"), 0.3))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +141,9 @@ class ModelConfig(Config):
         Args:
             strain: passes over the text, times parameters for each of its tokens.
         """
-        return {}
+        if "dropout" not in cls.fields():
+            return {}
+        return {"dropout": next(p for most, p in DROPOUT_BY_STRAIN if strain < most)}
 
     def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
         """Return whether products in bf16 units pay on a CPU: for small ones casting costs more."""

@@ -70,6 +70,7 @@ _ROWS = (
         "nanoGPT's recipe for a CPU (Karpathy 2022): GPT-2's form, 4 x 128, 2,000 steps",
         {
             **GPT2,
+            "bias": False,
             "tokenizer": "char",
             "num_layers": 4,
             "num_heads": 4,

@@ -109,7 +109,7 @@ def _score_rows(
         tokens = np.concatenate([before[:, None], targets[:, :-1]], axis=1).astype(np.int64)
         find = model.rank if ranked else model.hits
         log_probs, found, state = find(_on(model, tokens), _on(model, targets), state)
-        log_probs, found = log_probs.double().cpu().numpy()[inside], found.cpu().numpy()[inside]
+        log_probs, found = log_probs.cpu().double().numpy()[inside], found.cpu().numpy()[inside]
         of = np.repeat(documents, np.count_nonzero(inside, axis=1))
         hits, ranks = (found == 0, found) if ranked else (found, None)
         yield Scored(of, targets[inside], log_probs, hits, ranks)

@@ -43,7 +43,7 @@ def lstm(v, h):
 
 
 def gpt(v, h):
-    plain = PlainGPT(v, window=64, size=h, layers=4, heads=4, dropout=0.0)
+    plain = PlainGPT(v, window=64, size=h, layers=4, heads=4, dropout=0.0, bias=False)
     return sum(p.numel() for p in plain.parameters())
 
 

@@ -43,7 +43,7 @@ def trained(monkeypatch, tmp_path, tokens, **settings):
 
 
 @pytest.mark.parametrize(
-    ("strain", "dropout"), [(0.1, 0.0), (2, 0.0), (5, 0.1), (14, 0.2), (90, 0.3)]
+    ("strain", "dropout"), [(0.1, 0.0), (7, 0.0), (14, 0.1), (50, 0.2), (90, 0.3)]
 )
 @pytest.mark.parametrize("config_class", [LSTMConfig, TransformerConfig])
 def test_dropout_follows_from_passes_and_parameters(config_class, strain, dropout):
@@ -108,3 +108,25 @@ def test_every_architecture_can_be_measured(case):
     batches = training_batches(corpus, "stream", model.carries_state, 2, 3, seed=0)
     training = TrainingConfig(minutes=1.0, seq_len=3, batch_size=2, precision="float32")
     assert speed_at_first(model, batches, training) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ["rnn", "gru", "lstm", "transformer"])
+def test_bf16_learns_as_float32_does(architecture, tmp_path, monkeypatch):
+    """Step by step the loss curves are nearer to one another than those of two seeds."""
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("seqgen.training.loop.LOG_SECONDS", 0.0)
+    text = tmp_path / "text.txt"
+    text.write_text("the cat sat on the mat, and the dog sat on the cat.\n" * 400)
+
+    def curve(precision, seed):
+        settings = {"hidden_size": 64, "steps": 120, "seed": seed, "precision": precision}
+        task.train([text], architecture=architecture, name="m", overwrite=True, settings=settings)
+        lines = (tmp_path / "home" / "models" / "m" / "metrics.jsonl").read_text().splitlines()
+        return np.array([r["train_loss"] for r in map(json.loads, lines) if "train_loss" in r])
+
+    wanted = curve("float32", 1)
+    assert len(wanted) == 120
+    assert wanted[-1] < 0.5 * wanted[0]
+    apart = np.abs(curve("bf16", 1) - wanted).mean()
+    assert apart < np.abs(curve("float32", 2) - wanted).mean()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
@@ -28,13 +30,17 @@ class PlainRecurrent(nn.Module):
 class PlainBlock(nn.Module):
     """A block of GPT-2 (Radford et al. 2019)."""
 
-    def __init__(self, size: int, heads: int, dropout: float) -> None:
+    def __init__(self, size: int, heads: int, dropout: float, bias: bool) -> None:
         super().__init__()
         self.heads, self.p = heads, dropout
-        self.norm1, self.norm2 = nn.LayerNorm(size), nn.LayerNorm(size)
-        self.query_key_value, self.output = nn.Linear(size, 3 * size), nn.Linear(size, size)
+        self.norm1, self.norm2 = (nn.LayerNorm(size, bias=bias) for _ in range(2))
+        self.query_key_value = nn.Linear(size, 3 * size, bias=bias)
+        self.output = nn.Linear(size, size, bias=bias)
         self.feed_forward = nn.Sequential(
-            nn.Linear(size, 4 * size), nn.GELU(), nn.Linear(4 * size, size), nn.Dropout(dropout)
+            nn.Linear(size, 4 * size, bias=bias),
+            nn.GELU(),
+            nn.Linear(4 * size, size, bias=bias),
+            nn.Dropout(dropout),
         )
         self.dropout = nn.Dropout(dropout)
 
@@ -52,19 +58,31 @@ class PlainGPT(nn.Module):
     """GPT-2's form and initialisation: learned positions, the head tied to the embedding."""
 
     def __init__(
-        self, vocab_size: int, window: int, size: int, layers: int, heads: int, dropout: float
+        self,
+        vocab_size: int,
+        window: int,
+        size: int,
+        layers: int,
+        heads: int,
+        dropout: float,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.embedding, self.positions = nn.Embedding(vocab_size, size), nn.Embedding(window, size)
         self.dropout = nn.Dropout(dropout)
-        self.blocks = nn.Sequential(*(PlainBlock(size, heads, dropout) for _ in range(layers)))
-        self.norm = nn.LayerNorm(size)
+        self.blocks = nn.Sequential(
+            *(PlainBlock(size, heads, dropout, bias) for _ in range(layers))
+        )
+        self.norm = nn.LayerNorm(size, bias=bias)
         self.head = nn.Linear(size, vocab_size, bias=False)
         for part in self.modules():
             if isinstance(part, nn.Linear | nn.Embedding):
                 nn.init.normal_(part.weight, std=0.02)
             if isinstance(part, nn.Linear) and part.bias is not None:
                 nn.init.zeros_(part.bias)
+        for block in self.blocks:
+            for part in (block.output, block.feed_forward[2]):
+                nn.init.normal_(part.weight, std=0.02 / math.sqrt(2 * layers))
         self.head.weight = self.embedding.weight
 
     def forward(self, tokens: Tensor) -> Tensor:

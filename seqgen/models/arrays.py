@@ -27,7 +27,7 @@ MOST_KNOWN = 2048
 
 
 class Affine:
-    """W x + b, from a copy of the weights as they are now.
+    """W x + b, for weights that do not change.
 
     How the product is asked for follows from the machine and the rows alone, so that a seed
     gives the same text each time. What each way needs is laid out when it is first taken.
@@ -35,13 +35,12 @@ class Affine:
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         """Take W (O, I) and b (O,), or no b."""
-        own = weight.detach().clone()
-        bias = None if bias is None else bias.detach().clone()
+        weight, bias = weight.detach(), None if bias is None else bias.detach()
         self._one, self._some = _Threaded, _Whole
         if not is_intels():
             self._one = _Single
-            self._some = _Packed if own.dtype == torch.float32 and has_packed() else _Whole
-        self._product = functools.cache(lambda kind: kind(own, bias))
+            self._some = _Packed if weight.dtype == torch.float32 and has_packed() else _Whole
+        self._product = functools.cache(lambda kind: kind(weight, bias))
 
     def __call__(self, *parts: np.ndarray) -> np.ndarray:
         """Return W x + b (B, O), x being the `parts` (B, I_1) ... side by side."""

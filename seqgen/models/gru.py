@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from seqgen.configs import setting
 from seqgen.models.arrays import Affine, Arrays, ArrayStep, input_map
 from seqgen.models.bptt import GRURecurrence
-from seqgen.models.precision import trains_on_cpu
+from seqgen.models.precision import kernel_arithmetic, trains_on_cpu
 from seqgen.models.recurrent import LayerState, RecurrentConfig, RecurrentLayer, RecurrentLM
 
 
@@ -82,7 +82,8 @@ class GRULayer(RecurrentLayer):
             y = GRURecurrence.apply(from_input, weight, bias_hh, state[0])
             return y.transpose(0, 1), (y[-1].to(state[0].dtype),)
         weights = [self.weight_ih, self.weight_hh, self.bias, bias_hh]
-        y, h = torch.gru(x, state[0][None], weights, True, 1, 0.0, self.training, False, True)
+        with kernel_arithmetic(x.device):
+            y, h = torch.gru(x, state[0][None], weights, True, 1, 0.0, self.training, False, True)
         return y, (h[0],)
 
     def _unrolled(self, x: Tensor, h: Tensor) -> tuple[Tensor, LayerState]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from seqgen.configs import setting
 from seqgen.models.arrays import Arrays, ArrayStep, gates_of
-from seqgen.models.precision import lstm_arithmetic
+from seqgen.models.precision import kernel_arithmetic
 from seqgen.models.recurrent import LayerState, RecurrentConfig, RecurrentLayer, RecurrentLM
 
 
@@ -77,7 +77,7 @@ class LSTMLayer(RecurrentLayer):
     def sequence(self, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
         past = [part[None] for part in state]
         weights = [self.weight_ih, self.weight_hh, self.bias, torch.zeros_like(self.bias)]
-        with lstm_arithmetic(x.device):
+        with kernel_arithmetic(x.device):
             y, h, c = torch.lstm(x, past, weights, True, 1, 0.0, self.training, False, True)
         return y, (h[0], c[0])
 

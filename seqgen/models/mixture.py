@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,8 +34,8 @@ class Mixture(LanguageModel):
         super().__init__()
         self.config = ModelConfig(vocab_size=components[0].vocab_size)
         self.components = nn.ModuleList(components)
-        shares = torch.tensor(weights, dtype=torch.float64)
-        self.register_buffer("weights", shares / shares.sum())
+        total = sum(weights)
+        self.log_weights = [math.log(w / total) if w else -math.inf for w in weights]
         windows = [part.window for part in components if part.window is not None]
         self.window = min(windows, default=None)
         self.rows_at_least = min(part.rows_at_least for part in components)
@@ -77,8 +78,7 @@ class Mixture(LanguageModel):
 
     def _mixed(self, log_probs: Sequence[Tensor]) -> Tensor:
         """Return the log of the weighted sum of probabilities."""
-        weights = self.weights.to(log_probs[0].device).log()
-        shares = [lp + weight for lp, weight in zip(log_probs, weights, strict=True)]
+        shares = [lp + weight for lp, weight in zip(log_probs, self.log_weights, strict=True)]
         mixed = torch.stack(shares).logsumexp(0)
         return mixed.to(torch.promote_types(log_probs[0].dtype, torch.float32))
 

@@ -351,7 +351,9 @@ class NGram(LanguageModel):
             longest = torch.where(ids >= 0, ids * self.order + n, longest)
         distinct, which = torch.unique(longest, return_inverse=True)  # (U,), (M,)
         names = distinct.tolist()
-        new = [i for i, name in enumerate(names) if name not in self._rows]
+        # Taken once: another thread may drop what is kept.
+        kept = {name: row for name in names if (row := self._rows.get(name)) is not None}
+        new = [i for i, name in enumerate(names) if name not in kept]
         made: dict[int, Tensor] = {}
         if new:
             first = torch.empty(len(names), dtype=torch.int64, device=self.device)
@@ -361,7 +363,7 @@ class NGram(LanguageModel):
                 self._keep(dict(zip(names, rows, strict=True)))
                 return rows[which]
             made = dict(zip([names[i] for i in new], rows, strict=True))
-        rows = torch.stack([made[n] if n in made else self._rows[n] for n in names])
+        rows = torch.stack([made[n] if n in made else kept[n] for n in names])
         self._keep(made)
         return rows[which]
 

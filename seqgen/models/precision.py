@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from contextlib import AbstractContextManager
 from typing import Literal
 
@@ -17,13 +18,23 @@ Precision = Literal["auto", "float32", "float64", "bf16"]
 def choose_device(name: str) -> torch.device:
     """Return the device called `name`; "auto" is CUDA, then MPS, then the CPU.
 
-    From then on float32 means float32 on CUDA, too, where cuDNN's RNNs would take TF32.
+    On CUDA float32 is float32 from then on: cuDNN's RNNs would take TF32.
 
     Raises:
         UsageError: no such device is known.
         SeqgenError: this machine has none.
     """
-    torch.backends.cudnn.allow_tf32 = False
+    device = _device(name)
+    if device.type == "cuda":
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # some releases speak of a newer setting here
+            torch.backends.cudnn.allow_tf32 = False
+        # It lays them out anew, which costs little.
+        warnings.filterwarnings("ignore", message="RNN module weights are not part of single")
+    return device
+
+
+def _device(name: str) -> torch.device:
     if name == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
@@ -75,13 +86,23 @@ def arithmetic(precision: Precision, device: torch.device) -> AbstractContextMan
     return contextlib.nullcontext()
 
 
-def lstm_arithmetic(device: torch.device) -> AbstractContextManager:
-    """Return what leaves the autocast where oneDNN, a CPU's fused LSTM, has no bf16."""
-    cast = device.type == "cpu" and torch.is_autocast_enabled("cpu")
-    if not cast or not torch.backends.mkldnn.is_available():
+def kernel_arithmetic(device: torch.device) -> AbstractContextManager:
+    """Return what leaves the autocast where a fused recurrent kernel does not follow it in bf16.
+
+    oneDNN has no bf16 LSTM on many CPUs. On CUDA torch casts to float16 for cuDNN, whatever was
+    asked for, in which small gradients vanish.
+    """
+    if not torch.is_autocast_enabled(device.type):
         return contextlib.nullcontext()
-    known = torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return contextlib.nullcontext() if known else torch.autocast("cpu", enabled=False)
+    follows = device.type != "cuda"
+    if device.type == "cpu" and torch.backends.mkldnn.is_available():
+        follows = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return contextlib.nullcontext() if follows else torch.autocast(device.type, enabled=False)
+
+
+def own_randomness(device: torch.device) -> AbstractContextManager:
+    """Return what gives torch's generators, the CPU's and `device`'s, their states back."""
+    return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
 
 
 def trains_on_cpu(x: Tensor) -> bool:

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from seqgen.configs import ModelConfig, dropout_for, require, setting
+from seqgen.configs import ModelConfig, require, setting
 from seqgen.models.arrays import Affine, Arrays, ArrayStep
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.dropout import Dropout
@@ -43,10 +43,6 @@ class RecurrentConfig(ModelConfig):
         {"num_layers": 1, "hidden_size": 128},
     )
     tokens_for_size: ClassVar[float] = 1.6e6
-
-    @classmethod
-    def regularised(cls, strain: float) -> dict[str, Any]:
-        return {"dropout": dropout_for(strain)}
 
     bf16_pays_from: ClassVar[int] = 1 << 20
     """The multiplications of a gate, a time step, from which bf16 is faster (measured)."""

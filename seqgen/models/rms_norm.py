@@ -20,6 +20,8 @@ class RMSNorm(nn.RMSNorm):
     """
 
     def forward(self, x: Tensor) -> Tensor:
+        # Not in less than the weights' type, for which torch has no kernel that is fused.
+        x = x.to(torch.promote_types(x.dtype, self.weight.dtype))
         if trains_on_cpu(x):
             return Normalisation.apply(x, self.weight, self.eps)
         return super().forward(x)

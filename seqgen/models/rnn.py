@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from seqgen.configs import setting
 from seqgen.models.arrays import Arrays, ArrayStep, gates_of
 from seqgen.models.bptt import ElmanRecurrence
-from seqgen.models.precision import trains_on_cpu
+from seqgen.models.precision import kernel_arithmetic, trains_on_cpu
 from seqgen.models.recurrent import LayerState, RecurrentConfig, RecurrentLayer, RecurrentLM
 
 
@@ -64,7 +64,8 @@ class RNNLayer(RecurrentLayer):
             return y.transpose(0, 1), (y[-1].to(state[0].dtype),)
         kernel = torch.rnn_tanh if self.activation == "tanh" else torch.rnn_relu
         weights = [self.weight_ih, self.weight_hh, self.bias, torch.zeros_like(self.bias)]
-        y, h = kernel(x, state[0][None], weights, True, 1, 0.0, self.training, False, True)
+        with kernel_arithmetic(x.device):
+            y, h = kernel(x, state[0][None], weights, True, 1, 0.0, self.training, False, True)
         return y, (h[0],)
 
 

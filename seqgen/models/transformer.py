@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from seqgen.configs import ModelConfig, dropout_for, require, setting
+from seqgen.configs import ModelConfig, require, setting
 from seqgen.models.attention import causal_attention
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.cache import KVCache, empty_cache
@@ -82,10 +82,6 @@ class TransformerConfig(ModelConfig):
         for name in ("dropout", "attention_dropout"):
             p = getattr(self, name)
             require(0 <= p < 1, f"{name} is at least 0 and below 1, not {p}")
-
-    @classmethod
-    def regularised(cls, strain: float) -> dict[str, Any]:
-        return {"dropout": dropout_for(strain)}
 
     def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
         # Multiplications of a square map of the stream; measured.

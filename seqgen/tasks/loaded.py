@@ -67,9 +67,7 @@ class LoadedModel:
     @property
     def precision(self) -> str:
         """The type that it computes in."""
-        # A mixture's own buffer, its weights, comes first, and says nothing of its parts.
-        buffers = reversed(list(self.model.buffers()))
-        tensors = itertools.chain(self.model.parameters(), buffers)
+        tensors = itertools.chain(self.model.parameters(), self.model.buffers())
         kinds = (tensor.dtype for tensor in tensors if tensor.is_floating_point())
         return str(next(kinds, torch.float32)).removeprefix("torch.")
 
@@ -129,7 +127,7 @@ def load_mixture(stored: StoredMixture, device: torch.device, precision: Precisi
         if other.framing != first.framing:
             raise SeqgenError(f"{names} differ in --documents, so that they cannot be mixed")
     model = Mixture([part.model for part in parts], stored.weights)
-    return LoadedModel(stored, model.to(device).eval(), first.tokenizer, first.data)
+    return LoadedModel(stored, model.eval(), first.tokenizer, first.data)
 
 
 def _vocabulary(loaded: LoadedModel) -> tuple[str, dict]:

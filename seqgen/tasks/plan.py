@@ -23,9 +23,10 @@ from seqgen.configs import (
     settings_of,
     with_default_budget,
 )
+from seqgen.data.batches import Batches
 from seqgen.errors import UsageError
 from seqgen.models.base import LanguageModel
-from seqgen.models.precision import choose_precision, parameter_type
+from seqgen.models.precision import Precision, choose_precision, own_randomness, parameter_type
 from seqgen.tasks.fine_tune import Origin, architecture_of, origin_of
 from seqgen.tasks.prepare import Prepared
 from seqgen.training.events import Notice, Report
@@ -80,8 +81,12 @@ class Plan:
         chosen = _without(self.given, {**sizes[0], **config_class.regularised(1.0)})
         if self.training.minutes is None or self.origin is not None or not chosen:
             return self
+        training = self.fitted(prepared, device, lambda event: None)
+        batches = prepared.batches(training, self.data, self.model_class.carries_state)
+        vocab_size = prepared.tokenizer.vocab_size
         for size in sizes:
-            speed, parameters = self._having(size)._tried(prepared, device)
+            plan = self._having(size)
+            speed, parameters = plan._tried(vocab_size, training, batches, device)
             tokens = 60 * self.training.minutes * speed
             if tokens >= config_class.tokens_for_size:
                 break
@@ -109,15 +114,15 @@ class Plan:
         groups = _groups(self.architecture, {**self.given, **settings})
         return replace(self, **dict(zip(("model", "training", "data"), groups, strict=True)))
 
-    def _tried(self, prepared: Prepared, device: torch.device) -> tuple[float, int]:
+    def _tried(
+        self, vocab_size: int, training: TrainingConfig, batches: Batches, device: torch.device
+    ) -> tuple[float, int]:
         """Return how many tokens a second the model as it is trains on, and its parameters."""
-        training = self.fitted(prepared, device, lambda event: None)
-        vocab_size = prepared.tokenizer.vocab_size
-        with torch.random.fork_rng():
+        training = replace(training, precision=self._precision(training, device))
+        with own_randomness(device):
             torch.manual_seed(training.seed)
             model = self.model_class(self.model_config(vocab_size, training.seq_len))
             model.to(device=device, dtype=parameter_type(training.precision))
-            batches = prepared.batches(training, self.data, model.carries_state)
             return speed_at_first(model, batches, training), model.parameter_count()
 
     def fitted(self, prepared: Prepared, device: torch.device, report: Report) -> TrainingConfig:
@@ -140,9 +145,13 @@ class Plan:
         if given.get("seed") is None:
             settled["seed"] = secrets.randbelow(1 << 31)
         training = replace(training, **settled)
+        return replace(training, precision=self._precision(training, device))
+
+    def _precision(self, training: TrainingConfig, device: torch.device) -> Precision:
+        """Return what the user's precision means for this model on this machine."""
         shape = self.model_config(1, training.seq_len)
         large = shape.suits_bf16(training.batch_size, training.seq_len)
-        return replace(training, precision=choose_precision(training.precision, device, large))
+        return choose_precision(self.training.precision, device, large)
 
 
 def preset_of(

@@ -19,7 +19,7 @@ from seqgen.configs import (
 )
 from seqgen.data.text import text_files
 from seqgen.errors import SeqgenError
-from seqgen.models.precision import choose_device, parameter_type
+from seqgen.models.precision import choose_device, own_randomness, parameter_type
 from seqgen.store import StoredModel
 from seqgen.tasks.board import require_tensorboard
 from seqgen.tasks.count import count, ignored
@@ -85,7 +85,7 @@ def train(
     elif notice := ignored(flags):
         report(notice)
     model_config = plan.model_config(prepared.tokenizer.vocab_size, training.seq_len)
-    with torch.random.fork_rng(), contextlib.ExitStack() as held:
+    with own_randomness(place), contextlib.ExitStack() as held:
         torch.manual_seed(training.seed)
         model = plan.model_class(model_config)
         if plan.origin is not None:
@@ -151,7 +151,7 @@ def resume(
         not registry.architecture(config["architecture"]).load_model().counted,
         f"{stored.name} was counted in one pass: there is nothing to go on with; train it again",
     )
-    with torch.random.fork_rng(), stored.locked():
+    with own_randomness(place), stored.locked():
         checkpoint = stored.read_checkpoint(lambda text: report(Notice(text=text)))
         done, result = checkpoint[1]["run"], stored.record.get("result")
         if done["stopped"] in FINISHED and result and not given:

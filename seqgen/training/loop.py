@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
@@ -171,8 +172,8 @@ class Trainer:
     def _loss(self, batch: Batch, past: State | None) -> tuple[Tensor, Tensor, State | None]:
         """Return what is to be minimised and the nats, summed over targets, and the state after."""
         device, smoothing = self.model.device, self.config.label_smoothing
-        tokens = torch.from_numpy(batch.tokens).to(device)  # (B, T)
-        targets = torch.from_numpy(batch.targets).to(device).flatten()
+        tokens = _sent(batch.tokens, device)  # (B, T)
+        targets = _sent(batch.targets, device).flatten()
         with arithmetic(self.config.precision, device):
             logits, after = self._read(tokens, past, batch.advance)  # (B, T, V)
         summed = partial(
@@ -316,6 +317,13 @@ class Trainer:
         self.run = Run.of(facts["run"])
         self.run.stopped = None
         self._validations_done = int(self.budget.share(self.run) * self.budget.validations())
+
+
+def _sent(ids: np.ndarray, device: torch.device) -> Tensor:
+    """Return ids on a device; a GPU fetches them while the host goes on."""
+    if device.type != "cuda":
+        return torch.from_numpy(ids).to(device)
+    return torch.from_numpy(ids).pin_memory().to(device, non_blocking=True)
 
 
 def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -1,0 +1,70 @@
+"""The main job on a CUDA device, for every architecture: skipped where there is none."""
+
+import json
+
+import pytest
+import torch
+
+from seqgen.cli import run
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+
+SMALL = {
+    "rnn": ["--hidden-size", "32"],
+    "gru": ["--hidden-size", "32"],
+    "lstm": ["--hidden-size", "32"],
+    "transformer": ["--hidden-size", "32", "--heads", "2", "--layers", "2"],
+    "window": [],
+    "ngram": [],
+}
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+    (tmp_path / "text.txt").write_text(
+        "the cat sat on the mat, and the dog sat on the cat.\n" * 200
+    )
+    return tmp_path
+
+
+def seqgen(capsys, *arguments):
+    assert run([*map(str, arguments), "--json"]) == 0
+    said = capsys.readouterr()
+    assert "Warning" not in said.err
+    return [json.loads(line) for line in said.out.splitlines()]
+
+
+@pytest.mark.parametrize("precision", ["auto", "float32"])
+@pytest.mark.parametrize("architecture", SMALL)
+def test_the_main_job(architecture, precision, home, capsys):
+    budget = ["--steps", 30, "--precision", precision]
+    train = ["train", home / "text.txt", "--model", architecture, "--seed", 1, *budget]
+    given = [*SMALL[architecture], "--device", "cuda"]
+    (result,) = seqgen(capsys, *train, *given, "--name", "a", "--checkpoint-every", 10)
+    if architecture != "ngram":
+        assert result["val_loss"] < 3
+        (longer,) = seqgen(capsys, "train", "--resume", "a", "--steps", 40, "--device", "cuda")
+        assert longer["steps"] == 40
+        result = longer
+    (scored,) = seqgen(capsys, "perplexity", "-m", "a", "--device", "cuda")
+    assert scored["nll_nats"] / scored["tokens"] == pytest.approx(result["val_loss"], rel=1e-5)
+    (on_cpu,) = seqgen(capsys, "perplexity", "-m", "a", "--device", "cpu")
+    assert on_cpu["nll_nats"] == pytest.approx(scored["nll_nats"], rel=1e-4)
+    written = [
+        seqgen(
+            capsys, "sample", "the", "-m", "a", "--seed", 3, "--max-tokens", 40, "--device", place
+        )
+        for place in ("cuda", "cpu")
+    ]
+    assert [r["text"] for r in written[0]] == [r["text"] for r in written[1]]
+    beams = seqgen(capsys, "beam-search", "the", "-m", "a", "--max-tokens", 9, "--device", "cuda")
+    assert len(beams) == 1
+
+
+def test_a_mixture(home, capsys):
+    for name in ("a", "b"):
+        train = ["train", home / "text.txt", "--model", "ngram", "--name", name, "--device", "cuda"]
+        seqgen(capsys, *train, "--set", f"order={2 + (name == 'b')}")
+    seqgen(capsys, "sample", "the", "-m", "a+b", "--seed", 1, "--max-tokens", 9, "--device", "cuda")
+    seqgen(capsys, "perplexity", "-m", "a+b", "--fit", "--device", "cuda")
