@@ -44,15 +44,18 @@ def sample(
         ),
     ] = 1.0,
     presence_penalty: Annotated[
-        float, typer.Option(help="Nats off a token that was written before; at most 1000.")
+        float, typer.Option(help="Nats off a token that was written before; from -1000 to 1000.")
     ] = 0.0,
     frequency_penalty: Annotated[
-        float, typer.Option(help="Nats off a token for each time it was written; at most 1000.")
+        float,
+        typer.Option(help="Nats off a token for each time it was written; from -1000 to 1000."),
     ] = 0.0,
     no_repeat_ngram: options.NoRepeatNgram = None,
     ban: Annotated[
         list[str] | None,
-        typer.Option(help=r"Never write this; reads \n, \t, \\.", show_default=False),
+        typer.Option(
+            help=r"Never write this, unless forced; reads \n, \t, \\.", show_default=False
+        ),
     ] = None,
     force: Annotated[
         str | None,

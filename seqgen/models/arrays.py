@@ -56,7 +56,7 @@ class _Threaded:
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         y = torch.mv(self.weight, torch.from_numpy(x)[0]).numpy()[None]
-        return y if self.bias is None else np.add(y, self.bias, out=y)
+        return _plus(y, self.bias)
 
 
 class _Single:
@@ -72,7 +72,7 @@ class _Single:
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         y = x @ self.transposed
-        return y if self.bias is None else np.add(y, self.bias, out=y)
+        return _plus(y, self.bias)
 
 
 class _Whole:
@@ -84,7 +84,12 @@ class _Whole:
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         y = torch.mm(torch.from_numpy(x), self.transposed).numpy()
-        return y if self.bias is None else np.add(y, self.bias, out=y)
+        return _plus(y, self.bias)
+
+
+def _plus(y: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
+    """Add b (O,), if there is one, to y (B, O), which is written over."""
+    return y if bias is None else np.add(y, bias, out=y)
 
 
 class _Packed:

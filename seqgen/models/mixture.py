@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,9 @@ from torch import Tensor, nn
 from seqgen.configs import ModelConfig
 from seqgen.models.base import LanguageModel
 from seqgen.models.state import State
+
+# (component, its state) -> log-probabilities, and its state after.
+Read = Callable[[LanguageModel, State | None], tuple[Tensor, State | None]]
 
 
 @dataclass
@@ -50,37 +53,33 @@ class Mixture(LanguageModel):
     def forward(
         self, tokens: Tensor, state: MixtureState | None = None, last: int | None = None
     ) -> tuple[Tensor, MixtureState | None]:
-        children = (None,) * len(self.components) if state is None else state.children
-        log_probs, after = [], []
-        for part, child in zip(self.components, children, strict=True):
+        def read(part: LanguageModel, child: State | None) -> tuple[Tensor, State | None]:
             logits, child = part(tokens, child, last)
-            log_probs.append(logits.log_softmax(-1))
-            after.append(child)
-        return self._mixed(log_probs), None if state is None else MixtureState(tuple(after))
+            return logits.log_softmax(-1), child
+
+        if state is None:
+            return self._mixed(read, (None,) * len(self.components))[0], None
+        return self._mixed(read, state.children)
 
     def step(self, tokens: Sequence[int], state: MixtureState) -> tuple[np.ndarray, MixtureState]:
-        log_probs, after = [], []
-        for part, child in zip(self.components, state.children, strict=True):
+        def read(part: LanguageModel, child: State) -> tuple[Tensor, State]:
             logits, child = part.step(tokens, child)
-            log_probs.append(torch.from_numpy(logits).log_softmax(-1))
-            after.append(child)
-        return self._mixed(log_probs).numpy(), MixtureState(tuple(after))
+            return torch.from_numpy(logits).log_softmax(-1), child
+
+        mixed, after = self._mixed(read, state.children)
+        return mixed.numpy(), after
 
     def score(
         self, tokens: Tensor, targets: Tensor, state: MixtureState
     ) -> tuple[Tensor, MixtureState]:
-        log_probs, after = [], []
-        for part, child in zip(self.components, state.children, strict=True):
-            scores, child = part.score(tokens, targets, child)
-            log_probs.append(scores)
-            after.append(child)
-        return self._mixed(log_probs), MixtureState(tuple(after))
+        return self._mixed(lambda part, child: part.score(tokens, targets, child), state.children)
 
-    def _mixed(self, log_probs: Sequence[Tensor]) -> Tensor:
-        """Return the log of the weighted sum of probabilities."""
+    def _mixed(self, read: Read, children: Sequence[State | None]) -> tuple[Tensor, MixtureState]:
+        """Return the log of the weighted sum of what components read, and their states after."""
+        log_probs, after = zip(*map(read, self.components, children), strict=True)
         shares = [lp + weight for lp, weight in zip(log_probs, self.log_weights, strict=True)]
         mixed = torch.stack(shares).logsumexp(0)
-        return mixed.to(torch.promote_types(log_probs[0].dtype, torch.float32))
+        return mixed.to(torch.promote_types(log_probs[0].dtype, torch.float32)), MixtureState(after)
 
 
 def fit_weights(

@@ -23,7 +23,7 @@ Attend = Callable[[int, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 
 class OneToken:
-    """A transformer in evaluation mode, from its weights as they are now."""
+    """A transformer in evaluation mode, whose weights do not change."""
 
     def __init__(self, model: Transformer) -> None:
         config = model.config

@@ -89,7 +89,7 @@ class ArrayState(RecurrentState):
 
     Attributes:
         arrays: for each layer its arrays (B, H).
-        steps: how the layers go on, from the weights as they were when the first step was taken.
+        steps: how the layers go on, with weights that do not change meanwhile.
         head: logits from the last layer's h.
     """
 
@@ -140,7 +140,7 @@ class RecurrentLayer(nn.Module):
 
     @abstractmethod
     def array_step(self, inputs: Tensor | None) -> ArrayStep:
-        """Return `step` over NumPy arrays, from a copy of the weights as they are now.
+        """Return `step` over NumPy arrays, for weights that do not change.
 
         Args:
             inputs: (V, E), the vectors that ids stand for, where the step is to take ids.
