@@ -10,11 +10,12 @@ import torch
 import torch.nn.functional as F
 
 from seqgen.benchmarks import gpt, train
-from seqgen.benchmarks.baselines import PlainGPT
+from seqgen.benchmarks.baselines import PlainGPT, PlainWindow
 from seqgen.cli import run
 from seqgen.errors import SeqgenError
 from seqgen.models.lstm import LSTM, LSTMConfig
 from seqgen.models.transformer import Transformer, TransformerConfig
+from seqgen.models.window import Window, WindowConfig
 
 
 def test_operations_by_hand():
@@ -28,7 +29,7 @@ def test_operations_by_hand():
 
 
 def test_peak_memory_sees_what_was_let_go():
-    held = train.peak_memory(lambda: np.ones(50_000_000, np.uint8).sum())
+    held = train.peak_memory(lambda: np.ones(50_000_000, np.uint8).sum(), torch.device("cpu"))
     if held is None:
         pytest.skip("this system tells no peak memory")
     assert held > 50_000_000
@@ -55,6 +56,20 @@ def test_the_plain_gpt_is_the_gpt2_form():
     torch.testing.assert_close(ours(tokens)[0], plain(tokens), rtol=1e-4, atol=1e-4)
 
 
+def test_the_plain_window_is_the_window_model():
+    torch.manual_seed(0)
+    plain = PlainWindow(5, context=3, embedding_size=4, hidden_size=6, dropout=0.0)
+    shape = {"context_size": 3, "embedding_size": 4, "hidden_size": 6}
+    ours = Window(WindowConfig(vocab_size=5, **shape, dropout=0.0))
+    with torch.no_grad():
+        ours.embedding.weight[:5] = plain.embedding.weight
+        ours.embedding.weight[5] = plain.embedding.weight[0]  # stands before the text
+    ours.layer.load_state_dict(plain.layer.state_dict())
+    ours.head.load_state_dict(plain.head.state_dict())
+    tokens = torch.randint(5, (2, 7))
+    torch.testing.assert_close(ours(tokens)[0], plain(tokens))
+
+
 def test_the_recipes_loss_scores_every_token_once():
     torch.manual_seed(0)
     model = PlainGPT(5, gpt.WINDOW, size=8, layers=1, heads=2, dropout=0.0)
@@ -79,10 +94,10 @@ def test_the_recipe_learns_and_its_text_must_be_long_enough(tmp_path):
 
 def test_bench_train_prints_a_record_a_case(capsys):
     command = ["bench", "train", "--seconds", "0.1", "--repeats", "1", "--only", "rnn", "--json"]
-    assert run([*command, "--precision", "float32", "--quiet"]) == 0
+    assert run([*command, "--precision", "float32", "--device", "cpu", "--quiet"]) == 0
     (record,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert record["case"] == "rnn 2 x 256"
-    assert record["precision"] == "float32"
+    assert (record["precision"], record["device"]) == ("float32", "cpu")
     speeds = record["tokens_per_second"], record["baseline_tokens_per_second"]
     assert record["ratio"] == pytest.approx(speeds[0] / speeds[1])
     assert record["gflops"] > 0

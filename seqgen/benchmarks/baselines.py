@@ -27,6 +27,26 @@ class PlainRecurrent(nn.Module):
         return self.head(self.dropout(y))
 
 
+class PlainWindow(nn.Module):
+    """Bengio et al. (2003) as unfolded embeddings, a tanh layer and a linear head."""
+
+    def __init__(
+        self, vocab_size: int, context: int, embedding_size: int, hidden_size: int, dropout: float
+    ) -> None:
+        super().__init__()
+        self.before = context - 1
+        self.embedding = nn.Embedding(vocab_size, embedding_size)
+        self.layer = nn.Linear(context * embedding_size, hidden_size)
+        self.dropout = nn.Dropout(dropout)
+        self.head = nn.Linear(hidden_size, vocab_size)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return logits (B, T, V) for tokens (B, T); token 0 stands before the first."""
+        seen = F.pad(tokens, (self.before, 0)).unfold(1, self.before + 1, 1)  # (B, T, n)
+        x = self.dropout(self.embedding(seen).flatten(2))  # (B, T, n E)
+        return self.head(self.dropout(self.layer(x).tanh()))
+
+
 class PlainBlock(nn.Module):
     """A block of GPT-2 (Radford et al. 2019)."""
 
@@ -87,7 +107,7 @@ class PlainGPT(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Return logits (B, T, V) for tokens (B, T)."""
-        positions = torch.arange(tokens.shape[1])
+        positions = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.dropout(self.embedding(tokens) + self.positions(positions))
         return self.head(self.norm(self.blocks(x)))
 

@@ -14,17 +14,16 @@ import torch
 from torch import nn
 
 from seqgen import registry
-from seqgen.benchmarks.baselines import PlainGPT, PlainRecurrent, plain_step
+from seqgen.benchmarks.baselines import PlainGPT, PlainRecurrent, PlainWindow, plain_step
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import Batches, training_batches
 from seqgen.data.corpus import Corpus
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.precision import Precision, choose_precision
+from seqgen.models.precision import Precision, choose_device, choose_precision, parameter_type
 from seqgen.presets import GPT2
 from seqgen.training.speed import speed
 
 VOCAB, DROPOUT = 66, 0.1
-CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -34,12 +33,13 @@ class Timing:
     `ratio` is the median of the ratios of neighbouring runs. `gflops` counts the products of
     matrices alone, three for each in the model (one forward, two backward); `matmul_gflops` is
     what one large product reaches here in the same precision. `peak_memory` is the most bytes
-    the process held while ours trained (Linux).
+    the process held while ours trained (Linux), or of a GPU's memory.
     """
 
     case: str
     baseline: str
     precision: str
+    device: str
     tokens_per_second: float
     baseline_tokens_per_second: float
     ratio: float
@@ -95,6 +95,15 @@ def _transformer(layers: int, size: int, form: str, batch_size: int) -> Case:
 
 
 CASES = (
+    Case(
+        name="window of 8, 256",
+        baseline="nn.Linear",
+        architecture="window",
+        settings={"context_size": 8, "embedding_size": 64, "hidden_size": 256},
+        plain=lambda: PlainWindow(VOCAB, 8, 64, 256, DROPOUT),
+        batch_size=32,
+        seq_len=64,
+    ),
     _recurrent("rnn", nn.RNN, 256),
     _recurrent("gru", nn.GRU, 256),
     _recurrent("lstm", nn.LSTM, 256),
@@ -112,6 +121,7 @@ def measure(
     only: str | None = None,
     precision: Precision = "auto",
     optimizer: str = "adamw",
+    device: str = "auto",
 ) -> Iterator[Timing]:
     """Yield a timing for each case.
 
@@ -121,16 +131,21 @@ def measure(
         only: cases whose name contains this.
         precision: ours; the baselines compute in float32.
         optimizer: ours; the baselines use AdamW.
+        device: where both train.
     """
-    precision = choose_precision(precision, CPU)
-    peak = matmul_speed(torch.bfloat16 if precision == "bf16" else torch.float32)
+    place = choose_device(device)
+    precision = choose_precision(precision, place)
+    kind = torch.bfloat16 if precision == "bf16" else parameter_type(precision)
+    peak = matmul_speed(kind, place)
     training = TrainingConfig(minutes=seconds / 60, precision=precision, optimizer=optimizer)
     for case in CASES:
         if only is None or only in case.name:
-            yield _timed(case, training, repeats, peak)
+            yield _timed(case, training, repeats, peak, place)
 
 
-def _timed(case: Case, training: TrainingConfig, repeats: int, peak: float) -> Timing:
+def _timed(
+    case: Case, training: TrainingConfig, repeats: int, peak: float, device: torch.device
+) -> Timing:
     training = replace(training, batch_size=case.batch_size, seq_len=case.seq_len)
     torch.manual_seed(0)
     kind = registry.architecture(case.architecture)
@@ -138,19 +153,20 @@ def _timed(case: Case, training: TrainingConfig, repeats: int, peak: float) -> T
     derived = {"vocab_size": VOCAB, "window": case.seq_len}
     shape = {name: derived[name] for name in config_class.derived}
     model = kind.load_model()(config_class(**shape, **case.settings, dropout=DROPOUT))
+    model.to(device=device, dtype=parameter_type(training.precision))
     batches = training_batches(
         _noise(), "stream", model.carries_state, case.batch_size, case.seq_len, seed=0
     )
-    plain = case.plain()
+    plain = case.plain().to(device)
     rule = torch.optim.AdamW(plain.parameters())
 
     def ours() -> float:
         return speed(model, batches, training)
 
     def theirs() -> float:
-        return _plain_speed(plain, rule, batches, 60 * training.minutes)
+        return _plain_speed(plain, rule, batches, 60 * training.minutes, device)
 
-    memory = peak_memory(ours)
+    memory = peak_memory(ours, device)
     theirs()
     # Neighbours in time share what else the machine does, so each pair gives a ratio.
     pairs = [(ours(), theirs()) for _ in range(repeats)]
@@ -159,6 +175,7 @@ def _timed(case: Case, training: TrainingConfig, repeats: int, peak: float) -> T
         case=case.name,
         baseline=case.baseline,
         precision=training.precision,
+        device=str(device),
         tokens_per_second=reached,
         baseline_tokens_per_second=plain_speed,
         ratio=statistics.median(a / b for a, b in pairs),
@@ -177,12 +194,17 @@ def _noise() -> Corpus:
 
 
 def _plain_speed(
-    model: nn.Module, rule: torch.optim.Optimizer, batches: Batches, seconds: float
+    model: nn.Module,
+    rule: torch.optim.Optimizer,
+    batches: Batches,
+    seconds: float,
+    device: torch.device,
 ) -> float:
     made, steps, start = 0, 0, time.monotonic()
     while time.monotonic() - start < seconds:
         batch = batches.batch(steps)
-        plain_step(model, rule, torch.from_numpy(batch.tokens), torch.from_numpy(batch.targets))
+        tokens, targets = (torch.from_numpy(x).to(device) for x in (batch.tokens, batch.targets))
+        plain_step(model, rule, tokens, targets).item()  # which waits for a GPU
         made, steps = made + batch.count, steps + 1
     return made / (time.monotonic() - start)
 
@@ -200,19 +222,24 @@ def flops_per_token(model: NeuralLanguageModel, seq_len: int) -> int:
     return 6 * weights
 
 
-def matmul_speed(kind: torch.dtype, size: int = 2048) -> float:
+def matmul_speed(kind: torch.dtype, device: torch.device) -> float:
     """Return the floating-point operations a second of a square product, the best of some."""
-    a, b = torch.ones(2, size, size, dtype=kind)
+    size = 2048 if device.type == "cpu" else 8192
+    a, b = torch.ones(2, size, size, dtype=kind, device=device)
     best = 0.0
     for _ in range(5):
         start = time.perf_counter()
-        torch.mm(a, b)
+        torch.mm(a, b)[0, 0].item()  # which waits for a GPU
         best = max(best, 2 * size**3 / (time.perf_counter() - start))
     return best
 
 
-def peak_memory(run: Callable[[], Any]) -> int | None:
-    """Return the most bytes of memory the process held during `run`; None where none is told."""
+def peak_memory(run: Callable[[], Any], device: torch.device) -> int | None:
+    """Return the most bytes held during `run`, on a GPU or by the process; None if none is told."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        run()
+        return torch.cuda.max_memory_allocated(device)
     try:
         Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
     except OSError:

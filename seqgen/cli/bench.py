@@ -102,6 +102,7 @@ def train(
     ] = None,
     optimizer: Annotated[str, typer.Option(help="Ours: adamw or muon.")] = "adamw",
     precision: options.Precision = "auto",
+    device: options.Device = "auto",
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -122,7 +123,7 @@ def train(
     from seqgen.benchmarks.train import measure
 
     timings = []
-    for timing in measure(seconds, repeats, only, precision, optimizer):
+    for timing in measure(seconds, repeats, only, precision, optimizer, device):
         if json:
             put_record(timing)
         elif not quiet:
