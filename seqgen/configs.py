@@ -264,6 +264,9 @@ class TrainingConfig(Config):
     checkpoint_every: int | None = setting("steps between checkpoints", None)
     keep: int = setting("how many checkpoints to keep, the last one included", 1)
     precision: Literal["auto", "float32", "float64", "bf16"] = setting("arithmetic", "auto")
+    compile: bool | None = setting(
+        "compile a step, which takes up to a minute; tried out in long runs unless given", None
+    )
     seed: int = setting("initial weights, windows, dropout", 0)
 
     def __post_init__(self) -> None:

@@ -139,6 +139,8 @@ class NeuralLanguageModel(LanguageModel):
     """A model that makes features of the past and a linear `head` over them."""
 
     head: nn.Linear
+    compiles: ClassVar[bool] = False
+    """A training call has a part over tensors alone, which `torch.compile` makes faster."""
 
     def hidden_matrices(self) -> Iterator[tuple[nn.Parameter, int]]:
         """Yield each matrix between embedding and head, and how many maps are stacked in it.
@@ -175,6 +177,13 @@ class NeuralLanguageModel(LanguageModel):
             # Not through nn.Module's own __setattr__, for which it would be a part of the model.
             known = self.__dict__["_prepared"] = [*map(_mark, weights)], weights, make()
         return known[2]
+
+    def compile_training(self, wanted: bool = True) -> None:
+        """Have what training calls run compiled, or not; for a model that `compiles`.
+
+        The code is made in the first such call, in tens of seconds.
+        """
+        raise NotImplementedError
 
     def parameters_by_layer(self) -> list[list[nn.Parameter]]:
         """Return the parameters in groups, each used after the ones before it.

@@ -106,5 +106,9 @@ def own_randomness(device: torch.device) -> AbstractContextManager:
 
 
 def trains_on_cpu(x: Tensor) -> bool:
-    """Return whether a gradient written out by hand is worth it: one is wanted, and on a CPU."""
-    return torch.is_grad_enabled() and x.device.type == "cpu"
+    """Return whether a gradient written out by hand is worth it: one is wanted, and on a CPU.
+
+    A compiler fuses what automatic differentiation records better than what is written out.
+    """
+    compiling = torch.compiler.is_compiling()
+    return torch.is_grad_enabled() and x.device.type == "cpu" and not compiling

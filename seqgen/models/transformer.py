@@ -195,6 +195,8 @@ class Transformer(NeuralLanguageModel):
     """
 
     config: TransformerConfig
+    compiles = True
+    _compiled: Callable[[Tensor, Tensor | None], Tensor] | None = None
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -251,8 +253,14 @@ class Transformer(NeuralLanguageModel):
             if tokens.shape[1] > self.window:
                 raise ValueError(f"{tokens.shape[1]} tokens do not fit the window {self.window}")
             positions = torch.arange(tokens.shape[1], device=tokens.device)
-            return self._features(tokens, positions, self._attend_within), None
+            trains = self.training and torch.is_grad_enabled()
+            stack = self._compiled if trains and self._compiled else self._stack_within
+            return stack(*self._embedded(tokens, positions)), None
         return self._read(tokens, state)
+
+    def compile_training(self, wanted: bool = True) -> None:
+        # The stack alone: an embedding's compiled gradient is added up in no fixed order.
+        self._compiled = torch.compile(self._stack_within) if wanted else None
 
     def _read(self, tokens: Tensor, state: KVCache) -> tuple[Tensor, KVCache]:
         """Run tokens (B, T) after what the cache holds, letting full rows fall back."""
@@ -271,21 +279,32 @@ class Transformer(NeuralLanguageModel):
         return torch.cat(pieces, 1) if len(pieces) > 1 else pieces[0], state
 
     def _features(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
-        """Run the blocks on tokens (B, T) at positions ([B,] T)."""
+        """Run tokens (B, T) at positions ([B,] T) through the whole stack."""
+        return self._stack(*self._embedded(tokens, positions), attend)
+
+    def _embedded(self, tokens: Tensor, positions: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return what the blocks read, (B, T, H), and how RoPE turns it, ([B,] T, 2, D / 2)."""
         x = self.embedding(tokens)  # (B, T, H)
         if self.config.scale_embedding:
             x = x * math.sqrt(self.config.hidden_size)
         rotation = None
         if self.config.positions == "rope":
-            rotation = self.waves[positions]  # ([B,] T, 2, D / 2)
+            rotation = self.waves[positions]
         elif self.config.positions == "learned":
             x = x + self.position_embedding(positions)
         else:
             x = x + self.waves[positions]
-        x = self.dropout(x)
+        return self.dropout(x), rotation
+
+    def _stack(self, x: Tensor, rotation: Tensor | None, attend: Attend) -> Tensor:
+        """Run the blocks on x (B, T, H)."""
         for block in self.blocks:
             x = block(x, rotation, attend)
         return self.final_norm(x)
+
+    def _stack_within(self, x: Tensor, rotation: Tensor | None) -> Tensor:
+        """Run the blocks on windows that nothing comes before."""
+        return self._stack(x, rotation, self._attend_within)
 
     def _attend_within(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         dropout = self.config.attention_dropout if self.training else 0.0

@@ -30,7 +30,10 @@ from seqgen.models.precision import Precision, choose_precision, own_randomness,
 from seqgen.tasks.fine_tune import Origin, architecture_of, origin_of
 from seqgen.tasks.prepare import Prepared
 from seqgen.training.events import Notice, Report
-from seqgen.training.speed import speed_at_first
+from seqgen.training.speed import compiled_speedup, speed_at_first
+
+# Compiling takes up to a minute: from so many minutes of training on, if steps are so much faster.
+COMPILED_FROM_MINUTES, LEAST_SPEEDUP = 10, 1.03
 
 
 def override(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,10 +123,34 @@ class Plan:
         """Return how many tokens a second the model as it is trains on, and its parameters."""
         training = replace(training, precision=self._precision(training, device))
         with own_randomness(device):
-            torch.manual_seed(training.seed)
-            model = self.model_class(self.model_config(vocab_size, training.seq_len))
-            model.to(device=device, dtype=parameter_type(training.precision))
+            model = self._untrained(vocab_size, training, device)
             return speed_at_first(model, batches, training), model.parameter_count()
+
+    def _untrained(
+        self, vocab_size: int, training: TrainingConfig, device: torch.device
+    ) -> LanguageModel:
+        torch.manual_seed(training.seed)
+        model = self.model_class(self.model_config(vocab_size, training.seq_len))
+        return model.to(device=device, dtype=parameter_type(training.precision))
+
+    def compiled(
+        self, training: TrainingConfig, prepared: Prepared, device: torch.device, report: Report
+    ) -> TrainingConfig:
+        """Settle whether steps are compiled: in long runs, where a trial shows that it pays."""
+        if training.compile is not None:
+            return training
+        long = training.minutes is not None and training.minutes >= COMPILED_FROM_MINUTES
+        # Documents of many lengths would need code for each.
+        if not (long and self.model_class.compiles and self.data.documents == "stream"):
+            return replace(training, compile=False)
+        batches = prepared.batches(training, self.data, self.model_class.carries_state)
+        with own_randomness(device):
+            model = self._untrained(prepared.tokenizer.vocab_size, training, device)
+            times, why_not = compiled_speedup(model, batches, training)
+        pays = times >= LEAST_SPEEDUP
+        found = f"{times:.2f} times as fast" if why_not is None else why_not
+        report(Notice(text=f"steps are {'' if pays else 'not '}compiled: {found}"))
+        return replace(training, compile=pays)
 
     def fitted(self, prepared: Prepared, device: torch.device, report: Report) -> TrainingConfig:
         """Settle what depends on the text and the machine, so that it is written down once."""
@@ -233,3 +260,8 @@ def _require_sense(
     require(training.k2 is None or carries, "k2 is for models that carry their state along")
     validates = data.val != "none"
     require(training.patience is None or validates, "patience needs validation: no --val none")
+    compiles = not model_class.counted and model_class.compiles
+    require(
+        not training.compile or compiles,
+        "compile=true is for the transformer; other models have nothing to compile",
+    )

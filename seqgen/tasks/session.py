@@ -29,7 +29,7 @@ from seqgen.tasks.loaded import LoadedModel, load_stored
 from seqgen.tasks.perplexity import Scoring, protocol, score_held_out
 from seqgen.tasks.prepare import Prepared
 from seqgen.tasks.sample import fixed_sample
-from seqgen.training.events import Event, Report, SampleLine, Started, Validated
+from seqgen.training.events import Event, Notice, Report, SampleLine, Started, Validated
 from seqgen.training.loop import Trainer
 from seqgen.training.run import Budget, Hooks, Run
 
@@ -101,6 +101,8 @@ class Session:
             trainer = self._trainer(report, stop)
             if checkpoint is not None:
                 self._restore(trainer, *checkpoint)
+            if self.training.compile and (why_not := trainer.compile()):
+                self.report(Notice(text=f"steps are not compiled: {why_not}"))
             self._write_record(result=None)
             self.stored.seal()
             self.report(Started(**self._facts(trainer)))

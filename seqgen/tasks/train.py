@@ -82,6 +82,7 @@ def train(
     if not plan.model_class.counted:
         plan = plan.suited(prepared, place, report)
         training = plan.fitted(prepared, place, report)
+        training = plan.compiled(training, prepared, place, report)
     elif notice := ignored(flags):
         report(notice)
     model_config = plan.model_config(prepared.tokenizer.vocab_size, training.seq_len)

@@ -21,7 +21,7 @@ from seqgen.configs import TrainingConfig
 from seqgen.data.batches import IGNORED, Batch, Batches
 from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel, load_weights, weights_of
-from seqgen.models.precision import arithmetic
+from seqgen.models.precision import arithmetic, own_randomness
 from seqgen.models.state import State
 from seqgen.training.average import Average
 from seqgen.training.events import Progress, Validated
@@ -58,6 +58,25 @@ class Trainer:
         self._carries = model.carries_state and not config.reset_state
         self._validation_seconds = 0.0
         self._validations_done = 0
+
+    def compile(self) -> str | None:
+        """Compile what the model compiles, before time counts; return why it cannot be done here.
+
+        The random states stay as they are.
+        """
+        state = self.state
+        self.model.train()
+        self.model.compile_training()
+        try:
+            with own_randomness(self.model.device):
+                for loss, _ in self._losses(self.batches.batch(0)):
+                    loss.backward()
+        except Exception as error:  # torch names none: a compiler is missing, or breaks down
+            self.model.compile_training(False)
+            return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+        finally:
+            self.state = state
+        return None
 
     def train(self) -> Run:
         """Train until the budget is spent or the user interrupts.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import replace
 
 from seqgen.configs import TrainingConfig
@@ -12,12 +13,12 @@ from seqgen.training.run import Hooks
 
 # A step at least of each, whatever it takes.
 WARM_UP_SECONDS, MEASURED_SECONDS = 0.2, 0.8
+PAIRS = 3
 
 
 def speed(model: NeuralLanguageModel, batches: Batches, training: TrainingConfig) -> float:
     """Train within the budget for nothing but the time it takes; return tokens a second."""
-    nothing = Hooks(keep_best=_pass, checkpoint=_pass, report=lambda event: None)
-    run = Trainer(model, batches, training, nothing).train()
+    run = _trainer(model, batches, training).train()
     return run.tokens / run.seconds
 
 
@@ -26,6 +27,32 @@ def speed_at_first(model: NeuralLanguageModel, batches: Batches, training: Train
     # The first steps find memory and kernels.
     speed(model, batches, replace(training, minutes=WARM_UP_SECONDS / 60))
     return speed(model, batches, replace(training, minutes=MEASURED_SECONDS / 60))
+
+
+def compiled_speedup(
+    model: NeuralLanguageModel, batches: Batches, training: TrainingConfig
+) -> tuple[float, str | None]:
+    """Return how many times as fast a model that `compiles` trains compiled.
+
+    Returns:
+        The median of alternated pairs of measurements, and None; or 0 and why it cannot be
+        compiled here.
+    """
+    why_not = _trainer(model, batches, training).compile()
+    if why_not is not None:
+        return 0.0, why_not
+    training, ratios = replace(training, minutes=MEASURED_SECONDS / 60), []
+    for _ in range(PAIRS):
+        model.compile_training()
+        compiled = speed(model, batches, training)
+        model.compile_training(False)
+        ratios.append(compiled / speed(model, batches, training))
+    return statistics.median(ratios), None
+
+
+def _trainer(model: NeuralLanguageModel, batches: Batches, training: TrainingConfig) -> Trainer:
+    nothing = Hooks(keep_best=_pass, checkpoint=_pass, report=lambda event: None)
+    return Trainer(model, batches, training, nothing)
 
 
 def _pass() -> None:

@@ -1,0 +1,125 @@
+"""Compiled training steps: the same gradients, the same runs, and only where they pay."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+
+from seqgen.cli import run
+from seqgen.models.transformer import Transformer, TransformerConfig
+from seqgen.presets import GPT2
+from seqgen.tasks import plan
+from seqgen.tasks.train import resume, train
+from seqgen.training.events import Notice
+
+TINY = {"hidden_size": 8, "num_layers": 1, "num_heads": 2, "seq_len": 6, "batch_size": 3, "seed": 5}
+needs_compiler = pytest.mark.skipif(
+    not (shutil.which("g++") or shutil.which("clang++")), reason="there is no C++ compiler"
+)
+
+
+@pytest.fixture
+def text(tmp_path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text("so it goes on and on and ends\n" * 40)
+    return path
+
+
+def settled(text: Path, **settings) -> tuple[dict, list[str]]:
+    """Train for a moment; return the resolved training settings and what was said."""
+    notices = []
+    result = train(
+        [text],
+        architecture="transformer",
+        name="x",
+        settings={**TINY, **settings},
+        stop_after=1,
+        overwrite=True,
+        report=lambda event: notices.append(event.text) if isinstance(event, Notice) else None,
+    )
+    return json.loads((Path(result.path) / "config.json").read_text())["training"], notices
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize("form", [{}, GPT2], ids=["default form", "GPT-2's form"])
+def test_gradients_are_those_of_the_equations(form):
+    torch.manual_seed(0)
+    shape = {"vocab_size": 11, "window": 6, "hidden_size": 8, "num_layers": 2, "num_heads": 2}
+    model = Transformer(TransformerConfig(**shape, **{"dropout": 0.0, **form})).double()
+    tokens, targets = torch.randint(11, (2, 3, 6))
+
+    def gradients() -> list[torch.Tensor]:
+        loss = F.cross_entropy(model(tokens)[0].flatten(0, 1), targets.flatten())
+        return list(torch.autograd.grad(loss, list(model.parameters())))
+
+    wanted = gradients()
+    model.compile_training()
+    torch.testing.assert_close(gradients(), wanted, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_a_compiled_run_goes_on_bit_for_bit(text):
+    settings = {**TINY, "compile": True, "steps": 6, "dropout": 0.2, "precision": "float32"}
+    whole = train([text], architecture="transformer", name="whole", settings=settings)
+    train([text], architecture="transformer", name="cut", settings=settings, stop_after=2)
+    after = resume("cut")
+    one, other = (load_file(Path(r.path) / "model.safetensors") for r in (whole, after))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    plain = train(
+        [text], architecture="transformer", name="plain", settings={**settings, "compile": False}
+    )
+    assert whole.val_loss == pytest.approx(plain.val_loss, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("found", "compiled", "said"),
+    [
+        ((1.2, None), True, "steps are compiled: 1.20 times as fast"),
+        ((0.9, None), False, "steps are not compiled: 0.90 times as fast"),
+        ((0.0, "no compiler"), False, "steps are not compiled: no compiler"),
+    ],
+)
+def test_long_runs_are_compiled_where_it_pays(text, monkeypatch, found, compiled, said):
+    monkeypatch.setattr(plan, "compiled_speedup", lambda *_: found)
+    monkeypatch.setattr(Transformer, "compile_training", lambda model, wanted=True: None)
+    training, notices = settled(text, minutes=10, dropout=0.0)
+    assert training["compile"] is compiled
+    assert said in notices
+
+
+@pytest.mark.parametrize("settings", [{"minutes": 9.9}, {"steps": 1}])
+def test_short_runs_are_not_measured(text, settings):
+    training, notices = settled(text, dropout=0.0, **settings)
+    assert training["compile"] is False
+    assert not any("compiled" in notice for notice in notices)
+
+
+def test_documents_of_many_lengths_are_not_compiled(text):
+    training, _ = settled(text, minutes=10, dropout=0.0, documents="line")
+    assert training["compile"] is False
+
+
+def test_without_a_compiler_training_goes_on(text, monkeypatch):
+    def broken(function):
+        def call(*_):
+            raise RuntimeError("no working compiler\nhere is its output")
+
+        return call
+
+    monkeypatch.setattr(torch, "compile", broken)
+    training, notices = settled(text, steps=1, compile=True)
+    assert "steps are not compiled: RuntimeError: no working compiler" in notices
+    assert training["compile"] is True  # as was asked for; another machine may have one
+
+
+def test_what_has_nothing_to_compile_says_so(text, capsys):
+    assert run(["train", str(text), "--model", "lstm", "--set", "compile=true"]) == 2
+    assert "compile=true is for the transformer" in capsys.readouterr().err
