@@ -112,6 +112,21 @@ def _describe(kind: Any) -> str:
     return names.get(kind, "none")
 
 
+@dataclass(frozen=True)
+class Size:
+    """How large a model is, and what that takes to be worth it.
+
+    Attributes:
+        settings: of the model.
+        tokens: how many tokens of training it needs to do better than the next smaller one.
+        text: how many tokens of text it needs to do so.
+    """
+
+    settings: Mapping[str, Any]
+    tokens: float = 0.0
+    text: float = 0.0
+
+
 # Up to so many passes over the text, times parameters for each of its tokens, so much dropout.
 DROPOUT_BY_STRAIN = ((8, 0.0), (25, 0.1), (70, 0.2), (float("inf"), 0.3))
 
@@ -123,10 +138,8 @@ class ModelConfig(Config):
     derived: ClassVar[frozenset[str]] = frozenset({"vocab_size"})
     recipe: ClassVar[Mapping[str, Any]] = {}
     """Training settings that suit this architecture, where the user gives none."""
-    sizes: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
-    """Settings that suit more or less time, the largest model first."""
-    tokens_for_size: ClassVar[float] = 0.0
-    """How many tokens of training make any but the last of `sizes` worth its cost."""
+    sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
+    """What suits more or less time and text, the largest first; the last suits any."""
 
     vocab_size: int = setting("number of tokens V, from the tokenizer")
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from seqgen.cli import run
 from seqgen.models.transformer import Transformer, TransformerConfig
 from seqgen.presets import GPT2
-from seqgen.tasks import plan
+from seqgen.tasks import choosing
 from seqgen.tasks.train import resume, train
 from seqgen.training.events import Notice
 
@@ -88,7 +88,7 @@ def test_a_compiled_run_goes_on_bit_for_bit(text):
     ],
 )
 def test_long_runs_are_compiled_where_it_pays(text, monkeypatch, found, compiled, said):
-    monkeypatch.setattr(plan, "compiled_speedup", lambda *_: found)
+    monkeypatch.setattr(choosing, "compiled_speedup", lambda *_: found)
     monkeypatch.setattr(Transformer, "compile_training", lambda model, wanted=True: None)
     training, notices = settled(text, minutes=10, dropout=0.0)
     assert training["compile"] is compiled

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from seqgen.data.batches import training_batches
 from seqgen.data.corpus import Corpus
 from seqgen.models.lstm import LSTMConfig
 from seqgen.models.transformer import TransformerConfig
-from seqgen.tasks import plan
+from seqgen.tasks import choosing
 from seqgen.tasks import train as task
 from seqgen.training.events import Notice
 from seqgen.training.speed import speed_at_first
@@ -31,11 +32,12 @@ def trained(monkeypatch, tmp_path, tokens, **settings):
     (tmp_path / "text.txt").write_text(TEXT)
     notices = []
     monkeypatch.setattr(
-        plan, "speed_at_first", lambda *_: tokens.pop(0) / (60 * settings["minutes"])
+        choosing, "speed_at_first", lambda *_: tokens.pop(0) / (60 * settings["minutes"])
     )
     result = task.train(
         [tmp_path / "text.txt"],
         name="x",
+        overwrite=True,
         settings=settings,
         report=lambda event: notices.append(event.text) if isinstance(event, Notice) else None,
     )
@@ -53,15 +55,24 @@ def test_dropout_follows_from_passes_and_parameters(config_class, strain, dropou
 @pytest.mark.parametrize("name", list(registry.ARCHITECTURES))
 def test_a_recipe_has_only_settings_that_there_are(name):
     config_class = registry.architecture(name).load_config()
-    assert len({tuple(size) for size in config_class.sizes}) == 1
+    assert len({tuple(size.settings) for size in config_class.sizes}) == 1
+    assert (config_class.sizes[-1].tokens, config_class.sizes[-1].text) == (0, 0)
     known = {*config_class.fields(), *TrainingConfig.fields()}
-    scaled = config_class.sizes[0].keys() | config_class.regularised(1.0).keys()
+    scaled = config_class.sizes[0].settings.keys() | config_class.regularised(1.0).keys()
     assert scaled | config_class.recipe.keys() <= known
 
 
-SIZES = [(size["num_layers"], size["hidden_size"]) for size in LSTMConfig.sizes]
+SIZES = [(s.settings["num_layers"], s.settings["hidden_size"]) for s in LSTMConfig.sizes]
 
 
+@pytest.fixture
+def any_text(monkeypatch):
+    """Let no size of an LSTM ask for much text."""
+    sizes = tuple(replace(size, text=0.0) for size in LSTMConfig.sizes)
+    monkeypatch.setattr(LSTMConfig, "sizes", sizes)
+
+
+@pytest.mark.usefixtures("any_text")
 @pytest.mark.parametrize("fitting", [*SIZES, None])
 def test_the_largest_size_that_the_time_is_enough_for(monkeypatch, tmp_path, fitting):
     """Smaller ones are not even measured; where none fits it is the smallest."""
@@ -72,8 +83,52 @@ def test_the_largest_size_that_the_time_is_enough_for(monkeypatch, tmp_path, fit
     assert chosen == (fitting or SIZES[-1])
     assert len(tokens) == max(0, len(SIZES) - place - 1)
     (said,) = [text for text in notices if "passes" in text]
-    start = f"lstm with num_layers {chosen[0]}, hidden_size {chosen[1]}, dropout 0.3, so that "
-    assert re.match(rf"{start}1,[57]00,000 tokens, 1[79]\d\.\d passes", said)
+    start = f"lstm with num_layers {chosen[0]}, hidden_size {chosen[1]}, dropout 0.3, "
+    rest = r"patience 2, so that 1,[57]00,000 tokens, 1[79]\d\.\d passes"
+    assert re.match(start + rest, said)
+
+
+def test_a_short_text_gets_a_small_model_and_is_not_gone_over_for_ever(monkeypatch, tmp_path):
+    config, _ = trained(monkeypatch, tmp_path, [1e9], minutes=0.002)
+    model, training = config["model"], config["training"]
+    assert (model["num_layers"], model["hidden_size"], model["dropout"]) == (2, 128, 0.3)
+    assert training["patience"] == 2
+
+
+def test_without_validation_there_is_no_patience(monkeypatch, tmp_path):
+    config, _ = trained(monkeypatch, tmp_path, [1e9], minutes=0.002, val="none")
+    assert config["training"]["patience"] is None
+
+
+@pytest.mark.parametrize(
+    ("tokens", "rows"),
+    [
+        ([5000.0], 32),  # too few steps as it is
+        ([1e7, 1.1e7], 32),  # hardly faster
+        ([1e7, 2e7, 2.1e7], 64),
+        ([1e7, 2e7, 3e7], 128),  # twice that would leave a row but eight windows of text
+        ([150_000.0, 190_000.0], 32),  # faster, but too few steps would be left
+    ],
+)
+@pytest.mark.parametrize("given", [{}, {"lr": 3e-3}])
+def test_more_rows_where_they_train_faster(monkeypatch, tmp_path, tokens, rows, given):
+    """The rate goes up with the root of the rows, unless it is given."""
+    tokens = list(tokens)
+    small = {"num_layers": 1, "hidden_size": 8, "seq_len": 4}
+    config, _ = trained(monkeypatch, tmp_path, tokens, minutes=0.002, **small, **given)
+    assert config["training"]["batch_size"] == rows
+    assert tokens == []
+    wanted = given.get("lr", 1e-2 * (rows / 32) ** 0.5)
+    assert config["training"]["lr"] == pytest.approx(wanted)
+
+
+def test_rows_that_are_given_or_documents_stay(monkeypatch, tmp_path):
+    small = {"num_layers": 1, "hidden_size": 8, "seq_len": 4, "minutes": 0.002}
+    config, _ = trained(monkeypatch, tmp_path, [1e7], batch_size=3, **small)
+    assert config["training"]["batch_size"] == 3
+    tokens = [1e7]
+    trained(monkeypatch, tmp_path, tokens, documents="line", **small)
+    assert tokens == []  # measured once
 
 
 def test_what_is_given_stays(monkeypatch, tmp_path):
@@ -83,6 +138,7 @@ def test_what_is_given_stays(monkeypatch, tmp_path):
     assert not any("passes" in text for text in notices)
 
 
+@pytest.mark.usefixtures("any_text")
 def test_what_is_left_open_is_chosen_beside_what_is_given(monkeypatch, tmp_path):
     config, _ = trained(monkeypatch, tmp_path, [1e6, 1e6, 2e6], minutes=0.002, num_layers=3)
     model = config["model"]

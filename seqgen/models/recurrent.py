@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from seqgen.configs import ModelConfig, require, setting
+from seqgen.configs import ModelConfig, Size, require, setting
 from seqgen.models.arrays import Affine, Arrays, ArrayStep
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.dropout import Dropout
@@ -36,13 +36,12 @@ class RecurrentConfig(ModelConfig):
     }
 
     # Found by runs of 9 seconds to 5 minutes on tiny Shakespeare (README, "Recipes").
-    sizes: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"num_layers": 2, "hidden_size": 256},
-        {"num_layers": 2, "hidden_size": 192},
-        {"num_layers": 2, "hidden_size": 128},
-        {"num_layers": 1, "hidden_size": 128},
+    sizes: ClassVar[tuple[Size, ...]] = (
+        Size({"num_layers": 2, "hidden_size": 256}, tokens=1.6e6, text=1.5e5),
+        Size({"num_layers": 2, "hidden_size": 192}, tokens=1.6e6, text=1.5e5),
+        Size({"num_layers": 2, "hidden_size": 128}, tokens=1.6e6),
+        Size({"num_layers": 1, "hidden_size": 128}),
     )
-    tokens_for_size: ClassVar[float] = 1.6e6
 
     bf16_pays_from: ClassVar[int] = 1 << 20
     """The multiplications of a gate, a time step, from which bf16 is faster (measured)."""

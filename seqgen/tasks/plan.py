@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import secrets
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,17 +22,11 @@ from seqgen.configs import (
     settings_of,
     with_default_budget,
 )
-from seqgen.data.batches import Batches
-from seqgen.errors import UsageError
 from seqgen.models.base import LanguageModel
-from seqgen.models.precision import Precision, choose_precision, own_randomness, parameter_type
+from seqgen.models.precision import Precision, choose_precision
 from seqgen.tasks.fine_tune import Origin, architecture_of, origin_of
 from seqgen.tasks.prepare import Prepared
 from seqgen.training.events import Notice, Report
-from seqgen.training.speed import compiled_speedup, speed_at_first
-
-# Compiling takes up to a minute: from so many minutes of training on, if steps are so much faster.
-COMPILED_FROM_MINUTES, LEAST_SPEEDUP = 10, 1.03
 
 
 def override(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,83 +67,18 @@ class Plan:
         derived = {name: follows[name] for name in config_class.derived}
         return config_class(**derived, **self.model)
 
-    def suited(self, prepared: Prepared, device: torch.device, report: Report) -> Plan:
-        """Return the plan with the settings that suit the minutes there are; what is given stays.
+    def having(self, settings: Mapping[str, Any]) -> Plan:
+        """Return the plan with `settings` over those that are given.
 
-        What decides is measured, and so only where something is left to decide.
+        Raises:
+            UsageError: they make no sense together.
         """
-        config_class = registry.architecture(self.architecture).load_config()
-        sizes = self._possible(config_class.sizes)
-        chosen = _without(self.given, {**sizes[0], **config_class.regularised(1.0)})
-        if self.training.minutes is None or self.origin is not None or not chosen:
-            return self
-        training = self.fitted(prepared, device, lambda event: None)
-        batches = prepared.batches(training, self.data, self.model_class.carries_state)
-        vocab_size = prepared.tokenizer.vocab_size
-        for size in sizes:
-            plan = self._having(size)
-            speed, parameters = plan._tried(vocab_size, training, batches, device)
-            tokens = 60 * self.training.minutes * speed
-            if tokens >= config_class.tokens_for_size:
-                break
-        corpus = prepared.train.tokens.size
-        passes = tokens / corpus
-        regularised = config_class.regularised(passes * parameters / corpus)
-        chosen = _without(self.given, {**size, **regularised})
-        settings = ", ".join(f"{name} {value}" for name, value in chosen.items())
-        why = f"so that {tokens:,.0f} tokens, {passes:.1f} passes over the text, fit the time"
-        report(Notice(text=f"{self.architecture} with {settings}, {why}"))
-        return self._having(chosen)
-
-    def _possible(self, sizes: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Return what the sizes leave open, but for those that what is given does not allow."""
-        found: list[dict[str, Any]] = []
-        for size in sizes:
-            size = _without(self.given, size)
-            with contextlib.suppress(UsageError):
-                self._having(size).model_config(1, self.training.seq_len)
-                if size not in found:
-                    found.append(size)
-        return found
-
-    def _having(self, settings: Mapping[str, Any]) -> Plan:
         groups = _groups(self.architecture, {**self.given, **settings})
         return replace(self, **dict(zip(("model", "training", "data"), groups, strict=True)))
 
-    def _tried(
-        self, vocab_size: int, training: TrainingConfig, batches: Batches, device: torch.device
-    ) -> tuple[float, int]:
-        """Return how many tokens a second the model as it is trains on, and its parameters."""
-        training = replace(training, precision=self._precision(training, device))
-        with own_randomness(device):
-            model = self._untrained(vocab_size, training, device)
-            return speed_at_first(model, batches, training), model.parameter_count()
-
-    def _untrained(
-        self, vocab_size: int, training: TrainingConfig, device: torch.device
-    ) -> LanguageModel:
-        torch.manual_seed(training.seed)
-        model = self.model_class(self.model_config(vocab_size, training.seq_len))
-        return model.to(device=device, dtype=parameter_type(training.precision))
-
-    def compiled(
-        self, training: TrainingConfig, prepared: Prepared, device: torch.device, report: Report
-    ) -> TrainingConfig:
-        """Settle whether steps are compiled: in long runs, where a trial shows that it pays."""
-        if training.compile is not None:
-            return training
-        long = training.minutes is not None and training.minutes >= COMPILED_FROM_MINUTES
-        # Documents of many lengths would need code for each.
-        if not (long and self.model_class.compiles and self.data.documents == "stream"):
-            return replace(training, compile=False)
-        batches = prepared.batches(training, self.data, self.model_class.carries_state)
-        with own_randomness(device):
-            model = self._untrained(prepared.tokenizer.vocab_size, training, device)
-            times, why_not = compiled_speedup(model, batches, training)
-        pays = times >= LEAST_SPEEDUP
-        found = f"{times:.2f} times as fast" if why_not is None else why_not
-        report(Notice(text=f"steps are {'' if pays else 'not '}compiled: {found}"))
-        return replace(training, compile=pays)
+    def without_given(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return those of `settings` that are left open."""
+        return {name: value for name, value in settings.items() if name not in self.given}
 
     def fitted(self, prepared: Prepared, device: torch.device, report: Report) -> TrainingConfig:
         """Settle what depends on the text and the machine, so that it is written down once."""
@@ -230,10 +158,6 @@ def plan_of(
     _require_sense(plan.training, plan.data, model_class)
     plan.model_config(1, plan.training.seq_len)  # for its checks alone
     return plan
-
-
-def _without(given: Collection[str], settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name not in given}
 
 
 def _groups(

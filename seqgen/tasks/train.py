@@ -22,6 +22,7 @@ from seqgen.errors import SeqgenError
 from seqgen.models.precision import choose_device, own_randomness, parameter_type
 from seqgen.store import StoredModel
 from seqgen.tasks.board import require_tensorboard
+from seqgen.tasks.choosing import compiled, suited
 from seqgen.tasks.count import count, ignored
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.plan import override, plan_of, preset_of
@@ -80,9 +81,9 @@ def train(
     prepared, data_config = prepare_data(data, plan.data, set(flags), report)
     training = plan.training
     if not plan.model_class.counted:
-        plan = plan.suited(prepared, place, report)
+        plan = suited(plan, prepared, place, report)
         training = plan.fitted(prepared, place, report)
-        training = plan.compiled(training, prepared, place, report)
+        training = compiled(plan, training, prepared, place, report)
     elif notice := ignored(flags):
         report(notice)
     model_config = plan.model_config(prepared.tokenizer.vocab_size, training.seq_len)

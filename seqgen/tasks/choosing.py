@@ -1,0 +1,179 @@
+"""Settings that follow from the minutes there are, the machine and the text.
+
+What decides is measured in a second of training each, and only where something is left open.
+What the rules rest on is in README, "Recipes".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from seqgen import registry
+from seqgen.configs import ModelConfig, Size, TrainingConfig
+from seqgen.data.batches import Batches
+from seqgen.errors import UsageError
+from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.precision import own_randomness, parameter_type
+from seqgen.tasks.plan import Plan
+from seqgen.tasks.prepare import Prepared
+from seqgen.training.events import Notice, Report
+from seqgen.training.run import Budget
+from seqgen.training.speed import compiled_speedup, speed_at_first
+
+# More rows in a step, if they train so much faster and leave so many steps, each row with at
+# least so many windows to go on through. Twice the rows take a rate higher by the root of two.
+LEAST_GAIN, LEAST_STEPS, LEAST_WINDOWS = 1.2, 800, 16
+# From such a strain on (`ModelConfig.regularised`) a text can be learned by heart whatever the
+# dropout: training ends when so large a share of the validations in a row was no better.
+STOPS_FROM_STRAIN, WORSE = 70, 0.4
+# Compiling takes up to a minute: from so many minutes of training on, if steps are so much faster.
+COMPILED_FROM_MINUTES, LEAST_SPEEDUP = 10, 1.03
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A plan that is tried out on its text, on a device."""
+
+    plan: Plan
+    prepared: Prepared
+    device: torch.device
+
+    @cached_property
+    def training(self) -> TrainingConfig:
+        """How it would train."""
+        return self.plan.fitted(self.prepared, self.device, lambda event: None)
+
+    @cached_property
+    def measured(self) -> tuple[float, int]:
+        """How many tokens it trains on in the time there is, and its parameters."""
+        with own_randomness(self.device):
+            model = self.model()
+            speed = speed_at_first(model, self.batches(), self.training)
+        return 60 * self.training.minutes * speed, model.parameter_count()
+
+    @property
+    def tokens(self) -> float:
+        """How many tokens it trains on in the time there is."""
+        return self.measured[0]
+
+    @property
+    def steps(self) -> float:
+        """How many steps that is."""
+        return self.tokens / (self.training.batch_size * self.training.seq_len)
+
+    @property
+    def passes(self) -> float:
+        """How many passes over the text that is."""
+        return self.tokens / self.prepared.train.tokens.size
+
+    @property
+    def strain(self) -> float:
+        """Passes over the text, times parameters for each of its tokens."""
+        return self.passes * self.measured[1] / self.prepared.train.tokens.size
+
+    def model(self) -> NeuralLanguageModel:
+        """Return the model it begins with."""
+        torch.manual_seed(self.training.seed)
+        shape = self.plan.model_config(self.prepared.tokenizer.vocab_size, self.training.seq_len)
+        model = self.plan.model_class(shape)
+        return model.to(device=self.device, dtype=parameter_type(self.training.precision))
+
+    def batches(self) -> Batches:
+        """Return what it would train on."""
+        carries_state = self.plan.model_class.carries_state
+        return self.prepared.batches(self.training, self.plan.data, carries_state)
+
+    def having(self, settings: Mapping[str, Any]) -> Trial:
+        """Return the trial of the plan with `settings` over those that are given."""
+        return replace(self, plan=self.plan.having(settings))
+
+
+def suited(plan: Plan, prepared: Prepared, device: torch.device, report: Report) -> Plan:
+    """Return the plan with the settings that suit the minutes there are; what is given stays."""
+    config_class = registry.architecture(plan.architecture).load_config()
+    left_open = {**config_class.sizes[0].settings, **config_class.regularised(1.0)}
+    timed = plan.training.minutes is not None and plan.origin is None
+    if not (timed and plan.without_given(left_open)):
+        return plan
+    chosen, trial = _sized(Trial(plan, prepared, device), config_class)
+    more, trial = _with_more_rows(trial, chosen)
+    chosen |= more
+    chosen |= _regularised(trial, config_class)
+    settings = ", ".join(f"{name} {value:.4g}" for name, value in chosen.items())
+    fits = f"{trial.tokens:,.0f} tokens, {trial.passes:.1f} passes over the text, fit the time"
+    report(Notice(text=f"{plan.architecture} with {settings}, so that {fits}"))
+    return plan.having(chosen)
+
+
+def _sized(first: Trial, config_class: type[ModelConfig]) -> tuple[dict[str, Any], Trial]:
+    """Return the largest size that text and time are enough for, else the last; and its trial."""
+    text = first.prepared.train.tokens.size
+    for size in _possible(first.plan, config_class):
+        trial = first.having(size.settings)
+        if text >= size.text and trial.tokens >= size.tokens:
+            break
+    return dict(size.settings), trial
+
+
+def _possible(plan: Plan, config_class: type[ModelConfig]) -> list[Size]:
+    """Return what the sizes leave open, but for those that what is given does not allow."""
+    found: dict[tuple[Any, ...], Size] = {}
+    for size in config_class.sizes:
+        size = replace(size, settings=plan.without_given(size.settings))
+        with contextlib.suppress(UsageError):
+            plan.having(size.settings).model_config(1, plan.training.seq_len)
+            found.setdefault(tuple(size.settings.items()), size)
+    return list(found.values())
+
+
+def _with_more_rows(trial: Trial, size: dict[str, Any]) -> tuple[dict[str, Any], Trial]:
+    """Return rows and rate if more rows in a step are worth it, and the trial with them."""
+    # The rows of documents follow from their lengths.
+    if "batch_size" in trial.plan.given or trial.plan.data.documents != "stream":
+        return {}, trial
+    chosen: dict[str, Any] = {}
+    while trial.steps >= LEAST_STEPS:
+        rows, rate = 2 * trial.training.batch_size, math.sqrt(2) * trial.training.lr
+        more = trial.plan.without_given({"batch_size": rows, "lr": rate})
+        roomier = trial.having({**size, **more})
+        windows = trial.prepared.train.tokens.size / (rows * trial.training.seq_len)
+        faster = windows >= LEAST_WINDOWS and roomier.tokens >= LEAST_GAIN * trial.tokens
+        if not faster or roomier.steps < LEAST_STEPS:
+            break
+        chosen, trial = more, roomier
+    return chosen, trial
+
+
+def _regularised(trial: Trial, config_class: type[ModelConfig]) -> dict[str, Any]:
+    """Return what keeps the text from being learned by heart, as far as it is left open."""
+    plan, found = trial.plan, config_class.regularised(trial.strain)
+    if trial.strain >= STOPS_FROM_STRAIN and plan.data.val != "none":
+        validations = Budget(None, 60 * trial.training.minutes).validations()
+        found["patience"] = max(2, math.ceil(WORSE * validations))
+    return plan.without_given(found)
+
+
+def compiled(
+    plan: Plan, training: TrainingConfig, prepared: Prepared, device: torch.device, report: Report
+) -> TrainingConfig:
+    """Settle whether steps are compiled: in long runs, where a trial shows that it pays."""
+    if training.compile is not None:
+        return training
+    long = training.minutes is not None and training.minutes >= COMPILED_FROM_MINUTES
+    # Documents of many lengths would need code for each.
+    if not (long and plan.model_class.compiles and plan.data.documents == "stream"):
+        return replace(training, compile=False)
+    trial = Trial(plan, prepared, device)
+    with own_randomness(device):
+        times, why_not = compiled_speedup(trial.model(), trial.batches(), training)
+    pays = times >= LEAST_SPEEDUP
+    found = f"{times:.2f} times as fast" if why_not is None else why_not
+    report(Notice(text=f"steps are {'' if pays else 'not '}compiled: {found}"))
+    return replace(training, compile=pays)
