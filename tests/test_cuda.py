@@ -68,3 +68,18 @@ def test_a_mixture(home, capsys):
         seqgen(capsys, *train, "--set", f"order={2 + (name == 'b')}")
     seqgen(capsys, "sample", "the", "-m", "a+b", "--seed", 1, "--max-tokens", 9, "--device", "cuda")
     seqgen(capsys, "perplexity", "-m", "a+b", "--fit", "--device", "cuda")
+
+
+def test_compiled_steps_learn_what_plain_ones_do(home, capsys):
+    train = ["train", home / "text.txt", "--model", "transformer", "--seed", 1, "--steps", 30]
+    given = [*SMALL["transformer"], "--precision", "float32", "--device", "cuda"]
+    (plain,) = seqgen(capsys, *train, *given, "--set", "compile=false", "--dropout", 0)
+    (compiled,) = seqgen(capsys, *train, *given, "--set", "compile=true", "--dropout", 0)
+    assert compiled["val_loss"] == pytest.approx(plain["val_loss"], rel=1e-3)
+
+
+def test_bench_train(capsys):
+    bench = ["bench", "train", "--seconds", 0.1, "--repeats", 1, "--device", "cuda"]
+    for record in seqgen(capsys, *bench):
+        assert record["device"] == "cuda"
+        assert min(record["ratio"], record["gflops"], record["peak_memory"]) > 0
