@@ -16,7 +16,7 @@ from seqgen.models.attention import causal_attention
 from seqgen.models.bptt import ElmanRecurrence, GRURecurrence
 from seqgen.models.gru import GRUConfig, GRULayer
 from seqgen.models.lstm import LSTMConfig, LSTMLayer
-from seqgen.models.precision import choose_precision
+from seqgen.models.precision import choose_precision, step_arithmetic
 from seqgen.models.rms_norm import Normalisation, RMSNorm
 from seqgen.models.rnn import RNNConfig, RNNLayer
 from seqgen.models.transformer import TransformerConfig
@@ -214,3 +214,13 @@ def test_long_windows_hold_no_matrix_of_weights(monkeypatch):
     x = torch.randn(1, 1, 9, 4, requires_grad=True)
     with torch.autocast("cpu", torch.bfloat16):
         assert math.isfinite(causal_attention(x, x, x).sum().item())
+
+
+@pytest.mark.parametrize(("precision", "within"), [("bf16", True), ("float32", False)])
+def test_a_gpus_kernels_are_less_than_float32_only_in_a_step_in_bf16(
+    monkeypatch, precision, within
+):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    with step_arithmetic(precision, torch.device("cuda")):
+        assert torch.backends.cudnn.allow_tf32 is within
+    assert torch.backends.cudnn.allow_tf32 is False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Literal
 
@@ -26,12 +27,16 @@ def choose_device(name: str) -> torch.device:
     """
     device = _device(name)
     if device.type == "cuda":
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # some releases speak of a newer setting here
-            torch.backends.cudnn.allow_tf32 = False
+        _allow_tf32(False)
         # It lays them out anew, which costs little.
         warnings.filterwarnings("ignore", message="RNN module weights are not part of single")
     return device
+
+
+def _allow_tf32(allowed: bool) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some releases speak of a newer setting here
+        torch.backends.cudnn.allow_tf32 = allowed
 
 
 def _device(name: str) -> torch.device:
@@ -86,11 +91,24 @@ def arithmetic(precision: Precision, device: torch.device) -> AbstractContextMan
     return contextlib.nullcontext()
 
 
+@contextlib.contextmanager
+def step_arithmetic(precision: Precision, device: torch.device) -> Iterator[None]:
+    """Let cuDNN's RNNs take TF32 within, forward and backward, where bf16 is asked for."""
+    reduced = precision == "bf16" and device.type == "cuda"
+    if reduced:
+        _allow_tf32(True)
+    try:
+        yield
+    finally:
+        if reduced:
+            _allow_tf32(False)
+
+
 def kernel_arithmetic(device: torch.device) -> AbstractContextManager:
     """Return what leaves the autocast where a fused recurrent kernel does not follow it in bf16.
 
     oneDNN has no bf16 LSTM on many CPUs. On CUDA torch casts to float16 for cuDNN, whatever was
-    asked for, in which small gradients vanish.
+    asked for, in which small gradients vanish; a step has TF32 instead (`step_arithmetic`).
     """
     if not torch.is_autocast_enabled(device.type):
         return contextlib.nullcontext()

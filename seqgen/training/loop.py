@@ -21,7 +21,7 @@ from seqgen.configs import TrainingConfig
 from seqgen.data.batches import IGNORED, Batch, Batches
 from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel, load_weights, weights_of
-from seqgen.models.precision import arithmetic, own_randomness
+from seqgen.models.precision import arithmetic, own_randomness, step_arithmetic
 from seqgen.models.state import State
 from seqgen.training.average import Average
 from seqgen.training.events import Progress, Validated
@@ -147,9 +147,10 @@ class Trainer:
         for parameter in self.model.parameters():
             parameter.grad = None
         total = 0.0
-        for loss, nats in self._losses(batch):
-            loss.backward()
-            total = total + nats.detach()
+        with step_arithmetic(self.config.precision, self.model.device):
+            for loss, nats in self._losses(batch):
+                loss.backward()
+                total = total + nats.detach()
         norm = self._clipped()
         self.rule.step(rate(self.config, share, number))
         if self.average is not None:
