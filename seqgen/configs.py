@@ -128,7 +128,15 @@ class Size:
 
 
 # Up to so many passes over the text, times parameters for each of its tokens, so much dropout.
-DROPOUT_BY_STRAIN = ((8, 0.0), (25, 0.1), (70, 0.2), (float("inf"), 0.3))
+DROPOUT_BY_STRAIN = (
+    (8, 0.0),
+    (25, 0.1),
+    (70, 0.2),
+    (200, 0.3),
+    (500, 0.4),
+    (1500, 0.5),
+    (math.inf, 0.6),
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,7 +45,7 @@ def trained(monkeypatch, tmp_path, tokens, **settings):
 
 
 @pytest.mark.parametrize(
-    ("strain", "dropout"), [(0.1, 0.0), (7, 0.0), (14, 0.1), (50, 0.2), (90, 0.3)]
+    ("strain", "dropout"), [(0.1, 0.0), (7, 0.0), (14, 0.1), (50, 0.2), (90, 0.3), (1e9, 0.6)]
 )
 @pytest.mark.parametrize("config_class", [LSTMConfig, TransformerConfig])
 def test_dropout_follows_from_passes_and_parameters(config_class, strain, dropout):
@@ -83,16 +83,16 @@ def test_the_largest_size_that_the_time_is_enough_for(monkeypatch, tmp_path, fit
     assert chosen == (fitting or SIZES[-1])
     assert len(tokens) == max(0, len(SIZES) - place - 1)
     (said,) = [text for text in notices if "passes" in text]
-    start = f"lstm with num_layers {chosen[0]}, hidden_size {chosen[1]}, dropout 0.3, "
-    rest = r"patience 2, so that 1,[57]00,000 tokens, 1[79]\d\.\d passes"
+    start = f"lstm with num_layers {chosen[0]}, hidden_size {chosen[1]}, dropout 0.6, "
+    rest = r"patience 8, so that 1,[57]00,000 tokens, 1[79]\d\.\d passes"
     assert re.match(start + rest, said)
 
 
 def test_a_short_text_gets_a_small_model_and_is_not_gone_over_for_ever(monkeypatch, tmp_path):
     config, _ = trained(monkeypatch, tmp_path, [1e9], minutes=0.002)
     model, training = config["model"], config["training"]
-    assert (model["num_layers"], model["hidden_size"], model["dropout"]) == (2, 128, 0.3)
-    assert training["patience"] == 2
+    assert (model["num_layers"], model["hidden_size"], model["dropout"]) == (2, 128, 0.6)
+    assert training["patience"] == 8
 
 
 def test_without_validation_there_is_no_patience(monkeypatch, tmp_path):
@@ -142,7 +142,7 @@ def test_what_is_given_stays(monkeypatch, tmp_path):
 def test_what_is_left_open_is_chosen_beside_what_is_given(monkeypatch, tmp_path):
     config, _ = trained(monkeypatch, tmp_path, [1e6, 1e6, 2e6], minutes=0.002, num_layers=3)
     model = config["model"]
-    assert (model["num_layers"], model["hidden_size"], model["dropout"]) == (3, 128, 0.3)
+    assert (model["num_layers"], model["hidden_size"], model["dropout"]) == (3, 128, 0.6)
 
 
 def test_sizes_that_what_is_given_does_not_allow_are_left_out(monkeypatch, tmp_path):

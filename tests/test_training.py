@@ -38,6 +38,16 @@ def test_budgets():
         TrainingConfig(steps=1, epochs=1)
 
 
+def test_validations_in_passing_take_little_of_the_time():
+    assert Budget(40, None).until_validation(cost=9.0) == 4  # steps
+    assert Budget(3, None).until_validation(cost=0.0) == 1
+    five_minutes = Budget(None, 300.0)
+    assert five_minutes.until_validation(cost=0.0) == 15.0
+    assert five_minutes.until_validation(cost=0.1) == 15.0  # at most twenty
+    assert five_minutes.until_validation(cost=1.0) == 50.0  # a fiftieth
+    assert Budget(None, 9.0).until_validation(cost=0.0) == 4.5
+
+
 def corpus_of(*lengths):
     return Corpus(ids(sum(lengths)).numpy().astype(np.uint8), np.cumsum(lengths), start=6)
 

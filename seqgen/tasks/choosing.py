@@ -24,15 +24,14 @@ from seqgen.models.precision import own_randomness, parameter_type
 from seqgen.tasks.plan import Plan
 from seqgen.tasks.prepare import Prepared
 from seqgen.training.events import Notice, Report
-from seqgen.training.run import Budget
 from seqgen.training.speed import compiled_speedup, speed_at_first
 
 # More rows in a step, if they train so much faster and leave so many steps, each row with at
 # least so many windows to go on through. Twice the rows take a rate higher by the root of two.
 LEAST_GAIN, LEAST_STEPS, LEAST_WINDOWS = 1.2, 800, 16
-# From such a strain on (`ModelConfig.regularised`) a text can be learned by heart whatever the
-# dropout: training ends when so large a share of the validations in a row was no better.
-STOPS_FROM_STRAIN, WORSE = 70, 0.4
+# From such a strain on (`ModelConfig.regularised`) a text may be learned by heart whatever the
+# dropout: training ends when so many validations in a row, of at most 20, were no better.
+STOPS_FROM_STRAIN, PATIENCE = 200, 8
 # Compiling takes up to a minute: from so many minutes of training on, if steps are so much faster.
 COMPILED_FROM_MINUTES, LEAST_SPEEDUP = 10, 1.03
 
@@ -155,8 +154,7 @@ def _regularised(trial: Trial, config_class: type[ModelConfig]) -> dict[str, Any
     """Return what keeps the text from being learned by heart, as far as it is left open."""
     plan, found = trial.plan, config_class.regularised(trial.strain)
     if trial.strain >= STOPS_FROM_STRAIN and plan.data.val != "none":
-        validations = Budget(None, 60 * trial.training.minutes).validations()
-        found["patience"] = max(2, math.ceil(WORSE * validations))
+        found["patience"] = PATIENCE
     return plan.without_given(found)
 
 

@@ -57,7 +57,7 @@ class Trainer:
         self.state: State | None = None
         self._carries = model.carries_state and not config.reset_state
         self._validation_seconds = 0.0
-        self._validations_done = 0
+        self._validated_at = 0.0
 
     def compile(self) -> str | None:
         """Compile what the model compiles, before time counts; return why it cannot be done here.
@@ -262,9 +262,10 @@ class Trainer:
             return False
         if self.config.validate_every:
             return self.run.step % self.config.validate_every == 0
+        interval = self.budget.until_validation(self._validation_seconds)
         if self.budget.steps:
-            return self.run.step % max(1, self.budget.steps // self.budget.validations()) == 0
-        return self.budget.share(self.run) * self.budget.validations() >= self._validations_done + 1
+            return self.run.step % interval == 0
+        return self.run.seconds - self._validated_at >= interval
 
     def _validate(self) -> None:
         run, hooks = self.run, self.hooks
@@ -277,7 +278,6 @@ class Trainer:
         with self.as_saved():
             loss = hooks.validate()
             self._require_sane(loss)
-            self._validations_done = int(self.budget.share(run) * self.budget.validations())
             run.last_loss, run.last_validated = loss, run.step
             best = run.best_loss is None or loss < run.best_loss
             run.worse = 0 if best else run.worse + 1
@@ -287,6 +287,7 @@ class Trainer:
             hooks.report(Validated(step=run.step, seconds=run.seconds, val_loss=loss, best=best))
         self.model.train()
         self._validation_seconds = time.monotonic() - began
+        self._validated_at = run.seconds + self._validation_seconds
 
     def as_saved(self) -> AbstractContextManager[None]:
         """Let the model have the weights that are validated and saved: the average's, if any."""
@@ -336,7 +337,7 @@ class Trainer:
             self.state = self.model.start(1).map(lambda _: next(in_order))
         self.run = Run.of(facts["run"])
         self.run.stopped = None
-        self._validations_done = int(self.budget.share(self.run) * self.budget.validations())
+        self._validated_at = self.run.seconds
 
 
 def _sent(ids: np.ndarray, device: torch.device) -> Tensor:

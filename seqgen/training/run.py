@@ -11,6 +11,10 @@ from typing import Any
 from seqgen.configs import TrainingConfig
 from seqgen.training.events import Report
 
+# So many validations in passing suit a budget in steps; a budget in minutes has at most so many,
+# the first not before so many seconds.
+STEPPED_VALIDATIONS, TIMED_VALIDATIONS, FIRST_AFTER = 10, 20, 15.0
+
 
 @dataclass
 class Losses:
@@ -127,9 +131,18 @@ class Budget:
         spent = run.step / self.steps if self.steps else run.seconds / self.seconds
         return min(1.0, spent)
 
-    def validations(self) -> int:
-        """Return how many validations in passing suit the budget."""
-        return 10 if self.steps else min(20, max(2, math.ceil(self.seconds / 30)))
+    def until_validation(self, cost: float) -> float:
+        """Return how many steps, or seconds, pass between validations.
+
+        Args:
+            cost: the seconds that the last one took, 0 before the first. It is taken where the
+                budget is in minutes: validations take a fiftieth of the time at most.
+        """
+        if self.steps:
+            return max(1, self.steps // STEPPED_VALIDATIONS)
+        if not cost:
+            return min(self.seconds / 2, max(self.seconds / TIMED_VALIDATIONS, FIRST_AFTER))
+        return max(self.seconds / TIMED_VALIDATIONS, 50 * cost)
 
 
 @dataclass
