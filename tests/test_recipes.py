@@ -95,6 +95,12 @@ def test_a_short_text_gets_a_small_model_and_is_not_gone_over_for_ever(monkeypat
     assert training["patience"] == 8
 
 
+@pytest.mark.parametrize(("tokens", "said"), [(1.5e6, True), (1.6e6, False)])
+def test_n_grams_are_spoken_of_where_there_is_little_time(monkeypatch, tmp_path, tokens, said):
+    _, notices = trained(monkeypatch, tmp_path, [tokens] * 2, minutes=0.002)
+    assert any("--model ngram" in text for text in notices) is said
+
+
 def test_without_validation_there_is_no_patience(monkeypatch, tmp_path):
     config, _ = trained(monkeypatch, tmp_path, [1e9], minutes=0.002, val="none")
     assert config["training"]["patience"] is None

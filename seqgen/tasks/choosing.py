@@ -32,6 +32,9 @@ LEAST_GAIN, LEAST_STEPS, LEAST_WINDOWS = 1.2, 800, 16
 # From such a strain on (`ModelConfig.regularised`) a text may be learned by heart whatever the
 # dropout: training ends when so many validations in a row, of at most 20, were no better.
 STOPS_FROM_STRAIN, PATIENCE = 200, 8
+# A network with fewer tokens of training than this, and than the text has more, hardly does better
+# than n-grams that are counted in seconds.
+LEAST_TOKENS = 1.5e6
 # Compiling takes up to a minute: from so many minutes of training on, if steps are so much faster.
 COMPILED_FROM_MINUTES, LEAST_SPEEDUP = 10, 1.03
 
@@ -108,6 +111,9 @@ def suited(plan: Plan, prepared: Prepared, device: torch.device, report: Report)
     settings = ", ".join(f"{name} {value:.4g}" for name, value in chosen.items())
     fits = f"{trial.tokens:,.0f} tokens, {trial.passes:.1f} passes over the text, fit the time"
     report(Notice(text=f"{plan.architecture} with {settings}, so that {fits}"))
+    if trial.tokens < LEAST_TOKENS + prepared.train.tokens.size:
+        hint = "n-grams, counted in seconds, may do better than so little training"
+        report(Notice(text=f"{hint}: --model ngram --order 6"))
     return plan.having(chosen)
 
 
