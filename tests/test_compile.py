@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -68,14 +71,15 @@ def test_gradients_are_those_of_the_equations(form):
 @needs_compiler
 def test_a_compiled_run_goes_on_bit_for_bit(text):
     settings = {**TINY, "compile": True, "steps": 6, "dropout": 0.2, "precision": "float32"}
-    whole = train([text], architecture="transformer", name="whole", settings=settings)
-    train([text], architecture="transformer", name="cut", settings=settings, stop_after=2)
-    after = resume("cut")
+    said = []
+    run_of = partial(train, [text], architecture="transformer", report=said.append)
+    whole = run_of(name="whole", settings=settings)
+    run_of(name="cut", settings=settings, stop_after=2)
+    after = resume("cut", report=said.append)
+    assert not any(isinstance(event, Notice) for event in said)  # "not compiled" is one
     one, other = (load_file(Path(r.path) / "model.safetensors") for r in (whole, after))
     assert all(torch.equal(one[name], other[name]) for name in one)
-    plain = train(
-        [text], architecture="transformer", name="plain", settings={**settings, "compile": False}
-    )
+    plain = run_of(name="plain", settings={**settings, "compile": False})
     assert whole.val_loss == pytest.approx(plain.val_loss, rel=1e-4)
 
 
@@ -89,7 +93,7 @@ def test_a_compiled_run_goes_on_bit_for_bit(text):
 )
 def test_long_runs_are_compiled_where_it_pays(text, monkeypatch, found, compiled, said):
     monkeypatch.setattr(choosing, "compiled_speedup", lambda *_: found)
-    monkeypatch.setattr(Transformer, "compile_training", lambda model, wanted=True: None)
+    monkeypatch.setattr(Transformer, "compile_training", lambda model: None)
     training, notices = settled(text, minutes=10, dropout=0.0)
     assert training["compile"] is compiled
     assert said in notices
@@ -102,22 +106,46 @@ def test_short_runs_are_not_measured(text, settings):
     assert not any("compiled" in notice for notice in notices)
 
 
-def test_documents_of_many_lengths_are_not_compiled(text):
-    training, _ = settled(text, minutes=10, dropout=0.0, documents="line")
+@pytest.mark.parametrize("settings", [{"documents": "line"}, {"unfreeze": 0.5}])
+def test_what_would_need_code_again_and_again_is_not_compiled(text, monkeypatch, settings):
+    monkeypatch.setattr(choosing, "compiled_speedup", lambda *_: (9.0, None))
+    training, _ = settled(text, minutes=10, dropout=0.0, **settings)
     assert training["compile"] is False
 
 
-def test_without_a_compiler_training_goes_on(text, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            RuntimeError("no working compiler\nhere is its output"),
+            "RuntimeError: no working compiler",
+        ),
+        (AssertionError(), "AssertionError: "),
+    ],
+)
+def test_without_a_compiler_training_goes_on(text, monkeypatch, error, said):
     def broken(function):
         def call(*_):
-            raise RuntimeError("no working compiler\nhere is its output")
+            raise error
 
         return call
 
     monkeypatch.setattr(torch, "compile", broken)
     training, notices = settled(text, steps=1, compile=True)
-    assert "steps are not compiled: RuntimeError: no working compiler" in notices
+    assert f"steps are not compiled: {said}" in notices
     assert training["compile"] is True  # as was asked for; another machine may have one
+
+
+def test_a_copy_of_a_compiled_model_is_not_compiled_for_the_first(monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda function: function)
+    shape = {"vocab_size": 11, "window": 6, "hidden_size": 8, "num_layers": 1, "num_heads": 2}
+    model = Transformer(TransformerConfig(**shape))
+    model.compile_training()
+    other = pickle.loads(pickle.dumps(copy.deepcopy(model)))
+    tokens = torch.randint(11, (1, 6))
+    other(tokens)[0].sum().backward()
+    assert all(p.grad is None for p in model.parameters())
+    assert all(p.grad is not None for p in other.parameters())
 
 
 def test_what_has_nothing_to_compile_says_so(text, capsys):

@@ -318,6 +318,16 @@ def patient(monkeypatch):
     return {"steps": 50, "validate_every": 2, "patience": 2}
 
 
+def test_a_longer_budget_brings_new_patience_also_where_the_last_validation_ended_it(
+    text, monkeypatch
+):
+    stored = begun(text, stop_after=None, **{**patient(monkeypatch), "steps": 6})
+    run = stored.read_checkpoint()[1]["run"]
+    assert (run["stopped"], run["worse"]) == ("steps", 2)
+    longer = resume("part", settings={"steps": 20})
+    assert (longer.stopped, longer.steps) == ("patience", 10)
+
+
 @pytest.mark.parametrize("reason", ["steps", "patience"])
 def test_a_run_killed_after_its_last_step_ends_as_one_that_was_not(reason, text, monkeypatch):
     """Everything is trained and saved, and only the final record is missing."""

@@ -32,6 +32,7 @@ def seqgen(capsys, *arguments):
     assert run([*map(str, arguments), "--json"]) == 0
     said = capsys.readouterr()
     assert "Warning" not in said.err
+    assert "not compiled" not in said.err
     return [json.loads(line) for line in said.out.splitlines()]
 
 

@@ -16,26 +16,37 @@ from seqgen import registry
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import training_batches
 from seqgen.data.corpus import Corpus
+from seqgen.data.tokenfile import write_token_file
+from seqgen.errors import SeqgenError
 from seqgen.models.lstm import LSTMConfig
 from seqgen.models.transformer import TransformerConfig
 from seqgen.tasks import choosing
 from seqgen.tasks import train as task
+from seqgen.tokenizers.char import CharTokenizer
 from seqgen.training.events import Notice
 from seqgen.training.speed import speed_at_first
 
 TEXT = "the cat sat on the mat.\n" * 400
 
 
-def trained(monkeypatch, tmp_path, tokens, **settings):
-    """Train for a moment where minutes are said to be worth so many `tokens`, a size a time."""
+def trained(monkeypatch, tmp_path, tokens, data=None, **settings):
+    """Train for a moment where minutes are said to be worth so many `tokens`.
+
+    They are for the sizes, one after the other; or by the rows of a step.
+    """
+
+    def speed(model, batches, training):
+        worth = tokens[training.batch_size] if isinstance(tokens, dict) else tokens.pop(0)
+        if isinstance(worth, Exception):
+            raise worth
+        return worth / (60 * settings["minutes"])
+
     monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
     (tmp_path / "text.txt").write_text(TEXT)
     notices = []
-    monkeypatch.setattr(
-        choosing, "speed_at_first", lambda *_: tokens.pop(0) / (60 * settings["minutes"])
-    )
+    monkeypatch.setattr(choosing, "speed_at_first", speed)
     result = task.train(
-        [tmp_path / "text.txt"],
+        [data or tmp_path / "text.txt"],
         name="x",
         overwrite=True,
         settings=settings,
@@ -101,47 +112,65 @@ def test_n_grams_are_spoken_of_where_there_is_little_time(monkeypatch, tmp_path,
     assert any("--model ngram" in text for text in notices) is said
 
 
-def test_without_validation_there_is_no_patience(monkeypatch, tmp_path):
-    config, _ = trained(monkeypatch, tmp_path, [1e9], minutes=0.002, val="none")
+@pytest.mark.parametrize("given", [{"val": "none"}, {"validate_every": 5}, {"schedule": "wsd"}])
+def test_where_validations_say_little_there_is_no_patience(monkeypatch, tmp_path, given):
+    config, _ = trained(monkeypatch, tmp_path, [1e9], minutes=0.002, **given)
     assert config["training"]["patience"] is None
+
+
+def test_a_size_given_in_part_asks_no_more_than_the_default_does(monkeypatch, tmp_path):
+    config, _ = trained(monkeypatch, tmp_path, [1e9], minutes=0.002, hidden_size=128)
+    assert config["model"]["num_layers"] == 2
+
+
+SMALL = {"minutes": 0.002, "num_layers": 1, "hidden_size": 8, "seq_len": 4}
 
 
 @pytest.mark.parametrize(
     ("tokens", "rows"),
     [
-        ([5000.0], 32),  # too few steps as it is
-        ([1e7, 1.1e7], 32),  # hardly faster
-        ([1e7, 2e7, 2.1e7], 64),
-        ([1e7, 2e7, 3e7], 128),  # twice that would leave a row but eight windows of text
-        ([150_000.0, 190_000.0], 32),  # faster, but too few steps would be left
+        ({32: 5e3}, 32),  # too few steps as it is
+        ({32: 1e7, 64: 1.1e7}, 32),  # hardly faster
+        ({32: 1e7, 64: 2e7, 128: 2.1e7}, 64),
+        ({32: 1e7, 64: 2e7, 128: 3e7}, 128),  # 256 would leave a row but eight windows of text
+        ({32: 150e3, 64: 190e3}, 32),  # faster, but too few steps would be left
+        ({32: 1e7, 64: torch.OutOfMemoryError("no room")}, 32),
+        ({32: 1e7, 64: SeqgenError("training has diverged")}, 32),
     ],
 )
 @pytest.mark.parametrize("given", [{}, {"lr": 3e-3}])
 def test_more_rows_where_they_train_faster(monkeypatch, tmp_path, tokens, rows, given):
     """The rate goes up with the root of the rows, unless it is given."""
-    tokens = list(tokens)
-    small = {"num_layers": 1, "hidden_size": 8, "seq_len": 4}
-    config, _ = trained(monkeypatch, tmp_path, tokens, minutes=0.002, **small, **given)
+    config, _ = trained(monkeypatch, tmp_path, tokens, **SMALL, **given)
     assert config["training"]["batch_size"] == rows
-    assert tokens == []
     wanted = given.get("lr", 1e-2 * (rows / 32) ** 0.5)
     assert config["training"]["lr"] == pytest.approx(wanted)
 
 
-def test_rows_that_are_given_or_documents_stay(monkeypatch, tmp_path):
-    small = {"num_layers": 1, "hidden_size": 8, "seq_len": 4, "minutes": 0.002}
-    config, _ = trained(monkeypatch, tmp_path, [1e7], batch_size=3, **small)
-    assert config["training"]["batch_size"] == 3
+def test_one_lucky_second_brings_no_more_rows(monkeypatch, tmp_path):
+    """What looks faster is measured in turn with what it is to replace, three times."""
+    tokens = [1e7, 2e7, *(1e7, 2e7), *(2e7, 1e7), *(1e7, 1e7)]
+    config, _ = trained(monkeypatch, tmp_path, tokens, **SMALL)
+    assert (config["training"]["batch_size"], tokens) == (32, [])
+
+
+@pytest.mark.parametrize("given", [{"batch_size": 3}, {"accumulate": 2}])
+def test_rows_stay_where_something_else_has_settled_them(monkeypatch, tmp_path, given):
+    config, _ = trained(monkeypatch, tmp_path, {3: 1e7, 32: 1e7}, **SMALL, **given)
+    assert config["training"]["batch_size"] == given.get("batch_size", 32)
+
+
+@pytest.mark.parametrize("as_tokens", [False, True])
+def test_documents_are_measured_once_as_they_are(monkeypatch, tmp_path, as_tokens):
+    """Also from a token file, which knows by itself that it holds documents."""
+    given, data = {"documents": "line"}, None
+    if as_tokens:
+        given, data = {}, tmp_path / "text.tok"
+        write_token_file(data, [TEXT], CharTokenizer.train([TEXT]), "line")
     tokens = [1e7]
-    trained(monkeypatch, tmp_path, tokens, documents="line", **small)
-    assert tokens == []  # measured once
-
-
-def test_what_is_given_stays(monkeypatch, tmp_path):
-    given = {"num_layers": 3, "hidden_size": 8, "dropout": 0.05}
-    config, notices = trained(monkeypatch, tmp_path, [], minutes=0.002, **given)
-    assert given.items() <= config["model"].items()
-    assert not any("passes" in text for text in notices)
+    config, _ = trained(monkeypatch, tmp_path, tokens, data, **SMALL, **given)
+    assert tokens == []
+    assert config["data"]["documents"] == "line"
 
 
 @pytest.mark.usefixtures("any_text")

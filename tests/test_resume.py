@@ -68,7 +68,7 @@ def settings_for(name, **more):
 def everything(stored: StoredModel):
     """Return all that a run leaves behind but its times."""
     tensors, facts = stored.read_checkpoint()
-    run = {k: v for k, v in facts["run"].items() if k != "seconds"}
+    run = {k: v for k, v in facts["run"].items() if not k.endswith("seconds")}
     return load_file(stored.path / store.WEIGHTS), tensors, run
 
 

@@ -155,8 +155,9 @@ class NeuralLanguageModel(LanguageModel):
                         yield parameter, getattr(module, "stacked", 1)
 
     def __getstate__(self) -> dict[str, Any]:
-        # What was prepared can be made again, and holds functions.
-        return {name: value for name, value in self.__dict__.items() if name != "_prepared"}
+        # What can be made again, and holds functions of this very object.
+        made = ("_prepared", "_compiled")
+        return {name: value for name, value in self.__dict__.items() if name not in made}
 
     def suits_arrays(self) -> bool:
         """Return whether NumPy can take a step as torch would, in the same arithmetic."""
@@ -178,11 +179,15 @@ class NeuralLanguageModel(LanguageModel):
             known = self.__dict__["_prepared"] = [*map(_mark, weights)], weights, make()
         return known[2]
 
-    def compile_training(self, wanted: bool = True) -> None:
-        """Have what training calls run compiled, or not; for a model that `compiles`.
+    def compile_training(self) -> None:
+        """Have what training calls run compiled; for a model that `compiles`.
 
         The code is made in the first such call, in tens of seconds.
         """
+        raise NotImplementedError
+
+    def forget_compiled(self) -> None:
+        """Have training calls run as they are written again."""
         raise NotImplementedError
 
     def parameters_by_layer(self) -> list[list[nn.Parameter]]:

@@ -27,16 +27,12 @@ def choose_device(name: str) -> torch.device:
     """
     device = _device(name)
     if device.type == "cuda":
-        _allow_tf32(False)
-        # It lays them out anew, which costs little.
-        warnings.filterwarnings("ignore", message="RNN module weights are not part of single")
+        # The weights are laid out anew, which costs little; TF32 is off on purpose, and some
+        # releases speak of a newer setting for it.
+        for message in ("RNN module weights are not part of single", ".*TF32", "TensorFloat32"):
+            warnings.filterwarnings("ignore", message=message)
+        torch.backends.cudnn.allow_tf32 = False
     return device
-
-
-def _allow_tf32(allowed: bool) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # some releases speak of a newer setting here
-        torch.backends.cudnn.allow_tf32 = allowed
 
 
 def _device(name: str) -> torch.device:
@@ -96,12 +92,12 @@ def step_arithmetic(precision: Precision, device: torch.device) -> Iterator[None
     """Let cuDNN's RNNs take TF32 within, forward and backward, where bf16 is asked for."""
     reduced = precision == "bf16" and device.type == "cuda"
     if reduced:
-        _allow_tf32(True)
+        torch.backends.cudnn.allow_tf32 = True
     try:
         yield
     finally:
         if reduced:
-            _allow_tf32(False)
+            torch.backends.cudnn.allow_tf32 = False
 
 
 def kernel_arithmetic(device: torch.device) -> AbstractContextManager:

@@ -258,9 +258,12 @@ class Transformer(NeuralLanguageModel):
             return stack(*self._embedded(tokens, positions)), None
         return self._read(tokens, state)
 
-    def compile_training(self, wanted: bool = True) -> None:
+    def compile_training(self) -> None:
         # The stack alone: an embedding's compiled gradient is added up in no fixed order.
-        self._compiled = torch.compile(self._stack_within) if wanted else None
+        self._compiled = torch.compile(self._stack_within)
+
+    def forget_compiled(self) -> None:
+        self._compiled = None
 
     def _read(self, tokens: Tensor, state: KVCache) -> tuple[Tensor, KVCache]:
         """Run tokens (B, T) after what the cache holds, letting full rows fall back."""

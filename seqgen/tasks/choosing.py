@@ -18,13 +18,13 @@ import torch
 from seqgen import registry
 from seqgen.configs import ModelConfig, Size, TrainingConfig
 from seqgen.data.batches import Batches
-from seqgen.errors import UsageError
+from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.precision import own_randomness, parameter_type
 from seqgen.tasks.plan import Plan
 from seqgen.tasks.prepare import Prepared
 from seqgen.training.events import Notice, Report
-from seqgen.training.speed import compiled_speedup, speed_at_first
+from seqgen.training.speed import compiled_speedup, speed_at_first, times_as_fast
 
 # More rows in a step, if they train so much faster and leave so many steps, each row with at
 # least so many windows to go on through. Twice the rows take a rate higher by the root of two.
@@ -32,6 +32,8 @@ LEAST_GAIN, LEAST_STEPS, LEAST_WINDOWS = 1.2, 800, 16
 # From such a strain on (`ModelConfig.regularised`) a text may be learned by heart whatever the
 # dropout: training ends when so many validations in a row, of at most 20, were no better.
 STOPS_FROM_STRAIN, PATIENCE = 200, 8
+# Schedules whose gain comes late, when the rate drops: no validation before says much.
+LATE = ("step", "wsd")
 # A network with fewer tokens of training than this, and than the text has more, hardly does better
 # than n-grams that are counted in seconds.
 LEAST_TOKENS = 1.5e6
@@ -41,24 +43,52 @@ COMPILED_FROM_MINUTES, LEAST_SPEEDUP = 10, 1.03
 
 @dataclass(frozen=True)
 class Trial:
-    """A plan that is tried out on its text, on a device."""
+    """A plan that is tried out on its text, on a device.
+
+    Attributes:
+        plan: what is tried.
+        training: how it would train, with nothing left open.
+        prepared: the text.
+        device: where.
+    """
 
     plan: Plan
+    training: TrainingConfig
     prepared: Prepared
     device: torch.device
 
-    @cached_property
-    def training(self) -> TrainingConfig:
-        """How it would train."""
-        return self.plan.fitted(self.prepared, self.device, lambda event: None)
+    @classmethod
+    def of(cls, plan: Plan, prepared: Prepared, device: torch.device) -> Trial:
+        """Return the trial of a plan, settled as it would be."""
+        return cls(plan, plan.fitted(prepared, device, lambda event: None), prepared, device)
 
-    @cached_property
-    def measured(self) -> tuple[float, int]:
-        """How many tokens it trains on in the time there is, and its parameters."""
+    def having(self, settings: Mapping[str, Any]) -> Trial:
+        """Return the trial of the plan with `settings` over those that are given."""
+        return Trial.of(self.plan.having(settings), self.prepared, self.device)
+
+    def model(self) -> NeuralLanguageModel:
+        """Return the model it begins with."""
+        torch.manual_seed(self.training.seed)
+        shape = self.plan.model_config(self.prepared.tokenizer.vocab_size, self.training.seq_len)
+        model = self.plan.model_class(shape)
+        return model.to(device=self.device, dtype=parameter_type(self.training.precision))
+
+    def batches(self) -> Batches:
+        """Return what it would train on, cut in one way only."""
+        data = replace(self.plan.data, subword_sampling=None)
+        return self.prepared.batches(self.training, data, self.plan.model_class.carries_state)
+
+    def measure(self) -> tuple[float, int]:
+        """Return how many tokens it trains on in the time there is, and its parameters."""
         with own_randomness(self.device):
             model = self.model()
             speed = speed_at_first(model, self.batches(), self.training)
         return 60 * self.training.minutes * speed, model.parameter_count()
+
+    @cached_property
+    def measured(self) -> tuple[float, int]:
+        """What was measured first."""
+        return self.measure()
 
     @property
     def tokens(self) -> float:
@@ -80,41 +110,37 @@ class Trial:
         """Passes over the text, times parameters for each of its tokens."""
         return self.passes * self.measured[1] / self.prepared.train.tokens.size
 
-    def model(self) -> NeuralLanguageModel:
-        """Return the model it begins with."""
-        torch.manual_seed(self.training.seed)
-        shape = self.plan.model_config(self.prepared.tokenizer.vocab_size, self.training.seq_len)
-        model = self.plan.model_class(shape)
-        return model.to(device=self.device, dtype=parameter_type(self.training.precision))
-
-    def batches(self) -> Batches:
-        """Return what it would train on."""
-        carries_state = self.plan.model_class.carries_state
-        return self.prepared.batches(self.training, self.plan.data, carries_state)
-
-    def having(self, settings: Mapping[str, Any]) -> Trial:
-        """Return the trial of the plan with `settings` over those that are given."""
-        return replace(self, plan=self.plan.having(settings))
+    def gains(self, other: Trial) -> bool:
+        """Return whether this trains so much faster than `other` that more rows are worth it."""
+        if self.tokens < LEAST_GAIN * other.tokens:
+            return False
+        # Once more, in turn: the first figures are some seconds apart.
+        return times_as_fast(lambda: self.measure()[0], lambda: other.measure()[0]) >= LEAST_GAIN
 
 
 def suited(plan: Plan, prepared: Prepared, device: torch.device, report: Report) -> Plan:
     """Return the plan with the settings that suit the minutes there are; what is given stays."""
     config_class = registry.architecture(plan.architecture).load_config()
-    left_open = {**config_class.sizes[0].settings, **config_class.regularised(1.0)}
-    timed = plan.training.minutes is not None and plan.origin is None
-    if not (timed and plan.without_given(left_open)):
+    sized, regularised = config_class.sizes[0].settings, config_class.regularised(1.0)
+    left_open = {*sized, *regularised, "batch_size", "patience"} - plan.given.keys()
+    if plan.training.minutes is None or plan.origin is not None or not left_open:
         return plan
-    chosen, trial = _sized(Trial(plan, prepared, device), config_class)
+    chosen, trial = _sized(Trial.of(plan, prepared, device), config_class)
     more, trial = _with_more_rows(trial, chosen)
     chosen |= more
     chosen |= _regularised(trial, config_class)
-    settings = ", ".join(f"{name} {value:.4g}" for name, value in chosen.items())
     fits = f"{trial.tokens:,.0f} tokens, {trial.passes:.1f} passes over the text, fit the time"
-    report(Notice(text=f"{plan.architecture} with {settings}, so that {fits}"))
+    settings = ", ".join(f"{name} {_short(value)}" for name, value in chosen.items())
+    so_that = f" with {settings}, so that" if chosen else ":"
+    report(Notice(text=f"{plan.architecture}{so_that} {fits}"))
     if trial.tokens < LEAST_TOKENS + prepared.train.tokens.size:
         hint = "n-grams, counted in seconds, may do better than so little training"
         report(Notice(text=f"{hint}: --model ngram --order 6"))
     return plan.having(chosen)
+
+
+def _short(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
 def _sized(first: Trial, config_class: type[ModelConfig]) -> tuple[dict[str, Any], Trial]:
@@ -128,29 +154,37 @@ def _sized(first: Trial, config_class: type[ModelConfig]) -> tuple[dict[str, Any
 
 
 def _possible(plan: Plan, config_class: type[ModelConfig]) -> list[Size]:
-    """Return what the sizes leave open, but for those that what is given does not allow."""
+    """Return what the sizes leave open, but for those that what is given does not allow.
+
+    Of sizes that are one then, the least demands count.
+    """
     found: dict[tuple[Any, ...], Size] = {}
     for size in config_class.sizes:
         size = replace(size, settings=plan.without_given(size.settings))
         with contextlib.suppress(UsageError):
             plan.having(size.settings).model_config(1, plan.training.seq_len)
-            found.setdefault(tuple(size.settings.items()), size)
+            found[tuple(size.settings.items())] = size
     return list(found.values())
 
 
 def _with_more_rows(trial: Trial, size: dict[str, Any]) -> tuple[dict[str, Any], Trial]:
     """Return rows and rate if more rows in a step are worth it, and the trial with them."""
-    # The rows of documents follow from their lengths.
-    if "batch_size" in trial.plan.given or trial.plan.data.documents != "stream":
-        return {}, trial
+    # The rows of documents follow from their lengths; who accumulates has no memory for more.
+    given = {"batch_size", "accumulate"} & trial.plan.given.keys()
     chosen: dict[str, Any] = {}
+    if given or trial.plan.data.documents != "stream":
+        return chosen, trial
     while trial.steps >= LEAST_STEPS:
         rows, rate = 2 * trial.training.batch_size, math.sqrt(2) * trial.training.lr
         more = trial.plan.without_given({"batch_size": rows, "lr": rate})
         roomier = trial.having({**size, **more})
-        windows = trial.prepared.train.tokens.size / (rows * trial.training.seq_len)
-        faster = windows >= LEAST_WINDOWS and roomier.tokens >= LEAST_GAIN * trial.tokens
-        if not faster or roomier.steps < LEAST_STEPS:
+        if trial.prepared.train.tokens.size < LEAST_WINDOWS * rows * trial.training.seq_len:
+            break
+        try:
+            gains = roomier.gains(trial)
+        except (torch.OutOfMemoryError, SeqgenError):  # no room for them, or too high a rate
+            break
+        if not gains or roomier.steps < LEAST_STEPS:
             break
         chosen, trial = more, roomier
     return chosen, trial
@@ -159,7 +193,9 @@ def _with_more_rows(trial: Trial, size: dict[str, Any]) -> tuple[dict[str, Any],
 def _regularised(trial: Trial, config_class: type[ModelConfig]) -> dict[str, Any]:
     """Return what keeps the text from being learned by heart, as far as it is left open."""
     plan, found = trial.plan, config_class.regularised(trial.strain)
-    if trial.strain >= STOPS_FROM_STRAIN and plan.data.val != "none":
+    training, validates = trial.training, trial.plan.data.val != "none"
+    evenly = training.validate_every is None and training.schedule not in LATE
+    if trial.strain >= STOPS_FROM_STRAIN and validates and evenly:
         found["patience"] = PATIENCE
     return plan.without_given(found)
 
@@ -171,10 +207,11 @@ def compiled(
     if training.compile is not None:
         return training
     long = training.minutes is not None and training.minutes >= COMPILED_FROM_MINUTES
-    # Documents of many lengths would need code for each.
-    if not (long and plan.model_class.compiles and plan.data.documents == "stream"):
+    # Documents of many lengths would need code for each, and so would layers that thaw.
+    same = plan.data.documents == "stream" and not training.unfreeze
+    if not (long and same and plan.model_class.compiles):
         return replace(training, compile=False)
-    trial = Trial(plan, prepared, device)
+    trial = Trial(plan, training, prepared, device)
     with own_randomness(device):
         times, why_not = compiled_speedup(trial.model(), trial.batches(), training)
     pays = times >= LEAST_SPEEDUP

@@ -68,13 +68,13 @@ class Plan:
         return config_class(**derived, **self.model)
 
     def having(self, settings: Mapping[str, Any]) -> Plan:
-        """Return the plan with `settings` over those that are given.
+        """Return the plan with `settings` of model and training over those that are given.
 
         Raises:
             UsageError: they make no sense together.
         """
-        groups = _groups(self.architecture, {**self.given, **settings})
-        return replace(self, **dict(zip(("model", "training", "data"), groups, strict=True)))
+        model, training, _ = _groups(self.architecture, {**self.given, **settings})
+        return replace(self, model=model, training=training)
 
     def without_given(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return those of `settings` that are left open."""

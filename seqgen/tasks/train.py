@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,7 @@ def train(
     place = choose_device(device)
 
     prepared, data_config = prepare_data(data, plan.data, set(flags), report)
+    plan = replace(plan, data=data_config)  # a token file settles some of it
     training = plan.training
     if not plan.model_class.counted:
         plan = suited(plan, prepared, place, report)
@@ -174,7 +176,7 @@ def resume(
                 session.budget.share(Run.of(done)) < 1,
                 f"{stored.name} has spent {_budget(training)} already; give a longer budget",
             )
-            if done["stopped"] == "patience":  # whoever goes on has more of it
+            if done["stopped"] in FINISHED:  # whoever goes on has more patience
                 done["worse"] = 0
             groups = {part: config.get(part) for part in ("preset", "model", "data")}
             stored.write_config(config["architecture"], training=training.to_dict(), **groups)

@@ -56,7 +56,6 @@ class Trainer:
         self.run = Run()
         self.state: State | None = None
         self._carries = model.carries_state and not config.reset_state
-        self._validation_seconds = 0.0
         self._validated_at = 0.0
 
     def compile(self) -> str | None:
@@ -64,16 +63,18 @@ class Trainer:
 
         The random states stay as they are.
         """
-        state = self.state
+        state, device = self.state, self.model.device
+        self.rule.thaw(self.budget.share(self.run))
         self.model.train()
         self.model.compile_training()
         try:
-            with own_randomness(self.model.device):
+            with own_randomness(device), step_arithmetic(self.config.precision, device):
                 for loss, _ in self._losses(self.batches.batch(0)):
                     loss.backward()
         except Exception as error:  # torch names none: a compiler is missing, or breaks down
-            self.model.compile_training(False)
-            return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+            self.model.forget_compiled()
+            said, *_ = str(error).strip().split("\n")
+            return f"{type(error).__name__}: {said}"
         finally:
             self.state = state
         return None
@@ -101,7 +102,7 @@ class Trainer:
             if self._validation_is_due():
                 self._validate()
                 run.seconds = time.monotonic() - began
-                window.since += self._validation_seconds
+                window.since += run.validation_seconds
             # At the end of a run the one after the last validation does.
             if run.stopped is None and self._checkpoint_is_due(saved):
                 self._checkpoint()
@@ -137,8 +138,9 @@ class Trainer:
         return run.stopped is not None
 
     def _time_is_up(self) -> bool:
-        step = self.run.seconds / self.run.step if self.run.step else 0.0
-        return self.run.seconds + self._validation_seconds + step > self.budget.seconds
+        run = self.run
+        step = run.seconds / run.step if run.step else 0.0
+        return run.seconds + run.validation_seconds + step > self.budget.seconds
 
     def _step(self, number: int) -> tuple[float, float, int]:
         """Take one step; return the loss in nats per token, the gradient's norm and the tokens."""
@@ -260,12 +262,13 @@ class Trainer:
     def _validation_is_due(self) -> bool:
         if self.hooks.validate is None:
             return False
+        run = self.run
         if self.config.validate_every:
-            return self.run.step % self.config.validate_every == 0
-        interval = self.budget.until_validation(self._validation_seconds)
+            return run.step % self.config.validate_every == 0
+        interval = self.budget.until_validation(run.validation_seconds)
         if self.budget.steps:
-            return self.run.step % interval == 0
-        return self.run.seconds - self._validated_at >= interval
+            return run.step % interval == 0
+        return run.seconds - self._validated_at >= interval
 
     def _validate(self) -> None:
         run, hooks = self.run, self.hooks
@@ -286,8 +289,8 @@ class Trainer:
                 hooks.keep_best()
             hooks.report(Validated(step=run.step, seconds=run.seconds, val_loss=loss, best=best))
         self.model.train()
-        self._validation_seconds = time.monotonic() - began
-        self._validated_at = run.seconds + self._validation_seconds
+        run.validation_seconds = time.monotonic() - began
+        self._validated_at = run.seconds + run.validation_seconds
 
     def as_saved(self) -> AbstractContextManager[None]:
         """Let the model have the weights that are validated and saved: the average's, if any."""

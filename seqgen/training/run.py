@@ -59,6 +59,7 @@ class Run:
         best_step: when that was.
         last_loss: the last one.
         last_validated: when that was.
+        validation_seconds: how long it took.
         worse: validations since the best.
         train_loss: nats per token over the last logged steps.
         epoch: the losses since the last whole epoch.
@@ -74,6 +75,7 @@ class Run:
     best_step: int | None = None
     last_loss: float | None = None
     last_validated: int | None = None
+    validation_seconds: float = 0.0
     worse: int = 0
     train_loss: float | None = None
     epoch: Losses = field(default_factory=Losses)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
 from dataclasses import replace
 
 from seqgen.configs import TrainingConfig
@@ -29,25 +30,36 @@ def speed_at_first(model: NeuralLanguageModel, batches: Batches, training: Train
     return speed(model, batches, replace(training, minutes=MEASURED_SECONDS / 60))
 
 
+def times_as_fast(one: Callable[[], float], other: Callable[[], float]) -> float:
+    """Return the median of one speed over another, measured in turn.
+
+    Neighbours in time share what else the machine does.
+    """
+    return statistics.median(one() / other() for _ in range(PAIRS))
+
+
 def compiled_speedup(
     model: NeuralLanguageModel, batches: Batches, training: TrainingConfig
 ) -> tuple[float, str | None]:
     """Return how many times as fast a model that `compiles` trains compiled.
 
     Returns:
-        The median of alternated pairs of measurements, and None; or 0 and why it cannot be
-        compiled here.
+        That, and None; or 0 and why it cannot be compiled here.
     """
     why_not = _trainer(model, batches, training).compile()
     if why_not is not None:
         return 0.0, why_not
-    training, ratios = replace(training, minutes=MEASURED_SECONDS / 60), []
-    for _ in range(PAIRS):
+    training = replace(training, minutes=MEASURED_SECONDS / 60)
+
+    def compiled() -> float:
         model.compile_training()
-        compiled = speed(model, batches, training)
-        model.compile_training(False)
-        ratios.append(compiled / speed(model, batches, training))
-    return statistics.median(ratios), None
+        return speed(model, batches, training)
+
+    def plain() -> float:
+        model.forget_compiled()
+        return speed(model, batches, training)
+
+    return times_as_fast(compiled, plain), None
 
 
 def _trainer(model: NeuralLanguageModel, batches: Batches, training: TrainingConfig) -> Trainer:
