@@ -45,7 +45,7 @@ def test_validations_in_passing_take_little_of_the_time():
     assert five_minutes.until_validation(cost=0.0) == 15.0
     assert five_minutes.until_validation(cost=0.1) == 15.0  # at most twenty
     assert five_minutes.until_validation(cost=1.0) == 50.0  # a fiftieth
-    assert Budget(None, 9.0).until_validation(cost=0.0) == 4.5
+    assert Budget(None, 9.0).until_validation(cost=0.0) > 9.0  # only the one at the end
 
 
 def corpus_of(*lengths):

@@ -142,9 +142,7 @@ class Budget:
         """
         if self.steps:
             return max(1, self.steps // STEPPED_VALIDATIONS)
-        if not cost:
-            return min(self.seconds / 2, max(self.seconds / TIMED_VALIDATIONS, FIRST_AFTER))
-        return max(self.seconds / TIMED_VALIDATIONS, 50 * cost)
+        return max(self.seconds / TIMED_VALIDATIONS, 50 * cost if cost else FIRST_AFTER)
 
 
 @dataclass
