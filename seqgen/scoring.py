@@ -127,20 +127,23 @@ def _on(model: LanguageModel, ids: np.ndarray) -> Tensor:
     return torch.from_numpy(ids).to(model.device)
 
 
-def parallel_rows(corpus: Corpus, rows: int, tokens: int) -> Corpus:
+def parallel_rows(corpus: Corpus, rows: int, length: int) -> Corpus:
     """Return a fixed, small part of a corpus that can be scored quickly, side by side.
 
-    A stream is cut into `rows` equal rows, each read as if it began a text; of documents, the
-    first are taken. At most about `tokens` tokens are kept.
+    Of a stream that is `rows` rows of `length` tokens, each read as if it began a text. A shorter
+    stream is kept whole, in fewer rows: cold starts would tell more than the text does. Of
+    documents the first are taken, as many tokens in all.
     """
     if corpus.ends.size > 1:
-        kept = max(1, int(np.searchsorted(corpus.ends, tokens, side="right")))
+        kept = max(1, int(np.searchsorted(corpus.ends, rows * length, side="right")))
         ends = corpus.ends[:kept]
         return replace(corpus, tokens=corpus.tokens[: ends[-1]], ends=ends)
     size = corpus.tokens.size
-    length = max(1, min(size, tokens) // rows)
+    if size < rows * length:
+        rows = max(1, size // length)
+        length = size // rows
     # Rows are spread over the whole part, which may change along the way.
-    begins = np.linspace(0, size - length, max(1, min(rows, size // length))).astype(np.int64)
+    begins = np.linspace(0, size - length, rows).astype(np.int64)
     at = begins[:, None] + np.arange(length)
     ends = length * np.arange(1, begins.size + 1)
     return replace(corpus, tokens=corpus.tokens[at.ravel()], ends=ends)

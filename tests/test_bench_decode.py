@@ -28,3 +28,8 @@ def test_bench_decode_prints_a_record_a_case(capsys):
     pair = record["tokens_per_second"], record["baseline_tokens_per_second"]
     assert record["ratio"] == pytest.approx(pair[0] / pair[1])
     assert record["bandwidth_fraction"] > 0
+
+
+def test_bench_decode_knows_its_cases(capsys):
+    assert run(["bench", "decode", "--only", "lstn"]) == 2
+    assert "no case has 'lstn' in its name; there are lstm 2 x 256" in capsys.readouterr().err

@@ -127,6 +127,7 @@ def test_bench_train_runs_the_recipe(tmp_path, capsys):
         (["book.txt"], "TEXT is for --recipe"),
         (["--recipe", "lstm", "book.txt"], "gpt"),
         (["--optimizer", "sgd"], "adamw"),
+        (["--only", "lstn"], "no case has 'lstn' in its name; there are window of 8, 256; rnn"),
     ],
 )
 def test_bench_train_refuses(arguments, words, capsys):

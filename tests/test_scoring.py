@@ -168,26 +168,31 @@ def test_perplexity_of_two_texts_is_no_mean_of_means():
 
 
 @pytest.mark.parametrize(
-    ("size", "rows", "tokens"), [(1, 4, 100), (5, 4, 100), (100, 4, 20), (100, 7, 1000), (3, 9, 2)]
+    ("size", "rows", "length", "kept"),
+    [
+        (1, 4, 100, (1, 1)),
+        (100, 4, 20, (4, 20)),
+        (100, 4, 25, (4, 25)),
+        (100, 4, 26, (3, 33)),  # too short for four: fewer, and all of it
+        (150, 7, 100, (1, 150)),
+    ],
 )
-def test_parallel_rows_of_a_stream(size, rows, tokens):
+def test_parallel_rows_of_a_stream(size, rows, length, kept):
     corpus = Corpus(np.arange(size), np.array([size]), START)
-    part = parallel_rows(corpus, rows, tokens)
+    part = parallel_rows(corpus, rows, length)
     lengths = part.ends - part.starts
-    assert (lengths == lengths[0]).all()
-    assert 1 <= lengths.size <= rows
-    assert part.tokens.size == part.ends[-1] <= max(tokens, rows)
+    assert (lengths.size, *set(lengths.tolist())) == kept
     for begin, end in zip(part.starts, part.ends, strict=True):
         assert (np.diff(part.tokens[begin:end]) == 1).all()
     assert part.tokens[0] == 0
-    if lengths.size > 1:
-        assert part.tokens[-1] == size - 1
+    assert part.tokens[-1] == size - 1 or lengths.size == 1
+    assert np.unique(part.tokens).size == part.tokens.size
 
 
 def test_parallel_rows_of_documents_are_the_first_ones():
     corpus = corpus_of(4, 2, 5, 9)
-    assert parallel_rows(corpus, 32, 11).ends.tolist() == [4, 6, 11]
-    assert parallel_rows(corpus, 32, 12).ends.tolist() == [4, 6, 11]
-    assert parallel_rows(corpus, 32, 1).ends.tolist() == [4]
+    assert parallel_rows(corpus, 11, 1).ends.tolist() == [4, 6, 11]
+    assert parallel_rows(corpus, 4, 3).ends.tolist() == [4, 6, 11]
+    assert parallel_rows(corpus, 1, 1).ends.tolist() == [4]
     assert parallel_rows(corpus, 32, 99).tokens.size == 20
     assert VOCAB > START

@@ -1,1 +1,18 @@
 """Measuring speed against plain baselines, in one run, as medians of alternated runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seqgen.configs import require
+
+
+def cases_with(only: str | None, names: Sequence[str]) -> list[str]:
+    """Return the cases whose names contain `only`, all of them if None.
+
+    Raises:
+        UsageError: none does; names them all.
+    """
+    found = [name for name in names if only is None or only in name]
+    require(bool(found), f"--only: no case has {only!r} in its name; there are {'; '.join(names)}")
+    return found

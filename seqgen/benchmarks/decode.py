@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from seqgen.benchmarks import cases_with
 from seqgen.decoding.beam import BeamConfig, Source, search
 from seqgen.decoding.draw import CounterDraw
 from seqgen.decoding.processors import Forbid
@@ -67,18 +68,17 @@ def measure(tokens: int, repeats: int, only: str | None = None) -> Iterator[Timi
         repeats: alternated runs of each, after one that is not counted.
         only: cases whose name contains this.
     """
+    cases: dict[str, Callable[[int], Case]] = {
+        "lstm 2 x 256, batch 1": _lstm,
+        "transformer 6 x 384, batch 1": lambda n: _transformer(n, 1),
+        f"transformer 6 x 384, batch {BATCH}": lambda n: _transformer(n, BATCH),
+        f"transformer 6 x 384, {BEAMS} beams, batch {BATCH}": _beams,
+    }
+    wanted = cases_with(only, list(cases))
     bandwidth = memory_bandwidth()
-    cases: list[tuple[str, Callable[[int], Case]]] = [
-        ("lstm 2 x 256, batch 1", _lstm),
-        ("transformer 6 x 384, batch 1", lambda n: _transformer(n, 1)),
-        (f"transformer 6 x 384, batch {BATCH}", lambda n: _transformer(n, BATCH)),
-        (f"transformer 6 x 384, {BEAMS} beams, batch {BATCH}", _beams),
-    ]
-    for name, build in cases:
-        if only is not None and only not in name:
-            continue
+    for name in wanted:
         try:
-            case = build(tokens)
+            case = cases[name](tokens)
         except ImportError as error:
             reason = f"{error}; pip install transformers to measure against it"
             none = (None,) * 4

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from seqgen import registry
+from seqgen.benchmarks import cases_with
 from seqgen.benchmarks.baselines import PlainGPT, PlainRecurrent, PlainWindow, plain_step
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import Batches, training_batches
@@ -133,13 +134,14 @@ def measure(
         optimizer: ours; the baselines use AdamW.
         device: where both train.
     """
+    wanted = cases_with(only, [case.name for case in CASES])
     place = choose_device(device)
     precision = choose_precision(precision, place)
     kind = torch.bfloat16 if precision == "bf16" else parameter_type(precision)
     peak = matmul_speed(kind, place)
     training = TrainingConfig(minutes=seconds / 60, precision=precision, optimizer=optimizer)
     for case in CASES:
-        if only is None or only in case.name:
+        if case.name in wanted:
             yield _timed(case, training, repeats, peak, place)
 
 

@@ -212,6 +212,7 @@ def compiled(
     if not (long and same and plan.model_class.compiles):
         return replace(training, compile=False)
     trial = Trial(plan, training, prepared, device)
+    report(Notice(text="compiling for a trial, which takes up to a minute"))
     with own_randomness(device):
         times, why_not = compiled_speedup(trial.model(), trial.batches(), training)
     pays = times >= LEAST_SPEEDUP

@@ -33,8 +33,8 @@ from seqgen.training.events import Event, Notice, Report, SampleLine, Started, V
 from seqgen.training.loop import Trainer
 from seqgen.training.run import Budget, Hooks, Run
 
-# What a validation in passing scores: this many rows, this many tokens over all of them.
-VALIDATION_ROWS, VALIDATION_TOKENS = 32, 32768
+# What a validation in passing scores of a stream: this many rows of so many tokens.
+VALIDATION_ROWS, VALIDATION_LENGTH = 32, 1024
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,10 @@ class Session:
             trainer = self._trainer(report, stop)
             if checkpoint is not None:
                 self._restore(trainer, *checkpoint)
-            if self.training.compile and (why_not := trainer.compile()):
-                self.report(Notice(text=f"steps are not compiled: {why_not}"))
+            if self.training.compile:
+                self.report(Notice(text="compiling, which takes up to a minute"))
+                if why_not := trainer.compile():
+                    self.report(Notice(text=f"steps are not compiled: {why_not}"))
             self._write_record(result=None)
             self.stored.seal()
             self.report(Started(**self._facts(trainer)))
@@ -207,7 +209,7 @@ class Session:
         """Return what measures the loss in passing: over a small, fixed part."""
         if self.prepared.val is None:
             return None
-        corpus = parallel_rows(self.prepared.val, VALIDATION_ROWS, VALIDATION_TOKENS)
+        corpus = parallel_rows(self.prepared.val, VALIDATION_ROWS, VALIDATION_LENGTH)
 
         def validate() -> float:
             scored = score_corpus(model, corpus, VALIDATION_ROWS)
