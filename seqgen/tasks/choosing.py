@@ -134,8 +134,9 @@ def suited(plan: Plan, prepared: Prepared, device: torch.device, report: Report)
     so_that = f" with {settings}, so that" if chosen else ":"
     report(Notice(text=f"{plan.architecture}{so_that} {fits}"))
     if trial.tokens < LEAST_TOKENS + prepared.train.tokens.size:
+        order = 6 if prepared.tokenizer.kind in ("char", "byte") else 3
         hint = "n-grams, counted in seconds, may do better than so little training"
-        report(Notice(text=f"{hint}: --model ngram --order 6"))
+        report(Notice(text=f"{hint}: --model ngram --order {order}"))
     return plan.having(chosen)
 
 
