@@ -139,8 +139,9 @@ class NeuralLanguageModel(LanguageModel):
     """A model that makes features of the past and a linear `head` over them."""
 
     head: nn.Linear
-    compiles: ClassVar[bool] = False
-    """A training call has a part over tensors alone, which `torch.compile` makes faster."""
+    over_tensors: Callable[..., Tensor] | None = None
+    """What a training call runs over tensors alone, in a model that has such a part."""
+    _compiled: Callable[..., Tensor] | None = None
 
     def hidden_matrices(self) -> Iterator[tuple[nn.Parameter, int]]:
         """Yield each matrix between embedding and head, and how many maps are stacked in it.
@@ -180,15 +181,15 @@ class NeuralLanguageModel(LanguageModel):
         return known[2]
 
     def compile_training(self) -> None:
-        """Have what training calls run compiled; for a model that `compiles`.
+        """Have training calls run `over_tensors` compiled.
 
         The code is made in the first such call, in tens of seconds.
         """
-        raise NotImplementedError
+        self._compiled = torch.compile(self.over_tensors)
 
     def forget_compiled(self) -> None:
-        """Have training calls run as they are written again."""
-        raise NotImplementedError
+        """Have training calls run it as it is written again."""
+        self._compiled = None
 
     def parameters_by_layer(self) -> list[list[nn.Parameter]]:
         """Return the parameters in groups, each used after the ones before it.

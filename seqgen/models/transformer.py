@@ -195,8 +195,6 @@ class Transformer(NeuralLanguageModel):
     """
 
     config: TransformerConfig
-    compiles = True
-    _compiled: Callable[[Tensor, Tensor | None], Tensor] | None = None
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -254,16 +252,9 @@ class Transformer(NeuralLanguageModel):
                 raise ValueError(f"{tokens.shape[1]} tokens do not fit the window {self.window}")
             positions = torch.arange(tokens.shape[1], device=tokens.device)
             trains = self.training and torch.is_grad_enabled()
-            stack = self._compiled if trains and self._compiled else self._stack_within
+            stack = self._compiled if trains and self._compiled else self.over_tensors
             return stack(*self._embedded(tokens, positions)), None
         return self._read(tokens, state)
-
-    def compile_training(self) -> None:
-        # The stack alone: an embedding's compiled gradient is added up in no fixed order.
-        self._compiled = torch.compile(self._stack_within)
-
-    def forget_compiled(self) -> None:
-        self._compiled = None
 
     def _read(self, tokens: Tensor, state: KVCache) -> tuple[Tensor, KVCache]:
         """Run tokens (B, T) after what the cache holds, letting full rows fall back."""
@@ -305,8 +296,11 @@ class Transformer(NeuralLanguageModel):
             x = block(x, rotation, attend)
         return self.final_norm(x)
 
-    def _stack_within(self, x: Tensor, rotation: Tensor | None) -> Tensor:
-        """Run the blocks on windows that nothing comes before."""
+    def over_tensors(self, x: Tensor, rotation: Tensor | None) -> Tensor:
+        """Run the blocks on windows that nothing comes before.
+
+        The embedding stays outside: its gradient, compiled, is added up in no fixed order.
+        """
         return self._stack(x, rotation, self._attend_within)
 
     def _attend_within(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

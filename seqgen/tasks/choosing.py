@@ -210,7 +210,7 @@ def compiled(
     long = training.minutes is not None and training.minutes >= COMPILED_FROM_MINUTES
     # Documents of many lengths would need code for each, and so would layers that thaw.
     same = plan.data.documents == "stream" and not training.unfreeze
-    if not (long and same and plan.model_class.compiles):
+    if not (long and same and plan.model_class.over_tensors):
         return replace(training, compile=False)
     trial = Trial(plan, training, prepared, device)
     report(Notice(text="compiling for a trial, which takes up to a minute"))

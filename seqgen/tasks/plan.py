@@ -184,7 +184,7 @@ def _require_sense(
     require(training.k2 is None or carries, "k2 is for models that carry their state along")
     validates = data.val != "none"
     require(training.patience is None or validates, "patience needs validation: no --val none")
-    compiles = not model_class.counted and model_class.compiles
+    compiles = not model_class.counted and model_class.over_tensors is not None
     require(
         not training.compile or compiles,
         "compile=true is for the transformer; other models have nothing to compile",

@@ -79,8 +79,8 @@ def train(
     store.check_free(name, overwrite)
     place = choose_device(device)
 
-    prepared, data_config = prepare_data(data, plan.data, set(flags), report)
-    plan = replace(plan, data=data_config)  # a token file settles some of it
+    prepared, settled = prepare_data(data, plan.data, set(flags), report)
+    plan = replace(plan, data=settled)
     training = plan.training
     if not plan.model_class.counted:
         plan = suited(plan, prepared, place, report)
@@ -104,11 +104,11 @@ def train(
             preset=beneath and beneath.name,
             model=model_config.to_dict(),
             training={} if model.counted else training.to_dict(),
-            data=data_config.to_dict(),
+            data=plan.data.to_dict(),
         )
         prepared.tokenizer.save(stored.path / "tokenizer")
         prepared.keep_validation(stored)
-        loaded = LoadedModel(stored, model, prepared.tokenizer, data_config)
+        loaded = LoadedModel(stored, model, prepared.tokenizer, plan.data)
         if model.counted:
             return count(loaded, prepared, report)
         stored.write_weights(model)

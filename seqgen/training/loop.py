@@ -59,7 +59,7 @@ class Trainer:
         self._validated_at = 0.0
 
     def compile(self) -> str | None:
-        """Compile what the model compiles, before time counts; return why it cannot be done here.
+        """Compile the model's `over_tensors` before time counts; return why that cannot be done.
 
         The random states stay as they are.
         """

@@ -41,7 +41,7 @@ def times_as_fast(one: Callable[[], float], other: Callable[[], float]) -> float
 def compiled_speedup(
     model: NeuralLanguageModel, batches: Batches, training: TrainingConfig
 ) -> tuple[float, str | None]:
-    """Return how many times as fast a model that `compiles` trains compiled.
+    """Return how many times as fast a model with `over_tensors` trains compiled.
 
     Returns:
         That, and None; or 0 and why it cannot be compiled here.
