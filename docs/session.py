@@ -31,7 +31,7 @@ def commands(steps: int) -> list[str]:
     return [
         f"seqgen train corpora/play.txt --name play --steps {steps} --seed 1",
         "seqgen sample --top-p 0.9 --max-tokens 200 --seed 7",
-        "tail -n 6 corpora/play.txt | seqgen perplexity --show -q",
+        "tail -n 12 corpora/play.txt | seqgen perplexity --show -q",
     ]
 
 

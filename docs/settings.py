@@ -28,7 +28,8 @@ Every setting that `seqgen train` knows. Give one as `--set key=value` or in a `
 the common ones have a flag of their own (`seqgen train --help`). `--config` takes TOML, where
 tables only group, or the `config.json` of a trained model. A flag wins over the file, the file
 over a preset, and a preset over the architecture's own training settings, which stand below each
-architecture.
+architecture. `seqgen models --architectures NAME` lists the settings of one architecture in the
+terminal.
 
 "none" as a default means that the value is chosen: the description or
 [training.md](training.md) says how. `none` can be given as a value, too.
