@@ -71,9 +71,9 @@ def _read_all(terminal: int) -> str:
 
 
 def shortened(output: str) -> str:
-    """Leave out the middle of a long training log."""
-    lines = output.splitlines()
-    return "\n".join(lines if len(lines) <= 22 else [*lines[:6], "...", *lines[-15:]])
+    """Leave out the progress lines, which come by the clock, and the middle of a long log."""
+    lines = [line for line in output.splitlines() if not re.match(r"step \d+ +\d+%", line)]
+    return "\n".join(lines if len(lines) <= 22 else [*lines[:5], "...", *lines[-16:]])
 
 
 def draw(session: list[tuple[str, str]]) -> str:
