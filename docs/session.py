@@ -3,8 +3,8 @@
     python docs/session.py
 
 Trains for 300 steps on `corpora/play.txt` (about a minute on one core), samples, and shows the
-surprisal of a few lines. Seed and threads are fixed, so the losses and texts are the same on the
-same machine and version of PyTorch; only the times differ.
+surprisal of a few lines. Seed and threads are fixed, so validation losses and texts are the same
+on the same machine and version of PyTorch. Times and what is averaged by the clock differ.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _read_all(terminal: int) -> str:
 def shortened(output: str) -> str:
     """Leave out the progress lines, which come by the clock, and the middle of a long log."""
     lines = [line for line in output.splitlines() if not re.match(r"step \d+ +\d+%", line)]
-    return "\n".join(lines if len(lines) <= 22 else [*lines[:5], "...", *lines[-16:]])
+    return "\n".join(lines if len(lines) <= 22 else [*lines[:4], "...", *lines[-15:]])
 
 
 def draw(session: list[tuple[str, str]]) -> str:
