@@ -1,4 +1,4 @@
-"""Elman's temporal XOR (1990): the stream, and the recipe of the README."""
+"""Elman's temporal XOR (1990): the stream, and the recipe of docs/presets.md."""
 
 from __future__ import annotations
 

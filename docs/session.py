@@ -1,0 +1,113 @@
+"""Draw the picture of the README: run seqgen for real and render its output as `session.svg`.
+
+    python docs/session.py
+
+Trains for 300 steps on `corpora/play.txt` (about a minute on one core), samples, and shows the
+surprisal of a few lines. Seed and threads are fixed, so validation losses and texts are the same
+on the same machine and version of PyTorch. Times and what is averaged by the clock differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+DOCS = Path(__file__).resolve().parent
+ROOT = DOCS.parent
+WIDTH = 100
+
+
+def commands(steps: int) -> list[str]:
+    """Return the command lines of the session."""
+    return [
+        f"seqgen train corpora/play.txt --name play --steps {steps} --seed 1",
+        "seqgen sample --top-p 0.9 --max-tokens 200 --seed 7",
+        "tail -n 12 corpora/play.txt | seqgen perplexity --show -q",
+    ]
+
+
+def run(command: str, environment: dict[str, str]) -> str:
+    """Run a command line in the repository with a terminal as its standard output.
+
+    Standard error goes to a pipe, where training prints plain lines instead of a moving bar.
+
+    Returns:
+        What it wrote to standard error, then what it wrote to the terminal, with its colours.
+    """
+    import pty
+
+    ours, theirs = pty.openpty()
+    line = command.replace("seqgen", f"{sys.executable} -m seqgen", 1)
+    process = subprocess.Popen(
+        ["bash", "-c", line], cwd=ROOT, env=environment, stdout=theirs, stderr=subprocess.PIPE
+    )
+    os.close(theirs)
+    errors = process.stderr.read().decode()
+    written = _read_all(ours)
+    if process.wait() != 0:
+        raise SystemExit(f"{command} failed:\n{errors}")
+    return errors + written.replace("\r\n", "\n")
+
+
+def _read_all(terminal: int) -> str:
+    blocks = []
+    while True:
+        try:
+            block = os.read(terminal, 1 << 16)
+        except OSError:  # Linux says so when the other end is closed
+            block = b""
+        if not block:
+            return b"".join(blocks).decode()
+        blocks.append(block)
+
+
+def shortened(output: str) -> str:
+    """Leave out the progress lines, which come by the clock, and the middle of a long log."""
+    lines = [line for line in output.splitlines() if not re.match(r"step \d+ +\d+%", line)]
+    return "\n".join(lines if len(lines) <= 22 else [*lines[:4], "...", *lines[-15:]])
+
+
+def draw(session: list[tuple[str, str]]) -> str:
+    """Return the SVG of a session: pairs of a command line and its output."""
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), highlight=False)
+    for command, output in session:
+        console.print(Text.assemble(("$ ", "bold green"), (command, "bold")))
+        console.print(Text.from_ansi(shortened(output)))
+        console.print()
+    svg = console.export_svg(title="seqgen", unique_id="seqgen")
+    # The picture asks for no font from elsewhere: any monospace one does.
+    return re.sub(r"@font-face\s*\{.*?\}", "", svg, flags=re.DOTALL)
+
+
+def main() -> None:
+    """Run the session and write the picture."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--out", type=Path, default=DOCS / "session.svg")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as home:
+        environment = {
+            **os.environ,
+            "SEQGEN_HOME": home,
+            "PYTHONPATH": str(ROOT),
+            "OMP_NUM_THREADS": "1",
+            "COLUMNS": str(WIDTH),
+            "TERM": "xterm-256color",
+            "COLORTERM": "truecolor",
+        }
+        environment.pop("NO_COLOR", None)
+        session = [(line, run(line, environment)) for line in commands(arguments.steps)]
+    arguments.out.write_text(draw(session), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

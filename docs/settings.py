@@ -1,0 +1,84 @@
+"""Write `settings.md`: every setting of `--set` and `--config`, from the settings' own text.
+
+    python docs/settings.py
+
+A test fails if the page is not what this script makes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import typing
+from pathlib import Path
+from types import UnionType
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from seqgen import registry
+from seqgen.configs import Config, DataConfig, TrainingConfig
+
+PAGE = Path(__file__).with_suffix(".md")
+HEAD = """# Settings
+
+<!-- Written by `python docs/settings.py`; do not edit. -->
+
+Every setting that `seqgen train` knows. Give one as `--set key=value` or in a `--config` file;
+the common ones have a flag of their own (`seqgen train --help`). `--config` takes TOML, where
+tables only group, or the `config.json` of a trained model. A flag wins over the file, the file
+over a preset, and a preset over the architecture's own training settings, which stand below each
+architecture. `seqgen models --architectures NAME` lists the settings of one architecture in the
+terminal.
+
+"none" as a default means that the value is chosen: the description or
+[training.md](training.md) says how. `none` can be given as a value, too.
+"""
+TYPES = {int: "integer", float: "number", bool: "`true`, `false`", str: "text"}
+
+
+def type_of(kind: Any) -> str:
+    """Return a field's type, or its choices, as a reader sees it."""
+    if typing.get_origin(kind) is typing.Literal:
+        return ", ".join(f"`{choice}`" for choice in typing.get_args(kind))
+    if typing.get_origin(kind) in (typing.Union, UnionType):
+        options = [part for part in typing.get_args(kind) if part is not type(None)]
+        return " or ".join([*map(type_of, options), "`none`"])
+    return TYPES[kind]
+
+
+def value_of(value: Any) -> str:
+    """Return a setting's value as `--set` takes it."""
+    if value is None:
+        return "none"
+    return f"`{str(value).lower()}`" if isinstance(value, bool) else f"`{value}`"
+
+
+def table(config: type[Config]) -> list[str]:
+    """Return the lines of a configuration's table, a row a setting."""
+    types = config.types()
+    lines = ["| setting | type | default | what it is |", "|---|---|---|---|"]
+    for name, field in config.fields().items():
+        default = "required" if field.default is dataclasses.MISSING else value_of(field.default)
+        text = field.metadata["doc"].replace("|", "\\|")
+        lines.append(f"| `{name}` | {type_of(types[name])} | {default} | {text} |")
+    return lines
+
+
+def page() -> str:
+    """Return the whole page."""
+    lines = [HEAD, "## Text", "", *table(DataConfig), "", "## Training", ""]
+    lines += ["Models with parameters have these; `ngram` ignores them.", ""]
+    lines += [*table(TrainingConfig), ""]
+    for row in registry.ARCHITECTURES.values():
+        config = row.load_config()
+        lines += [f"## {row.name}", "", f"{row.summary[0].upper()}{row.summary[1:]}.", ""]
+        lines += [*table(config), ""]
+        if config.recipe:
+            own = ", ".join(f"`{name}={value}`" for name, value in config.recipe.items())
+            lines += [f"Its own training settings: {own}.", ""]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,322 @@
+"""README and docs: every command line exists, what is marked runs, links and pages are current."""
+
+import importlib
+import importlib.util
+import json
+import os
+import re
+import shlex
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from seqgen import presets, registry
+from seqgen.cli import make_app
+from seqgen.configs import DataConfig, TrainingConfig
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+# Documented already, on their way into the command line: "COMMAND OPTION", "GROUP COMMAND", or an
+# option of every command.
+COMING = {"--threads", "models rename", "models show --all", "sample -i"}
+
+# What separates the commands of a shell line, or stands before one.
+SEPARATORS = {"|", "||", "&&", ";", "&", "(", ")", "|&", ";;"}
+KEYWORDS = {"do", "then", "else", "time", "!", "exec"}
+FENCE = re.compile(
+    r"^(?:<!-- (?P<mark>[\w: -]+) -->\n)?```(?P<kind>\w*)\n(?P<body>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def blocks(page, *kinds):
+    """Yield (mark, text) of every fenced block of these kinds."""
+    for found in FENCE.finditer(page.read_text(encoding="utf-8")):
+        if found["kind"] in kinds:
+            yield found["mark"], found["body"]
+
+
+def typed(kind, body):
+    """Return what a user types: of a console session only the lines after a prompt."""
+    if kind == "sh":
+        return body
+    lines, goes_on = [], False
+    for line in body.splitlines():
+        if line.startswith("$ ") or goes_on:
+            lines.append(line.removeprefix("$ "))
+            goes_on = line.endswith("\\")
+    return "\n".join(lines)
+
+
+def spans(page):
+    """Yield the seqgen commands that stand within sentences and tables, in backticks."""
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    yield from (s for s in re.findall(r"`([^`\n]+)`", text) if s.startswith("seqgen "))
+
+
+def commands(script):
+    """Yield the arguments of every seqgen command of a shell script.
+
+    Pipelines, lists, loops, line continuations, comments, redirections and `$(...)` are read.
+    """
+    script = script.replace("\\\n", " ")
+    for inner in re.findall(r"\$\(([^()]*)\)", script):
+        yield from commands(inner)
+    script = re.sub(r"\$\([^()]*\)", "X", script)
+    for line in script.splitlines():
+        lexer = shlex.shlex(line, posix=True, punctuation_chars="();<>|&")
+        lexer.whitespace_split = True
+        yield from _commands(list(lexer))
+
+
+def _commands(tokens):
+    found, begins, skip = None, True, False
+    for token in [*tokens, ";"]:
+        if token in SEPARATORS or (token in KEYWORDS and begins):
+            if found is not None:
+                yield found
+            found, begins = None, True
+        elif set(token) <= set("<>&"):
+            skip = True  # a redirection, and then its file
+        elif skip:
+            skip = False
+        elif begins and "=" in token and re.match(r"\w+=", token):
+            continue  # an environment variable
+        elif begins:
+            found, begins = ([] if token == "seqgen" else None), False
+        elif found is not None:
+            found.append(token)
+
+
+def options_of(command):
+    """Return a command's options by name: whether each takes a value."""
+    found = {"--help": False, "-h": False}
+    for parameter in command.params:
+        if parameter.param_type_name == "option":
+            names = [*parameter.opts, *parameter.secondary_opts]
+            takes = not parameter.is_flag and not getattr(parameter, "count", False)
+            found |= dict.fromkeys(names, takes)
+    return found
+
+
+def problems(arguments, app=None):
+    """Return what is wrong with a command's arguments, as texts; nothing is run."""
+    command, path, values, wrong = app or typer.main.get_command(make_app()), [], {}, []
+    waiting = list(arguments)
+    while waiting:
+        token = waiting.pop(0)
+        known = options_of(command)
+        if token == "--":
+            break
+        if token.startswith("-") and token != "-" and not re.fullmatch(r"-\d.*", token):
+            name, equals, value = token.partition("=")
+            here = " ".join([*path, name])
+            if name not in known and not {name, here} & COMING:
+                wrong.append(f"{here} is no option")
+            elif known.get(name) and not equals and waiting:
+                value = waiting.pop(0)
+            values.setdefault(name, []).append(value)
+        elif hasattr(command, "commands") and "--architectures" not in values:
+            if token in command.commands:
+                command, path = command.commands[token], [*path, token]
+            elif " ".join([*path, token]) in COMING:
+                return wrong
+            else:
+                return [*wrong, f"{' '.join([*path, token])} is no command"]
+    return wrong + (wrong_settings(values) if path == ["train"] else [])
+
+
+def wrong_settings(values):
+    """Return what is wrong with the names of settings, architectures and presets."""
+    configs = [row.load_config() for row in registry.ARCHITECTURES.values()]
+    names = {name for config in (*configs, DataConfig, TrainingConfig) for name in config.fields()}
+    allowed = {"--model": registry.ARCHITECTURES, "--preset": presets.PRESETS}
+    wrong = [v for v in values.get("--set", []) if v.partition("=")[0] not in names]
+    for option, known in allowed.items():
+        given = values.get(option, [])
+        wrong += [v for v in given if v not in known and not v.isupper() and "$" not in v]
+    return [f"{value} is unknown to train" for value in wrong]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_every_command_exists(page):
+    scripts = [typed(kind, body) for kind in ("sh", "console") for _, body in blocks(page, kind)]
+    found = [c for script in [*scripts, *spans(page)] for c in commands(script)]
+    app = typer.main.get_command(make_app())
+    assert [(" ".join(c), p) for c in found if (p := problems(c, app))] == []
+
+
+def test_enough_commands_are_found():
+    """The check above sees what a reader sees: as many commands as lines that name one."""
+    for page in PAGES:
+        for kind in ("sh", "console"):
+            for _, body in blocks(page, kind):
+                script = re.sub(r"(^|\s)#.*", "", typed(kind, body))
+                assert len(list(commands(script))) == len(re.findall(r"\bseqgen [a-z-]", script))
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "seqgen sample -m a | seqgen bleu - b.txt",
+            [["sample", "-m", "a"], ["bleu", "-", "b.txt"]],
+        ),
+        ("X=1 seqgen eval > out.txt 2> log && echo seqgen", [["eval"]]),
+        (
+            "for n in 1; do seqgen train \\\n  a.txt --order $n; done",
+            [["train", "a.txt", "--order", "$n"]],
+        ),
+        ('seqgen sample -m "$(seqgen models path)"', [["models", "path"], ["sample", "-m", "X"]]),
+        ("cat seqgen # seqgen sample", []),
+    ],
+)
+def test_commands_of_a_line(line, expected):
+    found = [[a for a in c if not a.isdigit()] for c in commands(line)]
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("train a.txt --set layres=3", "layres=3 is unknown to train"),
+        ("train a.txt --model lstn", "lstn is unknown to train"),
+        ("sample --topp 0.9", "sample --topp is no option"),
+        ("sample -- --topp", None),
+        ("models shows", "models shows is no command"),
+        ("models show --sample", "models show --sample is no option"),
+        ("models --architectures gru", None),
+        ("perplexity -m a --per-line=3 -1", None),
+    ],
+)
+def test_what_is_wrong_is_found(line, wrong):
+    assert problems(line.split()) == ([wrong] if wrong else [])
+
+
+def marked(*marks):
+    cases = [(p, body) for p in PAGES for mark, body in blocks(p, "sh") if mark in marks]
+    names = [f"{page.name}-{number}" for number, (page, _) in enumerate(cases)]
+    return pytest.mark.parametrize("script", [body for _, body in cases], ids=names)
+
+
+@pytest.fixture
+def shell(tmp_path):
+    """Return what runs a script of the docs in a folder with the corpora, on a tiny budget."""
+    (tmp_path / "corpora").symlink_to(ROOT / "corpora")
+    program = tmp_path / "bin" / "seqgen"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m seqgen "$@"\n')
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    path = os.pathsep.join(
+        [str(program.parent), str(Path(sys.executable).parent), os.environ["PATH"]]
+    )
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+    def run(script):
+        script = re.sub(r"--minutes [\d.]+|--steps \d+", "--steps 3", script)
+        return subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+
+    return run
+
+
+@marked("run")
+def test_what_is_marked_runs(shell, script):
+    done = shell(script)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@marked("run: slow")
+def test_what_is_marked_slow_runs(shell, script):
+    done = shell(script)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_marks_are_known():
+    marks = {mark for page in PAGES for mark, _ in blocks(page, "sh", "console", "python", "")}
+    assert marks <= {None, "run", "run: slow", "install-and-run", "install-and-test"}
+
+
+def anchors(page):
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#+ (.+)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "corpora" / "README.md"], ids=lambda p: p.name)
+def test_links_resolve(page):
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if not link.startswith("http"):
+            file, _, anchor = link.partition("#")
+            target = page.parent / file if file else page
+            assert target.exists(), link
+            assert not anchor or anchor in anchors(target), link
+
+
+def test_every_page_is_reached_from_the_readme():
+    text = PAGES[0].read_text(encoding="utf-8")
+    assert [name for name in NAMES[1:] if f"({name}" not in text] == []
+
+
+def test_the_readme_is_short():
+    assert len(PAGES[0].read_text(encoding="utf-8").splitlines()) <= 250
+
+
+def script_of(name):
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", ROOT / "docs" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_settings_are_current():
+    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    assert page == script_of("settings").page(), "run python docs/settings.py"
+
+
+def test_every_setting_is_on_the_page():
+    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    for row in registry.ARCHITECTURES.values():
+        part = page.split(f"\n## {row.name}\n")[1].split("\n## ")[0]
+        assert set(re.findall(r"^\| `(\w+)`", part, re.M)) == set(row.load_config().fields())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_python_in_the_docs_compiles_and_its_imports_resolve(page):
+    for _, body in blocks(page, "python"):
+        compile(body, str(page), "exec")
+        for module, names in re.findall(r"^from (\S+) import (.+)$", body, re.M):
+            found = importlib.import_module(module)
+            assert all(hasattr(found, name.strip()) for name in names.split(","))
+
+
+def test_json_in_the_docs_is_json():
+    for page in PAGES:
+        for line in page.read_text(encoding="utf-8").splitlines():
+            if line.startswith('{"'):
+                json.loads(line)
+
+
+@pytest.mark.slow
+def test_the_picture_can_be_made_again(tmp_path):
+    out = tmp_path / "session.svg"
+    line = [sys.executable, ROOT / "docs" / "session.py", "--steps", "2", "--out", out]
+    subprocess.run(line, check=True, timeout=300)
+    svg = out.read_text(encoding="utf-8")
+    assert "perplexity" in svg and "#ff" in svg  # a command, and the red of a surprise
+    assert "@font-face" not in svg
