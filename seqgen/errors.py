@@ -33,6 +33,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
+def first_line(error: BaseException) -> str:
+    """Return what an error says, in one line; PyTorch's stack frames stand on further lines."""
+    said = str(error).strip() or type(error).__name__
+    return said.splitlines()[0]
+
+
 def named(kind: str, name: str, rows: Mapping[str, Row]) -> Row:
     """Return the row called `name`.
 
