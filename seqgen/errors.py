@@ -39,6 +39,14 @@ def first_line(error: BaseException) -> str:
     return said.splitlines()[0]
 
 
+def ran_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error says that there is not enough memory for what was asked."""
+    # PyTorch has a class of its own for a GPU's memory, and for the machine's none.
+    words = ("memory", "Storage size calculation overflowed", "invalid size")
+    known = isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+    return known or isinstance(error, MemoryError)
+
+
 def named(kind: str, name: str, rows: Mapping[str, Row]) -> Row:
     """Return the row called `name`.
 

@@ -24,7 +24,10 @@ from seqgen.cli import (
 )
 from seqgen.cli.output import is_terminal, say
 from seqgen.cli.process import prepare
-from seqgen.errors import Interrupted, SeqgenError
+from seqgen.errors import Interrupted, SeqgenError, first_line, ran_out_of_memory
+
+# A variable of the environment that a report of a fault is written with.
+SHOW_TRACEBACK = "SEQGEN_TRACEBACK"
 
 # The base of every wrong-usage error, wherever this version of Typer keeps it.
 _UsageProblem = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
@@ -107,12 +110,21 @@ def run(arguments: list[str]) -> int:
         where = f"{error.filename}: " if error.filename else ""
         say(f"seqgen: {where}{error.strerror or error}")
         return 1
-    except (MemoryError, RuntimeError) as error:
-        # PyTorch has a class of its own for a GPU's memory, and for the machine's none.
-        if not isinstance(error, MemoryError) and "memory" not in str(error):
+    except Exception as error:
+        if os.environ.get(SHOW_TRACEBACK):
             raise
-        say("seqgen: out of memory; try a smaller model, or smaller batches and windows")
+        say(f"seqgen: {_unforeseen(error)}")
         return 1
+
+
+def _unforeseen(error: Exception) -> str:
+    """Return one line about an error that no other part foresaw."""
+    if ran_out_of_memory(error):
+        return "out of memory; try a smaller model, or smaller batches and windows"
+    return (
+        f"internal error, which is a fault of seqgen: {type(error).__name__}: "
+        f"{first_line(error)} (with {SHOW_TRACEBACK}=1 it shows where)"
+    )
 
 
 def _show_usage_problem(error: Exception) -> None:

@@ -7,6 +7,7 @@ from seqgen.configs.options import PRECISIONS, choice, no_text, texts
 from seqgen.configs.settings import (
     MOST_LAYERS,
     MOST_RATE,
+    MOST_ROWS,
     MOST_SEED,
     MOST_STEPS,
     MOST_TOKENS,
@@ -37,6 +38,7 @@ __all__ = [
     "FINISHED",
     "MOST_LAYERS",
     "MOST_RATE",
+    "MOST_ROWS",
     "MOST_SEED",
     "MOST_STEPS",
     "MOST_TOKENS",

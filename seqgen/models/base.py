@@ -5,14 +5,18 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from seqgen.configs import ModelConfig
+from seqgen.models.room import check_room
 from seqgen.models.state import State
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Made = TypeVar("Made")
 
@@ -68,6 +72,21 @@ class LanguageModel(nn.Module):
             Logits (B, T, V), or (B, last, V), in float32 or the parameters' type if wider; some
             may be -inf, never NaN, never all -inf. And the state after the tokens.
         """
+
+    @classmethod
+    def build(cls, config: ModelConfig, copies: int = 1) -> Self:
+        """Return a new model, if this machine has room for it.
+
+        Args:
+            config: of this class.
+            copies: how many numbers are kept for each parameter: while training its gradient and
+                what the update rule remembers, too.
+
+        Raises:
+            SeqgenError: it takes more memory than there is.
+        """
+        check_room(cls.tensor_shapes(config), copies)
+        return cls(config)
 
     @classmethod
     def tensor_shapes(cls, config: ModelConfig) -> dict[str, tuple[int | None, ...]]:
