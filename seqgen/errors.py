@@ -35,8 +35,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 def first_line(error: BaseException) -> str:
     """Return what an error says, in one line; PyTorch's stack frames stand on further lines."""
-    said = str(error).strip() or type(error).__name__
-    return said.splitlines()[0]
+    heading, *lines = (str(error).strip() or type(error).__name__).splitlines()
+    return lines[0].strip() if lines and heading.endswith(":") else heading
 
 
 def ran_out_of_memory(error: BaseException) -> bool:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from seqgen.configs import ModelConfig
-from seqgen.models.room import check_room
 from seqgen.models.state import State
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 Made = TypeVar("Made")
 
@@ -72,35 +68,6 @@ class LanguageModel(nn.Module):
             Logits (B, T, V), or (B, last, V), in float32 or the parameters' type if wider; some
             may be -inf, never NaN, never all -inf. And the state after the tokens.
         """
-
-    @classmethod
-    def build(cls, config: ModelConfig, copies: int = 1) -> Self:
-        """Return a new model, if this machine has room for it.
-
-        Args:
-            config: of this class.
-            copies: how many numbers are kept for each parameter: while training its gradient and
-                what the update rule remembers, too.
-
-        Raises:
-            SeqgenError: it takes more memory than there is.
-        """
-        check_room(cls.tensor_shapes(config), copies)
-        return cls(config)
-
-    @classmethod
-    def tensor_shapes(cls, config: ModelConfig) -> dict[str, tuple[int | None, ...]]:
-        """Return the shapes of a stored model's tensors by name, without the memory they take.
-
-        None in a shape is any size.
-        """
-        with torch.device("meta"):
-            model = cls(config)
-        tensors = model.state_dict(keep_vars=True)
-        # A tensor that two parts share is stored once, as `weights_of` names it.
-        names = {id(tensor): name for name, tensor in reversed(tensors.items())}
-        kept = set(names.values())
-        return {name: tuple(tensor.shape) for name, tensor in tensors.items() if name in kept}
 
     @abstractmethod
     def start(self, batch: int, stride: int | None = None) -> State:
@@ -271,33 +238,6 @@ def weights_of(model: LanguageModel) -> dict[str, Tensor]:
     tensors = model.state_dict()
     names = {t.data_ptr() if t.numel() else name: name for name, t in reversed(tensors.items())}
     return {name: tensor for name, tensor in tensors.items() if name in names.values()}
-
-
-def check_shapes(
-    expected: Mapping[str, Sequence[int | None]], stored: Mapping[str, Sequence[int]]
-) -> None:
-    """Hold the shapes of stored tensors against those that a model has.
-
-    Args:
-        expected: by name, as `LanguageModel.tensor_shapes` gives them.
-        stored: by name.
-
-    Raises:
-        ValueError: names the first tensor that is missing, unknown or of another shape.
-    """
-    for name, shape in expected.items():
-        if name not in stored:
-            raise ValueError(f"the tensor {name} is missing")
-        found = tuple(stored[name])
-        fits = len(found) == len(shape) and all(
-            wanted in (None, size) for wanted, size in zip(shape, found, strict=True)
-        )
-        if not fits:
-            wanted = " x ".join("any" if size is None else str(size) for size in shape)
-            raise ValueError(f"the tensor {name} is {' x '.join(map(str, found))}, not {wanted}")
-    strange = next((name for name in stored if name not in expected), None)
-    if strange is not None:
-        raise ValueError(f"there is a tensor {strange}, which the model does not have")
 
 
 def load_weights(model: LanguageModel, tensors: dict[str, Tensor]) -> None:

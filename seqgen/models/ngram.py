@@ -7,6 +7,7 @@ context that is stored, its backoff weight on top.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -105,21 +106,14 @@ class NGram(LanguageModel):
         super().__init__()
         self.config, self.order = config, config.order
         size = config.vocab_size
-        uniform = Level(np.arange(size), np.full(size, -np.log(size)), np.zeros(size))
+        # Torch makes the large ones: it is where a `SizeLimit` counts.
+        uniform = Level(
+            torch.arange(size).numpy(),
+            torch.full((size,), -math.log(size), dtype=torch.float64).numpy(),
+            torch.zeros(size, dtype=torch.float64).numpy(),
+        )
         empty = Level(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
         self.fill([uniform] + [empty] * (self.order - 1))
-
-    @classmethod
-    def tensor_shapes(cls, config: NGramConfig) -> dict[str, tuple[int | None, ...]]:
-        shapes: dict[str, tuple[int | None, ...]] = {}
-        for n in range(1, config.order + 1):
-            size = config.vocab_size if n == 1 else None
-            shapes[f"log_probs_{n}"] = (size,)
-            if n > 1:
-                shapes[f"keys_{n}"] = (size,)
-            if n < config.order:
-                shapes[f"backoffs_{n}"] = (size,)
-        return shapes
 
     def fill(self, levels: Sequence[Level]) -> None:
         """Take the n-grams of every order, 1 to N; those of order 1 are all V words."""

@@ -208,9 +208,10 @@ class Transformer(NeuralLanguageModel):
         self._initialise()
         if config.tie_weights:
             self.head.weight = self.embedding.weight
-        waves = sinusoids(config.window, size)
         if config.positions == "rope":
             waves = rotations(config.window, config.head_size, config.rope_theta)
+        else:
+            waves = sinusoids(config.window, size)
         self.register_buffer("waves", waves, persistent=False)
 
     def _initialise(self) -> None:

@@ -33,6 +33,8 @@ VALIDATION_TOKENS = "validation/tokens.tok"
 CHECKPOINTS, LAST, LOCK = "checkpoints", "last.safetensors", "lock"
 # Hashed whenever a model is loaded; what is larger, only when its run goes on.
 CHEAP = 16 << 20
+# Elements that a model may make besides those that it stores, such as the angles of positions.
+UNSTORED = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -143,9 +145,10 @@ class StoredModel:
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 
-        from seqgen.models.base import check_shapes, load_weights
+        from seqgen.models.base import load_weights
+        from seqgen.models.room import SizeLimit, TooLarge
         from seqgen.registry import architecture
-        from seqgen.store.header import shapes_of
+        from seqgen.store.header import elements_of
         from seqgen.tokenizers import load_tokenizer
 
         try:
@@ -154,10 +157,14 @@ class StoredModel:
             raise SeqgenError(f"{self.path / CONFIG} is damaged: {error}") from None
         config, model_class = self.settings("model", kind.load_config()), kind.load_model()
         try:
-            # A stranger's sizes cost nothing before the file is found to have tensors of them.
-            check_shapes(model_class.tensor_shapes(config), shapes_of(self.path / WEIGHTS))
-            model = model_class(config)
+            # A stranger's sizes cost no more than the file has: then the shapes are compared.
+            with SizeLimit(UNSTORED + 2 * elements_of(self.path / WEIGHTS)):
+                model = model_class(config)
             load_weights(model, load_file(self.path / WEIGHTS))
+        except TooLarge:
+            raise SeqgenError(
+                f"{self.path / CONFIG} is damaged: it is of a larger model than {WEIGHTS}"
+            ) from None
         except (OSError, SafetensorError, RuntimeError, ValueError) as error:
             reason = first_line(error)
             raise SeqgenError(f"{self.path / WEIGHTS} is missing or damaged: {reason}") from None

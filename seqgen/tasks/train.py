@@ -21,7 +21,7 @@ from seqgen.configs import (
 from seqgen.data.text import text_files
 from seqgen.errors import SeqgenError
 from seqgen.models.precision import choose_device, own_randomness, parameter_type
-from seqgen.models.room import TRAINING_COPIES
+from seqgen.models.room import to_train
 from seqgen.store import StoredModel
 from seqgen.tasks.board import require_tensorboard
 from seqgen.tasks.choosing import compiled, suited
@@ -92,7 +92,7 @@ def train(
     model_config = plan.model_config(prepared.tokenizer.vocab_size, training.seq_len)
     with own_randomness(place), contextlib.ExitStack() as held:
         torch.manual_seed(training.seed)
-        model = plan.model_class.build(model_config, TRAINING_COPIES)
+        model = to_train(plan.model_class, model_config)
         if plan.origin is not None:
             plan.origin.begin(model, prepared.tokenizer)
         model.to(device=place, dtype=parameter_type(training.precision))
