@@ -69,10 +69,10 @@ def option_cases(draw: random.Random, folder: Path, count: int) -> list[list[str
             parser = parser.commands[word]
         for parameter in parser.params:
             given = [flag for flag in parameter.opts if flag.startswith("--")]
-            if not given or getattr(parameter, "is_flag", False) or given[0] == "--help":
+            flag = any(getattr(parameter, f"is_{kind}", False) for kind in ("flag", "bool_flag"))
+            if not given or flag or given[0] == "--help":
                 continue
-            pool = TEXTS if "TEXT" in parameter.type.name.upper() else NUMBERS
-            values = draw.sample(pool, 6)
+            values = draw.sample(NUMBERS, 4) + draw.sample(TEXTS, 2)
             if parameter.name in ("steps", "epochs", "minutes"):
                 arguments = [a for a in arguments if a not in ("--steps", "2")]
             every += [[*arguments, given[0], value] for value in values]

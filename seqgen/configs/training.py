@@ -169,7 +169,9 @@ class TrainingConfig(Config):
     @property
     def budget(self) -> str:
         """The name of the budget that ends training: steps, epochs or minutes."""
-        return next(b for b in BUDGETS if getattr(self, b) is not None)
+        given = [name for name in BUDGETS if getattr(self, name) is not None]
+        require(bool(given), "there is no budget: give --steps, --epochs or --minutes")
+        return given[0]
 
 
 def with_default_budget(config: TrainingConfig) -> TrainingConfig:
