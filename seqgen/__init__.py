@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+# Type checkers know this name. The module `typing` takes milliseconds to import, in which Ctrl-C
+# would find no handler yet.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from seqgen.models.precision import Precision
     from seqgen.tasks.model import Model
 

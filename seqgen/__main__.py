@@ -1,6 +1,85 @@
-"""`python -m seqgen` is `seqgen`."""
+"""`seqgen`, and `python -m seqgen`: the command line, ready for Ctrl-C before anything heavy loads.
 
-from seqgen.cli import main
+This module imports next to nothing, so that its handler is there within the first milliseconds.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+TYPE_CHECKING = False  # as in the package itself, to spare an import
+
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import NoReturn
+
+INTERRUPTED = 130
+IMPORTING = "<frozen importlib._bootstrap>"
+
+
+def main() -> None:
+    """Run the command line, and leave with its exit code."""
+    try:
+        catch_interrupts()
+        from seqgen.cli import main as run_command
+
+        code = run_command()
+        # Python's end puts the default back, which would kill a command that is done already.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    except KeyboardInterrupt:
+        say_interrupted()
+        leave()
+    if code == INTERRUPTED:
+        leave()
+    sys.exit(code)
+
+
+def catch_interrupts() -> None:
+    """Install the handler, unless Ctrl-C is ignored, as it is in the background of a script."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, handle_interrupt)
+
+
+def handle_interrupt(number: int, frame: FrameType | None) -> None:
+    """Interrupt what runs; end the process at once while a module is being imported.
+
+    An exception in the middle of an import is swallowed by some extension modules, and leaves
+    others half made, with threads that abort the process at its end.
+    """
+    if is_importing(frame):
+        say_interrupted()
+        leave()
+    raise KeyboardInterrupt
+
+
+def is_importing(frame: FrameType | None) -> bool:
+    """Return whether a frame, or one that called it, is within an import statement."""
+    while frame is not None:
+        if frame.f_code.co_filename == IMPORTING:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def say_interrupted() -> None:
+    """Write the one line that every interrupted command ends with."""
+    # A second Ctrl-C finds nothing more to interrupt.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:  # noqa: SIM105  (contextlib would be one more import)
+        os.write(2, b"seqgen: interrupted\n")
+    except OSError:  # standard error is closed
+        pass
+
+
+def leave() -> NoReturn:
+    """End the process now, and wait for none of its threads; all output is flushed as it is made.
+
+    A thread that reads standard input, or one of torch's, may hold what Python's own end needs.
+    """
+    os._exit(INTERRUPTED)
+
 
 if __name__ == "__main__":
     main()

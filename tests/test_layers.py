@@ -96,11 +96,17 @@ def at_load(start):
     return found
 
 
-@pytest.mark.parametrize("start", ["seqgen.cli", "seqgen.__main__", "seqgen.store"])
+@pytest.mark.parametrize("start", ["seqgen.cli", "seqgen.store"])
 def test_nothing_the_command_line_loads_imports_torch(start):
     found = at_load(start)
     assert "seqgen.registry" in found or start == "seqgen.store"
     assert not {m for m in found if m.split(".")[0] in ("torch", "safetensors", "sacrebleu")}
+
+
+def test_the_entry_point_loads_next_to_nothing():
+    """It has to catch Ctrl-C before anything else begins."""
+    found = at_load("seqgen.__main__") - {"seqgen", "seqgen.__main__"}
+    assert found == {"__future__", "os", "signal", "sys"}
 
 
 def test_the_walk_would_find_torch():

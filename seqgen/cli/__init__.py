@@ -24,9 +24,11 @@ from seqgen.cli import (
 )
 from seqgen.cli.output import is_terminal, say
 from seqgen.cli.process import prepare
-from seqgen.errors import SeqgenError
+from seqgen.errors import Interrupted, SeqgenError, first_line, ran_out_of_memory
 
-INTERRUPTED = 130
+# A variable of the environment that a report of a fault is written with.
+SHOW_TRACEBACK = "SEQGEN_TRACEBACK"
+
 # The base of every wrong-usage error, wherever this version of Typer keeps it.
 _UsageProblem = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
@@ -72,20 +74,20 @@ def _options(
     """Train a language model on a text file, write with it, score text with it."""
 
 
-def main() -> None:
-    """Run the command line; every problem is one line on standard error, and an exit code."""
+def main() -> int:
+    """Run the command that the process was started with, and return its exit code."""
     prepare(next(iter(sys.argv[1:]), None))
-    sys.exit(run(sys.argv[1:]))
+    return run(sys.argv[1:])
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and return its exit code."""
+    """Run one command and return its exit code; every problem is one line on standard error."""
     try:
         code = make_app()(arguments, prog_name="seqgen", standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()
         code = code if isinstance(code, int) else 0
-        if code == INTERRUPTED:  # newer versions of Typer make an exit of the interrupt
+        if code == Interrupted.exit_code:  # newer versions of Typer make an exit of the interrupt
             say("seqgen: interrupted")
         return code
     except SeqgenError as error:
@@ -103,17 +105,26 @@ def run(arguments: list[str]) -> int:
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         say("seqgen: interrupted")
-        return INTERRUPTED
+        return Interrupted.exit_code
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         say(f"seqgen: {where}{error.strerror or error}")
         return 1
-    except (MemoryError, RuntimeError) as error:
-        # PyTorch has a class of its own for a GPU's memory, and for the machine's none.
-        if not isinstance(error, MemoryError) and "memory" not in str(error):
+    except Exception as error:
+        if os.environ.get(SHOW_TRACEBACK):
             raise
-        say("seqgen: out of memory; try a smaller model, or smaller batches and windows")
+        say(f"seqgen: {_unforeseen(error)}")
         return 1
+
+
+def _unforeseen(error: Exception) -> str:
+    """Return one line about an error that no other part foresaw."""
+    if ran_out_of_memory(error):
+        return "out of memory; try a smaller model, or smaller batches and windows"
+    return (
+        f"internal error, which is a fault of seqgen: {type(error).__name__}: "
+        f"{first_line(error)} (with {SHOW_TRACEBACK}=1 it shows where)"
+    )
 
 
 def _show_usage_problem(error: Exception) -> None:

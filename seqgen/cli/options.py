@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
+
+from seqgen.configs import MOST_ROWS, MOST_SEED, Bounds
+
+
+def at_most(most: int) -> Callable[[typer.CallbackParam, int | None], int | None]:
+    """Return what refuses a number above `most`, which help need not spell out."""
+
+    def check(param: typer.CallbackParam, value: int | None) -> int | None:
+        Bounds(high=most).check(param.opts[0], value)
+        return value
+
+    return check
+
 
 Model = Annotated[
     str | None,
@@ -40,15 +54,30 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 Precision = Annotated[str, typer.Option(help="auto, float32, float64 or bf16.")]
 Seed = Annotated[
     int | None,
-    typer.Option(help="For the same again; drawn and reported if none.", min=0, show_default=False),
+    typer.Option(
+        help="For the same again; drawn and reported if none.",
+        callback=at_most(MOST_SEED),
+        min=0,
+        show_default=False,
+    ),
 ]
 FixedSeed = Annotated[
-    int, typer.Option(help="Of what is drawn; fixed, so that figures compare.", min=0)
+    int,
+    typer.Option(
+        help="Of what is drawn; fixed, so that figures compare.",
+        callback=at_most(MOST_SEED),
+        min=0,
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="JSON Lines on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on standard error but errors.")]
 BatchSize = Annotated[
-    int, typer.Option(help="Texts side by side: speed and memory, never a result.", min=1)
+    int,
+    typer.Option(
+        help="Texts side by side: speed and memory, never a result.",
+        callback=at_most(MOST_ROWS),
+        min=1,
+    ),
 ]
 NoRepeatNgram = Annotated[
     int | None,

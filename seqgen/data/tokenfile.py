@@ -33,12 +33,13 @@ from typing import IO, Any
 import numpy as np
 
 from seqgen import __version__
-from seqgen.configs import DOCUMENTS, Documents
+from seqgen.configs import DOCUMENTS, Documents, short
+from seqgen.data import tokencheck
 from seqgen.data.background import Background
 from seqgen.data.corpus import Corpus, Framing
 from seqgen.data.encoding import encoded
 from seqgen.data.text import Survey, Surveyor, decode_blocks
-from seqgen.errors import SeqgenError
+from seqgen.errors import SeqgenError, first_line
 from seqgen.files import replacing
 from seqgen.tokenizers import Tokenizer, tokenizer_from_facts
 
@@ -379,21 +380,30 @@ def open_token_file(path: str | Path) -> TokenFile:
     try:
         with path.open("rb") as file:
             table = _read_table(file, path)
-            arrays = {name: _section(file, path, table, name) for name in SECTIONS}
-        tokenizer = tokenizer_from_facts(table["tokenizer"])
-        documents, facts = table["documents"], Survey(**table["text"])
+            tokenizer = tokenizer_from_facts(table["tokenizer"])
+            types = {"tokens": np.dtype(tokenizer.dtype).newbyteorder("<"), **Sections.TYPES}
+            arrays = {name: _section(file, path, table, name, types[name]) for name in SECTIONS}
+        documents, facts = table["documents"], tokencheck.survey(table["text"])
         if documents not in DOCUMENTS:
-            raise ValueError(f"documents {documents!r}")
+            raise ValueError(f"documents are {short(repr(documents))}")
+        tokencheck.check_ids(arrays["tokens"], tokenizer.vocab_size)
+        tokencheck.check_sections(arrays, documents, MARK)
+        oov = tokencheck.whole_number(table, "oov", arrays["tokens"].size)
         framing = Framing.of(tokenizer, documents)
         ends = arrays["ends"]
         if documents == "stream":
             ends = np.array([arrays["tokens"].size][: arrays["tokens"].size], dtype=np.int64)
-        corpus = Corpus(arrays["tokens"], ends, framing.start, int(table["oov"]))
+        corpus = Corpus(arrays["tokens"], ends, framing.start, oov)
     except OSError as error:
         raise SeqgenError(f"{path} cannot be read: {error.strerror or error}") from None
     except (KeyError, TypeError, ValueError) as error:
-        raise SeqgenError(f"{path} is damaged: its table says {error}") from None
+        raise _damaged(path, error) from None
     return TokenFile(path, tokenizer, documents, corpus, facts, arrays)
+
+
+def _damaged(path: Path, error: Exception) -> SeqgenError:
+    what = f"its table has no {error}" if isinstance(error, KeyError) else first_line(error)
+    return SeqgenError(f"{path} is damaged: {what}; write it again with seqgen tokenize")
 
 
 def check_tokenizer(file: TokenFile, tokenizer: Tokenizer, whose: str) -> None:
@@ -424,8 +434,8 @@ def read_tokenizer(path: Path) -> Tokenizer:
             return tokenizer_from_facts(_read_table(file, path)["tokenizer"])
     except OSError as error:
         raise SeqgenError(f"{path} cannot be read: {error.strerror or error}") from None
-    except KeyError as error:
-        raise SeqgenError(f"{path} is damaged: its table has no {error}") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(path, error) from None
 
 
 def _read_table(file: IO[bytes], path: Path) -> dict[str, Any]:
@@ -441,18 +451,33 @@ def _read_table(file: IO[bytes], path: Path) -> dict[str, Any]:
     if hashlib.sha256(content).digest() != digest:
         raise SeqgenError(f"{path} is damaged: its table was changed; write it again")
     table = json.loads(content)
+    if not isinstance(table, dict):
+        raise ValueError("its table is none")
     if table.get("format") != FORMAT:
-        raise SeqgenError(f"{path} has format {table.get('format')!r}; this seqgen reads {FORMAT}")
+        raise SeqgenError(
+            f"{path} has format {short(repr(table.get('format')))}; this seqgen reads {FORMAT}"
+        )
     return table
 
 
-def _section(file: IO[bytes], path: Path, table: dict[str, Any], name: str) -> np.ndarray:
-    """Map a section, once its sum is found right."""
-    place = table["sections"][name]
-    kind, count = np.dtype(place["dtype"]), int(place["count"])
+def _section(
+    file: IO[bytes], path: Path, table: dict[str, Any], name: str, kind: np.dtype | str
+) -> np.ndarray:
+    """Map a section of items of a type, once its sum is found right.
+
+    Raises:
+        SeqgenError: it is not.
+        ValueError: the table tells of a section that the file cannot have.
+    """
+    place, kind = table["sections"][name], np.dtype(kind)
+    size = file.seek(0, os.SEEK_END)
+    count = tokencheck.whole_number(place, "count", size // kind.itemsize)
+    offset = tokencheck.whole_number(place, "offset", size)
+    if place["dtype"] != kind.str:
+        raise ValueError(f"its {name} are of type {short(place['dtype'])}, not {kind.str}")
     if count == 0:
         return np.zeros(0, dtype=kind)
-    file.seek(place["offset"])
+    file.seek(offset)
     left, check = count * kind.itemsize, 0
     while left:
         block = file.read(min(READ, left))
@@ -462,4 +487,4 @@ def _section(file: IO[bytes], path: Path, table: dict[str, Any], name: str) -> n
         left -= len(block)
     if left or check != place["crc32"]:
         raise SeqgenError(f"{path} is damaged: its {name} were changed; write it again")
-    return np.asarray(np.memmap(path, kind, "r", offset=place["offset"], shape=(count,)))
+    return np.asarray(np.memmap(path, kind, "r", offset=offset, shape=(count,)))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from seqgen.configs import require
+from seqgen.configs import Bounds, require, short
 from seqgen.decoding.hypotheses import Best, Hypothesis, LengthNorm
 from seqgen.decoding.processors import IMPOSSIBLE, History, Processor, normalise
 from seqgen.decoding.sampling import prefill
@@ -28,6 +28,8 @@ from seqgen.models.base import LanguageModel
 LEAST = -1e30
 # Longer texts would have lengths whose powers no float holds.
 MOST_TOKENS = 10**9
+MOST_BEAMS = 10**5
+MOST_DIVERSITY = 1e6
 
 # A candidate's parent, its token, that token's log-probability, and "live", "finished", "pruned".
 Fate = tuple[Hypothesis, int, float, str]
@@ -62,16 +64,15 @@ class BeamConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require(self.beams >= 1, f"--beams is at least 1, not {self.beams}")
-        few = 1 <= self.nbest <= self.beams
-        require(few, f"--nbest is from 1 to --beams {self.beams}, not {self.nbest}")
-        require(self.max_tokens >= 0, f"--max-tokens is at least 0, not {self.max_tokens}")
-        sane = self.max_tokens <= MOST_TOKENS
-        require(sane, f"--max-tokens is at most {MOST_TOKENS:,}, not {self.max_tokens}")
+        Bounds(low=1, high=MOST_BEAMS).check("--nbest", self.nbest)
+        Bounds(low=1, high=MOST_BEAMS).check("--beams", self.beams)
+        few = self.nbest <= self.beams
+        require(few, f"--nbest is from 1 to --beams {self.beams}, not {short(self.nbest)}")
+        Bounds(low=0, high=MOST_TOKENS).check("--max-tokens", self.max_tokens)
         divides = self.groups >= 1 and self.beams % self.groups == 0
-        require(divides, f"--groups divides --beams {self.beams}, and {self.groups} does not")
-        finite = 0 <= self.diversity < float("inf")
-        require(finite, f"--diversity is a number from 0 on, not {self.diversity}")
+        divisor = short(self.groups)
+        require(divides, f"--groups divides --beams {self.beams}, and {divisor} does not")
+        Bounds(low=0, high=MOST_DIVERSITY).check("--diversity", self.diversity)
         alone = not self.stochastic or self.groups == 1
         require(alone, "--stochastic has no groups: its beams differ by their noise")
 

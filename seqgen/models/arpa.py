@@ -28,6 +28,8 @@ from seqgen.models.ngram import NOTHING, Level, NGram, NGramConfig
 LN10 = math.log(10)
 ZERO = -99.0
 BOS, EOS, UNK = "<s>", "</s>", "<unk>"
+# What a file of any disk may promise.
+MOST_NGRAMS = 1 << 48
 # What KenLM gives an unknown word where a file has no <unk>.
 NO_UNKNOWN = -100.0
 
@@ -171,7 +173,7 @@ class _Reader:
                 number, count = int(order), int(size)
             except ValueError:
                 raise self._error(f"ngram N=COUNT was expected, not {self._shown()}") from None
-            if number != len(sizes) + 1 or count < 0:
+            if number != len(sizes) + 1 or not 0 <= count <= MOST_NGRAMS:
                 raise self._error(f"ngram {len(sizes) + 1}=COUNT was expected")
             sizes.append(count)
             self._next_filled()

@@ -7,6 +7,7 @@ context that is stored, its backoff weight on top.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqgen.configs import ModelConfig, require, setting
+from seqgen.configs import ModelConfig, require, setting, short
 from seqgen.models.base import LOGITS_AT_ONCE, LanguageModel
 from seqgen.models.state import State
 
@@ -27,6 +28,8 @@ Smoothing = Literal[
 NOTHING = -1
 # The highest order: V^N is still a number that can be written down.
 MOST = 255
+# Of a count below which n-grams are dropped.
+MOST_DIGITS = 15
 # With no more tokens than this a row (V) of probabilities is made as quickly as it is looked up.
 QUICK_VOCABULARY = 1024
 
@@ -35,25 +38,24 @@ QUICK_VOCABULARY = 1024
 class NGramConfig(ModelConfig):
     """An n-gram model and how it is smoothed."""
 
-    order: int = setting("words N in an n-gram, the predicted one included", 5)
+    order: int = setting("words N in an n-gram, the predicted one included", 5, low=1, high=MOST)
     smoothing: Smoothing | None = setting(
         "how unseen n-grams get mass; none if another tool estimated", "modified-kneser-ney"
     )
-    delta: float = setting("what add-delta adds to every count", 0.1)
-    backoff: float = setting("stupid-backoff's factor (0.4 in Brants et al. 2007)", 0.4)
+    delta: float = setting("what add-delta adds to every count", 0.1, above=0, high=1e9)
+    backoff: float = setting(
+        "stupid-backoff's factor (0.4 in Brants et al. 2007)", 0.4, above=0, high=1
+    )
     prune: str = setting(
         "drop n-grams seen this often or less: for order 1 (0), 2, 3 ...; the last repeats", "0"
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(1 <= self.order <= MOST, f"order is from 1 to {MOST}, not {self.order}")
-        require(self.delta > 0, f"delta is more than 0, not {self.delta}")
-        require(0 < self.backoff <= 1, f"backoff is more than 0 and at most 1, not {self.backoff}")
-        parts = self.prune.split(",")
+        parts = [part.strip() for part in self.prune.split(",")]
         require(
-            all(part.strip().isdigit() for part in parts),
-            f"prune is whole numbers with commas, such as 0,0,1, not {self.prune!r}",
+            all(part.isdecimal() and len(part) <= MOST_DIGITS for part in parts),
+            f"prune is whole numbers with commas, such as 0,0,1, not {short(repr(self.prune))}",
         )
         limits = list(map(int, parts))
         require(limits[0] == 0, "prune begins with 0: every word keeps its unigram")
@@ -104,7 +106,12 @@ class NGram(LanguageModel):
         super().__init__()
         self.config, self.order = config, config.order
         size = config.vocab_size
-        uniform = Level(np.arange(size), np.full(size, -np.log(size)), np.zeros(size))
+        # Torch makes the large ones: it is where a `SizeLimit` counts.
+        uniform = Level(
+            torch.arange(size).numpy(),
+            torch.full((size,), -math.log(size), dtype=torch.float64).numpy(),
+            torch.zeros(size, dtype=torch.float64).numpy(),
+        )
         empty = Level(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
         self.fill([uniform] + [empty] * (self.order - 1))
 

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from seqgen.configs import ModelConfig, Size, require, setting
+from seqgen.configs import MOST_LAYERS, MOST_WIDTH, ModelConfig, Size, require, setting
 from seqgen.models.arrays import Affine, Arrays, ArrayStep
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.dropout import Dropout
@@ -46,21 +46,20 @@ class RecurrentConfig(ModelConfig):
     bf16_pays_from: ClassVar[int] = 1 << 20
     """The multiplications of a gate, a time step, from which bf16 is faster (measured)."""
 
-    hidden_size: int = setting("units H of each layer", 256)
-    num_layers: int = setting("layers, one on top of the other", 2)
+    hidden_size: int = setting("units H of each layer", 256, low=1, high=MOST_WIDTH)
+    num_layers: int = setting("layers, one on top of the other", 2, low=1, high=MOST_LAYERS)
     input: Literal["embedding", "onehot"] = setting("what the first layer reads", "embedding")
-    embedding_size: int | None = setting("width of the embedding; H unless given", None)
+    embedding_size: int | None = setting(
+        "width of the embedding; H unless given", None, low=1, high=MOST_WIDTH
+    )
     residual: bool = setting("add each layer's input to its output, from the second on", False)
-    dropout: float = setting("of each layer's input and of the head's (Zaremba et al. 2014)", 0.1)
+    dropout: float = setting(
+        "of each layer's input and of the head's (Zaremba et al. 2014)", 0.1, low=0, below=1
+    )
     tie_weights: bool = setting("the head's matrix is the embedding's (Press and Wolf 2017)", False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("hidden_size", "num_layers"):
-            require(getattr(self, name) >= 1, f"{name} is at least 1, not {getattr(self, name)}")
-        require(0 <= self.dropout < 1, f"dropout is at least 0 and below 1, not {self.dropout}")
-        size = self.embedding_size
-        require(size is None or size >= 1, f"embedding_size is at least 1, not {size}")
         if self.tie_weights:
             require(self.input == "embedding", "tie_weights needs --set input=embedding")
             require(self.input_size == self.hidden_size, "tie_weights needs embedding_size = H")

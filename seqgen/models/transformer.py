@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from seqgen.configs import ModelConfig, require, setting
+from seqgen.configs import MOST_LAYERS, MOST_WIDTH, ModelConfig, require, setting
 from seqgen.models.attention import causal_attention
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.cache import KVCache, empty_cache
@@ -23,6 +23,8 @@ from seqgen.models.rms_norm import RMSNorm
 
 # Tokens, over all windows, that a long text is worked through at a time.
 SKIMMED = 8192
+# The angles of every position are kept at hand, hundreds of bytes each.
+MOST_WINDOW = 1 << 18
 
 # (layer, queries, keys, values), each (B, heads, T, D), to what the queries read (B, heads, T, D).
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
@@ -47,11 +49,13 @@ class TransformerConfig(ModelConfig):
         "weight_decay": 0.1,
     }
 
-    window: int = setting("tokens in the window W; follows seq_len")
-    hidden_size: int = setting("width of the residual stream", 128)
-    num_layers: int = setting("blocks", 4)
-    num_heads: int = setting("attention heads; divide hidden_size", 4)
-    ffn_size: int | None = setting("feed-forward width; 4 H, or 8/3 H for swiglu, if none", None)
+    window: int = setting("tokens in the window W; follows seq_len", low=1, high=MOST_WINDOW)
+    hidden_size: int = setting("width of the residual stream", 128, low=1, high=MOST_WIDTH)
+    num_layers: int = setting("blocks", 4, low=1, high=MOST_LAYERS)
+    num_heads: int = setting("attention heads; divide hidden_size", 4, low=1, high=MOST_WIDTH)
+    ffn_size: int | None = setting(
+        "feed-forward width; 4 H, or 8/3 H for swiglu, if none", None, low=1, high=4 * MOST_WIDTH
+    )
     positions: Literal["rope", "learned", "sinusoidal"] = setting("how position enters", "rope")
     norm: Literal["rmsnorm", "layernorm"] = setting("normalisation", "rmsnorm")
     norm_position: Literal["pre", "post"] = setting("before each part, or after the sum", "pre")
@@ -59,29 +63,23 @@ class TransformerConfig(ModelConfig):
     qk_norm: bool = setting("normalise queries and keys (Henry et al. 2020)", True)
     bias: bool = setting("biases in the linear maps", False)
     scale_embedding: bool = setting("multiply embeddings by sqrt(H) (Vaswani et al. 2017)", False)
-    dropout: float = setting("of embeddings and of each part's output", 0.1)
-    attention_dropout: float = setting("of attention weights; much slower on a CPU", 0.0)
+    dropout: float = setting("of embeddings and of each part's output", 0.1, low=0, below=1)
+    attention_dropout: float = setting(
+        "of attention weights; much slower on a CPU", 0.0, low=0, below=1
+    )
     tie_weights: bool = setting("the head's matrix is the embedding's", False)
-    norm_eps: float = setting("added to the variance in normalisation", 1e-5)
-    rope_theta: float = setting("base wave length of RoPE", 10000.0)
+    norm_eps: float = setting("added to the variance in normalisation", 1e-5, low=0, high=1)
+    rope_theta: float = setting("base wave length of RoPE", 10000.0, low=1, high=1e12)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("window", "hidden_size", "num_layers", "num_heads"):
-            require(getattr(self, name) >= 1, f"{name} is at least 1, not {getattr(self, name)}")
-        heads, inner = self.num_heads, self.ffn_size
-        require(inner is None or inner >= 1, f"ffn_size is at least 1, not {inner}")
-        require(self.rope_theta > 0, f"rope_theta is more than 0, not {self.rope_theta}")
-        require(self.norm_eps >= 0, f"norm_eps is at least 0, not {self.norm_eps}")
+        heads = self.num_heads
         require(
             self.hidden_size % heads == 0,
             f"num_heads divides hidden_size, and {heads} does not divide {self.hidden_size}",
         )
         even = self.positions != "rope" or self.head_size % 2 == 0
         require(even, f"rope needs an even head size, not {self.head_size}")
-        for name in ("dropout", "attention_dropout"):
-            p = getattr(self, name)
-            require(0 <= p < 1, f"{name} is at least 0 and below 1, not {p}")
 
     def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
         # Multiplications of a square map of the stream; measured.
@@ -210,9 +208,10 @@ class Transformer(NeuralLanguageModel):
         self._initialise()
         if config.tie_weights:
             self.head.weight = self.embedding.weight
-        waves = sinusoids(config.window, size)
         if config.positions == "rope":
             waves = rotations(config.window, config.head_size, config.rope_theta)
+        else:
+            waves = sinusoids(config.window, size)
         self.register_buffer("waves", waves, persistent=False)
 
     def _initialise(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from seqgen.configs import ModelConfig, require, setting
+from seqgen.configs import MOST_WIDTH, ModelConfig, require, setting
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.dropout import Dropout
 from seqgen.models.state import State
@@ -21,19 +21,17 @@ class WindowConfig(ModelConfig):
 
     recipe: ClassVar[Mapping[str, Any]] = {"lr": 2e-3, "batch_size": 32, "seq_len": 64}
 
-    context_size: int = setting("tokens that a prediction sees, n", 8)
-    embedding_size: int = setting("width of a token's embedding", 64)
-    hidden_size: int = setting("units of the tanh layer; 0 for none, and direct needed", 256)
+    context_size: int = setting("tokens that a prediction sees, n", 8, low=1, high=MOST_WIDTH)
+    embedding_size: int = setting("width of a token's embedding", 64, low=1, high=MOST_WIDTH)
+    hidden_size: int = setting(
+        "units of the tanh layer; 0 for none, and direct needed", 256, low=0, high=MOST_WIDTH
+    )
     direct: bool = setting("connect the embeddings with the softmax as well", False)
-    dropout: float = setting("of the embeddings and of the hidden layer", 0.0)
+    dropout: float = setting("of the embeddings and of the hidden layer", 0.0, low=0, below=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("context_size", "embedding_size"):
-            require(getattr(self, name) >= 1, f"{name} is at least 1, not {getattr(self, name)}")
-        require(self.hidden_size >= 0, f"hidden_size is at least 0, not {self.hidden_size}")
         require(self.hidden_size > 0 or self.direct, "hidden_size=0 needs --set direct=true")
-        require(0 <= self.dropout < 1, f"dropout is at least 0 and below 1, not {self.dropout}")
 
 
 @dataclass

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from seqgen import __version__, manifest
-from seqgen.errors import SeqgenError, UsageError
+from seqgen.configs import Config
+from seqgen.errors import SeqgenError, UsageError, first_line
 from seqgen.files import json_bytes, replacing, write_bytes
 from seqgen.store.writing import Log, is_whole, same_file, step_of, take_lock, tensor_bytes, writing
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from seqgen.models.base import LanguageModel
     from seqgen.tokenizers import Tokenizer
 
+Settings = TypeVar("Settings", bound=Config)
 FORMAT = 1
 CONFIG, WEIGHTS, RECORD = "config.json", "model.safetensors", "training.json"
 METRICS, SAMPLES = "metrics.jsonl", "samples.jsonl"
@@ -31,6 +33,8 @@ VALIDATION_TOKENS = "validation/tokens.tok"
 CHECKPOINTS, LAST, LOCK = "checkpoints", "last.safetensors", "lock"
 # Hashed whenever a model is loaded; what is larger, only when its run goes on.
 CHEAP = 16 << 20
+# Elements that a model may make besides those that it stores, such as the angles of positions.
+UNSTORED = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,8 @@ class StoredModel:
         wrong = [part for part in ("model", "data") if not isinstance(config.get(part), dict)]
         if wrong:
             raise SeqgenError(f"{self.path / CONFIG} is damaged: it has no table {wrong[0]!r}")
+        if not isinstance(config.get("architecture"), str):
+            raise SeqgenError(f"{self.path / CONFIG} is damaged: it names no architecture")
         return config
 
     @property
@@ -119,6 +125,17 @@ class StoredModel:
             raise SeqgenError(f"{self.path / part} is damaged: it holds no table")
         return value
 
+    def settings(self, part: str, kind: type[Settings]) -> Settings:
+        """Return a table of `config.json` as the configuration that it was written from.
+
+        Raises:
+            SeqgenError: the table is missing, or holds what is no such configuration.
+        """
+        try:
+            return kind.read(self.config.get(part))
+        except UsageError as error:
+            raise SeqgenError(f"{self.path / CONFIG} is damaged: {part}: {error}") from None
+
     def load(self) -> tuple[LanguageModel, Tokenizer]:
         """Build the model, in evaluation mode on the CPU, and its tokenizer.
 
@@ -129,20 +146,27 @@ class StoredModel:
         from safetensors.torch import load_file
 
         from seqgen.models.base import load_weights
+        from seqgen.models.room import SizeLimit, TooLarge
         from seqgen.registry import architecture
+        from seqgen.store.header import elements_of
         from seqgen.tokenizers import load_tokenizer
 
-        config = self.config
         try:
-            kind = architecture(config["architecture"])
-            model = kind.load_model()(kind.load_config()(**config["model"]))
-        except (KeyError, TypeError, ValueError, UsageError) as error:
+            kind = architecture(self.config["architecture"])
+        except UsageError as error:
             raise SeqgenError(f"{self.path / CONFIG} is damaged: {error}") from None
+        config, model_class = self.settings("model", kind.load_config()), kind.load_model()
         try:
-            tensors = load_file(self.path / WEIGHTS)
-            load_weights(model, tensors)
-        except (OSError, SafetensorError, RuntimeError) as error:
-            reason = str(error).splitlines()[0]
+            # A stranger's sizes cost no more than the file has: then the shapes are compared.
+            with SizeLimit(UNSTORED + 2 * elements_of(self.path / WEIGHTS)):
+                model = model_class(config)
+            load_weights(model, load_file(self.path / WEIGHTS))
+        except TooLarge:
+            raise SeqgenError(
+                f"{self.path / CONFIG} is damaged: it is of a larger model than {WEIGHTS}"
+            ) from None
+        except (OSError, SafetensorError, RuntimeError, ValueError) as error:
+            reason = first_line(error)
             raise SeqgenError(f"{self.path / WEIGHTS} is missing or damaged: {reason}") from None
         tokenizer = load_tokenizer(self.path / "tokenizer")
         self.check(largest=CHEAP)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from seqgen.configs import require, texts
+from seqgen.configs import MOST_ROWS, MOST_SEED, Bounds, require, texts
 from seqgen.decoding import beam
 from seqgen.decoding.beam import BeamConfig, Ending, Ends, Fate, Source
 from seqgen.decoding.exhaustive import exhaustive
@@ -55,8 +55,9 @@ class BeamOptions:
 
     def __post_init__(self) -> None:
         _ = self.config  # checks what is its own, --max-tokens among it
-        require(self.batch_size >= 1, f"--batch-size is at least 1, not {self.batch_size}")
-        require(self.min_tokens >= 0, f"--min-tokens is at least 0, not {self.min_tokens}")
+        Bounds(low=1, high=MOST_ROWS).check("--batch-size", self.batch_size)
+        Bounds(low=0).check("--min-tokens", self.min_tokens)
+        Bounds(low=0, high=MOST_SEED).check("--seed", self.seed)
         few = self.min_tokens <= self.max_tokens
         require(few, f"--min-tokens {self.min_tokens} is more than --max-tokens {self.max_tokens}")
         object.__setattr__(self, "stop", texts("--stop", self.stop))

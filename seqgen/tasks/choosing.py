@@ -21,6 +21,7 @@ from seqgen.data.batches import Batches
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.precision import own_randomness, parameter_type
+from seqgen.models.room import to_train
 from seqgen.tasks.plan import Plan
 from seqgen.tasks.prepare import Prepared
 from seqgen.training.events import Notice, Report
@@ -70,7 +71,7 @@ class Trial:
         """Return the model it begins with."""
         torch.manual_seed(self.training.seed)
         shape = self.plan.model_config(self.prepared.tokenizer.vocab_size, self.training.seq_len)
-        model = self.plan.model_class(shape)
+        model = to_train(self.plan.model_class, shape)
         return model.to(device=self.device, dtype=parameter_type(self.training.precision))
 
     def batches(self) -> Batches:

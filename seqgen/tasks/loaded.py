@@ -11,7 +11,7 @@ import torch
 from seqgen import store
 from seqgen.configs import DataConfig, Documents
 from seqgen.data.corpus import Framing
-from seqgen.errors import SeqgenError, UsageError
+from seqgen.errors import SeqgenError
 from seqgen.models.base import LanguageModel
 from seqgen.models.mixture import Mixture
 from seqgen.models.precision import Precision, choose_device, parameter_type
@@ -105,10 +105,7 @@ def load_stored(stored: StoredModel, device: torch.device, precision: Precision)
             f"tokenizer {tokenizer.vocab_size}"
         )
     dtype = torch.bfloat16 if precision == "bf16" else parameter_type(precision)
-    try:
-        data = DataConfig(**stored.config["data"])
-    except (KeyError, TypeError, UsageError) as error:
-        raise SeqgenError(f"{stored.path / store.CONFIG} is damaged: {error}") from None
+    data = stored.settings("data", DataConfig)
     return LoadedModel(stored, model.to(device=device, dtype=dtype), tokenizer, data)
 
 

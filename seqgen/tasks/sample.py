@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 
-from seqgen.configs import no_text, require, texts
+from seqgen.configs import MOST_ROWS, MOST_SEED, MOST_TOKENS, Bounds, no_text, require, texts
 from seqgen.decoding import sampling
 from seqgen.decoding.draw import Choose, CounterDraw, greedy
 from seqgen.decoding.processors import (
@@ -29,6 +29,16 @@ from seqgen.decoding.sampling import Row, Watch
 from seqgen.decoding.text import Continuation
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.prompts import batches, first_unknown
+
+# The numbers of samples, and of the candidates of each, together fit the 64 bits that are hashed.
+BOUNDS = {
+    "seed": Bounds(low=0, high=MOST_SEED),
+    "max_tokens": Bounds(low=0, high=MOST_TOKENS),
+    "min_tokens": Bounds(low=0),
+    "num_samples": Bounds(low=1, high=10**12),
+    "best_of": Bounds(low=1, high=10**6),
+    "batch_size": Bounds(low=1, high=MOST_ROWS),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,13 +91,10 @@ class SampleOptions:
     batch_size: int = 32
 
     def __post_init__(self) -> None:
-        require(self.max_tokens >= 0, f"--max-tokens is at least 0, not {self.max_tokens}")
-        require(self.min_tokens >= 0, f"--min-tokens is at least 0, not {self.min_tokens}")
+        for name, bounds in BOUNDS.items():
+            bounds.check(f"--{name.replace('_', '-')}", getattr(self, name))
         few = self.min_tokens <= self.max_tokens
         require(few, f"--min-tokens {self.min_tokens} is more than --max-tokens {self.max_tokens}")
-        require(self.num_samples >= 1, f"--num-samples is at least 1, not {self.num_samples}")
-        require(self.best_of >= 1, f"--best-of is at least 1, not {self.best_of}")
-        require(self.batch_size >= 1, f"--batch-size is at least 1, not {self.batch_size}")
         object.__setattr__(self, "stop", texts("--stop", self.stop))
         object.__setattr__(self, "ban", texts("--ban", self.ban))
         why = no_text(self.force)
@@ -196,7 +203,7 @@ def sample(loaded: LoadedModel, prompts: Iterable[str], options: SampleOptions) 
     writer = Writer(loaded, options)
     each = options.num_samples * options.best_of
     for batch in batches(loaded, prompts, max(1, options.batch_size // each)):
-        rows = [Row(prompt.index, j, prompt.tokens) for prompt in batch for j in range(each)]
+        rows = (Row(prompt.index, j, prompt.tokens) for prompt in batch for j in range(each))
         given = {prompt.index: prompt.text for prompt in batch}
         for row, text in _best(_finished(writer, rows), options.best_of):
             yield Sample(
@@ -212,11 +219,13 @@ def sample(loaded: LoadedModel, prompts: Iterable[str], options: SampleOptions) 
             )
 
 
-def _finished(writer: Writer, rows: list[Row]) -> Iterator[tuple[Row, Continuation]]:
-    """Write rows, a batch at a time; yield a text when it and all before it are finished."""
-    size = writer.options.batch_size
-    for at in range(0, len(rows), size):
-        batch = rows[at : at + size]
+def _finished(writer: Writer, rows: Iterable[Row]) -> Iterator[tuple[Row, Continuation]]:
+    """Write rows, a batch at a time; yield a text when it and all before it are finished.
+
+    There may be many millions of rows: only those of one batch are in memory.
+    """
+    rows = iter(rows)
+    while batch := list(islice(rows, writer.options.batch_size)):
         finished: dict[Row, Continuation] = {}
         waiting = iter(batch)
         row = next(waiting)
@@ -234,7 +243,8 @@ def _best(
 ) -> Iterator[tuple[Row, Continuation]]:
     """Of every `best_of` texts in a row yield the likeliest by token; of equals the first."""
     texts = iter(texts)
-    while group := list(islice(texts, best_of)):
+    for first in texts:
+        group = chain([first], islice(texts, best_of - 1))  # none of which is kept but the best
         yield max(group, key=lambda found: found[1].logprob / max(1, found[1].tokens))
 
 

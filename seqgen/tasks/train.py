@@ -21,6 +21,7 @@ from seqgen.configs import (
 from seqgen.data.text import text_files
 from seqgen.errors import SeqgenError
 from seqgen.models.precision import choose_device, own_randomness, parameter_type
+from seqgen.models.room import to_train
 from seqgen.store import StoredModel
 from seqgen.tasks.board import require_tensorboard
 from seqgen.tasks.choosing import compiled, suited
@@ -91,7 +92,7 @@ def train(
     model_config = plan.model_config(prepared.tokenizer.vocab_size, training.seq_len)
     with own_randomness(place), contextlib.ExitStack() as held:
         torch.manual_seed(training.seed)
-        model = plan.model_class(model_config)
+        model = to_train(plan.model_class, model_config)
         if plan.origin is not None:
             plan.origin.begin(model, prepared.tokenizer)
         model.to(device=place, dtype=parameter_type(training.precision))
@@ -161,11 +162,12 @@ def resume(
         if done["stopped"] in FINISHED and result and not given:
             report(Notice(text=f"{stored.name} has finished; give a longer budget to go on"))
             return TrainingResult(**result)
-        training = TrainingConfig(**override(config["training"], given))
+        trained = stored.settings("training", TrainingConfig)
+        training = TrainingConfig(**override(trained.to_dict(), given))
         model, tokenizer = stored.load()
         stored.check()
         stored.settle()
-        data_config = DataConfig(**config["data"])
+        data_config = stored.settings("data", DataConfig)
         prepared = _again(stored, data, data_config, tokenizer, changed_data)
         model.to(device=place, dtype=parameter_type(training.precision))
         loaded = LoadedModel(stored, model, tokenizer, data_config)

@@ -1,0 +1,68 @@
+"""Frozen, documented, validated settings: the base of every configuration, and training's own."""
+
+from seqgen.configs.data import DOCUMENTS, DataConfig, Documents
+from seqgen.configs.files import read_config, resolve, settings_of
+from seqgen.configs.model import DROPOUT_BY_STRAIN, ModelConfig, Size
+from seqgen.configs.options import PRECISIONS, choice, no_text, texts
+from seqgen.configs.settings import (
+    MOST_LAYERS,
+    MOST_RATE,
+    MOST_ROWS,
+    MOST_SEED,
+    MOST_STEPS,
+    MOST_TOKENS,
+    MOST_WIDTH,
+    Bounds,
+    Config,
+    conform,
+    require,
+    setting,
+    short,
+)
+from seqgen.configs.training import (
+    BUDGETS,
+    DEFAULT_MINUTES,
+    FINISHED,
+    RESUMABLE,
+    RULE_RECIPES,
+    TrainingConfig,
+    with_default_budget,
+)
+from seqgen.errors import UsageError
+
+__all__ = [
+    "BUDGETS",
+    "DEFAULT_MINUTES",
+    "DOCUMENTS",
+    "DROPOUT_BY_STRAIN",
+    "FINISHED",
+    "MOST_LAYERS",
+    "MOST_RATE",
+    "MOST_ROWS",
+    "MOST_SEED",
+    "MOST_STEPS",
+    "MOST_TOKENS",
+    "MOST_WIDTH",
+    "PRECISIONS",
+    "RESUMABLE",
+    "RULE_RECIPES",
+    "Bounds",
+    "Config",
+    "DataConfig",
+    "Documents",
+    "ModelConfig",
+    "Size",
+    "TrainingConfig",
+    "UsageError",
+    "choice",
+    "conform",
+    "no_text",
+    "read_config",
+    "require",
+    "resolve",
+    "setting",
+    "settings_of",
+    "short",
+    "texts",
+    "with_default_budget",
+]

@@ -1,0 +1,83 @@
+"""Settings as files and flags give them: by name, for several configurations at once."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from seqgen.configs.model import ModelConfig
+from seqgen.configs.settings import Config
+from seqgen.errors import SeqgenError, UsageError, did_you_mean
+
+
+def resolve(
+    settings: Mapping[str, Any], architecture: str, groups: Iterable[type[Config]]
+) -> list[dict[str, Any]]:
+    """Deal `settings` out to the configuration classes that have a field of that name.
+
+    Returns:
+        For each class, in order, its share of the settings. A field of the same name in two
+        classes goes to the first of them.
+
+    Raises:
+        UsageError: a setting that none of them has.
+    """
+    groups = list(groups)
+    shares: list[dict[str, Any]] = [{} for _ in groups]
+    known = [name for group in groups for name in group.fields()]
+    for name, value in settings.items():
+        owner = next((i for i, group in enumerate(groups) if name in group.fields()), None)
+        if owner is None:
+            raise UsageError(f"{architecture} has no setting {name!r}{did_you_mean(name, known)}")
+        shares[owner][name] = value
+    return shares
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Read a TOML file, or a model's `config.json`, as nested tables.
+
+    Raises:
+        SeqgenError: the file is missing or is not TOML or JSON.
+    """
+    try:
+        raw = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SeqgenError(f"{path} cannot be read as a configuration: {error}") from None
+    try:
+        settings = json.loads(raw) if path.suffix == ".json" else _toml(raw)
+    except ValueError as error:
+        kind = "JSON" if path.suffix == ".json" else "TOML"
+        raise SeqgenError(f"{path} is not {kind}: {error}") from None
+    if not isinstance(settings, dict):
+        raise SeqgenError(f"{path} holds no settings by name")
+    return settings
+
+
+def _toml(raw: str) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    return tomllib.loads(raw)
+
+
+def settings_of(
+    nested: Mapping[str, Any], config_class: type[ModelConfig] = ModelConfig
+) -> dict[str, Any]:
+    """Return a configuration file's settings by name.
+
+    Tables (`model`, `training`, `data`) only group. What is derived, and what tells about the
+    file itself, is left out.
+    """
+    about = {"format", "seqgen_version", "architecture", "preset"}
+    settings: dict[str, Any] = {}
+    for name, value in nested.items():
+        if isinstance(value, dict):
+            derived = config_class.derived if name == "model" else ()
+            settings.update({k: v for k, v in value.items() if k not in derived})
+        elif name not in about:
+            settings[name] = value
+    return settings

@@ -1,0 +1,65 @@
+"""What every architecture's configuration has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from seqgen.configs.settings import MOST_TOKENS, Config, setting
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a model is, and what that takes to be worth it.
+
+    Attributes:
+        settings: of the model.
+        tokens: how many tokens of training it needs to do better than the next smaller one.
+        text: how many tokens of text it needs to do so.
+    """
+
+    settings: Mapping[str, Any]
+    tokens: float = 0.0
+    text: float = 0.0
+
+
+# Up to so many passes over the text, times parameters for each of its tokens, so much dropout.
+DROPOUT_BY_STRAIN = (
+    (8, 0.0),
+    (25, 0.1),
+    (70, 0.2),
+    (200, 0.3),
+    (500, 0.4),
+    (1500, 0.5),
+    (math.inf, 0.6),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(Config):
+    """What every architecture's configuration has."""
+
+    derived: ClassVar[frozenset[str]] = frozenset({"vocab_size"})
+    recipe: ClassVar[Mapping[str, Any]] = {}
+    """Training settings that suit this architecture, where the user gives none."""
+    sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
+    """What suits more or less time and text, the largest first; the last suits any."""
+
+    vocab_size: int = setting("number of tokens V, from the tokenizer", low=1, high=MOST_TOKENS)
+
+    @classmethod
+    def regularised(cls, strain: float) -> dict[str, Any]:
+        """Return the settings that keep a text from being learned by heart.
+
+        Args:
+            strain: passes over the text, times parameters for each of its tokens.
+        """
+        if "dropout" not in cls.fields():
+            return {}
+        return {"dropout": next(p for most, p in DROPOUT_BY_STRAIN if strain < most)}
+
+    def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
+        """Return whether products in bf16 units pay on a CPU: for small ones casting costs more."""
+        return True

@@ -1,0 +1,51 @@
+"""Options of the command line that are a choice, or texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from seqgen.configs.settings import require
+from seqgen.errors import did_you_mean
+
+PRECISIONS = ("auto", "float32", "float64", "bf16")
+
+
+def choice(flag: str, value: str, allowed: Iterable[str]) -> str:
+    """Return `value` if it is allowed.
+
+    Raises:
+        UsageError: it is not; names the flag and what is.
+    """
+    allowed = list(allowed)
+    hint = did_you_mean(value, allowed) or f"; it is one of {', '.join(allowed)}"
+    require(value in allowed, f"{flag} is not {value!r}{hint}")
+    return value
+
+
+def texts(flag: str, given: str | Iterable[str]) -> tuple[str, ...]:
+    """Return the texts of an option that takes several; a bare `str` is one.
+
+    Raises:
+        UsageError: one of them is empty or no text; names the flag.
+    """
+    several = (given,) if isinstance(given, str) else tuple(given)
+    for text in several:
+        why = no_text(text)
+        require(why is None, f"{flag} {why}")
+        require(text != "", f"{flag} needs a text that is not empty")
+    return several
+
+
+def no_text(value: object) -> str | None:
+    """Return why `value` is no text that UTF-8 can hold, as the end of a sentence, or None."""
+    if not isinstance(value, str):
+        return f"is no text but {value!r}"
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        code, at = ord(value[error.start]), len(value[: error.start].encode())
+        # Python makes U+DC80 to U+DCFF of an argument's bytes that are not UTF-8.
+        escaped = 0xDC80 <= code <= 0xDCFF
+        bad = f"byte 0x{code - 0xDC00:02x}" if escaped else f"U+{code:04X}"
+        return f"is not UTF-8 text: {bad} at offset {at}"
+    return None

@@ -1,0 +1,89 @@
+"""Whether what a token file holds makes sense: its sums can be right, and its content wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from seqgen.data.text import Survey
+
+# Items that are looked at side by side, so that a file of any size is checked in little memory.
+BLOCK = 1 << 20
+
+
+def whole_number(table: Mapping[str, Any], name: str, most: int) -> int:
+    """Return a number of a table that counts something.
+
+    Raises:
+        ValueError: it is missing, no whole number, negative, or above `most`.
+    """
+    value = table.get(name)
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(f"{name} is no whole number from 0 to {most}")
+    return value
+
+
+def survey(table: object) -> Survey:
+    """Return what a table says of a text.
+
+    Raises:
+        ValueError: it does not say it, or says something else.
+    """
+    if not isinstance(table, dict) or not isinstance(table.get("sha256"), str):
+        raise ValueError("the text's facts are no table with a sha256")
+    counts = {name: whole_number(table, name, 1 << 62) for name in ("characters", "bytes", "lines")}
+    return Survey(**counts, sha256=table["sha256"])
+
+
+def check_ids(tokens: np.ndarray, vocab_size: int) -> None:
+    """Refuse ids that the tokenizer does not have.
+
+    Raises:
+        ValueError: names the largest.
+    """
+    for at in range(0, tokens.size, BLOCK):
+        largest = int(tokens[at : at + BLOCK].max())
+        if largest >= vocab_size:
+            raise ValueError(f"there is a token {largest}, and the vocabulary has {vocab_size}")
+
+
+def check_sections(sections: Mapping[str, np.ndarray], documents: str, mark: int) -> None:
+    """Refuse documents that do not part the tokens, and marks that do not go up with them.
+
+    Args:
+        sections: by name, each of its own type.
+        documents: "stream" or "line".
+        mark: tokens between two marks.
+
+    Raises:
+        ValueError: says what does not fit.
+    """
+    tokens, ends = sections["tokens"].size, sections["ends"]
+    parted = bool(ends.size) == bool(tokens)
+    if documents == "line" and not (parted and _rises(ends, 1, tokens, tokens)):
+        raise ValueError("the documents' ends are not in order, or not the text's")
+    for name in ("characters", "bytes"):
+        if documents == "line" and sections[name].size not in (0, ends.size):
+            raise ValueError(f"there are not as many {name} as documents")
+    marks = sections["marks"]
+    # A newline that ended the last document has come after the last mark could be made.
+    fits = (0, tokens // mark, (tokens - 1) // mark) if documents == "line" else (0, tokens // mark)
+    if marks.size % 2 or marks.size // 2 not in fits:
+        raise ValueError("there are not as many marks as the tokens have")
+    for column in marks.reshape(-1, 2).T:
+        if not _rises(column, 0, 1 << 62, None, steps=0):
+            raise ValueError("the marks are not in order")
+
+
+def _rises(values: np.ndarray, low: int, high: int, last: int | None, steps: int = 1) -> bool:
+    """Return whether values go up by `steps` or more each, from `low` to `high`, up to `last`."""
+    if not values.size:
+        return True
+    inside = low <= int(values[0]) and int(values[-1]) <= high
+    ends_well = last is None or int(values[-1]) == last
+    pieces = (values[at : at + BLOCK + 1] for at in range(0, values.size, BLOCK))
+    # One by one compared: a difference of far numbers would not fit their type.
+    ordered = all(bool(np.all(piece[1:] >= piece[:-1] + steps)) for piece in pieces)
+    return inside and ends_well and ordered

@@ -1,0 +1,91 @@
+"""Whether a model is too large to be made, before any memory is taken for it.
+
+The system gives out more memory than it has, and ends a process without a word once it is used.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from seqgen.errors import SeqgenError
+
+BYTES = 4  # of a number in float32
+# For each parameter its gradient, and one thing at least that the update rule remembers.
+TRAINING_COPIES = 3
+CGROUP = Path("/sys/fs/cgroup/memory.max")
+
+
+class TooLarge(Exception):  # noqa: N818
+    """More numbers are asked for than a `SizeLimit` allows."""
+
+
+class SizeLimit(TorchFunctionMode):
+    """Within it new tensors have so many elements at most, all together.
+
+    What is over is refused before it is made; parts of modules are made by the functions below.
+    """
+
+    def __init__(self, elements: int) -> None:
+        super().__init__()
+        self.left = elements
+
+    def __torch_function__(
+        self,
+        func: Callable,
+        types: Sequence[type],
+        args: tuple = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if func in _SIZES and args:
+            self.left -= _SIZES[func](*args)
+            if self.left < 0:
+                raise TooLarge
+        return func(*args, **(kwargs or {}))
+
+
+def _of_shape(*shape: Any) -> int:
+    return math.prod(shape[0] if shape and isinstance(shape[0], Sequence) else shape)
+
+
+_SIZES: dict[Callable, Callable[..., int]] = {
+    torch.empty: _of_shape,
+    torch.zeros: _of_shape,
+    torch.ones: _of_shape,
+    torch.full: lambda shape, *_: math.prod(shape),
+    torch.arange: lambda *ends: max(ends),
+}
+
+
+def to_train(model_class: type[Any], config: Any) -> Any:
+    """Return a new model of a class, if this machine has room to train it.
+
+    Raises:
+        SeqgenError: it has not.
+    """
+    there = memory()
+    try:
+        with SizeLimit(there // (BYTES * TRAINING_COPIES)):
+            return model_class(config)
+    except TooLarge:
+        raise SeqgenError(
+            f"out of memory: the model has more parameters than can be trained in the "
+            f"{there / 1e9:,.1f} GB of this machine; make it smaller"
+        ) from None
+
+
+def memory() -> int:
+    """Return the bytes of memory that this process may use in all."""
+    found = [1 << 62]
+    try:
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        found.append(int(CGROUP.read_text()))
+    except (AttributeError, OSError, ValueError):  # not on this system; or no limit: "max"
+        pass
+    return min(found)

@@ -1,0 +1,182 @@
+"""Run many commands from one process that has loaded everything: a fork for each.
+
+`python forked.py` reads a case as a line of JSON and answers with a line: exit code (negative for
+a signal), standard error, the start of standard output, seconds, and the largest resident memory.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+# What a run may take of wall time, and of address space beyond what is loaded already.
+SECONDS, SPACE = 20.0, 3 << 30
+SHOWN = 4000
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended; `code` is None if it had to be killed for its time."""
+
+    code: int | None
+    out: str
+    err: str
+    seconds: float
+    rss: int
+
+
+class Server:
+    """The process that forks; used as a context."""
+
+    def __enter__(self) -> Server:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        return self
+
+    def run(self, arguments: list[str], home: Path, folder: Path) -> Outcome:
+        """Run `seqgen` with these arguments in a folder, with a `SEQGEN_HOME`."""
+        case = {"arguments": arguments, "home": str(home), "folder": str(folder)}
+        self._process.stdin.write(json.dumps(case) + "\n")
+        self._process.stdin.flush()
+        return Outcome(**json.loads(self._process.stdout.readline()))
+
+    def __exit__(self, *_: object) -> None:
+        self._process.stdin.close()
+        self._process.wait(timeout=60)
+        self._process.stdout.close()
+
+
+def serve() -> None:
+    """Answer cases until the input ends."""
+    cases, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(1, 2)
+    load_everything()
+    for line in cases:
+        answers.write(json.dumps(outcome(json.loads(line))) + "\n")
+        answers.flush()
+
+
+def load_everything() -> None:
+    """Import what commands import when they run, and start no thread."""
+    import importlib
+    import pkgutil
+
+    import rich.progress  # noqa: F401
+    import sacrebleu  # noqa: F401
+    import safetensors.torch  # noqa: F401
+    import torch
+
+    import seqgen
+
+    torch.set_num_threads(1)
+    for module in pkgutil.walk_packages(seqgen.__path__, "seqgen."):
+        if "__main__" not in module.name and "worker" not in module.name:
+            importlib.import_module(module.name)
+    with tempfile.TemporaryDirectory() as home:
+        warm_up(home)
+    gc.freeze()  # a collection in a child would copy every page of it
+
+
+def warm_up(home: str) -> None:
+    """Run a few commands, so that what they load when they are first used is there."""
+    from seqgen.cli import run
+
+    data = Path(__file__).parent / "data"
+    text, model = str(data / "tiny.txt"), str(data / "models" / "lstm-char")
+    os.environ["SEQGEN_HOME"] = home
+    small = ["--hidden-size", "8", "--layers", "1", "--seq-len", "8", "--steps", "2"]
+    for command in (
+        ["sample", "-m", model, "--max-tokens", "3"],
+        ["beam-search", "-m", model, "--max-tokens", "3"],
+        ["train", text, *small, "--name", "a"],
+        ["train", text, *small, "--model", "transformer", "--name", "b"],
+        ["train", text, "--model", "ngram", "--tokenizer", "bpe", "--vocab-size", "280"],
+        ["eval", "-m", "a", "--passages", "2"],
+        ["compare", "a", "b"],
+        ["perplexity", text, "-m", "a"],
+        ["models"],
+        ["bleu", text, text],
+    ):
+        assert run(command) == 0, command
+
+
+def outcome(case: dict) -> dict:
+    """Fork, run, and wait; kill what takes too long."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        began = time.monotonic()
+        child = os.fork()
+        if child == 0:
+            run_and_leave(case, out.fileno(), err.fileno())
+        code, rss = waited(child)
+        seconds = time.monotonic() - began
+        said = []
+        for file in (out, err):
+            file.seek(0)
+            said.append(file.read().decode(errors="backslashreplace"))
+    return {
+        "code": code,
+        "out": said[0][:SHOWN],
+        "err": said[1][-SHOWN:],
+        "seconds": seconds,
+        "rss": rss,
+    }
+
+
+def waited(child: int) -> tuple[int | None, int]:
+    """Return a child's exit code, None if it was killed for its time, and its memory in bytes."""
+    handle = os.pidfd_open(child)
+    done, _, _ = select.select([handle], [], [], SECONDS)
+    os.close(handle)
+    if not done:
+        os.killpg(child, signal.SIGKILL)
+    _, status, usage = os.wait4(child, 0)
+    return (os.waitstatus_to_exitcode(status) if done else None), usage.ru_maxrss * 1024
+
+
+def run_and_leave(case: dict, out: int, err: int) -> None:
+    """Be the command: never returns."""
+    code = 99
+    try:
+        os.setpgid(0, 0)
+        os.dup2(out, 1)
+        os.dup2(err, 2)
+        sys.stdin, sys.stdout, sys.stderr = (
+            open(0, closefd=False),  # noqa: SIM115
+            open(1, "w", encoding="utf-8", closefd=False),  # noqa: SIM115
+            open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False),  # noqa: SIM115
+        )
+        os.environ["SEQGEN_HOME"] = case["home"]
+        os.chdir(case["folder"])
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + SPACE, used + SPACE))
+        from seqgen.cli import run
+
+        code = run(case["arguments"])
+        sys.stdout.flush()
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,60 @@
+"""Commands that are interrupted some milliseconds after they have begun."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+# What a console script does, with a byte to the test once Ctrl-C is caught.
+START = (
+    "import os, seqgen.__main__ as entry; entry.catch_interrupts(); "
+    "os.write({ready}, b'.'); entry.main()"
+)
+DATA = Path(__file__).parent / "data"
+
+
+def commands(folder: Path) -> dict[str, list[str]]:
+    """Return a call of each command, by name; what they write goes into `folder`."""
+    model, text = str(DATA / "models" / "lstm-char"), str(DATA / "tiny.txt")
+    counted = str(DATA / "models" / "ngram-whitespace")
+    return {
+        "sample": ["sample", "-m", model, "--max-tokens", "20000", "--quiet"],
+        "beam-search": ["beam-search", "-m", model, "--max-tokens", "2000"],
+        "perplexity": ["perplexity", text, "-m", model],
+        "tokenize": ["tokenize", text, "-m", model],
+        "eval": ["eval", "-m", model],
+        "compare": ["compare", model, str(DATA / "models" / "gru-char")],
+        "bleu": ["bleu", text, text],
+        "models": ["models"],
+        "train": ["train", text, "--minutes", "1", "--quiet"],
+        "ngram": ["train", text, "--model", "ngram", "--quiet"],
+        "export": ["export", counted, "--format", "arpa", "--out", str(folder / "out.arpa"), "-q"],
+        "import": ["import", str(folder / "in.arpa"), "--name", "imported", "--overwrite", "-q"],
+    }
+
+
+def interrupted(arguments: list[str], after: float, home: Path) -> tuple[int, str]:
+    """Send SIGINT so many seconds after the handler is there; return exit code and stderr."""
+    read, write = os.pipe()
+    environment = {**os.environ, "SEQGEN_HOME": str(home), "OMP_NUM_THREADS": "2"}
+    with subprocess.Popen(
+        [sys.executable, "-c", START.format(ready=write), *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        pass_fds=[write],
+        start_new_session=True,
+        env=environment,
+    ) as process:
+        os.close(write)
+        os.read(read, 1)
+        os.close(read)
+        time.sleep(after)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    return process.returncode, said.decode()

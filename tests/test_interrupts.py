@@ -1,0 +1,79 @@
+"""Ctrl-C at any moment is one line and exit code 130, from before the imports to the end."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+
+import pytest
+from interrupts import DATA, commands, interrupted
+
+NAMES = tuple(commands(DATA))
+
+
+def check(code: int, said: str) -> None:
+    """A command was interrupted, and says so in one line; or it had ended already."""
+    assert code in (0, 130), said
+    assert said == ("seqgen: interrupted\n" if code else ""), said
+
+
+@pytest.mark.parametrize(
+    ("name", "after"), [("models", 0.0), ("sample", 0.02), ("train", 0.15), ("bleu", 0.3)]
+)
+def test_imports_are_interrupted(name, after, tmp_path):
+    check(*interrupted(commands(tmp_path)[name], after, tmp_path / "home"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_any_moment_is_interrupted(name, tmp_path):
+    draw = random.Random(name)
+    every = commands(tmp_path)
+    subprocess.run(
+        [sys.executable, "-m", "seqgen", *every["export"][:-2], str(tmp_path / "in.arpa"), "-q"],
+        check=True,
+    )
+    for most in (0.1, 0.5, 1, 2, 3, 3):
+        check(*interrupted(every[name], draw.uniform(0, most), tmp_path / "home"))
+
+
+def test_an_ignored_interrupt_stays_ignored():
+    """As it is for `seqgen ... &` in a shell script."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        code = (
+            "import os, signal, seqgen.__main__ as entry; entry.catch_interrupts(); "
+            "os.kill(os.getpid(), signal.SIGINT); print('went on')"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert done.stdout == b"went on\n" and done.returncode == 0
+
+
+def test_an_interrupt_outside_of_imports_is_python_s_own():
+    """So that what was begun is cleaned up, and training can take it for itself."""
+    code = (
+        "import os, signal, seqgen.__main__ as entry; entry.catch_interrupts()\n"
+        "try: os.kill(os.getpid(), signal.SIGINT); signal.pause()\n"
+        "except KeyboardInterrupt: print('caught')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert done.stdout == b"caught\n" and done.returncode == 0
+
+
+def test_a_command_that_is_done_is_not_killed_at_its_end(tmp_path):
+    """Python's own end would put the signal's default back, under which the process dies."""
+    code = (
+        "import atexit, os, signal, sys, seqgen.__main__ as entry\n"
+        "atexit.register(os.kill, os.getpid(), signal.SIGINT)\n"
+        "sys.argv[1:] = ['--version']; entry.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, env=os.environ, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.startswith(b"seqgen ")
