@@ -8,6 +8,7 @@ import json
 import math
 import os
 from collections import Counter, defaultdict
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,25 @@ def texts_of(corpus):
     return [(corpus.start, *corpus.tokens[a:b].tolist()) for a, b in bounds]
 
 
+def kenlms_discounts(counts):
+    """Return D1, D2, D3+ as `lmplz --discount_fallback` has them, in exact fractions.
+
+    Chen and Goodman (1998), equation 26: Y = n1 / (n1 + 2 n2), D_j = j - (j + 1) Y n_{j+1} / n_j.
+    KenLM refuses an order where one of the n_j that it divides by is 0 (j = 1, 2, 3; nothing is
+    divided by n4), or where a D_j is below 0 or above j; its --discount_fallback then takes
+    0.5, 1, 1.5.
+    """
+    try:
+        y = Fraction(counts.count(1), counts.count(1) + 2 * counts.count(2))
+        found = [
+            j - (j + 1) * y * Fraction(counts.count(j + 1), counts.count(j)) for j in (1, 2, 3)
+        ]
+    except ZeroDivisionError:
+        found = [Fraction(-1)]
+    fits = all(0 <= d <= j for j, d in enumerate(found, start=1))
+    return found if fits else [Fraction(1, 2), Fraction(1), Fraction(3, 2)]
+
+
 class Oracle:
     """Every smoothing by its definition: slow, with dictionaries, one n-gram at a time."""
 
@@ -89,15 +109,11 @@ class Oracle:
         self.discounts = {n: self._discounts(n) for n in range(1, order + 1)}
 
     def _discounts(self, n):
-        found = Counter(c for gram, c in self.adjusted.items() if len(gram) == n)
-        n1, n2, n3, n4 = (found[i] for i in range(1, 5))
+        counts = [c for gram, c in self.adjusted.items() if len(gram) == n]
         if self.smoothing == "kneser-ney":
+            n1, n2 = counts.count(1), counts.count(2)
             return [n1 / (n1 + 2 * n2)] * 3 if n1 and n2 else [0.5] * 3
-        if not (n1 and n2 and n3 and n4):
-            return [0.5, 1, 1.5]
-        y = n1 / (n1 + 2 * n2)
-        out = [1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3]
-        return out if all(0 <= d <= i + 1 for i, d in enumerate(out)) else [0.5, 1, 1.5]
+        return [float(d) for d in kenlms_discounts(counts)]
 
     def distribution(self, context):
         context = tuple(context)[-(self.order - 1) :] if self.order > 1 else ()
@@ -238,6 +254,30 @@ def test_what_gives_no_discounts_falls_back_as_kenlm_does():
     assert found.fallbacks == [1, 2]
     assert found.discounts == [[0.5, 1, 1.5]] * 2
     assert sum(row(model, [5])) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("frequencies", "wanted"),
+    [
+        # n1 = 4, n2 = 2, n3 = 1: Y = 1/2, D1 = 1 - 2/4, D2 = 2 - 3/4, and D3+ = 3 - 2 n4.
+        ((1, 1, 1, 1, 2, 2, 3, 4), (0.5, 1.25, 1.0)),
+        ((1, 1, 1, 1, 2, 2, 3, 9), (0.5, 1.25, 3.0)),  # n4 = 0
+        ((1, 1, 1, 1, 2, 2, 3, 4, 4), None),  # D3+ = -1
+        ((1, 1, 1, 2, 2, 2, 4), None),  # n3 = 0: D3+ would have no meaning
+        ((1, 1, 3, 3, 4), None),  # n2 = 0
+        ((2, 2, 2, 3, 4), None),  # n1 = 0
+    ],
+)
+def test_discounts_by_hand(frequencies, wanted):
+    """Lines of one word, so that the single words' counts are these; their ends are no n_j."""
+    documents = [[5 + i] for i, count in enumerate(frequencies) for _ in range(count)]
+    ends = sum(frequencies)
+    assert ends > 4
+    corpus, _ = line_corpus(documents)
+    model = NGram(NGramConfig(vocab_size=5 + len(frequencies), order=1))
+    found = fit(model, corpus, [PAD, BOS, NEWLINE])
+    assert found.fallbacks == ([] if wanted else [1])
+    assert found.discounts == [pytest.approx(wanted or (0.5, 1, 1.5))]
 
 
 def test_pruning_drops_by_count_and_keeps_the_rest():
