@@ -306,7 +306,7 @@ def test_rows_part_again_after_a_long_text(case):
 @over(CASES)
 def test_detach_keeps_the_values_and_drops_the_graph(case):
     model = case.loud()
-    with torch.enable_grad():
+    with torch.set_grad_enabled(model.window is None):  # a cache takes no part in a graph
         _, state = model(ids(2, 5), model.start(2))
     values = [tensor.clone() for tensor in state.tensors()]
     detached = state.detach()
@@ -314,6 +314,39 @@ def test_detach_keeps_the_values_and_drops_the_graph(case):
     for tensor, value in zip(detached.tensors(), values, strict=True):
         # Slots that nobody has written to may hold anything, NaN too.
         torch.testing.assert_close(tensor, value.detach(), rtol=0, atol=0, equal_nan=True)
+
+
+@over(NEURAL)
+def test_a_call_through_start_is_differentiable_or_refused(case):
+    """Gradients through a started state are those of the training call, or an error says no."""
+    model, tokens = case.loud(), ids(2, 5)
+    with torch.enable_grad():
+        if model.window is not None:
+            with pytest.raises(ValueError, match="no part in a graph") as refused:
+                model(tokens, model.start(2))
+            assert "\n" not in str(refused.value)
+            return
+        losses = [
+            model(tokens, state)[0].logsumexp(-1).square().sum() for state in (None, model.start(2))
+        ]
+        wanted, got = (torch.autograd.grad(loss, model.parameters()) for loss in losses)
+    torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-12)
+
+
+@over(CASES)
+def test_a_step_is_outside_of_every_graph(case):
+    model, tokens = case.loud(), ids(2, 4)
+    with torch.enable_grad():
+        logits, _ = model.step([1, 2], model.start(2))
+        _, state = model(tokens) if model.window is None else (None, None)
+        if state is not None and any(tensor.requires_grad for tensor in state.tensors()):
+            with pytest.raises(ValueError, match=r"pass state.detach\(\)"):
+                model.step([1, 2], state)
+            again, _ = model.step([1, 2], state.detach())
+            wanted = in_pieces(model, torch.cat([tokens, torch.tensor([[1], [2]])], 1), [])[:, -1]
+            torch.testing.assert_close(torch.from_numpy(again), wanted.detach(), **EXACT)
+    wanted, _ = model(torch.tensor([[1], [2]]), model.start(2))
+    torch.testing.assert_close(torch.from_numpy(logits), wanted[:, 0], **EXACT)
 
 
 @over(CASES)

@@ -43,9 +43,9 @@ def build(case, dtype=torch.float64):
 @torch.no_grad()
 def test_the_equation_by_hand(case):
     model, tokens = build(case), ids(2, 6)
-    logits, none = model(tokens)
-    assert none is None
+    logits, state = model(tokens)
     n = model.config.context_size
+    assert torch.equal(state.tokens, tokens[:, 7 - n :])
     for row in range(2):
         for t in range(6):
             seen = [V] * n + tokens[row, : t + 1].tolist()  # V stands before the text

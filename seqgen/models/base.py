@@ -89,8 +89,13 @@ class LanguageModel(nn.Module):
         Returns:
             The logits after each, an array (B, V), and the state after. A model with a faster way
             for one token than `forward` overrides this.
+
+        Raises:
+            ValueError: the state carries a graph.
         """
-        logits, state = self(torch.tensor(tokens, device=self.device)[:, None], state)
+        require_no_graph(state)
+        with torch.no_grad():
+            logits, state = self(torch.tensor(tokens, device=self.device)[:, None], state)
         return logits[:, 0].cpu().numpy(), state
 
     def score(self, tokens: Tensor, targets: Tensor, state: State) -> tuple[Tensor, State]:
@@ -225,6 +230,16 @@ class NeuralLanguageModel(LanguageModel):
             features = features[:, -last:]
         logits = self.head(features)  # (B, T, V)
         return logits.to(torch.promote_types(logits.dtype, torch.float32)), state
+
+
+def require_no_graph(state: State) -> None:
+    """Refuse a state that gradients would flow through.
+
+    Raises:
+        ValueError: it carries a graph.
+    """
+    if any(tensor.requires_grad for tensor in state.tensors()):
+        raise ValueError("a decoding step takes no part in a graph: pass state.detach()")
 
 
 def _mark(weight: Tensor) -> tuple[int, int]:
