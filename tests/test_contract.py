@@ -12,7 +12,7 @@ from architectures import CASES, NEURAL, VOCAB, contexts, first_of_each, from_sc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqgen.models import arrays, base
+from seqgen.models import arrays, base, look_ups, mixture
 
 LENGTH = 21  # past every window here, several times
 EXACT: dict[str, Any] = {"rtol": 0, "atol": 1e-10}
@@ -350,20 +350,22 @@ def test_a_step_is_outside_of_every_graph(case):
 
 
 @over(CASES)
-def test_score_and_rank_are_those_of_the_logits(case, monkeypatch):
+def test_scores_hits_and_ranks_are_those_of_the_logits(case, monkeypatch):
     model, tokens, targets = case.loud(), ids(3, LENGTH), ids(3, LENGTH, seed=1)
     expected = in_pieces(model, tokens, []).log_softmax(-1)
     wanted = expected.gather(-1, targets[..., None])[..., 0]
     # By sorting: most probable first, among equals the smaller id.
     order = expected.argsort(dim=-1, descending=True, stable=True)
     places = (order == targets[..., None]).int().argmax(-1)
+    hits = order[..., 0] == targets
     for at_once in (1, 100, 1 << 20):  # logits made in one piece, and in pieces of one
-        monkeypatch.setattr(base, "LOGITS_AT_ONCE", at_once)
-        scores, _ = model.score(tokens, targets, model.start(3))
-        again, ranks, _ = model.rank(tokens, targets, model.start(3))
-        torch.testing.assert_close(scores, wanted, **EXACT)
-        torch.testing.assert_close(again, wanted, **EXACT)
-        assert torch.equal(ranks, places)
+        for module in (base, look_ups, mixture):
+            monkeypatch.setattr(module, "LOGITS_AT_ONCE", at_once)
+        for want in ("log_probs", "hits", "ranks"):
+            scores, _ = model.score(tokens, targets, model.start(3), want)
+            torch.testing.assert_close(scores.log_probs, wanted, **EXACT)
+            assert scores.hits is None if want == "log_probs" else torch.equal(scores.hits, hits)
+            assert scores.ranks is None if want != "ranks" else torch.equal(scores.ranks, places)
 
 
 @over(CASES)
@@ -388,10 +390,12 @@ def test_equal_logits_rank_by_id():
             return base.State()
 
     model, targets = Flat(), torch.arange(7)[None]
-    scores, ranks, _ = model.rank(torch.zeros_like(targets), targets, model.start(1))
-    assert ranks.tolist() == [[4, 0, 1, 2, 6, 5, 3]]
-    assert scores[0, 4] == -torch.inf
-    assert scores.exp().sum().item() == pytest.approx(1)
+    scores, _ = model.score(torch.zeros_like(targets), targets, model.start(1), "ranks")
+    assert scores.ranks.tolist() == [[4, 0, 1, 2, 6, 5, 3]]
+    hits, _ = model.score(torch.zeros_like(targets), targets, model.start(1), "hits")
+    assert hits.hits.tolist() == [[False, True, *[False] * 5]]
+    assert scores.log_probs[0, 4] == -torch.inf
+    assert scores.log_probs.exp().sum().item() == pytest.approx(1)
 
 
 @over(CASES)

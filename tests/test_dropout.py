@@ -77,7 +77,7 @@ def test_the_seed_decides():
 
 
 def test_a_rate_next_to_one_keeps_one_element_in_65536():
-    """The nearest rate that sixteen bits can have; over eight million the mean is 1 to within a third."""
+    """The nearest rate that sixteen bits can have: the mean is still 1."""
     torch.manual_seed(0)
     size = 8_000_000
     y = Dropout(1 - 1e-9)(torch.ones(size))

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from seqgen.cli import run
 from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.base import LanguageModel
 from seqgen.models.ngram import NOTHING, NGram, NGramConfig, NGramState
 from seqgen.scoring import add_up, score_corpus
 from seqgen.store import StoredModel
@@ -338,16 +337,18 @@ def test_scores_ranks_and_hits_are_those_of_the_logits(smoothing, order):
     for targets in (shifted, some_tokens(3, 40, seed=1)):
         wanted = logits.gather(-1, targets[..., None]).squeeze(-1)
         scores, state = model.score(tokens, targets, model.start(3))
-        torch.testing.assert_close(scores, wanted, rtol=0, atol=1e-12)
+        torch.testing.assert_close(scores.log_probs, wanted, rtol=0, atol=1e-12)
         torch.testing.assert_close(state.words, after.words)
-        again, hits, _ = model.hits(tokens, targets, model.start(3))
-        torch.testing.assert_close(again, scores)
+        again, _ = model.score(tokens, targets, model.start(3), "hits")
+        torch.testing.assert_close(again.log_probs, scores.log_probs)
         best = logits.max(-1, keepdim=True).values
         first = torch.where(logits == best, torch.arange(V), V).min(-1).values
-        assert torch.equal(hits, first == targets)
-        dense, ranks, _ = LanguageModel.rank(model, tokens, targets, model.start(3))
-        torch.testing.assert_close(dense, scores, rtol=0, atol=1e-9)
-        assert torch.equal(ranks == 0, hits)
+        assert torch.equal(again.hits, first == targets)
+        ranked, _ = model.score(tokens, targets, model.start(3), "ranks")
+        before = (logits > wanted[..., None]) | (
+            (logits == wanted[..., None]) & (torch.arange(V) < targets[..., None])
+        )
+        assert torch.equal(ranked.ranks, before.sum(-1))
 
 
 @given(data=st.data())
@@ -366,8 +367,8 @@ def test_hits_are_right_whatever_the_backoffs(data):
     best = logits.max(-1, keepdim=True).values
     first = torch.where(logits == best, torch.arange(V), V).min(-1).values
     for targets in (first, some_tokens(4, 60, seed=seed)):
-        _, hits, _ = model.hits(tokens, targets, model.start(4))
-        assert torch.equal(hits, first == targets)
+        scores, _ = model.score(tokens, targets, model.start(4), "hits")
+        assert torch.equal(scores.hits, first == targets)
 
 
 @given(cuts=st.sets(st.integers(1, 11)).map(sorted))

@@ -142,7 +142,7 @@ def test_the_neural_bigram_converges_to_the_counted_bigram():
     corpus = Corpus(np.array(text[1:], dtype=np.uint8), np.array([600]), start=0)
     fit(counted, corpus, [])
     tokens, targets = torch.tensor([text[:-1]]), torch.tensor([text[1:]])
-    best = -counted.score(tokens, targets, counted.start(1))[0].mean().item()
+    best = -counted.score(tokens, targets, counted.start(1))[0].log_probs.mean().item()
     torch.manual_seed(1)
     bigram = {"context_size": 1, "hidden_size": 0, "direct": True, "embedding_size": V}
     loss = learn(Window(WindowConfig(vocab_size=V, **bigram)), tokens, targets, 0.1, 400)

@@ -50,8 +50,8 @@ class Window(NeuralLanguageModel):
 
     as equation (1) and those around it in Bengio et al. (2003); W is there only with `direct`.
     Where the text has not begun, an embedding of its own stands for the token; training carries
-    the last tokens from one window to the next, so that it sees no other beginnings. Without a hidden
-    layer and with n = 1 the logits are b + W C(w_t): the neural bigram.
+    the last tokens from one window to the next, so that it sees no other beginnings. Without a
+    hidden layer and with n = 1 the logits are b + W C(w_t): the neural bigram.
 
     Initialisation: embeddings normal, matrices as Glorot and Bengio (2010), biases zero.
     """

@@ -212,7 +212,7 @@ class Session:
         corpus = parallel_rows(self.prepared.val, VALIDATION_ROWS, VALIDATION_LENGTH)
 
         def validate() -> float:
-            scored = score_corpus(model, corpus, VALIDATION_ROWS)
+            scored = score_corpus(model, corpus, VALIDATION_ROWS, want="log_probs")
             totals = add_up(scored, self.prepared.tokenizer)
             return totals.nll_nats / totals.tokens
 
