@@ -77,11 +77,11 @@ def test_any_split_gives_the_same_logits(case, cuts):
     torch.testing.assert_close(in_pieces(model, tokens, cuts), whole, **EXACT)
 
 
-@pytest.mark.parametrize("intel", [True, False])
+@pytest.mark.parametrize("one", ["single", "threaded"])
 @pytest.mark.parametrize("rows", [1, 3, 12])
 @over(CASES)
-def test_a_step_is_a_call_of_one_token(case, rows, intel, monkeypatch):
-    monkeypatch.setattr(arrays, "is_intels", lambda: intel)
+def test_a_step_is_a_call_of_one_token(case, rows, one, monkeypatch):
+    monkeypatch.setattr(arrays._Settings, "products", arrays.Products(one))
     model, tokens = case.loud(), ids(rows, LENGTH)
     expected = in_pieces(model, tokens, range(1, LENGTH))
     state = model.start(rows)

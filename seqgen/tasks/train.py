@@ -23,7 +23,7 @@ from seqgen.errors import SeqgenError
 from seqgen.models.precision import choose_device, own_randomness, parameter_type
 from seqgen.store import StoredModel
 from seqgen.tasks.board import require_tensorboard
-from seqgen.tasks.choosing import compiled, suited
+from seqgen.tasks.choosing import compiled, suited, with_precision
 from seqgen.tasks.count import count, ignored
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.plan import override, plan_of, preset_of
@@ -85,6 +85,7 @@ def train(
     if not plan.model_class.counted:
         plan = suited(plan, prepared, place, report)
         training = plan.fitted(prepared, place, report)
+        training = with_precision(plan, training, prepared, place, report)
         training = compiled(plan, training, prepared, place, report)
     elif notice := ignored(flags):
         report(notice)
