@@ -12,6 +12,7 @@ from torch import Tensor
 from seqgen.data.corpus import Corpus
 from seqgen.metrics.perplexity import Totals
 from seqgen.models.base import LanguageModel
+from seqgen.models.scores import Want
 from seqgen.tokenizers import Tokenizer
 
 # Tokens fed in one call, over all rows: long enough for the matrix products to pay.
@@ -29,14 +30,14 @@ class Scored:
             are consecutive.
         tokens: (N,) the scored ids.
         log_probs: (N,) float64, in nats.
-        hits: (N,) bool, whether it was the most probable token.
-        ranks: (N,) int64, how many tokens were more probable; None where that was not asked.
+        hits: (N,) bool, whether it was the most probable token; None where not wanted.
+        ranks: (N,) int64, how many tokens were more probable; None where not wanted.
     """
 
     documents: np.ndarray
     tokens: np.ndarray
     log_probs: np.ndarray
-    hits: np.ndarray
+    hits: np.ndarray | None = None
     ranks: np.ndarray | None = None
 
 
@@ -45,11 +46,12 @@ def add_up(scored: Iterable[Scored], tokenizer: Tokenizer) -> Totals:
     total = Totals()
     for piece in scored:
         unknown = piece.tokens == tokenizer.unk_id
+        hits = np.zeros(0) if piece.hits is None else piece.hits
         ranks = np.zeros(0) if piece.ranks is None else piece.ranks
         total += Totals(
             tokens=piece.tokens.size,
             nll_nats=-float(piece.log_probs.sum()),
-            correct=int(np.count_nonzero(piece.hits)),
+            correct=int(np.count_nonzero(hits)),
             ranked=ranks.size,
             top5=int(np.count_nonzero(ranks < 5)),
             oov=int(np.count_nonzero(unknown)),
@@ -64,7 +66,7 @@ def score_corpus(
     corpus: Corpus,
     batch_size: int = 32,
     stride: int | None = None,
-    ranked: bool = False,
+    want: Want = "hits",
 ) -> Iterator[Scored]:
     """Score every document of a corpus, each from the start of a text.
 
@@ -77,18 +79,19 @@ def score_corpus(
         corpus: documents of at least one token.
         batch_size: documents side by side, at most.
         stride: see `LanguageModel.start`.
-        ranked: give ranks also where they are not quick.
+        want: see `LanguageModel.score`; with hits come ranks where these are quick.
 
     Yields:
         The pieces of each document in order; documents in order but for pools sorted by length.
     """
     batch_size = max(batch_size, model.rows_at_least)
+    want = "ranks" if want == "hits" and model.quick_ranks else want
     lengths = corpus.ends - corpus.starts
     for first in range(0, lengths.size, POOL * batch_size):
         pool = first + np.argsort(lengths[first : first + POOL * batch_size], kind="stable")
         for at in range(0, pool.size, batch_size):
             documents = pool[at : at + batch_size]
-            yield from _score_rows(model, corpus, documents, stride, ranked or model.quick_ranks)
+            yield from _score_rows(model, corpus, documents, stride, want)
 
 
 def _score_rows(
@@ -96,7 +99,7 @@ def _score_rows(
     corpus: Corpus,
     documents: np.ndarray,
     stride: int | None,
-    ranked: bool,
+    want: Want,
 ) -> Iterator[Scored]:
     begin, end = corpus.starts[documents], corpus.ends[documents]
     state = model.start(len(documents), stride)
@@ -107,11 +110,12 @@ def _score_rows(
         inside = at < end[:, None]  # (B, T)
         targets = np.where(inside, corpus.tokens[np.where(inside, at, 0)], 0).astype(np.int64)
         tokens = np.concatenate([before[:, None], targets[:, :-1]], axis=1).astype(np.int64)
-        find = model.rank if ranked else model.hits
-        log_probs, found, state = find(_on(model, tokens), _on(model, targets), state)
-        log_probs, found = log_probs.cpu().double().numpy()[inside], found.cpu().numpy()[inside]
+        scores, state = model.score(_on(model, tokens), _on(model, targets), state, want)
         of = np.repeat(documents, np.count_nonzero(inside, axis=1))
-        hits, ranks = (found == 0, found) if ranked else (found, None)
+        log_probs, hits, ranks = (
+            None if found is None else found.cpu().numpy()[inside]
+            for found in (scores.log_probs.double(), scores.hits, scores.ranks)
+        )
         yield Scored(of, targets[inside], log_probs, hits, ranks)
         begin = begin + length
         alive = np.flatnonzero(begin < end)

@@ -81,7 +81,7 @@ def log10_of(loaded, *words):
     ids = [names.get(w, int(loaded.tokenizer.encode(w)[0]) if w not in names else 0) for w in words]
     state = loaded.model.start(1)
     scored, _ = loaded.model.score(torch.tensor([ids[:-1]]), torch.tensor([ids[1:]]), state)
-    return scored[0, -1].item() / LN10
+    return scored.log_probs[0, -1].item() / LN10
 
 
 @pytest.mark.parametrize(

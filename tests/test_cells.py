@@ -353,3 +353,25 @@ def test_tied_weights_need_an_embedding_of_the_right_width():
     for settings in ({"input": "onehot"}, {"embedding_size": 5}):
         with pytest.raises(UsageError, match="tie_weights needs"):
             Case("gru", "wrong", {"tie_weights": True, **settings}).config()
+
+
+@pytest.mark.parametrize("positions", ["rope", "sinusoidal"])
+@pytest.mark.parametrize("cast", ["bfloat16", "half"])
+def test_angles_keep_their_digits_when_a_model_is_cast(positions, cast):
+    """In bf16 the slow waves of neighbouring positions would be one and the same."""
+    case = Case("transformer", "long", {"positions": positions, "window": 301})
+    model = case.build(torch.float32)
+    before = model.waves.clone()
+    getattr(model, cast)()
+    assert model.head.weight.dtype == getattr(torch, cast)
+    assert model.waves.dtype == torch.float32
+    assert torch.equal(model.waves, before)
+    with torch.no_grad():
+        logits, state = model(ids(1, 301)[:, :300], model.start(1))
+        model(ids(1, 1), state)
+    assert logits.dtype == torch.float32
+    assert model.embedding(ids(1, 1)).dtype == getattr(torch, cast)
+    model.float()
+    assert torch.equal(model.waves, before)
+    model.double()
+    assert model.waves.dtype == torch.float64

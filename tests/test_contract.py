@@ -12,7 +12,7 @@ from architectures import CASES, NEURAL, VOCAB, contexts, first_of_each, from_sc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqgen.models import arrays, base
+from seqgen.models import arrays, base, look_ups, mixture
 
 LENGTH = 21  # past every window here, several times
 EXACT: dict[str, Any] = {"rtol": 0, "atol": 1e-10}
@@ -77,11 +77,11 @@ def test_any_split_gives_the_same_logits(case, cuts):
     torch.testing.assert_close(in_pieces(model, tokens, cuts), whole, **EXACT)
 
 
-@pytest.mark.parametrize("intel", [True, False])
+@pytest.mark.parametrize("one", ["single", "threaded"])
 @pytest.mark.parametrize("rows", [1, 3, 12])
 @over(CASES)
-def test_a_step_is_a_call_of_one_token(case, rows, intel, monkeypatch):
-    monkeypatch.setattr(arrays, "is_intels", lambda: intel)
+def test_a_step_is_a_call_of_one_token(case, rows, one, monkeypatch):
+    monkeypatch.setattr(arrays._Settings, "products", arrays.Products(one))
     model, tokens = case.loud(), ids(rows, LENGTH)
     expected = in_pieces(model, tokens, range(1, LENGTH))
     state = model.start(rows)
@@ -306,7 +306,7 @@ def test_rows_part_again_after_a_long_text(case):
 @over(CASES)
 def test_detach_keeps_the_values_and_drops_the_graph(case):
     model = case.loud()
-    with torch.enable_grad():
+    with torch.set_grad_enabled(model.window is None):  # a cache takes no part in a graph
         _, state = model(ids(2, 5), model.start(2))
     values = [tensor.clone() for tensor in state.tensors()]
     detached = state.detach()
@@ -316,21 +316,56 @@ def test_detach_keeps_the_values_and_drops_the_graph(case):
         torch.testing.assert_close(tensor, value.detach(), rtol=0, atol=0, equal_nan=True)
 
 
+@over(NEURAL)
+def test_a_call_through_start_is_differentiable_or_refused(case):
+    """Gradients through a started state are those of the training call, or an error says no."""
+    model, tokens = case.loud(), ids(2, 5)
+    with torch.enable_grad():
+        if model.window is not None:
+            with pytest.raises(ValueError, match="no part in a graph") as refused:
+                model(tokens, model.start(2))
+            assert "\n" not in str(refused.value)
+            return
+        losses = [
+            model(tokens, state)[0].logsumexp(-1).square().sum() for state in (None, model.start(2))
+        ]
+        wanted, got = (torch.autograd.grad(loss, model.parameters()) for loss in losses)
+    torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-12)
+
+
 @over(CASES)
-def test_score_and_rank_are_those_of_the_logits(case, monkeypatch):
+def test_a_step_is_outside_of_every_graph(case):
+    model, tokens = case.loud(), ids(2, 4)
+    with torch.enable_grad():
+        logits, _ = model.step([1, 2], model.start(2))
+        _, state = model(tokens) if model.window is None else (None, None)
+        if state is not None and any(tensor.requires_grad for tensor in state.tensors()):
+            with pytest.raises(ValueError, match=r"pass state.detach\(\)"):
+                model.step([1, 2], state)
+            again, _ = model.step([1, 2], state.detach())
+            wanted = in_pieces(model, torch.cat([tokens, torch.tensor([[1], [2]])], 1), [])[:, -1]
+            torch.testing.assert_close(torch.from_numpy(again), wanted.detach(), **EXACT)
+    wanted, _ = model(torch.tensor([[1], [2]]), model.start(2))
+    torch.testing.assert_close(torch.from_numpy(logits), wanted[:, 0], **EXACT)
+
+
+@over(CASES)
+def test_scores_hits_and_ranks_are_those_of_the_logits(case, monkeypatch):
     model, tokens, targets = case.loud(), ids(3, LENGTH), ids(3, LENGTH, seed=1)
     expected = in_pieces(model, tokens, []).log_softmax(-1)
     wanted = expected.gather(-1, targets[..., None])[..., 0]
     # By sorting: most probable first, among equals the smaller id.
     order = expected.argsort(dim=-1, descending=True, stable=True)
     places = (order == targets[..., None]).int().argmax(-1)
+    hits = order[..., 0] == targets
     for at_once in (1, 100, 1 << 20):  # logits made in one piece, and in pieces of one
-        monkeypatch.setattr(base, "LOGITS_AT_ONCE", at_once)
-        scores, _ = model.score(tokens, targets, model.start(3))
-        again, ranks, _ = model.rank(tokens, targets, model.start(3))
-        torch.testing.assert_close(scores, wanted, **EXACT)
-        torch.testing.assert_close(again, wanted, **EXACT)
-        assert torch.equal(ranks, places)
+        for module in (base, look_ups, mixture):
+            monkeypatch.setattr(module, "LOGITS_AT_ONCE", at_once)
+        for want in ("log_probs", "hits", "ranks"):
+            scores, _ = model.score(tokens, targets, model.start(3), want)
+            torch.testing.assert_close(scores.log_probs, wanted, **EXACT)
+            assert scores.hits is None if want == "log_probs" else torch.equal(scores.hits, hits)
+            assert scores.ranks is None if want != "ranks" else torch.equal(scores.ranks, places)
 
 
 @over(CASES)
@@ -355,10 +390,12 @@ def test_equal_logits_rank_by_id():
             return base.State()
 
     model, targets = Flat(), torch.arange(7)[None]
-    scores, ranks, _ = model.rank(torch.zeros_like(targets), targets, model.start(1))
-    assert ranks.tolist() == [[4, 0, 1, 2, 6, 5, 3]]
-    assert scores[0, 4] == -torch.inf
-    assert scores.exp().sum().item() == pytest.approx(1)
+    scores, _ = model.score(torch.zeros_like(targets), targets, model.start(1), "ranks")
+    assert scores.ranks.tolist() == [[4, 0, 1, 2, 6, 5, 3]]
+    hits, _ = model.score(torch.zeros_like(targets), targets, model.start(1), "hits")
+    assert hits.hits.tolist() == [[False, True, *[False] * 5]]
+    assert scores.log_probs[0, 4] == -torch.inf
+    assert scores.log_probs.exp().sum().item() == pytest.approx(1)
 
 
 @over(CASES)

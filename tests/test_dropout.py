@@ -49,10 +49,14 @@ def test_gradient_is_the_mask():
 @pytest.mark.parametrize("shape", [(1,), (3,), (2, 5), (1, 0, 4), (2, 3, 7)])
 def test_any_shape_and_type(shape):
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
-        y = Dropout(0.5)(torch.ones(shape, dtype=dtype))
-        assert y.shape == shape
-        assert y.dtype == dtype
-        assert set(y.unique().tolist()) <= {0.0, 2.0}
+        torch.manual_seed(0)
+        x, dropout = torch.ones(shape, dtype=dtype), Dropout(0.5)
+        drawn = [dropout(x) for _ in range(40)]
+        assert all((y.shape, y.dtype) == (x.shape, dtype) for y in drawn)
+        # Every element goes at times and at others stays, whatever its place.
+        seen = torch.stack(drawn).flatten(1)  # (40, elements)
+        assert set(seen.unique().tolist()) == ({0.0, 2.0} if x.numel() else set())
+        assert ((seen == 0).any(0) & (seen == 2).any(0)).all()
 
 
 def test_nothing_happens_in_evaluation_or_at_rate_zero():
@@ -72,6 +76,24 @@ def test_the_seed_decides():
     assert not torch.equal(first, second)
 
 
-def test_a_rate_next_to_one_gives_finite_numbers():
-    y = Dropout(1 - 1e-9)(torch.ones(1000))
-    assert torch.isfinite(y).all()
+def test_a_rate_next_to_one_keeps_one_element_in_65536():
+    """The nearest rate that sixteen bits can have: the mean is still 1."""
+    torch.manual_seed(0)
+    size = 8_000_000
+    y = Dropout(1 - 1e-9)(torch.ones(size))
+    assert set(y.unique().tolist()) == {0.0, 65536.0}
+    assert y.double().mean().item() == pytest.approx(1, abs=4 * (65536 / size) ** 0.5)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.3])
+def test_the_scale_is_not_rounded_to_bf16(p):
+    """Over many values rounding evens out, so that the mean of what is kept is x / (1 - p)."""
+    torch.manual_seed(0)
+    x = torch.rand(SIZE).bfloat16().requires_grad_()
+    y = Dropout(p)(x)
+    assert y.dtype == torch.bfloat16
+    kept = y != 0
+    scale = y[kept].double().sum() / x[kept].double().sum()
+    assert scale.item() == pytest.approx(1 / (1 - p), rel=3e-4)
+    y.backward(torch.rand(SIZE).bfloat16())
+    assert x.grad.dtype == torch.bfloat16

@@ -102,16 +102,15 @@ def test_a_layer_and_its_gradients_are_those_of_torch(name, bf16):
 
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("packed", [True, False])
-@pytest.mark.parametrize("intel", [True, False])
+@pytest.mark.parametrize("some", arrays.SOME_ROWS)
+@pytest.mark.parametrize("one", arrays.ONE_ROW)
 @pytest.mark.parametrize("rows", [1, 3])
 def test_an_affine_map_over_arrays_within_inference_mode_and_outside(
-    rows, intel, packed, dtype, biased, monkeypatch
+    rows, one, some, dtype, biased, monkeypatch
 ):
-    if packed and not arrays.has_packed():
+    if some == "packed" and not arrays.has_packed():
         pytest.skip("this build of torch has no packed weights")
-    monkeypatch.setattr(arrays, "is_intels", lambda: intel)
-    monkeypatch.setattr(arrays, "has_packed", lambda: packed)
+    monkeypatch.setattr(arrays._Settings, "products", arrays.Products(one, some))
     weight, bias, x = (torch.randn(*shape, dtype=dtype) for shape in ((6, 5), (6,), (rows, 5)))
     bias = bias if biased else None
     wanted = [F.linear(n * x, weight, bias).numpy() for n in (1, 2)]
@@ -190,22 +189,23 @@ def test_muon_in_bf16_is_muon():
     ("config", "batch_size", "seq_len", "wanted"),
     [
         (RNNConfig(vocab_size=65, hidden_size=64), 1, 50, "float32"),
-        (RNNConfig(vocab_size=65, hidden_size=256), 32, 64, "bf16"),
+        (RNNConfig(vocab_size=65, hidden_size=256), 32, 64, "auto"),
         (GRUConfig(vocab_size=65, hidden_size=64), 32, 64, "float32"),
         (LSTMConfig(vocab_size=65, hidden_size=256), 1, 50, "float32"),
-        (LSTMConfig(vocab_size=65, hidden_size=64), 32, 64, "bf16"),
+        (LSTMConfig(vocab_size=65, hidden_size=64), 32, 64, "auto"),
         (TransformerConfig(vocab_size=65, window=16, hidden_size=32), 4, 16, "float32"),
-        (TransformerConfig(vocab_size=65, window=128), 8, 128, "bf16"),
+        (TransformerConfig(vocab_size=65, window=128), 8, 128, "auto"),
     ],
 )
-def test_small_models_are_trained_in_float32(config, batch_size, seq_len, wanted, monkeypatch):
-    monkeypatch.setattr("seqgen.models.precision.has_bf16_units", lambda device: True)
+def test_large_models_are_tried_in_bf16_and_small_ones_are_not(
+    config, batch_size, seq_len, wanted, monkeypatch
+):
     large = config.suits_bf16(batch_size, seq_len)
     assert choose_precision("auto", CPU, large) == wanted
-    assert choose_precision("auto", torch.device("cuda"), large) == "bf16"
     assert choose_precision("bf16", CPU, large) == "bf16"
-    monkeypatch.setattr("seqgen.models.precision.has_bf16_units", lambda device: False)
-    assert choose_precision("auto", CPU, large) == "float32"
+    for capability, on_gpu in (((7, 5), "float32"), ((8, 0), "bf16"), ((9, 0), "bf16")):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, c=capability: c)
+        assert choose_precision("auto", torch.device("cuda"), large) == on_gpu
 
 
 def test_long_windows_hold_no_matrix_of_weights(monkeypatch):

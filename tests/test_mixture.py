@@ -64,12 +64,52 @@ def test_probabilities_are_the_weighted_sums():
     torch.testing.assert_close(logits.exp(), wanted, rtol=0, atol=1e-12)
     assert mixture.window == 6
     targets = ids(3, 6, seed=1)
-    scores, _ = mixture.score(tokens, targets, mixture.start(3))
+    scores, _ = mixture.score(tokens, targets, mixture.start(3), "hits")
     chosen = wanted.gather(-1, targets[..., None]).squeeze(-1)
-    torch.testing.assert_close(scores.exp(), chosen, rtol=0, atol=1e-12)
-    again, hits, _ = mixture.hits(tokens, targets, mixture.start(3))
-    torch.testing.assert_close(again, scores)
-    assert torch.equal(hits, wanted.argmax(-1) == targets)
+    torch.testing.assert_close(scores.log_probs.exp(), chosen, rtol=0, atol=1e-12)
+    assert torch.equal(scores.hits, wanted.argmax(-1) == targets)
+
+
+@given(st.integers(0, 10_000))
+@settings(deadline=None, max_examples=30, derandomize=True)
+@torch.no_grad()
+def test_hits_of_a_mixture_are_those_of_its_distribution(seed):
+    """Whatever the weights; among the targets every token that a component would choose."""
+    generator = np.random.default_rng(seed)
+    mixture = some_mixture(generator.dirichlet([0.7] * 3))
+    tokens = ids(4, 30, seed=seed)
+    wanted = mixture(tokens, mixture.start(4))[0].exp().argmax(-1)
+    favourites = [part(tokens, part.start(4))[0].argmax(-1) for part in mixture.components]
+    for targets in (wanted, ids(4, 30, seed=seed + 1), *favourites):
+        scores, _ = mixture.score(tokens, targets, mixture.start(4), "hits")
+        assert torch.equal(scores.hits, targets == wanted)
+        assert scores.ranks is None
+
+
+@torch.no_grad()
+def test_a_mixture_of_n_grams_writes_few_rows_out(monkeypatch):
+    """Log-probabilities need no row (V) at all, hits one here and there."""
+    generator = np.random.default_rng(1)
+    text = generator.zipf(1.4, size=6000) % 2000
+    parts = [NGram(NGramConfig(vocab_size=2000, order=order)) for order in (2, 3)]
+    for part in parts:
+        fit_counts(part, Corpus(text, np.array([text.size]), start=0), [])
+    mixture, rows = Mixture([part.double().eval() for part in parts], [0.4, 0.6]), []
+    made = NGram._make_rows
+    monkeypatch.setattr(
+        NGram, "_make_rows", lambda self, ids, count: rows.append(count) or made(self, ids, count)
+    )
+    tokens = torch.from_numpy(text[None, :1000].copy())
+    targets = torch.from_numpy(text[None, 1:1001].copy())
+    plain, _ = mixture.score(tokens, targets, mixture.start(1))
+    assert rows == []
+    scores, _ = mixture.score(tokens, targets, mixture.start(1), "hits")
+    assert sum(rows) < 400
+    logits, _ = mixture(tokens)
+    torch.testing.assert_close(plain.log_probs, logits.gather(-1, targets[..., None])[..., 0])
+    torch.testing.assert_close(scores.log_probs, plain.log_probs)
+    assert torch.equal(scores.hits, logits.argmax(-1) == targets)
+    assert scores.hits.any()
 
 
 @torch.no_grad()

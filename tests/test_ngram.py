@@ -8,6 +8,7 @@ import json
 import math
 import os
 from collections import Counter, defaultdict
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,6 @@ from hypothesis import strategies as st
 from seqgen.cli import run
 from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.base import LanguageModel
 from seqgen.models.ngram import NOTHING, NGram, NGramConfig, NGramState
 from seqgen.scoring import add_up, score_corpus
 from seqgen.store import StoredModel
@@ -62,6 +62,25 @@ def texts_of(corpus):
     return [(corpus.start, *corpus.tokens[a:b].tolist()) for a, b in bounds]
 
 
+def kenlms_discounts(counts):
+    """Return D1, D2, D3+ as `lmplz --discount_fallback` has them, in exact fractions.
+
+    Chen and Goodman (1998), equation 26: Y = n1 / (n1 + 2 n2), D_j = j - (j + 1) Y n_{j+1} / n_j.
+    KenLM refuses an order where one of the n_j that it divides by is 0 (j = 1, 2, 3; nothing is
+    divided by n4), or where a D_j is below 0 or above j; its --discount_fallback then takes
+    0.5, 1, 1.5.
+    """
+    try:
+        y = Fraction(counts.count(1), counts.count(1) + 2 * counts.count(2))
+        found = [
+            j - (j + 1) * y * Fraction(counts.count(j + 1), counts.count(j)) for j in (1, 2, 3)
+        ]
+    except ZeroDivisionError:
+        found = [Fraction(-1)]
+    fits = all(0 <= d <= j for j, d in enumerate(found, start=1))
+    return found if fits else [Fraction(1, 2), Fraction(1), Fraction(3, 2)]
+
+
 class Oracle:
     """Every smoothing by its definition: slow, with dictionaries, one n-gram at a time."""
 
@@ -89,15 +108,11 @@ class Oracle:
         self.discounts = {n: self._discounts(n) for n in range(1, order + 1)}
 
     def _discounts(self, n):
-        found = Counter(c for gram, c in self.adjusted.items() if len(gram) == n)
-        n1, n2, n3, n4 = (found[i] for i in range(1, 5))
+        counts = [c for gram, c in self.adjusted.items() if len(gram) == n]
         if self.smoothing == "kneser-ney":
+            n1, n2 = counts.count(1), counts.count(2)
             return [n1 / (n1 + 2 * n2)] * 3 if n1 and n2 else [0.5] * 3
-        if not (n1 and n2 and n3 and n4):
-            return [0.5, 1, 1.5]
-        y = n1 / (n1 + 2 * n2)
-        out = [1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3]
-        return out if all(0 <= d <= i + 1 for i, d in enumerate(out)) else [0.5, 1, 1.5]
+        return [float(d) for d in kenlms_discounts(counts)]
 
     def distribution(self, context):
         context = tuple(context)[-(self.order - 1) :] if self.order > 1 else ()
@@ -240,6 +255,30 @@ def test_what_gives_no_discounts_falls_back_as_kenlm_does():
     assert sum(row(model, [5])) == pytest.approx(1)
 
 
+@pytest.mark.parametrize(
+    ("frequencies", "wanted"),
+    [
+        # n1 = 4, n2 = 2, n3 = 1: Y = 1/2, D1 = 1 - 2/4, D2 = 2 - 3/4, and D3+ = 3 - 2 n4.
+        ((1, 1, 1, 1, 2, 2, 3, 4), (0.5, 1.25, 1.0)),
+        ((1, 1, 1, 1, 2, 2, 3, 9), (0.5, 1.25, 3.0)),  # n4 = 0
+        ((1, 1, 1, 1, 2, 2, 3, 4, 4), None),  # D3+ = -1
+        ((1, 1, 1, 2, 2, 2, 4), None),  # n3 = 0: D3+ would have no meaning
+        ((1, 1, 3, 3, 4), None),  # n2 = 0
+        ((2, 2, 2, 3, 4), None),  # n1 = 0
+    ],
+)
+def test_discounts_by_hand(frequencies, wanted):
+    """Lines of one word, so that the single words' counts are these; their ends are no n_j."""
+    documents = [[5 + i] for i, count in enumerate(frequencies) for _ in range(count)]
+    ends = sum(frequencies)
+    assert ends > 4
+    corpus, _ = line_corpus(documents)
+    model = NGram(NGramConfig(vocab_size=5 + len(frequencies), order=1))
+    found = fit(model, corpus, [PAD, BOS, NEWLINE])
+    assert found.fallbacks == ([] if wanted else [1])
+    assert found.discounts == [pytest.approx(wanted or (0.5, 1, 1.5))]
+
+
 def test_pruning_drops_by_count_and_keeps_the_rest():
     documents = [[5, 6, 7]] * 3 + [[6, 7, 8]] * 2 + [[5, 7, 8]]
     full, whole = fitted(*line_corpus(documents), order=3)
@@ -298,16 +337,18 @@ def test_scores_ranks_and_hits_are_those_of_the_logits(smoothing, order):
     for targets in (shifted, some_tokens(3, 40, seed=1)):
         wanted = logits.gather(-1, targets[..., None]).squeeze(-1)
         scores, state = model.score(tokens, targets, model.start(3))
-        torch.testing.assert_close(scores, wanted, rtol=0, atol=1e-12)
+        torch.testing.assert_close(scores.log_probs, wanted, rtol=0, atol=1e-12)
         torch.testing.assert_close(state.words, after.words)
-        again, hits, _ = model.hits(tokens, targets, model.start(3))
-        torch.testing.assert_close(again, scores)
+        again, _ = model.score(tokens, targets, model.start(3), "hits")
+        torch.testing.assert_close(again.log_probs, scores.log_probs)
         best = logits.max(-1, keepdim=True).values
         first = torch.where(logits == best, torch.arange(V), V).min(-1).values
-        assert torch.equal(hits, first == targets)
-        dense, ranks, _ = LanguageModel.rank(model, tokens, targets, model.start(3))
-        torch.testing.assert_close(dense, scores, rtol=0, atol=1e-9)
-        assert torch.equal(ranks == 0, hits)
+        assert torch.equal(again.hits, first == targets)
+        ranked, _ = model.score(tokens, targets, model.start(3), "ranks")
+        before = (logits > wanted[..., None]) | (
+            (logits == wanted[..., None]) & (torch.arange(V) < targets[..., None])
+        )
+        assert torch.equal(ranked.ranks, before.sum(-1))
 
 
 @given(data=st.data())
@@ -326,8 +367,8 @@ def test_hits_are_right_whatever_the_backoffs(data):
     best = logits.max(-1, keepdim=True).values
     first = torch.where(logits == best, torch.arange(V), V).min(-1).values
     for targets in (first, some_tokens(4, 60, seed=seed)):
-        _, hits, _ = model.hits(tokens, targets, model.start(4))
-        assert torch.equal(hits, first == targets)
+        scores, _ = model.score(tokens, targets, model.start(4), "hits")
+        assert torch.equal(scores.hits, first == targets)
 
 
 @given(cuts=st.sets(st.integers(1, 11)).map(sorted))

@@ -26,6 +26,7 @@ from seqgen.decoding.sampling import sample as write
 from seqgen.decoding.text import Continuation
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.hashing import uniforms
+from seqgen.models.arrays import Products
 from seqgen.models.base import LanguageModel
 from seqgen.models.state import State
 from seqgen.scoring import add_up, score_corpus
@@ -526,10 +527,10 @@ def test_a_long_prompt_is_read_in_pieces(name, monkeypatch):
     assert max(lengths) == 7
 
 
-@pytest.mark.parametrize("intel", [True, False])
+@pytest.mark.parametrize("products", [Products("threaded"), Products("single", "packed")])
 @pytest.mark.parametrize("name", SMALL)
-def test_threads_share_a_model(name, intel, monkeypatch):
-    monkeypatch.setattr("seqgen.models.arrays.is_intels", lambda: intel)
+def test_threads_share_a_model(name, products, monkeypatch):
+    monkeypatch.setattr("seqgen.models.arrays._Settings.products", products)
     loaded = real(name)
 
     def write(seed):

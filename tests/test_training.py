@@ -89,16 +89,21 @@ def test_the_loss_of_padded_documents_is_that_of_a_loop_over_them(case, monkeypa
 @over(first_of_each(NEURAL))
 @pytest.mark.parametrize("reset", [False, True])
 def test_the_state_is_carried_unless_it_is_reset(case, reset, monkeypatch):
-    """With a rate of next to nothing the losses are those of one model over the whole rows."""
+    """With a rate of next to nothing the losses are those of one model over the whole rows.
+
+    What a prediction sees in scoring, all of the row but for a transformer, it sees in training.
+    """
     model, corpus = case.loud(), corpus_of(47)
+    forgets = reset or model.window is not None
     rates = {"lr": 1e-30, "weight_decay": 0.0, "reset_state": reset, "steps": 7}
     trainer, events = run_loop(monkeypatch, model, corpus, **rates)
     states = [None] * 3
     for step, event in enumerate(events):
         batch, total = trainer.batches.batch(step), 0.0
+        assert batch.fresh == (forgets or step % 3 == 0)  # a row has 15 tokens, a window 5
         for row in range(len(batch.tokens)):
-            if batch.fresh or reset or not model.carries_state:
-                states[row] = None
+            if batch.fresh:
+                states[row] = None if model.window is not None else model.start(1)
             with torch.no_grad():
                 loss, states[row] = nats(model, batch.tokens[row], batch.targets[row], states[row])
             total += loss.item()

@@ -43,9 +43,9 @@ def build(case, dtype=torch.float64):
 @torch.no_grad()
 def test_the_equation_by_hand(case):
     model, tokens = build(case), ids(2, 6)
-    logits, none = model(tokens)
-    assert none is None
+    logits, state = model(tokens)
     n = model.config.context_size
+    assert torch.equal(state.tokens, tokens[:, 7 - n :])
     for row in range(2):
         for t in range(6):
             seen = [V] * n + tokens[row, : t + 1].tolist()  # V stands before the text
@@ -142,7 +142,7 @@ def test_the_neural_bigram_converges_to_the_counted_bigram():
     corpus = Corpus(np.array(text[1:], dtype=np.uint8), np.array([600]), start=0)
     fit(counted, corpus, [])
     tokens, targets = torch.tensor([text[:-1]]), torch.tensor([text[1:]])
-    best = -counted.score(tokens, targets, counted.start(1))[0].mean().item()
+    best = -counted.score(tokens, targets, counted.start(1))[0].log_probs.mean().item()
     torch.manual_seed(1)
     bigram = {"context_size": 1, "hidden_size": 0, "direct": True, "embedding_size": V}
     loss = learn(Window(WindowConfig(vocab_size=V, **bigram)), tokens, targets, 0.1, 400)

@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from seqgen.data.corpus import Corpus
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.precision import Precision, choose_device, choose_precision, parameter_type
 from seqgen.presets import GPT2
-from seqgen.training.speed import speed
+from seqgen.training.speed import bf16_speedup, faster_precision, speed
 
 VOCAB, DROPOUT = 66, 0.1
 
@@ -137,17 +138,13 @@ def measure(
     wanted = cases_with(only, [case.name for case in CASES])
     place = choose_device(device)
     precision = choose_precision(precision, place)
-    kind = torch.bfloat16 if precision == "bf16" else parameter_type(precision)
-    peak = matmul_speed(kind, place)
     training = TrainingConfig(minutes=seconds / 60, precision=precision, optimizer=optimizer)
     for case in CASES:
         if case.name in wanted:
-            yield _timed(case, training, repeats, peak, place)
+            yield _timed(case, training, repeats, place)
 
 
-def _timed(
-    case: Case, training: TrainingConfig, repeats: int, peak: float, device: torch.device
-) -> Timing:
+def _timed(case: Case, training: TrainingConfig, repeats: int, device: torch.device) -> Timing:
     training = replace(training, batch_size=case.batch_size, seq_len=case.seq_len)
     torch.manual_seed(0)
     kind = registry.architecture(case.architecture)
@@ -159,6 +156,11 @@ def _timed(
     batches = training_batches(
         _noise(), "stream", model.carries_state, case.batch_size, case.seq_len, seed=0
     )
+    if training.precision == "auto":
+        speedup = bf16_speedup(model, batches, training)
+        training = replace(training, precision=faster_precision(speedup))
+    kind = torch.bfloat16 if training.precision == "bf16" else parameter_type(training.precision)
+    peak = matmul_speed(kind, device)
     plain = case.plain().to(device)
     rule = torch.optim.AdamW(plain.parameters())
 
@@ -224,6 +226,7 @@ def flops_per_token(model: NeuralLanguageModel, seq_len: int) -> int:
     return 6 * weights
 
 
+@cache
 def matmul_speed(kind: torch.dtype, device: torch.device) -> float:
     """Return the floating-point operations a second of a square product, the best of some."""
     size = 2048 if device.type == "cpu" else 8192

@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import math
 import platform
+import time
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -29,17 +31,17 @@ MOST_KNOWN = 2048
 class Affine:
     """W x + b, for weights that do not change.
 
-    How the product is asked for follows from the machine and the rows alone, so that a seed
+    How the product is asked for follows from `use_products` and the rows alone, so that a seed
     gives the same text each time. What each way needs is laid out when it is first taken.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         """Take W (O, I) and b (O,), or no b."""
         weight, bias = weight.detach(), None if bias is None else bias.detach()
-        self._one, self._some = _Threaded, _Whole
-        if not is_intels():
-            self._one = _Single
-            self._some = _Packed if weight.dtype == torch.float32 and has_packed() else _Whole
+        products = _Settings.products
+        self._one, self._some = ONE_ROW[products.one], SOME_ROWS[products.some]
+        if self._some is _Packed and not (weight.dtype == torch.float32 and has_packed()):
+            self._some = _Whole
         self._product = functools.cache(lambda kind: kind(weight, bias))
 
     def __call__(self, *parts: np.ndarray) -> np.ndarray:
@@ -60,11 +62,7 @@ class _Threaded:
 
 
 class _Single:
-    """W x + b (1, O) of x (1, I) by one thread.
-
-    MKL knows how to share it for the processors of its own maker only; elsewhere waking a second
-    thread costs more than it saves.
-    """
+    """W x + b (1, O) of x (1, I) by one thread: waking a second may cost more than it saves."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.transposed = weight.T.contiguous().numpy()  # (I, O)
@@ -93,10 +91,7 @@ def _plus(y: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
 
 
 class _Packed:
-    """W x + b (B, O) of x (B, I) by oneDNN, W being laid out in the blocks its kernels read.
-
-    With 4 to 16 rows a fourth to a third less time on AMD's processors than what MKL takes.
-    """
+    """W x + b (B, O) of x (B, I) by oneDNN, W being laid out in the blocks its kernels read."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.weight, self.bias = torch.ops.mkldnn._reorder_linear_weight(weight), bias
@@ -106,13 +101,71 @@ class _Packed:
         return self.linear(torch.from_numpy(x), self.weight, self.bias, "none", [], "").numpy()
 
 
-@functools.cache
-def is_intels() -> bool:
-    """Return whether the processor is Intel's; where that cannot be told, it is not."""
-    try:
-        return "GenuineIntel" in Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return False
+ONE_ROW = {"single": _Single, "threaded": _Threaded}
+SOME_ROWS = {"whole": _Whole, "packed": _Packed}
+
+
+@dataclass(frozen=True)
+class Products:
+    """How W x + b is asked for. Which way is fastest differs by processor, and so does rounding.
+
+    Attributes:
+        one: for one row, by one thread or by all.
+        some: for several, by torch's product or over oneDNN's packed weights (float32 only).
+
+    Raises:
+        ValueError: there is no such way.
+    """
+
+    one: Literal["single", "threaded"] = "single"
+    some: Literal["whole", "packed"] = "whole"
+
+    def __post_init__(self) -> None:
+        if self.one not in ONE_ROW or self.some not in SOME_ROWS:
+            raise ValueError(f"there are no products {self.one!r} and {self.some!r}")
+
+
+class _Settings:
+    """What models made from now on use."""
+
+    products = Products()
+
+
+def use_products(products: Products) -> None:
+    """Have models that are made from now on ask for their products so."""
+    _Settings.products = products
+
+
+# What is measured: the gates of 256 units, which read as many; and so many rows, calls, rounds.
+MEASURED_SHAPE, MEASURED_ROWS, CALLS, ROUNDS = (1024, 512), 8, 20, 7
+# Another way is taken if it is so many times as fast as the default.
+LEAST_GAIN = 1.1
+
+
+def fastest_products() -> Products:
+    """Measure which ways are fastest here, in some milliseconds."""
+    weight, bias = torch.ones(MEASURED_SHAPE), torch.ones(MEASURED_SHAPE[0])
+    some = SOME_ROWS if has_packed() else {"whole": _Whole}
+    with torch.inference_mode():
+        return Products(
+            one=_fastest(ONE_ROW, weight, bias, rows=1),
+            some=_fastest(some, weight, bias, rows=MEASURED_ROWS),
+        )
+
+
+def _fastest(ways: dict[str, Any], weight: Tensor, bias: Tensor, rows: int) -> str:
+    """Return the name of the fastest way; the first one's, unless another is much faster."""
+    x = np.ones((rows, weight.shape[1]), dtype=np.float32)
+    made = {name: way(weight, bias) for name, way in ways.items()}
+    seconds = dict.fromkeys(made, math.inf)
+    for _ in range(ROUNDS):  # in turn, so that what else the machine does falls on all
+        for name, way in made.items():
+            began = time.perf_counter()
+            for _ in range(CALLS):
+                way(x)
+            seconds[name] = min(seconds[name], time.perf_counter() - began)
+    default, best = next(iter(seconds)), min(seconds, key=seconds.__getitem__)
+    return best if seconds[default] >= LEAST_GAIN * seconds[best] else default
 
 
 @functools.cache

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from seqgen.configs import ModelConfig
+from seqgen.models.scores import Predictions, Scores, Want, WrittenOut
 from seqgen.models.state import State
 
 Made = TypeVar("Made")
@@ -89,50 +90,53 @@ class LanguageModel(nn.Module):
         Returns:
             The logits after each, an array (B, V), and the state after. A model with a faster way
             for one token than `forward` overrides this.
+
+        Raises:
+            ValueError: the state carries a graph.
         """
-        logits, state = self(torch.tensor(tokens, device=self.device)[:, None], state)
+        require_no_graph(state)
+        with torch.no_grad():
+            logits, state = self(torch.tensor(tokens, device=self.device)[:, None], state)
         return logits[:, 0].cpu().numpy(), state
 
-    def score(self, tokens: Tensor, targets: Tensor, state: State) -> tuple[Tensor, State]:
-        """Return the log-probability of each target, in nats, (B, T), and the state after.
+    def score(
+        self, tokens: Tensor, targets: Tensor, state: State, want: Want = "log_probs"
+    ) -> tuple[Scores, State]:
+        """Score each target after its token; whoever needs log-probabilities asks for no more.
 
         Args:
             tokens: (B, T) of int64, what is read.
             targets: (B, T) of int64, the token to be scored after each.
             state: from `start` or an earlier call; used up.
-        """
-        log_probs, _, state = self.rank(tokens, targets, state)
-        return log_probs, state
+            want: "log_probs"; "hits" as well; or "ranks" and hits as well.
 
-    def rank(self, tokens: Tensor, targets: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
-        """`score`, and how many tokens were more probable than each target, (B, T) of int64.
-
-        Among equals the smaller id counts as more probable, so that rank 0 is what greedy
-        decoding would have chosen.
+        Returns:
+            The scores, and the state after.
         """
-        length = max(1, LOGITS_AT_ONCE // (tokens.shape[0] * self.vocab_size))
-        log_probs, ranks = [], []
+        length = max(1, self.most_at_once // tokens.shape[0])
+        scores = []
         for piece, wanted in zip(tokens.split(length, 1), targets.split(length, 1), strict=True):
-            logits, state = self(piece, state)
-            wanted = wanted.unsqueeze(-1)  # (B, T', 1)
-            chosen = logits.gather(-1, wanted)  # (B, T', 1)
-            log_probs.append((chosen - logits.logsumexp(-1, keepdim=True)).squeeze(-1))
-            smaller = torch.arange(logits.shape[-1], device=logits.device) < wanted
-            ranks.append(((logits > chosen) | ((logits == chosen) & smaller)).sum(-1))
-        return torch.cat(log_probs, 1), torch.cat(ranks, 1), state
+            predictions, state = self.predictions(piece, state)
+            scores.append(predictions.score(wanted, want))
+        return Scores.cat(scores), state
+
+    def predictions(self, tokens: Tensor, state: State) -> tuple[Predictions, State]:
+        """Read tokens (B, T) to score some after each; and return the state after.
+
+        A model that need not write its distributions out overrides this and `most_at_once`.
+        """
+        logits, state = self(tokens, state)
+        return WrittenOut(logits), state
+
+    @property
+    def most_at_once(self) -> int:
+        """How many tokens, over all rows, `predictions` has memory for."""
+        return LOGITS_AT_ONCE // self.vocab_size
 
     @property
     def quick_ranks(self) -> bool:
-        """Whether `rank` costs little more than `score`; not where it alone needs rows (V)."""
+        """Whether ranks cost little more than hits; not where they alone need rows (V)."""
         return True
-
-    def hits(self, tokens: Tensor, targets: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
-        """`score`, and whether each target is what greedy decoding would choose, (B, T) of bool.
-
-        A model that looks probabilities up overrides it with something cheaper than `rank`.
-        """
-        log_probs, ranks, state = self.rank(tokens, targets, state)
-        return log_probs, ranks == 0, state
 
 
 class NeuralLanguageModel(LanguageModel):
@@ -225,6 +229,16 @@ class NeuralLanguageModel(LanguageModel):
             features = features[:, -last:]
         logits = self.head(features)  # (B, T, V)
         return logits.to(torch.promote_types(logits.dtype, torch.float32)), state
+
+
+def require_no_graph(state: State) -> None:
+    """Refuse a state that gradients would flow through.
+
+    Raises:
+        ValueError: it carries a graph.
+    """
+    if any(tensor.requires_grad for tensor in state.tensors()):
+        raise ValueError("a decoding step takes no part in a graph: pass state.detach()")
 
 
 def _mark(weight: Tensor) -> tuple[int, int]:

@@ -30,10 +30,13 @@ class Dropout(nn.Module):
         dropped = min(round(self.p * LEVELS), LEVELS - 1)
         words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(1 << 63), None)
         bits = words.view(torch.int16)[: x.numel()].view(x.shape)
-        # Counted in whole numbers from the last one that is dropped: 1 and more is kept.
+        # Values above the threshold survive; clamp turns the comparison into a 0/1 mask without
+        # a branch.
         wide = torch.promote_types(x.dtype, torch.float32)
         kept = bits.to(wide).sub_(dropped - LEVELS // 2 - 1).clamp_(0, 1)
-        return x * kept.mul_(LEVELS / (LEVELS - dropped)).to(x.dtype)
+        # The product is rounded to bf16, never the scale: that would be off the same way for
+        # every element.
+        return (x * kept.mul_(LEVELS / (LEVELS - dropped))).to(x.dtype)
 
     def extra_repr(self) -> str:
         return f"p={self.p}"

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from seqgen.configs import ModelConfig
-from seqgen.models.base import LanguageModel
+from seqgen.models.base import LOGITS_AT_ONCE, LanguageModel
+from seqgen.models.scores import Predictions, first_best, ranks_in
 from seqgen.models.state import State
 
 # (component, its state) -> log-probabilities, and its state after.
@@ -69,17 +70,94 @@ class Mixture(LanguageModel):
         mixed, after = self._mixed(read, state.children)
         return mixed.numpy(), after
 
-    def score(
-        self, tokens: Tensor, targets: Tensor, state: MixtureState
-    ) -> tuple[Tensor, MixtureState]:
-        return self._mixed(lambda part, child: part.score(tokens, targets, child), state.children)
+    def predictions(
+        self, tokens: Tensor, state: MixtureState
+    ) -> tuple[MixedPredictions, MixtureState]:
+        read = [
+            part.predictions(tokens, child)
+            for part, child in zip(self.components, state.children, strict=True)
+        ]
+        parts, after = zip(*read, strict=True)
+        rows_at_once = max(1, LOGITS_AT_ONCE // self.vocab_size)
+        return MixedPredictions(parts, self.log_weights, rows_at_once), MixtureState(after)
+
+    @property
+    def most_at_once(self) -> int:
+        return min(part.most_at_once for part in self.components)
+
+    @property
+    def quick_ranks(self) -> bool:
+        return all(part.quick_ranks for part in self.components)
 
     def _mixed(self, read: Read, children: Sequence[State | None]) -> tuple[Tensor, MixtureState]:
         """Return the log of the weighted sum of what components read, and their states after."""
         log_probs, after = zip(*map(read, self.components, children), strict=True)
-        shares = [lp + weight for lp, weight in zip(log_probs, self.log_weights, strict=True)]
-        mixed = torch.stack(shares).logsumexp(0)
-        return mixed.to(torch.promote_types(log_probs[0].dtype, torch.float32)), MixtureState(after)
+        return weighted_sum(log_probs, self.log_weights), MixtureState(after)
+
+
+class MixedPredictions(Predictions):
+    """The predictions of a mixture, of which no part writes out more than it has to.
+
+    Args:
+        parts: the components' predictions.
+        log_weights: one for each.
+        rows_at_once: how many rows (V) there is memory for.
+    """
+
+    def __init__(
+        self, parts: Sequence[Predictions], log_weights: Sequence[float], rows_at_once: int
+    ) -> None:
+        self.rows_at_once = rows_at_once
+        # What has no weight has no say, nor need it be asked.
+        said = [(p, w) for p, w in zip(parts, log_weights, strict=True) if w > -math.inf]
+        self.parts, self.log_weights = zip(*said, strict=True)
+
+    def log_probs(self, targets: Tensor) -> Tensor:
+        return weighted_sum([part.log_probs(targets) for part in self.parts], self.log_weights)
+
+    def rows(self, places: Tensor) -> Tensor:
+        return weighted_sum([part.rows(places) for part in self.parts], self.log_weights)
+
+    def best(self) -> Tensor:
+        one = self.parts[0].best()  # which the mixture's need not be
+        places = torch.arange(one.numel(), device=one.device)
+        best = [first_best(self.rows(some)) for some in places.split(self.rows_at_once)]
+        return torch.cat(best).view_as(one)
+
+    def ranks(self, targets: Tensor) -> Tensor:
+        places = torch.arange(targets.numel(), device=targets.device)
+        return self._ranks_at(places, targets.flatten()).view_as(targets)
+
+    def _ranks_at(self, places: Tensor, targets: Tensor) -> Tensor:
+        """Return the ranks (M,) of those of the flat targets that stand at places (M,)."""
+        ranks = [ranks_in(self.rows(p), targets[p]) for p in places.split(self.rows_at_once)]
+        return torch.cat(ranks)
+
+    def hits(self, targets: Tensor) -> Tensor:
+        """Return whether each target is the most probable token, with few rows written out.
+
+        A target that is every component's favourite is the mixture's; one that a component's
+        favourite beats is not. Only between the two are the rows made.
+        """
+        mine = self.log_probs(targets)
+        sure = torch.ones_like(targets, dtype=torch.bool)
+        beaten = torch.zeros_like(sure)
+        for favourite in [part.best() for part in self.parts]:
+            value = self.log_probs(favourite)
+            beaten |= (value > mine) | ((value == mine) & (favourite < targets))
+            sure &= favourite == targets
+        places = torch.nonzero((~(sure | beaten)).flatten()).squeeze(1)
+        hits = sure.flatten()
+        if places.numel():
+            hits[places] = self._ranks_at(places, targets.flatten()) == 0
+        return hits.view_as(targets)
+
+
+def weighted_sum(log_probs: Sequence[Tensor], log_weights: Sequence[float]) -> Tensor:
+    """Return the log of the weighted sum of probabilities, in float32 or wider."""
+    shares = [lp + weight for lp, weight in zip(log_probs, log_weights, strict=True)]
+    mixed = torch.stack(shares).logsumexp(0)
+    return mixed.to(torch.promote_types(log_probs[0].dtype, torch.float32))
 
 
 def fit_weights(

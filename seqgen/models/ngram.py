@@ -19,6 +19,7 @@ from torch import Tensor
 
 from seqgen.configs import ModelConfig, require, setting, short
 from seqgen.models.base import LOGITS_AT_ONCE, LanguageModel
+from seqgen.models.look_ups import LookUps, chosen_from
 from seqgen.models.state import State
 
 Smoothing = Literal[
@@ -120,7 +121,7 @@ class NGram(LanguageModel):
         self._forget()
         dtype, device = torch.float32, None
         if "log_probs_1" in self._buffers:
-            dtype, device = self._log_probs(1).dtype, self.device
+            dtype, device = self.log_probs(1).dtype, self.device
         for n, level in enumerate(levels, start=1):
             tables = {f"log_probs_{n}": torch.from_numpy(level.log_probs).to(dtype)}
             if n > 1:
@@ -162,14 +163,15 @@ class NGram(LanguageModel):
                 self._buffers[name] = tensor.to(self._buffers[name])
         for n in range(1, self.order + 1):
             size = self.vocab_size if n == 1 else self._keys(n).numel()
-            tables = [self._log_probs(n)] + ([self._backoffs(n)] if n < self.order else [])
+            tables = [self.log_probs(n)] + ([self._backoffs(n)] if n < self.order else [])
             if any(table.shape != (size,) for table in tables):
                 error_msgs.append(f"the {n}-grams' tables are not of one size")
 
     def _keys(self, n: int) -> Tensor:
         return self._buffers[f"keys_{n}"]
 
-    def _log_probs(self, n: int) -> Tensor:
+    def log_probs(self, n: int) -> Tensor:
+        """Return the log-probability (M,) of every n-gram of order n."""
         return self._buffers[f"log_probs_{n}"]
 
     def _backoffs(self, n: int) -> Tensor:
@@ -180,7 +182,7 @@ class NGram(LanguageModel):
         """The n-grams of every order, 1 to N."""
         found = []
         for n in range(1, self.order + 1):
-            log_probs = self._log_probs(n).double().cpu().numpy()
+            log_probs = self.log_probs(n).double().cpu().numpy()
             keys = np.arange(self.vocab_size) if n == 1 else self._keys(n).cpu().numpy()
             last = n == self.order
             backoffs = np.zeros(keys.size) if last else self._backoffs(n).double().cpu().numpy()
@@ -201,8 +203,8 @@ class NGram(LanguageModel):
     ) -> tuple[Tensor, NGramState | None]:
         words, after = self._read(tokens, state)
         kept = tokens.shape[1] if last is None else min(last, tokens.shape[1])
-        contexts = self._contexts(words, kept)
-        rows = self._distributions([ids.flatten() for ids in contexts], tokens.shape[0] * kept)
+        contexts = self.contexts(words, kept)
+        rows = self.distributions([ids.flatten() for ids in contexts], tokens.shape[0] * kept)
         return rows.view(tokens.shape[0], kept, -1), None if state is None else after
 
     def _read(self, tokens: Tensor, state: NGramState | None) -> tuple[Tensor, NGramState]:
@@ -225,10 +227,10 @@ class NGram(LanguageModel):
         found = [words][:order]
         for n in range(2, order + 1):
             before = torch.nn.functional.pad(found[-1][:, :-1], (1, 0), value=NOTHING)
-            found.append(self._find(n, before, words))
+            found.append(self.find(n, before, words))
         return found
 
-    def _find(self, n: int, contexts: Tensor, words: Tensor) -> Tensor:
+    def find(self, n: int, contexts: Tensor, words: Tensor) -> Tensor:
         """Return the ids of the n-grams (context, word), given the contexts' ids."""
         keys = self._keys(n)
         found = torch.full_like(words, NOTHING)
@@ -240,7 +242,7 @@ class NGram(LanguageModel):
             found[stored] = torch.where(keys[at] == wanted, at, NOTHING)
         return found
 
-    def _back_off(self, lower: Tensor, weights: Tensor) -> Tensor:
+    def back_off(self, lower: Tensor, weights: Tensor) -> Tensor:
         """Return the log-probabilities of words unseen after a context that is stored.
 
         Args:
@@ -252,92 +254,33 @@ class NGram(LanguageModel):
         # Every unseen word has the same share, whatever it has after a shorter context.
         return torch.where((weights < 0) & (lower > -torch.inf), weights, lower)
 
-    def score(
-        self, tokens: Tensor, targets: Tensor, state: NGramState
-    ) -> tuple[Tensor, NGramState]:
-        contexts, ids, after = self._places(tokens, targets, state)
-        return self._look_up(contexts, ids, targets), after
-
-    def _places(
-        self, tokens: Tensor, targets: Tensor, state: NGramState
-    ) -> tuple[list[Tensor], list[Tensor], NGramState]:
-        """Return, for n = 2 to N, the ids (B, T) of contexts and of n-grams with the targets."""
-        words, after = self._read(tokens, state)
-        length = tokens.shape[1]
-        if torch.equal(tokens[:, 1:], targets[:, :-1]):
-            # A text: an n-gram that ends at a target is the next target's context.
-            nodes = self.nodes(torch.cat([words, targets[:, -1:]], 1), self.order)
-            contexts = [ids[:, -length - 1 : -1] for ids in nodes[:-1]]
-            return contexts, [ids[:, -length:] for ids in nodes[1:]], after
-        contexts = self._contexts(words, length)
-        return contexts, [self._find(n, c, targets) for n, c in enumerate(contexts, 2)], after
-
-    def _contexts(self, words: Tensor, kept: int) -> list[Tensor]:
-        """Return the ids (B, T) of the last 1 to N - 1 words at each of the last T places."""
-        words = words[:, words.shape[1] - kept - max(0, self.order - 2) :]
-        return [ids[:, -kept:] for ids in self.nodes(words, self.order - 1)]
-
-    def _look_up(self, contexts: list[Tensor], ids: list[Tensor], targets: Tensor) -> Tensor:
-        log_probs = self._log_probs(1)[targets]  # (B, T)
-        for n, (context, found) in enumerate(zip(contexts, ids, strict=True), start=2):
-            lower = self._back_off(log_probs, self._weights(n - 1, context))
-            log_probs = _chosen(self._log_probs(n), found, lower)
-        return log_probs
-
-    def _weights(self, n: int, contexts: Tensor) -> Tensor:
-        """Return the backoffs of contexts of n words; 0 for those that are not stored."""
-        return _chosen(self._backoffs(n), contexts, torch.zeros((), device=contexts.device))
-
     @property
     def quick_ranks(self) -> bool:
         return self.vocab_size <= QUICK_VOCABULARY
 
-    def hits(
-        self, tokens: Tensor, targets: Tensor, state: NGramState
-    ) -> tuple[Tensor, Tensor, NGramState]:
-        contexts, ids, after = self._places(tokens, targets, state)
-        best = self._best_words([c.flatten() for c in contexts], targets.numel())
-        return self._look_up(contexts, ids, targets), best.view_as(targets) == targets, after
+    @property
+    def most_at_once(self) -> int:
+        return LOGITS_AT_ONCE  # numbers for a token, not rows (V)
 
-    def _best_words(self, contexts: list[Tensor], count: int) -> Tensor:
-        """Return the most probable word after each of some contexts, without their rows.
+    def predictions(self, tokens: Tensor, state: NGramState) -> tuple[LookUps, NGramState]:
+        words, after = self._read(tokens, state)
+        return LookUps(self, words, tokens.shape[1]), after
 
-        A context's best word is its best stored continuation, or the best word after the shorter
-        context. Only where that one is itself a continuation, and lost by being one, might a
-        third be better: there the row is made.
-        """
-        log_probs = self._log_probs(1)
-        best = torch.full((count,), int(_first_best(log_probs)), device=self.device)
-        value = log_probs[best]
-        unsure = torch.zeros(count, dtype=torch.bool, device=self.device)
-        for n, context in enumerate(contexts, start=2):
-            words, values = self._best_continuations(n)
-            if values.numel() == 0:
-                break  # no context is so long: every text counted was shorter
-            stored = context >= 0
-            at = torch.where(stored, context, 0)
-            word, mine = words[at], torch.where(stored, values[at], -torch.inf)
-            lower = self._back_off(value, self._weights(n - 1, context))
-            near = torch.nonzero(stored & (mine <= lower) & (mine > -torch.inf)).squeeze(1)
-            unsure[near] |= self._find(n, context[near], best[near]) >= 0
-            better = (mine > lower) | ((mine == lower) & stored & (word < best))
-            unsure &= ~(mine > lower)
-            best = torch.where(better, word, best)
-            value = torch.where(better, mine, lower)
-        doubtful = torch.nonzero(unsure).squeeze(1)
-        if doubtful.numel() == 0:
-            return best
-        for some in doubtful.split(max(1, LOGITS_AT_ONCE // self.vocab_size)):
-            rows = self._distributions([ids[some] for ids in contexts], some.numel())
-            best[some] = _first_best(rows)
-        return best
+    def contexts(self, words: Tensor, kept: int) -> list[Tensor]:
+        """Return, for n = 1 to N - 1, the ids (B, T) of the last n words at the last T places."""
+        words = words[:, words.shape[1] - kept - max(0, self.order - 2) :]
+        return [ids[:, -kept:] for ids in self.nodes(words, self.order - 1)]
 
-    def _best_continuations(self, n: int) -> tuple[Tensor, Tensor]:
+    def backoffs_of(self, n: int, contexts: Tensor) -> Tensor:
+        """Return the backoffs of contexts of n words; 0 for those that are not stored."""
+        return chosen_from(self._backoffs(n), contexts, torch.zeros((), device=contexts.device))
+
+    def best_continuations(self, n: int) -> tuple[Tensor, Tensor]:
         """Return each context's most probable stored continuation: word and log-probability."""
         if n not in self._best:
-            keys, log_probs = self._keys(n), self._log_probs(n)
+            keys, log_probs = self._keys(n), self.log_probs(n)
             contexts, words = keys // self.vocab_size, keys % self.vocab_size
-            count = self._log_probs(n - 1).numel()
+            count = self.log_probs(n - 1).numel()
             values = log_probs.new_full((count,), -torch.inf)
             values.scatter_reduce_(0, contexts, log_probs, "amax")
             words = torch.where(log_probs == values[contexts], words, self.vocab_size)
@@ -345,7 +288,7 @@ class NGram(LanguageModel):
             self._best[n] = firsts.scatter_reduce_(0, contexts, words, "amin"), values
         return self._best[n]
 
-    def _distributions(self, contexts: list[Tensor], count: int) -> Tensor:
+    def distributions(self, contexts: list[Tensor], count: int) -> Tensor:
         """Return the log-probabilities (M, V) after each of M = `count` contexts.
 
         Args:
@@ -384,9 +327,9 @@ class NGram(LanguageModel):
             self._rows.popitem(last=False)
 
     def _make_rows(self, contexts: list[Tensor], count: int) -> Tensor:
-        rows = self._log_probs(1).repeat(count, 1)  # (M, V)
+        rows = self.log_probs(1).repeat(count, 1)  # (M, V)
         for n, ids in enumerate(contexts, start=2):
-            rows = self._back_off(rows, self._weights(n - 1, ids)[:, None])
+            rows = self.back_off(rows, self.backoffs_of(n - 1, ids)[:, None])
             row = torch.nonzero(ids >= 0).squeeze(1)
             keys, size = self._keys(n), self.vocab_size
             begin = torch.searchsorted(keys, ids[row] * size)
@@ -396,19 +339,5 @@ class NGram(LanguageModel):
             at = torch.arange(total, device=self.device)
             at += torch.repeat_interleave(begin - skipped, counts)
             which = torch.repeat_interleave(row, counts)
-            rows[which, keys[at] % size] = self._log_probs(n)[at]
+            rows[which, keys[at] % size] = self.log_probs(n)[at]
         return rows
-
-
-def _chosen(table: Tensor, ids: Tensor, otherwise: Tensor) -> Tensor:
-    """Return the table's values at `ids`, and `otherwise` where an id is `NOTHING`."""
-    if table.numel() == 0:
-        return otherwise.expand(ids.shape)
-    return torch.where(ids >= 0, table[ids.clamp(min=0)], otherwise)
-
-
-def _first_best(log_probs: Tensor) -> Tensor:
-    """Return the argmax of the last dimension; of equals the first."""
-    best = log_probs.max(-1, keepdim=True).values
-    ids = torch.arange(log_probs.shape[-1], device=log_probs.device)
-    return torch.where(log_probs == best, ids, log_probs.shape[-1]).min(-1).values

@@ -53,26 +53,23 @@ def _device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def has_bf16_units(device: torch.device) -> bool:
-    """Return whether bf16 matrix products are fast here, and not merely possible."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_capability(device) >= (8, 0)
-    probe = getattr(torch.cpu, "_is_amx_tile_supported", None)
-    return device.type == "cpu" and probe is not None and bool(probe())
-
-
 def choose_precision(precision: Precision, device: torch.device, large: bool = True) -> Precision:
-    """Return what "auto" means for training on `device`: bf16 where that is faster.
+    """Resolve "auto" for training on `device`, as far as no trial is needed.
 
     Args:
         precision: what was asked for.
         device: where training is.
-        large: the model's products are worth casting for on a CPU (`suits_bf16`).
+        large: the model's products may be worth casting for on a CPU (`suits_bf16`).
+
+    Returns:
+        float32, float64 or bf16; or "auto" on a CPU that may be faster in bf16, which only a
+        trial shows (`training.speed`).
     """
     if precision != "auto":
         return precision
-    fast = has_bf16_units(device) and (large or device.type != "cpu")
-    return "bf16" if fast else "float32"
+    if device.type == "cuda":
+        return "bf16" if torch.cuda.get_device_capability(device) >= (8, 0) else "float32"
+    return "auto" if device.type == "cpu" and large else "float32"
 
 
 def parameter_type(precision: Precision) -> torch.dtype:

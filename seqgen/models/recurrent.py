@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from seqgen.configs import MOST_LAYERS, MOST_WIDTH, ModelConfig, Size, require, setting
 from seqgen.models.arrays import Affine, Arrays, ArrayStep
-from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.base import NeuralLanguageModel, require_no_graph
 from seqgen.models.dropout import Dropout
 from seqgen.models.state import State
 
@@ -201,6 +201,7 @@ class RecurrentLM(NeuralLanguageModel):
         if not isinstance(state, ArrayState):
             if len(tokens) > FEW_ROWS or not self.suits_arrays():
                 return super().step(tokens, state)
+            require_no_graph(state)
             arrays = [tuple(part.numpy() for part in layer) for layer in state.layers]
             state = ArrayState(arrays, *self.prepared(self._arrays))
         x, after = np.asarray(tokens), []

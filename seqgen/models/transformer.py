@@ -229,6 +229,14 @@ class Transformer(NeuralLanguageModel):
                 if part.bias is not None:
                     nn.init.zeros_(part.bias)
 
+    def _apply(self, *args: Any, **kwargs: Any) -> Transformer:
+        waves = self.waves
+        super()._apply(*args, **kwargs)
+        if self.waves.itemsize < 4:
+            # bf16 has under three digits: neighbouring positions would become one and the same.
+            self.waves = waves.to(self.waves.device)
+        return self
+
     def start(self, batch: int, stride: int | None = None) -> KVCache:
         config = self.config
         stride = max(1, config.window // 2) if stride is None else stride
@@ -253,6 +261,11 @@ class Transformer(NeuralLanguageModel):
             trains = self.training and torch.is_grad_enabled()
             stack = self._compiled if trains and self._compiled else self.over_tensors
             return stack(*self._embedded(tokens, positions)), None
+        if torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters()):
+            raise ValueError(
+                "a transformer's state takes no part in a graph: "
+                "call it without a state to train, or under torch.no_grad() to decode"
+            )
         return self._read(tokens, state)
 
     def _read(self, tokens: Tensor, state: KVCache) -> tuple[Tensor, KVCache]:
@@ -286,7 +299,7 @@ class Transformer(NeuralLanguageModel):
         elif self.config.positions == "learned":
             x = x + self.position_embedding(positions)
         else:
-            x = x + self.waves[positions]
+            x = x + self.waves[positions].to(x.dtype)
         return self.dropout(x), rotation
 
     def _stack(self, x: Tensor, rotation: Tensor | None, attend: Attend) -> Tensor:

@@ -47,12 +47,14 @@ class Window(NeuralLanguageModel):
     x_t = (C(w_{t-n+1}), ..., C(w_t)),  logits = b + W x_t + U tanh(d + H x_t)
 
     as equation (1) and those around it in Bengio et al. (2003); W is there only with `direct`.
-    Where the text has not begun, an embedding of its own stands for the token. Without a hidden
-    layer and with n = 1 the logits are b + W C(w_t): the neural bigram.
+    Where the text has not begun, an embedding of its own stands for the token; training carries
+    the last tokens from one window to the next, so that it sees no other beginnings. Without a
+    hidden layer and with n = 1 the logits are b + W C(w_t): the neural bigram.
 
     Initialisation: embeddings normal, matrices as Glorot and Bengio (2010), biases zero.
     """
 
+    carries_state = True
     config: WindowConfig
 
     def __init__(self, config: WindowConfig) -> None:
@@ -73,9 +75,7 @@ class Window(NeuralLanguageModel):
         shape = (batch, self.config.context_size - 1)
         return WindowState(torch.full(shape, self.vocab_size, device=self.device))
 
-    def hidden(
-        self, tokens: Tensor, state: WindowState | None
-    ) -> tuple[Tensor, WindowState | None]:
+    def hidden(self, tokens: Tensor, state: WindowState | None) -> tuple[Tensor, WindowState]:
         before = (state or self.start(tokens.shape[0])).tokens
         seen, length = torch.cat([before, tokens], 1), tokens.shape[1]  # (B, n - 1 + T)
         embedded = self.embedding(seen)
@@ -86,5 +86,4 @@ class Window(NeuralLanguageModel):
         parts = [] if self.layer is None else [self.dropout(self.layer(x).tanh())]
         if self.config.direct:
             parts.append(x)
-        after = None if state is None else WindowState(seen[:, length:])
-        return torch.cat(parts, -1), after
+        return torch.cat(parts, -1), WindowState(seen[:, length:])

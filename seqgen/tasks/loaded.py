@@ -16,6 +16,7 @@ from seqgen.models.base import LanguageModel
 from seqgen.models.mixture import Mixture
 from seqgen.models.precision import Precision, choose_device, parameter_type
 from seqgen.store import StoredMixture, StoredModel
+from seqgen.tasks.machine import settle_products
 from seqgen.tokenizers import Tokenizer
 
 
@@ -104,6 +105,7 @@ def load_stored(stored: StoredModel, device: torch.device, precision: Precision)
             f"{stored.path} is damaged: its model has {model.vocab_size} tokens and its "
             f"tokenizer {tokenizer.vocab_size}"
         )
+    settle_products(device)
     dtype = torch.bfloat16 if precision == "bf16" else parameter_type(precision)
     data = stored.settings("data", DataConfig)
     return LoadedModel(stored, model.to(device=device, dtype=dtype), tokenizer, data)

@@ -89,7 +89,7 @@ def fit(
 
 def token_log_probs(model: LanguageModel, corpus: Corpus, batch_size: int = 32) -> np.ndarray:
     """Return the log-probability of every token of a corpus, in its order, (N,) float64."""
-    pieces = list(score_corpus(model, corpus, batch_size))
+    pieces = list(score_corpus(model, corpus, batch_size, want="log_probs"))
     documents = np.concatenate([piece.documents for piece in pieces] or [np.zeros(0)])
     log_probs = np.concatenate([piece.log_probs for piece in pieces] or [np.zeros(0)])
     return log_probs[np.argsort(documents, kind="stable")]

@@ -14,6 +14,7 @@ from seqgen.data.tokenfile import TokenFile, check_tokenizer, is_token_file, ope
 from seqgen.errors import SeqgenError
 from seqgen.metrics.perplexity import Totals
 from seqgen.metrics.signature import short, signature
+from seqgen.models.scores import Want
 from seqgen.scoring import add_up, score_corpus
 from seqgen.tasks.loaded import LoadedModel
 
@@ -33,6 +34,11 @@ class Scoring:
     stride: int | None = None
     top5: bool = False
     batch_size: int = 32
+
+    @property
+    def want(self) -> Want:
+        """What a model is asked for, beside log-probabilities."""
+        return "ranks" if self.top5 else "hits"
 
     def check(self, loaded: LoadedModel) -> Scoring:
         """Return this for one model, with its `documents`.
@@ -177,9 +183,7 @@ def _score_token_file(
 
 
 def _score(loaded: LoadedModel, corpus: Corpus, facts: Survey, scoring: Scoring) -> Totals:
-    scored = score_corpus(
-        loaded.model, corpus, scoring.batch_size, scoring.stride, ranked=scoring.top5
-    )
+    scored = score_corpus(loaded.model, corpus, scoring.batch_size, scoring.stride, scoring.want)
     totals = add_up(scored, loaded.tokenizer)
     return replace(totals, characters=facts.characters, bytes=facts.bytes)
 

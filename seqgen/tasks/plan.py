@@ -81,7 +81,10 @@ class Plan:
         return {name: value for name, value in settings.items() if name not in self.given}
 
     def fitted(self, prepared: Prepared, device: torch.device, report: Report) -> TrainingConfig:
-        """Settle what depends on the text and the machine, so that it is written down once."""
+        """Settle what depends on the text and the machine, so that it is written down once.
+
+        The precision may stay "auto", where only a trial can tell (`choosing.with_precision`).
+        """
         training, given, corpus = self.training, self.given, prepared.train
         settled: dict[str, Any] = {}
         if training.seq_len > corpus.tokens.size:
@@ -103,7 +106,7 @@ class Plan:
         return replace(training, precision=self._precision(training, device))
 
     def _precision(self, training: TrainingConfig, device: torch.device) -> Precision:
-        """Return what the user's precision means for this model on this machine."""
+        """Return what the user's precision means for this model, as far as no trial is needed."""
         shape = self.model_config(1, training.seq_len)
         large = shape.suits_bf16(training.batch_size, training.seq_len)
         return choose_precision(self.training.precision, device, large)

@@ -26,6 +26,7 @@ from seqgen.scoring import add_up, parallel_rows, score_corpus
 from seqgen.store import METRICS, SAMPLES, Log, StoredModel
 from seqgen.tasks.board import Board
 from seqgen.tasks.loaded import LoadedModel, load_stored
+from seqgen.tasks.machine import settle_products
 from seqgen.tasks.perplexity import Scoring, protocol, score_held_out
 from seqgen.tasks.prepare import Prepared
 from seqgen.tasks.sample import fixed_sample
@@ -94,6 +95,7 @@ class Session:
         self, checkpoint: tuple[dict[str, Tensor], dict[str, Any]] | None = None
     ) -> TrainingResult:
         """Train, from a checkpoint on if given; validate what was kept; write the record of it."""
+        settle_products(self.loaded.model.device)
         stop = threading.Event()
         step = checkpoint[1]["run"]["step"] if checkpoint else 0
         self.stored.rewind(step)
@@ -212,7 +214,7 @@ class Session:
         corpus = parallel_rows(self.prepared.val, VALIDATION_ROWS, VALIDATION_LENGTH)
 
         def validate() -> float:
-            scored = score_corpus(model, corpus, VALIDATION_ROWS)
+            scored = score_corpus(model, corpus, VALIDATION_ROWS, want="log_probs")
             totals = add_up(scored, self.prepared.tokenizer)
             return totals.nll_nats / totals.tokens
 

@@ -97,7 +97,7 @@ def _score_group(loaded: LoadedModel, texts: Sequence[str], scoring: Scoring) ->
     of_unknowns = np.searchsorted(corpus.ends, unknowns.places, side="right")
     oov_bytes = np.bincount(of_unknowns, unknowns.sizes, minlength=len(texts))
     whole = in_order(
-        score_corpus(loaded.model, corpus, scoring.batch_size, scoring.stride, ranked=scoring.top5)
+        score_corpus(loaded.model, corpus, scoring.batch_size, scoring.stride, scoring.want)
     )
     for number, (begin, end) in enumerate(zip(corpus.starts, corpus.ends, strict=True)):
         own = _part(whole, slice(begin, end))
@@ -144,7 +144,7 @@ def score_tokens(loaded: LoadedModel, chunks: Iterable[str], scoring: Scoring) -
 
 
 def _stream(loaded: LoadedModel, corpus: Corpus, scoring: Scoring) -> Iterator[Scored]:
-    return score_corpus(loaded.model, corpus, 1, scoring.stride, ranked=scoring.top5)
+    return score_corpus(loaded.model, corpus, 1, scoring.stride, scoring.want)
 
 
 def _tokens(loaded: LoadedModel, scored: Iterable[Scored], line: int = 0) -> Iterator[Token]:

@@ -24,7 +24,7 @@ from seqgen.models.precision import choose_device, own_randomness, parameter_typ
 from seqgen.models.room import to_train
 from seqgen.store import StoredModel
 from seqgen.tasks.board import require_tensorboard
-from seqgen.tasks.choosing import compiled, suited
+from seqgen.tasks.choosing import compiled, suited, with_precision
 from seqgen.tasks.count import count, ignored
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.plan import override, plan_of, preset_of
@@ -86,6 +86,7 @@ def train(
     if not plan.model_class.counted:
         plan = suited(plan, prepared, place, report)
         training = plan.fitted(prepared, place, report)
+        training = with_precision(plan, training, prepared, place, report)
         training = compiled(plan, training, prepared, place, report)
     elif notice := ignored(flags):
         report(notice)
@@ -164,6 +165,9 @@ def resume(
             return TrainingResult(**result)
         trained = stored.settings("training", TrainingConfig)
         training = TrainingConfig(**override(trained.to_dict(), given))
+        if not any(name.startswith("state.") for name in checkpoint[0]):
+            # It has carried no state so far, as the window model of version 0.1.0.
+            training = replace(training, reset_state=True)
         model, tokenizer = stored.load()
         stored.check()
         stored.settle()

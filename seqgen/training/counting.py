@@ -224,13 +224,14 @@ def _kneser_ney(counts: list[Counts], possible: np.ndarray, config: NGramConfig)
 def _discounts(adjusted: np.ndarray, modified: bool) -> tuple[float, ...] | None:
     """Return the discounts that counts of counts give, or None where they give none.
 
-    D = n1 / (n1 + 2 n2); modified, D_i = i - (i + 1) D n_{i+1} / n_i for i = 1, 2, 3, which has
-    to lie between 0 and i.
+    D = n1 / (n1 + 2 n2); modified, D_i = i - (i + 1) D n_{i+1} / n_i for i = 1, 2, 3 (Chen and
+    Goodman 1998, equation 26), which has to lie between 0 and i. As in KenLM, n1, n2 and n3 have
+    to be there and n4 may be 0: then D3+ is 3.
     """
     n1, n2, n3, n4 = np.bincount(adjusted[adjusted < 5], minlength=5)[1:].astype(float)
     if not modified:
         return (n1 / (n1 + 2 * n2),) if n1 and n2 else None
-    if not (n1 and n2 and n3 and n4):
+    if not (n1 and n2 and n3):
         return None
     y = n1 / (n1 + 2 * n2)
     found = (1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3)

@@ -1,0 +1,86 @@
+"""What was measured on this machine, kept so that it is measured once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seqgen.files import json_bytes
+from seqgen.store.places import home
+
+
+def kept_measurement(about: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what was found here about a question, or None.
+
+    Args:
+        about: the question, as JSON can hold it.
+    """
+    try:
+        return json.loads(_place(about).read_text(encoding="utf-8"))["found"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def keep_measurement(about: dict[str, Any], found: dict[str, Any]) -> dict[str, Any] | None:
+    """Keep what was found; return what is kept, or None where nothing can be.
+
+    Of two processes that measure at once the first to keep its answer is right, so that both go
+    on with the same.
+    """
+    place = _place(about)
+    content = json_bytes({"machine": _machine(), "about": about, "found": found})
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=place.parent, suffix=".tmp")
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        _put(Path(temporary), place, replace=kept_measurement(about) is None)
+    except OSError:
+        return None
+    return kept_measurement(about)
+
+
+def _put(temporary: Path, place: Path, replace: bool) -> None:
+    """Move a file to its place, unless a whole one has arrived there meanwhile."""
+    try:
+        if replace and place.exists():
+            temporary.replace(place)  # it was damaged
+            return
+        os.link(temporary, place)
+    except FileExistsError:
+        pass
+    except OSError:
+        temporary.replace(place)  # a file system without links
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _place(about: dict[str, Any]) -> Path:
+    key = json.dumps([_machine(), about], sort_keys=True)
+    return home() / "cache" / "machine" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+
+
+def _machine() -> dict[str, Any]:
+    """Return what a measurement depends on."""
+    return {
+        "node": platform.node(),
+        "processor": _processor(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line for line in lines if line.startswith("model name")), platform.processor())

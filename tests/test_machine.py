@@ -1,0 +1,207 @@
+"""What is measured on the machine: chosen by speed, kept, and the same ever after."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+from seqgen.errors import SeqgenError
+from seqgen.models import arrays
+from seqgen.models.arrays import Products
+from seqgen.store import machine as kept
+from seqgen.store.machine import keep_measurement, kept_measurement
+from seqgen.tasks import choosing, machine
+from seqgen.tasks.train import resume, train
+from seqgen.training import speed
+from seqgen.training.events import Notice
+
+CPU = torch.device("cpu")
+LARGE = {"num_layers": 1, "hidden_size": 64, "batch_size": 32, "seq_len": 4}
+
+
+@pytest.fixture
+def text(tmp_path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text("so it goes on and on and ends\n" * 40)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def default_products(monkeypatch):
+    monkeypatch.setattr(arrays._Settings, "products", Products())
+
+
+def trained(text, **settings):
+    """Train a step; return the resolved precision, and what was said of bf16."""
+    said = []
+    result = train(
+        [text],
+        architecture="lstm",
+        name="x",
+        overwrite=True,
+        settings={**LARGE, "steps": 2, **settings},
+        report=lambda event: said.append(event.text) if isinstance(event, Notice) else None,
+        stop_after=1,
+    )
+    config = json.loads((Path(result.path) / "config.json").read_text())
+    return config["training"]["precision"], [text for text in said if "bf16" in text]
+
+
+@pytest.mark.parametrize(
+    ("times", "precision", "said"),
+    [
+        (1.96, "bf16", "training in bf16: bf16 is 1.96 times as fast as float32 here"),
+        (1.11, "bf16", "training in bf16: bf16 is 1.11 times as fast as float32 here"),
+        (1.09, "float32", "training in float32: bf16 is 1.09 times as fast as float32 here"),
+    ],
+)
+@pytest.mark.parametrize("budget", [{"steps": 2}, {"steps": None, "epochs": 3}])
+def test_auto_is_bf16_where_a_trial_finds_it_faster_by_a_tenth(
+    text, times, precision, said, budget, monkeypatch
+):
+    monkeypatch.setattr(choosing, "bf16_speedup", lambda *_: times)
+    assert trained(text, **budget) == (precision, [said])
+    # The answer is kept: a seed is to give the same weights tomorrow, and resuming asks no more.
+    monkeypatch.setattr(choosing, "bf16_speedup", lambda *_: 3.05 - times)
+    assert trained(text, **budget) == (precision, [said])
+    resume("x")
+
+
+@pytest.mark.parametrize("settings", [{"precision": "float32"}, {"hidden_size": 8}])
+def test_what_is_given_or_small_is_not_tried(text, settings, monkeypatch):
+    monkeypatch.setattr(choosing, "bf16_speedup", lambda *_: pytest.fail("tried"))
+    assert trained(text, **settings) == ("float32", [])
+
+
+def test_minutes_are_measured_in_the_precision_that_was_chosen(text, monkeypatch):
+    seen = []
+    monkeypatch.setattr(choosing, "bf16_speedup", lambda *_: 2.0)
+    monkeypatch.setattr(
+        choosing, "speed_at_first", lambda _, __, config: seen.append(config.precision) or 1e5
+    )
+    precision, _ = trained(text, steps=None, minutes=0.002)
+    assert precision == "bf16"
+    assert set(seen) == {"bf16"}
+
+
+def test_without_a_cache_the_trial_still_decides(text, tmp_path, monkeypatch):
+    monkeypatch.setattr(choosing, "keep_measurement", lambda *_: None)
+    monkeypatch.setattr(choosing, "bf16_speedup", lambda *_: 2.0)
+    assert trained(text)[0] == "bf16"
+
+
+@pytest.mark.parametrize("slow", ["bf16", "float32"])
+def test_a_trial_compares_speeds_in_turn(slow, monkeypatch):
+    """Measured in a second; the first pair, which warms up, does not count."""
+    asked = []
+
+    def measured(model, batches, config):
+        assert config.minutes is not None and config.steps is None
+        asked.append(config.precision)
+        return (10.0 if config.precision == slow else 30.0) if len(asked) > 2 else 1.0
+
+    monkeypatch.setattr(speed, "speed", measured)
+    found = speed.bf16_speedup(None, None, choosing.TrainingConfig(steps=5))
+    assert found == (1 / 3 if slow == "bf16" else 3)
+    assert asked == ["bf16", "float32"] * (len(asked) // 2)
+
+
+def test_a_trial_ends_after_a_step_of_each_where_steps_are_long(monkeypatch):
+    now = iter(range(0, 1000, 7))
+    monkeypatch.setattr(speed.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(
+        speed, "speed", lambda _, __, config: 5.0 if config.precision == "bf16" else 2.0
+    )
+    assert speed.bf16_speedup(None, None, choosing.TrainingConfig(steps=5)) == 2.5
+
+
+def test_what_diverges_in_bf16_trains_in_float32(monkeypatch):
+    def diverges(*_):
+        raise SeqgenError("training has diverged")
+
+    monkeypatch.setattr(speed, "speed", diverges)
+    found = speed.bf16_speedup(None, None, choosing.TrainingConfig(steps=5))
+    assert speed.faster_precision(found) == "float32"
+
+
+def test_steps_use_what_was_measured_first_and_keep_to_it(monkeypatch):
+    first = Products("threaded", "whole")
+    monkeypatch.setattr(machine, "fastest_products", lambda: first)
+    machine.settle_products(CPU)
+    assert arrays._Settings.products == first
+    monkeypatch.setattr(machine, "fastest_products", lambda: pytest.fail("measured again"))
+    arrays.use_products(Products())
+    machine.settle_products(CPU)
+    assert arrays._Settings.products == first
+
+
+def test_another_torch_or_number_of_threads_is_another_machine(monkeypatch):
+    assert keep_measurement({"question": 1}, {"answer": 2}) == {"answer": 2}
+    assert kept_measurement({"question": 1}) == {"answer": 2}
+    assert kept_measurement({"question": 3}) is None
+    for name, value in (("torch", "9.9"), ("threads", 77), ("processor", "of another maker")):
+        facts = {**kept._machine(), name: value}
+        with monkeypatch.context() as patched:
+            patched.setattr(kept, "_machine", lambda facts=facts: facts)
+            assert kept_measurement({"question": 1}) is None
+
+
+def test_where_nothing_can_be_kept_steps_use_the_default(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(machine, "fastest_products", lambda: Products("threaded"))
+    arrays.use_products(Products("threaded"))
+    machine.settle_products(CPU)
+    assert arrays._Settings.products == Products()
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"found": {"one": "both"}}', '{"found": 3}'])
+def test_a_damaged_answer_is_found_again_or_the_default(damage, home):
+    machine.settle_products(CPU)
+    (path,) = (home / "cache" / "machine").iterdir()
+    path.write_text(damage)
+    machine.settle_products(CPU)
+    assert arrays._Settings.products.one in arrays.ONE_ROW
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_of_many_that_measure_at_once_all_keep_the_first_answer(home):
+    start, answers = threading.Barrier(8), []
+
+    def ask(number):
+        start.wait()
+        answers.append(keep_measurement({"question": 1}, {"answer": number})["answer"])
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 8
+    assert set(answers) == {kept_measurement({"question": 1})["answer"]}
+    assert len(list((home / "cache" / "machine").iterdir())) == 1
+
+
+def test_the_fastest_way_is_taken_if_it_is_so_by_a_tenth(monkeypatch):
+    """By a clock that knows how long each way takes; the first is the default."""
+    now = [0.0]
+    monkeypatch.setattr(arrays.time, "perf_counter", lambda: now[0])
+
+    def taking(seconds):
+        def way(weight, bias):
+            return lambda x: now.__setitem__(0, now[0] + seconds)
+
+        return way
+
+    weight = torch.ones(2, 2)
+    for times, wanted in (((1.0, 0.5), "b"), ((1.0, 0.95), "a"), ((1.0, 2.0), "a")):
+        ways = dict(zip("ab", map(taking, times), strict=True))
+        assert arrays._fastest(ways, weight, weight[0], rows=1) == wanted
+    monkeypatch.undo()
+    assert math.isfinite(arrays.time.perf_counter())
+    assert isinstance(arrays.fastest_products(), Products)
