@@ -13,9 +13,9 @@ from torch import nn
 
 from seqgen.errors import UsageError
 from seqgen.models import transformer
-from seqgen.models.gru import GRUConfig, GRULayer
-from seqgen.models.lstm import LSTMConfig, LSTMLayer
-from seqgen.models.rnn import RNNConfig, RNNLayer
+from seqgen.models.cells.gru import GRUConfig, GRULayer
+from seqgen.models.cells.lstm import LSTMConfig, LSTMLayer
+from seqgen.models.cells.rnn import RNNConfig, RNNLayer
 from seqgen.models.transformer import rotate, rotations, sinusoids
 
 E, H, B, T = 3, 4, 2, 6

@@ -14,11 +14,11 @@ from torch.autograd import gradcheck
 from seqgen.models import arrays
 from seqgen.models.attention import causal_attention
 from seqgen.models.bptt import ElmanRecurrence, GRURecurrence
-from seqgen.models.gru import GRUConfig, GRULayer
-from seqgen.models.lstm import LSTMConfig, LSTMLayer
+from seqgen.models.cells.gru import GRUConfig, GRULayer
+from seqgen.models.cells.lstm import LSTMConfig, LSTMLayer
 from seqgen.models.precision import choose_precision, step_arithmetic
 from seqgen.models.rms_norm import Normalisation, RMSNorm
-from seqgen.models.rnn import RNNConfig, RNNLayer
+from seqgen.models.cells.rnn import RNNConfig, RNNLayer
 from seqgen.models.transformer import TransformerConfig
 from seqgen.training.optimizers import Muon
 
