@@ -125,6 +125,8 @@ class RowInput(np.lib.mixins.NDArrayOperatorsMixin):
     Everything else sees the array that it stands for.
     """
 
+    __slots__ = "product", "source"
+
     def __init__(self, product: ArrayMap, source: np.ndarray) -> None:
         self.product, self.source = product, source
 
@@ -156,7 +158,7 @@ class RowMap:
         if self._beside is not None and isinstance(plus, RowInput):
             return self._joined(plus.source, h)
         y = self.affine(h)
-        return y if plus is None else np.add(y, np.asarray(plus), out=y)
+        return y if plus is None else np.add(y, np.asarray(plus), y)
 
     @functools.cached_property
     def _joined(self) -> Affine:

@@ -12,6 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from seqgen.configs import ModelConfig, Size, require, setting
+from seqgen.models.array_steps import ArraySteps
 from seqgen.models.arrays import Affine, Arrays, ArrayStep
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.cells.cell import Cell, LayerState
@@ -107,7 +108,7 @@ class ArrayState(RecurrentState):
         return RecurrentState.cat([RecurrentState(state.layers) for state in states])
 
 
-class RecurrentLM(NeuralLanguageModel):
+class RecurrentLM(ArraySteps, NeuralLanguageModel):
     """A language model over a stack of layers of one kind of cell."""
 
     carries_state = True
