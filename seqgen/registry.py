@@ -51,20 +51,20 @@ _ROWS = (
     ),
     Architecture(
         "rnn",
-        "seqgen.models.rnn:RNN",
-        "seqgen.models.rnn:RNNConfig",
+        "seqgen.models.cells.rnn:RNN",
+        "seqgen.models.cells.rnn:RNNConfig",
         "Elman's recurrent network; tanh, or ReLU from the identity",
     ),
     Architecture(
         "gru",
-        "seqgen.models.gru:GRU",
-        "seqgen.models.gru:GRUConfig",
+        "seqgen.models.cells.gru:GRU",
+        "seqgen.models.cells.gru:GRUConfig",
         "gated recurrent unit (Cho et al. 2014), reset before or after the matrix product",
     ),
     Architecture(
         "lstm",
-        "seqgen.models.lstm:LSTM",
-        "seqgen.models.lstm:LSTMConfig",
+        "seqgen.models.cells.lstm:LSTM",
+        "seqgen.models.cells.lstm:LSTMConfig",
         "long short-term memory with a forget gate (Gers et al. 2000)",
     ),
     Architecture(

@@ -18,8 +18,8 @@ from seqgen.decoding.hypotheses import LengthNorm
 from seqgen.decoding.processors import Forbid, MinTokens, NoRepeatNgram
 from seqgen.errors import UsageError
 from seqgen.models.base import LanguageModel
-from seqgen.models.gru import GRU, GRUConfig
-from seqgen.models.lstm import LSTM, LSTMConfig
+from seqgen.models.cells.gru import GRU, GRUConfig
+from seqgen.models.cells.lstm import LSTM, LSTMConfig
 from seqgen.models.state import State
 from seqgen.models.transformer import Transformer, TransformerConfig
 

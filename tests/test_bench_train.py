@@ -13,7 +13,7 @@ from seqgen.benchmarks import gpt, train
 from seqgen.benchmarks.baselines import PlainGPT, PlainWindow
 from seqgen.cli import run
 from seqgen.errors import SeqgenError
-from seqgen.models.lstm import LSTM, LSTMConfig
+from seqgen.models.cells.lstm import LSTM, LSTMConfig
 from seqgen.models.transformer import Transformer, TransformerConfig
 from seqgen.models.window import Window, WindowConfig
 

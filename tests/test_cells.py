@@ -13,9 +13,9 @@ from torch import nn
 
 from seqgen.errors import UsageError
 from seqgen.models import transformer
-from seqgen.models.gru import GRUConfig, GRULayer
-from seqgen.models.lstm import LSTMConfig, LSTMLayer
-from seqgen.models.rnn import RNNConfig, RNNLayer
+from seqgen.models.cells.gru import GRUCell, GRUConfig
+from seqgen.models.cells.lstm import LSTMCell, LSTMConfig
+from seqgen.models.cells.rnn import RNNCell, RNNConfig
 from seqgen.models.transformer import rotate, rotations, sinusoids
 
 E, H, B, T = 3, 4, 2, 6
@@ -61,11 +61,11 @@ def lstm(w, u, b, extra, x, state):
 
 SIZE = {"vocab_size": 5, "hidden_size": H}
 CELLS = {
-    "rnn-tanh": (RNNLayer, RNNConfig(**SIZE), rnn(np.tanh)),
-    "rnn-relu": (RNNLayer, RNNConfig(**SIZE, activation="relu"), rnn(lambda x: np.maximum(x, 0))),
-    "gru-before": (GRULayer, GRUConfig(**SIZE, reset="before"), gru_before),
-    "gru-after": (GRULayer, GRUConfig(**SIZE, reset="after"), gru_after),
-    "lstm": (LSTMLayer, LSTMConfig(**SIZE), lstm),
+    "rnn-tanh": (RNNCell, RNNConfig(**SIZE), rnn(np.tanh)),
+    "rnn-relu": (RNNCell, RNNConfig(**SIZE, activation="relu"), rnn(lambda x: np.maximum(x, 0))),
+    "gru-before": (GRUCell, GRUConfig(**SIZE, reset="before"), gru_before),
+    "gru-after": (GRUCell, GRUConfig(**SIZE, reset="after"), gru_after),
+    "lstm": (LSTMCell, LSTMConfig(**SIZE), lstm),
 }
 
 
@@ -78,9 +78,9 @@ def test_a_cell_is_its_equation(name):
     for parameter in layer.parameters():
         parameter.normal_(0, 0.7)
     x = torch.randn(B, T, E, dtype=torch.float64)
-    start = tuple(torch.randn(B, H, dtype=torch.float64) for _ in range(kind.state_parts))
+    start = tuple(torch.randn(B, H, dtype=torch.float64) for _ in kind.parts)
     by_gate = [
-        [part.numpy() for part in tensor.chunk(kind.gates)]
+        [part.numpy() for part in tensor.chunk(kind.inputs)]
         for tensor in (layer.weight_ih, layer.weight_hh, layer.bias)
     ]
     bias_hn = getattr(layer, "bias_hn", None)
@@ -135,7 +135,7 @@ def test_recurrent_weights_begin_as_the_literature_has_them(name):
     limit = math.sqrt(6 / (E + H))  # Glorot and Bengio, for each gate
     assert layer.weight_ih.abs().max() <= limit
     assert layer.weight_ih.abs().max() > 0.7 * limit
-    for gate in layer.weight_hh.detach().chunk(kind.gates):
+    for gate in layer.weight_hh.detach().chunk(kind.inputs):
         torch.testing.assert_close(gate @ gate.T, torch.eye(H), rtol=0, atol=1e-5)
     if name == "rnn-relu":
         assert torch.equal(layer.weight_hh, torch.eye(H))
@@ -146,7 +146,7 @@ def test_recurrent_weights_begin_as_the_literature_has_them(name):
 
 
 def test_the_forget_bias_can_be_set():
-    layer = LSTMLayer(E, LSTMConfig(**SIZE, forget_bias=2.5))
+    layer = LSTMCell(E, LSTMConfig(**SIZE, forget_bias=2.5))
     assert layer.bias.detach().chunk(4)[1].tolist() == [2.5] * H
 
 

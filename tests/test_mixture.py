@@ -16,7 +16,7 @@ from seqgen import store
 from seqgen.cli import run
 from seqgen.data.corpus import Corpus
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.lstm import LSTM, LSTMConfig
+from seqgen.models.cells.lstm import LSTM, LSTMConfig
 from seqgen.models.mixture import Mixture, fit_weights
 from seqgen.models.ngram import NGram, NGramConfig
 from seqgen.models.transformer import Transformer, TransformerConfig

@@ -12,7 +12,7 @@ from torch import nn
 
 from seqgen.configs import TrainingConfig
 from seqgen.errors import UsageError
-from seqgen.training.optimizers import OPTIMIZERS, Muon, Rule, orthogonalised
+from seqgen.training.optimizers import OPTIMIZERS, Muon, Rule, hidden_matrices, orthogonalised
 from seqgen.training.schedules import DECAYS, rate
 
 LSTM = Case("lstm", "plain", {})
@@ -76,7 +76,7 @@ def test_what_is_prepared_of_the_weights_is_prepared_anew_after_a_step(optimizer
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_only_matrices_decay(case, optimizer):
     model = case.loud()
-    hidden = {id(p) for p, _ in model.hidden_matrices()}
+    hidden = {id(p) for p, _ in hidden_matrices(model)}
     left = without_gradients(model, optimizer, lr=0.2, muon_lr=0.4, weight_decay=0.3)
     for name, parameter in model.named_parameters():
         peak = 0.4 if optimizer == "muon" and id(parameter) in hidden else 0.2
@@ -137,24 +137,24 @@ def on_singular_values(g):
 
 def test_muon_is_its_equations_gate_by_gate():
     rng = np.random.default_rng(0)
-    shapes = [((12, 5), 3), ((8, 4), 2), ((4, 6), 1), ((12, 4), 3), ((9, 2), 1)]
+    # The rows of the maps in each matrix, which may differ, and its columns.
+    shapes = [((4, 4, 4), 5), ((4, 4), 4), ((4,), 6), ((4, 4, 4), 4), ((9,), 2), ((4, 2, 2), 4)]
     matrices = [
-        (torch.nn.Parameter(torch.from_numpy(rng.normal(size=shape))), stacked)
-        for shape, stacked in shapes
+        (torch.nn.Parameter(torch.from_numpy(rng.normal(size=(sum(rows), columns)))), rows)
+        for rows, columns in shapes
     ]
     muon = Muon([p for p, _ in matrices], dict(matrices), lr=0.1, momentum=0.9, weight_decay=0.5)
     wanted = [p.detach().numpy().copy() for p, _ in matrices]
     momentum = [np.zeros_like(w) for w in wanted]
     for _ in range(3):
-        for i, (parameter, stacked) in enumerate(matrices):
+        for i, (parameter, rows) in enumerate(matrices):
+            cuts = np.cumsum(rows)[:-1]
             g = rng.normal(size=parameter.shape)
             parameter.grad = torch.from_numpy(g.copy())
             momentum[i] = 0.9 * momentum[i] + g
             update = g + 0.9 * momentum[i]
             gates = []
-            for gate, own in zip(
-                np.split(wanted[i], stacked), np.split(update, stacked), strict=True
-            ):
+            for gate, own in zip(np.split(wanted[i], cuts), np.split(update, cuts), strict=True):
                 scale = 0.1 * math.sqrt(max(1, gate.shape[0] / gate.shape[1]))
                 gates.append(gate * (1 - 0.1 * 0.5) - scale * on_singular_values(own))
             wanted[i] = np.concatenate(gates)
@@ -186,10 +186,9 @@ class Points(nn.Module):
         super().__init__()
         self.theta = nn.Parameter(torch.tensor([[-20.0]], dtype=torch.float64))
 
-    def hidden_matrices(self):
-        yield self.theta, 1
+    head = None
 
-    def parameters_by_layer(self):
+    def parameters_in_order(self):
         return [[self.theta]]
 
 
@@ -434,7 +433,7 @@ def test_each_schedule_has_its_own_warm_up_and_end():
 @over(first_of_each(NEURAL))
 def test_every_parameter_is_of_one_layer(case):
     model = case.build()
-    layers = model.parameters_by_layer()
+    layers = model.parameters_in_order()
     assert sorted(id(p) for layer in layers for p in layer) == sorted(map(id, model.parameters()))
     assert any(p is model.head.weight for p in layers[-1])
     if hasattr(model, "embedding"):

@@ -18,7 +18,7 @@ from seqgen.data.batches import training_batches
 from seqgen.data.corpus import Corpus
 from seqgen.data.tokenfile import write_token_file
 from seqgen.errors import SeqgenError
-from seqgen.models.lstm import LSTMConfig
+from seqgen.models.cells.lstm import LSTMConfig
 from seqgen.models.transformer import TransformerConfig
 from seqgen.tasks import choosing
 from seqgen.tasks import train as task

@@ -17,7 +17,7 @@ from seqgen.decoding.processors import Forbid
 from seqgen.decoding.sampling import Row, sample
 from seqgen.decoding.text import Continuation
 from seqgen.models.base import LanguageModel
-from seqgen.models.lstm import LSTM, LSTMConfig
+from seqgen.models.cells.lstm import LSTM, LSTMConfig
 from seqgen.models.transformer import Transformer, TransformerConfig
 from seqgen.tokenizers import Tokenizer
 from seqgen.tokenizers.char import CharTokenizer

@@ -23,6 +23,7 @@ from seqgen.data.corpus import Corpus
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.precision import Precision, choose_device, choose_precision, parameter_type
 from seqgen.presets import GPT2
+from seqgen.training.optimizers import hidden_matrices
 from seqgen.training.speed import bf16_speedup, faster_precision, speed
 
 VOCAB, DROPOUT = 66, 0.1
@@ -219,7 +220,7 @@ def flops_per_token(model: NeuralLanguageModel, seq_len: int) -> int:
     Two for each weight of a matrix, and as many again for each of its two gradients; and in
     attention the same for queries with keys and weights with values, over the whole window.
     """
-    weights = sum(matrix.numel() for matrix, _ in model.hidden_matrices())
+    weights = sum(matrix.numel() for matrix, _ in hidden_matrices(model))
     weights += model.head.weight.numel()
     if model.window is not None:
         weights += 2 * model.config.num_layers * seq_len * model.config.hidden_size

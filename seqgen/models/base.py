@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from seqgen.configs import ModelConfig
+from seqgen.models.compilable import Compilable
+from seqgen.models.network import Network
 from seqgen.models.scores import Predictions, Scores, Want, WrittenOut
 from seqgen.models.state import State
-
-Made = TypeVar("Made")
 
 # Scoring makes at most this many logits at a time (32 MB in float32).
 LOGITS_AT_ONCE = 1 << 23
@@ -139,83 +139,8 @@ class LanguageModel(nn.Module):
         return True
 
 
-class NeuralLanguageModel(LanguageModel):
+class NeuralLanguageModel(LanguageModel, Network, Compilable):
     """A model that makes features of the past and a linear `head` over them."""
-
-    head: nn.Linear
-    over_tensors: Callable[..., Tensor] | None = None
-    """What a training call runs over tensors alone, in a model that has such a part."""
-    _compiled: Callable[..., Tensor] | None = None
-
-    def hidden_matrices(self) -> Iterator[tuple[nn.Parameter, int]]:
-        """Yield each matrix between embedding and head, and how many maps are stacked in it.
-
-        A module that stacks maps on top of one another in one tensor, as gates are, says so by
-        its attribute `stacked`.
-        """
-        for module in self.modules():
-            if module is not self.head and not isinstance(module, nn.Embedding):
-                for parameter in module.parameters(recurse=False):
-                    if parameter.ndim == 2:
-                        yield parameter, getattr(module, "stacked", 1)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # What can be made again, and holds functions of this very object.
-        made = ("_prepared", "_compiled")
-        return {name: value for name, value in self.__dict__.items() if name not in made}
-
-    def suits_arrays(self) -> bool:
-        """Return whether NumPy can take a step as torch would, in the same arithmetic."""
-        weight = self.head.weight
-        exact = weight.dtype in (torch.float32, torch.float64)
-        plain = not self.training and not torch.is_autocast_enabled("cpu")
-        return exact and plain and weight.device.type == "cpu"
-
-    def prepared(self, make: Callable[[], Made]) -> Made:
-        """Return what `make` makes of the weights; made anew when one has changed in place since.
-
-        A parameter that is replaced by another is not noticed.
-        """
-        known = self.__dict__.get("_prepared")
-        if known is None or known[0] != [*map(_mark, known[1])]:
-            # Tensors made in inference mode count no versions, and nothing trains them.
-            weights = [weight for weight in self.parameters() if not weight.is_inference()]
-            # Not through nn.Module's own __setattr__, for which it would be a part of the model.
-            known = self.__dict__["_prepared"] = [*map(_mark, weights)], weights, make()
-        return known[2]
-
-    def compile_training(self) -> None:
-        """Have training calls run `over_tensors` compiled.
-
-        The code is made in the first such call, in tens of seconds.
-        """
-        self._compiled = torch.compile(self.over_tensors)
-
-    def forget_compiled(self) -> None:
-        """Have training calls run it as it is written again."""
-        self._compiled = None
-
-    def parameters_by_layer(self) -> list[list[nn.Parameter]]:
-        """Return the parameters in groups, each used after the ones before it.
-
-        First what stands before the stack of layers (an `nn.ModuleList`), then each of its
-        layers, last what follows it, the head among that. A model without a stack has a group
-        a module. What two groups would share is in the later one.
-        """
-        children = list(self.children())
-        stack = next((c for c in children if isinstance(c, nn.ModuleList)), None)
-        groups = [[child] for child in children if child is not self.head] + [[self.head]]
-        if stack is not None:
-            at = children.index(stack)
-            groups = [children[:at], *([layer] for layer in stack), children[at + 1 :]]
-        found: list[list[nn.Parameter]] = []
-        known: set[nn.Parameter] = set()
-        for modules in reversed(groups):
-            own = [p for module in modules for p in module.parameters() if p not in known]
-            known.update(own)
-            found.append(own)
-        found[-1] += [p for p in self.parameters(recurse=False) if p not in known]
-        return [group for group in reversed(found) if group]
 
     @abstractmethod
     def hidden(self, tokens: Tensor, state: State | None) -> tuple[Tensor, State | None]:
@@ -239,11 +164,6 @@ def require_no_graph(state: State) -> None:
     """
     if any(tensor.requires_grad for tensor in state.tensors()):
         raise ValueError("a decoding step takes no part in a graph: pass state.detach()")
-
-
-def _mark(weight: Tensor) -> tuple[int, int]:
-    """Return what is another when the tensor holds something else."""
-    return weight.data_ptr(), weight._version
 
 
 def weights_of(model: LanguageModel) -> dict[str, Tensor]:

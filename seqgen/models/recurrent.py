@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -13,12 +12,13 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from seqgen.configs import MOST_LAYERS, MOST_WIDTH, ModelConfig, Size, require, setting
+from seqgen.models.array_steps import ArraySteps
 from seqgen.models.arrays import Affine, Arrays, ArrayStep
 from seqgen.models.base import NeuralLanguageModel, require_no_graph
+from seqgen.models.cells.cell import Cell, LayerState
 from seqgen.models.dropout import Dropout
 from seqgen.models.state import State
 
-LayerState = tuple[Tensor, ...]
 # So few rows step faster in NumPy, whose calls cost a fraction of torch's.
 FEW_ROWS = 8
 
@@ -77,7 +77,7 @@ class RecurrentConfig(ModelConfig):
 
 @dataclass
 class RecurrentState(State):
-    """For each layer, the tensors (B, H) that its cell hands on: h, or h and c."""
+    """For each layer, the parts that its cell hands on, (B, H) unless it says otherwise."""
 
     layers: tuple[LayerState, ...]
 
@@ -86,7 +86,7 @@ class ArrayState(RecurrentState):
     """The state between one-token steps over arrays: tensors are made when someone asks.
 
     Attributes:
-        arrays: for each layer its arrays (B, H).
+        arrays: for each layer the parts of its state.
         steps: how the layers go on, with weights that do not change meanwhile.
         head: logits from the last layer's h.
     """
@@ -107,53 +107,11 @@ class ArrayState(RecurrentState):
         return RecurrentState.cat([RecurrentState(state.layers) for state in states])
 
 
-class RecurrentLayer(nn.Module):
-    """One recurrent layer: its cell's equation, and a whole sequence through a fused kernel.
-
-    The gates' matrices lie below one another: `weight_ih` (G H, E), `weight_hh` (G H, H), with
-    one `bias` (G H,), G being the number of gates, in the order of torch's kernels.
-
-    Initialisation: input matrices uniform as Glorot and Bengio (2010) for each gate, recurrent
-    matrices orthogonal for each gate (Saxe et al. 2014), biases zero.
-    """
-
-    gates: ClassVar[int]
-    state_parts: ClassVar[int] = 1
-
-    def __init__(self, input_size: int, config: RecurrentConfig) -> None:
-        super().__init__()
-        hidden = config.hidden_size
-        self.hidden_size, self.stacked = hidden, self.gates
-        self.weight_ih = nn.Parameter(torch.empty(self.gates * hidden, input_size))
-        self.weight_hh = nn.Parameter(torch.empty(self.gates * hidden, hidden))
-        self.bias = nn.Parameter(torch.zeros(self.gates * hidden))
-        for gate in self.weight_ih.detach().chunk(self.gates):
-            nn.init.xavier_uniform_(gate)
-        for gate in self.weight_hh.detach().chunk(self.gates):
-            nn.init.orthogonal_(gate)
-
-    @abstractmethod
-    def step(self, x: Tensor, state: LayerState) -> LayerState:
-        """Take one step: x (B, E) and the state's tensors (B, H) to the next ones; h is first."""
-
-    @abstractmethod
-    def array_step(self, inputs: Tensor | None) -> ArrayStep:
-        """Return `step` over NumPy arrays, for weights that do not change.
-
-        Args:
-            inputs: (V, E), the vectors that ids stand for, where the step is to take ids.
-        """
-
-    @abstractmethod
-    def sequence(self, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
-        """Take a whole sequence: x (B, T, E) to every h (B, T, H), and the state after."""
-
-
-class RecurrentLM(NeuralLanguageModel):
-    """A language model over a stack of one kind of recurrent layer."""
+class RecurrentLM(ArraySteps, NeuralLanguageModel):
+    """A language model over a stack of layers of one kind of cell."""
 
     carries_state = True
-    layer: ClassVar[type[RecurrentLayer]]
+    cell: ClassVar[type[Cell]]
     config: RecurrentConfig
 
     def __init__(self, config: RecurrentConfig) -> None:
@@ -162,19 +120,18 @@ class RecurrentLM(NeuralLanguageModel):
         self.embedding = None
         if config.input == "embedding":
             self.embedding = nn.Embedding(config.vocab_size, config.input_size)
-        sizes = [config.input_size] + [config.hidden_size] * (config.num_layers - 1)
-        self.layers = nn.ModuleList(self.layer(size, config) for size in sizes)
+        output_size = self.cell.widths(config)[0]
+        sizes = [config.input_size] + [output_size] * (config.num_layers - 1)
+        self.layers = nn.ModuleList(self.cell(size, config) for size in sizes)
         self.dropout = Dropout(config.dropout)
-        self.head = nn.Linear(config.hidden_size, config.vocab_size)
+        self.head = nn.Linear(output_size, config.vocab_size)
         nn.init.xavier_uniform_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         if config.tie_weights:
             self.embedding.weight = self.head.weight
 
     def start(self, batch: int, stride: int | None = None) -> RecurrentState:
-        zero = self.head.weight.new_zeros(batch, self.config.hidden_size)
-        parts = self.layer.state_parts
-        return RecurrentState(tuple(tuple(zero.clone() for _ in range(parts)) for _ in self.layers))
+        return RecurrentState(tuple(layer.start(batch) for layer in self.layers))
 
     def hidden(self, tokens: Tensor, state: RecurrentState | None) -> tuple[Tensor, RecurrentState]:
         state = state or self.start(tokens.shape[0])

@@ -13,6 +13,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from seqgen.configs import MOST_LAYERS, MOST_WIDTH, ModelConfig, require, setting
+from seqgen.models.array_steps import ArraySteps
 from seqgen.models.attention import causal_attention
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.cache import KVCache, empty_cache
@@ -109,7 +110,7 @@ class Attention(nn.Module):
         self.index, self.num_heads = index, config.num_heads
         size = config.hidden_size
         self.query_key_value = nn.Linear(size, 3 * size, bias=config.bias)
-        self.query_key_value.stacked = 3
+        self.query_key_value.maps = {"weight": (size,) * 3}
         self.output = nn.Linear(size, size, bias=config.bias)
         self.query_norm = self.key_norm = nn.Identity()
         if config.qk_norm:
@@ -136,7 +137,7 @@ class FeedForward(nn.Module):
         self.gated = config.activation == "swiglu"
         self.phi = {"relu": F.relu, "gelu": _gelu_tanh, "swiglu": F.silu}[config.activation]
         self.inner = nn.Linear(size, (1 + self.gated) * inner, bias=config.bias)
-        self.inner.stacked = 1 + self.gated
+        self.inner.maps = {"weight": (inner,) * (1 + self.gated)}
         self.output = nn.Linear(inner, size, bias=config.bias)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -179,7 +180,7 @@ def _norm(config: TransformerConfig) -> nn.Module:
     return nn.LayerNorm(config.hidden_size, eps=config.norm_eps, bias=config.bias)
 
 
-class Transformer(NeuralLanguageModel):
+class Transformer(ArraySteps, NeuralLanguageModel):
     """The registry's `transformer`.
 
     Past its window W its context is anchored: a row that holds W tokens falls back to its last

@@ -7,7 +7,7 @@ penalty does; `adamw` and `muon` take it off the weights (Loshchilov and Hutter 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer, RMSprop
 
 from seqgen.configs import TrainingConfig
-from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.network import Network
 
 
 class Muon(Optimizer):
@@ -24,12 +24,12 @@ class Muon(Optimizer):
 
     m <- mu m + g;  u = g + mu m;  W <- W - lr sqrt(max(1, rows / columns)) orth(u)
 
-    where orth replaces all singular values by about one. Gates stacked in one tensor are
-    separate maps, and are made orthogonal each for itself.
+    where orth replaces all singular values by about one. Maps that lie below one another in one
+    matrix, as gates do, are made orthogonal each for itself.
 
     Args:
         groups: 2-dimensional parameters, in groups as every optimiser of torch takes them.
-        stacked: how many maps are stacked in a parameter.
+        maps: for each parameter, the rows of every map in it.
         lr: the step, in units of an orthogonal matrix.
         momentum: mu.
         weight_decay: decoupled, times lr.
@@ -39,7 +39,7 @@ class Muon(Optimizer):
     def __init__(
         self,
         groups: Iterable[Any],
-        stacked: dict[nn.Parameter, int],
+        maps: dict[nn.Parameter, tuple[int, ...]],
         lr: float,
         momentum: float = 0.95,
         weight_decay: float = 0.0,
@@ -47,7 +47,7 @@ class Muon(Optimizer):
     ) -> None:
         defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
         super().__init__(groups, defaults)
-        self._stacked, self._product_type = stacked, product_type
+        self._maps, self._product_type = maps, product_type
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:
@@ -57,9 +57,9 @@ class Muon(Optimizer):
             for parameter in group["params"]:
                 if parameter.grad is not None:
                     update = self._momentum(parameter, group["momentum"])
-                    for maps in (parameter, update):
-                        shape = (len(maps) // self._stacked[parameter], maps.shape[1])
-                        by_shape.setdefault(shape, []).append(maps.view(-1, *shape))
+                    rows = self._maps[parameter]
+                    for maps in zip(_apart(parameter, rows), _apart(update, rows), strict=True):
+                        by_shape.setdefault(tuple(maps[0].shape[1:]), []).extend(maps)
             for shape, pairs in by_shape.items():
                 updates = torch.cat(pairs[1::2])  # (N, R, C)
                 step = orthogonalised(updates.to(self._product_type or updates.dtype))
@@ -76,6 +76,13 @@ class Muon(Optimizer):
             state["momentum"] = torch.zeros_like(parameter)
         state["momentum"].mul_(mu).add_(parameter.grad)
         return parameter.grad.add(state["momentum"], alpha=mu)
+
+
+def _apart(matrix: Tensor, rows: tuple[int, ...]) -> list[Tensor]:
+    """Return the maps in a matrix as views (N, R, C), those of one size together."""
+    if len(set(rows)) == 1:
+        return [matrix.view(len(rows), rows[0], -1)]
+    return [part[None] for part in matrix.split(rows)]
 
 
 # Of the fifth order in a singular value s: a s + b s^3 + c s^5. Each is the one nearest to 1 on the
@@ -119,27 +126,41 @@ class Share:
         parameter: what is trained.
         layer: which layer it is of, 0 being the input's.
         factor: its rate as a share of the head's.
-        stacked: how many maps are stacked in it; 0 if Muon has no business with it.
+        maps: the rows of each map in it; none if it is not a matrix between embedding and head.
     """
 
     parameter: nn.Parameter
     layer: int
     factor: float
-    stacked: int
+    maps: tuple[int, ...]
 
 
-def shares(model: NeuralLanguageModel, layer_decay: float) -> list[Share]:
+def hidden_matrices(network: Network) -> Iterator[tuple[nn.Parameter, tuple[int, ...]]]:
+    """Yield each matrix between embedding and head, and the rows of every map in it.
+
+    A module whose matrices hold several maps below one another, as gates are, says so by its
+    attribute `maps`: for each such matrix, by name, the rows of each map.
+    """
+    for module in network.modules():
+        if module is not network.head and not isinstance(module, nn.Embedding):
+            declared = getattr(module, "maps", {})
+            for name, parameter in module.named_parameters(recurse=False):
+                if parameter.ndim == 2:
+                    yield parameter, declared.get(name, (len(parameter),))
+
+
+def shares(model: Network, layer_decay: float) -> list[Share]:
     """Return every parameter of a model once, in the model's order.
 
     The head learns at the full rate, each layer below at `layer_decay` times the rate of the one
     above it (Howard and Ruder 2018, section 3.2: 1/2.6). What two layers share is the upper's.
     """
-    layers = model.parameters_by_layer()
+    layers = model.parameters_in_order()
     layer_of = {p: i for i, parameters in enumerate(layers) for p in parameters}
-    stacked = dict(model.hidden_matrices())
+    maps = dict(hidden_matrices(model))
     top = len(layers) - 1
     return [
-        Share(p, layer_of[p], layer_decay ** (top - layer_of[p]), stacked.get(p, 0))
+        Share(p, layer_of[p], layer_decay ** (top - layer_of[p]), maps.get(p, ()))
         for p in model.parameters()
     ]
 
@@ -192,13 +213,13 @@ def _adaptive(kind: type[Adam], chosen: list[Share], config: TrainingConfig) -> 
 
 
 def _muon(chosen: list[Share], config: TrainingConfig) -> list[Optimizer]:
-    matrices = [share for share in chosen if share.stacked]
-    others = [share for share in chosen if not share.stacked]
+    matrices = [share for share in chosen if share.maps]
+    others = [share for share in chosen if not share.maps]
     lr = 5 * config.lr if config.muon_lr is None else config.muon_lr
-    stacked = {share.parameter: share.stacked for share in matrices}
+    maps = {share.parameter: share.maps for share in matrices}
     groups = _groups(matrices, lr, config.weight_decay)
     product_type = torch.bfloat16 if config.precision == "bf16" else None
-    muon = [Muon(groups, stacked, lr=lr, product_type=product_type)] if matrices else []
+    muon = [Muon(groups, maps, lr=lr, product_type=product_type)] if matrices else []
     return [*muon, *([_adaptive(AdamW, others, config)] if others else [])]
 
 
@@ -215,9 +236,9 @@ OPTIMIZERS: dict[str, Callable[[list[Share], TrainingConfig], list[Optimizer]]] 
 class Rule:
     """The optimisers of a model as one, with rates that follow a schedule."""
 
-    def __init__(self, model: NeuralLanguageModel, config: TrainingConfig) -> None:
+    def __init__(self, model: Network, config: TrainingConfig) -> None:
         self._shares = shares(model, config.layer_decay)
-        self._layers = len(model.parameters_by_layer())
+        self._layers = len(model.parameters_in_order())
         self._unfreeze, self._thawed = config.unfreeze, self._layers
         self.optimizers = OPTIMIZERS[config.optimizer](self._shares, config)
         self._peaks = [[group["lr"] for group in o.param_groups] for o in self.optimizers]
@@ -244,7 +265,7 @@ class Rule:
                 group["lr"] = rate * peak
             optimizer.step()
         # Fused updates do not count as changes, and what is made of the weights is made anew
-        # (NeuralLanguageModel.prepared) when they have changed.
+        # (ArraySteps.prepared) when they have changed.
         for share in self._shares:
             torch.autograd.graph.increment_version(share.parameter)
 

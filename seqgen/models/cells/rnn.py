@@ -6,16 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from seqgen.configs import setting
-from seqgen.models.arrays import Arrays, ArrayStep, gates_of
-from seqgen.models.bptt import ElmanRecurrence
+from seqgen.models.cells.cell import Cell, LayerState
+from seqgen.models.ops import Ops
 from seqgen.models.precision import kernel_arithmetic, trains_on_cpu
-from seqgen.models.recurrent import LayerState, RecurrentConfig, RecurrentLayer, RecurrentLM
+from seqgen.models.recurrent import RecurrentConfig, RecurrentLM
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,13 +25,13 @@ class RNNConfig(RecurrentConfig):
     activation: Literal["tanh", "relu"] = setting("phi; relu starts W_hh at the identity", "tanh")
 
 
-class RNNLayer(RecurrentLayer):
+class RNNCell(Cell):
     """h_t = phi(W_xh x_t + W_hh h_{t-1} + b).
 
     With phi = ReLU, W_hh begins as the identity (IRNN; Le, Jaitly and Hinton 2015).
     """
 
-    gates = 1
+    inputs = 1
 
     def __init__(self, input_size: int, config: RNNConfig) -> None:
         super().__init__(input_size, config)
@@ -41,27 +39,13 @@ class RNNLayer(RecurrentLayer):
         if config.activation == "relu":
             nn.init.eye_(self.weight_hh)
 
-    def step(self, x: Tensor, state: LayerState) -> LayerState:
-        (h,) = state
-        phi = torch.tanh if self.activation == "tanh" else torch.relu
-        return (phi(x @ self.weight_ih.T + h @ self.weight_hh.T + self.bias),)
+    def equation(self, ops: Ops, w: Any, x: Any, h: Any) -> tuple[Any]:
+        phi = ops.tanh if self.activation == "tanh" else ops.relu
+        return (phi(w.hh(h, x)),)
 
-    def array_step(self, inputs: Tensor | None) -> ArrayStep:
-        sum_of = gates_of(self.weight_ih, self.weight_hh, self.bias, inputs)
-        tanh = self.activation == "tanh"
-
-        def step(x: np.ndarray, state: Arrays) -> Arrays:
-            a = sum_of(x, state[0])  # (B, H)
-            return (np.tanh(a) if tanh else np.maximum(a, 0),)
-
-        return step
-
-    def sequence(self, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
+    def fast_sequence(self, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState] | None:
         if trains_on_cpu(x):
-            from_input = F.linear(x.transpose(0, 1), self.weight_ih, self.bias)  # (T, B, H)
-            weight = self.weight_hh.to(from_input.dtype)
-            y = ElmanRecurrence.apply(from_input, weight, state[0], self.activation)
-            return y.transpose(0, 1), (y[-1].to(state[0].dtype),)
+            return None
         kernel = torch.rnn_tanh if self.activation == "tanh" else torch.rnn_relu
         weights = [self.weight_ih, self.weight_hh, self.bias, torch.zeros_like(self.bias)]
         with kernel_arithmetic(x.device):
@@ -72,4 +56,4 @@ class RNNLayer(RecurrentLayer):
 class RNN(RecurrentLM):
     """The registry's `rnn`."""
 
-    layer = RNNLayer
+    cell = RNNCell

@@ -1,0 +1,59 @@
+"""One-token steps over arrays: when NumPy may take them, and what is kept between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+T = TypeVar("T")
+
+
+class ArraySteps:
+    """Beside a `NeuralLanguageModel`: steps over arrays that are made of its weights once."""
+
+    head: nn.Linear
+
+    def suits_arrays(self) -> bool:
+        """Return whether NumPy can take a step as torch would, in the same arithmetic."""
+        weight = self.head.weight
+        exact = weight.dtype in (torch.float32, torch.float64)
+        plain = not self.training and not torch.is_autocast_enabled("cpu")
+        return exact and plain and weight.device.type == "cpu"
+
+    def prepared(self, make: Callable[[], T]) -> T:
+        """Return what `make` makes of the weights; made anew when one has changed in place since.
+
+        A parameter that is replaced by another is not noticed.
+        """
+        known = self.__dict__.get("_prepared")
+        if known is None or not known.holds():
+            # Not through nn.Module's own __setattr__, for which it might be a part of the model.
+            known = self.__dict__["_prepared"] = _Prepared(self.parameters(), make)
+        return known.made
+
+
+class _Prepared:
+    """Something made of weights, and the weights as they were then.
+
+    It holds closures over one model's tensors, so a copy of the model begins without.
+    """
+
+    def __init__(self, weights: Iterable[Tensor], make: Callable[[], Any]) -> None:
+        # Tensors made in inference mode count no versions, and nothing trains them.
+        self.weights = [weight for weight in weights if not weight.is_inference()]
+        self.marks, self.made = [*map(_mark, self.weights)], make()
+
+    def holds(self) -> bool:
+        """Return whether the weights are still what they were."""
+        return self.marks == [*map(_mark, self.weights)]
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return type(None), ()
+
+
+def _mark(weight: Tensor) -> tuple[int, int]:
+    """Return what is another when the tensor holds something else."""
+    return weight.data_ptr(), weight._version

@@ -1,0 +1,1 @@
+"""Recurrent cells: one file each, with its equation written once."""

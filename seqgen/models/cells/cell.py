@@ -1,0 +1,134 @@
+"""What every recurrent cell has: its weights, its equation, and all that follows from that."""
+
+from __future__ import annotations
+
+import functools
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from seqgen.models.arrays import Arrays, ArrayStep, input_map
+from seqgen.models.maps import Maps, RowInput, over_arrays, over_loop, over_tensors
+from seqgen.models.ops import ArrayOps, Ops, TensorOps
+
+if TYPE_CHECKING:
+    from seqgen.models.recurrent import RecurrentConfig
+
+# The parts that a cell hands on, each (B, its width); h is first.
+LayerState = tuple[Tensor, ...]
+
+
+class Cell(nn.Module):
+    """A recurrent layer, whose file holds its equation once.
+
+    The matrices of several gates lie below one another: `weight_ih` (G H, E) with `bias` (G H,),
+    and `weight_hh` (G H, H), in the order of torch's kernels where they have the cell.
+
+    Initialisation: input matrices uniform as Glorot and Bengio (2010) for each gate, recurrent
+    matrices orthogonal for each gate (Saxe et al. 2014), biases zero.
+
+    A cell defines `inputs` and `equation`. One with recurrent matrices of other shapes overrides
+    `make_recurrent` and `maps_of_past`, one whose parts are not all H wide `widths`. It may have
+    a faster form of a whole sequence, `fast_sequence`, of which the equation is then the oracle.
+
+    Attributes:
+        inputs: blocks G of W_x x + b.
+        parts: what the cell hands on from step to step, by name; the output, h, first.
+        maps: for each matrix that is several maps below one another, the rows of each.
+    """
+
+    inputs: ClassVar[int]
+    parts: ClassVar[tuple[str, ...]] = ("h",)
+    maps: dict[str, tuple[int, ...]]
+
+    def __init__(self, input_size: int, config: RecurrentConfig) -> None:
+        super().__init__()
+        self.hidden_size, self.maps = config.hidden_size, {}
+        self.sizes = self.widths(config)
+        self.weight_ih = self.stack("weight_ih", self.inputs, input_size, nn.init.xavier_uniform_)
+        self.make_recurrent(config)
+        self.bias = nn.Parameter(torch.zeros(self.inputs * self.hidden_size))
+
+    @classmethod
+    def widths(cls, config: RecurrentConfig) -> tuple[int, ...]:
+        """Return the width of each part; that of the first is the layer's output."""
+        return (config.hidden_size,) * len(cls.parts)
+
+    def make_recurrent(self, config: RecurrentConfig) -> None:
+        """Make the matrices that act on the past: here one, with as many blocks as the input's."""
+        self.weight_hh = self.stack("weight_hh", self.inputs, self.sizes[0], nn.init.orthogonal_)
+
+    def stack(self, name: str, blocks: int, columns: int, begin: Any) -> nn.Parameter:
+        """Return a matrix of `blocks` maps to H units, each begun by `begin`, and declare them."""
+        weight = nn.Parameter(torch.empty(blocks * self.hidden_size, columns))
+        for block in weight.detach().chunk(blocks):
+            begin(block)
+        self.maps[name] = (self.hidden_size,) * blocks
+        return weight
+
+    def maps_of_past(self) -> Maps:
+        """Return the maps that the equation finds in `w`: by name, a matrix and a bias or None."""
+        return {"hh": (self.weight_hh, None)}
+
+    def vectors(self) -> dict[str, Tensor]:
+        """Return the parameters that the equation finds in `w` as they are: gains, peepholes."""
+        return {}
+
+    @abstractmethod
+    def equation(self, ops: Ops, w: Any, x: Any, *state: Any) -> tuple[Any, ...]:
+        """Take one step: what the parts are after it.
+
+        Args:
+            ops: the operations, over tensors or over arrays.
+            w: the maps of the past: `w.hh(h)` is W_hh h, and `w.hh(h, x)` is x + W_hh h.
+            x: W_x x + b, (B, G H).
+            state: the parts before, (B, H) each, which are not written over.
+        """
+
+    def start(self, batch: int) -> LayerState:
+        """Return the parts before the first step: zeros."""
+        return tuple(self.bias.new_zeros(batch, size) for size in self.sizes)
+
+    def step(self, x: Tensor, state: LayerState) -> LayerState:
+        """Take one step: x (B, E) and the parts to the next ones."""
+        w = over_tensors(self.maps_of_past(), self.vectors())
+        return self.equation(TensorOps, w, F.linear(x, self.weight_ih, self.bias), *state)
+
+    def array_step(self, inputs: Tensor | None) -> ArrayStep:
+        """Return `step` over NumPy arrays, for weights that do not change.
+
+        Args:
+            inputs: (V, E), the vectors that ids stand for, where the step is to take ids.
+        """
+        product = input_map(self.weight_ih, self.bias, inputs)
+        beside = (self.weight_ih, self.bias) if inputs is None else None
+        w = over_arrays(self.maps_of_past(), self.vectors(), beside)
+        read = product if inputs is not None else functools.partial(RowInput, product)
+
+        def step(x: np.ndarray, state: Arrays) -> Arrays:
+            return self.equation(ArrayOps, w, read(x), *state)
+
+        return step
+
+    def sequence(self, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
+        """Take a whole sequence: x (B, T, E) to every h (B, T, H), and the parts after it."""
+        return self.fast_sequence(x, state) or self.loop(x, state)
+
+    def fast_sequence(self, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState] | None:
+        """Return what `loop` would, from something faster; None where there is nothing."""
+        return None
+
+    def loop(self, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
+        """Take a whole sequence step by step; the input's product is made for all of it at once."""
+        from_input = F.linear(x.transpose(0, 1), self.weight_ih, self.bias)  # (T, B, G H)
+        w, steps, parts = over_loop(self.maps_of_past(), self.vectors(), from_input, state)
+        outputs = []
+        for x_t in steps.unbind(0):
+            parts = self.equation(TensorOps, w, x_t, *parts)
+            outputs.append(parts[0])
+        after = tuple(part.to(old.dtype) for part, old in zip(parts, state, strict=True))
+        return torch.stack(outputs, 1).to(from_input.dtype), after
