@@ -20,12 +20,23 @@ B, T, E, V = 3, 5, 4, 6
 EXACT = {"rtol": 0, "atol": 1e-11}
 
 
-def is_recurrent(case):
-    known = case.architecture in registry.ARCHITECTURES
-    return known and issubclass(registry.architecture(case.architecture).load_model(), RecurrentLM)
+# What a model does around its cells, which are the same with any of these.
+AROUND = "num_layers", "input", "embedding_size", "residual", "tie_weights"
 
 
-RECURRENT = [case for case in CASES if is_recurrent(case)]
+def cells():
+    """Return a case for each cell of each recurrent architecture, and each form of it."""
+    found = {}
+    for case in CASES:
+        known = case.architecture in registry.ARCHITECTURES
+        if known and issubclass(registry.architecture(case.architecture).load_model(), RecurrentLM):
+            form = {k: v for k, v in case.settings.items() if k not in AROUND}
+            form = {**case.config(**form).to_dict(), **dict.fromkeys(AROUND)}
+            found.setdefault((case.architecture, str(form)), case)
+    return list(found.values())
+
+
+RECURRENT = cells()
 
 
 def made(case, **more):

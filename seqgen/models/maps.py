@@ -81,9 +81,12 @@ class _Collect(Function):
     def forward(
         ctx: Any, maps: list[LoopMap], begun: int, *tensors: Tensor | None
     ) -> tuple[Tensor, ...]:
-        """Return the first `begun` tensors; after them stand each map's W and b."""
+        """Return the first `begun` tensors, x and a state; after them stand each map's W and b."""
         ctx.maps = maps
-        return tuple(tensor.view_as(tensor) for tensor in tensors[:begun])
+        # Copies, for a state that was read from a file may lie at any address, and products
+        # round by that.
+        x, *state = tensors[:begun]
+        return x.view_as(x), *(part.clone() for part in state)
 
     @staticmethod
     @once_differentiable
