@@ -26,6 +26,8 @@ from seqgen.cli.output import is_terminal, say
 from seqgen.cli.process import prepare
 from seqgen.errors import Interrupted, SeqgenError, first_line, ran_out_of_memory
 
+# Characters of a message, which may name a file or repeat an argument.
+LONGEST = 1000
 # A variable of the environment that a report of a fault is written with.
 SHOW_TRACEBACK = "SEQGEN_TRACEBACK"
 
@@ -91,7 +93,7 @@ def run(arguments: list[str]) -> int:
             say("seqgen: interrupted")
         return code
     except SeqgenError as error:
-        say(f"seqgen: {error}")
+        say(f"seqgen: {_line(str(error))}")
         return error.exit_code
     except (BrokenPipeError, SystemExit) as error:
         # Typer makes an exit with 1 of a closed pipe, whatever its mode.
@@ -108,13 +110,21 @@ def run(arguments: list[str]) -> int:
         return Interrupted.exit_code
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        say(f"seqgen: {where}{error.strerror or error}")
+        say(f"seqgen: {_line(f'{where}{error.strerror or error}')}")
         return 1
     except Exception as error:
         if os.environ.get(SHOW_TRACEBACK):
             raise
         say(f"seqgen: {_unforeseen(error)}")
         return 1
+
+
+def _line(message: str) -> str:
+    """Return a message as one line of a length that can be read, whatever names are in it."""
+    message = message.replace("\n", "\\n").replace("\r", "\\r")
+    if len(message) <= LONGEST:
+        return message
+    return f"{message[: LONGEST // 2]} ... {message[-LONGEST // 2 :]}"
 
 
 def _unforeseen(error: Exception) -> str:
@@ -136,4 +146,4 @@ def _show_usage_problem(error: Exception) -> None:
     message = " ".join(error.format_message().split())
     if not message:  # help was shown instead
         return
-    say(f"{command}: {message} (try {command} --help)")
+    say(f"{command}: {_line(message)} (try {command} --help)")

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from seqgen.configs import require
+from seqgen.configs import Bounds, require
 from seqgen.errors import SeqgenError
+from seqgen.metrics.bootstrap import MOST_RESAMPLES
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
@@ -30,6 +31,12 @@ PARTS = {
     "chrf++": ("char_order", "word_order", "beta"),
     "ter": ("num_edits", "ref_length"),
 }
+
+
+# No sentence has matches that long, and each order takes its time.
+MOST_ORDER = 100
+# NumPy's generators, which sacreBLEU draws from, take 32 bits.
+MOST_SEED = (1 << 32) - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +69,8 @@ class BleuOptions:
     def __post_init__(self) -> None:
         require(self.metric in METRICS, f"--metric is one of {', '.join(METRICS)}")
         require(self.smooth in SMOOTHINGS, f"--smooth is one of {', '.join(SMOOTHINGS)}")
-        require(self.max_order >= 1, f"--max-order is at least 1, not {self.max_order}")
+        Bounds(low=1, high=MOST_ORDER).check("--max-order", self.max_order)
+        Bounds(low=0, high=1e6).check("--smooth-value", self.smooth_value)
         bleu = {
             "--tokenize": self.tokenize is not None,
             "--smooth": self.smooth != "exp",
@@ -156,6 +164,7 @@ def corpus_score(
     """
     metric = options.build()
     try:
+        Bounds(low=0, high=MOST_RESAMPLES).check("--samples", bootstrap)
         with _seeded(seed):
             found = metric.corpus_score(hypotheses, references, n_bootstrap=bootstrap)
     except TypeError as error:
@@ -206,6 +215,8 @@ def paired_scores(
     """
     from sacrebleu.significance import PairedTest as SacreTest
 
+    Bounds(low=2, high=MOST_RESAMPLES).check("--samples", samples)
+
     kind = "bs" if test == "bootstrap" else "ar"
     metric = options.build()
     named = [(str(number), lines) for number, lines in enumerate(systems)]
@@ -243,6 +254,7 @@ def _score(found: SacreScore, options: BleuOptions, signature: str, **figures: A
 @contextlib.contextmanager
 def _seeded(seed: int) -> Iterator[None]:
     """Hand a seed to sacreBLEU, which takes it from the environment alone."""
+    Bounds(low=0, high=MOST_SEED).check("--seed", seed)
     before = os.environ.get(SEED_VARIABLE)
     os.environ[SEED_VARIABLE] = str(seed)
     try:

@@ -6,9 +6,11 @@ import math
 
 import numpy as np
 
+from seqgen.configs import Bounds
 from seqgen.hashing import uniforms
 
 BLOCKS = 200
+MOST_RESAMPLES = 10**5
 RESAMPLES = 2000
 CONFIDENCE = 0.95
 Z = 1.959963984540054  # the normal quantile of CONFIDENCE, both sides
@@ -46,6 +48,7 @@ def resampled_ratios(
     Returns:
         (R, M) float64; a row's columns are of the same blocks.
     """
+    Bounds(low=2, high=MOST_RESAMPLES).check("--resamples", resamples)
     count = sizes.size
     draws = uniforms(seed, np.arange(resamples)[:, None], np.arange(count)[None])  # (R, B)
     chosen = (draws * count).astype(np.int64)

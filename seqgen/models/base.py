@@ -181,6 +181,8 @@ def load_weights(model: LanguageModel, tensors: dict[str, Tensor]) -> None:
         RuntimeError: they do not fit the model.
     """
     missing, unexpected = model.load_state_dict(tensors, strict=False)
-    missing = [name for name in missing if name in weights_of(model)]
-    if missing or unexpected:
-        raise RuntimeError(f"tensors do not fit: {', '.join([*missing, *unexpected])}")
+    stored = weights_of(model).keys()
+    wrong = [*(name for name in missing if name in stored), *unexpected]
+    if wrong:
+        more = f" and {len(wrong) - 3:,} more" if len(wrong) > 3 else ""
+        raise RuntimeError(f"tensors do not fit: {', '.join(wrong[:3])}{more}")
