@@ -5,18 +5,18 @@ import json
 import pytest
 import torch
 
+from seqgen import registry
 from seqgen.cli import run
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 
-SMALL = {
-    "rnn": ["--hidden-size", "32"],
-    "gru": ["--hidden-size", "32"],
-    "lstm": ["--hidden-size", "32"],
-    "transformer": ["--hidden-size", "32", "--heads", "2", "--layers", "2"],
-    "window": [],
-    "ngram": [],
-}
+
+def small(architecture):
+    """Return flags that make a model small, as far as it has such settings."""
+    wanted = {"hidden_size": 32, "num_heads": 2, "num_layers": 2}
+    there = registry.architecture(architecture).load_config().fields()
+    sets = [f"{name}={value}" for name, value in wanted.items() if name in there]
+    return [flag for each in sets for flag in ("--set", each)]
 
 
 @pytest.fixture
@@ -37,13 +37,13 @@ def seqgen(capsys, *arguments):
 
 
 @pytest.mark.parametrize("precision", ["auto", "float32"])
-@pytest.mark.parametrize("architecture", SMALL)
+@pytest.mark.parametrize("architecture", list(registry.ARCHITECTURES))
 def test_the_main_job(architecture, precision, home, capsys):
     budget = ["--steps", 30, "--precision", precision]
     train = ["train", home / "text.txt", "--model", architecture, "--seed", 1, *budget]
-    given = [*SMALL[architecture], "--device", "cuda"]
+    given = [*small(architecture), "--device", "cuda"]
     (result,) = seqgen(capsys, *train, *given, "--name", "a", "--checkpoint-every", 10)
-    if architecture != "ngram":
+    if not registry.architecture(architecture).load_model().counted:
         assert result["val_loss"] < 3
         (longer,) = seqgen(capsys, "train", "--resume", "a", "--steps", 40, "--device", "cuda")
         assert longer["steps"] == 40
@@ -73,7 +73,7 @@ def test_a_mixture(home, capsys):
 
 def test_compiled_steps_learn_what_plain_ones_do(home, capsys):
     train = ["train", home / "text.txt", "--model", "transformer", "--seed", 1, "--steps", 30]
-    given = [*SMALL["transformer"], "--precision", "float32", "--device", "cuda"]
+    given = [*small("transformer"), "--precision", "float32", "--device", "cuda"]
     (plain,) = seqgen(capsys, *train, *given, "--set", "compile=false", "--dropout", 0)
     (compiled,) = seqgen(capsys, *train, *given, "--set", "compile=true", "--dropout", 0)
     assert compiled["val_loss"] == pytest.approx(plain["val_loss"], rel=1e-3)

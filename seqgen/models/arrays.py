@@ -136,8 +136,9 @@ def use_products(products: Products) -> None:
     _Settings.products = products
 
 
-# What is measured: the gates of 256 units, which read as many; and so many rows, calls, rounds.
-MEASURED_SHAPE, MEASURED_ROWS, CALLS, ROUNDS = (1024, 512), 8, 20, 7
+# What is measured: the gates of 256 units, which read as many, for so many rows; in so many
+# seconds, and at least so many calls.
+MEASURED_SHAPE, MEASURED_ROWS, MEASURED_SECONDS, LEAST_CALLS = (1024, 512), 8, 0.02, 3
 # Another way is taken if it is so many times as fast as the default.
 LEAST_GAIN = 1.1
 
@@ -158,12 +159,13 @@ def _fastest(ways: dict[str, Any], weight: Tensor, bias: Tensor, rows: int) -> s
     x = np.ones((rows, weight.shape[1]), dtype=np.float32)
     made = {name: way(weight, bias) for name, way in ways.items()}
     seconds = dict.fromkeys(made, math.inf)
-    for _ in range(ROUNDS):  # in turn, so that what else the machine does falls on all
-        for name, way in made.items():
+    until, calls = time.perf_counter() + MEASURED_SECONDS, 0
+    while calls < LEAST_CALLS or time.perf_counter() < until:
+        for name, way in made.items():  # in turn; the fastest call is the least disturbed one
             began = time.perf_counter()
-            for _ in range(CALLS):
-                way(x)
+            way(x)
             seconds[name] = min(seconds[name], time.perf_counter() - began)
+        calls += 1
     default, best = next(iter(seconds)), min(seconds, key=seconds.__getitem__)
     return best if seconds[default] >= LEAST_GAIN * seconds[best] else default
 
