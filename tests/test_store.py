@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from seqgen import registry, store
+from seqgen.cli import run
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import replacing, write_bytes, write_json
 from seqgen.store import StoredModel
@@ -460,6 +461,31 @@ def test_a_text_from_standard_input_is_kept_once(home):
     assert first == store.keep_text(iter([b"some text"]))
     assert first.read_bytes() == b"some text"
     assert len(list((home / "cache" / "text").iterdir())) == 1
+
+
+def test_what_killed_runs_had_begun_to_write_is_taken_away(home):
+    """By the next run and by hand; what a living one writes stays, and so does what is whole."""
+    whole = store.keep_text(iter([b"some text"]))
+    for clear in (store.clean, lambda: made(None), lambda: run(["models", "cache", "--clear"])):
+        tokens = home / "cache" / "tokens"
+        tokens.mkdir(parents=True, exist_ok=True)
+        old = [whole.with_name("arriving-77.txt"), whole.with_name(".arriving-77.txt.ab.tmp")]
+        for path in [*old, whole.with_name(".arriving.ab.tmp"), tokens / ".0f.tok.ab.tmp"]:
+            path.write_text("half")
+        living = []
+
+        def blocks(clear=clear, living=living):
+            yield b"some "
+            clear()
+            living += [path for path in whole.parent.iterdir() if path != whole]
+            yield b"more"
+
+        kept = store.keep_text(blocks())
+        assert len(living) == 1
+        assert kept.read_bytes() == b"some more"
+        assert not list(tokens.iterdir())
+        assert set(whole.parent.iterdir()) == {whole, kept} == set(store.cached_files())
+        kept.unlink()
 
 
 def test_a_training_text_is_found_where_it_was_or_in_the_cache(tmp_path):
