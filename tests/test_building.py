@@ -295,6 +295,13 @@ def test_a_model_that_was_about_to_be_replaced_is_back_at_once(look, killed, tex
         trained(text)
 
 
+def test_what_was_replaced_does_not_come_back_when_the_new_one_is_removed(killed, text):
+    trained(text)
+    killed("old")
+    store.remove(store.find("m"))
+    assert [stored.name for stored in store.list_models()] == ["origin"]
+
+
 @pytest.mark.parametrize("how", ["cache", "train", "resume"])
 def test_the_next_run_clears_up(how, killed, text, capfd):
     trained(text)

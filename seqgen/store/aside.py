@@ -136,6 +136,20 @@ def _put_back(place: Path) -> None:
         hidden(place, OLD).rename(place)
 
 
+def forget_replaced(place: Path) -> None:
+    """Delete what the model at `place` has replaced, where a killed run has left that.
+
+    Otherwise it would be put back as soon as the model is gone.
+
+    Raises:
+        OSError: it cannot be deleted.
+    """
+    if taken(hidden(place, OLD)):
+        with alone():
+            if taken(place) and taken(hidden(place, OLD)):
+                discard(hidden(place, OLD))
+
+
 def clean_models() -> list[Path]:
     """Take away what killed runs left in the models' folder; return what was there.
 

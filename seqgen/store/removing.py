@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 
 from seqgen.errors import SeqgenError
-from seqgen.store.aside import discard, strangers
+from seqgen.store.aside import discard, forget_replaced, strangers
 from seqgen.store.model import StoredModel
 from seqgen.store.places import models_folder
 
@@ -31,7 +31,7 @@ def check_removable(model: StoredModel) -> Path:
     with contextlib.suppress(FileNotFoundError):  # the working directory may be gone
         if Path.cwd().resolve().is_relative_to(path):
             raise SeqgenError(f"{path} is, or holds, the working directory; {untouched}")
-    if path.parent != models_folder().resolve() and not _has_configuration(StoredModel(path)):
+    if not _is_in_models_folder(path) and not _has_configuration(StoredModel(path)):
         raise SeqgenError(f"{path} does not look like a model; {untouched}")
     try:
         others = strangers(path)
@@ -44,6 +44,10 @@ def check_removable(model: StoredModel) -> Path:
             f"{path} holds what seqgen did not write ({names}): move it elsewhere; {untouched}"
         )
     return path
+
+
+def _is_in_models_folder(path: Path) -> bool:
+    return path.parent == models_folder().resolve()
 
 
 def _has_configuration(model: StoredModel) -> bool:
@@ -63,6 +67,8 @@ def remove(model: StoredModel) -> None:
     path = check_removable(model)
     try:
         with StoredModel(path).locked():
+            if _is_in_models_folder(path):
+                forget_replaced(path)
             discard(path)
         if model.path.is_symlink():
             model.path.unlink()
