@@ -290,9 +290,8 @@ def again(
     place = _Cached.of(text, original)
     cached = _from_cache(place, text, original)
     if cached is not None and cached.tokenizer.fingerprint == tokenizer.fingerprint:
-        if held_out is None or filecmp.cmp(held_out, place.val_text, shallow=False):
-            return cached
-        return _with_held_out(cached, held_out, config)
+        same = held_out is None or filecmp.cmp(held_out, place.val_text, shallow=False)
+        return cached if same else _with_held_out(cached, held_out, config)
     facts = read(text)
     split = split_text(text, facts, config, tokenizer)
     if held_out is not None:
@@ -392,12 +391,5 @@ def _from_cache(place: _Cached, text: Text, config: DataConfig) -> Prepared | No
 
     split = Split(train_text, Text((place.val_text,)).chunks if val else None)
     check_parts(train.corpus.tokens.size, val.corpus.tokens.size if val else None, config.documents)
-    return Prepared(
-        text,
-        facts,
-        split,
-        train.tokenizer,
-        train.corpus,
-        val.corpus if val else None,
-        val.facts if val else Survey(),
-    )
+    parts = (train.corpus, val.corpus, val.facts) if val else (train.corpus, None, Survey())
+    return Prepared(text, facts, split, train.tokenizer, *parts)
