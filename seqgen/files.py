@@ -71,11 +71,10 @@ def _temporary(path: Path) -> tuple[int, str, contextlib.ExitStack]:
             dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"
         )
         lock = contextlib.ExitStack()
-        if fcntl is None:
-            return handle, temporary, lock
-        lock.callback(os.close, os.dup(handle))
-        # `remove_leftovers` may have come before the lock.
-        if take_lock(handle) and os.fstat(handle).st_nlink:
+        if fcntl is not None:
+            lock.callback(os.close, os.dup(handle))
+        take_lock(handle, wait=True)
+        if Path(temporary).exists():  # `remove_leftovers` may have come before the lock
             return handle, temporary, lock
         lock.close()
         os.close(handle)

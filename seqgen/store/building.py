@@ -45,7 +45,7 @@ class NewModel(StoredModel):
         """What there is if writing fails now: the end of such a message."""
         if self.published:
             return super().kept
-        return f"{self.name} is as it was" if self.replaces else "nothing was saved yet"
+        return f"{self.name} is as it was" if self.replaces else "nothing was saved"
 
     def publish(self) -> None:
         """Put the model in its place, which it stays in; what it replaces is deleted.
