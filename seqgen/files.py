@@ -6,9 +6,14 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
+
+try:
+    import fcntl
+except ImportError:  # Windows, where an open file is lock enough for its writer
+    fcntl = None
 
 
 @contextlib.contextmanager
@@ -19,29 +24,95 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         OSError: the folder cannot be written or the disk is full, and then it names `path`, which
             is as it was.
     """
+    with named_when_written(path, lambda: path) as file:
+        yield file
+
+
+@contextlib.contextmanager
+def named_when_written(about: Path, name: Callable[[], Path]) -> Iterator[IO[bytes]]:
+    """Do as `replacing`, for a file whose name depends on its content.
+
+    Args:
+        about: what an error names; the temporary file is beside it.
+        name: returns the file's path, in the same folder, when all is written.
+    """
     try:
+        handle, temporary, lock = _temporary(about)
+    except OSError as error:
+        raise _about(about, error) from None
+    with lock:
+        try:
+            with os.fdopen(handle, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            umask = os.umask(0)
+            os.umask(umask)
+            Path(temporary).chmod(0o666 & ~umask)
+            Path(temporary).replace(name())
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink()
+            # A full disk's error names no file; one that does is about what is being read.
+            if isinstance(error, OSError) and error.filename in (None, temporary):
+                raise _about(about, error) from None
+            raise
+    sync_folder(about.parent)
+
+
+def _temporary(path: Path) -> tuple[int, str, contextlib.ExitStack]:
+    """Make a temporary file beside `path`; return its handle, its name, and the lock on it.
+
+    The lock outlives the handle: it shows others that the file is no leftover until it has been
+    renamed.
+    """
+    while True:
         handle, temporary = tempfile.mkstemp(
             dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"
         )
-    except OSError as error:
-        raise _about(path, error) from None
+        lock = contextlib.ExitStack()
+        if fcntl is not None:
+            lock.callback(os.close, os.dup(handle))
+        take_lock(handle, wait=True)
+        if Path(temporary).exists():  # `remove_leftovers` may have come before the lock
+            return handle, temporary, lock
+        lock.close()
+        os.close(handle)
+
+
+def take_lock(file: IO[Any] | int, wait: bool = False) -> bool:
+    """Take an exclusive lock on an open file; return False if another process has it.
+
+    Args:
+        file: an open file. The lock ends when it is closed, and with the process.
+        wait: wait for the other process instead.
+    """
+    if fcntl is None:
+        return True
     try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(temporary).chmod(0o666 & ~umask)
-        Path(temporary).replace(path)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            Path(temporary).unlink()
-        # A full disk's error names no file; one that does is about what is being read.
-        if isinstance(error, OSError) and error.filename in (None, temporary):
-            raise _about(path, error) from None
-        raise
-    sync_folder(path.parent)
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:
+        return False
+    return True
+
+
+def remove_leftovers(paths: Iterable[Path]) -> list[Path]:
+    """Delete temporary files whose writer was killed; return what was deleted.
+
+    Those that are being written are locked, and stay.
+    """
+    gone = []
+    for path in paths:
+        with contextlib.suppress(OSError), path.open("r+b") as file:
+            if take_lock(file):
+                path.unlink()
+                gone.append(path)
+    return gone
+
+
+def is_temporary(path: Path) -> bool:
+    """Return whether a file is one that `replacing` has not renamed yet, by its name."""
+    return path.name.startswith(".") and path.suffix == ".tmp"
 
 
 def _about(path: Path, error: OSError) -> OSError:

@@ -1,3 +1,4 @@
+import contextlib
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from seqgen import registry, store
+from seqgen.cli import run
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import replacing, write_bytes, write_json
 from seqgen.store import StoredModel
@@ -25,10 +27,19 @@ def home(tmp_path, monkeypatch):
     return tmp_path / "home"
 
 
-def made(name, written=None, seed=0):
+def made(name, written=None, seed=0, overwrite=False):
     """Store a tiny model as training does, without training."""
+    with store.building(name, "stem", overwrite=overwrite) as stored:
+        filled(stored, seed)
+        stored.publish()
+    if written is not None:
+        os.utime(stored.path / store.WEIGHTS, (written, written))
+    return StoredModel(stored.path)
+
+
+def filled(stored, seed=0):
+    """Write the parts of a tiny model."""
     tokenizer = KINDS["char"]("abc")
-    stored = store.create(name, "stem", overwrite=False)
     kind = registry.architecture("lstm")
     config = kind.load_config()(vocab_size=tokenizer.vocab_size, hidden_size=4, num_layers=1)
     with torch.random.fork_rng():
@@ -38,9 +49,6 @@ def made(name, written=None, seed=0):
     tokenizer.save(stored.path / "tokenizer")
     stored.write_record(created=store.now(), parameters=model.parameter_count(), result=None)
     stored.write_weights(model)
-    if written is not None:
-        os.utime(stored.path / store.WEIGHTS, (written, written))
-    return stored
 
 
 def one_line(caught):
@@ -62,31 +70,45 @@ def test_names(name):
     ["", ".", "..", ".x", "-x", "_x", "a b", "a/b", "../x", "a\n", "\u00e9", "a\\b", "latest"],
 )
 def test_what_is_no_name(name, home):
-    with pytest.raises(UsageError) as caught:
-        store.create(name, "stem", overwrite=False)
+    with pytest.raises(UsageError) as caught, store.building(name, "stem", overwrite=False):
+        pass
     assert one_line(caught)
     assert not home.exists()
 
 
 def test_a_name_in_use_is_refused_with_what_to_do():
     kept = made("one", seed=1)
-    with pytest.raises(UsageError, match=r"--overwrite or another --name"):
-        store.create("one", "stem", overwrite=False)
+    with (
+        pytest.raises(UsageError, match=r"--overwrite or another --name"),
+        store.building("one", "stem", overwrite=False),
+    ):
+        pass
     assert kept.loadable
-    assert not store.create("one", "stem", overwrite=True).loadable
+    before = kept.digest
+    assert made("one", seed=2, overwrite=True).digest != before
 
 
-def test_without_a_name_a_new_one_is_made():
-    names = [store.create(None, "T\u00f6n of text-lstm", overwrite=False).name for _ in range(3)]
-    assert names == ["T-n-of-text-lstm", "T-n-of-text-lstm-2", "T-n-of-text-lstm-3"]
-    for stem in ("...", "", "-", "\u65e5\u672c"):
-        assert store.create(None, stem, overwrite=False).name.startswith("model")
-    for model in store.models_folder().iterdir():
-        store.check_name(model.name)
+@pytest.mark.parametrize("published", [False, True])
+def test_without_a_name_a_new_one_is_made(published):
+    """Also while others are in the making, which are not yet to be seen."""
+    with contextlib.ExitStack() as held:
+        names = []
+        for stem in ["T\u00f6n of text-lstm"] * 3 + ["...", "", "-", "\u65e5\u672c"]:
+            model = held.enter_context(store.building(None, stem, overwrite=False))
+            names.append(model.name)
+            if published:
+                model.publish()
+        assert names[:3] == ["T-n-of-text-lstm", "T-n-of-text-lstm-2", "T-n-of-text-lstm-3"]
+        assert names[3:] == ["model", "model-2", "model-3", "model-4"]
+        seen = {path.name for path in store.models_folder().glob("[!.]*")}
+        assert seen == (set(names) if published else set())
+    for name in names:
+        store.check_name(name)
 
 
 def test_a_made_name_is_never_the_reserved_one():
-    store.check_name(store.create(None, "latest", overwrite=False).name)
+    with store.building(None, "latest", overwrite=False) as model:
+        store.check_name(model.name)
 
 
 # ---- finding ----
@@ -96,8 +118,9 @@ def test_latest_is_the_last_written(home):
     with pytest.raises(SeqgenError, match="run seqgen train"):
         store.find(None)
     made("new", 2000), made("old", 1000)
-    unfinished = store.create("unfinished", "stem", overwrite=False)
-    unfinished.write_config("lstm", model={}, training={}, data={})
+    with store.building("unfinished", "stem", overwrite=False) as unfinished:
+        unfinished.write_config("lstm", model={}, training={}, data={})
+        unfinished.publish()
     (home / "models" / ".hidden").mkdir()
     (home / "models" / "a-file").write_text("x")
     assert store.find(None).name == store.find("latest").name == "new"
@@ -365,8 +388,11 @@ def test_a_model_in_training_is_not_removed(held):
     model, _ = held
     with pytest.raises(SeqgenError, match="being trained"):
         store.remove(model)
-    with pytest.raises(SeqgenError, match="being trained"):
-        store.create("m", "stem", overwrite=True)
+    with (
+        pytest.raises(SeqgenError, match="being trained"),
+        store.building("m", "stem", overwrite=True),
+    ):
+        pass
     assert model.load()
 
 
@@ -385,29 +411,46 @@ def test_remove(tmp_path):
     assert (other / "me.jpg").exists()
 
 
-def test_what_a_killed_run_left_can_be_overwritten():
-    begun = store.create("m", "stem", overwrite=False)
-    with begun.locked():
-        pass
-    (begun.path / ".config.json.abc.tmp").write_text("{")
-    assert store.create("m", "stem", overwrite=True).path.is_dir()
+@pytest.mark.parametrize("parts", [(), ("lock", ".config.json.abc.tmp"), ("tokenizer/",)])
+@pytest.mark.parametrize("removed_first", [False, True])
+def test_the_name_of_what_an_older_version_left_half_made_is_free(parts, removed_first):
+    place = store.models_folder() / "m"
+    place.mkdir(parents=True)
+    for part in parts:
+        if part.endswith("/"):
+            (place / part).mkdir()
+        else:
+            (place / part).write_text("{")
+    if removed_first:
+        store.remove(store.find("m"))
+        assert not place.exists()
+    assert made("m").loadable
 
 
-def test_a_link_to_a_model_is_not_followed(tmp_path):
-    model = made("m")
-    (tmp_path / "link").symlink_to(model.path)
-    with pytest.raises(SeqgenError, match=r"cannot be removed: .*symbolic link"):
-        store.remove(StoredModel(tmp_path / "link"))
-    assert model.loadable
+def test_what_has_weights_is_not_taken_for_half_made():
+    stored = made("m")
+    (stored.path / store.CONFIG).unlink()
+    with pytest.raises(UsageError, match="--overwrite"):
+        made("m")
+    assert (stored.path / store.WEIGHTS).exists()
 
 
 def test_a_home_that_cannot_be_written(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("x")
     monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "file" / "home"))
     with pytest.raises(SeqgenError, match=r"cannot be written: .*set SEQGEN_HOME") as caught:
-        store.create("m", "stem", overwrite=False)
+        made("m")
     assert one_line(caught)
     assert store.list_models() == []
+
+
+def test_a_home_that_is_a_file(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("x")
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "file"))
+    for use in (store.list_models, lambda: store.find("m"), lambda: made("m"), store.cached_files):
+        with pytest.raises(SeqgenError, match="file is a file; set it to a folder") as caught:
+            use()
+        assert one_line(caught)
 
 
 # ---- texts ----
@@ -418,6 +461,31 @@ def test_a_text_from_standard_input_is_kept_once(home):
     assert first == store.keep_text(iter([b"some text"]))
     assert first.read_bytes() == b"some text"
     assert len(list((home / "cache" / "text").iterdir())) == 1
+
+
+def test_what_killed_runs_had_begun_to_write_is_taken_away(home):
+    """By the next run and by hand; what a living one writes stays, and so does what is whole."""
+    whole = store.keep_text(iter([b"some text"]))
+    for clear in (store.clean, lambda: made(None), lambda: run(["models", "cache", "--clear"])):
+        tokens = home / "cache" / "tokens"
+        tokens.mkdir(parents=True, exist_ok=True)
+        old = [whole.with_name("arriving-77.txt"), whole.with_name(".arriving-77.txt.ab.tmp")]
+        for path in [*old, whole.with_name(".arriving.ab.tmp"), tokens / ".0f.tok.ab.tmp"]:
+            path.write_text("half")
+        living = []
+
+        def blocks(clear=clear, living=living):
+            yield b"some "
+            clear()
+            living += [path for path in whole.parent.iterdir() if path != whole]
+            yield b"more"
+
+        kept = store.keep_text(blocks())
+        assert len(living) == 1
+        assert kept.read_bytes() == b"some more"
+        assert not list(tokens.iterdir())
+        assert set(whole.parent.iterdir()) == {whole, kept} == set(store.cached_files())
+        kept.unlink()
 
 
 def test_a_training_text_is_found_where_it_was_or_in_the_cache(tmp_path):

@@ -125,16 +125,16 @@ def remove(
     names: Annotated[list[str], typer.Argument(help="Names or paths.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Delete trained models."""
-    chosen = [store.find(name) for name in names]
+    """Delete trained models, and nothing that seqgen did not write."""
+    chosen = {store.check_removable(model): model for model in map(store.find, names)}
     if not yes:
         if not is_terminal(sys.stdin):
             raise UsageError("give --yes: there is nobody to ask")
-        if not typer.confirm(f"Delete {', '.join(str(m.path) for m in chosen)}?", err=True):
+        if not typer.confirm(f"Delete {', '.join(map(str, chosen))}?", err=True):
             raise SeqgenError("nothing was removed")
-    for model in chosen:
+    for place, model in chosen.items():
         store.remove(model)
-        say(f"removed {model.path}")
+        say(f"removed {place}")
 
 
 @app.command()
@@ -152,12 +152,15 @@ def cache(
 ) -> None:
     """List what is kept of texts: large ones as tokens, and those from standard input.
 
-    A text that came by standard input is kept for --resume, and --clear leaves it.
+    A text that came by standard input is kept for --resume, and --clear leaves it. --clear also
+    takes away what killed runs left behind.
     """
     if clear:
         gone = [(path, size) for path, size in _sizes() if path.parent == store.tokens_folder()]
         store.clear_tokens()
         say(f"removed {len(gone)} files, {sum(size for _, size in gone):,} bytes")
+        if left := store.clean():
+            say(f"removed {len(left)} leftovers of runs that were killed")
         return
     rows = [{"kind": path.parent.name, "bytes": size, "path": str(path)} for path, size in _sizes()]
     if json:

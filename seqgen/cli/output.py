@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -30,10 +31,44 @@ def is_terminal(stream: IO[Any] | None) -> bool:
 
 
 def say(message: str) -> None:
-    """Write a line to standard error."""
+    """Write a line to standard error, if anybody still reads it."""
     if sys.stderr is not None:
-        sys.stderr.write(message + "\n")
-        sys.stderr.flush()
+        stream = Unread(sys.stderr)
+        stream.write(message + "\n")
+        stream.flush()
+
+
+class Unread:
+    """A stream that may fail: its reader leaves, its terminal hangs up, its disk is full.
+
+    What is written to it from then on goes nowhere, also what Python writes at its exit.
+    """
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write text."""
+        with self._failing_quietly():
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Send it off."""
+        with self._failing_quietly():
+            self._stream.flush()
+
+    @contextlib.contextmanager
+    def _failing_quietly(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stream.fileno())
+            os.close(nowhere)
 
 
 def put(text: str) -> None:
@@ -94,7 +129,7 @@ def console(stream: IO[str]) -> Console:
 
     plain = not is_terminal(stream)
     return Console(
-        file=stream,
+        file=Unread(stream) if stream is sys.stderr else stream,
         highlight=False,
         markup=False,
         emoji=False,

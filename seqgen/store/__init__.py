@@ -1,17 +1,15 @@
 """Trained models on disk: a folder each, found by name, by path, or as the latest."""
 
+from seqgen.store.building import NewModel, building, clean
 from seqgen.store.cache import cached_files, clear_tokens, keep_text, text_of, tokens_folder
 from seqgen.store.finding import (
     LATEST,
     check_free,
     check_name,
-    create,
     find,
     find_all,
     list_models,
     now,
-    remove,
-    removed_if_stillborn,
 )
 from seqgen.store.mixture import StoredMixture, as_given
 from seqgen.store.model import (
@@ -29,6 +27,7 @@ from seqgen.store.model import (
     StoredModel,
 )
 from seqgen.store.places import home, models_folder
+from seqgen.store.removing import check_removable, remove
 from seqgen.store.writing import Log
 
 __all__ = [
@@ -45,14 +44,17 @@ __all__ = [
     "VALIDATION_TOKENS",
     "WEIGHTS",
     "Log",
+    "NewModel",
     "StoredMixture",
     "StoredModel",
     "as_given",
+    "building",
     "cached_files",
     "check_free",
     "check_name",
+    "check_removable",
+    "clean",
     "clear_tokens",
-    "create",
     "find",
     "find_all",
     "home",
@@ -61,7 +63,6 @@ __all__ = [
     "models_folder",
     "now",
     "remove",
-    "removed_if_stillborn",
     "text_of",
     "tokens_folder",
 ]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from seqgen.errors import SeqgenError
-from seqgen.files import replacing
+from seqgen.files import is_temporary, named_when_written, remove_leftovers
 from seqgen.store.places import home
+
+# What a text is called while it comes in.
+ARRIVING = "arriving"
 
 
 def keep_text(blocks: Iterator[bytes]) -> Path:
@@ -19,18 +21,26 @@ def keep_text(blocks: Iterator[bytes]) -> Path:
     Raises:
         SeqgenError: the cache cannot be written.
     """
-    folder = home() / "cache" / "text"
+    folder = texts_folder()
     digest = hashlib.sha256()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        arriving = folder / f"arriving-{os.getpid()}.txt"
-        with replacing(arriving) as file:
+        with named_when_written(folder / ARRIVING, lambda: _kept_as(digest)) as file:
             for block in blocks:
                 digest.update(block)
                 file.write(block)
-        return arriving.replace(folder / f"{digest.hexdigest()[:32]}.txt")
+        return _kept_as(digest)
     except OSError as error:
         raise SeqgenError(f"{folder} cannot be written: {error.strerror}") from None
+
+
+def _kept_as(digest: hashlib._Hash) -> Path:
+    return texts_folder() / f"{digest.hexdigest()[:32]}.txt"
+
+
+def texts_folder() -> Path:
+    """Return the folder that keeps texts that came by standard input, by their hash."""
+    return home() / "cache" / "text"
 
 
 def tokens_folder() -> Path:
@@ -40,9 +50,22 @@ def tokens_folder() -> Path:
 
 def cached_files() -> list[Path]:
     """Return every file of the cache: tokens, then texts that came by standard input."""
-    folders = (tokens_folder(), home() / "cache" / "text")
-    found = [sorted(folder.iterdir()) if folder.is_dir() else [] for folder in folders]
-    return [path for paths in found for path in paths if path.is_file()]
+    return [path for path in _files() if not _is_arriving(path)]
+
+
+def _files() -> Iterator[Path]:
+    for folder in (tokens_folder(), texts_folder()):
+        yield from filter(Path.is_file, sorted(folder.iterdir()) if folder.is_dir() else ())
+
+
+def _is_arriving(path: Path) -> bool:
+    """Return whether a file of the cache has not got its name yet; version 0.1.0 had two ways."""
+    return is_temporary(path) or path.name.startswith(f"{ARRIVING}-")
+
+
+def clear_leftovers() -> list[Path]:
+    """Delete what killed runs had begun to write into the cache; return what was deleted."""
+    return remove_leftovers(filter(_is_arriving, list(_files())))
 
 
 def clear_tokens() -> list[Path]:
@@ -68,7 +91,7 @@ def text_of(data: dict[str, Any]) -> tuple[Path, ...]:
     paths = tuple(map(Path, data["files"]))
     if all(path.exists() for path in paths):
         return paths
-    kept = home() / "cache" / "text" / f"{data['sha256'][:32]}.txt"
+    kept = texts_folder() / f"{data['sha256'][:32]}.txt"
     if kept.exists():
         return (kept,)
     gone = next(path for path in paths if not path.exists())

@@ -1,18 +1,17 @@
-"""Models by name, by path, or as the latest; new ones, and their end."""
+"""Models by name, by path, or as the latest."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
-import shutil
-from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
 from seqgen.errors import SeqgenError, UsageError, did_you_mean
+from seqgen.store.aside import holds_no_weights, restore, restore_all, taken
 from seqgen.store.mixture import StoredMixture
-from seqgen.store.model import CHEAP, CHECKPOINTS, CONFIG, LAST, LOCK, METRICS, StoredModel
+from seqgen.store.model import CHEAP, StoredModel
 from seqgen.store.places import models_folder
 
 LATEST = "latest"
@@ -36,19 +35,24 @@ def check_name(name: str) -> None:
 def check_free(name: str | None, overwrite: bool) -> None:
     """Refuse a name that is no name, or is in use and not to be overwritten.
 
+    A folder without weights is no model, and its name is free.
+
     Raises:
         UsageError: says what to do.
     """
     if name is None:
         return
     check_name(name)
-    if (models_folder() / name).exists() and not overwrite:
+    place = models_folder() / name
+    restore(place)
+    if taken(place) and not overwrite and not holds_no_weights(place):
         raise UsageError(f"a model is called {name!r} already; give --overwrite or another --name")
 
 
 def list_models() -> list[StoredModel]:
     """Return all models that can be loaded, the latest written first."""
     folder = models_folder()
+    restore_all()
     found = [StoredModel(p) for p in folder.iterdir()] if folder.is_dir() else []
     found = [m for m in found if not m.path.name.startswith(".") and m.loadable]
     return sorted(found, key=lambda m: (-m.written, m.name))
@@ -73,6 +77,7 @@ def find(name: str | Path | None) -> StoredModel:
         return model
     check_name(name)
     model = StoredModel(models_folder() / name)
+    restore(model.path)
     if not model.path.is_dir():
         known = [m.name for m in list_models()]
         hint = did_you_mean(name, known) or "; seqgen models lists those there are"
@@ -115,76 +120,6 @@ def _weighted(part: str) -> tuple[str, float | None]:
     if not 0 <= weight <= 1:
         raise UsageError(f"the weight of {name} is from 0 to 1, not {number}")
     return name, weight
-
-
-def create(name: str | None, stem: str, overwrite: bool) -> StoredModel:
-    """Make the folder of a new model.
-
-    Args:
-        name: what the user calls it; without one, `stem`, or `stem-2`, `stem-3` ...
-        stem: a name made from the corpus and the architecture.
-        overwrite: remove a model of that name first.
-
-    Raises:
-        UsageError: not a name, or one in use.
-        SeqgenError: the folder cannot be written.
-    """
-    check_free(name, overwrite)
-    folder = models_folder()
-    if name is not None and (folder / name).exists():
-        remove(StoredModel(folder / name))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / name if name else _unused(folder, stem)
-        path.mkdir()
-    except OSError as error:
-        raise SeqgenError(
-            f"{folder} cannot be written: {error.strerror}; set SEQGEN_HOME to another folder"
-        ) from None
-    return StoredModel(path)
-
-
-def _unused(folder: Path, stem: str) -> Path:
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._") or "model"
-    number, path = 2, folder / stem
-    while path.exists() or path.name == LATEST:
-        path = folder / f"{stem}-{number}"
-        number += 1
-    return path
-
-
-def remove(model: StoredModel) -> None:
-    """Delete a model's folder.
-
-    Raises:
-        SeqgenError: it cannot be deleted, is being trained, or does not look like a model.
-    """
-    # A run killed at its very start leaves a lock and temporary files.
-    others = (p.name for p in model.path.iterdir() if p.name != LOCK and p.name[0] != ".")
-    if not (model.path / CONFIG).exists() and any(others):
-        raise SeqgenError(f"{model.path} does not look like a model; nothing was removed")
-    try:
-        with model.locked():
-            pass
-        shutil.rmtree(model.path)
-    except OSError as error:
-        raise SeqgenError(f"{model.path} cannot be removed: {error.strerror or error}") from None
-
-
-@contextlib.contextmanager
-def removed_if_stillborn(model: StoredModel) -> Iterator[None]:
-    """Remove a new model's folder if its first run fails before there is anything to keep.
-
-    What would be left is an untrained model, and the latest one. A checkpoint is worth keeping,
-    and so are weights that a validation has chosen.
-    """
-    try:
-        yield
-    except BaseException:
-        chosen = any(record.get("best") for record in model.logged(METRICS))
-        if not chosen and not (model.path / CHECKPOINTS / LAST).exists():
-            shutil.rmtree(model.path, ignore_errors=True)
-        raise
 
 
 def now() -> str:

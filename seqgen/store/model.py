@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from seqgen import __version__, manifest
 from seqgen.configs import Config
 from seqgen.errors import SeqgenError, UsageError, first_line
-from seqgen.files import json_bytes, replacing, write_bytes
-from seqgen.store.writing import Log, is_whole, same_file, step_of, take_lock, tensor_bytes, writing
+from seqgen.files import is_temporary, json_bytes, replacing, take_lock, write_bytes
+from seqgen.store.writing import Log, is_whole, same_file, step_of, tensor_bytes, writing
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,6 +47,16 @@ class StoredModel:
     def name(self) -> str:
         """The model's name: that of its folder."""
         return self.path.resolve().name
+
+    @property
+    def published(self) -> bool:
+        """Whether it stands where it can be found; only a new one does not yet."""
+        return True
+
+    @property
+    def kept(self) -> str:
+        """What there is if writing fails now: the end of such a message."""
+        return "what was saved before is whole"
 
     @property
     def config(self) -> dict[str, Any]:
@@ -195,7 +205,7 @@ class StoredModel:
             return
         patterns = (CONFIG, RECORD, WEIGHTS, "tokenizer/*", "validation/*", f"{CHECKPOINTS}/*.*")
         found = (path for pattern in patterns for path in sorted(self.path.glob(pattern)))
-        with writing(self.path / manifest.MANIFEST):
+        with self.writing(manifest.MANIFEST):
             manifest.seal(self.path, [path.relative_to(self.path).as_posix() for path in found])
 
     def settle(self) -> None:
@@ -204,12 +214,12 @@ class StoredModel:
         Raises:
             SeqgenError: it cannot be written.
         """
-        with writing(self.path / manifest.MANIFEST):
+        with self.writing(manifest.MANIFEST):
             manifest.settle(self.path)
 
     def _replace(self, part: str, content: bytes) -> None:
         """Replace a file of the folder in one step, the manifest first."""
-        with writing(self.path / part):
+        with self.writing(part):
             manifest.announce(self.path, {part: manifest.digest(content)})
             write_bytes(self.path / part, content)
 
@@ -256,7 +266,7 @@ class StoredModel:
         earlier = [path for path in self.earlier_checkpoints() if path < own][: keep - 1]
         going = [path for path in self.earlier_checkpoints() if path not in earlier]
         coming = [folder / LAST, own] if keep > 1 else [folder / LAST]
-        with writing(folder / LAST):
+        with self.writing(f"{CHECKPOINTS}/{LAST}"):
             folder.mkdir(exist_ok=True)
             manifest.announce(
                 self.path,
@@ -316,23 +326,35 @@ class StoredModel:
         Raises:
             SeqgenError: the folder cannot be written.
         """
-        with writing(self.path):
-            for path in self.path.rglob(".*.tmp"):
+        with self.writing():
+            for path in filter(is_temporary, self.path.rglob(".*")):
                 path.unlink(missing_ok=True)
-        for path in (self.path / METRICS, self.path / SAMPLES):
+        for part in (METRICS, SAMPLES):
+            path = self.path / part
             if path.exists():
                 lines = path.read_bytes().splitlines(keepends=True)
                 kept = [x for x in lines if x.endswith(b"\n") and step_of(x) <= step]
                 if kept != lines:
-                    with writing(path):
+                    with self.writing(part):
                         write_bytes(path, b"".join(kept))
+
+    def publish(self) -> None:
+        """Let a new model count from now on; one that stands in its place does already."""
+
+    def writing(self, part: str = "") -> contextlib.AbstractContextManager[None]:
+        """Say in one line that a part of the folder cannot be written, and what there is."""
+        return writing(self.path / part, self.kept)
 
     def write_record(self, **facts: Any) -> None:
         """Write `training.json`."""
         self._replace(RECORD, json_bytes(facts))
 
     def write_validation(self, chunks: Iterator[str]) -> None:
-        """Keep the held-out text."""
+        """Keep the held-out text.
+
+        Raises:
+            OSError: it cannot be written, or not be read.
+        """
         path = self.path / VALIDATION
         path.parent.mkdir(exist_ok=True)
         with replacing(path) as file:
@@ -346,7 +368,7 @@ class StoredModel:
         Raises:
             SeqgenError: another run is at it.
         """
-        with writing(self.path / LOCK):
+        with self.writing(LOCK):
             file = (self.path / LOCK).open("w")
         with file:
             if not take_lock(file):
@@ -356,10 +378,10 @@ class StoredModel:
     @contextlib.contextmanager
     def log(self, part: str) -> Iterator[Log]:
         """Open `metrics.jsonl` or `samples.jsonl` for appending."""
-        with writing(self.path / part):
+        with self.writing(part):
             file = (self.path / part).open("ab", buffering=0)
         with file:
-            yield Log(self.path / part, file)
+            yield Log(file, lambda: self.writing(part))
 
     def logged(self, part: str) -> list[dict[str, Any]]:
         """Return the records of `metrics.jsonl` or `samples.jsonl`, as far as they are whole."""

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
+
+from seqgen.errors import SeqgenError
+from seqgen.files import take_lock
 
 
 def home() -> Path:
-    """Return the folder of everything seqgen keeps: `$SEQGEN_HOME`, or the user's data folder."""
+    """Return the folder of everything seqgen keeps: `$SEQGEN_HOME`, or the user's data folder.
+
+    Raises:
+        SeqgenError: `$SEQGEN_HOME` is no folder.
+    """
     if set_by_user := os.environ.get("SEQGEN_HOME"):
-        return Path(set_by_user)
+        folder = Path(set_by_user)
+        if folder.exists() and not folder.is_dir():
+            raise SeqgenError(f"SEQGEN_HOME={folder} is a file; set it to a folder")
+        return folder
     import platformdirs
 
     return Path(platformdirs.user_data_dir("seqgen", appauthor=False))
@@ -18,3 +30,19 @@ def home() -> Path:
 def models_folder() -> Path:
     """Return the folder that holds the models."""
     return home() / "models"
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Wait until no other process moves folders of models, and keep them all waiting.
+
+    For moments only. Not to be nested.
+
+    Raises:
+        OSError: the home cannot be written.
+    """
+    folder = home()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "models.lock").open("w") as file:
+        take_lock(file, wait=True)
+        yield

@@ -7,7 +7,7 @@ import errno
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -19,8 +19,12 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
+def writing(path: Path, kept: str) -> Iterator[None]:
     """Say in one line that `path` cannot be written.
+
+    Args:
+        path: what is written.
+        kept: what there is in spite of that.
 
     Raises:
         SeqgenError: in the place of an OSError.
@@ -28,9 +32,7 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise SeqgenError(
-            f"{path} cannot be written: {error.strerror}; what was saved before is whole"
-        ) from None
+        raise SeqgenError(f"{path} cannot be written: {error.strerror}; {kept}") from None
 
 
 def same_file(path: Path, other: Path) -> None:
@@ -40,19 +42,6 @@ def same_file(path: Path, other: Path) -> None:
         os.link(path, other)
     except OSError:  # a file system without links
         write_bytes(other, path.read_bytes())
-
-
-def take_lock(file: IO[Any]) -> bool:
-    """Take an exclusive lock on an open file; return False if another process has it."""
-    try:
-        import fcntl
-    except ImportError:  # Windows, where an open file is lock enough for its writer
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def tensor_bytes(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
@@ -79,10 +68,17 @@ def is_whole(weights: Path) -> bool:
 
 
 class Log:
-    """A record a logged step, each line one write."""
+    """A record a logged step, each line one write.
 
-    def __init__(self, path: Path, file: IO[bytes]) -> None:
-        self._path, self._file = path, file
+    Args:
+        file: open, without a buffer.
+        writing: makes what tells that it cannot be written.
+    """
+
+    def __init__(
+        self, file: IO[bytes], writing: Callable[[], contextlib.AbstractContextManager[None]]
+    ) -> None:
+        self._file, self._writing = file, writing
 
     def write(self, record: dict[str, Any]) -> None:
         """Append one record.
@@ -91,7 +87,7 @@ class Log:
             SeqgenError: there is no room for it.
         """
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
-        with writing(self._path):
+        with self._writing():
             if self._file.write(line) < len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -2,31 +2,52 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from seqgen.errors import SeqgenError
+from seqgen.store import StoredModel
 from seqgen.training.events import Event, Progress, SampleLine, Validated
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
 
 
 class Board:
     """A TensorBoard log in a model's folder.
 
+    It opens its files by name again and again, so that it begins when the model stands in its
+    place, with what it was told before.
+
     Args:
-        folder: where it goes.
+        stored: the model.
         step: go on after this step: what the log has of later ones is taken back.
 
     Raises:
         SeqgenError: the package is not installed.
     """
 
-    def __init__(self, folder: Path, step: int) -> None:
+    def __init__(self, stored: StoredModel, step: int) -> None:
         require_tensorboard()
+        self._stored, self._step = stored, step
+        self._waiting: list[Event] = []
+
+    @cached_property
+    def _writer(self) -> SummaryWriter:
         from torch.utils.tensorboard import SummaryWriter
 
-        self._writer = SummaryWriter(str(folder), purge_step=step + 1 if step else None)
+        folder = self._stored.path / "tensorboard"
+        return SummaryWriter(str(folder), purge_step=self._step + 1 if self._step else None)
 
     def take(self, event: Event) -> None:
         """Log an event."""
+        self._waiting.append(event)
+        if self._stored.published:
+            for waiting in self._waiting:
+                self._write(waiting)
+            self._waiting.clear()
+
+    def _write(self, event: Event) -> None:
         if isinstance(event, Progress):
             for name in ("train_loss", "lr", "grad_norm", "tokens_per_second"):
                 self._writer.add_scalar(name, getattr(event, name), event.step)
@@ -37,7 +58,8 @@ class Board:
 
     def close(self) -> None:
         """Write what is left."""
-        self._writer.close()
+        if self._stored.published:
+            self._writer.close()
 
 
 def require_tensorboard() -> None:

@@ -25,7 +25,7 @@ from seqgen.training.events import Notice, Report
 
 
 def count(loaded: LoadedModel, prepared: Prepared, report: Report) -> TrainingResult:
-    """Count a text into a model, store it, score what was held out.
+    """Count a text into a model, store and publish it, score what was held out.
 
     Args:
         loaded: the model, in a folder that has its configuration and tokenizer.
@@ -37,7 +37,11 @@ def count(loaded: LoadedModel, prepared: Prepared, report: Report) -> TrainingRe
     found = fit(loaded.model, corpus, impossible(prepared.tokenizer, loaded.framing))
     if found.fallbacks:
         report(_announced(found))
+    facts = {"created": started, "seed": None}
     stored.write_weights(loaded.model)
+    write_record(loaded, prepared, **facts, result=None)
+    stored.seal()
+    stored.publish()
     totals, seconds = final_validation(as_stored(loaded))
     if totals is not None and not math.isfinite(totals.nll_nats):
         report(Notice(text="the held-out text has tokens of probability 0: its loss is infinite"))
@@ -57,9 +61,8 @@ def count(loaded: LoadedModel, prepared: Prepared, report: Report) -> TrainingRe
         stopped=None,
         seed=None,
     )
-    facts = {"created": started, "seed": None, "result": dataclasses.asdict(result)}
+    facts |= {"result": dataclasses.asdict(result)}
     write_record(loaded, prepared, **facts, ngrams=_ngrams(loaded, prepared, found))
-    stored.seal()
     return result
 
 

@@ -15,6 +15,7 @@ from seqgen.files import replacing
 from seqgen.models import arpa
 from seqgen.models.ngram import NGram
 from seqgen.store import StoredModel
+from seqgen.tasks.interrupts import ending_as_ctrl_c
 from seqgen.tasks.loaded import LoadedModel, load
 from seqgen.tokenizers import Tokenizer, WhitespaceTokenizer
 
@@ -24,6 +25,7 @@ NEWLINE = "\\n"
 ESCAPES = {"\\": "\\\\", "\n": NEWLINE, " ": "\\s", "\t": "\\t", "\r": "\\r"}
 
 
+@ending_as_ctrl_c()
 def import_model(
     path: str | Path, *, name: str | None = None, like: str | None = None, overwrite: bool = False
 ) -> StoredModel:
@@ -35,7 +37,7 @@ def import_model(
         like: a model whose tokens the file is about, and which reads text in the same way.
             Without it tokens are what white space separates, and documents are lines (or a
             stream, where the file knows a newline but no end).
-        overwrite: replace a model of that name.
+        overwrite: replace a model of that name, when the new one is whole.
 
     Raises:
         UsageError: the name is in use.
@@ -55,11 +57,11 @@ def import_model(
     size = tokenizer.vocab_size
     model = arpa.model_of(content, ids, size, tokenizer.unk_id, str(path))
     stem = path.name.removesuffix(".gz").removesuffix(".arpa")
-    stored = store.create(name, stem, overwrite)
-    with stored.locked():
+    with store.building(name, stem, overwrite) as stored:
         config = {"model": model.config.to_dict(), "training": {}, "data": data.to_dict()}
         stored.write_config("ngram", **config)
-        tokenizer.save(stored.path / "tokenizer")
+        with stored.writing("tokenizer"):
+            tokenizer.save(stored.path / "tokenizer")
         stored.write_weights(model)
         stored.write_record(
             created=store.now(),
@@ -73,7 +75,8 @@ def import_model(
             ],
         )
         stored.seal()
-    return stored
+        stored.publish()
+    return StoredModel(stored.path)
 
 
 def export_model(loaded: LoadedModel, file_format: str, out: str | Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import filecmp
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -277,6 +278,7 @@ def again(
     Raises:
         SeqgenError: it cannot be read, or is a token file of another tokenizer.
     """
+    original = config
     if path_of(config.val) is not None:
         config = replace(config, val="none")  # kept with the model; the file itself may be gone
     if is_token_file(paths[0]):
@@ -285,9 +287,11 @@ def again(
         prepared, _ = prepare_tokens(file, config)
         return prepared if held_out is None else _with_held_out(prepared, held_out, config)
     text = Text(paths, config.newlines)
-    cached = _from_cache(_Cached.of(text, config), text, config)
+    place = _Cached.of(text, original)
+    cached = _from_cache(place, text, original)
     if cached is not None and cached.tokenizer.fingerprint == tokenizer.fingerprint:
-        return cached
+        same = held_out is None or filecmp.cmp(held_out, place.val_text, shallow=False)
+        return cached if same else _with_held_out(cached, held_out, config)
     facts = read(text)
     split = split_text(text, facts, config, tokenizer)
     if held_out is not None:
@@ -387,12 +391,5 @@ def _from_cache(place: _Cached, text: Text, config: DataConfig) -> Prepared | No
 
     split = Split(train_text, Text((place.val_text,)).chunks if val else None)
     check_parts(train.corpus.tokens.size, val.corpus.tokens.size if val else None, config.documents)
-    return Prepared(
-        text,
-        facts,
-        split,
-        train.tokenizer,
-        train.corpus,
-        val.corpus if val else None,
-        val.facts if val else Survey(),
-    )
+    parts = (train.corpus, val.corpus, val.facts) if val else (train.corpus, None, Survey())
+    return Prepared(text, facts, split, train.tokenizer, *parts)

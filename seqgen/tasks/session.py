@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import platform
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,12 +18,13 @@ from torch import Tensor
 from seqgen import __version__, store
 from seqgen.configs import FINISHED, TrainingConfig
 from seqgen.data.batches import Batches
-from seqgen.errors import SeqgenError
+from seqgen.errors import Interrupted, SeqgenError
 from seqgen.metrics.perplexity import LN2, Totals
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.scoring import add_up, parallel_rows, score_corpus
 from seqgen.store import METRICS, SAMPLES, Log, StoredModel
 from seqgen.tasks.board import Board
+from seqgen.tasks.interrupts import interruptible
 from seqgen.tasks.loaded import LoadedModel, load_stored
 from seqgen.tasks.machine import settle_products
 from seqgen.tasks.perplexity import Scoring, protocol, score_held_out
@@ -32,7 +32,7 @@ from seqgen.tasks.prepare import Prepared
 from seqgen.tasks.sample import fixed_sample
 from seqgen.training.events import Event, Notice, Report, SampleLine, Started, Validated
 from seqgen.training.loop import Trainer
-from seqgen.training.run import Budget, Hooks, Run
+from seqgen.training.run import Budget, Diverged, Hooks, Run
 
 # What a validation in passing scores of a stream: this many rows of so many tokens.
 VALIDATION_ROWS, VALIDATION_LENGTH = 32, 1024
@@ -94,7 +94,14 @@ class Session:
     def run(
         self, checkpoint: tuple[dict[str, Tensor], dict[str, Any]] | None = None
     ) -> TrainingResult:
-        """Train, from a checkpoint on if given; validate what was kept; write the record of it."""
+        """Train, from a checkpoint on if given; validate what was kept; write the record of it.
+
+        A new model is published with its first trained weights.
+
+        Raises:
+            Interrupted: before the first step, so that there is nothing to keep.
+            SeqgenError: training has diverged, or the folder cannot be written.
+        """
         settle_products(self.loaded.model.device)
         stop = threading.Event()
         step = checkpoint[1]["run"]["step"] if checkpoint else 0
@@ -112,13 +119,22 @@ class Session:
             self.report(Started(**self._facts(trainer)))
             if checkpoint is None:
                 report(self._sample(step))
-            run = trainer.train()
+            run = self._trained(trainer)
             if self.prepared.val is None and run.stopped in FINISHED:
                 with trainer.as_saved():
                     report(self._sample(run.step))
         result = self._result(run)
         self._write_record(result=dataclasses.asdict(result))
         return result
+
+    def _trained(self, trainer: Trainer) -> Run:
+        try:
+            run = trainer.train()
+        except Diverged as error:
+            raise SeqgenError(f"{error} ({self.stored.kept})") from None
+        if not self.stored.published:
+            raise Interrupted(f"stopped before the first step: {self.stored.kept}")
+        return run
 
     @contextlib.contextmanager
     def _report(self, step: int) -> Iterator[Report]:
@@ -128,7 +144,7 @@ class Session:
             samples = logs.enter_context(self.stored.log(SAMPLES))
             takers: list[Report] = [self.report]
             if self.tensorboard:
-                board = Board(self.stored.path / "tensorboard", step)
+                board = Board(self.stored, step)
                 logs.callback(board.close)
                 takers.append(board.take)
 
@@ -177,10 +193,18 @@ class Session:
     def _trainer(self, report: Report, stop: threading.Event) -> Trainer:
         model, config = self.loaded.model, self.training
         assert isinstance(model, NeuralLanguageModel)
+
+        def keep_best() -> None:
+            self.stored.write_weights(model)
+            self.stored.publish()
+
+        def checkpoint() -> None:
+            self.stored.write_checkpoint(*trainer.snapshot(), config.keep)
+
         hooks = Hooks(
             validate=self._validation(model),
-            keep_best=lambda: self.stored.write_weights(model),
-            checkpoint=lambda: self.stored.write_checkpoint(*trainer.snapshot(), config.keep),
+            keep_best=keep_best,
+            checkpoint=checkpoint,
             report=report,
             stop=lambda run: self._reason_to_stop(run, stop),
         )
@@ -274,7 +298,7 @@ def final_validation(kept: LoadedModel) -> tuple[Totals | None, float]:
 
 def validation_figures(loss: float | None, prepared: Prepared) -> dict[str, float | None]:
     """Return a validation loss, nats per token, by its names in the record of training."""
-    if loss is None:
+    if loss is None or prepared.val is None:
         return dict.fromkeys(("val_loss", "val_bits_per_char", "val_bits_per_byte"))
     facts, bits = prepared.val_facts, loss * prepared.val.tokens.size / LN2
     return {
@@ -305,28 +329,3 @@ def write_record(loaded: LoadedModel, prepared: Prepared, **facts: Any) -> None:
         },
         **facts,
     )
-
-
-@contextlib.contextmanager
-def interruptible(stop: threading.Event) -> Iterator[None]:
-    """Let Ctrl-C or a polite kill set `stop`; a second one ends the program as usual."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    signals = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.getsignal(number) for number in signals]
-
-    def handle(number: int, frame: object) -> None:
-        stop.set()
-        restore()
-
-    def restore() -> None:
-        for number, handler in zip(signals, before, strict=True):
-            signal.signal(number, handler)
-
-    for number in signals:
-        signal.signal(number, handle)
-    try:
-        yield
-    finally:
-        restore()

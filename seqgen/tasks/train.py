@@ -26,6 +26,7 @@ from seqgen.store import StoredModel
 from seqgen.tasks.board import require_tensorboard
 from seqgen.tasks.choosing import compiled, suited, with_precision
 from seqgen.tasks.count import count, ignored
+from seqgen.tasks.interrupts import ending_as_ctrl_c
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.plan import override, plan_of, preset_of
 from seqgen.tasks.prepare import Prepared, again, prepare_data
@@ -35,6 +36,7 @@ from seqgen.training.events import Notice, Report
 from seqgen.training.run import Run
 
 
+@ending_as_ctrl_c()
 def train(
     data: Sequence[str | Path],
     *,
@@ -62,12 +64,13 @@ def train(
             architecture's recipe.
         config: a configuration file as nested tables, see `configs.read_config`.
         device: auto, cpu, cuda or mps.
-        overwrite: replace a model of that name.
+        overwrite: replace a model of that name, with the first weights worth keeping.
         stop_after: stop after so many steps, as if interrupted there; no part of the settings.
         tensorboard: log for TensorBoard too, into the model's folder.
         report: takes events while training goes on.
 
     Raises:
+        Interrupted: before the first step, so that there is nothing to keep.
         UsageError: a setting is unknown or wrong, the preset is unknown or of another
             architecture, or the name is in use.
         SeqgenError: the data cannot be read, or the model not be written.
@@ -98,9 +101,8 @@ def train(
             plan.origin.begin(model, prepared.tokenizer)
         model.to(device=place, dtype=parameter_type(training.precision))
         # Not before there is a model: one too large for the machine leaves no folder behind.
-        stored = store.create(name, f"{Path(data[0]).stem}-{plan.architecture}", overwrite)
-        held.enter_context(stored.locked())
-        held.enter_context(store.removed_if_stillborn(stored))
+        stem = f"{Path(data[0]).stem}-{plan.architecture}"
+        stored = held.enter_context(store.building(name, stem, overwrite))
         stored.write_config(
             plan.architecture,
             preset=beneath and beneath.name,
@@ -108,15 +110,17 @@ def train(
             training={} if model.counted else training.to_dict(),
             data=plan.data.to_dict(),
         )
-        prepared.tokenizer.save(stored.path / "tokenizer")
-        prepared.keep_validation(stored)
+        with stored.writing("tokenizer"):
+            prepared.tokenizer.save(stored.path / "tokenizer")
+        with stored.writing("validation"):
+            prepared.keep_validation(stored)
         loaded = LoadedModel(stored, model, prepared.tokenizer, plan.data)
         if model.counted:
             return count(loaded, prepared, report)
-        stored.write_weights(model)
         return Session(loaded, prepared, training, stop_after, tensorboard, report).run()
 
 
+@ending_as_ctrl_c()
 def resume(
     name: str | Path | None = None,
     *,
@@ -147,6 +151,7 @@ def resume(
     """
     if tensorboard:
         require_tensorboard()
+    store.clean()
     stored = store.find(name)
     place = choose_device(device)
     given = {k: v for k, v in (settings or {}).items() if v is not None}

@@ -19,14 +19,13 @@ from torch.nn.utils import clip_grad_value_, clip_grads_with_norm_, get_total_no
 
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import IGNORED, Batch, Batches
-from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel, load_weights, weights_of
 from seqgen.models.precision import arithmetic, own_randomness, step_arithmetic
 from seqgen.models.state import State
 from seqgen.training.average import Average
 from seqgen.training.events import Progress, Validated
 from seqgen.training.optimizers import Rule
-from seqgen.training.run import Budget, Hooks, Losses, Run, Window
+from seqgen.training.run import Budget, Diverged, Hooks, Losses, Run, Window
 from seqgen.training.schedules import rate
 
 LOG_SECONDS = 1.0
@@ -83,7 +82,7 @@ class Trainer:
         """Train until the budget is spent or the user interrupts.
 
         Raises:
-            SeqgenError: the loss or a gradient has diverged; the last checkpoint stays.
+            Diverged: the loss or a gradient has; the last checkpoint stays.
         """
         run, window = self.run, Window()
         began = time.monotonic() - run.seconds
@@ -113,7 +112,8 @@ class Trainer:
         if run.stopped == self.config.budget and run.last_validated != run.step:
             self._validate()
             run.seconds = time.monotonic() - began
-        self._checkpoint()
+        if run.step:  # before the first step there is nothing to save
+            self._checkpoint()
         return run
 
     def _count(self, loss: float, tokens: int) -> None:
@@ -233,9 +233,9 @@ class Trainer:
 
     def _require_sane(self, loss: float, norm: float = 0.0) -> None:
         if not (loss <= MOST_NATS and math.isfinite(norm)):
-            raise SeqgenError(
+            raise Diverged(
                 f"training has diverged after step {self.run.step} (loss {loss:.3g}, gradient's "
-                f"norm {norm:.3g}); try a smaller --lr (what was saved before is kept)"
+                f"norm {norm:.3g}); try a smaller --lr"
             )
 
     def _log(self, window: Window, norm: float) -> None:
@@ -273,8 +273,9 @@ class Trainer:
     def _validate(self) -> None:
         run, hooks = self.run, self.hooks
         if hooks.validate is None:
-            with self.as_saved():
-                hooks.keep_best()
+            if run.best_loss is None:  # what a validation has chosen is not to be lost
+                with self.as_saved():
+                    hooks.keep_best()
             return
         began = time.monotonic()
         self.model.eval()

@@ -9,11 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seqgen.configs import TrainingConfig
+from seqgen.errors import SeqgenError
 from seqgen.training.events import Report
 
 # So many validations in passing suit a budget in steps; a budget in minutes has at most so many,
 # the first not before so many seconds.
 STEPPED_VALIDATIONS, TIMED_VALIDATIONS, FIRST_AFTER = 10, 20, 15.0
+
+
+class Diverged(SeqgenError):  # noqa: N818
+    """The loss or a gradient has grown without bounds; nothing of that was handed on."""
 
 
 @dataclass

@@ -1,0 +1,183 @@
+"""Folders of models that are moved aside: new ones in the making, old ones that go.
+
+Beside a model `m` may stand `.m.new`, which is being built; `.m.old`, which a new one is just
+about to replace; and `.m.0123abcd.gone`, which is being deleted. Whichever moment a run is killed
+at, what it leaves is one of these, and says by its name what is to become of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from pathlib import Path, PurePath
+
+from seqgen.errors import SeqgenError
+from seqgen.files import take_lock
+from seqgen.manifest import MANIFEST
+from seqgen.store.model import (
+    CHECKPOINTS,
+    CONFIG,
+    LAST,
+    LOCK,
+    METRICS,
+    RECORD,
+    SAMPLES,
+    VALIDATION,
+    VALIDATION_TOKENS,
+    WEIGHTS,
+)
+from seqgen.store.places import alone, models_folder
+
+NEW, OLD, GONE = "new", "old", "gone"
+HIDDEN = re.compile(rf"\.(?P<name>.+)\.(?P<kind>{NEW}|{OLD}|{GONE})")
+# All that seqgen writes into a model's folder.
+FOLDERS = ("tokenizer", "validation", CHECKPOINTS, "tensorboard")
+FILES = (
+    *(CONFIG, WEIGHTS, RECORD, METRICS, SAMPLES, LOCK, MANIFEST),
+    *("tokenizer/tokenizer.json", "tokenizer/tokenizer.model", VALIDATION, VALIDATION_TOKENS),
+    *(f"{CHECKPOINTS}/{LAST}", f"{CHECKPOINTS}/step-*.safetensors"),
+    "tensorboard/events.out.tfevents.*",
+)
+
+
+def hidden(place: Path, kind: str) -> Path:
+    """Return where a model that belongs at `place` stands while it is moved aside."""
+    token = f".{secrets.token_hex(4)}" if kind == GONE else ""
+    return place.with_name(f".{place.name}{token}.{kind}")
+
+
+def taken(place: Path) -> bool:
+    """Return whether anything is at `place`: a link that leads nowhere counts."""
+    return os.path.lexists(place)
+
+
+def contents(folder: Path) -> Iterator[Path]:
+    """Yield what is in a model's folder: its entries, and those of the folders that it has."""
+    for path in sorted(folder.iterdir()):
+        if path.name in FOLDERS and path.is_dir() and not path.is_symlink():
+            yield from sorted(path.iterdir())
+        else:
+            yield path
+
+
+def is_written_by_seqgen(path: Path, folder: Path) -> bool:
+    """Return whether an entry of a model's folder is a file that seqgen writes, by its name."""
+    part = PurePath(path.relative_to(folder))
+    if part.name.startswith(".") and part.suffix == ".tmp":  # of a run that was killed
+        part = part.with_name(part.name[1:].removesuffix(".tmp").rpartition(".")[0] or ".")
+    known = (name for name in FILES if len(PurePath(name).parts) == len(part.parts))
+    return any(part.match(name) for name in known) and (path.is_symlink() or not path.is_dir())
+
+
+def strangers(folder: Path) -> list[str]:
+    """Return what is in a model's folder and not written by seqgen, as paths in it."""
+    return [
+        path.relative_to(folder).as_posix()
+        for path in contents(folder)
+        if not is_written_by_seqgen(path, folder)
+    ]
+
+
+def holds_no_weights(folder: Path) -> bool:
+    """Return whether a folder holds nothing but parts of a model that has no weights.
+
+    A run that was killed early, or a removal, by version 0.1.0 left such folders behind.
+    """
+    if not folder.is_dir() or folder.is_symlink():
+        return False
+    return not strangers(folder) and not any(p.suffix == ".safetensors" for p in contents(folder))
+
+
+def discard(folder: Path) -> None:
+    """Delete a model's folder: out of sight in one step, then file by file; links not followed.
+
+    Raises:
+        OSError: it cannot be moved or deleted, or holds what seqgen has not written, which stays.
+    """
+    known = HIDDEN.fullmatch(folder.name)
+    if known is None or known["kind"] != GONE:
+        folder = folder.rename(hidden(folder, GONE))
+    _delete(folder)
+
+
+def _delete(folder: Path) -> None:
+    if folder.is_symlink():
+        folder.unlink()
+        return
+    ours = [path for path in contents(folder) if is_written_by_seqgen(path, folder)]
+    # The lock comes last: without it the folder would look like one that nobody is at.
+    for path in sorted(ours, key=lambda path: path.name == LOCK):
+        path.unlink(missing_ok=True)
+    for name in FOLDERS:
+        if (folder / name).is_dir():
+            (folder / name).rmdir()
+    folder.rmdir()
+
+
+def restore(place: Path) -> None:
+    """Put a model back that a killed run was about to replace, if there is one."""
+    if taken(hidden(place, OLD)) and not taken(place):
+        with contextlib.suppress(OSError), alone():
+            _put_back(place)
+
+
+def restore_all() -> None:
+    """Put back all models that killed runs were about to replace."""
+    for path, place in _aside(OLD):
+        if not taken(place) and path.exists():
+            restore(place)
+
+
+def _put_back(place: Path) -> None:
+    if taken(hidden(place, OLD)) and not taken(place):
+        hidden(place, OLD).rename(place)
+
+
+def forget_replaced(place: Path) -> None:
+    """Delete what the model at `place` has replaced, where a killed run has left that.
+
+    Otherwise it would be put back as soon as the model is gone.
+
+    Raises:
+        OSError: it cannot be deleted.
+    """
+    if taken(hidden(place, OLD)):
+        with alone():
+            if taken(place) and taken(hidden(place, OLD)):
+                discard(hidden(place, OLD))
+
+
+def clean_models() -> list[Path]:
+    """Take away what killed runs left in the models' folder; return what was there.
+
+    To be called `alone`. What a living run has is locked, and stays.
+    """
+    gone = []
+    for _, place in _aside(OLD):
+        _put_back(place)
+    for path, _ in _aside(NEW, OLD, GONE):
+        with contextlib.suppress(OSError, SeqgenError):
+            if path.is_symlink() or (_is_free(path) and not strangers(path)):
+                discard(path)
+                gone.append(path)
+    return gone
+
+
+def _aside(*kinds: str) -> list[tuple[Path, Path]]:
+    """Return the folders that were moved aside, each with the place that it belongs at."""
+    folder = models_folder()
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    matches = map(HIDDEN.fullmatch, names)
+    return [(folder / m[0], folder / m["name"]) for m in matches if m and m["kind"] in kinds]
+
+
+def _is_free(folder: Path) -> bool:
+    """Return whether no living run is at a folder."""
+    try:
+        with (folder / LOCK).open("r+b") as file:
+            return take_lock(file)
+    except FileNotFoundError:
+        return True

@@ -1,0 +1,152 @@
+"""New models: built in a hidden folder, and put in their place when they are worth it."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from seqgen.errors import SeqgenError
+from seqgen.files import sync_folder
+from seqgen.store.aside import NEW, OLD, clean_models, discard, hidden, strangers, taken
+from seqgen.store.cache import clear_leftovers
+from seqgen.store.finding import LATEST, check_free
+from seqgen.store.model import StoredModel
+from seqgen.store.places import alone, models_folder
+from seqgen.store.removing import check_removable
+
+
+@dataclass(frozen=True, eq=False)
+class NewModel(StoredModel):
+    """A model in the making. Its `path` is a hidden folder until it is published.
+
+    Attributes:
+        place: where it will stand.
+        replaces: whether it may take the place of what is there.
+    """
+
+    place: Path
+    replaces: bool
+
+    @property
+    def name(self) -> str:
+        """What it will be called."""
+        return self.place.name
+
+    @property
+    def published(self) -> bool:
+        """Whether it stands in its place."""
+        return self.path == self.place
+
+    @property
+    def kept(self) -> str:
+        """What there is if writing fails now: the end of such a message."""
+        if self.published:
+            return super().kept
+        return f"{self.name} is as it was" if self.replaces else "nothing was saved"
+
+    def publish(self) -> None:
+        """Put the model in its place, which it stays in; what it replaces is deleted.
+
+        Open files and locks go with it. If another model has come to the place meanwhile, this
+        one gets the next free name.
+
+        Raises:
+            SeqgenError: the folder cannot be renamed.
+        """
+        if self.published:
+            return
+        with self.writing(), alone():
+            place, old = self.place, hidden(self.place, OLD)
+            swaps = self.replaces and taken(place)
+            if taken(place) and not (swaps and (place.is_symlink() or not strangers(place))):
+                place, swaps = _unused(place.parent, place.name), False
+            if swaps:
+                place.rename(old)
+            try:
+                self.path.rename(place)
+            except OSError:
+                if swaps:
+                    old.rename(place)
+                raise
+            # The one change that a stored model, which is frozen otherwise, goes through.
+            object.__setattr__(self, "path", place)
+            object.__setattr__(self, "place", place)
+            sync_folder(place.parent)
+        if swaps:
+            with contextlib.suppress(OSError):  # the next run tries again
+                discard(old)
+
+
+@contextlib.contextmanager
+def building(name: str | None, stem: str, overwrite: bool) -> Iterator[NewModel]:
+    """Make the hidden folder of a new model, locked, and discard it if it is never published.
+
+    Args:
+        name: what the user calls it; without one, `stem`, or `stem-2`, `stem-3` ...
+        stem: a name made from the corpus and the architecture.
+        overwrite: take the place of a model of that name.
+
+    Raises:
+        UsageError: not a name, or one in use.
+        SeqgenError: the folder cannot be written; a run is at a model of that name; or what is to
+            be replaced is no model.
+    """
+    check_free(name, overwrite)
+    with contextlib.ExitStack() as held:
+        model = _begin(name, stem, held)
+        try:
+            yield model
+        finally:
+            if not model.published:
+                with contextlib.suppress(OSError):  # the next run tries again
+                    discard(model.path)
+
+
+def _begin(name: str | None, stem: str, held: contextlib.ExitStack) -> NewModel:
+    folder = models_folder()
+    try:
+        with alone():
+            folder.mkdir(parents=True, exist_ok=True)
+            clean_models()
+            place = folder / name if name else _unused(folder, stem)
+            staging = hidden(place, NEW)
+            if staging.exists():
+                raise SeqgenError(f"{place.name} is being trained by another run; wait for it")
+            replaces = taken(place)
+            if replaces and not place.is_symlink():
+                held.enter_context(StoredModel(check_removable(StoredModel(place))).locked())
+            staging.mkdir()
+            model = NewModel(staging, place, replaces)
+            held.enter_context(model.locked())
+    except OSError as error:
+        raise SeqgenError(
+            f"{folder} cannot be written: {error.strerror}; set SEQGEN_HOME to another folder"
+        ) from None
+    clear_leftovers()
+    return model
+
+
+def _unused(folder: Path, stem: str) -> Path:
+    """Return a place that nothing is at, and that no run is going to be at."""
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._") or "model"
+    number, path = 2, folder / stem
+    while taken(path) or taken(hidden(path, NEW)) or path.name == LATEST:
+        path = folder / f"{stem}-{number}"
+        number += 1
+    return path
+
+
+def clean() -> list[Path]:
+    """Take away what killed runs left, in the models' folder and in the cache.
+
+    Returns:
+        What was deleted.
+    """
+    gone: list[Path] = []
+    if models_folder().is_dir():
+        with contextlib.suppress(OSError), alone():
+            gone += clean_models()
+    return gone + clear_leftovers()

@@ -1,0 +1,76 @@
+"""Deleting models, and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from seqgen.errors import SeqgenError
+from seqgen.store.aside import discard, forget_replaced, strangers
+from seqgen.store.model import StoredModel
+from seqgen.store.places import models_folder
+
+# So many files that are in the way are named.
+NAMED = 3
+
+
+def check_removable(model: StoredModel) -> Path:
+    """Return the folder that removing a model deletes, without links and `.` in its path.
+
+    Directly in the models' folder the place is mark enough; anywhere else a folder has to have
+    seqgen's configuration.
+
+    Raises:
+        SeqgenError: it is no model, it holds files that seqgen did not write, or it is, or holds,
+            the working directory.
+    """
+    path = model.path.resolve()
+    untouched = "nothing was removed"
+    if not path.is_dir():
+        raise SeqgenError(f"{path} is not a folder; {untouched}")
+    with contextlib.suppress(FileNotFoundError):  # the working directory may be gone
+        if Path.cwd().resolve().is_relative_to(path):
+            raise SeqgenError(f"{path} is, or holds, the working directory; {untouched}")
+    if not _is_in_models_folder(path) and not _has_configuration(StoredModel(path)):
+        raise SeqgenError(f"{path} does not look like a model; {untouched}")
+    try:
+        others = strangers(path)
+    except OSError as error:
+        raise SeqgenError(f"{path} cannot be removed: {error.strerror or error}") from None
+    if others:
+        names = ", ".join(others[:NAMED])
+        names += f" and {len(others) - NAMED} more" if len(others) > NAMED else ""
+        raise SeqgenError(
+            f"{path} holds what seqgen did not write ({names}): move it elsewhere; {untouched}"
+        )
+    return path
+
+
+def _is_in_models_folder(path: Path) -> bool:
+    return path.parent == models_folder().resolve()
+
+
+def _has_configuration(model: StoredModel) -> bool:
+    try:
+        return isinstance(model.config.get("architecture"), str)
+    except SeqgenError:
+        return False
+
+
+def remove(model: StoredModel) -> None:
+    """Delete a model's folder, and the link by which it was named.
+
+    Raises:
+        SeqgenError: it cannot be deleted, is being trained, or is no model; see
+            `check_removable`.
+    """
+    path = check_removable(model)
+    try:
+        with StoredModel(path).locked():
+            if _is_in_models_folder(path):
+                forget_replaced(path)
+            discard(path)
+        if model.path.is_symlink():
+            model.path.unlink()
+    except OSError as error:
+        raise SeqgenError(f"{path} cannot be removed: {error.strerror or error}") from None

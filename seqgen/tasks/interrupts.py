@@ -1,0 +1,64 @@
+"""Ctrl-C, a polite kill and a terminal that hangs up: one way to end for all three."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+# What a run is ended by from outside; Windows has no hangup.
+NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
+
+
+@contextlib.contextmanager
+def interruptible(stop: threading.Event) -> Iterator[None]:
+    """Let a signal set `stop`; a second one does what it did before."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        stop.set()
+        restore()
+
+    with _handled_by(handle, _known(NAMES)) as restore:
+        yield
+
+
+@contextlib.contextmanager
+def ending_as_ctrl_c() -> Iterator[None]:
+    """Let a polite kill and a hangup raise what Ctrl-C raises, so that temporary files go."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    with _handled_by(handle, _known(NAMES[1:])):
+        yield
+
+
+def _known(names: tuple[str, ...]) -> list[signal.Signals]:
+    """Return the signals of this platform; a hangup that `nohup` ignores is left alone."""
+    known = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    ignored = {n for n in known if signal.getsignal(n) is signal.SIG_IGN}
+    return [number for number in known if number is signal.SIGINT or number not in ignored]
+
+
+@contextlib.contextmanager
+def _handled_by(
+    handle: Callable[[int, FrameType | None], None], signals: list[signal.Signals]
+) -> Iterator[Callable[[], None]]:
+    """Handle signals, in the main thread only; yield what puts the handlers before back."""
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+    before = [(number, signal.getsignal(number)) for number in signals]
+
+    def restore() -> None:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+    for number in signals:
+        signal.signal(number, handle)
+    try:
+        yield restore
+    finally:
+        restore()
