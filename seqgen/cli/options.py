@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from seqgen.cli.inputs import file_name
+
 Model = Annotated[
     str | None,
     typer.Option(
@@ -47,6 +49,9 @@ FixedSeed = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="JSON Lines on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on standard error but errors.")]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace what an earlier run has written there.")
+]
 BatchSize = Annotated[
     int, typer.Option(help="Texts side by side: speed and memory, never a result.", min=1)
 ]
@@ -58,7 +63,12 @@ NoRepeatNgram = Annotated[
 ]
 PromptFile = Annotated[
     str | None,
-    typer.Option(help="One prompt: a whole file, or - for standard input.", show_default=False),
+    typer.Option(
+        help="One prompt: a whole file, or - for standard input.",
+        parser=file_name,
+        metavar="FILE",
+        show_default=False,
+    ),
 ]
 Stop = Annotated[
     list[str] | None,
