@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqgen.cli import options
+from seqgen.cli.inputs import file_path
 from seqgen.cli.output import console, is_terminal, put_record, say, standard_output
 from seqgen.configs import PRECISIONS, choice, require
 
@@ -85,7 +86,10 @@ def _print_table(figures: tuple[str, ...], rows: list[list[str]]) -> None:
 @app.command("train")
 def train(
     text: Annotated[
-        Path | None, typer.Argument(help="The text of --recipe.", show_default=False)
+        Path | None,
+        typer.Argument(
+            help="The text of --recipe.", parser=file_path, metavar="[TEXT]", show_default=False
+        ),
     ] = None,
     recipe: Annotated[
         str | None,
