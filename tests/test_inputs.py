@@ -16,6 +16,7 @@ import typer
 
 from seqgen.cli import make_app, run
 from seqgen.cli.inputs import Inputs, Pipe
+from seqgen.cli.output import write_utf8
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs FIFOs and POSIX signals")
 
@@ -531,6 +532,18 @@ def program(home, *arguments, stdout=subprocess.PIPE, **more):
     return done.returncode, done.stdout, done.stderr
 
 
+def test_utf8_is_written_to_a_stream_of_another_encoding(folder, there, monkeypatch):
+    streams = [io.TextIOWrapper(io.BytesIO(), encoding="ascii") for _ in range(2)]
+    monkeypatch.setattr(sys, "stdout", streams[0])
+    monkeypatch.setattr(sys, "stderr", streams[1])
+    write_utf8()
+    assert run(["beam-search", "the", "-m", "one", "--explain", "--max-tokens", "2", "-q"]) == 0
+    assert run(["sample", "\u00e9", "-m", "one"]) == 1
+    out, err = (stream.buffer.getvalue().decode("utf-8") for stream in streams)
+    assert "\u2190 rank 0" in out and "\u00e9" in err
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "locale",
     [
@@ -553,7 +566,15 @@ def test_utf8_is_written_whatever_the_locale_is(command, locale, folder, tmp_pat
     assert program(home, *commands[command], **locale) == expected
 
 
-def test_names_of_any_bytes_give_valid_json(folder, tmp_path):
+def test_names_of_any_bytes_give_valid_json(folder, there, cli, tmp_path):
+    name = tmp_path / os.fsdecode(b"a\xff.txt")
+    name.write_text(TEXT)
+    (record,) = records(cli("perplexity", name, "-m", "one", "--json"))
+    assert record["file"] == str(name)
+
+
+@pytest.mark.slow
+def test_names_of_any_bytes_give_valid_json_in_any_locale(folder, tmp_path):
     names = [tmp_path / os.fsdecode(b"a\xff.txt"), tmp_path / "\u00e9.txt"]
     for name in names:
         name.write_text(TEXT)
@@ -599,7 +620,7 @@ def test_a_closed_standard_output_is_one_line(arguments, folder, there, cli, mon
 
 
 def test_a_program_without_standard_output_ends_with_1(folder):
-    script = 'exec "$0" -m seqgen compare one two -q >&-'
+    script = 'exec "$0" -m seqgen models >&-'
     done = subprocess.run(
         ["/bin/sh", "-c", script, sys.executable],
         env={**os.environ, "SEQGEN_HOME": str(folder / "home")},

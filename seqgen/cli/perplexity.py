@@ -169,15 +169,15 @@ def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Source:
     """
     from seqgen.tasks.compare import common_text, hold_out_alike
 
-    first = models[0].stored
+    names = " and ".join(loaded.stored.name for loaded in models)
+    path = models[0].stored.validation_text
+    if path is None:
+        raise SeqgenError(f"{models[0].stored.name} has no held-out text; give a FILE")
+    alike = len(models) == 1 or hold_out_alike(models)
+    held_out = path if alike else Pipe(iter([common_text(models).encode()]))
     if not quiet:
-        names = " and ".join(loaded.stored.name for loaded in models)
         say(f"scoring the held-out text of {names}")
-    if len(models) > 1 and not hold_out_alike(models):
-        return Source("validation", None, Pipe(iter([common_text(models).encode()])))
-    if first.validation_text is None:
-        raise SeqgenError(f"{first.name} has no held-out text; give a FILE")
-    return Source("validation", None, first.validation_text)
+    return Source("validation", None, held_out)
 
 
 def _some(found: Iterator[T], file: str) -> Iterator[T]:
