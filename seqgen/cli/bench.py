@@ -88,7 +88,7 @@ def train(
     text: Annotated[
         Path | None,
         typer.Argument(
-            help="The text of --recipe.", parser=file_path, metavar="[TEXT]", show_default=False
+            help="The text of --recipe.", parser=file_path, metavar="TEXT", show_default=False
         ),
     ] = None,
     recipe: Annotated[

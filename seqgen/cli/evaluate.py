@@ -26,7 +26,7 @@ def evaluate(
         typer.Argument(
             help="A text, - for standard input; each model's held-out text if none.",
             parser=file_name,
-            metavar="[FILE]",
+            metavar="FILE",
             show_default=False,
         ),
     ] = None,

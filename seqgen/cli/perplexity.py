@@ -30,7 +30,7 @@ def perplexity(
         typer.Argument(
             help="Text or token files, - for standard input; the model's held-out text if none.",
             parser=file_name,
-            metavar="[FILES]...",
+            metavar="FILES",
             show_default=False,
         ),
     ] = None,

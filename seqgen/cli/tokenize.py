@@ -33,7 +33,7 @@ def tokenize(
         typer.Argument(
             help="Text files, folders, patterns, or - for standard input.",
             parser=file_name,
-            metavar="[FILES]...",
+            metavar="FILES",
             show_default=False,
         ),
     ] = None,

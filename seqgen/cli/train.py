@@ -50,7 +50,7 @@ def train(
         typer.Argument(
             help="Text files, folders, patterns, or - for standard input; or one token file.",
             parser=file_name,
-            metavar="[DATA]...",
+            metavar="DATA",
             show_default=False,
         ),
     ] = None,
