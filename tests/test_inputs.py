@@ -151,7 +151,7 @@ READERS = {
     "hypothesis": ("short.txt", ["bleu", "{}", "short.txt", "--json"]),
     "reference": ("short.txt", ["bleu", "short.txt", "{}", "--json"]),
     "against": (
-        "text.txt",
+        "crlf.txt",
         ["bleu", "text.txt", "text.txt", "--against", "{}", "--json", "--samples", "20"],
     ),
     "prompt": ("short.txt", ["sample", "--prompt-file", "{}", "-m", "one", "--greedy", "--json"]),
