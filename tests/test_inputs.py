@@ -15,7 +15,7 @@ import pytest
 import typer
 
 from seqgen.cli import make_app, run
-from seqgen.cli.inputs import Inputs, Pipe
+from seqgen.cli.inputs import Pipe
 from seqgen.cli.output import write_utf8
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs FIFOs and POSIX signals")
@@ -287,6 +287,16 @@ def test_a_model_of_standard_input_has_a_name_to_say(cli, stdin, home):
     (kept,) = record["data"]["files"]
     assert Path(kept).parent == home.resolve() / "cache" / "text"
     assert Path(kept).read_text() == TEXT
+
+
+def test_standard_input_can_be_held_out(cli, folder, stdin, home):
+    stdin(TEXT[:480].encode())
+    (record,) = records(
+        cli("train", folder / "text.txt", "--val", "-", "--name", "x", *NGRAM, "--json")
+    )
+    assert (home / "models" / "x" / "validation" / "text.txt").read_text() == TEXT[:480]
+    kept = json.loads((home / "models" / "x" / "config.json").read_text())["data"]["val"]
+    assert Path(kept).read_text() == TEXT[:480] and record["val_loss"] is not None
 
 
 def test_held_out_lines_that_were_trained_on_are_told(cli, folder, tmp_path):
@@ -711,10 +721,3 @@ def test_eighty_columns_cut_no_figure(case, folder, monkeypatch):
     figures = {word for word in plain.decode().split() if any(c.isdigit() for c in word)}
     assert "\u2026" not in seen
     assert not [figure for figure in figures if figure not in "".join(seen.split("\r\n"))]
-
-
-def test_sources_know_all_that_was_opened(folder):
-    inputs = Inputs()
-    inputs.open([str(folder / "text.txt")])
-    inputs.open_one(str(folder / "short.txt"))
-    assert [Path(source.name).name for source in inputs.sources] == ["text.txt", "short.txt"]

@@ -213,11 +213,6 @@ class Inputs:
         self._kept_texts: dict[Identity | None, Path] = {}
         self._folders: list[tempfile.TemporaryDirectory] = []
 
-    @property
-    def sources(self) -> Sequence[Source]:
-        """All that has been opened."""
-        return tuple(self._known.values())
-
     def open(self, names: Iterable[str]) -> list[Source]:
         """Return what names of files, folders and patterns mean, a file each, in order.
 
@@ -252,7 +247,9 @@ class Inputs:
     def read_text_or_tokens(self, name: str) -> str | TokenFile:
         """Return the same, or the one token file that has lost its text."""
         sources = self.open([name])
-        return sources[0].text_or_tokens() if len(sources) == 1 else self.read_text(name)
+        if len(sources) == 1:
+            return sources[0].text_or_tokens()
+        return "".join(source.text() for source in sources)
 
     def keep(self, names: Iterable[str]) -> list[str | Path]:
         """Return names that can be read again and again, now and when training is resumed.
@@ -274,10 +271,10 @@ class Inputs:
 
     def keep_held_out(self, val: str) -> str:
         """Return what `--val` means, where it can be read again: a share, a file, or "none"."""
-        if not Path(val).exists():  # a share, none, or what is refused where it is read
+        if val != "-" and not Path(val).exists():  # a share, none, or refused where it is read
             return val
         (kept,) = self.keep([val])
-        return str(kept)
+        return val if kept == val else str(kept.resolve())
 
     def _say_if_known(self, source: Source, found: dict[Identity | None, Source]) -> bool:
         known = source.identity in found
