@@ -238,7 +238,7 @@ def test_unfit_texts_are_one_line(own, cli, tmp_path, content, flags, pattern):
 def test_no_text_at_all(own, cli, tmp_path):
     refused(cli("train"), 2, "give a text file")
     refused(cli("train", tmp_path / "gone"), 1, "there is no file")
-    refused(cli("train", ""), 1, "no file")
+    refused(cli("train", ""), 2, "a file has no name")
     refused(cli("sample"), 1, "run seqgen train")
     refused(cli("perplexity"), 1, "run seqgen train")
 

@@ -159,7 +159,7 @@ def test_a_token_file_is_written_read_and_told_of(go, folder, text, tmp_path):
     assert stats == json.loads(go(text, "--stats", "--json", "--tokenizer", folder / "bpe").out)
     refused = go(out, "--decode", "--tokenizer", folder / "unigram")
     assert refused.code == 1 and "has another tokenizer" in refused.err
-    go(text, "--tokenizer", folder / "bpe", "--out", out, "--documents", "line")
+    go(text, "--tokenizer", folder / "bpe", "--out", out, "--overwrite", "--documents", "line")
     assert go(out, "--decode", "--tokenizer", out).out.decode() == OPEN + "\n"
 
 

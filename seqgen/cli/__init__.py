@@ -22,7 +22,7 @@ from seqgen.cli import (
     tokenize,
     train,
 )
-from seqgen.cli.output import is_terminal, say
+from seqgen.cli.output import is_terminal, put, say
 from seqgen.cli.process import prepare
 from seqgen.errors import Interrupted, SeqgenError, first_line, ran_out_of_memory
 
@@ -63,7 +63,7 @@ def make_app() -> typer.Typer:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        print(f"seqgen {__version__}")  # noqa: T201
+        put(f"seqgen {__version__}\n")
         raise typer.Exit
 
 

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqgen.cli import options
-from seqgen.cli.output import console, is_terminal, put, put_record, say, shown, unescape
+from seqgen.cli.output import (
+    console,
+    is_terminal,
+    put,
+    put_record,
+    say,
+    shown,
+    standard_output,
+    unescape,
+)
 from seqgen.cli.prompts import check_prompts, given_or_piped
 
 if TYPE_CHECKING:
@@ -127,7 +136,7 @@ def _put_tree(found: Tree, json: bool) -> None:
             f"{SIGN[node.fate]}{group}{node.text!r}  {node.logprob:.3f} → {node.total:.3f}{rank}"
         )
         drawn[node.node] = drawn[node.parent].add(Text(label, style=STYLE[node.fate]))
-    out = console(sys.stdout)
+    out = console(standard_output())
     out.print(root)
     for beam in found.found:
         line = f"rank {beam.rank}: score {beam.score:.4f}, logprob {beam.logprob:.4f}, "

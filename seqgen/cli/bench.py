@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqgen.cli import options
-from seqgen.cli.output import console, is_terminal, put_record, say
+from seqgen.cli.inputs import file_path
+from seqgen.cli.output import console, is_terminal, put_record, say, standard_output
 from seqgen.configs import PRECISIONS, choice, require
 
 if TYPE_CHECKING:
@@ -79,13 +80,16 @@ def _print_table(figures: tuple[str, ...], rows: list[list[str]]) -> None:
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    console(sys.stdout).print(table)
+    console(standard_output()).print(table)
 
 
 @app.command("train")
 def train(
     text: Annotated[
-        Path | None, typer.Argument(help="The text of --recipe.", show_default=False)
+        Path | None,
+        typer.Argument(
+            help="The text of --recipe.", parser=file_path, metavar="TEXT", show_default=False
+        ),
     ] = None,
     recipe: Annotated[
         str | None,
@@ -144,7 +148,7 @@ def _recipe(text: Path, steps: int, json: bool, quiet: bool) -> None:
     if json:
         put_record(result)
         return
-    console(sys.stdout).print(
+    console(standard_output()).print(
         f"plain GPT: {result.steps} steps in {result.seconds:.1f} s, "
         f"validation loss {result.val_loss:.4f} nats/character"
     )

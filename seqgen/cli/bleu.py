@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from seqgen.cli import options
-from seqgen.cli.output import input_bytes, piped_input, put, put_record, put_table, say
+from seqgen.cli.inputs import Inputs, file_name, piped_input
+from seqgen.cli.output import put, put_record, put_table, say
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ def bleu(
     files: Annotated[
         list[str],
         typer.Argument(
+            parser=file_name,
             metavar="[HYP] REF...",
             help="The text to score, and its references: line n against line n. HYP is - or "
             "left out for standard input.",
@@ -46,6 +46,8 @@ def bleu(
         list[str] | None,
         typer.Option(
             help="Another system's text: is it better or worse than HYP by more than chance?",
+            parser=file_name,
+            metavar="FILE",
             show_default=False,
         ),
     ] = None,
@@ -124,7 +126,7 @@ def _read(files: list[str], against: list[str]) -> Texts:
     """Read the files; one alone is the reference of standard input.
 
     Raises:
-        UsageError: there is no reference, or standard input is wanted twice.
+        UsageError: there is no reference, standard input is wanted twice, or a file is several.
     """
     from seqgen.tasks.bleu import read_texts
 
@@ -132,31 +134,17 @@ def _read(files: list[str], against: list[str]) -> Texts:
         files = ["-", *files]
     if len(files) < 2:
         raise UsageError("give HYP and at least one REF; HYP may be - or piped in")
-    hypothesis, *references = files
-    if [hypothesis, *references, *against].count("-") > 1:
+    if [*files, *against].count("-") > 1:
         raise UsageError("standard input can be only one of the files")
-    systems = {"standard input" if f == "-" else f: _chunks(f) for f in (hypothesis, *against)}
-    if len(systems) < 1 + len(against):
+    inputs = Inputs()
+    hypothesis, *references = map(inputs.open_one, files)
+    systems = [hypothesis, *map(inputs.open_one, against)]
+    texts = {source.title: source.chunks() for source in systems}
+    if len(texts) < len(systems):
         raise UsageError("--against is another file than HYP")
     return read_texts(
-        systems, {f"reference {n} ({f})": _chunks(f) for n, f in enumerate(references)}
+        texts, {f"reference {n} ({s.name})": s.chunks() for n, s in enumerate(references)}
     )
-
-
-def _chunks(file: str) -> Iterable[str]:
-    """Return the text of one file.
-
-    Raises:
-        UsageError: it is a folder or a pattern of several.
-    """
-    from seqgen.data.text import decode_blocks, decoded, text_files
-
-    if file == "-":
-        return decode_blocks(input_bytes(), "standard input")
-    path, *others = text_files([Path(file)])
-    if others:
-        raise UsageError(f"{file} is {1 + len(others)} files: give one, a segment a line")
-    return decoded(path)
 
 
 def _put_corpus(texts: Texts, wanted: BleuOptions, samples: int, seed: int, json: bool) -> None:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqgen.cli import options
-from seqgen.cli.evaluate import read_text
+from seqgen.cli.inputs import Inputs, file_name
 from seqgen.cli.output import put_record, put_table, say
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
     from seqgen.tasks.compare import Comparison
     from seqgen.tasks.loaded import LoadedModel
+    from seqgen.tasks.perplexity import Scoring
 
 
 def compare(
@@ -26,6 +27,7 @@ def compare(
         str | None,
         typer.Option(
             help="A text, - for standard input; what all models hold out if none.",
+            parser=file_name,
             metavar="FILE",
             show_default=False,
         ),
@@ -57,20 +59,14 @@ def compare(
     choice("--precision", precision, PRECISIONS)
     names = list(comparing.all_models()) if all_ else models
     loaded = [load(name, device, precision) for name in names]
-    text = read_text(data)
-    if text is None:
+    scoring = Scoring(documents=documents, stride=stride, batch_size=batch_size)
+    if data is None:
         text = comparing.common_text(loaded)
     else:
-        text = comparing.as_read(loaded, text)
-        if not quiet:
-            _warn(loaded, text)
-    found = comparing.compare(
-        loaded,
-        text,
-        scoring=Scoring(documents=documents, stride=stride, batch_size=batch_size),
-        seed=seed,
-        resamples=resamples,
-    )
+        text = comparing.as_read(loaded, Inputs(quiet).read_text(data))
+    if not quiet:
+        _warn(loaded, None if data is None else text, scoring)
+    found = comparing.compare(loaded, text, scoring=scoring, seed=seed, resamples=resamples)
     if json:
         for one in found:
             put_record(one)
@@ -80,10 +76,14 @@ def compare(
             _explain(found, data)
 
 
-def _warn(models: list[LoadedModel], text: str) -> None:
-    """Say which models have seen the text."""
+def _warn(models: list[LoadedModel], text: str | None, scoring: Scoring) -> None:
+    """Say which models have seen a given text, and which cannot read it in this way."""
     from seqgen.tasks.compare import trained_on
 
+    for warning in filter(None, map(scoring.warning, models)):
+        say(warning)
+    if text is None:
+        return
     seen = [loaded.stored.name for loaded in models if trained_on(loaded, text)]
     if seen:
         say(f"{' and '.join(seen)} learnt from this very text: no fair comparison")

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqgen.cli import options
-from seqgen.cli.output import input_bytes, put_record, put_table, say
+from seqgen.cli.inputs import Inputs, Source, file_name
+from seqgen.cli.output import put_record, put_table, say
+from seqgen.cli.perplexity import held_out_by
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
-    from seqgen.tasks.evaluate import Evaluation
+    from seqgen.tasks.evaluate import Evaluation, Wanted
+    from seqgen.tasks.loaded import LoadedModel
     from seqgen.tasks.pairs import Pair
 
 
@@ -22,6 +25,8 @@ def evaluate(
         str | None,
         typer.Argument(
             help="A text, - for standard input; each model's held-out text if none.",
+            parser=file_name,
+            metavar="FILE",
             show_default=False,
         ),
     ] = None,
@@ -42,6 +47,7 @@ def evaluate(
         typer.Option(
             help="Lines better<TAB>worse[<TAB>group], - for standard input: how often is the "
             "first likelier?",
+            parser=file_name,
             metavar="FILE",
             show_default=False,
         ),
@@ -75,53 +81,44 @@ def evaluate(
     if file is not None and pairs and not (perplexity or bleu or diversity):
         raise UsageError("--pairs alone reads no FILE: add --perplexity, --bleu or --diversity")
     everything = not (perplexity or bleu or diversity or pairs)
+    inputs = Inputs(quiet)
     wanted = Wanted(
         perplexity=perplexity or everything,
         bleu=bleu or everything,
         diversity=diversity or everything,
-        pairs=_pairs(pairs or []),
+        pairs=_pairs(inputs.open(pairs or ())),
         scoring=Scoring(documents=documents, stride=stride, batch_size=batch_size),
         protocol=Protocol(passages=passages, seed=seed, batch_size=batch_size),
+        lenient=everything,
     )
-    text = read_text(file)
+    text = None if file is None else inputs.read_text_or_tokens(file)
     choice("--precision", precision, PRECISIONS)
+    models = [load(name, device, precision) for name in model or [None]]
+    name = file
+    if text is None and wanted.needs_text and len(models) > 1:
+        text, name = held_out_by(models, quiet=True).text_or_tokens(), "validation"
     found = []
-    for name in model or [None]:
-        loaded = load(name, device, precision)
+    for loaded in models:
         wanted.scoring.check(loaded)
         if not quiet:
-            say(f"measuring {loaded.stored.name}")
-        found.append(measure(loaded, text, file, wanted))
+            _announce(loaded, wanted)
+        found.append(measure(loaded, text, name, wanted))
         if json:
             put_record(found[-1])
     if not json:
         _table(found, quiet)
 
 
-def read_text(file: str | None) -> str | None:
-    """Return the text of a file or folder, or of standard input for `-`."""
-    from seqgen.data.text import Text, decode_blocks, text_files
-
-    if file is None:
-        return None
-    if file == "-":
-        return "".join(decode_blocks(input_bytes(), "standard input"))
-    return "".join(Text(text_files([Path(file)])).chunks())
+def _announce(loaded: LoadedModel, wanted: Wanted) -> None:
+    say(f"measuring {loaded.stored.name}")
+    if wanted.perplexity and (warning := wanted.scoring.warning(loaded)):
+        say(warning)
 
 
-def _pairs(files: list[str]) -> dict[str, list[Pair]]:
-    from seqgen.data.text import decode_blocks, decoded, text_files
+def _pairs(sources: list[Source]) -> dict[str, list[Pair]]:
     from seqgen.tasks.pairs import read_pairs
 
-    found = {}
-    for file in files:
-        if file == "-":
-            chunks = decode_blocks(input_bytes(), "standard input")
-            found["standard input"] = read_pairs(chunks, "standard input")
-            continue
-        for path in text_files([Path(file)]):
-            found[str(path)] = read_pairs(decoded(path), str(path))
-    return found
+    return {source.title: read_pairs(source.chunks(), source.title) for source in sources}
 
 
 Row = tuple[str, Callable[[dict[str, Any]], str]]
@@ -149,25 +146,41 @@ DIVERSITY: tuple[Row, ...] = tuple(
 def _table(found: list[Evaluation], quiet: bool) -> None:
     """Write a row a figure and a column a model; what the text itself has stands in the last."""
     rows: list[list[str]] = []
-    if found[0].perplexity:
+    if any(one.perplexity for one in found):
         records = [one.perplexity for one in found]
-        rows += [[label, *map(show, records), ""] for label, show in PERPLEXITY]
-    if found[0].bleu:
-        label, shown = "BLEU of continuations", [_bleu(one.bleu) for one in found]
-        rows.append([label, *shown, _same([_number(one.bleu["text_score"]) for one in found])])
-    if found[0].diversity:
+        rows += [[label, *(_shown(show, r) for r in records), ""] for label, show in PERPLEXITY]
+    if any(one.bleu for one in found):
+        records = [one.bleu for one in found]
+        texts = [_shown(lambda r: _number(r["text_score"]), r) for r in records]
+        shown = [_shown(_bleu, r) for r in records]
+        rows.append(["BLEU of continuations", *shown, _same(texts)])
+    if any(one.diversity for one in found):
         for label, show in DIVERSITY:
-            own = [show(one.diversity["model"]) for one in found]
-            rows.append([label, *own, _same([show(one.diversity["text"]) for one in found])])
+            own, texts = (
+                [_shown(show, one.diversity and one.diversity[whose]) for one in found]
+                for whose in ("model", "text")
+            )
+            rows.append([label, *own, _same(texts)])
     rows += _pair_rows(found)
-    if not (found[0].bleu or found[0].diversity):
+    if not any(one.bleu or one.diversity for one in found):
         rows = [row[:-1] for row in rows]
     names = ["", *(one.model for one in found), "the text itself"]
     put_table(names[: len(rows[0])], rows)
     if not quiet:
-        for one in found:
-            for signature in _signatures(one):
-                say(f"{one.model}: {signature}")
+        _explain(found)
+
+
+def _shown(show: Callable[[dict[str, Any]], str], record: dict[str, Any] | None) -> str:
+    return "-" if record is None else show(record)
+
+
+def _explain(found: list[Evaluation]) -> None:
+    """Say how figures were made, and why some are missing."""
+    for one in found:
+        for what, why in one.missing.items():
+            say(f"{one.model}: no {what}: {why}")
+        for signature in _signatures(one):
+            say(f"{one.model}: {signature}")
 
 
 def _bleu(record: dict[str, Any]) -> str:
@@ -191,8 +204,12 @@ def _pair_rows(found: list[Evaluation]) -> Iterator[list[str]]:
 
 
 def _share(record: dict[str, Any]) -> str:
-    ties = f", {record['ties']:,} ties" if record["ties"] else ""
-    return f"{record['share']:.1%} [{100 * record['low']:.1f}, {100 * record['high']:.1f}]{ties}"
+    more = "".join(
+        f", {record[key]:,} {what}"
+        for key, what in (("ties", "ties"), ("oov", "unknown"))
+        if record[key]
+    )
+    return f"{record['share']:.1%} [{100 * record['low']:.1f}, {100 * record['high']:.1f}]{more}"
 
 
 def _signatures(one: Evaluation) -> list[str]:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from seqgen.cli.output import console, is_terminal, one_line, put, put_record
+from seqgen.cli.output import console, is_terminal, one_line, put, put_record, standard_output
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -29,7 +29,7 @@ def put_explanations(explanations: Iterable[Explanation], json: bool) -> None:
         if json:
             put_record(found)
             continue
-        out = console(sys.stdout)
+        out = console(standard_output())
         heading = f"prompt {found.index}, sample {found.sample}, token {found.step}: "
         out.print(heading + repr(found.text))
         out.print(_candidates(found))

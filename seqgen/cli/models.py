@@ -11,7 +11,7 @@ import typer
 from seqgen import registry, store
 from seqgen.cli import options
 from seqgen.cli.curve import curve
-from seqgen.cli.output import console, is_terminal, one_line, put, put_record, say
+from seqgen.cli.output import console, is_terminal, one_line, put, put_record, say, standard_output
 from seqgen.errors import SeqgenError, UsageError
 
 app = typer.Typer(help="List, show and remove trained models; list architectures.")
@@ -28,21 +28,22 @@ def models(
         bool, typer.Option("--architectures", help="List what can be trained.")
     ] = False,
     json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """List trained models, the latest first."""
     if architectures:
         if context.invoked_subcommand:
             raise UsageError("--architectures stands alone: seqgen models --architectures")
         rows = [{"name": a.name, "summary": a.summary} for a in registry.ARCHITECTURES.values()]
-        _show(rows, json)
+        _show(rows, json, quiet)
     elif context.invoked_subcommand is None:
-        _show(list(map(describe, store.list_models())), json)
+        _show(list(map(describe, store.list_models())), json, quiet)
 
 
 @app.command("list")
-def list_models(json: options.Json = False) -> None:
+def list_models(json: options.Json = False, quiet: options.Quiet = False) -> None:
     """List trained models, the latest first."""
-    _show(list(map(describe, store.list_models())), json)
+    _show(list(map(describe, store.list_models())), json, quiet)
 
 
 @app.command()
@@ -52,13 +53,14 @@ def show(
         bool, typer.Option("--samples", help="What it wrote while it learned, step by step.")
     ] = False,
     json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Show one model: its configuration, its data, how its training went; also while it goes on."""
     from seqgen.tokenizers import load_tokenizer
 
     model = store.find(name)
     if samples:
-        _samples(model, json)
+        _samples(model, json, quiet)
         return
     config, record = model.config, model.record
     tokenizer = load_tokenizer(model.path / "tokenizer").describe()
@@ -98,7 +100,7 @@ def _loss_curve(model: store.StoredModel) -> list[str]:
     return ["", title, *lines] if lines else []
 
 
-def _samples(model: store.StoredModel, json: bool) -> None:
+def _samples(model: store.StoredModel, json: bool, quiet: bool) -> None:
     """Print what a model wrote along the way, always from the same draws."""
     records = model.logged(store.SAMPLES)
     for record in records:
@@ -106,7 +108,7 @@ def _samples(model: store.StoredModel, json: bool) -> None:
             put_record(record)
         else:
             put(f"── step {record['step']} ──\n{record['text']}\n\n")
-    if not records:
+    if not records and not quiet:
         say(f"{model.name} has no samples")
 
 
@@ -124,6 +126,8 @@ def _ngrams(grams: dict[str, Any]) -> str:
 def remove(
     names: Annotated[list[str], typer.Argument(help="Names or paths.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Delete trained models, and nothing that seqgen did not write."""
     chosen = {store.check_removable(model): model for model in map(store.find, names)}
@@ -134,13 +138,20 @@ def remove(
             raise SeqgenError("nothing was removed")
     for place, model in chosen.items():
         store.remove(model)
-        say(f"removed {place}")
+        if json:
+            put_record({"name": model.name, "path": str(place)})
+        if not quiet:
+            say(f"removed {place}")
 
 
 @app.command()
-def path(name: Name = None) -> None:
+def path(name: Name = None, json: options.Json = False, quiet: options.Quiet = False) -> None:
     """Print the folder of a model."""
-    put(f"{store.find(name).path}\n")
+    model = store.find(name)
+    if json:
+        put_record({"name": model.name, "path": str(model.path)})
+    else:
+        put(f"{model.path}\n")
 
 
 @app.command()
@@ -149,6 +160,7 @@ def cache(
         bool, typer.Option("--clear", help="Delete the tokens; they can be made again.")
     ] = False,
     json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """List what is kept of texts: large ones as tokens, and those from standard input.
 
@@ -158,9 +170,14 @@ def cache(
     if clear:
         gone = [(path, size) for path, size in _sizes() if path.parent == store.tokens_folder()]
         store.clear_tokens()
-        say(f"removed {len(gone)} files, {sum(size for _, size in gone):,} bytes")
-        if left := store.clean():
-            say(f"removed {len(left)} leftovers of runs that were killed")
+        left = store.clean()
+        size = sum(size for _, size in gone)
+        if json:
+            put_record({"removed": len(gone), "bytes": size, "leftovers": len(left)})
+        if not quiet:
+            say(f"removed {len(gone)} files, {size:,} bytes")
+            if left:
+                say(f"removed {len(left)} leftovers of runs that were killed")
         return
     rows = [{"kind": path.parent.name, "bytes": size, "path": str(path)} for path, size in _sizes()]
     if json:
@@ -169,7 +186,7 @@ def cache(
         return
     for row in rows:
         put(f"{row['kind']:<6}  {row['bytes']:>15,}  {row['path']}\n")
-    if not rows:
+    if not rows and not quiet:
         say("the cache is empty")
 
 
@@ -208,13 +225,14 @@ def _tokenizer_kind(model: store.StoredModel) -> str | None:
         return None
 
 
-def _show(rows: list[dict[str, Any]], json: bool) -> None:
+def _show(rows: list[dict[str, Any]], json: bool, quiet: bool) -> None:
     if json:
         for row in rows:
             put_record(row)
         return
     if not rows:
-        say("there is no trained model yet; run seqgen train FILE")
+        if not quiet:
+            say("there is no trained model yet; run seqgen train FILE")
         return
     from rich import box
     from rich.table import Table
@@ -225,7 +243,7 @@ def _show(rows: list[dict[str, Any]], json: bool) -> None:
             table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*(_cell(v) for k, v in row.items() if k != "path"))
-    console(sys.stdout).print(table)
+    console(standard_output()).print(table)
 
 
 def _cell(value: Any) -> str:

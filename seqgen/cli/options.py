@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from seqgen.cli.inputs import file_name
 from seqgen.configs import MOST_ROWS, MOST_SEED, Bounds
 
 
@@ -71,6 +72,9 @@ FixedSeed = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="JSON Lines on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on standard error but errors.")]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace what an earlier run has written there.")
+]
 BatchSize = Annotated[
     int,
     typer.Option(
@@ -87,7 +91,12 @@ NoRepeatNgram = Annotated[
 ]
 PromptFile = Annotated[
     str | None,
-    typer.Option(help="One prompt: a whole file, or - for standard input.", show_default=False),
+    typer.Option(
+        help="One prompt: a whole file, or - for standard input.",
+        parser=file_name,
+        metavar="FILE",
+        show_default=False,
+    ),
 ]
 Stop = Annotated[
     list[str] | None,

@@ -6,10 +6,8 @@ import contextlib
 import dataclasses
 import json
 import math
-import os
-import stat
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from seqgen.errors import SeqgenError
@@ -71,22 +69,52 @@ class Unread:
             os.close(nowhere)
 
 
+def write_utf8() -> None:
+    """Have both standard streams take any text, in UTF-8, whatever the locale is.
+
+    The names of files may hold bytes that are not UTF-8; those are written as they are.
+    """
+    for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
+        if stream is not None and hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors=errors)
+
+
+def standard_output() -> IO[str]:
+    """Return standard output.
+
+    Raises:
+        SeqgenError: it is closed.
+    """
+    if sys.stdout is None:
+        raise SeqgenError("there is no standard output to write to")
+    return sys.stdout
+
+
 def put(text: str) -> None:
     """Write data to standard output, now.
 
     Raises:
         SeqgenError: there is no standard output.
     """
-    if sys.stdout is None:
-        raise SeqgenError("there is no standard output to write to")
-    sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
-    sys.stdout.buffer.flush()
+    put_bytes([text.encode("utf-8", "surrogateescape")])
+
+
+def put_bytes(chunks: Iterable[bytes]) -> None:
+    """Write data as it is; see `put`."""
+    out = standard_output()
+    out.flush()
+    out.buffer.writelines(chunks)
+    out.buffer.flush()
 
 
 def put_record(record: Any) -> None:
     """Write a dataclass, or a dictionary, as a line of JSON; what is not finite is null."""
     values = record if isinstance(record, dict) else dataclasses.asdict(record)
-    put(json.dumps(_finite(values), ensure_ascii=False) + "\n")
+    line = json.dumps(_finite(values), ensure_ascii=False) + "\n"
+    # The names of files: bytes that Python took for no text may be UTF-8 in another locale. For
+    # those that are none JSON has an escape.
+    text = line.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
+    put_bytes([text.encode("utf-8", "backslashreplace")])
 
 
 def _finite(value: Any) -> Any:
@@ -148,36 +176,8 @@ def put_table(names: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1
         table.add_column(name, justify="left" if column < left else "right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    out = console(sys.stdout)
+    out = console(standard_output())
     # A figure is never cut: a table that is wider than the terminal is wrapped by it.
     needed = out.measure(table, options=out.options.update(max_width=ANY_WIDTH)).maximum
     out.width = max(out.width, needed)
     out.print(table)
-
-
-def piped_input() -> IO[bytes] | None:
-    """Return standard input if something is to be read from it: a pipe, a file, a socket.
-
-    None for no input, a terminal, or a character device such as /dev/null.
-    """
-    if sys.stdin is None or sys.stdin.closed:
-        return None
-    try:
-        mode = os.fstat(sys.stdin.fileno()).st_mode
-    except (OSError, ValueError):
-        return None
-    return None if stat.S_ISCHR(mode) else sys.stdin.buffer
-
-
-def input_bytes() -> Iterator[bytes]:
-    """Yield standard input in blocks, as they come.
-
-    Raises:
-        SeqgenError: there is no standard input.
-    """
-    if sys.stdin is None:
-        raise SeqgenError("there is no standard input to read")
-    # Past Python's buffer, whose lock a thread that waits for input would hold when the program
-    # ends: Python then aborts.
-    descriptor = sys.stdin.fileno()
-    yield from iter(lambda: os.read(descriptor, 1 << 20), b"")

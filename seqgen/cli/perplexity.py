@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from seqgen.cli import options
-from seqgen.cli.output import (
-    input_bytes,
-    one_line,
-    piped_input,
-    put,
-    put_record,
-    put_table,
-    say,
-)
+from seqgen.cli.inputs import Inputs, Pipe, Source, file_name, piped_input
+from seqgen.cli.output import one_line, put, put_record, put_table, say
 from seqgen.errors import SeqgenError, UsageError
 
 if TYPE_CHECKING:
     from seqgen.data.text import Surveyor
-    from seqgen.data.tokenfile import TokenFile
     from seqgen.tasks.loaded import LoadedModel
     from seqgen.tasks.perplexity import Perplexity, Scoring
     from seqgen.tasks.surprisal import Line
@@ -38,6 +29,8 @@ def perplexity(
         list[str] | None,
         typer.Argument(
             help="Text or token files, - for standard input; the model's held-out text if none.",
+            parser=file_name,
+            metavar="FILES",
             show_default=False,
         ),
     ] = None,
@@ -64,6 +57,8 @@ def perplexity(
         str | None,
         typer.Option(
             help="Find the weights of -m A+B on this text, and print the -m value to use.",
+            parser=file_name,
+            metavar="FILE",
             show_default=False,
         ),
     ] = None,
@@ -81,7 +76,6 @@ def perplexity(
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
     from seqgen.tasks.loaded import load
     from seqgen.tasks.perplexity import Scoring
-    from seqgen.tasks.perplexity import perplexity as score
 
     if documents is not None:
         choice("--documents", documents, DOCUMENTS)
@@ -91,24 +85,40 @@ def perplexity(
     scoring = Scoring(documents=documents, stride=stride, top5=top5, batch_size=batch_size)
     for loaded in models:
         scoring.check(loaded)
+        if not quiet and (warning := scoring.warning(loaded)):
+            say(warning)
+    inputs = Inputs(quiet)
+    if not files and not fit and piped_input() is not None:
+        files = ["-"]
+    sources = inputs.open(files or ())
     if fit is not None:
-        models = [_fit(models[0], fit, documents, batch_size, json, quiet)]
-        if not files:
+        models = [_fit(models[0], inputs.open_one(fit), scoring, json, quiet)]
+        if not sources:
             return
+    sources = sources or [held_out_by(models, quiet)]
     if per_line:
-        _per_line(models, files, scoring, json, quiet)
+        _per_line(models, sources, scoring, json, quiet)
     elif per_token or show:
-        _per_token(models[0], files, scoring, show, json, quiet)
+        _per_token(models[0], sources, scoring, show, json, quiet)
     else:
-        records = []
-        piped = _piped(files) if len(models) > 1 else None
-        for loaded in models:
-            for name, text in _texts(loaded, files, quiet, piped):
-                records.append(score(loaded, text, file=name, scoring=scoring))
-                if json:
-                    put_record(records[-1])
-        if not json:
-            _table(records, quiet)
+        _whole(models, sources, scoring, json, quiet)
+
+
+def _whole(
+    models: list[LoadedModel], sources: list[Source], scoring: Scoring, json: bool, quiet: bool
+) -> None:
+    """Write a record, or a row, for each model and each text."""
+    from seqgen.tasks.perplexity import perplexity as score
+
+    records = []
+    for loaded in models:
+        for source in sources:
+            text = source.token_file or source.chunks(loaded.data.newlines)
+            records.append(score(loaded, text, file=source.name, scoring=scoring))
+            if json:
+                put_record(records[-1])
+    if not json:
+        _table(records, quiet)
 
 
 def _check(
@@ -131,13 +141,14 @@ def _check(
 
 
 def _fit(
-    loaded: LoadedModel, file: str, documents: str | None, batch_size: int, json: bool, quiet: bool
+    loaded: LoadedModel, source: Source, scoring: Scoring, json: bool, quiet: bool
 ) -> LoadedModel:
     """Find a mixture's weights; print them and return the mixture."""
     from seqgen.tasks.mix import fit
 
-    chunks = (chunk for _, chunks in _texts(loaded, [file], quiet) for chunk in chunks)
-    mixture, found = fit(loaded, chunks, documents=documents, batch_size=batch_size)
+    text = source.token_file or source.chunks(loaded.data.newlines)
+    how = {"documents": scoring.documents, "batch_size": scoring.batch_size}
+    mixture, found = fit(loaded, text, **how)
     if json:
         put_record(found)
     else:
@@ -146,60 +157,27 @@ def _fit(
         parts = zip(mixture.stored.parts, found.weights, found.components, strict=True)
         for part, weight, perplexity in parts:
             say(f"{part.name}: weight {weight:.4f}, perplexity {perplexity:.4f}")
-        say(f"mixed: perplexity {found.perplexity:.4f} on {found.tokens:,} tokens of {file}")
+        say(f"mixed: perplexity {found.perplexity:.4f} on {found.tokens:,} tokens of {source.name}")
     return mixture
 
 
-def _piped(files: list[str] | None) -> list[str] | None:
-    """Return all of standard input, which several models read; None where it is not wanted."""
-    from seqgen.data.text import decode_blocks
+def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Source:
+    """Return the text that one model holds out, or that several do.
 
-    wanted = "-" in files if files else piped_input() is not None
-    return list(decode_blocks(input_bytes(), "standard input")) if wanted else None
+    Raises:
+        SeqgenError: a model holds out nothing, or other text than another.
+    """
+    from seqgen.tasks.compare import common_text, hold_out_alike
 
-
-def _texts(
-    loaded: LoadedModel,
-    files: list[str] | None,
-    quiet: bool,
-    piped: Iterable[str] | None = None,
-) -> Iterator[tuple[str, Iterable[str] | TokenFile]]:
-    """Yield what to score for a model; `piped` is standard input, where it was read before."""
-    from seqgen.data.text import Text, decode_blocks, text_files, unix_newlines
-    from seqgen.data.tokenfile import is_token_file, open_token_file
-
-    def opened(path: Path) -> Iterable[str] | TokenFile:
-        return open_token_file(path) if is_token_file(path) else Text((path,), newlines).chunks()
-
-    newlines = loaded.data.newlines
-    if not files and piped_input() is not None:
-        files = ["-"]
-    if not files:
-        held_out = loaded.stored.validation_text
-        if held_out is None:
-            raise SeqgenError(f"{loaded.stored.name} has no held-out text; give a FILE")
-        if not quiet:
-            say(f"scoring the held-out text of {loaded.stored.name}")
-        yield "validation", opened(held_out)
-    for name in files or ():
-        if name == "-":
-            chunks = piped or decode_blocks(input_bytes(), "standard input")
-            yield "-", unix_newlines(chunks) if newlines == "lf" else chunks
-        else:
-            for path in text_files([Path(name)]):
-                yield str(path), opened(path)
-
-
-def _plain_texts(
-    loaded: LoadedModel, files: list[str] | None, quiet: bool
-) -> Iterator[tuple[str, Iterable[str]]]:
-    """Yield texts; refuse token files, whose lines and words are not there to be shown."""
-    from seqgen.data.tokenfile import TokenFile
-
-    for name, text in _texts(loaded, files, quiet):
-        if isinstance(text, TokenFile):
-            raise SeqgenError(f"{name} is a token file: give the text itself")
-        yield name, text
+    names = " and ".join(loaded.stored.name for loaded in models)
+    path = models[0].stored.validation_text
+    if path is None:
+        raise SeqgenError(f"{models[0].stored.name} has no held-out text; give a FILE")
+    alike = len(models) == 1 or hold_out_alike(models)
+    held_out = path if alike else Pipe(iter([common_text(models).encode()]))
+    if not quiet:
+        say(f"scoring the held-out text of {names}")
+    return Source("validation", None, held_out)
 
 
 def _some(found: Iterator[T], file: str) -> Iterator[T]:
@@ -215,7 +193,7 @@ def _some(found: Iterator[T], file: str) -> Iterator[T]:
 
 
 def _per_line(
-    models: list[LoadedModel], files: list[str] | None, scoring: Scoring, json: bool, quiet: bool
+    models: list[LoadedModel], sources: list[Source], scoring: Scoring, json: bool, quiet: bool
 ) -> None:
     from seqgen.data.text import Surveyor
     from seqgen.tasks.surprisal import whose_line
@@ -224,7 +202,8 @@ def _per_line(
     names = [loaded.stored.name for loaded in models]
     if len(models) > 1 and not json and not quiet:
         say("\t".join(["best", *(f"bits/char {name}" for name in names), "line"]))
-    for file, chunks in _plain_texts(models[0], files, quiet):
+    for source in sources:
+        file, chunks = source.name, source.chunks(models[0].data.newlines)
         surveyor = Surveyor()
         for liked in _some(whose_line(models, surveyor.watch(chunks), scoring), file):
             if json:
@@ -259,7 +238,7 @@ def _put_line_record(
 
 def _per_token(
     loaded: LoadedModel,
-    files: list[str] | None,
+    sources: list[Source],
     scoring: Scoring,
     show: bool,
     json: bool,
@@ -272,7 +251,8 @@ def _per_token(
 
     scoring = scoring.check(loaded)
     about = protocol(loaded, scoring)
-    for file, chunks in _plain_texts(loaded, files, quiet):
+    for source in sources:
+        file, chunks = source.name, source.chunks(loaded.data.newlines)
         surveyor = Surveyor()
         tokens = _some(score_tokens(loaded, surveyor.watch(chunks), scoring), file)
         if show and not json:

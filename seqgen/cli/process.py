@@ -1,9 +1,11 @@
-"""How the process treats threads and memory; what must be set before torch is loaded."""
+"""How the process treats text, threads and memory; what must be set before torch is loaded."""
 
 from __future__ import annotations
 
 import os
 import sys
+
+from seqgen.cli.output import write_utf8
 
 # GNU OpenMP's threads spin long before they sleep. As soon as anything else runs on the machine
 # that makes every step several times slower; spinning briefly costs nothing alone, except where
@@ -22,6 +24,7 @@ ONE_TOKEN = frozenset({"sample", "beam-search", "bench"})
 
 def prepare(command: str | None) -> None:
     """Set up the process for a command; variables that the user has set stay as they are."""
+    write_utf8()
     os.environ.setdefault("GOMP_SPINCOUNT", THROUGH_A_TOKEN if command in ONE_TOKEN else BRIEFLY)
     # NumPy's products are small ones (single steps of small models), which threads only slow.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
-from seqgen.cli.output import input_bytes, piped_input, say
+from seqgen.cli.inputs import Inputs, input_bytes, piped_input
+from seqgen.cli.output import say
 from seqgen.errors import UsageError
 
 
@@ -32,12 +32,8 @@ def given_or_piped(
 
 
 def _given(prompts: list[str] | None, prompt_file: str | None) -> Sequence[str]:
-    from seqgen.data.text import decode_blocks, decoded
-
-    if prompt_file == "-":
-        return ["".join(decode_blocks(input_bytes(), "standard input"))]
     if prompt_file:
-        return ["".join(decoded(Path(prompt_file)))]
+        return [Inputs().open_one(prompt_file).text()]
     return prompts or [""]
 
 

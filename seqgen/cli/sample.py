@@ -120,7 +120,7 @@ def sample(
         batch_size=batch_size,
     )
     loaded = load(model, device, choice("--precision", precision, PRECISIONS))
-    if seed is None and not greedy and not suggest and not quiet and not json:
+    if seed is None and wanted.draws and not suggest and not quiet and not json:
         say(f"seed {drawn}")
     texts, piped = given_or_piped(prompts, prompt_file, quiet)
     echoed = is_terminal(sys.stdout) if echo is None else echo

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from seqgen.cli.output import console, put, say
+from seqgen.cli.output import console, put, say, standard_output
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -23,7 +22,7 @@ def put_coloured(tokens: Iterable[Token], quiet: bool) -> None:
     Where there is no colour, a line below each line has every token's bits, 9 and more as 9,
     under its first character.
     """
-    out = console(sys.stdout)
+    out = console(standard_output())
     coloured = out.is_terminal and not out.no_color
     if not quiet:
         scale = "from green, 0, to red, 12 and more" if coloured else "below each token, 9 at most"

@@ -6,22 +6,16 @@ import contextlib
 import json as json_module
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from seqgen.cli import options
-from seqgen.cli.output import (
-    console,
-    input_bytes,
-    is_terminal,
-    one_line,
-    piped_input,
-    put,
-    put_record,
-    say,
-)
+from seqgen.cli.inputs import Inputs, Source, file_name, file_path, given_or_piped, join
+from seqgen.cli.output import console, is_terminal, one_line, put, put_record, say
+from seqgen.cli.outputs import check_out, check_tokenizer_folder, is_token_file
 from seqgen.errors import SeqgenError, UsageError
 
 if TYPE_CHECKING:
@@ -37,7 +31,10 @@ def tokenize(
     files: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Text files, folders, patterns, or - for standard input.", show_default=False
+            help="Text files, folders, patterns, or - for standard input.",
+            parser=file_name,
+            metavar="FILES",
+            show_default=False,
         ),
     ] = None,
     model: options.Model = None,
@@ -46,6 +43,8 @@ def tokenize(
         typer.Option(
             help="A tokenizer instead of a model: its folder, a sentencepiece .model file, or a "
             "token file; or byte.",
+            parser=file_name,
+            metavar="FILE",
             show_default=False,
         ),
     ] = None,
@@ -65,7 +64,10 @@ def tokenize(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Write a token file; with --train, the tokenizer's folder.", show_default=False
+            help="Write a token file; with --train, the tokenizer's folder.",
+            parser=file_path,
+            metavar="PATH",
+            show_default=False,
         ),
     ] = None,
     decode: Annotated[bool, typer.Option("--decode", help="Ids to text.")] = False,
@@ -76,7 +78,14 @@ def tokenize(
     documents: Annotated[
         str, typer.Option(help="stream, or line: each line BOS line EOS.")
     ] = "stream",
-    newlines: Annotated[str, typer.Option(help="keep, or lf: CRLF becomes LF.")] = "keep",
+    newlines: Annotated[
+        str | None,
+        typer.Option(
+            help="keep, or lf: CRLF becomes LF; as the model was trained if none.",
+            show_default=False,
+        ),
+    ] = None,
+    overwrite: options.Overwrite = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -86,29 +95,36 @@ def tokenize(
     a space as U+2581 and a newline as \n.
     """
     from seqgen.configs import DOCUMENTS, choice
-    from seqgen.tasks.tokenize import find_tokenizer, statistics, train_tokenizer
+    from seqgen.tasks.tokenize import (
+        find_tokenizer,
+        newlines_of,
+        statistics,
+        train_tokenizer,
+    )
 
     choice("--documents", documents, DOCUMENTS)
-    choice("--newlines", newlines, ("keep", "lf"))
+    if newlines is not None:
+        choice("--newlines", newlines, ("keep", "lf"))
     _check_modes(model, tokenizer, train, vocab_size, min_count, out, decode, pieces, stats)
-    if not files and piped_input() is None:
-        raise UsageError("give a text file: seqgen tokenize FILE")
-    names = files or ["-"]
+    sources = Inputs(quiet).open(given_or_piped(files, "seqgen tokenize FILE"))
     if train is not None:
-        made = train_tokenizer(train, _text(names, newlines), vocab_size, min_count, out)
-        if not quiet:
-            say(f"{out}: {made.kind}, {made.vocab_size:,} tokens")
+        check_tokenizer_folder(out, sources, overwrite)
+        made = train_tokenizer(train, join(sources, newlines or "keep"), vocab_size, min_count, out)
+        _put_trained(out, made, json, quiet)
         return
     found = find_tokenizer(model, tokenizer)
+    if newlines is None:
+        newlines = newlines_of(model) if tokenizer is None else "keep"
     if out is not None:
-        _write(out, names, newlines, found, documents, quiet)
+        out = check_out(out, sources, overwrite, "a token file", is_token_file)
+        _write(out, sources, newlines, found, documents, json, quiet)
     elif stats:
-        source = _token_file(names, found) or _text(names, newlines)
-        _show_statistics(statistics(source, found), json)
+        text = _token_file(sources, found) or join(sources, newlines)
+        _show_statistics(statistics(text, found), json)
     elif decode:
-        _decode(names, found, documents, json)
+        _decode(sources, newlines, found, documents, json)
     else:
-        _encode(names, newlines, found, documents, pieces, json, quiet)
+        _encode(join(sources, newlines), found, documents, pieces, json, quiet)
 
 
 def _check_modes(
@@ -134,30 +150,25 @@ def _check_modes(
             raise UsageError("--train makes a tokenizer: give no -m and no --tokenizer with it")
 
 
-def _text(names: list[str], newlines: str) -> Iterator[str]:
-    from seqgen.data.text import Text, decode_blocks, text_files, unix_newlines
-
-    for name in names:
-        if name == "-":
-            chunks = decode_blocks(input_bytes(), "standard input")
-            yield from unix_newlines(chunks) if newlines == "lf" else chunks
-        else:
-            yield from Text(text_files([name]), newlines).chunks()
+def _put_trained(out: Path, made: Tokenizer, json: bool, quiet: bool) -> None:
+    if json:
+        put_record({"path": str(out), "kind": made.kind, "vocab_size": made.vocab_size})
+    if not quiet:
+        say(f"{out}: {made.kind}, {made.vocab_size:,} tokens")
 
 
-def _token_file(names: list[str], tokenizer: Tokenizer) -> TokenFile | None:
-    from seqgen.data.tokenfile import check_tokenizer, is_token_file, open_token_file
+def _token_file(sources: list[Source], tokenizer: Tokenizer) -> TokenFile | None:
+    """Return the one token file that is given, whose tokens must be the tokenizer's."""
+    from seqgen.data.tokenfile import check_tokenizer
 
-    if len(names) != 1 or names[0] == "-" or not is_token_file(names[0]):
-        return None
-    file = open_token_file(names[0])
-    check_tokenizer(file, tokenizer, "the one given")
+    file = sources[0].token_file if len(sources) == 1 else None
+    if file is not None:
+        check_tokenizer(file, tokenizer, "the one given")
     return file
 
 
 def _encode(
-    names: list[str],
-    newlines: str,
+    text: Iterable[str],
     tokenizer: Tokenizer,
     documents: str,
     pieces: bool,
@@ -167,7 +178,7 @@ def _encode(
     from seqgen.tasks.tokenize import tokenize as encode
 
     unknown = 0
-    for lines in encode(_text(names, newlines), tokenizer, documents):
+    for lines in encode(text, tokenizer, documents):
         if json:
             for line in lines:
                 put_record(line)
@@ -188,24 +199,34 @@ def _piece(piece: str) -> str:
     return one_line(piece).replace(" ", "\u2581").replace("\r", "\\r")
 
 
-def _decode(names: list[str], tokenizer: Tokenizer, documents: str, json: bool) -> None:
+def _decode(
+    sources: list[Source], newlines: str, tokenizer: Tokenizer, documents: str, json: bool
+) -> None:
+    from seqgen.data.text import unix_newlines
     from seqgen.tasks.tokenize import detokenize
 
-    file = _token_file(names, tokenizer)
+    file = _token_file(sources, tokenizer)
     documents = documents if file is None else file.documents
-    rows = _rows(names) if file is None else _documents(file)
-    for line in detokenize(rows, tokenizer, documents):
-        if json:
-            put_record(line)
-        elif line.text:
-            put(line.text)
+    rows = _rows(sources) if file is None else _documents(file)
+    lines = detokenize(rows, tokenizer, documents)
+    if json:
+        for line in lines:
+            put_record(
+                replace(line, text="".join(unix_newlines([line.text])))
+                if newlines == "lf"
+                else line
+            )
+        return
+    texts = (line.text for line in lines if line.text)
+    for text in unix_newlines(texts) if newlines == "lf" else texts:
+        put(text)
 
 
-def _rows(names: list[str]) -> Iterator[list[int]]:
+def _rows(sources: list[Source]) -> Iterator[list[int]]:
     """Read lines of ids, or of `--json`'s records."""
     from seqgen.data.text import lines
 
-    for number, line in enumerate(lines(_text(names, "lf")), start=1):
+    for number, line in enumerate(lines(join(sources, "lf")), start=1):
         yield _row(line, number)
 
 
@@ -232,22 +253,32 @@ def _documents(file: TokenFile) -> Iterator[list[int]]:
 
 
 def _write(
-    out: Path, names: list[str], newlines: str, tokenizer: Tokenizer, documents: str, quiet: bool
+    out: Path,
+    sources: list[Source],
+    newlines: str,
+    tokenizer: Tokenizer,
+    documents: str,
+    json: bool,
+    quiet: bool,
 ) -> None:
     from seqgen.data.tokenfile import write_token_file
 
-    with _progress(names, quiet) as progress:
-        done = write_token_file(out, _text(names, newlines), tokenizer, documents, progress)
+    with _progress(sources, quiet) as progress:
+        done = write_token_file(out, join(sources, newlines), tokenizer, documents, progress)
+    facts = done.facts
+    if json:
+        sizes = {"characters": facts.characters, "bytes": facts.bytes}
+        put_record({"path": str(out), "tokens": done.tokens, **sizes, "oov": done.oov})
     if not quiet:
         unknown = f", {done.oov:,} unknown" if done.oov else ""
         say(
-            f"{out}: {done.tokens:,} tokens of {done.facts.characters:,} characters "
-            f"({done.facts.bytes:,} bytes){unknown}"
+            f"{out}: {done.tokens:,} tokens of {facts.characters:,} characters "
+            f"({facts.bytes:,} bytes){unknown}"
         )
 
 
 @contextlib.contextmanager
-def _progress(names: list[str], quiet: bool) -> Iterator[Callable[[int], None]]:
+def _progress(sources: list[Source], quiet: bool) -> Iterator[Callable[[int], None]]:
     """Open a bar on a terminal that takes the bytes of text done."""
     if quiet or not is_terminal(sys.stderr):
         yield lambda done: None
@@ -262,19 +293,15 @@ def _progress(names: list[str], quiet: bool) -> Iterator[Callable[[int], None]]:
 
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
-        task = bar.add_task("", total=_size(names))
+        task = bar.add_task("", total=_size(sources))
         yield lambda done: bar.update(task, completed=done)
 
 
-def _size(names: list[str]) -> int | None:
+def _size(sources: list[Source]) -> int | None:
     """Return how much text there is to come, where that is known."""
-    from seqgen.data.text import text_files
-
-    if "-" in names:
-        return None
-    paths = text_files(names)
-    compressed = any(path.suffix in (".gz", ".xz", ".zst") for path in paths)
-    return None if compressed else sum(path.stat().st_size for path in paths)
+    paths = [source.content for source in sources if isinstance(source.content, Path)]
+    packed = any(path.suffix in (".gz", ".xz", ".zst") for path in paths)
+    return None if packed or len(paths) < len(sources) else sum(p.stat().st_size for p in paths)
 
 
 def _show_statistics(found: Statistics, json: bool) -> None:

@@ -9,7 +9,9 @@ import typer
 
 from seqgen import presets, registry, store
 from seqgen.cli import options
-from seqgen.cli.output import input_bytes, piped_input, put_record, say
+from seqgen.cli.inputs import Inputs, file_name, file_path, given_or_piped
+from seqgen.cli.output import put_record, say
+from seqgen.cli.outputs import check_replaced_model
 from seqgen.errors import Interrupted, UsageError
 
 # Flags whose name is not the setting's.
@@ -47,12 +49,20 @@ def train(
         list[str] | None,
         typer.Argument(
             help="Text files, folders, patterns, or - for standard input; or one token file.",
+            parser=file_name,
+            metavar="DATA",
             show_default=False,
         ),
     ] = None,
     data_option: Annotated[
         list[str] | None,
-        typer.Option("--data", help="The same as DATA.", show_default=False),
+        typer.Option(
+            "--data",
+            help="The same as DATA.",
+            parser=file_name,
+            metavar="FILE",
+            show_default=False,
+        ),
     ] = None,
     model: Annotated[
         str | None,
@@ -90,6 +100,8 @@ def train(
         typer.Option(
             help="char (the default), byte, word, whitespace, bpe or unigram; or a tokenizer's "
             "folder, a sentencepiece .model or a token file.",
+            parser=file_name,
+            metavar="KIND|FILE",
             show_default=False,
         ),
     ] = None,
@@ -101,7 +113,12 @@ def train(
     ] = None,
     val: Annotated[
         str | None,
-        typer.Option(help="Held out: a share (0.1), a file, or none.", show_default=False),
+        typer.Option(
+            help="Held out: a share (0.1), a file, or none.",
+            parser=file_name,
+            metavar="SHARE|FILE|none",
+            show_default=False,
+        ),
     ] = None,
     split_seed: Annotated[
         int | None, typer.Option(help="Draws the held-out lines.", show_default=False)
@@ -182,7 +199,12 @@ def train(
     ] = False,
     config: Annotated[
         Path | None,
-        typer.Option(help="Settings: TOML, or a model's config.json.", show_default=False),
+        typer.Option(
+            help="Settings: TOML, or a model's config.json.",
+            parser=file_path,
+            metavar="FILE",
+            show_default=False,
+        ),
     ] = None,
     set_: Annotated[
         list[str] | None,
@@ -209,21 +231,25 @@ def train(
         if flag not in OWN and value is not None
     }
     settings |= dict(map(_assignment, set_ or ()))
+    inputs = Inputs(quiet)
     if val is not None:
-        settings["val"] = str(_kept_if_piped(val))
+        settings["val"] = inputs.keep_held_out(val)
     common = {"settings": settings, "device": device}
     common |= {"stop_after": stop_after, "tensorboard": tensorboard}
     with display(quiet) as report:
         if resume is not None:
             _refuse(context, "--resume", ("model", "preset", "name", "overwrite", "config"))
-            sources = _sources(data) if data else []
+            sources = inputs.keep(data)
             result = go_on(resume, data=sources, changed_data=changed_data, report=report, **common)
         else:
             _refuse(context, "a new run", ("changed_data",))
             nested = read_config(config) if config else {}
             store.check_free(name, overwrite)
+            sources = inputs.keep(given_or_piped(data, "seqgen train FILE"))
+            if overwrite:
+                check_replaced_model(name, [*sources, *([val] if val else [])])
             result = run(
-                _sources(data),
+                sources,
                 architecture=model,
                 preset=preset,
                 name=name,
@@ -244,24 +270,6 @@ def _refuse(context: typer.Context, what: str, flags: tuple[str, ...]) -> None:
     for flag in flags:
         if context.params[flag]:
             raise UsageError(f"--{flag.replace('_', '-')} has no meaning with {what}")
-
-
-def _sources(data: list[str] | None) -> list[str | Path]:
-    """Return the files to read; standard input is kept in the cache, since it comes only once."""
-    if not data and piped_input() is None:
-        raise UsageError("give a text file: seqgen train FILE")
-    names = data or ["-"]
-    kept = store.keep_text(input_bytes()) if "-" in names else None
-    return [kept if name == "-" else _kept_if_piped(name) for name in names]
-
-
-def _kept_if_piped(name: str) -> str | Path:
-    """Return where a file can be read again and again: `<(zcat f)` gives its text only once."""
-    path = Path(name)
-    if not name or not path.exists() or path.is_file() or path.is_dir():
-        return name
-    with path.open("rb") as file:
-        return store.keep_text(iter(lambda: file.read(1 << 20), b""))
 
 
 def _assignment(text: str) -> tuple[str, str]:

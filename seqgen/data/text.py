@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from seqgen.errors import SeqgenError
+from seqgen.errors import SeqgenError, UsageError
 
 CHUNK_BYTES = 1 << 20
 BOM = "\ufeff"
@@ -133,6 +133,7 @@ def text_files(names: Sequence[str | Path]) -> tuple[Path, ...]:
     A name that is not there but has `*`, `?` or `[` is a pattern (`**` is any depth).
 
     Raises:
+        UsageError: a name is empty.
         SeqgenError: a name is not there, or a folder or a pattern has no file.
     """
     paths: list[Path] = []
@@ -140,7 +141,7 @@ def text_files(names: Sequence[str | Path]) -> tuple[Path, ...]:
         name = Path(given)
         # Path("") would be the current folder; a shell's unset variable does not mean that.
         if not str(given):
-            raise SeqgenError("there is no file without a name")
+            raise UsageError("there is no file without a name")
         if name.is_dir():
             inside = sorted(p for p in name.rglob("*") if p.is_file() and not _hidden(p, name))
             if not inside:

@@ -115,6 +115,8 @@ def is_token_file(path: str | Path) -> bool:
     path = Path(path)
     if path.suffix == SUFFIX:
         return True
+    if not path.is_file():  # what is read of a pipe is gone
+        return False
     try:
         with path.open("rb") as file:
             return file.read(len(MAGIC)) == MAGIC

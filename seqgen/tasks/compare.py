@@ -112,6 +112,14 @@ def common_text(models: Sequence[LoadedModel]) -> str:
     return shortest
 
 
+def hold_out_alike(models: Sequence[LoadedModel]) -> bool:
+    """Return whether all models hold out the same file, to the byte."""
+    paths = [loaded.stored.validation_text for loaded in models]
+    if None in paths:
+        return False
+    return len({hashlib.sha256(path.read_bytes()).digest() for path in paths}) == 1
+
+
 def as_read(models: Sequence[LoadedModel], text: str) -> str:
     """Return a text as the models read theirs: with LF for CRLF where all of them do so."""
     if all(loaded.data.newlines == "lf" for loaded in models):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from seqgen.data.text import Text, unix_newlines
-from seqgen.data.tokenfile import is_token_file, open_token_file
-from seqgen.errors import SeqgenError
+from seqgen.data.tokenfile import TokenFile, is_token_file, open_token_file
+from seqgen.errors import SeqgenError, UsageError
 from seqgen.metrics.bleu import BleuOptions, corpus_score
 from seqgen.metrics.diversity import diversity
 from seqgen.tasks.continuations import Passage, Protocol, find_passages, go_on
@@ -18,6 +18,8 @@ from seqgen.tasks.pairs import Pair, score_pairs
 from seqgen.tasks.perplexity import Scoring, perplexity, scoring_signature
 
 BOOTSTRAP = 1000
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +33,7 @@ class Wanted:
         pairs: pairs of texts by the name of their file.
         scoring: how text is scored.
         protocol: how passages are continued.
+        lenient: leave out what cannot be had, as long as something can.
     """
 
     perplexity: bool = True
@@ -39,6 +42,7 @@ class Wanted:
     pairs: Mapping[str, Sequence[Pair]] = field(default_factory=dict)
     scoring: Scoring = field(default_factory=Scoring)
     protocol: Protocol = field(default_factory=Protocol)
+    lenient: bool = False
 
     @property
     def needs_text(self) -> bool:
@@ -59,6 +63,7 @@ class Evaluation:
         bleu: see `continuation_bleu`.
         diversity: of the model's continuations, the real ones (`text`), and a signature.
         pairs: the keys of `PairScore`, a record a group.
+        missing: what could not be had of all that applies, and why.
     """
 
     model: str
@@ -69,9 +74,38 @@ class Evaluation:
     bleu: dict[str, Any] | None
     diversity: dict[str, Any] | None
     pairs: list[dict[str, Any]] | None
+    missing: dict[str, str]
 
 
-def evaluate(loaded: LoadedModel, text: str | None, file: str | None, wanted: Wanted) -> Evaluation:
+class _Attempts:
+    """Measures one thing after the other; what cannot be had may be left out.
+
+    Attributes:
+        missing: what was left out, and why.
+    """
+
+    def __init__(self, lenient: bool) -> None:
+        self.lenient = lenient
+        self.missing: dict[str, str] = {}
+
+    def __call__(self, what: str, measure: Callable[[], T]) -> T | None:
+        """Return what is measured, or None.
+
+        Raises:
+            SeqgenError: it cannot be had and is not to be left out.
+        """
+        try:
+            return measure()
+        except SeqgenError as error:
+            if not self.lenient or isinstance(error, UsageError):
+                raise
+            self.missing[what] = str(error)
+            return None
+
+
+def evaluate(
+    loaded: LoadedModel, text: str | TokenFile | None, file: str | None, wanted: Wanted
+) -> Evaluation:
     """Measure what is wanted of a model.
 
     Args:
@@ -81,26 +115,26 @@ def evaluate(loaded: LoadedModel, text: str | None, file: str | None, wanted: Wa
         wanted: what to measure.
 
     Raises:
-        SeqgenError: there is no text, or none that can be continued.
+        SeqgenError: there is no text, or none that can be continued; or of all that applies
+            (`wanted.lenient`) nothing can be had.
     """
     if text is None and wanted.needs_text:
-        text, file = held_out_text(loaded), "validation"
-    elif text is not None and loaded.data.newlines == "lf":
+        text, file = held_out(loaded), "validation"
+    elif isinstance(text, str) and loaded.data.newlines == "lf":
         text = "".join(unix_newlines([text]))
-    score = bleu = varied = None
+    attempt = _Attempts(wanted.lenient)
+    score = continued = None
     if wanted.perplexity:
-        score = asdict(perplexity(loaded, [text], file=file, scoring=wanted.scoring))
+        scored = text if isinstance(text, TokenFile) else [text]
+        score = attempt(
+            "perplexity",
+            lambda: asdict(perplexity(loaded, scored, file=file, scoring=wanted.scoring)),
+        )
     if wanted.bleu or wanted.diversity:
-        scoring = wanted.scoring.check(loaded)
-        passages = find_passages(text, scoring.documents, wanted.protocol)
-        written = go_on(loaded, passages, wanted.protocol)
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        how = {"protocol": wanted.protocol, "seed": wanted.protocol.seed}
-        signature = scoring_signature("continuations", loaded, scoring, digest, **how)
-        if wanted.bleu:
-            bleu = continuation_bleu(passages, written) | {"signature": signature}
-        if wanted.diversity:
-            varied = _diversity(passages, written) | {"signature": signature}
+        continued = attempt("continuations", lambda: _continue(loaded, text, wanted))
+    if wanted.lenient and score is None and continued is None:
+        raise SeqgenError(next(iter(attempt.missing.values())))
+    bleu, varied = continued or (None, None)
     pairs = [
         asdict(found)
         for name, own in wanted.pairs.items()
@@ -115,7 +149,40 @@ def evaluate(loaded: LoadedModel, text: str | None, file: str | None, wanted: Wa
         bleu=bleu,
         diversity=varied,
         pairs=pairs or None,
+        missing=attempt.missing,
     )
+
+
+def _continue(
+    loaded: LoadedModel, text: str | TokenFile, wanted: Wanted
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """Return the BLEU of a model's continuations and their diversity, each where it is wanted."""
+    if isinstance(text, TokenFile):
+        raise _lost(text)
+    scoring = wanted.scoring.check(loaded)
+    passages = find_passages(text, scoring.documents, wanted.protocol)
+    written = go_on(loaded, passages, wanted.protocol)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    how = {"protocol": wanted.protocol, "seed": wanted.protocol.seed}
+    signature = {"signature": scoring_signature("continuations", loaded, scoring, digest, **how)}
+    bleu = continuation_bleu(passages, written) | signature if wanted.bleu else None
+    varied = _diversity(passages, written) | signature if wanted.diversity else None
+    return bleu, varied
+
+
+def held_out(loaded: LoadedModel) -> str | TokenFile:
+    """Return a model's held-out text, or the tokens of one that has lost its text.
+
+    Raises:
+        SeqgenError: it has none.
+    """
+    path = loaded.stored.validation_text
+    if path is None:
+        raise SeqgenError(f"{loaded.stored.name} has no held-out text; give a FILE")
+    if not is_token_file(path):
+        return "".join(Text((path,)).chunks())
+    file = open_token_file(path)
+    return "".join(file.text()) if file.tells_text else file
 
 
 def held_out_text(loaded: LoadedModel) -> str:
@@ -124,17 +191,15 @@ def held_out_text(loaded: LoadedModel) -> str:
     Raises:
         SeqgenError: it has none, or only tokens that do not tell the text.
     """
-    path = loaded.stored.validation_text
-    if path is None:
-        raise SeqgenError(f"{loaded.stored.name} has no held-out text; give a FILE")
-    if not is_token_file(path):
-        return "".join(Text((path,)).chunks())
-    file = open_token_file(path)
-    if not file.tells_text:
-        raise SeqgenError(
-            f"{loaded.stored.name} holds out a token file, whose text is lost; give a FILE"
-        )
-    return "".join(file.text())
+    text = held_out(loaded)
+    if isinstance(text, TokenFile):
+        raise _lost(text, f"{loaded.stored.name} holds out a token file")
+    return text
+
+
+def _lost(file: TokenFile, what: str | None = None) -> SeqgenError:
+    what = what or f"{file.path} is a token file"
+    return SeqgenError(f"{what}, whose text is lost (unknowns, or white space); give a FILE")
 
 
 def continuation_bleu(passages: Sequence[Passage], written: Sequence[str]) -> dict[str, Any]:

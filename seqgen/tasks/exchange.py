@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -79,25 +78,24 @@ def import_model(
     return StoredModel(stored.path)
 
 
-def export_model(loaded: LoadedModel, file_format: str, out: str | Path) -> None:
-    """Write a stored model in a format of another tool.
+def exported(loaded: LoadedModel, file_format: str) -> Iterable[bytes]:
+    """Return a stored model in a format of another tool, in pieces.
 
     Args:
         loaded: the model.
         file_format: a key of `FORMATS`.
-        out: a file, compressed by gzip if its name ends so; or "-" for standard output.
 
     Raises:
         UsageError: there is no such format.
         SeqgenError: the format cannot hold this kind of model.
     """
     require(file_format in FORMATS, f"--format is {' or '.join(FORMATS)}, not {file_format!r}")
-    chunks = FORMATS[file_format](loaded)
-    if str(out) == "-":
-        with os.fdopen(os.dup(1), "wb") as file:
-            file.writelines(chunks)
-        return
-    out = Path(out)
+    return FORMATS[file_format](loaded)
+
+
+def export_model(loaded: LoadedModel, file_format: str, out: str | Path) -> None:
+    """Write a stored model to a file, compressed by gzip if its name ends so; see `exported`."""
+    chunks, out = exported(loaded, file_format), Path(out)
     with replacing(out) as file:
         if out.suffix != ".gz":
             file.writelines(chunks)
@@ -132,8 +130,7 @@ def _opened(path: Path) -> Iterator[Iterable[bytes]]:
     """
     try:
         with path.open("rb") as file:
-            packed = file.read(2) == GZIP
-            file.seek(0)
+            packed = file.peek(2)[:2] == GZIP  # a pipe cannot be wound back
             if packed:
                 with gzip.open(file) as lines:
                     yield lines

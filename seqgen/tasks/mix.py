@@ -11,12 +11,14 @@ import torch
 
 from seqgen.configs import Documents
 from seqgen.data.corpus import Corpus, encode_corpus
+from seqgen.data.tokenfile import TokenFile
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import LanguageModel
 from seqgen.models.mixture import Mixture, fit_weights
 from seqgen.scoring import score_corpus
 from seqgen.store import StoredMixture
 from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.perplexity import check_token_file
 
 # So that what is printed and what was measured are the same weights.
 DIGITS = 4
@@ -45,7 +47,7 @@ class Fitted:
 
 def fit(
     loaded: LoadedModel,
-    chunks: Iterable[str],
+    text: Iterable[str] | TokenFile,
     *,
     documents: Documents | None = None,
     batch_size: int = 32,
@@ -54,19 +56,23 @@ def fit(
 
     Args:
         loaded: a mixture.
-        chunks: text that no component was trained on.
+        text: what no component was trained on, in pieces cut anywhere or as a token file.
         documents: as `perplexity`'s.
         batch_size: as `perplexity`'s.
 
     Raises:
         UsageError: the model is no mixture.
-        SeqgenError: the text is empty, or impossible under every component.
+        SeqgenError: the text is empty, impossible under every component, or in other tokens.
     """
     if not isinstance(loaded.stored, StoredMixture) or not isinstance(loaded.model, Mixture):
         raise UsageError("--fit finds the weights of a mixture: give -m A+B")
     documents = documents or loaded.data.documents
-    framing = loaded.framing_of(documents)
-    corpus = encode_corpus(chunks, loaded.tokenizer, documents, framing=framing)
+    if isinstance(text, TokenFile):
+        check_token_file(loaded, text, documents)
+        corpus = text.corpus
+    else:
+        framing = loaded.framing_of(documents)
+        corpus = encode_corpus(text, loaded.tokenizer, documents, framing=framing)
     columns = [token_log_probs(part, corpus, batch_size) for part in loaded.model.components]
     log_probs = torch.from_numpy(np.stack(columns, axis=1))  # (N, K)
     if not (log_probs > -torch.inf).any():

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from seqgen.configs import Documents, require
-from seqgen.data.corpus import Corpus, Unknowns, encode_corpus
+from seqgen.data.corpus import Corpus, Framing, Unknowns, encode_corpus
 from seqgen.data.text import Survey, Surveyor, Text, WordMeter
 from seqgen.data.tokenfile import TokenFile, check_tokenizer, is_token_file, open_token_file
 from seqgen.errors import SeqgenError
@@ -51,6 +51,15 @@ class Scoring:
         most = "" if window is None else f" to {window}, the window of {loaded.stored.name}"
         require(fits, f"--stride is from 1{most}, not {stride}")
         return replace(self, documents=self.documents or loaded.data.documents)
+
+    def warning(self, loaded: LoadedModel) -> str | None:
+        """Say in one line what of this way the model has never learned, if anything."""
+        if self.documents != "stream" or loaded.data.documents != "line":
+            return None
+        return (
+            f"{loaded.stored.name} was trained on single lines and has never seen a newline: "
+            "--documents stream scores every \\n as something it has not learned"
+        )
 
 
 @dataclass(frozen=True)
@@ -160,18 +169,8 @@ def _score_chunks(
 def _score_token_file(
     loaded: LoadedModel, file: TokenFile, scoring: Scoring
 ) -> tuple[Totals, Survey]:
-    """Return the totals of a token file.
-
-    Raises:
-        SeqgenError: its tokenizer is not the model's, or it was written the other way.
-    """
-    check_tokenizer(file, loaded.tokenizer, f"the model {loaded.stored.name}")
-    documents = scoring.documents
-    if file.documents != documents:
-        raise SeqgenError(
-            f"{file.path} was written with --documents {file.documents}, and is to be scored with "
-            f"--documents {documents}: write it again, or give --documents {file.documents}"
-        )
+    """Return the totals of a token file; see `check_token_file`."""
+    check_token_file(loaded, file, scoring.documents)
     totals = _score(loaded, file.corpus, file.facts, scoring)
     if not file.tells_text:
         # What an unknown was is not in the file, nor therefore how many words there were.
@@ -180,6 +179,25 @@ def _score_token_file(
     for _ in words.watch(file.text()):
         pass
     return replace(totals, words=words.words + words.newlines), file.facts
+
+
+def check_token_file(loaded: LoadedModel, file: TokenFile, documents: Documents) -> None:
+    """Refuse a token file that does not hold what a model would read of its text.
+
+    Raises:
+        SeqgenError: its tokenizer is not the model's, or it was written the other way.
+    """
+    check_tokenizer(file, loaded.tokenizer, f"the model {loaded.stored.name}")
+    if file.documents != documents:
+        raise SeqgenError(
+            f"{file.path} was written with --documents {file.documents}, and is to be scored with "
+            f"--documents {documents}: write it again, or give --documents {file.documents}"
+        )
+    if Framing.of(file.tokenizer, documents) != loaded.framing_of(documents):
+        raise SeqgenError(
+            f"{file.path} ends its lines with EOS, which {loaded.stored.name}, a model of a "
+            "stream, has not learned: give the text itself"
+        )
 
 
 def _score(loaded: LoadedModel, corpus: Corpus, facts: Survey, scoring: Scoring) -> Totals:

@@ -43,6 +43,7 @@ def batches(loaded: LoadedModel, prompts: Iterable[str], size: int) -> Iterator[
     for texts in ready(prompts, size):
         batch: list[Prompt] = []
         for text in texts:
+            text = _as_read(loaded, text, isinstance(prompts, Lines))
             problem = _problem(loaded, text, index, prompts)
             if problem is not None:
                 if batch:
@@ -52,6 +53,13 @@ def batches(loaded: LoadedModel, prompts: Iterable[str], size: int) -> Iterator[
             batch.append(Prompt(index, text, tokens))
             index += 1
         yield batch
+
+
+def _as_read(loaded: LoadedModel, text: str, line: bool) -> str:
+    """Return a prompt with the newlines that the model was trained on; a line has lost its own."""
+    if loaded.data.newlines != "lf" or "\r" not in text:
+        return text
+    return (text + "\n").replace("\r\n", "\n")[:-1] if line else text.replace("\r\n", "\n")
 
 
 def _problem(

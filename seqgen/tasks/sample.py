@@ -101,6 +101,11 @@ class SampleOptions:
         require(why is None, f"--force {why}")
         self.filters()
 
+    @property
+    def draws(self) -> bool:
+        """Whether tokens are drawn: neither greedily nor at temperature 0."""
+        return not self.greedy and self.temperature > 0
+
     def filters(self) -> list[Processor]:
         """Return the filters asked for that need no tokenizer, in the order they apply in."""
         presence, frequency = self.presence_penalty, self.frequency_penalty
@@ -120,7 +125,7 @@ class SampleOptions:
 
 @dataclass(frozen=True)
 class Sample:
-    """The keys of `seqgen sample --json`, in order."""
+    """The keys of `seqgen sample --json`, in order; `seed` is None where nothing is drawn."""
 
     index: int
     sample: int
@@ -129,7 +134,7 @@ class Sample:
     tokens: int
     logprob: float
     finish_reason: str
-    seed: int
+    seed: int | None
     model: str
 
 
@@ -214,7 +219,7 @@ def sample(loaded: LoadedModel, prompts: Iterable[str], options: SampleOptions) 
                 tokens=text.tokens,
                 logprob=text.logprob,
                 finish_reason=str(text.finish_reason),
-                seed=options.seed,
+                seed=options.seed if options.draws else None,
                 model=loaded.stored.name,
             )
 

@@ -84,6 +84,13 @@ def find_tokenizer(model: str | None, path: str | None) -> Tokenizer:
     return open_tokenizer(Path(path))
 
 
+def newlines_of(model: str | None) -> str:
+    """Return how a model's text was read; see `find_tokenizer` for what `model` is."""
+    stored = store.find_all(model)
+    parts = getattr(stored, "parts", (stored,))
+    return parts[0].config["data"].get("newlines", "keep")
+
+
 def train_tokenizer(
     kind: str, chunks: Iterable[str], vocab_size: int | None, min_count: int, out: Path
 ) -> Tokenizer:

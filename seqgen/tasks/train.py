@@ -27,6 +27,7 @@ from seqgen.tasks.board import require_tensorboard
 from seqgen.tasks.choosing import compiled, suited, with_precision
 from seqgen.tasks.count import count, ignored
 from seqgen.tasks.interrupts import ending_as_ctrl_c
+from seqgen.tasks.leaks import leak
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.plan import override, plan_of, preset_of
 from seqgen.tasks.prepare import Prepared, again, prepare_data
@@ -84,6 +85,8 @@ def train(
     place = choose_device(device)
 
     prepared, settled = prepare_data(data, plan.data, set(flags), report)
+    if warning := leak(prepared, settled):
+        report(Notice(text=warning))
     plan = replace(plan, data=settled)
     training = plan.training
     if not plan.model_class.counted:

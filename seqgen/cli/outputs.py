@@ -1,0 +1,115 @@
+"""Where a command writes: never over what it reads, nor over what something else has written."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from seqgen import store
+from seqgen.cli.inputs import Identity, Source
+from seqgen.errors import UsageError
+
+
+def check_out(
+    out: Path,
+    sources: Iterable[Source],
+    overwrite: bool,
+    kind: str,
+    is_kind: Callable[[Path], bool],
+) -> Path:
+    """Return the file to write, with links followed.
+
+    Args:
+        out: where the user wants it; an empty file may stand there already.
+        sources: what the command reads.
+        overwrite: replace what an earlier run has written.
+        kind: what is written, as "a token file".
+        is_kind: whether a file is one.
+
+    Raises:
+        UsageError: it is an input, or something else, or an earlier output and not to be
+            replaced.
+    """
+    out = out.resolve()
+    if not out.exists():
+        return out
+    if not out.is_file():
+        raise UsageError(f"{out} is no regular file: give another --out")
+    _refuse_inputs(out, sources)
+    if out.stat().st_size == 0:
+        return out
+    if not is_kind(out):
+        raise UsageError(f"{out} exists and is not {kind}: give another --out")
+    if not overwrite:
+        raise UsageError(f"{out} exists: add --overwrite to replace it, or give another --out")
+    return out
+
+
+def check_tokenizer_folder(out: Path, sources: Iterable[Source], overwrite: bool) -> None:
+    """Refuse a folder whose tokenizer is not seqgen's, or is not to be replaced.
+
+    Raises:
+        UsageError: says what is there.
+    """
+    from seqgen.tokenizers.sentencepiece import MODEL_FILE
+
+    written = [out / name for name in ("tokenizer.json", MODEL_FILE) if (out / name).exists()]
+    for path in written:
+        _refuse_inputs(path.resolve(), sources)
+    if not written:
+        return
+    if not _is_tokenizer(out):
+        raise UsageError(f"{written[0]} is not a tokenizer of seqgen: give another --out")
+    if (out.resolve().parent / store.CONFIG).exists():
+        raise UsageError(f"{out} is the tokenizer of a model: give another --out")
+    if not overwrite:
+        raise UsageError(f"{out} has a tokenizer: add --overwrite, or give another --out")
+
+
+def _refuse_inputs(out: Path, sources: Iterable[Source]) -> None:
+    status = out.stat()
+    identity: Identity = (status.st_dev, status.st_ino)
+    if any(source.identity == identity for source in sources):
+        raise UsageError(f"{out} is an input and cannot be the output: give another --out")
+
+
+def check_replaced_model(name: str | None, sources: Iterable[str | Path]) -> None:
+    """Refuse to replace a model by what is read from its folder.
+
+    Raises:
+        UsageError: an input would be gone.
+    """
+    if name is None:
+        return
+    folder = (store.models_folder() / name).resolve()
+    for source in sources:
+        if Path(source).resolve().is_relative_to(folder):
+            raise UsageError(f"{source} is in the model {name}, which --overwrite would replace")
+
+
+def is_token_file(path: Path) -> bool:
+    """Return whether a file begins as a token file does, whatever its name."""
+    from seqgen.data.tokenfile import MAGIC
+
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def is_arpa(path: Path) -> bool:
+    """Return whether a file begins as an exported n-gram model does, perhaps compressed."""
+    begin = b"\\data\\"
+    with contextlib.suppress(OSError, EOFError), gzip.open(path) as file:
+        return file.read(len(begin)) == begin
+    with path.open("rb") as file:
+        return file.read(len(begin)) == begin
+
+
+def _is_tokenizer(folder: Path) -> bool:
+    from seqgen.tokenizers import KINDS, read_facts
+
+    try:
+        return read_facts(folder).get("kind") in KINDS
+    except (OSError, ValueError, AttributeError):
+        return False
