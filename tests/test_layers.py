@@ -25,7 +25,7 @@ LAYERS = [
     {"configs"},
     {"manifest"},
     {"files", "hashing"},
-    {"errors"},
+    {"errors", "wording"},
     {"__init__"},
 ]
 LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names}

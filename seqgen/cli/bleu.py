@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqgen.cli import options
-from seqgen.cli.output import input_bytes, piped_input, put, put_record, put_table, say
+from seqgen.cli.output import input_bytes, piped_input, put, put_record, say
+from seqgen.cli.tables import put_table
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:

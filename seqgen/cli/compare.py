@@ -8,7 +8,8 @@ import typer
 
 from seqgen.cli import options
 from seqgen.cli.evaluate import read_text
-from seqgen.cli.output import put_record, put_table, say
+from seqgen.cli.output import put_record, say
+from seqgen.cli.tables import put_table
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from seqgen.cli.output import (
     piped_input,
     put,
     put_record,
-    put_table,
     say,
 )
+from seqgen.cli.tables import put_table
 from seqgen.errors import SeqgenError, UsageError
 
 if TYPE_CHECKING:
