@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 MISSING = "-"
 AGES = (("year", 365 * 86400), ("month", 30 * 86400), ("day", 86400), ("h", 3600), ("min", 60))
+UNITS = ((1e3, "K"), (1e6, "M"), (1e9, "B"))
 SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
@@ -32,14 +33,13 @@ def short_count(value: int | None) -> str:
     """Return a number with three digits: 2,970, 47.5 K, 1.12 M, 7.24 B."""
     if value is None:
         return MISSING
-    scaled, unit = float(value), ""
-    if value >= 10_000:
-        for unit in ("K", "M", "B"):
-            scaled /= 1000
-            if scaled < 999.5:
-                break
-    digits = 0 if not unit or scaled >= 99.95 else 1 if scaled >= 9.995 else 2
-    return f"{scaled:,.{digits}f} {unit}".rstrip()
+    if value < 10_000:
+        return f"{value:,}"
+    # The first unit that leaves less than a thousand, as it is rounded.
+    size, unit = next(((s, u) for s, u in UNITS if value < 999.5 * s), UNITS[-1])
+    scaled = value / size
+    digits = 0 if scaled >= 99.95 else 1 if scaled >= 9.995 else 2
+    return f"{scaled:,.{digits}f} {unit}"
 
 
 def percentage(share: float | None, digits: int = 2) -> str:

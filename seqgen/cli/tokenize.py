@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqgen.cli import options
+from seqgen.cli import completion, options
+from seqgen.cli.help import MODEL, OUTPUT, SAVING, TEXT, WHAT, flag, value
 from seqgen.cli.output import (
     console,
     input_bytes,
@@ -23,6 +24,7 @@ from seqgen.cli.output import (
     say,
 )
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.wording import plural
 
 if TYPE_CHECKING:
     from seqgen.data.tokenfile import TokenFile
@@ -37,53 +39,89 @@ def tokenize(
     files: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Text files, folders, patterns, or - for standard input.", show_default=False
+            help="Text files, folders, patterns, or - for standard input.",
+            metavar="FILE",
+            show_default=False,
         ),
     ] = None,
     model: options.Model = None,
     tokenizer: Annotated[
         str | None,
-        typer.Option(
-            help="A tokenizer instead of a model: its folder, a sentencepiece .model file, or a "
-            "token file; or byte.",
-            show_default=False,
+        value(
+            "PATH",
+            MODEL,
+            "Use this tokenizer instead of a model's: its folder, a sentencepiece .model file, a "
+            "token file, or byte.",
+            default=False,
         ),
     ] = None,
     train: Annotated[
         str | None,
-        typer.Option(
-            help="Make a tokenizer: char, byte, word, whitespace, bpe or unigram; needs --out.",
-            show_default=False,
+        value(
+            "KIND",
+            WHAT,
+            "Train a tokenizer: char, byte, word, whitespace, bpe or unigram. Needs --out.",
+            default=False,
+            complete=completion.tokenizers,
         ),
     ] = None,
     vocab_size: Annotated[
-        int | None, typer.Option(help="With --train: tokens at most.", min=1, show_default=False)
+        int | None,
+        value(
+            "N",
+            WHAT,
+            "With --train: largest number of tokens in the vocabulary.",
+            default=False,
+            min=1,
+        ),
     ] = None,
     min_count: Annotated[
-        int, typer.Option(help="With --train: keep what occurs so often.", min=1)
+        int,
+        value("N", WHAT, "With --train: keep tokens that occur at least this often.", min=1),
     ] = 1,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="Write a token file; with --train, the tokenizer's folder.", show_default=False
+        value(
+            "PATH",
+            SAVING,
+            "Write a token file; with --train, the folder of the tokenizer.",
+            default=False,
         ),
     ] = None,
-    decode: Annotated[bool, typer.Option("--decode", help="Ids to text.")] = False,
-    pieces: Annotated[bool, typer.Option("--pieces", help="Pieces instead of ids.")] = False,
+    decode: Annotated[bool, flag("--decode", OUTPUT, "Turn ids back into text.")] = False,
+    pieces: Annotated[
+        bool, flag("--pieces", OUTPUT, "Write pieces of text instead of ids.")
+    ] = False,
     stats: Annotated[
-        bool, typer.Option("--stats", help="Tell what the vocabulary makes of the text.")
+        bool, flag("--stats", OUTPUT, "Report how the vocabulary divides the text.")
     ] = False,
     documents: Annotated[
-        str, typer.Option(help="stream, or line: each line BOS line EOS.")
+        str,
+        value(
+            "stream|line",
+            TEXT,
+            "Read the text as one continuous stream, or each line as a separate document, with "
+            "BOS and EOS.",
+            complete=completion.one_of("stream", "line"),
+        ),
     ] = "stream",
-    newlines: Annotated[str, typer.Option(help="keep, or lf: CRLF becomes LF.")] = "keep",
+    newlines: Annotated[
+        str,
+        value(
+            "keep|lf",
+            TEXT,
+            "Keep line ends as they are, or turn CRLF into LF.",
+            complete=completion.one_of("keep", "lf"),
+        ),
+    ] = "keep",
+    threads: options.Threads = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    r"""Turn text into token ids, a line of ids a line of text, and ids into text.
+    r"""Turn text into token ids, one line of ids per line of text; or ids into text.
 
-    A line's ids have that of its newline, so that decoded lines simply concatenate. Pieces show
-    a space as U+2581 and a newline as \n.
+    The ids of a line include its newline, so decoded lines simply concatenate. --pieces shows a
+    space as U+2581 and a newline as \n.
     """
     from seqgen.configs import DOCUMENTS, choice
     from seqgen.tasks.tokenize import find_tokenizer, statistics, train_tokenizer
@@ -97,7 +135,7 @@ def tokenize(
     if train is not None:
         made = train_tokenizer(train, _text(names, newlines), vocab_size, min_count, out)
         if not quiet:
-            say(f"{out}: {made.kind}, {made.vocab_size:,} tokens")
+            say(f"{out}: {made.kind}, {plural(made.vocab_size, 'token')}")
         return
     found = find_tokenizer(model, tokenizer)
     if out is not None:
@@ -241,8 +279,9 @@ def _write(
     if not quiet:
         unknown = f", {done.oov:,} unknown" if done.oov else ""
         say(
-            f"{out}: {done.tokens:,} tokens of {done.facts.characters:,} characters "
-            f"({done.facts.bytes:,} bytes){unknown}"
+            f"{out}: {plural(done.tokens, 'token')} of "
+            f"{plural(done.facts.characters, 'character')} "
+            f"({plural(done.facts.bytes, 'byte')}){unknown}"
         )
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
 from seqgen import presets, registry, store
-from seqgen.cli import options
+from seqgen.cli import completion, options
+from seqgen.cli.help import BUDGET, OPTIMISATION, OUTPUT, SAVING, TEXT, WHAT
 from seqgen.cli.output import input_bytes, piped_input, put_record, say
+from seqgen.cli.settings import option as setting
+from seqgen.configs import Smoothing
 from seqgen.errors import Interrupted, UsageError
 
 # Flags whose name is not the setting's.
@@ -26,6 +29,7 @@ OWN = frozenset(
         "config",
         "set_",
         "device",
+        "threads",
         "json",
         "quiet",
     }
@@ -35,10 +39,15 @@ OWN = frozenset(
 
 # So many lines of what the model writes end the summary.
 SAMPLE_LINES = 6
-# What --help ends with: a paragraph each, which is what keeps them on lines of their own.
+# What --help says of presets: a paragraph each.
 EPILOG = "\n\n".join(
     ["Presets:", *(f"{row.name}: {row.summary}." for row in presets.PRESETS.values())]
 )
+
+
+def _choice(name: str, panel: str, metavar: str = "KIND", **more: Any) -> Any:
+    """Return the option of a training setting that has fixed values."""
+    return setting(name, metavar, panel, complete=completion.choices(name), **more)
 
 
 def train(
@@ -47,151 +56,159 @@ def train(
         list[str] | None,
         typer.Argument(
             help="Text files, folders, patterns, or - for standard input; or one token file.",
+            metavar="DATA",
             show_default=False,
         ),
     ] = None,
     data_option: Annotated[
         list[str] | None,
-        typer.Option("--data", help="The same as DATA.", show_default=False),
+        typer.Option(
+            "--data",
+            help="Another way to give DATA.",
+            metavar="FILE",
+            rich_help_panel=WHAT,
+            show_default=False,
+        ),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help=f"Architecture; {registry.DEFAULT} if none.", show_default=False),
+        typer.Option(
+            help=f"Architecture: {', '.join(registry.ARCHITECTURES)}. "
+            "`seqgen models --architectures` says what each is.",
+            metavar="NAME",
+            rich_help_panel=WHAT,
+            show_default=registry.DEFAULT,
+            autocompletion=completion.architectures,
+        ),
     ] = None,
     preset: Annotated[
         str | None,
         typer.Option(
-            help="A known model's settings, beneath yours; listed below.", show_default=False
+            help="Start from the settings of a known model, listed below; your own flags "
+            "override them.",
+            metavar="NAME",
+            rich_help_panel=WHAT,
+            show_default=False,
+            autocompletion=completion.preset_names,
         ),
     ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="What to call the model.", show_default=False)
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a model of that name.")
-    ] = False,
-    layers: Annotated[int | None, typer.Option(help="Layers.", show_default=False)] = None,
-    hidden_size: Annotated[int | None, typer.Option(help="Width.", show_default=False)] = None,
-    heads: Annotated[int | None, typer.Option(help="Attention heads.", show_default=False)] = None,
-    dropout: Annotated[float | None, typer.Option(help="Dropout.", show_default=False)] = None,
-    order: Annotated[
-        int | None, typer.Option(help="N of an n-gram model.", show_default=False)
-    ] = None,
+    layers: Annotated[int | None, setting("num_layers", "N", WHAT)] = None,
+    hidden_size: Annotated[int | None, setting("hidden_size", "N", WHAT)] = None,
+    heads: Annotated[int | None, setting("num_heads", "N", WHAT)] = None,
+    dropout: Annotated[float | None, setting("dropout", "X", WHAT)] = None,
+    order: Annotated[int | None, setting("order", "N", WHAT, default="5")] = None,
     smoothing: Annotated[
         str | None,
-        typer.Option(
-            help="maximum-likelihood, add-delta, stupid-backoff, kneser-ney or "
-            "modified-kneser-ney (the default).",
-            show_default=False,
+        setting(
+            "smoothing",
+            "KIND",
+            WHAT,
+            default="modified-kneser-ney",
+            complete=completion.one_of(*get_args(Smoothing)),
         ),
     ] = None,
     tokenizer: Annotated[
-        str | None,
-        typer.Option(
-            help="char (the default), byte, word, whitespace, bpe or unigram; or a tokenizer's "
-            "folder, a sentencepiece .model or a token file.",
-            show_default=False,
-        ),
+        str | None, setting("tokenizer", "KIND", TEXT, complete=completion.tokenizers)
     ] = None,
-    vocab_size: Annotated[
-        int | None, typer.Option(help="Keep the N commonest tokens.", show_default=False)
-    ] = None,
+    vocab_size: Annotated[int | None, setting("vocab_size", "N", TEXT)] = None,
     documents: Annotated[
-        str | None, typer.Option(help="stream (the default) or line.", show_default=False)
-    ] = None,
-    val: Annotated[
         str | None,
-        typer.Option(help="Held out: a share (0.1), a file, or none.", show_default=False),
+        setting("documents", "stream|line", TEXT, complete=completion.one_of("stream", "line")),
     ] = None,
-    split_seed: Annotated[
-        int | None, typer.Option(help="Draws the held-out lines.", show_default=False)
-    ] = None,
+    val: Annotated[str | None, setting("val", "X|FILE|none", TEXT)] = None,
+    split_seed: Annotated[int | None, setting("split_seed", "N", TEXT)] = None,
     newlines: Annotated[
-        str | None, typer.Option(help="keep (the default), or lf.", show_default=False)
+        str | None, setting("newlines", "keep|lf", TEXT, complete=completion.one_of("keep", "lf"))
     ] = None,
-    seq_len: Annotated[
-        int | None, typer.Option(help="Tokens in a window.", show_default=False)
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(help="Windows in a step.", show_default=False)
-    ] = None,
-    reset_state: Annotated[
-        bool | None,
-        typer.Option("--reset-state", help="Start every window from zero.", show_default=False),
-    ] = None,
-    optimizer: Annotated[
-        str | None,
-        typer.Option(
-            help="sgd, adagrad, rmsprop, adam, adamw or muon (hidden matrices; adamw the rest).",
-            show_default=False,
-        ),
-    ] = None,
-    lr: Annotated[
-        float | None, typer.Option(help="Peak learning rate.", show_default=False)
-    ] = None,
-    schedule: Annotated[
-        str | None,
-        typer.Option(
-            help="constant, inverse_time, inverse_sqrt, step, cosine, linear, slanted_triangular "
-            "or wsd.",
-            show_default=False,
-        ),
-    ] = None,
-    clip_norm: Annotated[
-        float | None, typer.Option(help="Largest gradient norm; 0 for any.", show_default=False)
-    ] = None,
-    steps: Annotated[int | None, typer.Option(help="Budget in steps.", show_default=False)] = None,
-    epochs: Annotated[
-        float | None, typer.Option(help="Budget in passes.", show_default=False)
-    ] = None,
+    steps: Annotated[int | None, setting("steps", "N", BUDGET)] = None,
+    epochs: Annotated[float | None, setting("epochs", "X", BUDGET)] = None,
     minutes: Annotated[
-        float | None,
-        typer.Option(help="Budget in minutes; 5 if none is given.", show_default=False),
+        float | None, setting("minutes", "X", BUDGET, default="5, without another budget")
     ] = None,
+    patience: Annotated[int | None, setting("patience", "N", BUDGET)] = None,
     stop_after: Annotated[
-        int | None, typer.Option(help="Save and stop after N steps.", min=1, show_default=False)
-    ] = None,
-    resume: Annotated[
-        str | None,
+        int | None,
         typer.Option(
-            help="Go on with a stopped run: a name, a path or latest.", show_default=False
+            help="Save and stop after this many steps; --resume goes on.",
+            min=1,
+            metavar="N",
+            rich_help_panel=BUDGET,
+            show_default=False,
         ),
     ] = None,
-    changed_data: Annotated[
-        bool, typer.Option("--changed-data", help="Resume although the text is another.")
-    ] = False,
-    init_from: Annotated[
-        str | None,
-        typer.Option(
-            help="Fine-tune: begin with this model's weights, on other text.", show_default=False
-        ),
+    optimizer: Annotated[str | None, _choice("optimizer", OPTIMISATION)] = None,
+    lr: Annotated[float | None, setting("lr", "X", OPTIMISATION)] = None,
+    schedule: Annotated[str | None, _choice("schedule", OPTIMISATION)] = None,
+    seq_len: Annotated[int | None, setting("seq_len", "N", OPTIMISATION)] = None,
+    batch_size: Annotated[int | None, setting("batch_size", "N", OPTIMISATION)] = None,
+    reset_state: Annotated[
+        bool | None, setting("reset_state", "", OPTIMISATION, "--reset-state")
     ] = None,
-    patience: Annotated[
-        int | None,
-        typer.Option(help="Stop after N validations that are no better.", show_default=False),
-    ] = None,
-    checkpoint_every: Annotated[
-        int | None, typer.Option(help="Steps between checkpoints.", show_default=False)
-    ] = None,
-    keep: Annotated[
-        int | None,
-        typer.Option(help="Checkpoints to keep; 1 if none is given.", show_default=False),
-    ] = None,
-    tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Log for TensorBoard too (an extra).")
-    ] = False,
+    clip_norm: Annotated[float | None, setting("clip_norm", "X", OPTIMISATION)] = None,
+    precision: Annotated[str | None, _choice("precision", OPTIMISATION)] = None,
     config: Annotated[
         Path | None,
-        typer.Option(help="Settings: TOML, or a model's config.json.", show_default=False),
+        typer.Option(
+            help="Read settings from a TOML file, or from a model's config.json.",
+            metavar="FILE",
+            rich_help_panel=OPTIMISATION,
+            show_default=False,
+        ),
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", help="KEY=VALUE: any other setting.", show_default=False),
+        typer.Option(
+            "--set",
+            help="Set any other setting; --set help lists all of them. Give it again for more.",
+            metavar="KEY=VALUE",
+            rich_help_panel=OPTIMISATION,
+            show_default=False,
+        ),
     ] = None,
-    precision: Annotated[
-        str | None, typer.Option(help="auto, float32, float64 or bf16.", show_default=False)
+    name: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of the new model.",
+            metavar="NAME",
+            rich_help_panel=SAVING,
+            show_default="made from DATA and the architecture",
+        ),
     ] = None,
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Replace a model of that name.", rich_help_panel=SAVING),
+    ] = False,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            help="Go on with a stopped run: a name, a path or latest.",
+            metavar="NAME",
+            rich_help_panel=SAVING,
+            show_default=False,
+            autocompletion=completion.models,
+        ),
+    ] = None,
+    changed_data: Annotated[
+        bool,
+        typer.Option(
+            "--changed-data", help="Resume although the text has changed.", rich_help_panel=SAVING
+        ),
+    ] = False,
+    init_from: Annotated[
+        str | None, setting("init_from", "NAME", SAVING, complete=completion.models)
+    ] = None,
+    checkpoint_every: Annotated[int | None, setting("checkpoint_every", "N", SAVING)] = None,
+    keep: Annotated[int | None, setting("keep", "N", SAVING)] = None,
+    tensorboard: Annotated[
+        bool,
+        typer.Option(
+            "--tensorboard",
+            help="Also log for TensorBoard (needs seqgen[tensorboard]).",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
     device: options.Device = "auto",
+    threads: options.Threads = None,
     seed: options.Seed = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
