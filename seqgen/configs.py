@@ -139,26 +139,6 @@ DROPOUT_BY_STRAIN = (
 )
 
 
-# How an n-gram model gives probability to what it has not seen.
-Smoothing = Literal[
-    "maximum-likelihood",
-    "add-delta",
-    "stupid-backoff",
-    "kneser-ney",
-    "modified-kneser-ney",
-]
-
-# What settings mean that several architectures have, or that have a flag of their own.
-SHARED_DOCS: Mapping[str, str] = {
-    "num_layers": "Number of stacked layers.",
-    "hidden_size": "Width of each layer, in units.",
-    "num_heads": "Number of attention heads; it divides the hidden size.",
-    "dropout": "Probability of dropping a unit in training.",
-    "order": "Length of the longest n-grams, in tokens.",
-    "smoothing": "How an n-gram model gives probability to what it has not seen.",
-}
-
-
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(Config):
     """What every architecture's configuration has."""

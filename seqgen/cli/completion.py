@@ -8,6 +8,13 @@ from seqgen import presets, registry, store
 from seqgen.configs import PRECISIONS, TrainingConfig
 
 TOKENIZERS = ("char", "byte", "word", "whitespace", "bpe", "unigram")
+SMOOTHINGS = (
+    "maximum-likelihood",
+    "add-delta",
+    "stupid-backoff",
+    "kneser-ney",
+    "modified-kneser-ney",
+)
 DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
@@ -38,6 +45,7 @@ def models(incomplete: str) -> list[str]:
 architectures = one_of(*registry.ARCHITECTURES)
 preset_names = one_of(*presets.PRESETS)
 tokenizers = one_of(*TOKENIZERS)
+smoothings = one_of(*SMOOTHINGS)
 precisions = one_of(*PRECISIONS)
 devices = one_of(*DEVICES)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args, get_origin
 
 import typer
 
-from seqgen.configs import SHARED_DOCS, Config, DataConfig, TrainingConfig
+from seqgen import registry
+from seqgen.configs import Config, DataConfig, TrainingConfig
+from seqgen.registry import SHARED_DOCS
 
 # Settings that are chosen for the architecture, the text and the budget where they are not given.
 CHOSEN = frozenset(
@@ -16,6 +19,7 @@ CHOSEN = frozenset(
         *("seq_len", "weight_decay", "compile", "precision", "seed"),
     }
 )
+NAMES_OF_TYPES = {int: "whole number", float: "number", bool: "true or false", str: "text"}
 GROUPS: tuple[type[Config], ...] = (TrainingConfig, DataConfig)
 
 
@@ -77,3 +81,58 @@ def default_of(name: str) -> str | None:
             value = group.fields()[name].default
             return None if value is None or value is False else f"{value}"
     return None
+
+
+def settings_of(name: str) -> list[dict[str, Any]]:
+    """Return every setting that `train --model NAME` takes, as `models --architectures` shows it.
+
+    Loads the architecture's code, and so torch.
+
+    Raises:
+        UsageError: there is no such architecture.
+    """
+    kind = registry.architecture(name).load_config()
+    groups = {"model": kind, "training": TrainingConfig, "data": DataConfig}
+    return [
+        _describe(name, group, config, field, kind.recipe)
+        for group, config in groups.items()
+        for field in config.fields().values()
+    ]
+
+
+def _describe(
+    architecture: str,
+    group: str,
+    config: type[Config],
+    field: dataclasses.Field,
+    recipe: Mapping[str, Any],
+) -> dict[str, Any]:
+    kind = config.types()[field.name]
+    choices = choices_of(kind)
+    default = None if field.default is dataclasses.MISSING else field.default
+    return {
+        "architecture": architecture,
+        "group": group,
+        "setting": field.name,
+        "doc": field.metadata["doc"],
+        "type": _type_name(kind),
+        "choices": list(choices) or None,
+        "default": recipe.get(field.name, default),
+        "bounds": str(field.metadata.get("bounds") or "") or None,
+    }
+
+
+def _type_name(kind: Any) -> str:
+    """Return a type as a person calls it; of an optional one, the type itself."""
+    own = next((part for part in get_args(kind) if part in NAMES_OF_TYPES), kind)
+    return "choice" if choices_of(kind) else NAMES_OF_TYPES[own]
+
+
+def facts_line(setting: Mapping[str, Any]) -> str:
+    """Return a setting in a sentence: what it means, what it may be, and its default."""
+    choices = setting["choices"]
+    may_be = f"one of {', '.join(choices)}" if choices else setting["type"]
+    bounds = f", {setting['bounds']}" if setting["bounds"] else ""
+    default = setting["default"]
+    shown = str(default).lower() if default is None or isinstance(default, bool) else default
+    return f"{setting['doc']} ({may_be}{bounds}) [default: {shown}]"

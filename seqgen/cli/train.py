@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 import typer
 
@@ -12,8 +12,9 @@ from seqgen.cli import completion, options
 from seqgen.cli.help import BUDGET, OPTIMISATION, OUTPUT, SAVING, TEXT, WHAT
 from seqgen.cli.output import input_bytes, piped_input, put_record, say
 from seqgen.cli.settings import option as setting
-from seqgen.configs import Smoothing
+from seqgen.cli.tables import count, duration, figure
 from seqgen.errors import Interrupted, UsageError
+from seqgen.wording import plural
 
 # Flags whose name is not the setting's.
 SETTING_OF = {"layers": "num_layers", "heads": "num_heads"}
@@ -104,7 +105,7 @@ def train(
             "KIND",
             WHAT,
             default="modified-kneser-ney",
-            complete=completion.one_of(*get_args(Smoothing)),
+            complete=completion.smoothings,
         ),
     ] = None,
     tokenizer: Annotated[
@@ -213,12 +214,18 @@ def train(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Train a model on text: five minutes unless told otherwise."""
+    """Train a language model on text; for five minutes unless told otherwise."""
+    from seqgen.cli.models import put_settings
     from seqgen.cli.progress import display
     from seqgen.configs import read_config
     from seqgen.tasks.train import resume as go_on
     from seqgen.tasks.train import train as run
 
+    if "help" in (set_ or ()):
+        put_settings(
+            model or (preset and presets.preset(preset).architecture) or registry.DEFAULT, json
+        )
+        return
     data = [*(data or ()), *(data_option or ())]
     settings = {
         SETTING_OF.get(flag, flag): value
@@ -289,18 +296,20 @@ def _assignment(text: str) -> tuple[str, str]:
 
 
 def _stopped(result: Any) -> str:
-    return f"stopped after {result.steps} steps; go on with seqgen train --resume {result.name}"
+    done = plural(result.steps, "step")
+    return f"stopped after {done}; go on with seqgen train --resume {result.name}"
 
 
 def _summary(result: Any) -> None:
     if result.stopped == "stop-after":
         say(_stopped(result))
         return
-    work = f"{result.tokens:,} tokens counted" if result.steps is None else f"{result.steps} steps"
-    parts = [f"{result.name}: {work} in {result.seconds:.{0 if result.seconds > 9 else 1}f} s"]
+    counted = result.steps is None
+    work = f"{plural(result.tokens, 'token')} counted" if counted else plural(result.steps, "step")
+    parts = [f"{result.name}: {work} in {duration(result.seconds)}"]
     if result.val_loss is not None:
-        parts.append(f"validation loss {result.val_loss:.4f} nats/token")
-        parts.append(f"{result.val_bits_per_char:.4f} bits/char")
+        parts.append(f"validation loss {figure(result.val_loss)} nats/token")
+        parts.append(f"{figure(result.val_bits_per_char)} bits/char")
     say(", ".join(parts))
     if result.steps is not None:
         _table(result)
@@ -309,19 +318,20 @@ def _summary(result: Any) -> None:
 
 def _table(result: Any) -> None:
     """Show how a run ended, and what its model writes."""
-    stopped = {"patience": "no better validation for a while"}.get(result.stopped, "budget spent")
+    patience = {"patience": "no better validation for a while"}
+    stopped = patience.get(result.stopped, "the budget is spent")
     rows = {
-        "parameters": f"{result.parameters:,}",
-        "tokens": f"{result.tokens:,}, {result.tokens_per_second:,.0f} a second",
-        "training loss": f"{result.train_loss:.4f} nats/token",
+        "parameters": count(result.parameters),
+        "tokens": f"{count(result.tokens)}, {count(result.tokens_per_second)} per second",
+        "training loss": f"{figure(result.train_loss)} nats/token",
         "stopped": stopped,
     }
     if result.epoch_loss is not None:
-        rows["last epoch"] = f"{result.epoch_loss:.4f} nats/token, "
-        rows["last epoch"] += f"{result.epoch_loss_std:.4f} the spread of single steps"
+        spread = f"standard deviation of its steps {figure(result.epoch_loss_std)}"
+        rows["last epoch"] = f"{figure(result.epoch_loss)} nats/token, {spread}"
     if result.val_loss is not None:
-        rows["best"] = f"step {result.best_step}"
-        rows["validation"] = f"{result.protocol}; {result.validation_seconds:.1f} s"
+        rows["best"] = f"step {result.best_step:,}"
+        rows["validation"] = f"{result.protocol}; {duration(result.validation_seconds)}"
     for key, value in rows.items():
         say(f"  {key:<14} {value}")
     for line in (result.sample or "").strip("\n").splitlines()[:SAMPLE_LINES]:

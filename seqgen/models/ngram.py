@@ -10,16 +10,19 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from seqgen.configs import ModelConfig, Smoothing, require, setting
+from seqgen.configs import ModelConfig, require, setting
 from seqgen.models.base import LOGITS_AT_ONCE, LanguageModel
 from seqgen.models.state import State
 
+Smoothing = Literal[
+    "maximum-likelihood", "add-delta", "stupid-backoff", "kneser-ney", "modified-kneser-ney"
+]
 # The word in place of those before the start of a text.
 NOTHING = -1
 # The highest order: V^N is still a number that can be written down.

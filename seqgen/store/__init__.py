@@ -12,6 +12,7 @@ from seqgen.store.finding import (
     now,
     remove,
     removed_if_stillborn,
+    rename,
 )
 from seqgen.store.mixture import StoredMixture, as_given
 from seqgen.store.model import (
@@ -62,6 +63,7 @@ __all__ = [
     "now",
     "remove",
     "removed_if_stillborn",
+    "rename",
     "text_of",
     "tokens_folder",
 ]

@@ -160,7 +160,9 @@ def resume(
         done, result = checkpoint[1]["run"], stored.record.get("result")
         if done["stopped"] in FINISHED and result and not given:
             report(Notice(text=f"{stored.name} has finished; give a longer budget to go on"))
-            return TrainingResult(**result)
+            # The model may have been renamed or moved since.
+            named = {"name": stored.name, "path": str(stored.path)}
+            return TrainingResult(**{**result, **named})
         training = TrainingConfig(**override(config["training"], given))
         model, tokenizer = stored.load()
         stored.check()
