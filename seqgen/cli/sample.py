@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import secrets
 import sys
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from seqgen.cli import options
 from seqgen.cli.help import FILTERS, LENGTH, OUTPUT, TEXT
+from seqgen.cli.interactive import check_terminal, converse
 from seqgen.cli.output import is_terminal, put, put_record, say, shown, unescape
 from seqgen.cli.prompts import check_prompts, given_or_piped
+from seqgen.errors import UsageError
 
 
 def sample(
@@ -185,6 +189,8 @@ def sample(
     from seqgen.tasks.sample import sample as write
 
     check_prompts(prompts, prompt_file)
+    if interactive:
+        _check_interactive(prompts, prompt_file, suggest, explain, num_samples, json)
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
     wanted = SampleOptions(
         seed=drawn,
@@ -210,6 +216,13 @@ def sample(
     loaded = load(model, device, choice("--precision", precision, PRECISIONS))
     if seed is None and not greedy and not suggest and not quiet and not json:
         say(f"seed {drawn}")
+    if interactive:
+        # As if each prompt were a run of its own, with the next seed.
+        def written(prompt: str, number: int) -> Iterable[str]:
+            return stream(loaded, prompt, replace(wanted, seed=drawn + number))
+
+        converse(written, echo is not False, quiet)
+        return
     texts, piped = given_or_piped(prompts, prompt_file, quiet)
     echoed = is_terminal(sys.stdout) if echo is None else echo
     if suggest or explain:
@@ -238,3 +251,30 @@ def sample(
             of = f", sample {record.sample}" if num_samples > 1 else ""
             text = record.prompt + record.text if echoed else record.text
             put(shown(text, f"prompt {record.index}{of}"))
+
+
+def _check_interactive(
+    prompts: list[str] | None,
+    prompt_file: str | None,
+    suggest: int | None,
+    explain: bool,
+    num_samples: int,
+    json: bool,
+) -> None:
+    """Refuse what has no meaning with typed prompts.
+
+    Raises:
+        UsageError: names it, or says that there is no terminal.
+    """
+    given = {
+        "PROMPT": bool(prompts),
+        "--prompt-file": prompt_file is not None,
+        "--suggest": suggest is not None,
+        "--explain": explain,
+        "--num-samples": num_samples > 1,
+        "--json": json,
+    }
+    wrong = [name for name, there in given.items() if there]
+    if wrong:
+        raise UsageError(f"--interactive takes no {wrong[0]}")
+    check_terminal()

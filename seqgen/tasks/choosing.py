@@ -25,6 +25,7 @@ from seqgen.tasks.plan import Plan
 from seqgen.tasks.prepare import Prepared
 from seqgen.training.events import Notice, Report
 from seqgen.training.speed import compiled_speedup, speed_at_first, times_as_fast
+from seqgen.wording import plural
 
 # More rows in a step, if they train so much faster and leave so many steps, each row with at
 # least so many windows to go on through. Twice the rows take a rate higher by the root of two.
@@ -129,7 +130,7 @@ def suited(plan: Plan, prepared: Prepared, device: torch.device, report: Report)
     more, trial = _with_more_rows(trial, chosen)
     chosen |= more
     chosen |= _regularised(trial, config_class)
-    fits = f"{trial.tokens:,.0f} tokens, {trial.passes:.1f} passes over the text, fit the time"
+    fits = f"{plural(round(trial.tokens), 'token')}, {trial.passes:.1f} passes over the text, fit the time"
     settings = ", ".join(f"{name} {_short(value)}" for name, value in chosen.items())
     so_that = f" with {settings}, so that" if chosen else ":"
     report(Notice(text=f"{plan.architecture}{so_that} {fits}"))

@@ -27,6 +27,7 @@ from seqgen.models.precision import Precision, choose_precision
 from seqgen.tasks.fine_tune import Origin, architecture_of, origin_of
 from seqgen.tasks.prepare import Prepared
 from seqgen.training.events import Notice, Report
+from seqgen.wording import plural
 
 
 def override(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,7 +87,11 @@ class Plan:
         settled: dict[str, Any] = {}
         if training.seq_len > corpus.tokens.size:
             settled["seq_len"] = int(corpus.tokens.size)
-            report(Notice(text=f"the text has {corpus.tokens.size} tokens, so --seq-len is that"))
+            report(
+                Notice(
+                    text=f"the text has {plural(int(corpus.tokens.size), 'token')}, so --seq-len is that"
+                )
+            )
         if "batch_size" not in given and corpus.ends.size > 1:
             # Documents shorter than the window: more of them, so that a step has as many tokens;
             # but not so many that a small corpus is through in a few steps.
@@ -95,7 +100,9 @@ class Plan:
             settled["batch_size"] = max(training.batch_size, min(rows, corpus.ends.size // 16))
         if training.init_from is not None and prepared.train.oov:
             report(
-                Notice(text=f"{prepared.train.oov:,} tokens are unknown to {training.init_from}")
+                Notice(
+                    text=f"unknown to {training.init_from}: {plural(prepared.train.oov, 'token')}"
+                )
             )
         if given.get("seed") is None:
             settled["seed"] = secrets.randbelow(1 << 31)

@@ -32,6 +32,7 @@ from seqgen.tasks.session import Session, TrainingResult
 from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Notice, Report
 from seqgen.training.run import Run
+from seqgen.wording import plural
 
 
 def train(
@@ -187,7 +188,7 @@ def resume(
 
 
 def _budget(training: TrainingConfig) -> str:
-    return f"{getattr(training, training.budget):g} {training.budget}"
+    return plural(getattr(training, training.budget), training.budget.removesuffix("s"))
 
 
 def _again(
