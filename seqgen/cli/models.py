@@ -26,7 +26,7 @@ class ModelsGroup(Group):
         args = list(args)
         if "--architectures" in args:
             at = args.index("--architectures") + 1
-            if args[at : at + 1] and not args[at].startswith("-"):
+            if args[at:] and not args[at].startswith("-") and args[at] not in self.commands:
                 args.insert(at, "--settings-of")
         return super().parse_args(ctx, args)
 
@@ -206,7 +206,7 @@ def remove(
         list[str],
         typer.Argument(
             help="Trained models: names or paths.",
-            metavar="NAME",
+            metavar="NAMES",
             show_default=False,
             autocompletion=completion.models,
         ),

@@ -130,7 +130,8 @@ def suited(plan: Plan, prepared: Prepared, device: torch.device, report: Report)
     more, trial = _with_more_rows(trial, chosen)
     chosen |= more
     chosen |= _regularised(trial, config_class)
-    fits = f"{plural(round(trial.tokens), 'token')}, {trial.passes:.1f} passes over the text, fit the time"
+    tokens = plural(round(trial.tokens), "token")
+    fits = f"{tokens}, {trial.passes:.1f} passes over the text, fit the time"
     settings = ", ".join(f"{name} {_short(value)}" for name, value in chosen.items())
     so_that = f" with {settings}, so that" if chosen else ":"
     report(Notice(text=f"{plan.architecture}{so_that} {fits}"))
