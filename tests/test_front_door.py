@@ -329,7 +329,7 @@ def test_the_live_line_keeps_bar_loss_and_time_left(width, monkeypatch):
     assert max(map(len, lines)) <= width and not any("…" in line for line in lines)
     (last,) = {line for line in lines if "loss" in line}
     assert "\u2501" * 3 in last and " 25% loss 3.2500 " in last and last.endswith("ETA 1:30")
-    assert ("tokens/s" in last, "val" in last) == (width == 120, width > 60)
+    assert ("tokens/s" in last, "bits/char" in last) == (width == 120, width > 60)
     # Validations stay above, and only the one that is no better says more.
     assert "step 10  val 2.5000  3.607 bits/char" in [line.strip() for line in lines]
     assert "step 20  val 2.7500  3.967 bits/char  (no better)" in [line.strip() for line in lines]
