@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
 import typer
@@ -48,6 +48,7 @@ def option(
     panel: str,
     *flags: str,
     default: str | None = None,
+    choices: Sequence[str] = (),
     complete: Callable[[str], list[str]] | None = None,
 ) -> Any:
     """Return a Typer option for the setting `name`.
@@ -58,9 +59,10 @@ def option(
         panel: of the help.
         flags: as they are typed, where they are not made of the parameter's name.
         default: what happens without it, where the setting's own default does not say.
+        choices: its values, where the setting is an architecture's own.
         complete: returns the values that begin with what was typed.
     """
-    choices = choices_of(type_of(name))
+    choices = choices or choices_of(type_of(name))
     listed = f" One of: {', '.join(choices)}." if choices and "|" not in metavar else ""
     return typer.Option(
         *flags,

@@ -105,6 +105,7 @@ def train(
             "KIND",
             WHAT,
             default="modified-kneser-ney",
+            choices=completion.SMOOTHINGS,
             complete=completion.smoothings,
         ),
     ] = None,
