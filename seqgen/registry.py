@@ -86,3 +86,15 @@ def architecture(name: str) -> Architecture:
         UsageError: there is none; names the nearest.
     """
     return named("architecture", name, ARCHITECTURES)
+
+
+# What the settings mean that several architectures have, or that have a flag in `train`: help
+# shows them without loading a model's code.
+SHARED_DOCS = {
+    "num_layers": "Number of stacked layers.",
+    "hidden_size": "Width of each layer, in units.",
+    "num_heads": "Number of attention heads; it must divide the hidden size.",
+    "dropout": "Probability of dropping each unit in training.",
+    "order": "Length of the longest n-grams, in tokens.",
+    "smoothing": "How an n-gram model gives probability to n-grams that it has not seen.",
+}

@@ -199,12 +199,16 @@ def test_the_command_gives_a_line_or_a_record(cli, write):
     wanted = metric.corpus_score(["the cat sat on the mat.", "a dog"], [["the cat sat.", "a dog"]])
     code, out, err = cli("bleu", hyp, ref)
     assert (code, err) == (0, "")
-    assert out == wanted.format(signature=str(metric.get_signature())) + "\n"
+    assert out == wanted.format() + "\n"
+    signature = str(metric.get_signature())
+    assert cli("bleu", hyp, ref, "--verbose")[1] == wanted.format(signature=signature) + "\n"
     code, out, _ = cli("bleu", hyp, ref, "--json")
     record = json.loads(out)
     assert list(record)[:3] == ["metric", "score", "signature"]
     assert record["score"] == wanted.score and record["counts"] == wanted.counts
-    code, out, err = cli("bleu", hyp, ref, "--sentence-level")
+    assert record["signature"] == signature
+    assert cli("bleu", hyp, ref, "--sentence-level")[2] == ""
+    code, out, err = cli("bleu", hyp, ref, "--sentence-level", "--verbose")
     assert [float(x) for x in out.split()] == pytest.approx(
         [
             BLEU(effective_order=True).sentence_score(h, [r]).score
@@ -224,6 +228,26 @@ def test_the_command_gives_a_line_or_a_record(cli, write):
         str(hyp),
         str(hyp) + "2",
     ]
+
+
+def test_several_metrics_are_a_record_each(cli, write):
+    hyp, ref = write("h", "the cat sat on the mat.", "a dog"), write("r", "the cat sat.", "a dog")
+    both = ["--metric", "chrf", "--metric", "bleu", "--tokenize", "char"]
+    code, out, err = cli("bleu", hyp, ref, "--json", *both)
+    assert (code, err) == (0, "")
+    alone = [
+        cli("bleu", hyp, ref, "--json", "--metric", "chrf")[1],
+        cli("bleu", hyp, ref, "--json", "--tokenize", "char")[1],
+    ]
+    assert out == "".join(alone)
+    columns = [
+        line.split("\t")
+        for line in cli("bleu", hyp, ref, "--sentence-level", *both)[1].splitlines()
+    ]
+    single = cli("bleu", hyp, ref, "--sentence-level", "--metric", "chrf")[1].split()
+    assert [row[0] for row in columns] == single and [len(row) for row in columns] == [2, 2]
+    assert cli("bleu", hyp, ref, "--metric", "bleu", "--metric", "bleu")[0] == 2
+    assert cli("bleu", hyp, ref, "--metric", "chrf", "--metric", "bleu", "--normalized")[0] == 2
 
 
 def test_standard_input_is_the_hypothesis(cli, write, monkeypatch):

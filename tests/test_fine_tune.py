@@ -62,7 +62,7 @@ def test_training_begins_where_the_other_model_ended(architecture, texts):
     assert load("tuned").tokenizer.facts() == load("base").tokenizer.facts()
     # The exclamation mark is none of the first text's characters.
     notices = [event.text for event in events if isinstance(event, Notice)]
-    assert notices == ["20 tokens are unknown to base"]
+    assert notices == ["base does not know 20 tokens of the text"]
 
 
 @pytest.fixture
@@ -104,9 +104,11 @@ def test_architecture_and_tokenizer_are_settled(more, message, base, texts):
 
 def test_another_architecture_is_wrong_usage(base, texts):
     settings = {"init_from": "base", "steps": 1}
-    with pytest.raises(UsageError, match="--model is settled by --init-from: base is a lstm"):
+    with pytest.raises(
+        UsageError, match="--model is settled by --init-from: the architecture of base is lstm"
+    ):
         train([texts[1]], architecture="lstm", settings=settings)
-    with pytest.raises(UsageError, match="base is a lstm, not a gru"):
+    with pytest.raises(UsageError, match="the architecture of base is lstm, not gru"):
         train([texts[1]], config={"architecture": "gru"}, settings=settings)
     with pytest.raises(UsageError, match="hidden_size is 8 in base, not 9"):
         train([texts[1]], config={"model": {"hidden_size": 9}}, settings=settings)

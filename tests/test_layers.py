@@ -25,7 +25,7 @@ LAYERS = [
     {"configs"},
     {"manifest"},
     {"files", "hashing"},
-    {"errors"},
+    {"errors", "wording"},
     {"__init__"},
 ]
 LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names}
@@ -129,6 +129,9 @@ sys.exit(code)
         "--version",
         "train --help",
         "sample --help",
+        "models --help",
+        "bench train --help",
+        "perplexity --help",
         "models",
         "models --json",
         "models --architectures",

@@ -477,7 +477,7 @@ def test_training_ignores_the_budget_and_says_so(tmp_path, monkeypatch, capfd):
     assert grams[0]["stored"] == 9  # six words, <s>, </s>, <unk>
     assert grams[2]["held_out_unseen"] == 0
     assert grams[1]["discounts"] == [0.5, 1, 1.5]
-    assert run(["models", "show", "n"]) == 0
+    assert run(["models", "show", "n", "--all"]) == 0
     assert "9 stored of 11 possible" in capfd.readouterr().out
     assert run(["sample", "the", "-m", "n", "--greedy", "--max-tokens", "3", "-q"]) == 0
     assert capfd.readouterr().out in {" cat sat", " cat ran", " dog sat", " dog ran"}

@@ -396,7 +396,35 @@ def test_a_model_in_training_is_not_removed(held):
     assert model.load()
 
 
-# ---- removing ----
+def test_a_model_in_training_is_not_renamed(held):
+    model, other = held
+    with pytest.raises(SeqgenError, match="being trained"):
+        store.rename(model, "new")
+    assert model.load()
+    other.kill()
+    other.wait(30)
+    assert store.rename(model, "new").load() and not model.path.exists()
+
+
+# ---- renaming, removing ----
+
+
+def test_rename(tmp_path):
+    model, other = made("m"), made("n")
+    for used in ("n", "m"):
+        with pytest.raises(UsageError, match="already exists"):
+            store.rename(model, used)
+    for wrong in ("latest", "a/b", "", ".x"):
+        with pytest.raises(UsageError):
+            store.rename(model, wrong)
+    before = sorted(p.name for p in model.path.iterdir() if p.name != store.LOCK)
+    renamed = store.rename(model, "x")
+    assert renamed.name == "x" and store.find("x") == renamed and renamed.load()
+    assert sorted(p.name for p in renamed.path.iterdir() if p.name != store.LOCK) == before
+    assert {m.name for m in store.list_models()} == {"x", "n"}
+    outside = tmp_path / "elsewhere" / "copy"
+    shutil.copytree(other.path, outside)
+    assert store.rename(store.find(outside), "moved").path == outside.with_name("moved")
 
 
 def test_remove(tmp_path):

@@ -94,22 +94,24 @@ def test_the_curve_of_a_model_also_while_it_is_trained(cli, text):
     code, out, err = cli("models", "show", "x")
     assert (code, err) == (0, "")
     picture = out.partition("nats/token by step")[2].splitlines()[1:]
-    marks = {mark for line in picture if "|" in line for mark in line.partition("|")[2].strip()}
+    framed = [line.partition("┤")[2].rpartition("│")[0] for line in picture if "┤" in line]
+    marks = {mark for line in framed for mark in line}
     assert marks <= {".", "o", " "} and "o" in marks
-    assert out.splitlines()[-2].strip().startswith("+---")
 
 
 def test_a_curve_by_hand():
-    lines = curve([(".", [(0, 4.0), (9, 1.0)]), ("o", [(4.5, 2.5)])], width=10, height=3)
-    assert lines == [
-        "4.000 |.",
-        "      |     o",
-        "1.000 |         .",
-        "      +----------",
-        "       0        9",
+    """Each point is where its share of the axes says: the highest on top, the latest at right."""
+    lines = curve([(".", [(0, 4.0), (9, 1.0)]), ("o", [(4.5, 2.5)])], width=16, height=6)
+    assert all(len(line) <= 16 for line in lines) and len(lines) == 6
+    inside = [
+        line[line.index(edge) + 1 : -1] for line in lines[1:-2] for edge in "┤│" if edge in line[:6]
     ]
+    assert inside[0].index(".") == 0 and inside[-1].rindex(".") == len(inside[-1]) - 1
+    (middle,) = [line.index("o") for line in inside if "o" in line]
+    assert abs(middle - len(inside[0]) / 2) <= 1
+    assert lines[-1].split()[0] == "0" and lines[-1].split()[-1] == "9"
     assert curve([(".", [(1, float("nan"))])]) == []
-    assert len(curve([(".", [(1, 2.0)])], height=4)) == 6  # one point alone
+    assert curve([(".", [(1, 2.0)])], height=6)  # one point alone
 
 
 def test_tensorboard_is_asked_for_politely(cli, text, monkeypatch):

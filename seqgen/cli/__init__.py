@@ -22,6 +22,7 @@ from seqgen.cli import (
     tokenize,
     train,
 )
+from seqgen.cli.help import MEASURE, STORED, TEXTS, TRAIN, WRITE, Command, Group
 from seqgen.cli.output import is_terminal, put, say
 from seqgen.cli.process import prepare
 from seqgen.errors import Interrupted, SeqgenError, first_line, ran_out_of_memory
@@ -35,10 +36,26 @@ SHOW_TRACEBACK = "SEQGEN_TRACEBACK"
 _UsageProblem = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 
+COMMANDS = {
+    TRAIN: {"train": train.train},
+    WRITE: {"sample": sample.sample, "beam-search": beam_search.beam_search},
+    MEASURE: {
+        "perplexity": perplexity.perplexity,
+        "eval": evaluate.evaluate,
+        "compare": compare.compare,
+        "bleu": bleu.bleu,
+    },
+    TEXTS: {"tokenize": tokenize.tokenize},
+    STORED: {"import": exchange.import_, "export": exchange.export},
+}
+EPILOGS = {"train": train.EPILOG}
+
+
 def make_app() -> typer.Typer:
     """Return the application; help has boxes and colour on a terminal only."""
     app = typer.Typer(
         name="seqgen",
+        cls=Group,
         help="Train a language model on a text file, write with it, score text with it.",
         no_args_is_help=True,
         rich_markup_mode="rich" if is_terminal(sys.stdout) else None,
@@ -46,18 +63,12 @@ def make_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    app.command("tokenize")(tokenize.tokenize)
-    app.command("train", epilog=train.EPILOG)(train.train)
-    app.command("sample")(sample.sample)
-    app.command("beam-search")(beam_search.beam_search)
-    app.command("perplexity")(perplexity.perplexity)
-    app.command("bleu")(bleu.bleu)
-    app.command("eval")(evaluate.evaluate)
-    app.command("compare")(compare.compare)
-    app.command("import")(exchange.import_)
-    app.command("export")(exchange.export)
-    app.add_typer(models.app, name="models")
-    app.add_typer(bench.app, name="bench")
+    for panel, commands in COMMANDS.items():
+        for name, function in commands.items():
+            epilog = EPILOGS.get(name)
+            app.command(name, cls=Command, rich_help_panel=panel, epilog=epilog)(function)
+    app.add_typer(models.app, name="models", rich_help_panel=STORED)
+    app.add_typer(bench.app, name="bench", rich_help_panel=MEASURE)
     return app
 
 

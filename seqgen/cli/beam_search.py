@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqgen.cli import options
+from seqgen.cli.completion import one_of
+from seqgen.cli.help import LENGTH, OUTPUT, SEARCH
 from seqgen.cli.output import (
     console,
     is_terminal,
@@ -28,47 +30,96 @@ if TYPE_CHECKING:
 def beam_search(
     prompts: Annotated[
         list[str] | None,
-        typer.Argument(help="What to go on from; several are several prompts.", show_default=False),
+        typer.Argument(
+            help="Text to continue; several arguments are several prompts. Piped lines are a "
+            "prompt each.",
+            metavar="PROMPT",
+            show_default=False,
+        ),
     ] = None,
     model: options.Model = None,
     prompt_file: options.PromptFile = None,
-    beams: Annotated[int, typer.Option(help="Hypotheses that live side by side.")] = 5,
-    nbest: Annotated[int, typer.Option(help="Texts to find for each prompt.")] = 1,
+    beams: Annotated[
+        int,
+        typer.Option(help="Hypotheses to keep at every step.", metavar="N", rich_help_panel=SEARCH),
+    ] = 5,
     length_norm: Annotated[
         str,
         typer.Option(
-            help="Log-probability over L^alpha (avg), ((5 + L) / 6)^alpha (gnmt) or 1 (none)."
+            help="Divide the log-probability of a text of L tokens by L^alpha (avg), by "
+            "((5 + L) / 6)^alpha (gnmt), or by nothing (none).",
+            metavar="avg|gnmt|none",
+            rich_help_panel=SEARCH,
+            autocompletion=one_of("avg", "gnmt", "none"),
         ),
     ] = "avg",
-    alpha: Annotated[float, typer.Option(help="From -10 to 10; above 0 favours long texts.")] = 1.0,
-    max_tokens: Annotated[int, typer.Option(help="Tokens of a text at most.")] = 100,
+    alpha: Annotated[
+        float,
+        typer.Option(
+            help="Exponent of --length-norm, from -10 to 10; above 0 favours long texts.",
+            metavar="X",
+            rich_help_panel=SEARCH,
+        ),
+    ] = 1.0,
+    groups: Annotated[
+        int,
+        typer.Option(
+            help="Diverse beam search: divide the beams into this many groups.",
+            metavar="N",
+            rich_help_panel=SEARCH,
+        ),
+    ] = 1,
+    diversity: Annotated[
+        float,
+        typer.Option(
+            help="With --groups: nats off a token that an earlier group has taken.",
+            metavar="X",
+            rich_help_panel=SEARCH,
+        ),
+    ] = 0.5,
+    stochastic: Annotated[
+        bool,
+        typer.Option(
+            "--stochastic",
+            help="Sample as many texts as beams, without replacement.",
+            rich_help_panel=SEARCH,
+        ),
+    ] = False,
+    exhaustive: Annotated[
+        bool,
+        typer.Option(
+            "--exhaustive",
+            help="Try every text there is; for tiny vocabularies only.",
+            rich_help_panel=SEARCH,
+        ),
+    ] = False,
+    nbest: Annotated[
+        int,
+        typer.Option(help="Texts to find for each prompt.", metavar="N", rich_help_panel=LENGTH),
+    ] = 1,
+    max_tokens: Annotated[
+        int,
+        typer.Option(help="Longest text to write, in tokens.", metavar="N", rich_help_panel=LENGTH),
+    ] = 100,
     min_tokens: options.MinTokens = 0,
     stop: options.Stop = None,
     no_repeat_ngram: options.NoRepeatNgram = None,
-    groups: Annotated[int, typer.Option(help="Diverse beams: groups of BEAMS / GROUPS.")] = 1,
-    diversity: Annotated[
-        float, typer.Option(help="Nats off a token that an earlier group takes too.")
-    ] = 0.5,
-    stochastic: Annotated[
-        bool, typer.Option("--stochastic", help="Sample BEAMS texts without replacement.")
-    ] = False,
-    exhaustive: Annotated[
-        bool, typer.Option("--exhaustive", help="Try every text: tiny vocabularies only.")
-    ] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show the tree of the search.")
+        bool,
+        typer.Option("--explain", help="Show the tree of the search.", rich_help_panel=OUTPUT),
     ] = False,
     echo: options.Echo = None,
     batch_size: options.BatchSize = 16,
     seed: options.Seed = None,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
+    threads: options.Threads = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Find the likeliest texts by beam search.
+    """Find the most probable continuations by beam search.
 
-    Filters apply in this order: what can never be written, min-tokens, no-repeat n-gram. The
+    Filters apply in this order: what can never be written, --min-tokens, --no-repeat-ngram. The
     search stops when no live hypothesis can still beat the n-th best finished one.
     """
     from seqgen.configs import PRECISIONS, choice

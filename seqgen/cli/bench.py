@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqgen.cli import options
+from seqgen.cli import completion, options
+from seqgen.cli.help import LENGTH, WHAT, Command, Group, value
 from seqgen.cli.inputs import file_path
-from seqgen.cli.output import console, is_terminal, put_record, say, standard_output
+from seqgen.cli.output import put, put_record, say
+from seqgen.cli.tables import byte_size, count, duration, figure, percentage, put_table
 from seqgen.configs import PRECISIONS, choice, require
+from seqgen.wording import plural
 
 if TYPE_CHECKING:
     from seqgen.benchmarks.decode import Timing
     from seqgen.benchmarks.train import Timing as TrainTiming
 
-app = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True)
+app = typer.Typer(cls=Group, help="Measure speed on this machine.", no_args_is_help=True)
+Only = Annotated[
+    str | None,
+    value("TEXT", WHAT, "Measure only cases whose name contains this.", default=False),
+]
 
 
-@app.command("decode")
+@app.command("decode", cls=Command)
 def decode(
-    tokens: Annotated[int, typer.Option(help="Tokens of each text.", min=1, max=255)] = 255,
-    repeats: Annotated[int, typer.Option(help="Alternated runs of each.", min=1)] = 5,
-    only: Annotated[
-        str | None,
-        typer.Option(help="Cases whose name contains this.", show_default=False),
-    ] = None,
+    tokens: Annotated[int, value("N", LENGTH, "Tokens of each text.", min=1, max=255)] = 255,
+    repeats: Annotated[int, value("N", LENGTH, "Alternating runs of each case.", min=1)] = 5,
+    only: Only = None,
+    threads: options.Threads = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -53,60 +57,56 @@ def _table(timings: list[Timing]) -> None:
     rows = []
     for timing in timings:
         if timing.skipped is not None:
-            rows.append([timing.case, "skipped: " + timing.skipped])
+            rows.append([timing.case, f"skipped: {timing.skipped}", "", "", "", ""])
             continue
         rows.append(
             [
                 timing.case,
                 timing.baseline,
-                f"{timing.tokens_per_second:,.0f}",
-                f"{timing.baseline_tokens_per_second:,.0f}",
-                f"{timing.ratio:.2f}",
-                f"{timing.bandwidth_fraction:.0%}",
+                count(timing.tokens_per_second),
+                count(timing.baseline_tokens_per_second),
+                figure(timing.ratio, 2),
+                percentage(timing.bandwidth_fraction, 0),
             ]
         )
-    _print_table(("tokens/s", "baseline's", "ratio", "of bandwidth limit"), rows)
+    names = ("case", "baseline", "tokens/s", "baseline's", "ratio", "of bandwidth limit")
+    put_table(names, rows, left=2)
 
 
-def _print_table(figures: tuple[str, ...], rows: list[list[str]]) -> None:
-    """Print rows of a case, its baseline, and so many figures."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE if is_terminal(sys.stdout) else None, pad_edge=False)
-    for name in ("case", "baseline"):
-        table.add_column(name, no_wrap=True)
-    for name in figures:
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    console(standard_output()).print(table)
-
-
-@app.command("train")
+@app.command("train", cls=Command)
 def train(
     text: Annotated[
         Path | None,
         typer.Argument(
-            help="The text of --recipe.", parser=file_path, metavar="TEXT", show_default=False
+            help="The text of --recipe.", parser=file_path, metavar="[TEXT]", show_default=False
         ),
     ] = None,
     recipe: Annotated[
         str | None,
-        typer.Option(
-            help="Instead: train the plain baseline `gpt` in full on TEXT.", show_default=False
+        value(
+            "NAME",
+            WHAT,
+            "Instead of timing, train the plain baseline `gpt` in full on TEXT.",
+            default=False,
+            complete=completion.one_of("gpt"),
         ),
     ] = None,
-    steps: Annotated[int, typer.Option(help="Steps of --recipe.", min=1)] = 2000,
-    seconds: Annotated[float, typer.Option(help="Length of a run.", min=0.1)] = 2.0,
-    repeats: Annotated[int, typer.Option(help="Alternated runs of each.", min=1)] = 3,
-    only: Annotated[
-        str | None,
-        typer.Option(help="Cases whose name contains this.", show_default=False),
-    ] = None,
-    optimizer: Annotated[str, typer.Option(help="Ours: adamw or muon.")] = "adamw",
+    steps: Annotated[int, value("N", LENGTH, "Steps of --recipe.", min=1)] = 2000,
+    seconds: Annotated[float, value("X", LENGTH, "Seconds of each run.", min=0.1)] = 2.0,
+    repeats: Annotated[int, value("N", LENGTH, "Alternating runs of each case.", min=1)] = 3,
+    only: Only = None,
+    optimizer: Annotated[
+        str,
+        value(
+            "adamw|muon",
+            WHAT,
+            "Optimizer of our models; the baselines use AdamW.",
+            complete=completion.one_of("adamw", "muon"),
+        ),
+    ] = "adamw",
     precision: options.Precision = "auto",
     device: options.Device = "auto",
+    threads: options.Threads = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -148,27 +148,25 @@ def _recipe(text: Path, steps: int, json: bool, quiet: bool) -> None:
     if json:
         put_record(result)
         return
-    console(standard_output()).print(
-        f"plain GPT: {result.steps} steps in {result.seconds:.1f} s, "
-        f"validation loss {result.val_loss:.4f} nats/character"
+    put(
+        f"plain GPT: {plural(result.steps, 'step')} in {duration(result.seconds)}, "
+        f"validation loss {figure(result.val_loss)} nats/character\n"
     )
 
 
 def _train_table(timings: list[TrainTiming]) -> None:
-    names = ("tokens/s", "baseline's", "ratio", "GFLOP/s", "of peak", "memory")
-    _print_table(
-        names,
+    names = ("case", "baseline", "tokens/s", "baseline's", "ratio", "GFLOP/s", "of peak", "memory")
+    rows = [
         [
-            [
-                timing.case,
-                f"{timing.baseline}, float32",
-                f"{timing.tokens_per_second:,.0f}",
-                f"{timing.baseline_tokens_per_second:,.0f}",
-                f"{timing.ratio:.2f}",
-                f"{timing.gflops:,.0f}",
-                f"{timing.gflops / timing.matmul_gflops:.0%}",
-                "" if timing.peak_memory is None else f"{timing.peak_memory / 1e6:,.0f} MB",
-            ]
-            for timing in timings
-        ],
-    )
+            timing.case,
+            f"{timing.baseline}, float32",
+            count(timing.tokens_per_second),
+            count(timing.baseline_tokens_per_second),
+            figure(timing.ratio, 2),
+            count(timing.gflops),
+            percentage(timing.gflops / timing.matmul_gflops, 0),
+            "" if timing.peak_memory is None else byte_size(timing.peak_memory),
+        ]
+        for timing in timings
+    ]
+    put_table(names, rows, left=2)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from seqgen.cli import options
+from seqgen.cli.completion import one_of
+from seqgen.cli.help import OUTPUT, SCORES, TESTS, flag, value
 from seqgen.cli.inputs import Inputs, file_name, piped_input
-from seqgen.cli.output import put, put_record, put_table, say
+from seqgen.cli.output import put, put_record, say
+from seqgen.cli.tables import figure, put_table
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,75 +27,109 @@ def bleu(
         typer.Argument(
             parser=file_name,
             metavar="[HYP] REF...",
-            help="The text to score, and its references: line n against line n. HYP is - or "
-            "left out for standard input.",
+            help="The text to score and its references, line n against line n. HYP is - or left "
+            "out for standard input.",
             show_default=False,
         ),
     ],
-    metric: Annotated[str, typer.Option(help="bleu, chrf, chrf++ or ter.")] = "bleu",
+    metric: Annotated[
+        list[str] | None,
+        value(
+            "KIND",
+            SCORES,
+            "Metric: bleu, chrf, chrf++ or ter. Give the option again for several.",
+            default="bleu",
+            complete=one_of("bleu", "chrf", "chrf++", "ter"),
+        ),
+    ] = None,
+    lowercase: Annotated[bool, flag("--lowercase", SCORES, "Ignore case.")] = False,
     tokenize: Annotated[
         str | None,
-        typer.Option(
-            help="BLEU's tokenizer: 13a, intl, char, zh, none ...; 13a if none.",
-            show_default=False,
+        value(
+            "KIND",
+            SCORES,
+            "BLEU: tokenizer, such as 13a, intl, char, zh or none.",
+            default="13a",
         ),
     ] = None,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
-    sentence_level: Annotated[
-        bool, typer.Option("--sentence-level", help="A score a line.")
-    ] = False,
-    confidence: Annotated[
-        bool, typer.Option("--confidence", help="A 95 % interval, by resampling the lines.")
-    ] = False,
-    against: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Another system's text: is it better or worse than HYP by more than chance?",
-            parser=file_name,
-            metavar="FILE",
-            show_default=False,
+    smooth: Annotated[
+        str,
+        value(
+            "KIND",
+            SCORES,
+            "BLEU: smoothing of n-grams without a match: exp, floor, add-k or none.",
+            complete=one_of("exp", "floor", "add-k", "none"),
         ),
-    ] = None,
-    paired_test: Annotated[
-        str, typer.Option(help="Of --against: bootstrap or randomization.")
-    ] = "bootstrap",
-    samples: Annotated[
-        int, typer.Option(help="Resamples of --confidence and --against.", min=2)
-    ] = 1000,
-    smooth: Annotated[str, typer.Option(help="BLEU: exp, floor, add-k or none.")] = "exp",
+    ] = "exp",
     smooth_value: Annotated[
-        float | None, typer.Option(help="BLEU: of floor and add-k.", show_default=False)
+        float | None,
+        value("X", SCORES, "BLEU: value of the smoothing floor or add-k.", default=False),
     ] = None,
-    max_order: Annotated[int, typer.Option(help="BLEU: the longest n-grams.")] = 4,
+    max_order: Annotated[int, value("N", SCORES, "BLEU: length of the longest n-grams.")] = 4,
     effective_order: Annotated[
         bool,
-        typer.Option(
-            "--effective-order", help="BLEU: only n-grams that the text is long enough for."
+        flag(
+            "--effective-order", SCORES, "BLEU: use only n-grams that the text is long enough for."
         ),
     ] = False,
     case_sensitive: Annotated[
-        bool, typer.Option("--case-sensitive", help="TER: see case, which it does not.")
+        bool, flag("--case-sensitive", SCORES, "TER: tell upper from lower case.")
     ] = False,
     normalized: Annotated[
-        bool, typer.Option("--normalized", help="TER: normalise punctuation first.")
+        bool, flag("--normalized", SCORES, "TER: normalise punctuation first.")
     ] = False,
+    sentence_level: Annotated[
+        bool,
+        flag(
+            "--sentence-level",
+            OUTPUT,
+            "Write a score for each line; with several metrics, a column each.",
+        ),
+    ] = False,
+    confidence: Annotated[
+        bool, flag("--confidence", TESTS, "Give a 95 % interval, from resampling the lines.")
+    ] = False,
+    against: Annotated[
+        list[str] | None,
+        value(
+            "FILE",
+            TESTS,
+            "Text of another system: test whether it differs from HYP by more than chance.",
+            default=False,
+        ),
+    ] = None,
+    paired_test: Annotated[
+        str,
+        value(
+            "KIND",
+            TESTS,
+            "Test of --against: bootstrap or randomization.",
+            complete=one_of("bootstrap", "randomization"),
+        ),
+    ] = "bootstrap",
+    samples: Annotated[
+        int, value("N", TESTS, "Resamples of --confidence and --against.", min=2)
+    ] = 1000,
     seed: Annotated[
-        int, typer.Option(help="Of resampling; sacreBLEU's unless told.", min=0)
+        int,
+        value("N", TESTS, "Seed of the resampling; the default is that of sacreBLEU.", min=0),
     ] = 12345,
     json: options.Json = False,
+    verbose: options.Verbose = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Score text against one or several references: BLEU, chrF, chrF++, TER, by sacreBLEU.
+    """Score text against one or several references: BLEU, chrF, chrF++ or TER, by sacreBLEU.
 
-    A signature says exactly how a score was made. Lower TER is better, higher all others.
+    A signature says exactly how a score was made; --verbose and --json show it. A lower TER is
+    better; of the others, a higher score is.
     """
     from seqgen.configs import choice
-    from seqgen.metrics.bleu import PAIRED_TESTS, BleuOptions, looks_tokenized
+    from seqgen.metrics.bleu import PAIRED_TESTS, looks_tokenized, options_by_metric
 
     choice("--paired-test", paired_test, PAIRED_TESTS)
     _check(sentence_level, confidence, against)
-    wanted = BleuOptions(
-        metric=metric,
+    wanted = options_by_metric(
+        metric or ["bleu"],
         tokenize=tokenize,
         lowercase=lowercase,
         smooth=smooth,
@@ -102,17 +141,21 @@ def bleu(
     )
     texts = _read(files, against or [])
     tokenized = [name for name, lines in texts.systems.items() if looks_tokenized(lines)]
-    if metric == "bleu" and tokenized and wanted.tokenize != "none" and not quiet:
+    plain = any(one.metric == "bleu" and one.tokenize != "none" for one in wanted)
+    if plain and tokenized and not quiet:
         say(
             f"{tokenized[0]} looks tokenized (spaces before the last mark of its lines): BLEU "
             "tokenizes by itself, so give it plain text, or --tokenize none"
         )
+    verbose = verbose and not quiet
     if sentence_level:
-        _put_sentences(texts, wanted, json, quiet)
+        _put_sentences(texts, wanted, json, verbose)
     elif against:
-        _put_paired(texts, wanted, paired_test, samples, seed, json, quiet)
+        for one in wanted:
+            _put_paired(texts, one, paired_test, samples, seed, json, verbose)
     else:
-        _put_corpus(texts, wanted, samples if confidence else 0, seed, json)
+        for one in wanted:
+            _put_corpus(texts, one, samples if confidence else 0, seed, json, verbose)
 
 
 def _check(sentence_level: bool, confidence: bool, against: list[str] | None) -> None:
@@ -147,7 +190,9 @@ def _read(files: list[str], against: list[str]) -> Texts:
     )
 
 
-def _put_corpus(texts: Texts, wanted: BleuOptions, samples: int, seed: int, json: bool) -> None:
+def _put_corpus(
+    texts: Texts, wanted: BleuOptions, samples: int, seed: int, json: bool, verbose: bool
+) -> None:
     from seqgen.tasks.bleu import bleu as score
     from seqgen.tasks.bleu import record_of
 
@@ -155,24 +200,33 @@ def _put_corpus(texts: Texts, wanted: BleuOptions, samples: int, seed: int, json
     if json:
         put_record(record_of(found))
     else:
-        put(found.text + "\n")
+        put((found.text if verbose else found.short_text) + "\n")
 
 
-def _put_sentences(texts: Texts, wanted: BleuOptions, json: bool, quiet: bool) -> None:
-    """Write a score a line, to be pasted beside the lines; the signature goes with the progress."""
+def _put_sentences(texts: Texts, wanted: Sequence[BleuOptions], json: bool, verbose: bool) -> None:
+    """Write a line's scores a line, to be pasted beside the lines; signatures are progress."""
     from seqgen.tasks.bleu import record_of, sentence_bleu
 
-    for number, found in enumerate(sentence_bleu(texts, wanted)):
+    scores = zip(*(sentence_bleu(texts, one) for one in wanted), strict=True)
+    for number, found in enumerate(scores):
         if json:
-            put_record(record_of(found, line=number))
+            for one in found:
+                put_record(record_of(one, line=number))
             continue
-        if number == 0 and not quiet:
-            say(f"{found.metric}|{found.signature}")
-        put(f"{found.score:.4f}\n")
+        if number == 0 and verbose:
+            for one in found:
+                say(f"{one.metric}|{one.signature}")
+        put("\t".join(figure(one.score) for one in found) + "\n")
 
 
 def _put_paired(
-    texts: Texts, wanted: BleuOptions, test: str, samples: int, seed: int, json: bool, quiet: bool
+    texts: Texts,
+    wanted: BleuOptions,
+    test: str,
+    samples: int,
+    seed: int,
+    json: bool,
+    verbose: bool,
 ) -> None:
     from seqgen.tasks.bleu import paired_bleu, record_of
 
@@ -181,10 +235,10 @@ def _put_paired(
         if json:
             put_record(record_of(found, file=name))
         interval = "" if found.interval is None else f"{found.mean:.4f} ± {found.interval:.4f}"
-        p_value = "" if found.p_value is None else f"{found.p_value:.4f}"
-        rows.append((name, f"{found.score:.4f}", interval, p_value))
+        p_value = "" if found.p_value is None else figure(found.p_value)
+        rows.append((name, figure(found.score), interval, p_value))
     if not json:
-        names = ("file", found.metric, "mean ± 95 %", f"p against {rows[0][0]}")
+        names = ("file", found.metric, "mean ± 95 %", f"p against {Path(rows[0][0]).name}")
         put_table(names, rows)
-        if not quiet:
+        if verbose:
             say(f"{found.metric}|{found.signature}")

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqgen.cli import options
+from seqgen.cli import completion, options
+from seqgen.cli.help import MODEL, SCORES, TEXT
 from seqgen.cli.inputs import Inputs, file_name
-from seqgen.cli.output import put_record, put_table, say
+from seqgen.cli.output import put_record, say
+from seqgen.cli.tables import byte_size, count, duration, figure, put_table, short_count
 from seqgen.errors import UsageError
+from seqgen.wording import plural
 
 if TYPE_CHECKING:
     from seqgen.tasks.compare import Comparison
@@ -20,32 +23,51 @@ if TYPE_CHECKING:
 def compare(
     models: Annotated[
         list[str] | None,
-        typer.Argument(help="Trained models, as -m takes them.", show_default=False),
+        typer.Argument(
+            help="Trained models, as -m takes them elsewhere.",
+            metavar="MODEL",
+            show_default=False,
+            autocompletion=completion.models,
+        ),
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="All trained models.")] = False,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Compare all trained models.", rich_help_panel=MODEL)
+    ] = False,
+    stride: options.Stride = None,
     data: Annotated[
         str | None,
         typer.Option(
-            help="A text, - for standard input; what all models hold out if none.",
+            help="Text to compare on; - is standard input.",
             parser=file_name,
             metavar="FILE",
-            show_default=False,
+            rich_help_panel=TEXT,
+            show_default="what all models hold out",
         ),
     ] = None,
     documents: options.Documents = None,
-    stride: options.Stride = None,
-    resamples: Annotated[int, typer.Option(help="Of the bootstrap.", min=2)] = 2000,
+    resamples: Annotated[
+        int,
+        typer.Option(
+            help="Resamples of the bootstrap for intervals and p-values.",
+            min=2,
+            metavar="N",
+            rich_help_panel=SCORES,
+        ),
+    ] = 2000,
     seed: options.FixedSeed = 0,
     batch_size: options.BatchSize = 32,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
+    threads: options.Threads = None,
     json: options.Json = False,
+    verbose: options.Verbose = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Compare models on one text, in bits per byte, whatever their tokens are.
 
-    What a model does not know costs 8 bits a byte on top. Intervals are 95 %, by resampling
-    about 200 blocks of lines; p is of no difference to the best model, on the same blocks.
+    Each byte of text that a model cannot represent costs 8 bits more. Intervals are 95 %
+    intervals, from resampling about 200 blocks of lines; p tests the difference to the best
+    model on the same blocks.
     """
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
     from seqgen.tasks import compare as comparing
@@ -73,7 +95,7 @@ def compare(
     else:
         _table(found)
         if not quiet:
-            _explain(found, data)
+            _explain(found, data, verbose)
 
 
 def _warn(models: list[LoadedModel], text: str | None, scoring: Scoring) -> None:
@@ -89,26 +111,18 @@ def _warn(models: list[LoadedModel], text: str | None, scoring: Scoring) -> None
         say(f"{' and '.join(seen)} learnt from this very text: no fair comparison")
 
 
-def _figure(value: float | None, form: str) -> str:
-    return "-" if value is None else format(value, form)
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e6:,.1f} MB"
-
-
 COLUMNS = {
     "model": lambda r: r.model,
-    "parameters": lambda r: f"{r.parameters:,}",
-    "bits/char": lambda r: f"{r.bits_per_char:.4f}",
-    "bits/byte": lambda r: f"{r.bits_per_byte:.4f}",
-    "+ unknowns": lambda r: f"{r.oov_bits_per_byte:.4f}",
-    "= total": lambda r: f"{r.total_bits_per_byte:.4f}",
-    "95 %": lambda r: "-" if r.low is None else f"{r.low:.4f} to {r.high:.4f}",
-    "p": lambda r: "best" if r.model == r.best else _figure(r.p_value, ".4f"),
-    "training": lambda r: "-" if r.seconds is None else f"{r.seconds:,.1f} s",
-    "tokens/s": lambda r: _figure(r.tokens_per_second, ",.0f"),
-    "size": lambda r: _size(r.size_bytes),
+    "parameters": lambda r: short_count(r.parameters),
+    "bits/char": lambda r: figure(r.bits_per_char),
+    "bits/byte": lambda r: figure(r.bits_per_byte),
+    "+ unknowns": lambda r: figure(r.oov_bits_per_byte),
+    "= total": lambda r: figure(r.total_bits_per_byte),
+    "95 %": lambda r: "-" if r.low is None else f"{figure(r.low)} to {figure(r.high)}",
+    "p": lambda r: "best" if r.model == r.best else figure(r.p_value),
+    "training": lambda r: duration(r.seconds),
+    "tokens/s": lambda r: count(r.tokens_per_second),
+    "size": lambda r: byte_size(r.size_bytes),
 }
 
 
@@ -118,9 +132,10 @@ def _table(found: list[Comparison]) -> None:
     put_table(list(COLUMNS), [[show(one) for show in COLUMNS.values()] for one in ranked])
 
 
-def _explain(found: list[Comparison], data: str | None) -> None:
-    """Say what the text was, and how the figures were made."""
+def _explain(found: list[Comparison], data: str | None, verbose: bool) -> None:
+    """Say what the text was, and with `verbose` exactly how the figures were made."""
     what = "what all of them hold out" if data is None else data
-    say(f"text: {what}, {found[0].characters:,} characters, {found[0].bytes:,} bytes")
-    for one in found:
+    sizes = plural(found[0].characters, "character"), plural(found[0].bytes, "byte")
+    say(f"text: {what}, {', '.join(sizes)}")
+    for one in found if verbose else ():
         say(f"{one.model}: {one.signature}")

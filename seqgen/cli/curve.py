@@ -1,4 +1,4 @@
-"""A loss curve in characters, for a terminal or a log."""
+"""A loss curve in characters, for a terminal or a log, drawn by plotext."""
 
 from __future__ import annotations
 
@@ -9,44 +9,36 @@ Point = tuple[float, float]
 
 
 def curve(
-    series: Sequence[tuple[str, Sequence[Point]]], width: int = 64, height: int = 12
+    series: Sequence[tuple[str, Sequence[Point]]], width: int = 72, height: int = 14
 ) -> list[str]:
     """Draw several series of points into one picture, later ones over earlier ones.
 
     Args:
         series: for each, the character that marks it, and its points (x, y).
-        width: columns of the picture itself; the labels of the y axis stand to its left.
-        height: lines.
+        width: columns of the whole picture.
+        height: lines of it.
 
     Returns:
-        The lines: the picture with the axes, the largest y on top; none without a finite point.
+        The lines, without colour; none without a finite point.
     """
     finite = [
         (mark, [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)])
         for mark, points in series
     ]
-    every = [point for _, points in finite for point in points]
-    if not every:
+    if not any(points for _, points in finite):
         return []
-    left, right = min(x for x, _ in every), max(x for x, _ in every)
-    low, high = min(y for _, y in every), max(y for _, y in every)
-    cells = [[" "] * width for _ in range(height)]
+    import plotext
+
+    plotext.clear_figure()
+    plotext.limit_size(False, False)
+    plotext.plot_size(width, height)
+    plotext.theme("clear")
     for mark, points in finite:
-        for x, y in points:
-            column = _place(x, left, right, width)
-            cells[height - 1 - _place(y, low, high, height)][column] = mark
-    labels = {0: f"{high:.3f}", height - 1: f"{low:.3f}"}
-    margin = max(map(len, labels.values()))
-    lines = [
-        f"{labels.get(i, ''):>{margin}} |{''.join(row).rstrip()}" for i, row in enumerate(cells)
-    ]
-    begin, end = f"{left:g}", f"{right:g}"
-    axis = " " * (margin + 2) + begin + " " * (width - len(begin) - len(end)) + end
-    return [*lines, " " * margin + " +" + "-" * width, axis]
-
-
-def _place(value: float, low: float, high: float, cells: int) -> int:
-    """Return which of so many equal cells from `low` to `high` a value falls into."""
-    if high == low:
-        return 0
-    return min(cells - 1, int((value - low) / (high - low) * cells))
+        if points:
+            plotext.scatter(*zip(*points, strict=True), marker=mark)
+    steps = [x for _, points in finite for x, _ in points]
+    low, high = min(steps), max(steps)
+    ticks = sorted({round(low + (high - low) * part / 4) for part in range(5)})
+    plotext.xticks(ticks, [f"{tick:,}" for tick in ticks])
+    picture = plotext.uncolorize(plotext.build())
+    return [line.rstrip() for line in picture.rstrip("\n").splitlines()]

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqgen.cli import options
+from seqgen.cli.help import SCORES, flag, value
 from seqgen.cli.inputs import Inputs, Source, file_name
-from seqgen.cli.output import put_record, put_table, say
+from seqgen.cli.output import put_record, say
 from seqgen.cli.perplexity import held_out_by
+from seqgen.cli.tables import count, figure, percentage, put_table
 from seqgen.errors import UsageError
+from seqgen.wording import plural
 
 if TYPE_CHECKING:
     from seqgen.tasks.evaluate import Evaluation, Wanted
@@ -24,48 +27,62 @@ def evaluate(
     file: Annotated[
         str | None,
         typer.Argument(
-            help="A text, - for standard input; each model's held-out text if none.",
+            help="Text to measure on, or - for standard input; without one, each model's "
+            "held-out text.",
             parser=file_name,
-            metavar="FILE",
+            metavar="[FILE]",
             show_default=False,
         ),
     ] = None,
     model: options.Models = None,
     perplexity: Annotated[
-        bool, typer.Option("--perplexity", help="Score the text, as seqgen perplexity does.")
+        bool, flag("--perplexity", SCORES, "Score the text, as `seqgen perplexity` does.")
     ] = False,
     bleu: Annotated[
         bool,
-        typer.Option("--bleu", help="Continue passages of it; BLEU against how they really go on."),
+        flag(
+            "--bleu",
+            SCORES,
+            "Continue passages of the text; score the continuations by BLEU against the real ones.",
+        ),
     ] = False,
     diversity: Annotated[
         bool,
-        typer.Option("--diversity", help="How varied these continuations are: distinct-n ..."),
+        flag(
+            "--diversity",
+            SCORES,
+            "Measure how varied the continuations are: distinct n-grams, self-BLEU, repetition, "
+            "Zipf exponent.",
+        ),
     ] = False,
     pairs: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Lines better<TAB>worse[<TAB>group], - for standard input: how often is the "
-            "first likelier?",
+        value(
+            "FILE",
+            SCORES,
+            "Count how often the first text of a pair is more probable: lines "
+            "better<TAB>worse[<TAB>group]; - is standard input.",
+            default=False,
             parser=file_name,
-            metavar="FILE",
-            show_default=False,
         ),
     ] = None,
     documents: options.Documents = None,
     stride: options.Stride = None,
-    passages: Annotated[int, typer.Option(help="Passages to continue, at most.")] = 100,
+    passages: Annotated[int, value("N", SCORES, "Most passages to continue.")] = 100,
     seed: options.FixedSeed = 0,
     batch_size: options.BatchSize = 32,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
+    threads: options.Threads = None,
     json: options.Json = False,
+    verbose: options.Verbose = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Measure all that applies to a model, or what is asked for; several models side by side.
+    """Measure everything that applies to a model, or only what is asked for.
 
-    Passages of 64 words are taken evenly from the text: the model reads 32 and writes as many
-    tokens as the other 32 have, at temperature 1. Of a model of lines: the halves of lines.
+    Several models stand side by side. Passages of 64 words are taken evenly from the text: the
+    model reads 32 words and writes as many tokens as the other 32 have, at temperature 1. For a
+    model of lines, the passages are halves of lines.
     """
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
     from seqgen.tasks.continuations import Protocol
@@ -106,7 +123,7 @@ def evaluate(
         if json:
             put_record(found[-1])
     if not json:
-        _table(found, quiet)
+        _table(found, verbose and not quiet)
 
 
 def _announce(loaded: LoadedModel, wanted: Wanted) -> None:
@@ -123,15 +140,15 @@ def _pairs(sources: list[Source]) -> dict[str, list[Pair]]:
 
 Row = tuple[str, Callable[[dict[str, Any]], str]]
 PERPLEXITY: tuple[Row, ...] = (
-    ("perplexity", lambda r: _number(r["perplexity"], ".4f")),
-    ("perplexity per word", lambda r: _number(r["perplexity_per_word"], ".4f")),
-    ("bits/char", lambda r: _number(r["bits_per_char"], ".4f")),
-    ("bits/byte", lambda r: _number(r["bits_per_byte"], ".4f")),
-    ("accuracy", lambda r: f"{r['accuracy']:.2%}"),
-    ("unknown tokens", lambda r: f"{r['oov']:,}"),
+    ("perplexity", lambda r: figure(r["perplexity"])),
+    ("perplexity per word", lambda r: figure(r["perplexity_per_word"])),
+    ("bits/char", lambda r: figure(r["bits_per_char"])),
+    ("bits/byte", lambda r: figure(r["bits_per_byte"])),
+    ("accuracy", lambda r: percentage(r["accuracy"])),
+    ("unknown tokens", lambda r: count(r["oov"])),
 )
 DIVERSITY: tuple[Row, ...] = tuple(
-    (label, lambda r, name=name: _number(r[name], ".4f"))
+    (label, lambda r, name=name: figure(r[name]))
     for label, name in (
         ("distinct words", "distinct_1"),
         ("distinct 2-grams", "distinct_2"),
@@ -143,7 +160,7 @@ DIVERSITY: tuple[Row, ...] = tuple(
 )
 
 
-def _table(found: list[Evaluation], quiet: bool) -> None:
+def _table(found: list[Evaluation], verbose: bool) -> None:
     """Write a row a figure and a column a model; what the text itself has stands in the last."""
     rows: list[list[str]] = []
     if any(one.perplexity for one in found):
@@ -151,7 +168,7 @@ def _table(found: list[Evaluation], quiet: bool) -> None:
         rows += [[label, *(_shown(show, r) for r in records), ""] for label, show in PERPLEXITY]
     if any(one.bleu for one in found):
         records = [one.bleu for one in found]
-        texts = [_shown(lambda r: _number(r["text_score"]), r) for r in records]
+        texts = [_shown(lambda r: figure(r["text_score"], 2), r) for r in records]
         shown = [_shown(_bleu, r) for r in records]
         rows.append(["BLEU of continuations", *shown, _same(texts)])
     if any(one.diversity for one in found):
@@ -166,29 +183,24 @@ def _table(found: list[Evaluation], quiet: bool) -> None:
         rows = [row[:-1] for row in rows]
     names = ["", *(one.model for one in found), "the text itself"]
     put_table(names[: len(rows[0])], rows)
-    if not quiet:
-        _explain(found)
+    _explain(found, verbose)
 
 
 def _shown(show: Callable[[dict[str, Any]], str], record: dict[str, Any] | None) -> str:
     return "-" if record is None else show(record)
 
 
-def _explain(found: list[Evaluation]) -> None:
-    """Say how figures were made, and why some are missing."""
+def _explain(found: list[Evaluation], verbose: bool) -> None:
+    """Say why figures are missing and, where that is wanted, how the others were made."""
     for one in found:
         for what, why in one.missing.items():
             say(f"{one.model}: no {what}: {why}")
-        for signature in _signatures(one):
+        for signature in _signatures(one) if verbose else ():
             say(f"{one.model}: {signature}")
 
 
 def _bleu(record: dict[str, Any]) -> str:
     return f"{record['score']:.2f} ± {record['interval']:.2f}"
-
-
-def _number(value: float | None, form: str = ".2f") -> str:
-    return "-" if value is None else format(value, form)
 
 
 def _same(values: list[str]) -> str:
@@ -204,11 +216,9 @@ def _pair_rows(found: list[Evaluation]) -> Iterator[list[str]]:
 
 
 def _share(record: dict[str, Any]) -> str:
-    more = "".join(
-        f", {record[key]:,} {what}"
-        for key, what in (("ties", "ties"), ("oov", "unknown"))
-        if record[key]
-    )
+    more = f", {plural(record['ties'], 'tie')}" if record["ties"] else ""
+    if record["oov"]:
+        more += f", {record['oov']:,} unknown"
     return f"{record['share']:.1%} [{100 * record['low']:.1f}, {100 * record['high']:.1f}]{more}"
 
 

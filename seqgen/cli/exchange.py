@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from seqgen.cli import options
+from seqgen.cli import completion, options
+from seqgen.cli.help import OUTPUT, SAVING, TEXT, flag, value
 from seqgen.cli.inputs import file_name, file_path
 from seqgen.cli.output import put_bytes, put_record, say
 from seqgen.cli.outputs import check_out, check_replaced_model, is_arpa
@@ -17,20 +18,28 @@ from seqgen.errors import UsageError
 def import_(
     file: Annotated[
         Path,
-        typer.Argument(help="An ARPA file, or .arpa.gz.", parser=file_path, metavar="FILE"),
+        typer.Argument(
+            help="An ARPA file, or .arpa.gz.",
+            parser=file_path,
+            metavar="FILE",
+            show_default=False,
+        ),
     ],
     name: Annotated[
-        str | None, typer.Option(help="What to call the model.", show_default=False)
+        str | None, value("NAME", SAVING, "Name of the new model.", default="made from FILE")
     ] = None,
     like: Annotated[
         str | None,
-        typer.Option(
-            help="A model whose tokens these are; words between spaces if none.",
-            show_default=False,
+        value(
+            "NAME",
+            TEXT,
+            "Take the tokenizer of this model.",
+            default="words between spaces",
+            complete=completion.models,
         ),
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a model of that name.")
+        bool, flag("--overwrite", SAVING, "Replace a model of that name.")
     ] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -50,15 +59,31 @@ def import_(
 
 def export(
     name: Annotated[
-        str | None, typer.Argument(help="A name or a path; the latest if none.", show_default=False)
+        str | None,
+        typer.Argument(
+            help="Trained model: a name or a path; the latest if none is given.",
+            metavar="[NAME]",
+            show_default=False,
+            autocompletion=completion.models,
+        ),
     ] = None,
-    file_format: Annotated[str, typer.Option("--format", help="arpa.")] = "arpa",
+    file_format: Annotated[
+        str,
+        value(
+            "arpa",
+            OUTPUT,
+            "Format to write.",
+            "--format",
+            complete=completion.one_of("arpa"),
+        ),
+    ] = "arpa",
     out: Annotated[
         str,
-        typer.Option(
-            help="A file, or - for standard output; .gz packs it.",
+        value(
+            "FILE",
+            OUTPUT,
+            "File to write, compressed if it ends in .gz; - is standard output.",
             parser=file_name,
-            metavar="FILE",
         ),
     ] = "-",
     overwrite: options.Overwrite = False,

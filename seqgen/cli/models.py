@@ -9,15 +9,40 @@ from typing import Annotated, Any
 import typer
 
 from seqgen import registry, store
-from seqgen.cli import options
-from seqgen.cli.curve import curve
-from seqgen.cli.output import console, is_terminal, one_line, put, put_record, say, standard_output
+from seqgen.cli import completion, options
+from seqgen.cli.help import MODEL, OTHER, OUTPUT, Command, Group, flag
+from seqgen.cli.model_facts import describe, put_model
+from seqgen.cli.output import is_terminal, put, put_record, say
+from seqgen.cli.tables import MISSING, age, byte_size, figure, put_facts, put_table, short_count
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.wording import plural
 
-app = typer.Typer(help="List, show and remove trained models; list architectures.")
+
+class ModelsGroup(Group):
+    """The group of commands; `--architectures` may be followed by a name."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read `--architectures NAME` as the option that it is short for."""
+        args = list(args)
+        if "--architectures" in args:
+            at = args.index("--architectures") + 1
+            if args[at:] and not args[at].startswith("-") and args[at] not in self.commands:
+                args.insert(at, "--settings-of")
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=ModelsGroup, help="List, show, rename and remove trained models; list architectures."
+)
 
 Name = Annotated[
-    str | None, typer.Argument(help="A name or a path; the latest if none.", show_default=False)
+    str | None,
+    typer.Argument(
+        help="Trained model: a name or a path; the latest if none is given.",
+        metavar="[NAME]",
+        show_default=False,
+        autocompletion=completion.models,
+    ),
 ]
 
 
@@ -25,8 +50,18 @@ Name = Annotated[
 def models(
     context: typer.Context,
     architectures: Annotated[
-        bool, typer.Option("--architectures", help="List what can be trained.")
+        bool,
+        flag(
+            "--architectures",
+            MODEL,
+            "List the architectures that can be trained; with a NAME after it, every setting of "
+            "that one.",
+        ),
     ] = False,
+    settings_of: Annotated[
+        str | None,
+        typer.Option(hidden=True, metavar="NAME", autocompletion=completion.architectures),
+    ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -34,28 +69,88 @@ def models(
     if architectures:
         if context.invoked_subcommand:
             raise UsageError("--architectures stands alone: seqgen models --architectures")
-        rows = [{"name": a.name, "summary": a.summary} for a in registry.ARCHITECTURES.values()]
-        _show(rows, json, quiet)
+        if settings_of is not None:
+            put_settings(settings_of, json)
+        else:
+            _list_architectures(json)
     elif context.invoked_subcommand is None:
-        _show(list(map(describe, store.list_models())), json, quiet)
+        _list(json, quiet)
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 def list_models(json: options.Json = False, quiet: options.Quiet = False) -> None:
     """List trained models, the latest first."""
-    _show(list(map(describe, store.list_models())), json, quiet)
+    _list(json, quiet)
 
 
-@app.command()
+def _list(json: bool, quiet: bool) -> None:
+    rows = list(map(describe, store.list_models()))
+    if json:
+        for row in rows:
+            put_record(row)
+    elif rows:
+        names = ("name", "architecture", "tokenizer", "parameters", "bits/char", "created")
+        put_table(names, map(_row, rows), left=3)
+    elif not quiet:
+        say("there is no trained model yet; run seqgen train FILE")
+
+
+def _row(facts: dict[str, Any]) -> list[str]:
+    return [
+        facts["name"],
+        facts["architecture"] or MISSING,
+        facts["tokenizer"] or MISSING,
+        short_count(facts["parameters"]),
+        figure(facts["val_bits_per_char"], 3),
+        age(facts["created"]),
+    ]
+
+
+def _list_architectures(json: bool) -> None:
+    for kind in registry.ARCHITECTURES.values():
+        if json:
+            put_record({"name": kind.name, "summary": kind.summary})
+    if not json:
+        put_facts({kind.name: kind.summary for kind in registry.ARCHITECTURES.values()})
+
+
+def put_settings(architecture: str, json: bool) -> None:
+    """Write every setting of an architecture, of training and of the data.
+
+    Raises:
+        UsageError: there is no such architecture.
+    """
+    from seqgen.cli.settings import facts_line, settings_of
+
+    found = settings_of(architecture)
+    if json:
+        for record in found:
+            put_record(record)
+        return
+    for number, group in enumerate(dict.fromkeys(record["group"] for record in found)):
+        heading = architecture if group == "model" else group
+        put(f"{chr(10) if number else ''}{heading}:\n")
+        own = [record for record in found if record["group"] == group]
+        put_facts({record["setting"]: facts_line(record) for record in own}, indent=2)
+
+
+@app.command(cls=Command)
 def show(
     name: Name = None,
+    all_: Annotated[
+        bool, flag("--all", OUTPUT, "Show every setting and every figure, with all digits.")
+    ] = False,
     samples: Annotated[
-        bool, typer.Option("--samples", help="What it wrote while it learned, step by step.")
+        bool, flag("--samples", OUTPUT, "Show what the model wrote while it learned, step by step.")
     ] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Show one model: its configuration, its data, how its training went; also while it goes on."""
+    """Show what a model is and how its training went; also while it is being trained.
+
+    Six facts, the loss curve, and the settings: all of the model's, and those of training and
+    data that differ from the default.
+    """
     from seqgen.tokenizers import load_tokenizer
 
     model = store.find(name)
@@ -68,36 +163,7 @@ def show(
         facts = {"config": config, "training": record, "tokenizer_facts": tokenizer}
         put_record({**describe(model), **facts})
         return
-    facts = {
-        **describe(model),
-        **{k: v for part in ("model", "training", "data") for k, v in config[part].items()},
-        **{f"tokenizer: {k}": v for k, v in tokenizer.items()},
-        **{f"result: {k}": v for k, v in (record.get("result") or {}).items()},
-        **{f"{grams['order']}-grams": _ngrams(grams) for grams in record.get("ngrams") or ()},
-    }
-    width = max(map(len, facts))
-    for key, value in facts.items():
-        if value is not None:
-            put(f"{key:<{width}}  {_in_line(value)}\n")
-    for line in _loss_curve(model):
-        put(f"{line}\n")
-
-
-def _in_line(value: Any) -> str:
-    return one_line(value) if isinstance(value, str) else str(value)
-
-
-def _loss_curve(model: store.StoredModel) -> list[str]:
-    """Return the picture of a model's losses by step, if it was trained by steps."""
-    records = model.logged(store.METRICS)
-    losses = {
-        key: [(record["step"], record[key]) for record in records if key in record]
-        for key in ("train_loss", "val_loss")
-    }
-    width = max(20, min(100, console(sys.stdout).width - 10)) if is_terminal(sys.stdout) else 64
-    lines = curve([(".", losses["train_loss"]), ("o", losses["val_loss"])], width)
-    title = "nats/token by step: . in training, o in validation (in passing)"
-    return ["", title, *lines] if lines else []
+    put_model(model, tokenizer, all_)
 
 
 def _samples(model: store.StoredModel, json: bool, quiet: bool) -> None:
@@ -112,20 +178,42 @@ def _samples(model: store.StoredModel, json: bool, quiet: bool) -> None:
         say(f"{model.name} has no samples")
 
 
-def _ngrams(grams: dict[str, Any]) -> str:
-    """Say what is stored of the n-grams of one order."""
-    parts = [f"{grams['stored']:,} stored of {grams['possible']:.4g} possible"]
-    if grams["held_out_unseen"] is not None:
-        parts.append(f"{grams['held_out_unseen']:.2%} of the held-out ones never seen")
-    if grams["discounts"]:
-        parts.append("discounts " + " ".join(f"{d:.6g}" for d in grams["discounts"]))
-    return "; ".join(parts)
+@app.command(cls=Command)
+def rename(
+    old: Annotated[
+        str,
+        typer.Argument(
+            help="Trained model: a name, a path or latest.",
+            metavar="OLD",
+            show_default=False,
+            autocompletion=completion.models,
+        ),
+    ],
+    new: Annotated[str, typer.Argument(help="Its new name.", metavar="NEW", show_default=False)],
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Give a trained model another name."""
+    before = store.find(old)
+    model = store.rename(before, new)
+    if json:
+        put_record(describe(model))
+    elif not quiet:
+        say(f"{before.name} is now {model.name}")
 
 
-@app.command()
+@app.command(cls=Command)
 def remove(
-    names: Annotated[list[str], typer.Argument(help="Names or paths.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            help="Trained models: names or paths.",
+            metavar="NAMES",
+            show_default=False,
+            autocompletion=completion.models,
+        ),
+    ],
+    yes: Annotated[bool, flag("--yes", OTHER, "Do not ask.", "-y")] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -144,7 +232,7 @@ def remove(
             say(f"removed {place}")
 
 
-@app.command()
+@app.command(cls=Command)
 def path(name: Name = None, json: options.Json = False, quiet: options.Quiet = False) -> None:
     """Print the folder of a model."""
     model = store.find(name)
@@ -154,10 +242,10 @@ def path(name: Name = None, json: options.Json = False, quiet: options.Quiet = F
         put(f"{model.path}\n")
 
 
-@app.command()
+@app.command(cls=Command)
 def cache(
     clear: Annotated[
-        bool, typer.Option("--clear", help="Delete the tokens; they can be made again.")
+        bool, flag("--clear", OTHER, "Delete the encoded texts; they can be made again.")
     ] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -175,9 +263,9 @@ def cache(
         if json:
             put_record({"removed": len(gone), "bytes": size, "leftovers": len(left)})
         if not quiet:
-            say(f"removed {len(gone)} files, {size:,} bytes")
+            say(f"removed {plural(len(gone), 'file')}, {byte_size(size)}")
             if left:
-                say(f"removed {len(left)} leftovers of runs that were killed")
+                say(f"removed {plural(len(left), 'leftover')} of runs that were killed")
         return
     rows = [{"kind": path.parent.name, "bytes": size, "path": str(path)} for path, size in _sizes()]
     if json:
@@ -192,63 +280,3 @@ def cache(
 
 def _sizes() -> list[tuple[Path, int]]:
     return [(path, path.stat().st_size) for path in store.cached_files()]
-
-
-def describe(model: store.StoredModel) -> dict[str, Any]:
-    """Return the keys of `seqgen models --json`; null where a model does not tell."""
-    facts: dict[str, Any] = dict.fromkeys(
-        ("name", "path", "architecture", "parameters", "tokenizer", "val_bits_per_char", "created")
-    )
-    facts |= {"name": model.name, "path": str(model.path)}
-    try:
-        config, record = model.config, model.record
-    except SeqgenError:
-        return facts
-    result = record.get("result")
-    result = result if isinstance(result, dict) else {}
-    return facts | {
-        "architecture": config.get("architecture"),
-        "parameters": record.get("parameters"),
-        "tokenizer": _tokenizer_kind(model) or config.get("data", {}).get("tokenizer"),
-        "val_bits_per_char": result.get("val_bits_per_char"),
-        "created": record.get("created"),
-    }
-
-
-def _tokenizer_kind(model: store.StoredModel) -> str | None:
-    """Return the kind of a model's tokenizer: the configuration may name it by a path."""
-    from seqgen.tokenizers import read_facts
-
-    try:
-        return read_facts(model.path / "tokenizer").get("kind")
-    except (OSError, ValueError):
-        return None
-
-
-def _show(rows: list[dict[str, Any]], json: bool, quiet: bool) -> None:
-    if json:
-        for row in rows:
-            put_record(row)
-        return
-    if not rows:
-        if not quiet:
-            say("there is no trained model yet; run seqgen train FILE")
-        return
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE if is_terminal(sys.stdout) else None, pad_edge=False)
-    for name in rows[0]:
-        if name != "path":
-            table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*(_cell(v) for k, v in row.items() if k != "path"))
-    console(standard_output()).print(table)
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return f"{value:.4f}"
-    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -7,8 +7,14 @@ from typing import Annotated
 
 import typer
 
+from seqgen.cli import completion
+from seqgen.cli.help import FILTERS, LENGTH, MACHINE, MODEL, OUTPUT, SAVING, TEXT
 from seqgen.cli.inputs import file_name
+from seqgen.cli.process import use_threads
 from seqgen.configs import MOST_ROWS, MOST_SEED, Bounds
+
+# More threads than any machine here has; OpenMP aborts where it cannot start them.
+MOST_THREADS = 1024
 
 
 def at_most(most: int) -> Callable[[typer.CallbackParam, int | None], int | None]:
@@ -26,8 +32,11 @@ Model = Annotated[
     typer.Option(
         "--model",
         "-m",
-        help="A trained model: a name or a path; A+B for a mixture; the latest if none.",
-        show_default=False,
+        help="Trained model: a name or a path; A+B or A:0.7+B:0.3 mixes several.",
+        metavar="NAME",
+        rich_help_panel=MODEL,
+        show_default="the latest",
+        autocompletion=completion.models,
     ),
 ]
 Models = Annotated[
@@ -35,81 +44,166 @@ Models = Annotated[
     typer.Option(
         "--model",
         "-m",
-        help="A trained model, as in every command; give it again for more.",
-        show_default=False,
+        help="Trained model: a name or a path; A+B mixes several. Give the option again to "
+        "measure more models.",
+        metavar="NAME",
+        rich_help_panel=MODEL,
+        show_default="the latest",
+        autocompletion=completion.models,
     ),
 ]
 Documents = Annotated[
     str | None,
-    typer.Option(help="stream or line; as the model was trained if none.", show_default=False),
+    typer.Option(
+        help="Read the text as one continuous stream, or each line as a separate document.",
+        metavar="stream|line",
+        rich_help_panel=TEXT,
+        show_default="as the model was trained",
+        autocompletion=completion.one_of("stream", "line"),
+    ),
 ]
 Stride = Annotated[
     int | None,
     typer.Option(
-        help="Tokens that a transformer's full window gives up at a time; half of it if none.",
+        help="Tokens by which a transformer's context window moves on when it is full.",
         min=1,
-        show_default=False,
+        metavar="N",
+        rich_help_panel=MODEL,
+        show_default="half the window",
     ),
 ]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
-Precision = Annotated[str, typer.Option(help="auto, float32, float64 or bf16.")]
+Device = Annotated[
+    str,
+    typer.Option(
+        help="Where to compute: auto takes a GPU if there is one.",
+        metavar="auto|cpu|cuda|mps",
+        rich_help_panel=MACHINE,
+        autocompletion=completion.devices,
+    ),
+]
+Precision = Annotated[
+    str,
+    typer.Option(
+        help="Arithmetic: auto, float32, float64 or bf16.",
+        metavar="KIND",
+        rich_help_panel=MACHINE,
+        autocompletion=completion.precisions,
+    ),
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        help="CPU threads to compute with.",
+        min=1,
+        max=MOST_THREADS,
+        metavar="N",
+        rich_help_panel=MACHINE,
+        show_default="one per core",
+        # Before torch is loaded, which reads the number of threads only once.
+        callback=use_threads,
+        is_eager=True,
+    ),
+]
 Seed = Annotated[
     int | None,
     typer.Option(
-        help="For the same again; drawn and reported if none.",
+        help="Seed of the random draws; the same seed gives the same result.",
         callback=at_most(MOST_SEED),
         min=0,
-        show_default=False,
+        metavar="N",
+        rich_help_panel=MACHINE,
+        show_default="drawn and reported",
     ),
 ]
 FixedSeed = Annotated[
     int,
     typer.Option(
-        help="Of what is drawn; fixed, so that figures compare.",
+        help="Seed of the random draws; fixed, so that figures can be compared.",
         callback=at_most(MOST_SEED),
         min=0,
+        metavar="N",
+        rich_help_panel=MACHINE,
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="JSON Lines on standard output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on standard error but errors.")]
+Json = Annotated[
+    bool,
+    typer.Option("--json", help="Write JSON Lines, with every digit.", rich_help_panel=OUTPUT),
+]
+Quiet = Annotated[
+    bool,
+    typer.Option(
+        "--quiet", "-q", help="Write only errors to standard error.", rich_help_panel=OUTPUT
+    ),
+]
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose",
+        "-v",
+        help="Also show the signatures, which say exactly how each figure was made.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace what an earlier run has written there.")
+    bool,
+    typer.Option(
+        "--overwrite", help="Replace what an earlier run wrote there.", rich_help_panel=SAVING
+    ),
 ]
 BatchSize = Annotated[
     int,
     typer.Option(
-        help="Texts side by side: speed and memory, never a result.",
+        help="Texts to work on at once. Changes speed and memory, never a result.",
         callback=at_most(MOST_ROWS),
         min=1,
+        metavar="N",
+        rich_help_panel=MACHINE,
     ),
 ]
 NoRepeatNgram = Annotated[
     int | None,
     typer.Option(
-        help="No N tokens in a row twice, prompt included.", min=1, metavar="N", show_default=False
+        help="Never write the same N tokens in a row twice, prompt included.",
+        min=1,
+        metavar="N",
+        rich_help_panel=FILTERS,
+        show_default=False,
     ),
 ]
 PromptFile = Annotated[
     str | None,
     typer.Option(
-        help="One prompt: a whole file, or - for standard input.",
+        help="Use a whole file as one prompt; - is standard input.",
         parser=file_name,
         metavar="FILE",
+        rich_help_panel=TEXT,
         show_default=False,
     ),
 ]
 Stop = Annotated[
     list[str] | None,
-    typer.Option(help=r"End a text before this; reads \n, \t, \\.", show_default=False),
+    typer.Option(
+        help=r"End a text before this string; \n, \t and \\ are read as escapes. Give it again "
+        "for more.",
+        metavar="TEXT",
+        rich_help_panel=LENGTH,
+        show_default=False,
+    ),
 ]
 MinTokens = Annotated[
-    int, typer.Option(help="No end of a text, and no stop, before so many tokens.")
+    int,
+    typer.Option(
+        help="Tokens to write before a text may end or be stopped.",
+        metavar="N",
+        rich_help_panel=LENGTH,
+    ),
 ]
 Echo = Annotated[
     bool | None,
     typer.Option(
         "--echo/--no-echo",
-        help="The prompt first; the default on a terminal.",
-        show_default=False,
+        help="Write the prompt before the text.",
+        rich_help_panel=OUTPUT,
+        show_default="on a terminal",
     ),
 ]

@@ -6,8 +6,9 @@ import contextlib
 import dataclasses
 import json
 import math
+import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 from seqgen.errors import SeqgenError
@@ -164,20 +165,3 @@ def console(stream: IO[str]) -> Console:
         soft_wrap=plain,
         width=ANY_WIDTH if plain else None,
     )
-
-
-def put_table(names: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> None:
-    """Write a table to standard output; the first `left` columns are text, the others figures."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE if is_terminal(sys.stdout) else None, pad_edge=False)
-    for column, name in enumerate(names):
-        table.add_column(name, justify="left" if column < left else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    out = console(standard_output())
-    # A figure is never cut: a table that is wider than the terminal is wrapped by it.
-    needed = out.measure(table, options=out.options.update(max_width=ANY_WIDTH)).maximum
-    out.width = max(out.width, needed)
-    out.print(table)

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from seqgen.cli import options
+from seqgen.cli.help import MODEL, OUTPUT, SCORES, flag, value
 from seqgen.cli.inputs import Inputs, Pipe, Source, file_name, piped_input
-from seqgen.cli.output import one_line, put, put_record, put_table, say
+from seqgen.cli.output import one_line, put, put_record, say
+from seqgen.cli.tables import count, figure, percentage, put_table
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.wording import plural
 
 if TYPE_CHECKING:
     from seqgen.data.text import Surveyor
@@ -28,9 +31,10 @@ def perplexity(
     files: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Text or token files, - for standard input; the model's held-out text if none.",
+            help="Text or token files, or - for standard input; without any, the model's "
+            "held-out text.",
             parser=file_name,
-            metavar="FILES",
+            metavar="FILE",
             show_default=False,
         ),
     ] = None,
@@ -39,39 +43,47 @@ def perplexity(
     stride: options.Stride = None,
     per_line: Annotated[
         bool,
-        typer.Option(
-            "--per-line", help="Each line alone: its bits a character, and the line, with a tab."
+        flag(
+            "--per-line",
+            OUTPUT,
+            "Score each line alone; write its bits per character, a tab and the line.",
         ),
     ] = False,
     per_token: Annotated[
-        bool, typer.Option("--per-token", help="Each token: its bits, and the token, with a tab.")
+        bool, flag("--per-token", OUTPUT, "Write the bits of each token, a tab and the token.")
     ] = False,
     show: Annotated[
-        bool, typer.Option("--show", help="The text, coloured by how surprising each token is.")
+        bool,
+        flag("--show", OUTPUT, "Show the text, coloured by how surprising each token is."),
     ] = False,
     top5: Annotated[
         bool,
-        typer.Option("--top5", help="Top-5 accuracy also where that is slow: n-grams over words."),
+        flag(
+            "--top5", SCORES, "Report top-5 accuracy even where that is slow (n-grams over words)."
+        ),
     ] = False,
     fit: Annotated[
         str | None,
-        typer.Option(
-            help="Find the weights of -m A+B on this text, and print the -m value to use.",
+        value(
+            "FILE",
+            MODEL,
+            "Find the weights of the mixture -m A+B on this text; print the -m value to use.",
+            default=False,
             parser=file_name,
-            metavar="FILE",
-            show_default=False,
         ),
     ] = None,
     batch_size: options.BatchSize = 32,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
+    threads: options.Threads = None,
     json: options.Json = False,
+    verbose: options.Verbose = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Score text: nats, bits, perplexity, per token, word, character and byte; accuracy.
+    """Score text: perplexity and bits per token, word, character and byte; accuracy.
 
-    Several files make a table, and so do several models. With --per-line several models say
-    which of them likes each line best.
+    Several files, or several models, make a table. With --per-line several models also say
+    which of them gives each line the fewest bits.
     """
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
     from seqgen.tasks.loaded import load
@@ -97,15 +109,20 @@ def perplexity(
             return
     sources = sources or [held_out_by(models, quiet)]
     if per_line:
-        _per_line(models, sources, scoring, json, quiet)
+        _per_line(models, sources, scoring, json, verbose, quiet)
     elif per_token or show:
-        _per_token(models[0], sources, scoring, show, json, quiet)
+        _per_token(models[0], sources, scoring, show, json, verbose, quiet)
     else:
-        _whole(models, sources, scoring, json, quiet)
+        _whole(models, sources, scoring, json, verbose, quiet)
 
 
 def _whole(
-    models: list[LoadedModel], sources: list[Source], scoring: Scoring, json: bool, quiet: bool
+    models: list[LoadedModel],
+    sources: list[Source],
+    scoring: Scoring,
+    json: bool,
+    verbose: bool,
+    quiet: bool,
 ) -> None:
     """Write a record, or a row, for each model and each text."""
     from seqgen.tasks.perplexity import perplexity as score
@@ -118,7 +135,7 @@ def _whole(
             if json:
                 put_record(records[-1])
     if not json:
-        _table(records, quiet)
+        _table(records, verbose, quiet)
 
 
 def _check(
@@ -157,7 +174,8 @@ def _fit(
         parts = zip(mixture.stored.parts, found.weights, found.components, strict=True)
         for part, weight, perplexity in parts:
             say(f"{part.name}: weight {weight:.4f}, perplexity {perplexity:.4f}")
-        say(f"mixed: perplexity {found.perplexity:.4f} on {found.tokens:,} tokens of {source.name}")
+        tokens = plural(found.tokens, "token")
+        say(f"mixed: perplexity {found.perplexity:.4f} on {tokens} of {source.name}")
     return mixture
 
 
@@ -193,7 +211,12 @@ def _some(found: Iterator[T], file: str) -> Iterator[T]:
 
 
 def _per_line(
-    models: list[LoadedModel], sources: list[Source], scoring: Scoring, json: bool, quiet: bool
+    models: list[LoadedModel],
+    sources: list[Source],
+    scoring: Scoring,
+    json: bool,
+    verbose: bool,
+    quiet: bool,
 ) -> None:
     from seqgen.data.text import Surveyor
     from seqgen.tasks.surprisal import whose_line
@@ -210,12 +233,12 @@ def _per_line(
                 _put_line_record(file, models, liked.best, liked.lines, scoring)
                 continue
             if len(models) > 1:
-                bits = [names[liked.best], *(_number(x.bits_per_char) for x in liked.lines)]
+                bits = [names[liked.best], *(figure(x.bits_per_char) for x in liked.lines)]
             else:
-                bits = [_number(liked.lines[0].totals.bits_per_char)]
+                bits = [figure(liked.lines[0].totals.bits_per_char)]
             put("\t".join([*bits, one_line(liked.lines[0].text)]) + "\n")
         if not quiet:
-            _sign(models, file, scoring, surveyor)
+            _sign(models, file, scoring, surveyor, verbose)
 
 
 def _put_line_record(
@@ -242,6 +265,7 @@ def _per_token(
     scoring: Scoring,
     show: bool,
     json: bool,
+    verbose: bool,
     quiet: bool,
 ) -> None:
     from seqgen.cli.surprisal import put_coloured
@@ -263,41 +287,40 @@ def _per_token(
                     where = {"file": file, "model": loaded.stored.name}
                     put_record({**where, **asdict(token), "protocol": about})
                 else:
-                    put(f"{_number(token.surprisal_bits)}\t{one_line(token.token)}\n")
+                    put(f"{figure(token.surprisal_bits)}\t{one_line(token.token)}\n")
         if not quiet:
-            _sign([loaded], file, scoring, surveyor)
+            _sign([loaded], file, scoring, surveyor, verbose)
 
 
-def _sign(models: list[LoadedModel], file: str, scoring: Scoring, surveyor: Surveyor) -> None:
-    """Say how figures were made, once the text has passed."""
+def _sign(
+    models: list[LoadedModel], file: str, scoring: Scoring, surveyor: Surveyor, verbose: bool
+) -> None:
+    """Say how figures were made, with `verbose` exactly, once the text has passed."""
     from seqgen.tasks.perplexity import protocol, scoring_signature
 
     for loaded in models:
         own, data = scoring.check(loaded), surveyor.facts.sha256
         say(f"{loaded.stored.name}: {protocol(loaded, own)}")
-        say(f"{file}: {scoring_signature('perplexity', loaded, own, data)}")
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
+        if verbose:
+            say(f"{file}: {scoring_signature('perplexity', loaded, own, data)}")
 
 
 COLUMNS = {
     "file": lambda r: r.file,
     "model": lambda r: r.model,
-    "tokens": lambda r: f"{r.tokens:,}",
-    "nats/token": lambda r: _number(r.nats_per_token),
-    "perplexity": lambda r: _number(r.perplexity),
-    "per word": lambda r: _number(r.perplexity_per_word),
-    "bits/char": lambda r: _number(r.bits_per_char),
-    "bits/byte": lambda r: _number(r.bits_per_byte),
-    "accuracy": lambda r: f"{r.accuracy:.2%}",
-    "top 5": lambda r: "-" if r.top5_accuracy is None else f"{r.top5_accuracy:.2%}",
-    "oov": lambda r: f"{r.oov:,}",
+    "tokens": lambda r: count(r.tokens),
+    "nats/token": lambda r: figure(r.nats_per_token),
+    "perplexity": lambda r: figure(r.perplexity),
+    "per word": lambda r: figure(r.perplexity_per_word),
+    "bits/char": lambda r: figure(r.bits_per_char),
+    "bits/byte": lambda r: figure(r.bits_per_byte),
+    "accuracy": lambda r: percentage(r.accuracy),
+    "top 5": lambda r: percentage(r.top5_accuracy),
+    "oov": lambda r: count(r.oov),
 }
 
 
-def _table(records: list[Perplexity], quiet: bool) -> None:
+def _table(records: list[Perplexity], verbose: bool, quiet: bool) -> None:
     several = len({record.model for record in records}) > 1
     unknown = all(record.top5_accuracy is None for record in records)
     left_out = {name for name, out in (("model", not several), ("top 5", unknown)) if out}
@@ -308,5 +331,5 @@ def _table(records: list[Perplexity], quiet: bool) -> None:
         return
     for model, protocol in dict.fromkeys((r.model, r.protocol) for r in records):
         say(f"{model}: {protocol}")
-    for record in records:
+    for record in records if verbose else ():
         say(f"{record.file}: {record.signature}")

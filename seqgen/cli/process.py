@@ -17,6 +17,8 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT, LARGEST_KEPT = (1 << 31) - 1, 1 << 25
 
 
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
 # Commands that take step after step, and those of them whose steps are of one token.
 STEPS = frozenset({"train", "sample", "beam-search", "perplexity", "eval", "compare", "bench"})
 ONE_TOKEN = frozenset({"sample", "beam-search", "bench"})
@@ -43,3 +45,16 @@ def keep_freed_memory() -> None:
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, LARGEST_KEPT)
         mallopt(M_TRIM_THRESHOLD, KEPT)
+
+
+def use_threads(threads: int | None) -> int | None:
+    """Have torch compute with so many threads; None leaves its choice.
+
+    OpenMP and MKL read their variables when torch is loaded; a torch that is there is told.
+    """
+    if threads is not None:
+        for variable in THREAD_VARIABLES:
+            os.environ[variable] = str(threads)
+        if torch := sys.modules.get("torch"):
+            torch.set_num_threads(threads)
+    return threads

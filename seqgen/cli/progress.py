@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 
 from seqgen.cli.output import console, is_terminal, say
+from seqgen.cli.tables import clock, count, figure
 from seqgen.training.events import (
     Encoding,
     Event,
@@ -19,6 +20,7 @@ from seqgen.training.events import (
     Started,
     Validated,
 )
+from seqgen.wording import plural
 
 # Off a terminal a line at least this often, so that a log stays short.
 LINE_SECONDS = 15.0
@@ -39,11 +41,11 @@ def display(quiet: bool) -> Iterator[Report]:
 def describe(event: Started) -> str:
     """Say in one line what is about to be trained."""
     config = event.training
-    budget = f"{getattr(config, config.budget):g} {config.budget}"
+    budget = plural(getattr(config, config.budget), config.budget.removesuffix("s"))
     return (
-        f"{event.name}: {event.architecture}, {event.parameters:,} parameters, "
-        f"{event.vocab_size} tokens in the vocabulary; {event.train_tokens:,} to train on, "
-        f"{event.val_tokens:,} held out; {budget}, {config.precision} on {event.device}, "
+        f"{event.name}: {event.architecture}, {plural(event.parameters, 'parameter')}, "
+        f"{plural(event.vocab_size, 'token')} in the vocabulary; {event.train_tokens:,} to train "
+        f"on, {event.val_tokens:,} held out; {budget}, {config.precision} on {event.device}, "
         f"seed {config.seed}"
     )
 
@@ -59,14 +61,21 @@ class Figures:
         """Return nats per token as bits per character."""
         return nats * self.started.tokens_per_char / math.log(2)
 
-    def line(self, event: Progress) -> str:
-        """Return loss, validation loss, bits per character and speed."""
-        parts = [f"loss {event.train_loss:.4f}"]
+    def validation(self, event: Validated) -> str:
+        """Return a validation in one line, and remember it."""
+        self.val_loss = event.val_loss
+        bits = figure(self.bits_per_char(event.val_loss), 3)
+        # Most validations are the best so far; worth a word is only one that is not.
+        worse = "" if event.best else "  (no better)"
+        return f"step {event.step:,}  val {figure(event.val_loss)}  {bits} bits/char{worse}"
+
+    def parts(self, event: Progress) -> list[str]:
+        """Return loss, validation loss, bits per character and speed, the first ones first."""
+        parts = [f"loss {figure(event.train_loss)}"]
         if self.val_loss is not None:
-            parts.append(f"val {self.val_loss:.4f}")
-            parts.append(f"{self.bits_per_char(self.val_loss):.3f} bits/char")
-        parts.append(f"{event.tokens_per_second:,.0f} tokens/s")
-        return "  ".join(parts)
+            parts.append(f"val {figure(self.val_loss)}")
+            parts.append(f"{figure(self.bits_per_char(self.val_loss), 3)} bits/char")
+        return [*parts, f"{count(event.tokens_per_second)} tokens/s"]
 
 
 class LineDisplay:
@@ -83,43 +92,60 @@ class LineDisplay:
         elif isinstance(event, Notice):
             say(event.text)
         elif isinstance(event, Validated):
-            self._figures.val_loss = event.val_loss
-            bits = self._figures.bits_per_char(event.val_loss)
-            best = " (best)" if event.best else ""
-            say(f"step {event.step}  val {event.val_loss:.4f}  {bits:.3f} bits/char{best}")
+            say(self._figures.validation(event))
         elif isinstance(event, SampleLine):
             say(f"  | {event.first_line}")
         elif isinstance(event, Progress) and time.monotonic() - self._said > LINE_SECONDS:
             self._said = time.monotonic()
-            say(f"step {event.step}  {event.share:.0%}  {self._figures.line(event)}")
+            parts = [f"step {event.step:,}", f"{event.share:.0%}", *self._figures.parts(event)]
+            say("  ".join(parts))
+
+
+# What the live line needs besides its figures: a bar, the share spent, the time left.
+LEAST_BAR, SHARE_AND_ETA = 12, 22
 
 
 class LiveDisplay:
-    """A bar with loss, speed and the time left; notices and samples scroll above it."""
+    """A bar with loss, speed and the time left; notices, validations, samples scroll above it.
+
+    Where the terminal is narrow, figures are left out from the last on: the bar, the loss and
+    the time left are always there.
+    """
 
     def __init__(self) -> None:
-        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as Bar
+        from rich.table import Column
 
         self._figures, self._console = Figures(), console(sys.stderr)
+        whole = {"table_column": Column(no_wrap=True)}
         self._bar = Bar(
-            TextColumn("step {task.fields[step]}"),
             BarColumn(bar_width=None),
-            TextColumn("{task.percentage:>3.0f}%"),
-            TextColumn("{task.fields[line]}"),
-            TimeElapsedColumn(),
-            TextColumn("ETA {task.fields[left]}"),
+            TextColumn("{task.percentage:>3.0f}%", **whole),
+            TextColumn("{task.fields[line]}", **whole),
+            TextColumn("ETA {task.fields[left]}", **whole),
             console=self._console,
             transient=True,
+            expand=True,
         )
 
     def __enter__(self) -> LiveDisplay:
         self._bar.start()
-        self._task = self._bar.add_task("", total=1.0, step=0, line="reading", left="-", start=True)
+        self._task = self._bar.add_task("", total=1.0, line="reading", left="-", start=True)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
+
+    def _fitting(self, event: Progress) -> str:
+        """Return as many figures as the terminal has room for, the loss first."""
+        loss, *others = self._figures.parts(event)
+        room = self._console.width - LEAST_BAR - SHARE_AND_ETA
+        line = loss
+        for part in [*others, f"step {event.step:,}"]:
+            if len(line) + 2 + len(part) <= room:
+                line += "  " + part
+        return line
 
     def take(self, event: Event) -> None:
         """Show an event."""
@@ -132,15 +158,10 @@ class LiveDisplay:
         elif isinstance(event, Encoding):
             self._bar.update(self._task, completed=event.share, line="encoding")
         elif isinstance(event, Validated):
-            self._figures.val_loss = event.val_loss
+            self._bar.console.print(self._figures.validation(event))
         elif isinstance(event, SampleLine):
-            self._bar.console.print(f"{event.step:>7} │ {event.first_line}", style="dim")
+            self._bar.console.print(f"{event.step:>7,} │ {event.first_line}", style="dim")
         elif isinstance(event, Progress):
             left = event.seconds * (1 / event.share - 1) if event.share else 0.0
-            self._bar.update(
-                self._task,
-                completed=event.share,
-                step=event.step,
-                line=self._figures.line(event),
-                left=f"{int(left // 60)}:{int(left % 60):02}",
-            )
+            line = self._fitting(event)
+            self._bar.update(self._task, completed=event.share, line=line, left=clock(left))

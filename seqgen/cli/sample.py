@@ -4,92 +4,184 @@ from __future__ import annotations
 
 import secrets
 import sys
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from seqgen.cli import options
+from seqgen.cli.help import FILTERS, LENGTH, OUTPUT, TEXT
+from seqgen.cli.interactive import check_terminal, converse
 from seqgen.cli.output import is_terminal, put, put_record, say, shown, unescape
 from seqgen.cli.prompts import check_prompts, given_or_piped
+from seqgen.errors import UsageError
 
 
 def sample(
     prompts: Annotated[
         list[str] | None,
-        typer.Argument(help="What to go on from; several are several prompts.", show_default=False),
+        typer.Argument(
+            help="Text to continue; several arguments are several prompts. Piped lines are a "
+            "prompt each.",
+            metavar="PROMPT",
+            show_default=False,
+        ),
     ] = None,
     model: options.Model = None,
     prompt_file: options.PromptFile = None,
+    interactive: Annotated[
+        bool,
+        typer.Option(
+            "--interactive",
+            "-i",
+            help="Load the model once and type prompts, one a line; Ctrl-D ends.",
+            rich_help_panel=TEXT,
+        ),
+    ] = False,
     temperature: Annotated[
-        float, typer.Option(help="Below 1 sharper, above 1 wilder; 0 is greedy.")
+        float,
+        typer.Option(
+            help="Divide the logits by this: below 1 the text is safer, above 1 wilder; 0 is "
+            "greedy.",
+            metavar="X",
+            rich_help_panel=FILTERS,
+        ),
     ] = 1.0,
     top_k: Annotated[
-        int | None, typer.Option(help="Keep the K likeliest tokens.", show_default=False)
+        int | None,
+        typer.Option(
+            help="Keep only the N most probable tokens.",
+            metavar="N",
+            rich_help_panel=FILTERS,
+            show_default=False,
+        ),
     ] = None,
     top_p: Annotated[
-        float, typer.Option(help="Keep the likeliest tokens that reach this mass.")
+        float,
+        typer.Option(
+            help="Keep the most probable tokens that together reach this probability.",
+            metavar="X",
+            rich_help_panel=FILTERS,
+        ),
     ] = 1.0,
     min_p: Annotated[
-        float, typer.Option(help="Keep tokens this many times as likely as the likeliest.")
+        float,
+        typer.Option(
+            help="Keep tokens at least this many times as probable as the most probable one.",
+            metavar="X",
+            rich_help_panel=FILTERS,
+        ),
     ] = 0.0,
     typical: Annotated[
-        float, typer.Option(help="Keep this mass of tokens nearest to the entropy in surprisal.")
+        float,
+        typer.Option(
+            help="Keep this probability of tokens whose surprisal is nearest to the entropy.",
+            metavar="X",
+            rich_help_panel=FILTERS,
+        ),
     ] = 1.0,
     repetition_penalty: Annotated[
         float,
         typer.Option(
-            help="Multiplies log-probabilities of tokens seen; above 1 against repetition, "
-            "from 0.001 to 1000. "
-            "Hugging Face's acts on logits, and so on an arbitrary shift of them."
+            help="Multiply the log-probabilities of tokens seen before, from 0.001 to 1000; "
+            "above 1 discourages repetition. Hugging Face's acts on logits, and so on an "
+            "arbitrary shift of them.",
+            metavar="X",
+            rich_help_panel=FILTERS,
         ),
     ] = 1.0,
     presence_penalty: Annotated[
-        float, typer.Option(help="Nats off a token that was written before; from -1000 to 1000.")
+        float,
+        typer.Option(
+            help="Take this many nats off every token written before, from -1000 to 1000.",
+            metavar="X",
+            rich_help_panel=FILTERS,
+        ),
     ] = 0.0,
     frequency_penalty: Annotated[
         float,
-        typer.Option(help="Nats off a token for each time it was written; from -1000 to 1000."),
+        typer.Option(
+            help="Take this many nats off a token for each time it was written, from -1000 to "
+            "1000.",
+            metavar="X",
+            rich_help_panel=FILTERS,
+        ),
     ] = 0.0,
     no_repeat_ngram: options.NoRepeatNgram = None,
     ban: Annotated[
         list[str] | None,
         typer.Option(
-            help=r"Never write this, unless forced; reads \n, \t, \\.", show_default=False
+            help=r"Never write this string, unless --force does; \n, \t and \\ are read as "
+            "escapes. Give it again for more.",
+            metavar="TEXT",
+            rich_help_panel=FILTERS,
+            show_default=False,
         ),
     ] = None,
     force: Annotated[
         str | None,
-        typer.Option(help=r"Begin the text with this; reads \n, \t, \\.", show_default=False),
+        typer.Option(
+            help=r"Begin every text with this string; \n, \t and \\ are read as escapes.",
+            metavar="TEXT",
+            rich_help_panel=FILTERS,
+            show_default=False,
+        ),
     ] = None,
-    greedy: Annotated[bool, typer.Option("--greedy", help="Always the likeliest token.")] = False,
-    max_tokens: Annotated[int, typer.Option(help="Tokens of a text at most.")] = 500,
+    greedy: Annotated[
+        bool,
+        typer.Option(
+            "--greedy", help="Always write the most probable token.", rich_help_panel=FILTERS
+        ),
+    ] = False,
+    max_tokens: Annotated[
+        int,
+        typer.Option(help="Longest text to write, in tokens.", metavar="N", rich_help_panel=LENGTH),
+    ] = 500,
     min_tokens: options.MinTokens = 0,
-    num_samples: Annotated[int, typer.Option(help="Texts for each prompt.")] = 1,
-    best_of: Annotated[
-        int, typer.Option(help="Write so many for each text; keep the likeliest by token.")
+    num_samples: Annotated[
+        int,
+        typer.Option(help="Texts to write for each prompt.", metavar="N", rich_help_panel=LENGTH),
     ] = 1,
+    best_of: Annotated[
+        int,
+        typer.Option(
+            help="Write this many candidates for each text; keep the one that is most probable "
+            "per token.",
+            metavar="N",
+            rich_help_panel=LENGTH,
+        ),
+    ] = 1,
+    stop: options.Stop = None,
     suggest: Annotated[
         int | None,
-        typer.Option(help="Only print the K likeliest next tokens.", min=1, show_default=False),
+        typer.Option(
+            help="Write no text, only the N most probable next tokens.",
+            min=1,
+            metavar="N",
+            rich_help_panel=OUTPUT,
+            show_default=False,
+        ),
     ] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show how every token came about.")
+        bool,
+        typer.Option("--explain", help="Show how every token was chosen.", rich_help_panel=OUTPUT),
     ] = False,
-    stop: options.Stop = None,
     echo: options.Echo = None,
     batch_size: options.BatchSize = 32,
     seed: options.Seed = None,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
+    threads: options.Threads = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write text.
+    """Write text with a trained model.
 
-    Without a prompt a text begins from nothing; piped lines are a prompt each. Filters apply in
-    this order: what can never be written, banned, min-tokens, forced, repetition, presence and
-    frequency penalties, no-repeat n-gram, temperature, top-k, top-p, min-p, typical; then the
-    draw. A filter that would leave nothing leaves the likeliest token.
+    Without a prompt a text begins from nothing. Filters apply in this order: what can never be
+    written, --ban, --min-tokens, --force, repetition, presence and frequency penalties,
+    --no-repeat-ngram, --temperature, --top-k, --top-p, --min-p, --typical; then a token is drawn.
+    A filter that would remove every token keeps the most probable one.
     """
     from seqgen.configs import PRECISIONS, choice
     from seqgen.tasks.loaded import load
@@ -97,6 +189,8 @@ def sample(
     from seqgen.tasks.sample import sample as write
 
     check_prompts(prompts, prompt_file)
+    if interactive:
+        _check_interactive(prompts, prompt_file, suggest, explain, num_samples, json)
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
     wanted = SampleOptions(
         seed=drawn,
@@ -122,6 +216,13 @@ def sample(
     loaded = load(model, device, choice("--precision", precision, PRECISIONS))
     if seed is None and wanted.draws and not suggest and not quiet and not json:
         say(f"seed {drawn}")
+    if interactive:
+        # As if each prompt were a run of its own, with the next seed.
+        def written(prompt: str, number: int) -> Iterable[str]:
+            return stream(loaded, prompt, replace(wanted, seed=drawn + number))
+
+        converse(written, echo is not False, quiet)
+        return
     texts, piped = given_or_piped(prompts, prompt_file, quiet)
     echoed = is_terminal(sys.stdout) if echo is None else echo
     if suggest or explain:
@@ -150,3 +251,30 @@ def sample(
             of = f", sample {record.sample}" if num_samples > 1 else ""
             text = record.prompt + record.text if echoed else record.text
             put(shown(text, f"prompt {record.index}{of}"))
+
+
+def _check_interactive(
+    prompts: list[str] | None,
+    prompt_file: str | None,
+    suggest: int | None,
+    explain: bool,
+    num_samples: int,
+    json: bool,
+) -> None:
+    """Refuse what has no meaning with typed prompts.
+
+    Raises:
+        UsageError: names it, or says that there is no terminal.
+    """
+    given = {
+        "PROMPT": bool(prompts),
+        "--prompt-file": prompt_file is not None,
+        "--suggest": suggest is not None,
+        "--explain": explain,
+        "--num-samples": num_samples > 1,
+        "--json": json,
+    }
+    wrong = [name for name, there in given.items() if there]
+    if wrong:
+        raise UsageError(f"--interactive takes no {wrong[0]}")
+    check_terminal()

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqgen.cli import options
+from seqgen.cli import completion, options
+from seqgen.cli.help import MODEL, OUTPUT, SAVING, TEXT, WHAT, flag, value
 from seqgen.cli.inputs import Inputs, Source, file_name, file_path, given_or_piped, join
 from seqgen.cli.output import console, is_terminal, one_line, put, put_record, say
 from seqgen.cli.outputs import check_out, check_tokenizer_folder, is_token_file
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.wording import plural
 
 if TYPE_CHECKING:
     from seqgen.data.tokenfile import TokenFile
@@ -33,66 +35,92 @@ def tokenize(
         typer.Argument(
             help="Text files, folders, patterns, or - for standard input.",
             parser=file_name,
-            metavar="FILES",
+            metavar="FILE",
             show_default=False,
         ),
     ] = None,
     model: options.Model = None,
     tokenizer: Annotated[
         str | None,
-        typer.Option(
-            help="A tokenizer instead of a model: its folder, a sentencepiece .model file, or a "
-            "token file; or byte.",
+        value(
+            "PATH",
+            MODEL,
+            "Use this tokenizer instead of a model's: its folder, a sentencepiece .model file, a "
+            "token file, or byte.",
+            default=False,
             parser=file_name,
-            metavar="FILE",
-            show_default=False,
         ),
     ] = None,
     train: Annotated[
         str | None,
-        typer.Option(
-            help="Make a tokenizer: char, byte, word, whitespace, bpe or unigram; needs --out.",
-            show_default=False,
+        value(
+            "KIND",
+            WHAT,
+            "Train a tokenizer: char, byte, word, whitespace, bpe or unigram. Needs --out.",
+            default=False,
+            complete=completion.tokenizers,
         ),
     ] = None,
     vocab_size: Annotated[
-        int | None, typer.Option(help="With --train: tokens at most.", min=1, show_default=False)
+        int | None,
+        value(
+            "N",
+            WHAT,
+            "With --train: largest number of tokens in the vocabulary.",
+            default=False,
+            min=1,
+        ),
     ] = None,
     min_count: Annotated[
-        int, typer.Option(help="With --train: keep what occurs so often.", min=1)
+        int,
+        value("N", WHAT, "With --train: keep tokens that occur at least this often.", min=1),
     ] = 1,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="Write a token file; with --train, the tokenizer's folder.",
+        value(
+            "PATH",
+            SAVING,
+            "Write a token file; with --train, the folder of the tokenizer.",
+            default=False,
             parser=file_path,
-            metavar="PATH",
-            show_default=False,
         ),
     ] = None,
-    decode: Annotated[bool, typer.Option("--decode", help="Ids to text.")] = False,
-    pieces: Annotated[bool, typer.Option("--pieces", help="Pieces instead of ids.")] = False,
+    decode: Annotated[bool, flag("--decode", OUTPUT, "Turn ids back into text.")] = False,
+    pieces: Annotated[
+        bool, flag("--pieces", OUTPUT, "Write pieces of text instead of ids.")
+    ] = False,
     stats: Annotated[
-        bool, typer.Option("--stats", help="Tell what the vocabulary makes of the text.")
+        bool, flag("--stats", OUTPUT, "Report how the vocabulary divides the text.")
     ] = False,
     documents: Annotated[
-        str, typer.Option(help="stream, or line: each line BOS line EOS.")
+        str,
+        value(
+            "stream|line",
+            TEXT,
+            "Read the text as one continuous stream, or each line as a separate document, with "
+            "BOS and EOS.",
+            complete=completion.one_of("stream", "line"),
+        ),
     ] = "stream",
     newlines: Annotated[
         str | None,
-        typer.Option(
-            help="keep, or lf: CRLF becomes LF; as the model was trained if none.",
-            show_default=False,
+        value(
+            "keep|lf",
+            TEXT,
+            "Keep line ends as they are, or turn CRLF into LF.",
+            default="as the model was trained",
+            complete=completion.one_of("keep", "lf"),
         ),
     ] = None,
     overwrite: options.Overwrite = False,
+    threads: options.Threads = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    r"""Turn text into token ids, a line of ids a line of text, and ids into text.
+    r"""Turn text into token ids, one line of ids per line of text; or ids into text.
 
-    A line's ids have that of its newline, so that decoded lines simply concatenate. Pieces show
-    a space as U+2581 and a newline as \n.
+    The ids of a line include its newline, so decoded lines simply concatenate. --pieces shows a
+    space as U+2581 and a newline as \n.
     """
     from seqgen.configs import DOCUMENTS, choice
     from seqgen.tasks.tokenize import (
@@ -272,8 +300,8 @@ def _write(
     if not quiet:
         unknown = f", {done.oov:,} unknown" if done.oov else ""
         say(
-            f"{out}: {done.tokens:,} tokens of {facts.characters:,} characters "
-            f"({facts.bytes:,} bytes){unknown}"
+            f"{out}: {plural(done.tokens, 'token')} of {plural(facts.characters, 'character')} "
+            f"({plural(facts.bytes, 'byte')}){unknown}"
         )
 
 

@@ -8,11 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from seqgen import presets, registry, store
-from seqgen.cli import options
+from seqgen.cli import completion, options
+from seqgen.cli.help import BUDGET, OPTIMISATION, OUTPUT, SAVING, TEXT, WHAT
 from seqgen.cli.inputs import Inputs, file_name, file_path, given_or_piped
 from seqgen.cli.output import put_record, say
 from seqgen.cli.outputs import check_replaced_model
+from seqgen.cli.settings import option as setting
+from seqgen.cli.tables import count, duration, figure
 from seqgen.errors import Interrupted, UsageError
+from seqgen.wording import plural
 
 # Flags whose name is not the setting's.
 SETTING_OF = {"layers": "num_layers", "heads": "num_heads"}
@@ -28,6 +32,7 @@ OWN = frozenset(
         "config",
         "set_",
         "device",
+        "threads",
         "json",
         "quiet",
     }
@@ -37,10 +42,15 @@ OWN = frozenset(
 
 # So many lines of what the model writes end the summary.
 SAMPLE_LINES = 6
-# What --help ends with: a paragraph each, which is what keeps them on lines of their own.
+# What --help says of presets: a paragraph each.
 EPILOG = "\n\n".join(
     ["Presets:", *(f"{row.name}: {row.summary}." for row in presets.PRESETS.values())]
 )
+
+
+def _choice(name: str, panel: str, metavar: str = "KIND", **more: Any) -> Any:
+    """Return the option of a training setting that has fixed values."""
+    return setting(name, metavar, panel, complete=completion.choices(name), **more)
 
 
 def train(
@@ -58,172 +68,171 @@ def train(
         list[str] | None,
         typer.Option(
             "--data",
-            help="The same as DATA.",
+            help="Another way to give DATA.",
             parser=file_name,
             metavar="FILE",
+            rich_help_panel=WHAT,
             show_default=False,
         ),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help=f"Architecture; {registry.DEFAULT} if none.", show_default=False),
+        typer.Option(
+            help=f"Architecture: {', '.join(registry.ARCHITECTURES)}. "
+            "`seqgen models --architectures` says what each is.",
+            metavar="NAME",
+            rich_help_panel=WHAT,
+            show_default=registry.DEFAULT,
+            autocompletion=completion.architectures,
+        ),
     ] = None,
     preset: Annotated[
         str | None,
         typer.Option(
-            help="A known model's settings, beneath yours; listed below.", show_default=False
+            help="Start from the settings of a known model, listed below; your own flags "
+            "override them.",
+            metavar="NAME",
+            rich_help_panel=WHAT,
+            show_default=False,
+            autocompletion=completion.preset_names,
         ),
     ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="What to call the model.", show_default=False)
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a model of that name.")
-    ] = False,
-    layers: Annotated[int | None, typer.Option(help="Layers.", show_default=False)] = None,
-    hidden_size: Annotated[int | None, typer.Option(help="Width.", show_default=False)] = None,
-    heads: Annotated[int | None, typer.Option(help="Attention heads.", show_default=False)] = None,
-    dropout: Annotated[float | None, typer.Option(help="Dropout.", show_default=False)] = None,
-    order: Annotated[
-        int | None, typer.Option(help="N of an n-gram model.", show_default=False)
-    ] = None,
+    layers: Annotated[int | None, setting("num_layers", "N", WHAT)] = None,
+    hidden_size: Annotated[int | None, setting("hidden_size", "N", WHAT)] = None,
+    heads: Annotated[int | None, setting("num_heads", "N", WHAT)] = None,
+    dropout: Annotated[float | None, setting("dropout", "X", WHAT)] = None,
+    order: Annotated[int | None, setting("order", "N", WHAT, default="5")] = None,
     smoothing: Annotated[
         str | None,
-        typer.Option(
-            help="maximum-likelihood, add-delta, stupid-backoff, kneser-ney or "
-            "modified-kneser-ney (the default).",
-            show_default=False,
+        setting(
+            "smoothing",
+            "KIND",
+            WHAT,
+            default="modified-kneser-ney",
+            choices=completion.SMOOTHINGS,
+            complete=completion.smoothings,
         ),
     ] = None,
     tokenizer: Annotated[
         str | None,
-        typer.Option(
-            help="char (the default), byte, word, whitespace, bpe or unigram; or a tokenizer's "
-            "folder, a sentencepiece .model or a token file.",
-            parser=file_name,
-            metavar="KIND|FILE",
-            show_default=False,
-        ),
+        setting("tokenizer", "KIND", TEXT, complete=completion.tokenizers, parser=file_name),
     ] = None,
-    vocab_size: Annotated[
-        int | None, typer.Option(help="Keep the N commonest tokens.", show_default=False)
-    ] = None,
+    vocab_size: Annotated[int | None, setting("vocab_size", "N", TEXT)] = None,
     documents: Annotated[
-        str | None, typer.Option(help="stream (the default) or line.", show_default=False)
-    ] = None,
-    val: Annotated[
         str | None,
-        typer.Option(
-            help="Held out: a share (0.1), a file, or none.",
-            parser=file_name,
-            metavar="SHARE|FILE|none",
-            show_default=False,
-        ),
+        setting("documents", "stream|line", TEXT, complete=completion.one_of("stream", "line")),
     ] = None,
-    split_seed: Annotated[
-        int | None, typer.Option(help="Draws the held-out lines.", show_default=False)
-    ] = None,
+    val: Annotated[str | None, setting("val", "X|FILE|none", TEXT, parser=file_name)] = None,
+    split_seed: Annotated[int | None, setting("split_seed", "N", TEXT)] = None,
     newlines: Annotated[
-        str | None, typer.Option(help="keep (the default), or lf.", show_default=False)
+        str | None, setting("newlines", "keep|lf", TEXT, complete=completion.one_of("keep", "lf"))
     ] = None,
-    seq_len: Annotated[
-        int | None, typer.Option(help="Tokens in a window.", show_default=False)
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(help="Windows in a step.", show_default=False)
-    ] = None,
-    reset_state: Annotated[
-        bool | None,
-        typer.Option("--reset-state", help="Start every window from zero.", show_default=False),
-    ] = None,
-    optimizer: Annotated[
-        str | None,
-        typer.Option(
-            help="sgd, adagrad, rmsprop, adam, adamw or muon (hidden matrices; adamw the rest).",
-            show_default=False,
-        ),
-    ] = None,
-    lr: Annotated[
-        float | None, typer.Option(help="Peak learning rate.", show_default=False)
-    ] = None,
-    schedule: Annotated[
-        str | None,
-        typer.Option(
-            help="constant, inverse_time, inverse_sqrt, step, cosine, linear, slanted_triangular "
-            "or wsd.",
-            show_default=False,
-        ),
-    ] = None,
-    clip_norm: Annotated[
-        float | None, typer.Option(help="Largest gradient norm; 0 for any.", show_default=False)
-    ] = None,
-    steps: Annotated[int | None, typer.Option(help="Budget in steps.", show_default=False)] = None,
-    epochs: Annotated[
-        float | None, typer.Option(help="Budget in passes.", show_default=False)
-    ] = None,
+    steps: Annotated[int | None, setting("steps", "N", BUDGET)] = None,
+    epochs: Annotated[float | None, setting("epochs", "X", BUDGET)] = None,
     minutes: Annotated[
-        float | None,
-        typer.Option(help="Budget in minutes; 5 if none is given.", show_default=False),
+        float | None, setting("minutes", "X", BUDGET, default="5, without another budget")
     ] = None,
+    patience: Annotated[int | None, setting("patience", "N", BUDGET)] = None,
     stop_after: Annotated[
-        int | None, typer.Option(help="Save and stop after N steps.", min=1, show_default=False)
-    ] = None,
-    resume: Annotated[
-        str | None,
+        int | None,
         typer.Option(
-            help="Go on with a stopped run: a name, a path or latest.", show_default=False
+            help="Save and stop after this many steps; --resume goes on.",
+            min=1,
+            metavar="N",
+            rich_help_panel=BUDGET,
+            show_default=False,
         ),
     ] = None,
-    changed_data: Annotated[
-        bool, typer.Option("--changed-data", help="Resume although the text is another.")
-    ] = False,
-    init_from: Annotated[
-        str | None,
-        typer.Option(
-            help="Fine-tune: begin with this model's weights, on other text.", show_default=False
-        ),
+    optimizer: Annotated[str | None, _choice("optimizer", OPTIMISATION)] = None,
+    lr: Annotated[float | None, setting("lr", "X", OPTIMISATION)] = None,
+    schedule: Annotated[str | None, _choice("schedule", OPTIMISATION)] = None,
+    seq_len: Annotated[int | None, setting("seq_len", "N", OPTIMISATION)] = None,
+    batch_size: Annotated[int | None, setting("batch_size", "N", OPTIMISATION)] = None,
+    reset_state: Annotated[
+        bool | None, setting("reset_state", "", OPTIMISATION, "--reset-state")
     ] = None,
-    patience: Annotated[
-        int | None,
-        typer.Option(help="Stop after N validations that are no better.", show_default=False),
-    ] = None,
-    checkpoint_every: Annotated[
-        int | None, typer.Option(help="Steps between checkpoints.", show_default=False)
-    ] = None,
-    keep: Annotated[
-        int | None,
-        typer.Option(help="Checkpoints to keep; 1 if none is given.", show_default=False),
-    ] = None,
-    tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Log for TensorBoard too (an extra).")
-    ] = False,
+    clip_norm: Annotated[float | None, setting("clip_norm", "X", OPTIMISATION)] = None,
+    precision: Annotated[str | None, _choice("precision", OPTIMISATION)] = None,
     config: Annotated[
         Path | None,
         typer.Option(
-            help="Settings: TOML, or a model's config.json.",
+            help="Read settings from a TOML file, or from a model's config.json.",
             parser=file_path,
             metavar="FILE",
+            rich_help_panel=OPTIMISATION,
             show_default=False,
         ),
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", help="KEY=VALUE: any other setting.", show_default=False),
+        typer.Option(
+            "--set",
+            help="Set any other setting; --set help lists all of them. Give it again for more.",
+            metavar="KEY=VALUE",
+            rich_help_panel=OPTIMISATION,
+            show_default=False,
+        ),
     ] = None,
-    precision: Annotated[
-        str | None, typer.Option(help="auto, float32, float64 or bf16.", show_default=False)
+    name: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of the new model.",
+            metavar="NAME",
+            rich_help_panel=SAVING,
+            show_default="made from DATA and the architecture",
+        ),
     ] = None,
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Replace a model of that name.", rich_help_panel=SAVING),
+    ] = False,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            help="Go on with a stopped run: a name, a path or latest.",
+            metavar="NAME",
+            rich_help_panel=SAVING,
+            show_default=False,
+            autocompletion=completion.models,
+        ),
+    ] = None,
+    changed_data: Annotated[
+        bool,
+        typer.Option(
+            "--changed-data", help="Resume although the text has changed.", rich_help_panel=SAVING
+        ),
+    ] = False,
+    init_from: Annotated[
+        str | None, setting("init_from", "NAME", SAVING, complete=completion.models)
+    ] = None,
+    checkpoint_every: Annotated[int | None, setting("checkpoint_every", "N", SAVING)] = None,
+    keep: Annotated[int | None, setting("keep", "N", SAVING)] = None,
+    tensorboard: Annotated[
+        bool,
+        typer.Option(
+            "--tensorboard",
+            help="Also log for TensorBoard (needs seqgen[tensorboard]).",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
     device: options.Device = "auto",
+    threads: options.Threads = None,
     seed: options.Seed = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Train a model on text: five minutes unless told otherwise."""
+    """Train a language model on text; for five minutes unless told otherwise."""
+    from seqgen.cli.models import put_settings
     from seqgen.cli.progress import display
     from seqgen.configs import read_config
     from seqgen.tasks.train import resume as go_on
     from seqgen.tasks.train import train as run
 
+    if "help" in (set_ or ()):
+        put_settings(
+            model or (preset and presets.preset(preset).architecture) or registry.DEFAULT, json
+        )
+        return
     data = [*(data or ()), *(data_option or ())]
     settings = {
         SETTING_OF.get(flag, flag): value
@@ -280,18 +289,20 @@ def _assignment(text: str) -> tuple[str, str]:
 
 
 def _stopped(result: Any) -> str:
-    return f"stopped after {result.steps} steps; go on with seqgen train --resume {result.name}"
+    done = plural(result.steps, "step")
+    return f"stopped after {done}; go on with seqgen train --resume {result.name}"
 
 
 def _summary(result: Any) -> None:
     if result.stopped == "stop-after":
         say(_stopped(result))
         return
-    work = f"{result.tokens:,} tokens counted" if result.steps is None else f"{result.steps} steps"
-    parts = [f"{result.name}: {work} in {result.seconds:.{0 if result.seconds > 9 else 1}f} s"]
+    counted = result.steps is None
+    work = f"{plural(result.tokens, 'token')} counted" if counted else plural(result.steps, "step")
+    parts = [f"{result.name}: {work} in {duration(result.seconds)}"]
     if result.val_loss is not None:
-        parts.append(f"validation loss {result.val_loss:.4f} nats/token")
-        parts.append(f"{result.val_bits_per_char:.4f} bits/char")
+        parts.append(f"validation loss {figure(result.val_loss)} nats/token")
+        parts.append(f"{figure(result.val_bits_per_char)} bits/char")
     say(", ".join(parts))
     if result.steps is not None:
         _table(result)
@@ -300,19 +311,20 @@ def _summary(result: Any) -> None:
 
 def _table(result: Any) -> None:
     """Show how a run ended, and what its model writes."""
-    stopped = {"patience": "no better validation for a while"}.get(result.stopped, "budget spent")
+    patience = {"patience": "no better validation for a while"}
+    stopped = patience.get(result.stopped, "the budget is spent")
     rows = {
-        "parameters": f"{result.parameters:,}",
-        "tokens": f"{result.tokens:,}, {result.tokens_per_second:,.0f} a second",
-        "training loss": f"{result.train_loss:.4f} nats/token",
+        "parameters": count(result.parameters),
+        "tokens": f"{count(result.tokens)}, {count(result.tokens_per_second)} per second",
+        "training loss": f"{figure(result.train_loss)} nats/token",
         "stopped": stopped,
     }
     if result.epoch_loss is not None:
-        rows["last epoch"] = f"{result.epoch_loss:.4f} nats/token, "
-        rows["last epoch"] += f"{result.epoch_loss_std:.4f} the spread of single steps"
+        spread = f"standard deviation of its steps {figure(result.epoch_loss_std)}"
+        rows["last epoch"] = f"{figure(result.epoch_loss)} nats/token, {spread}"
     if result.val_loss is not None:
-        rows["best"] = f"step {result.best_step}"
-        rows["validation"] = f"{result.protocol}; {result.validation_seconds:.1f} s"
+        rows["best"] = f"step {result.best_step:,}"
+        rows["validation"] = f"{result.protocol}; {duration(result.validation_seconds)}"
     for key, value in rows.items():
         say(f"  {key:<14} {value}")
     for line in (result.sample or "").strip("\n").splitlines()[:SAMPLE_LINES]:

@@ -16,21 +16,38 @@ class DataConfig(Config):
     """How text becomes tokens, and which part of it is held out."""
 
     tokenizer: str = setting(
-        "char, byte, word, whitespace, bpe or unigram; or a tokenizer's file or folder", "char"
+        "What a token is: char, byte, word, whitespace, bpe or unigram; or the file "
+        "or folder of a tokenizer.",
+        "char",
     )
     vocab_size: int | None = setting(
-        "keep only the most frequent N tokens", None, low=1, high=MOST_TOKENS
+        "Keep only the N most frequent tokens. Of bpe and unigram: train a vocabulary of N tokens.",
+        None,
+        low=1,
+        high=MOST_TOKENS,
     )
-    min_count: int = setting("keep only what occurs so often in the text", 1, low=1, high=MOST_SEED)
+    min_count: int = setting(
+        "Keep only tokens that occur at least this often in the training text.",
+        1,
+        low=1,
+        high=MOST_SEED,
+    )
     subword_sampling: float | None = setting(
-        "cut training text anew every epoch, by chance: alpha of unigram, dropout of bpe",
+        "Segment the training text anew at random in every epoch: alpha of unigram, "
+        "dropout of bpe.",
         None,
         above=0,
         high=1,
     )
-    documents: Documents = setting("one stream of text, or one document a line", "stream")
-    val: str = setting("held-out part: a file, a share such as 0.05, or none", "0.1")
-    split_seed: int = setting(
-        "draws the held-out lines of --documents line", 0, low=0, high=MOST_SEED
+    documents: Documents = setting(
+        "Treat the text as one continuous stream, or each line as a separate document.", "stream"
     )
-    newlines: Literal["keep", "lf"] = setting("keep CRLF as it is, or make it LF", "keep")
+    val: str = setting(
+        "Held-out part for validation: a share of the text such as 0.05, a file, or none.", "0.1"
+    )
+    split_seed: int = setting(
+        "Seed of the draw of held-out lines, with documents=line.", 0, low=0, high=MOST_SEED
+    )
+    newlines: Literal["keep", "lf"] = setting(
+        "Keep CRLF line ends as they are, or turn them into LF.", "keep"
+    )

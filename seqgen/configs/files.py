@@ -31,7 +31,9 @@ def resolve(
     for name, value in settings.items():
         owner = next((i for i, group in enumerate(groups) if name in group.fields()), None)
         if owner is None:
-            raise UsageError(f"{architecture} has no setting {name!r}{did_you_mean(name, known)}")
+            hint = did_you_mean(name, known)
+            listed = f"seqgen models --architectures {architecture} lists all of them"
+            raise UsageError(f"{architecture} has no setting {name!r}{hint} ({listed})")
         shares[owner][name] = value
     return shares
 

@@ -47,7 +47,11 @@ class ModelConfig(Config):
     sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
     """What suits more or less time and text, the largest first; the last suits any."""
 
-    vocab_size: int = setting("number of tokens V, from the tokenizer", low=1, high=MOST_TOKENS)
+    vocab_size: int = setting(
+        "Number of tokens in the vocabulary; it follows from the tokenizer.",
+        low=1,
+        high=MOST_TOKENS,
+    )
 
     @classmethod
     def regularised(cls, strain: float) -> dict[str, Any]:

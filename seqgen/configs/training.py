@@ -47,28 +47,38 @@ class TrainingConfig(Config):
     """
 
     seq_len: int = setting(
-        "tokens in a training window, k1; a transformer's window W", 64, low=1, high=MOST_TOKENS
+        "Length of a training window in tokens; also the context window of a transformer.",
+        64,
+        low=1,
+        high=MOST_TOKENS,
     )
     k2: int | None = setting(
-        "tokens that a carried state's gradient goes back; seq_len", None, low=1, high=MOST_TOKENS
+        "Tokens that the gradient of a carried state goes back (truncated "
+        "backpropagation); by default seq_len.",
+        None,
+        low=1,
+        high=MOST_TOKENS,
     )
-    batch_size: int = setting("windows (or documents) in a step", 32, low=1, high=MOST_TOKENS)
+    batch_size: int = setting("Windows, or documents, in each step.", 32, low=1, high=MOST_TOKENS)
     accumulate: int = setting(
-        "work a step's rows in so many pieces, to save memory", 1, low=1, high=MOST_TOKENS
+        "Work through the rows of a step in this many parts, which saves memory.",
+        1,
+        low=1,
+        high=MOST_TOKENS,
     )
-    reset_state: bool = setting("start every window from a zero state", False)
+    reset_state: bool = setting(
+        "Start every window from a zero state, instead of the state of the window before it.", False
+    )
     optimizer: Literal["sgd", "adagrad", "rmsprop", "adam", "adamw", "muon"] = setting(
-        "the update rule; muon for hidden matrices, with adamw for the rest", "adamw"
+        "Update rule of the weights. Muon is for hidden matrices, with AdamW for the rest.", "adamw"
     )
-    lr: float = setting("peak learning rate", 1e-3, above=0, high=MOST_RATE)
+    lr: float = setting("Peak learning rate.", 1e-3, above=0, high=MOST_RATE)
     muon_lr: float | None = setting(
-        "Muon's peak rate; 5 lr unless given", None, above=0, high=MOST_RATE
+        "Peak learning rate of Muon; by default 5 times lr.", None, above=0, high=MOST_RATE
     )
-    momentum: float = setting("of sgd and rmsprop", 0.0, low=0, below=1)
-    nesterov: bool = setting("sgd looks ahead along its momentum", False)
-    dampening: float = setting(
-        "share of the gradient that sgd's momentum leaves out", 0.0, low=0, high=1
-    )
+    momentum: float = setting("Momentum of sgd and rmsprop.", 0.0, low=0, below=1)
+    nesterov: bool = setting("Use Nesterov momentum in sgd.", False)
+    dampening: float = setting("Dampening of the momentum of sgd.", 0.0, low=0, high=1)
     schedule: Literal[
         "constant",
         "inverse_time",
@@ -78,78 +88,133 @@ class TrainingConfig(Config):
         "linear",
         "slanted_triangular",
         "wsd",
-    ] = setting("decay after warm-up", "linear")
+    ] = setting("How the learning rate changes after warm-up.", "linear")
     warmup: float | None = setting(
-        "share of the budget in which the rate rises; 0.02", None, low=0, below=1
+        "Share of the budget in which the learning rate rises; by default 0.02, with "
+        "inverse_time 0, with slanted_triangular 0.1.",
+        None,
+        low=0,
+        below=1,
     )
-    min_lr: float | None = setting("the decay's end, as a share of lr; 0", None, low=0, below=1)
+    min_lr: float | None = setting(
+        "Learning rate at the end of the decay, as a share of lr; by default 0, with "
+        "slanted_triangular 1/32.",
+        None,
+        low=0,
+        below=1,
+    )
     step_share: float = setting(
-        "schedule=step: share of the time after warm-up between drops", 0.25, above=0, high=1
+        "With schedule=step: share of the time after warm-up between two drops.",
+        0.25,
+        above=0,
+        high=1,
     )
     step_factor: float = setting(
-        "schedule=step: what each drop leaves of the rate", 0.5, above=0, high=1
+        "With schedule=step: factor of the learning rate at each drop.", 0.5, above=0, high=1
     )
     decay_share: float = setting(
-        "schedule=wsd: share of the time after warm-up that decays", 0.2, above=0, high=1
+        "With schedule=wsd: share of the time after warm-up in which the learning rate decays.",
+        0.2,
+        above=0,
+        high=1,
     )
     weight_decay: float = setting(
-        "decay of matrices (never of biases, gains); decoupled in adamw and muon",
+        "Weight decay of matrices, never of biases and gains; decoupled in adamw and muon.",
         0.01,
         low=0,
         high=MOST_RATE,
     )
-    beta1: float = setting("Adam's and AdamW's decay of the mean", 0.9, low=0, below=1)
+    beta1: float = setting(
+        "Decay of the running mean of gradients, in adam and adamw.", 0.9, low=0, below=1
+    )
     beta2: float = setting(
-        "Adam's, AdamW's and RMSProp's decay of the square", 0.99, low=0, below=1
+        "Decay of the running mean of squared gradients, in adam, adamw and rmsprop.",
+        0.99,
+        low=0,
+        below=1,
     )
-    eps: float = setting("Adagrad's, RMSProp's, Adam's and AdamW's epsilon", 1e-8, above=0, high=1)
+    eps: float = setting(
+        "Number added to the denominator for stability, in adagrad, rmsprop, adam and adamw.",
+        1e-8,
+        above=0,
+        high=1,
+    )
     clip_norm: float = setting(
-        "largest norm of the whole gradient; 0 for none", 1.0, low=0, high=MOST_RATE
+        "Clip gradients to this global norm; 0 turns clipping off.", 1.0, low=0, high=MOST_RATE
     )
-    clip_norm_type: Literal["1", "2", "inf"] = setting("which norm that is", "2")
+    clip_norm_type: Literal["1", "2", "inf"] = setting("Norm that clip_norm measures.", "2")
     clip_value: float = setting(
-        "largest size of an element, after clip_norm; 0 for none", 0.0, low=0, high=MOST_RATE
+        "Clip each element of the gradient to this size, after clip_norm; 0 turns it off.",
+        0.0,
+        low=0,
+        high=MOST_RATE,
     )
     label_smoothing: float = setting(
-        "share of each target spread over all tokens, in the gradient alone: every loss that is "
-        "reported, and all of validation, is plain nats",
+        "Share of each target that is spread over all tokens. It acts on the gradient"
+        " alone; reported losses are without it.",
         0.0,
         low=0,
         below=1,
     )
     ema: float | None = setting(
-        "decay of a moving average of the weights, which is validated and saved as the model",
+        "Decay of a moving average of the weights, which is validated and saved in "
+        "place of the weights.",
         None,
         low=0,
         below=1,
     )
     layer_decay: float = setting(
-        "each layer's rate as a share of the one above it", 1.0, above=0, high=1
+        "Learning rate of each layer as a share of that of the layer above it.",
+        1.0,
+        above=0,
+        high=1,
     )
     unfreeze: float = setting(
-        "share of the budget in which layers thaw, from the head down", 0.0, low=0, high=1
+        "Share of the budget over which layers are unfrozen, from the head down.",
+        0.0,
+        low=0,
+        high=1,
     )
-    init_from: str | None = setting("begin with the weights of this model", None)
-    steps: int | None = setting("budget: optimiser steps", None, low=1, high=MOST_STEPS)
+    init_from: str | None = setting(
+        "Fine-tune: start from the weights and the tokenizer of this trained model.", None
+    )
+    steps: int | None = setting("Budget in optimiser steps.", None, low=1, high=MOST_STEPS)
     epochs: float | None = setting(
-        "budget: passes over the training part", None, above=0, high=MOST_STEPS
+        "Budget in passes over the training text.", None, above=0, high=MOST_STEPS
     )
-    minutes: float | None = setting("budget: wall time", None, above=0, high=MOST_STEPS)
-    validate_every: int | None = setting("steps between validations", None, low=1, high=MOST_STEPS)
+    minutes: float | None = setting(
+        "Budget in minutes of training.", None, above=0, high=MOST_STEPS
+    )
+    validate_every: int | None = setting(
+        "Steps between validations; by default they follow from the budget.",
+        None,
+        low=1,
+        high=MOST_STEPS,
+    )
     patience: int | None = setting(
-        "stop after so many validations without a better one", None, low=1, high=MOST_STEPS
+        "Stop after this many validations in a row without improvement.",
+        None,
+        low=1,
+        high=MOST_STEPS,
     )
     checkpoint_every: int | None = setting(
-        "steps between checkpoints", None, low=1, high=MOST_STEPS
+        "Also save a checkpoint every N steps; one is saved every two minutes in any case.",
+        None,
+        low=1,
+        high=MOST_STEPS,
     )
     keep: int = setting(
-        "how many checkpoints to keep, the last one included", 1, low=1, high=MOST_STEPS
+        "Number of checkpoints to keep, the last one included.", 1, low=1, high=MOST_STEPS
     )
-    precision: Literal["auto", "float32", "float64", "bf16"] = setting("arithmetic", "auto")
+    precision: Literal["auto", "float32", "float64", "bf16"] = setting(
+        "Arithmetic; auto takes bf16 where it is faster.", "auto"
+    )
     compile: bool | None = setting(
-        "compile a step, which takes up to a minute; tried out in long runs unless given", None
+        "Compile the training step, which takes up to a minute; by default it is "
+        "tried in long runs.",
+        None,
     )
-    seed: int = setting("initial weights, windows, dropout", 0, low=0, high=MOST_SEED)
+    seed: int = setting("Seed of initial weights, windows and dropout.", 0, low=0, high=MOST_SEED)
 
     def __post_init__(self) -> None:
         super().__post_init__()

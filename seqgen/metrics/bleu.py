@@ -71,6 +71,14 @@ class BleuOptions:
         require(self.smooth in SMOOTHINGS, f"--smooth is one of {', '.join(SMOOTHINGS)}")
         Bounds(low=1, high=MOST_ORDER).check("--max-order", self.max_order)
         Bounds(low=0, high=1e6).check("--smooth-value", self.smooth_value)
+        for owner, flags in self.given_of().items():
+            if flags and self.metric != owner:
+                require(False, f"{flags[0]} is for --metric {owner}, not {self.metric}")
+        both = self.lowercase and self.case_sensitive
+        require(not both, "give --lowercase or --case-sensitive, not both")
+
+    def given_of(self) -> dict[str, list[str]]:
+        """Return the flags that differ from the defaults, by the metric they are for."""
         bleu = {
             "--tokenize": self.tokenize is not None,
             "--smooth": self.smooth != "exp",
@@ -79,12 +87,10 @@ class BleuOptions:
             "--effective-order": self.effective_order,
         }
         ter = {"--case-sensitive": self.case_sensitive, "--normalized": self.normalized}
-        for owner, flags in (("bleu", bleu), ("ter", ter)):
-            wrong = [flag for flag, given in flags.items() if given]
-            if wrong and self.metric != owner:
-                require(False, f"{wrong[0]} is for --metric {owner}, not {self.metric}")
-        both = self.lowercase and self.case_sensitive
-        require(not both, "give --lowercase or --case-sensitive, not both")
+        return {
+            owner: [flag for flag, given in flags.items() if given]
+            for owner, flags in (("bleu", bleu), ("ter", ter))
+        }
 
     def build(self, sentences: bool = False) -> Metric:
         """Return sacreBLEU's metric.
@@ -117,6 +123,30 @@ class BleuOptions:
             raise SeqgenError(f"--tokenize {self.tokenize} cannot be used: {reason}") from None
 
 
+# Options by the metric they are for; the others are for all.
+OWNED = {
+    "bleu": ("tokenize", "smooth", "smooth_value", "max_order", "effective_order"),
+    "ter": ("case_sensitive", "normalized"),
+}
+
+
+def options_by_metric(metrics: Sequence[str], **given: Any) -> list[BleuOptions]:
+    """Return the options of each metric; one that is for a single metric goes to that alone.
+
+    Raises:
+        UsageError: a metric is unknown or named twice, or an option is for one not asked for.
+    """
+    require(len(set(metrics)) == len(metrics), "give each --metric once")
+    found = []
+    for metric in metrics:
+        others = {
+            name for owner in metrics if owner != metric for name in OWNED.get(owner, ())
+        } - set(OWNED.get(metric, ()))
+        own = {name: value for name, value in given.items() if name not in others}
+        found.append(BleuOptions(metric=metric, **own))
+    return found
+
+
 @dataclass(frozen=True)
 class Score:
     """A score, and exactly how it was made.
@@ -140,6 +170,11 @@ class Score:
     mean: float | None = None
     interval: float | None = None
     p_value: float | None = None
+
+    @property
+    def short_text(self) -> str:
+        """The text without the signature."""
+        return self.text.replace(f"|{self.signature}", "", 1)
 
 
 def corpus_score(

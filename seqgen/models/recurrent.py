@@ -18,6 +18,7 @@ from seqgen.models.base import NeuralLanguageModel, require_no_graph
 from seqgen.models.cells.cell import Cell, LayerState
 from seqgen.models.dropout import Dropout
 from seqgen.models.state import State
+from seqgen.registry import SHARED_DOCS
 
 # So few rows step faster in NumPy, whose calls cost a fraction of torch's.
 FEW_ROWS = 8
@@ -46,17 +47,28 @@ class RecurrentConfig(ModelConfig):
     bf16_pays_from: ClassVar[int] = 1 << 20
     """The multiplications of a gate, a time step, from which bf16 is faster (measured)."""
 
-    hidden_size: int = setting("units H of each layer", 256, low=1, high=MOST_WIDTH)
-    num_layers: int = setting("layers, one on top of the other", 2, low=1, high=MOST_LAYERS)
-    input: Literal["embedding", "onehot"] = setting("what the first layer reads", "embedding")
+    hidden_size: int = setting(SHARED_DOCS["hidden_size"], 256, low=1, high=MOST_WIDTH)
+    num_layers: int = setting(SHARED_DOCS["num_layers"], 2, low=1, high=MOST_LAYERS)
+    input: Literal["embedding", "onehot"] = setting(
+        "What the first layer reads: learned embeddings, or one-hot vectors.", "embedding"
+    )
     embedding_size: int | None = setting(
-        "width of the embedding; H unless given", None, low=1, high=MOST_WIDTH
+        "Width of the embedding; by default the hidden size.", None, low=1, high=MOST_WIDTH
     )
-    residual: bool = setting("add each layer's input to its output, from the second on", False)
+    residual: bool = setting(
+        "Add the input of each layer to its output, from the second layer on.", False
+    )
     dropout: float = setting(
-        "of each layer's input and of the head's (Zaremba et al. 2014)", 0.1, low=0, below=1
+        SHARED_DOCS["dropout"]
+        + " It applies to the input of each layer and of the head (Zaremba et al. "
+        "2014).",
+        0.1,
+        low=0,
+        below=1,
     )
-    tie_weights: bool = setting("the head's matrix is the embedding's (Press and Wolf 2017)", False)
+    tie_weights: bool = setting(
+        "Use the matrix of the embedding in the head too (Press and Wolf 2017).", False
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

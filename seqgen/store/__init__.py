@@ -10,6 +10,7 @@ from seqgen.store.finding import (
     find_all,
     list_models,
     now,
+    rename,
 )
 from seqgen.store.mixture import StoredMixture, as_given
 from seqgen.store.model import (
@@ -63,6 +64,7 @@ __all__ = [
     "models_folder",
     "now",
     "remove",
+    "rename",
     "text_of",
     "tokens_folder",
 ]

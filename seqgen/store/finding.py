@@ -122,6 +122,28 @@ def _weighted(part: str) -> tuple[str, float | None]:
     return name, weight
 
 
+def rename(model: StoredModel, name: str) -> StoredModel:
+    """Give a model another name, in one step: it has either the one or the other.
+
+    Returns:
+        The model under its new name, in the folder it was in.
+
+    Raises:
+        UsageError: not a name, or one in use.
+        SeqgenError: it is being trained, or cannot be renamed.
+    """
+    check_name(name)
+    path = model.path.resolve().with_name(name)
+    if path.exists():
+        raise UsageError(f"a model named {name!r} already exists; choose another name")
+    try:
+        with model.locked():
+            model.path.resolve().rename(path)
+    except OSError as error:
+        raise SeqgenError(f"{model.path} cannot be renamed: {error.strerror or error}") from None
+    return StoredModel(path)
+
+
 def now() -> str:
     """Return the time as ISO 8601, in UTC."""
     return datetime.now(timezone.utc).isoformat(timespec="seconds")

@@ -17,6 +17,7 @@ from seqgen.metrics.bleu import (
     paired_scores,
     sentence_scores,
 )
+from seqgen.wording import plural
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,8 @@ def read_texts(
             raise SeqgenError(f"{name} has no line: there is nothing to score")
         if len(own) != count:
             raise SeqgenError(
-                f"{first} has {count:,} lines and {name} {len(own):,}: line n is scored against "
-                "line n, so all files need as many"
+                f"{first} has {plural(count, 'line')} and {name} {len(own):,}: line n is scored "
+                "against line n, so all files need as many"
             )
     return Texts(read[0], list(read[1].values()))
 

@@ -33,6 +33,7 @@ from seqgen.training.speed import (
     speed_at_first,
     times_as_fast,
 )
+from seqgen.wording import plural
 
 # More rows in a step, if they train so much faster and leave so many steps, each row with at
 # least so many windows to go on through. Twice the rows take a rate higher by the root of two.
@@ -157,7 +158,8 @@ def suited(plan: Plan, prepared: Prepared, device: torch.device, report: Report)
     more, trial = _with_more_rows(trial, chosen)
     chosen |= more
     chosen |= _regularised(trial, config_class)
-    fits = f"{trial.tokens:,.0f} tokens, {trial.passes:.1f} passes over the text, fit the time"
+    tokens = plural(round(trial.tokens), "token")
+    fits = f"{tokens}, {trial.passes:.1f} passes over the text, fit the time"
     settings = ", ".join(f"{name} {_short(value)}" for name, value in chosen.items())
     so_that = f" with {settings}, so that" if chosen else ":"
     report(Notice(text=f"{plan.architecture}{so_that} {fits}"))

@@ -63,7 +63,8 @@ class Origin:
         """
         require(
             architecture is None,
-            f"--model is settled by --init-from: {self.stored.name} is a {self.architecture}",
+            f"--model is settled by --init-from: the architecture of {self.stored.name} is "
+            f"{self.architecture}",
         )
         settled = {*self._model_settings, *TOKENIZER} - FREE
         for name in sorted(settled & set(flags)):
@@ -135,5 +136,5 @@ def architecture_of(
     if origin is None:
         return named or registry.DEFAULT
     same = named in (None, origin.architecture)
-    require(same, f"{origin.stored.name} is a {origin.architecture}, not a {named}")
+    require(same, f"the architecture of {origin.stored.name} is {origin.architecture}, not {named}")
     return origin.architecture

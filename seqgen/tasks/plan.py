@@ -27,6 +27,7 @@ from seqgen.models.precision import Precision, choose_precision
 from seqgen.tasks.fine_tune import Origin, architecture_of, origin_of
 from seqgen.tasks.prepare import Prepared
 from seqgen.training.events import Notice, Report
+from seqgen.wording import plural
 
 
 def override(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,7 +90,8 @@ class Plan:
         settled: dict[str, Any] = {}
         if training.seq_len > corpus.tokens.size:
             settled["seq_len"] = int(corpus.tokens.size)
-            report(Notice(text=f"the text has {corpus.tokens.size} tokens, so --seq-len is that"))
+            size = plural(int(corpus.tokens.size), "token")
+            report(Notice(text=f"the text has {size}, so --seq-len is that"))
         if "batch_size" not in given and corpus.ends.size > 1:
             # Documents shorter than the window: more of them, so that a step has as many tokens;
             # but not so many that a small corpus is through in a few steps.
@@ -97,9 +99,8 @@ class Plan:
             rows = round(training.batch_size * training.seq_len / mean)
             settled["batch_size"] = max(training.batch_size, min(rows, corpus.ends.size // 16))
         if training.init_from is not None and prepared.train.oov:
-            report(
-                Notice(text=f"{prepared.train.oov:,} tokens are unknown to {training.init_from}")
-            )
+            unknown = plural(prepared.train.oov, "token")
+            report(Notice(text=f"{training.init_from} does not know {unknown} of the text"))
         if given.get("seed") is None:
             settled["seed"] = secrets.randbelow(1 << 31)
         training = replace(training, **settled)

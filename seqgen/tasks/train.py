@@ -35,6 +35,7 @@ from seqgen.tasks.session import Session, TrainingResult
 from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Notice, Report
 from seqgen.training.run import Run
+from seqgen.wording import plural
 
 
 @ending_as_ctrl_c()
@@ -170,7 +171,9 @@ def resume(
         done, result = checkpoint[1]["run"], stored.record.get("result")
         if done["stopped"] in FINISHED and result and not given:
             report(Notice(text=f"{stored.name} has finished; give a longer budget to go on"))
-            return TrainingResult(**result)
+            # The model may have been renamed or moved since.
+            named = {"name": stored.name, "path": str(stored.path)}
+            return TrainingResult(**{**result, **named})
         trained = stored.settings("training", TrainingConfig)
         training = TrainingConfig(**override(trained.to_dict(), given))
         if not any(name.startswith("state.") for name in checkpoint[0]):
@@ -199,7 +202,7 @@ def resume(
 
 
 def _budget(training: TrainingConfig) -> str:
-    return f"{getattr(training, training.budget):g} {training.budget}"
+    return plural(getattr(training, training.budget), training.budget.removesuffix("s"))
 
 
 def _again(

@@ -23,7 +23,7 @@ class LSTMConfig(RecurrentConfig):
     bf16_pays_from: ClassVar[int] = 1 << 17
 
     forget_bias: float = setting(
-        "where the forget gate's bias starts (Jozefowicz 2015)", 1.0, low=-1000, high=1000
+        "Initial bias of the forget gate (Jozefowicz et al. 2015).", 1.0, low=-1000, high=1000
     )
 
 

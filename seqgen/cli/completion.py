@@ -1,0 +1,57 @@
+"""What a shell completes: names of models, architectures, presets and choices. Loads no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from seqgen import presets, registry, store
+from seqgen.configs import PRECISIONS, TrainingConfig
+
+TOKENIZERS = ("char", "byte", "word", "whitespace", "bpe", "unigram")
+SMOOTHINGS = (
+    "maximum-likelihood",
+    "add-delta",
+    "stupid-backoff",
+    "kneser-ney",
+    "modified-kneser-ney",
+)
+DEVICES = ("auto", "cpu", "cuda", "mps")
+
+
+def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def one_of(*names: str) -> Callable[[str], list[str]]:
+    """Return a completion of fixed names."""
+
+    def complete(incomplete: str) -> list[str]:
+        return _beginning(names, incomplete)
+
+    return complete
+
+
+def models(incomplete: str) -> list[str]:
+    """Return the names of trained models; of a mixture A+B, those of its last part."""
+    before, plus, last = incomplete.rpartition("+")
+    folder = store.models_folder()
+    try:
+        names = sorted(path.parent.name for path in folder.glob(f"*/{store.CONFIG}"))
+    except OSError:
+        return []
+    return [before + plus + name for name in _beginning(names, last) if name[0] != "."]
+
+
+architectures = one_of(*registry.ARCHITECTURES)
+preset_names = one_of(*presets.PRESETS)
+tokenizers = one_of(*TOKENIZERS)
+smoothings = one_of(*SMOOTHINGS)
+precisions = one_of(*PRECISIONS)
+devices = one_of(*DEVICES)
+
+
+def choices(name: str) -> Callable[[str], list[str]]:
+    """Return a completion of the values of a training setting."""
+    from seqgen.cli.settings import choices_of
+
+    return one_of(*choices_of(TrainingConfig.types()[name]))

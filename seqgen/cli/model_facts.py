@@ -1,0 +1,153 @@
+"""What `seqgen models` tells of one model: a record, six facts, a curve, or everything."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from seqgen import store
+from seqgen.cli.curve import curve
+from seqgen.cli.output import console, is_terminal, one_line, put
+from seqgen.cli.tables import MISSING, age, duration, figure, put_facts
+from seqgen.configs import DataConfig, ModelConfig, TrainingConfig
+from seqgen.errors import SeqgenError
+from seqgen.wording import plural
+
+
+def describe(model: store.StoredModel) -> dict[str, Any]:
+    """Return the keys of `seqgen models --json`; null where a model does not tell."""
+    facts: dict[str, Any] = dict.fromkeys(
+        ("name", "path", "architecture", "parameters", "tokenizer", "val_bits_per_char", "created")
+    )
+    facts |= {"name": model.name, "path": str(model.path)}
+    try:
+        config, record = model.config, model.record
+    except SeqgenError:
+        return facts
+    result = record.get("result")
+    result = result if isinstance(result, dict) else {}
+    return facts | {
+        "architecture": config.get("architecture"),
+        "parameters": record.get("parameters"),
+        "tokenizer": _tokenizer_kind(model) or config.get("data", {}).get("tokenizer"),
+        "val_bits_per_char": result.get("val_bits_per_char"),
+        "created": record.get("created"),
+    }
+
+
+def _tokenizer_kind(model: store.StoredModel) -> str | None:
+    """Return the kind of a model's tokenizer: the configuration may name it by a path."""
+    from seqgen.tokenizers import read_facts
+
+    try:
+        return read_facts(model.path / "tokenizer").get("kind")
+    except (OSError, ValueError):
+        return None
+
+
+def put_model(model: store.StoredModel, tokenizer: dict[str, Any], everything: bool) -> None:
+    """Write what a model is: six facts, the curve and the settings; or all there is."""
+    put_facts(_all_facts(model, tokenizer) if everything else _six_facts(model, tokenizer))
+    for line in _loss_curve(model):
+        put(f"{line}\n")
+    if not everything:
+        put("\n")
+        put_facts(_settings_apart(model.config))
+
+
+def _all_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, str]:
+    config, record = model.config, model.record
+    facts = {
+        **describe(model),
+        **{k: v for part in ("model", "training", "data") for k, v in config[part].items()},
+        **{f"tokenizer: {k}": v for k, v in tokenizer.items()},
+        **{f"result: {k}": v for k, v in (record.get("result") or {}).items()},
+        **{f"{grams['order']}-grams": _ngrams(grams) for grams in record.get("ngrams") or ()},
+    }
+    return {key: _in_line(value) for key, value in facts.items() if value is not None}
+
+
+def _six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, str]:
+    """Return what a person asks first of a model."""
+    config, record = model.config, model.record
+    result, data = record.get("result") or {}, record.get("data") or {}
+    files = ", ".join(Path(file).name for file in data.get("files") or ())
+    size = data.get("vocab_size") or tokenizer.get("vocab_size")
+    return {
+        "model": f"{model.name}: {config['architecture']}, "
+        f"{plural(record.get('parameters') or 0, 'parameter')}",
+        "text": f"{files or MISSING}, {plural(data.get('characters') or 0, 'character')}",
+        "tokenizer": f"{tokenizer['kind']}, {plural(size or 0, 'token')}",
+        "training": _training(model, result),
+        "validation": _validation(result),
+        "written": f"{age(record.get('created'))}, {model.path}",
+    }
+
+
+def _training(model: store.StoredModel, result: dict[str, Any]) -> str:
+    if not result:
+        last = next((r for r in reversed(model.logged(store.METRICS)) if "step" in r), None)
+        so_far = f"{plural(last['step'], 'step')} so far" if last else "no result"
+        return f"{so_far}; go on with seqgen train --resume {model.name}"
+    seen = plural(result.get("tokens") or 0, "token")
+    steps = result.get("steps")
+    work = f"{seen} counted" if steps is None else f"{plural(steps, 'step')}, {seen}"
+    return f"{work} in {duration(result.get('seconds'))}"
+
+
+def _validation(result: dict[str, Any]) -> str:
+    if result.get("val_loss") is None:
+        return MISSING
+    best = result.get("best_step")
+    of = "" if best is None else f", best at step {best:,}"
+    bits, nats = figure(result.get("val_bits_per_char")), figure(result["val_loss"])
+    return f"{bits} bits/char, {nats} nats/token{of}"
+
+
+def _settings_apart(config: dict[str, Any]) -> dict[str, str]:
+    """Return a model's settings by group: of training and data those that are not the default."""
+    schedule = config.get("training", {}).get("schedule")  # which some defaults follow from
+    training = TrainingConfig(**({} if schedule is None else {"schedule": schedule}))
+    derived = dict.fromkeys(ModelConfig.derived)  # the tokenizer's, shown with it
+    defaults = {
+        "model": {name: config["model"].get(name) for name in derived},
+        "training": training.to_dict(),
+        "data": DataConfig().to_dict(),
+    }
+    lines = {}
+    for group in ("model", "training", "data"):
+        apart = [
+            f"{name} {_in_line(value)}"
+            for name, value in (config.get(group) or {}).items()
+            if value is not None and value != defaults[group].get(name)
+        ]
+        lines[group] = ", ".join(apart) or "as the defaults are"
+    return lines
+
+
+def _in_line(value: Any) -> str:
+    return one_line(value) if isinstance(value, str) else str(value)
+
+
+def _loss_curve(model: store.StoredModel) -> list[str]:
+    """Return the picture of a model's losses by step, if it was trained by steps."""
+    records = model.logged(store.METRICS)
+    losses = {
+        key: [(record["step"], record[key]) for record in records if key in record]
+        for key in ("train_loss", "val_loss")
+    }
+    width = max(24, min(100, console(sys.stdout).width)) if is_terminal(sys.stdout) else 72
+    lines = curve([(".", losses["train_loss"]), ("o", losses["val_loss"])], width)
+    title = "nats/token by step: . in training, o in validation (in passing)"
+    return ["", title, *lines] if lines else []
+
+
+def _ngrams(grams: dict[str, Any]) -> str:
+    """Say what is stored of the n-grams of one order."""
+    parts = [f"{grams['stored']:,} stored of {grams['possible']:.4g} possible"]
+    if grams["held_out_unseen"] is not None:
+        parts.append(f"{grams['held_out_unseen']:.2%} of the held-out ones never seen")
+    if grams["discounts"]:
+        parts.append("discounts " + " ".join(f"{d:.6g}" for d in grams["discounts"]))
+    return "; ".join(parts)

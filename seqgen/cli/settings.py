@@ -1,0 +1,143 @@
+"""Options that are settings: their help is the setting's own documentation."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, get_args, get_origin
+
+import typer
+
+from seqgen import registry
+from seqgen.configs import Config, DataConfig, TrainingConfig
+from seqgen.registry import SHARED_DOCS
+
+# Settings that are chosen for the architecture, the text and the budget where they are not given.
+CHOSEN = frozenset(
+    {
+        *("num_layers", "hidden_size", "num_heads", "dropout", "optimizer", "lr", "batch_size"),
+        *("seq_len", "weight_decay", "compile", "precision", "seed"),
+    }
+)
+NAMES_OF_TYPES = {int: "whole number", float: "number", bool: "true or false", str: "text"}
+GROUPS: tuple[type[Config], ...] = (TrainingConfig, DataConfig)
+
+
+def doc_of(name: str) -> str:
+    """Return what a setting means: of training, of data, or one that architectures share."""
+    for group in GROUPS:
+        if name in group.fields():
+            return group.fields()[name].metadata["doc"]
+    return SHARED_DOCS[name]
+
+
+def type_of(name: str) -> Any:
+    """Return the type of a setting of training or data; None for one of an architecture."""
+    return next((g.types()[name] for g in GROUPS if name in g.fields()), None)
+
+
+def choices_of(kind: Any) -> tuple[str, ...]:
+    """Return the values that a setting of this type may have, if they can be listed."""
+    found = [get_args(part) for part in (kind, *get_args(kind)) if get_origin(part) is Literal]
+    return tuple(map(str, found[0])) if found else ()
+
+
+def option(
+    name: str,
+    metavar: str,
+    panel: str,
+    *flags: str,
+    default: str | None = None,
+    choices: Sequence[str] = (),
+    complete: Callable[[str], list[str]] | None = None,
+    parser: Callable[[str], Any] | None = None,
+) -> Any:
+    """Return a Typer option for the setting `name`.
+
+    Args:
+        name: the setting's.
+        metavar: what stands for its value.
+        panel: of the help.
+        flags: as they are typed, where they are not made of the parameter's name.
+        default: what happens without it, where the setting's own default does not say.
+        choices: its values, where the setting is an architecture's own.
+        complete: returns the values that begin with what was typed.
+        parser: reads what was typed.
+    """
+    choices = choices or choices_of(type_of(name))
+    listed = f" One of: {', '.join(choices)}." if choices and "|" not in metavar else ""
+    return typer.Option(
+        *flags,
+        help=doc_of(name) + listed,
+        metavar=metavar,
+        rich_help_panel=panel,
+        show_default=default or default_of(name) or False,
+        autocompletion=complete,
+        parser=parser,
+    )
+
+
+def default_of(name: str) -> str | None:
+    """Return a setting's default as help shows it; None for nothing to show."""
+    if name in CHOSEN:
+        return "chosen for the model"
+    for group in GROUPS:
+        if name in group.fields():
+            value = group.fields()[name].default
+            return None if value is None or value is False else f"{value}"
+    return None
+
+
+def settings_of(name: str) -> list[dict[str, Any]]:
+    """Return every setting that `train --model NAME` takes, as `models --architectures` shows it.
+
+    Loads the architecture's code, and so torch.
+
+    Raises:
+        UsageError: there is no such architecture.
+    """
+    kind = registry.architecture(name).load_config()
+    groups = {"model": kind, "training": TrainingConfig, "data": DataConfig}
+    return [
+        _describe(name, group, config, field, kind.recipe)
+        for group, config in groups.items()
+        for field in config.fields().values()
+    ]
+
+
+def _describe(
+    architecture: str,
+    group: str,
+    config: type[Config],
+    field: dataclasses.Field,
+    recipe: Mapping[str, Any],
+) -> dict[str, Any]:
+    kind = config.types()[field.name]
+    choices = choices_of(kind)
+    default = None if field.default is dataclasses.MISSING else field.default
+    return {
+        "architecture": architecture,
+        "group": group,
+        "setting": field.name,
+        "doc": field.metadata["doc"],
+        "type": _type_name(kind),
+        "choices": list(choices) or None,
+        "default": recipe.get(field.name, default),
+        "bounds": str(field.metadata.get("bounds") or "") or None,
+    }
+
+
+def _type_name(kind: Any) -> str:
+    """Return a type as a person calls it; of an optional one, the type itself."""
+    own = next((part for part in get_args(kind) if part in NAMES_OF_TYPES), kind)
+    return "choice" if choices_of(kind) else NAMES_OF_TYPES[own]
+
+
+def facts_line(setting: Mapping[str, Any]) -> str:
+    """Return a setting in a sentence: what it means, what it may be, and its default."""
+    choices = setting["choices"]
+    may_be = f"one of {', '.join(choices)}" if choices else setting["type"]
+    bounds = f", {setting['bounds']}" if setting["bounds"] else ""
+    default = setting["default"]
+    shown = str(default).lower() if default is None or isinstance(default, bool) else default
+    return f"{setting['doc']} ({may_be}{bounds}) [default: {shown}]"

@@ -1,0 +1,152 @@
+"""Tables and number formats of the command line: rounded for people; `--json` has all digits."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from seqgen.cli.output import ANY_WIDTH, console, is_terminal, put, standard_output
+from seqgen.wording import plural
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+MISSING = "-"
+AGES = (("year", 365 * 86400), ("month", 30 * 86400), ("day", 86400), ("h", 3600), ("min", 60))
+UNITS = ((1e3, "K"), (1e6, "M"), (1e9, "B"))
+SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+
+
+def figure(value: float | None, digits: int = 4) -> str:
+    """Return nats, bits or a perplexity with so many decimals; a dash for none."""
+    return MISSING if value is None else f"{value:,.{digits}f}"
+
+
+def count(value: float | None) -> str:
+    """Return a whole number with separators: 1,115,394."""
+    return MISSING if value is None else f"{value:,.0f}"
+
+
+def short_count(value: int | None) -> str:
+    """Return a number with three digits: 2,970, 47.5 K, 1.12 M, 7.24 B."""
+    if value is None:
+        return MISSING
+    if value < 10_000:
+        return f"{value:,}"
+    # The first unit that leaves less than a thousand, as it is rounded.
+    size, unit = next(((s, u) for s, u in UNITS if value < 999.5 * s), UNITS[-1])
+    scaled = value / size
+    digits = 0 if scaled >= 99.95 else 1 if scaled >= 9.995 else 2
+    return f"{scaled:,.{digits}f} {unit}"
+
+
+def percentage(share: float | None, digits: int = 2) -> str:
+    """Return a share in percent."""
+    return MISSING if share is None else f"{share:.{digits}%}"
+
+
+def byte_size(size: float) -> str:
+    """Return bytes as a person reads them: 512 bytes, 3.4 MB."""
+    for step, unit in SIZES:
+        if size >= step:
+            return f"{size / step:,.1f} {unit}"
+    return plural(int(size), "byte")
+
+
+def duration(seconds: float | None) -> str:
+    """Return a time span: 0.42 s, 37 s, 4 min 59 s, 2 h 05 min."""
+    if seconds is None:
+        return MISSING
+    if seconds < 9.95:
+        return f"{seconds:.{2 if seconds < 1 else 1}f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+def clock(seconds: float) -> str:
+    """Return a time span as a progress bar shows it: 4:59, 2:05:10."""
+    whole = int(seconds)
+    hours, minutes = whole // 3600, whole % 3600 // 60
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+
+
+def age(created: object, now: datetime | None = None) -> str:
+    """Return how long ago an ISO 8601 time was: just now, 3 min ago, 2 days ago."""
+    try:
+        then = datetime.fromisoformat(str(created).replace("Z", "+00:00"))
+        seconds = ((now or datetime.now(timezone.utc)) - then).total_seconds()
+    except (ValueError, TypeError):
+        return MISSING
+    for unit, length in AGES:
+        if seconds >= length:
+            past = int(seconds // length)
+            return f"{past} {unit} ago" if unit in ("h", "min") else f"{plural(past, unit)} ago"
+    return "just now"
+
+
+def table(names: Sequence[str], left: int) -> Table:
+    """Return an empty table; the first `left` columns are text, the others figures."""
+    from rich import box
+    from rich.table import Table
+
+    drawn = Table(box=box.SIMPLE if is_terminal(sys.stdout) else None, pad_edge=False)
+    for column, name in enumerate(names):
+        # A name may be folded, a figure never.
+        text = column < left
+        drawn.add_column(
+            name, justify="left" if text else "right", no_wrap=not text, overflow="fold"
+        )
+    return drawn
+
+
+def put_table(names: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> None:
+    """Write a table to standard output; the first `left` columns are text, the others figures.
+
+    One that does not fit the terminal is turned: a block a row, a line a column.
+    """
+    rows = list(rows)
+    drawn = table(names, left)
+    for row in rows:
+        drawn.add_row(*row)
+    out = console(standard_output())
+    figures = table(names[left:], 0)
+    for row in rows:
+        figures.add_row(*row[left:])
+    needed = out.measure(figures, options=out.options.update(max_width=ANY_WIDTH)).maximum
+    if rows and needed + left * NARROWEST > out.width:
+        _put_blocks(names, rows, left)
+    else:
+        out.print(drawn)
+
+
+# A column of text is not made narrower than this.
+NARROWEST = 12
+
+
+def _put_blocks(names: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> None:
+    for row in rows:
+        put("  ".join(cell for cell in row[:left] if cell) + "\n")
+        put_facts(dict(zip(names[left:], row[left:], strict=True)), indent=2)
+        put("\n")
+
+
+def put_facts(facts: Mapping[str, str], indent: int = 0) -> None:
+    """Write a fact a line; on a terminal a long one goes on below itself, off it never breaks."""
+    from rich.table import Table
+
+    width = max(map(len, facts), default=0)
+    if not is_terminal(sys.stdout):
+        put("".join(f"{'':{indent}}{name:<{width}}  {value}\n" for name, value in facts.items()))
+        return
+    drawn = Table.grid(padding=(0, 2, 0, 0), expand=False)
+    drawn.add_column(no_wrap=True)
+    drawn.add_column(overflow="fold")
+    for name, value in facts.items():
+        drawn.add_row(" " * indent + name, value)
+    console(standard_output()).print(drawn)
