@@ -1,10 +1,10 @@
 """The GRU over a whole sequence, with backpropagation through time written out (Werbos 1990).
 
 Automatic differentiation records a dozen small operations a time step, which in bf16 makes a
-training step of a GRU about a tenth slower than this. Here each direction
-does in its loop what depends on the step before and nothing else: one matrix product, a few
-element-wise operations. The rest is done for all T at once: the factors of the gradients, and
-the gradient of the recurrent matrix, sum_t d_t h_{t-1}^T, as one product.
+training step of a GRU about a tenth slower than this. Here each direction does in its loop what
+depends on the step before and nothing else: one matrix product, a few element-wise operations.
+The rest is done for all T at once: the factors of the gradients, and the gradient of the
+recurrent matrix, sum_t d_t h_{t-1}^T, as one product.
 
 Inputs x come time first, W_ih and the bias already applied to them. Products are made in x's type
 (bf16 under autocast); gates, states and their gradients are float32, or wider if x is.
