@@ -13,6 +13,7 @@ from torch.autograd import gradcheck
 
 from seqgen.models import arrays
 from seqgen.models.attention import causal_attention
+from seqgen.models.bptt import GRURecurrence
 from seqgen.models.cells.gru import GRUCell, GRUConfig
 from seqgen.models.cells.lstm import LSTMCell, LSTMConfig
 from seqgen.models.cells.rnn import RNNCell, RNNConfig
@@ -119,6 +120,12 @@ def test_an_affine_map_over_arrays_within_inference_mode_and_outside(
     again = affine(2 * x.numpy())
     np.testing.assert_allclose(first, wanted[0], rtol=1e-5, atol=1e-6)  # and not written over
     np.testing.assert_allclose(again, wanted[1], rtol=1e-5, atol=1e-6)
+
+
+def test_gradients_of_the_gru():
+    torch.manual_seed(1)
+    inputs = (random(4, 2, 9), random(9, 3), random(9), random(2, 3))
+    assert gradcheck(GRURecurrence.apply, inputs)
 
 
 def test_gradients_of_normalisation():

@@ -10,6 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from seqgen.configs import setting
+from seqgen.models.bptt import GRURecurrence
 from seqgen.models.cells.cell import Cell, LayerState
 from seqgen.models.maps import Maps
 from seqgen.models.ops import Ops
@@ -67,8 +68,13 @@ class GRUCell(Cell):
         return (n + z * (h - n),)
 
     def fast_sequence(self, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState] | None:
-        if self.bias_hn is None or trains_on_cpu(x):  # no kernel has the form of 2014
+        if self.bias_hn is None:  # no kernel has the form of 2014
             return None
+        if trains_on_cpu(x):
+            from_input = F.linear(x.transpose(0, 1), self.weight_ih, self.bias)  # (T, B, 3 H)
+            weight = self.weight_hh.to(from_input.dtype)
+            y = GRURecurrence.apply(from_input, weight, self._bias_hh(), state[0])
+            return y.transpose(0, 1), (y[-1].to(state[0].dtype),)
         weights = [self.weight_ih, self.weight_hh, self.bias, self._bias_hh()]
         with kernel_arithmetic(x.device):
             y, h = torch.gru(x, state[0][None], weights, True, 1, 0.0, self.training, False, True)
