@@ -137,13 +137,18 @@ def test_without_a_compiler_training_goes_on(text, monkeypatch, error, said):
     assert training["compile"] is True  # as was asked for; another machine may have one
 
 
-def test_a_copy_of_a_compiled_model_is_not_compiled_for_the_first(monkeypatch):
-    monkeypatch.setattr(torch, "compile", lambda function: function)
+@pytest.mark.slow
+@needs_compiler
+def test_a_copy_of_a_compiled_model_is_not_compiled_for_the_first():
+    """What is compiled holds functions of one model: a copy's gradients are the copy's own."""
     shape = {"vocab_size": 11, "window": 6, "hidden_size": 8, "num_layers": 1, "num_heads": 2}
     model = Transformer(TransformerConfig(**shape))
     model.compile_training()
-    other = pickle.loads(pickle.dumps(copy.deepcopy(model)))
     tokens = torch.randint(11, (1, 6))
+    model(tokens)[0].sum().backward()
+    assert torch._dynamo.utils.counters["stats"]["calls_captured"] > 0  # it was compiled indeed
+    model.zero_grad()
+    other = pickle.loads(pickle.dumps(copy.deepcopy(model)))
     other(tokens)[0].sum().backward()
     assert all(p.grad is None for p in model.parameters())
     assert all(p.grad is not None for p in other.parameters())
