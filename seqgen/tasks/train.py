@@ -164,6 +164,7 @@ def resume(
             return TrainingResult(**result)
         trained = stored.settings("training", TrainingConfig)
         training = TrainingConfig(**override(trained.to_dict(), given))
+        _ = training.budget  # one that has none is refused before anything is changed
         model, tokenizer = stored.load()
         stored.check()
         stored.settle()
