@@ -65,10 +65,17 @@ class Bounds:
         Raises:
             UsageError: names what it is of, and the bounds.
         """
-        require(value is None or value in self, f"{name} is {self}, not {short(value)}")
+        if value is None or value in self:
+            return
+        # A limit that only keeps numbers sane is of no interest to who is far from it.
+        near = self.high is None or self.high <= SANE or not value <= self.high
+        told = self if near else dataclasses.replace(self, high=None)
+        raise UsageError(f"{name} is {told}, not {short(value)}")
 
 
 NO_BOUNDS = Bounds()
+# Limits above this are no part of what a setting means.
+SANE = 1000
 
 
 def _plain(number: Number) -> str:

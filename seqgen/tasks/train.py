@@ -179,6 +179,7 @@ def resume(
         if not any(name.startswith("state.") for name in checkpoint[0]):
             # It has carried no state so far, as the window model of version 0.1.0.
             training = replace(training, reset_state=True)
+        _ = training.budget  # one that has none is refused before anything is changed
         model, tokenizer = stored.load()
         stored.check()
         stored.settle()
