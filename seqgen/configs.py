@@ -149,7 +149,7 @@ class ModelConfig(Config):
     sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
     """What suits more or less time and text, the largest first; the last suits any."""
 
-    vocab_size: int = setting("number of tokens V, from the tokenizer")
+    vocab_size: int = setting("Number of tokens in the vocabulary; it follows from the tokenizer.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -176,17 +176,32 @@ class DataConfig(Config):
     """How text becomes tokens, and which part of it is held out."""
 
     tokenizer: str = setting(
-        "char, byte, word, whitespace, bpe or unigram; or a tokenizer's file or folder", "char"
+        "What a token is: char, byte, word, whitespace, bpe or unigram; or the file "
+        "or folder of a tokenizer.",
+        "char",
     )
-    vocab_size: int | None = setting("keep only the most frequent N tokens", None)
-    min_count: int = setting("keep only what occurs so often in the text", 1)
+    vocab_size: int | None = setting(
+        "Keep only the N most frequent tokens. Of bpe and unigram: train a vocabulary of N tokens.",
+        None,
+    )
+    min_count: int = setting(
+        "Keep only tokens that occur at least this often in the training text.", 1
+    )
     subword_sampling: float | None = setting(
-        "cut training text anew every epoch, by chance: alpha of unigram, dropout of bpe", None
+        "Segment the training text anew at random in every epoch: alpha of unigram, "
+        "dropout of bpe.",
+        None,
     )
-    documents: Documents = setting("one stream of text, or one document a line", "stream")
-    val: str = setting("held-out part: a file, a share such as 0.05, or none", "0.1")
-    split_seed: int = setting("draws the held-out lines of --documents line", 0)
-    newlines: Literal["keep", "lf"] = setting("keep CRLF as it is, or make it LF", "keep")
+    documents: Documents = setting(
+        "Treat the text as one continuous stream, or each line as a separate document.", "stream"
+    )
+    val: str = setting(
+        "Held-out part for validation: a share of the text such as 0.05, a file, or none.", "0.1"
+    )
+    split_seed: int = setting("Seed of the draw of held-out lines, with documents=line.", 0)
+    newlines: Literal["keep", "lf"] = setting(
+        "Keep CRLF line ends as they are, or turn them into LF.", "keep"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -227,19 +242,29 @@ class TrainingConfig(Config):
     `warmup` and `min_lr` follow from the schedule where they are None, and are settled at once.
     """
 
-    seq_len: int = setting("tokens in a training window, k1; a transformer's window W", 64)
-    k2: int | None = setting("tokens that a carried state's gradient goes back; seq_len", None)
-    batch_size: int = setting("windows (or documents) in a step", 32)
-    accumulate: int = setting("work a step's rows in so many pieces, to save memory", 1)
-    reset_state: bool = setting("start every window from a zero state", False)
-    optimizer: Literal["sgd", "adagrad", "rmsprop", "adam", "adamw", "muon"] = setting(
-        "the update rule; muon for hidden matrices, with adamw for the rest", "adamw"
+    seq_len: int = setting(
+        "Length of a training window in tokens; also the context window of a transformer.", 64
     )
-    lr: float = setting("peak learning rate", 1e-3)
-    muon_lr: float | None = setting("Muon's peak rate; 5 lr unless given", None)
-    momentum: float = setting("of sgd and rmsprop", 0.0)
-    nesterov: bool = setting("sgd looks ahead along its momentum", False)
-    dampening: float = setting("share of the gradient that sgd's momentum leaves out", 0.0)
+    k2: int | None = setting(
+        "Tokens that the gradient of a carried state goes back (truncated "
+        "backpropagation); by default seq_len.",
+        None,
+    )
+    batch_size: int = setting("Windows, or documents, in each step.", 32)
+    accumulate: int = setting(
+        "Work through the rows of a step in this many parts, which saves memory.", 1
+    )
+    reset_state: bool = setting(
+        "Start every window from a zero state, instead of the state of the window before it.", False
+    )
+    optimizer: Literal["sgd", "adagrad", "rmsprop", "adam", "adamw", "muon"] = setting(
+        "Update rule of the weights. Muon is for hidden matrices, with AdamW for the rest.", "adamw"
+    )
+    lr: float = setting("Peak learning rate.", 1e-3)
+    muon_lr: float | None = setting("Peak learning rate of Muon; by default 5 times lr.", None)
+    momentum: float = setting("Momentum of sgd and rmsprop.", 0.0)
+    nesterov: bool = setting("Use Nesterov momentum in sgd.", False)
+    dampening: float = setting("Dampening of the momentum of sgd.", 0.0)
     schedule: Literal[
         "constant",
         "inverse_time",
@@ -249,46 +274,82 @@ class TrainingConfig(Config):
         "linear",
         "slanted_triangular",
         "wsd",
-    ] = setting("decay after warm-up", "linear")
-    warmup: float | None = setting("share of the budget in which the rate rises; 0.02", None)
-    min_lr: float | None = setting("the decay's end, as a share of lr; 0", None)
+    ] = setting("How the learning rate changes after warm-up.", "linear")
+    warmup: float | None = setting(
+        "Share of the budget in which the learning rate rises; by default 0.02, with "
+        "inverse_time 0, with slanted_triangular 0.1.",
+        None,
+    )
+    min_lr: float | None = setting(
+        "Learning rate at the end of the decay, as a share of lr; by default 0, with "
+        "slanted_triangular 1/32.",
+        None,
+    )
     step_share: float = setting(
-        "schedule=step: share of the time after warm-up between drops", 0.25
+        "With schedule=step: share of the time after warm-up between two drops.", 0.25
     )
-    step_factor: float = setting("schedule=step: what each drop leaves of the rate", 0.5)
-    decay_share: float = setting("schedule=wsd: share of the time after warm-up that decays", 0.2)
+    step_factor: float = setting(
+        "With schedule=step: factor of the learning rate at each drop.", 0.5
+    )
+    decay_share: float = setting(
+        "With schedule=wsd: share of the time after warm-up in which the learning rate decays.", 0.2
+    )
     weight_decay: float = setting(
-        "decay of matrices (never of biases, gains); decoupled in adamw and muon", 0.01
+        "Weight decay of matrices, never of biases and gains; decoupled in adamw and muon.", 0.01
     )
-    beta1: float = setting("Adam's and AdamW's decay of the mean", 0.9)
-    beta2: float = setting("Adam's, AdamW's and RMSProp's decay of the square", 0.99)
-    eps: float = setting("Adagrad's, RMSProp's, Adam's and AdamW's epsilon", 1e-8)
-    clip_norm: float = setting("largest norm of the whole gradient; 0 for none", 1.0)
-    clip_norm_type: Literal["1", "2", "inf"] = setting("which norm that is", "2")
-    clip_value: float = setting("largest size of an element, after clip_norm; 0 for none", 0.0)
+    beta1: float = setting("Decay of the running mean of gradients, in adam and adamw.", 0.9)
+    beta2: float = setting(
+        "Decay of the running mean of squared gradients, in adam, adamw and rmsprop.", 0.99
+    )
+    eps: float = setting(
+        "Number added to the denominator for stability, in adagrad, rmsprop, adam and adamw.", 1e-8
+    )
+    clip_norm: float = setting("Clip gradients to this global norm; 0 turns clipping off.", 1.0)
+    clip_norm_type: Literal["1", "2", "inf"] = setting("Norm that clip_norm measures.", "2")
+    clip_value: float = setting(
+        "Clip each element of the gradient to this size, after clip_norm; 0 turns it off.", 0.0
+    )
     label_smoothing: float = setting(
-        "share of each target spread over all tokens, in the gradient alone: every loss that is "
-        "reported, and all of validation, is plain nats",
+        "Share of each target that is spread over all tokens. It acts on the gradient"
+        " alone; reported losses are without it.",
         0.0,
     )
     ema: float | None = setting(
-        "decay of a moving average of the weights, which is validated and saved as the model", None
+        "Decay of a moving average of the weights, which is validated and saved in "
+        "place of the weights.",
+        None,
     )
-    layer_decay: float = setting("each layer's rate as a share of the one above it", 1.0)
-    unfreeze: float = setting("share of the budget in which layers thaw, from the head down", 0.0)
-    init_from: str | None = setting("begin with the weights of this model", None)
-    steps: int | None = setting("budget: optimiser steps", None)
-    epochs: float | None = setting("budget: passes over the training part", None)
-    minutes: float | None = setting("budget: wall time", None)
-    validate_every: int | None = setting("steps between validations", None)
-    patience: int | None = setting("stop after so many validations without a better one", None)
-    checkpoint_every: int | None = setting("steps between checkpoints", None)
-    keep: int = setting("how many checkpoints to keep, the last one included", 1)
-    precision: Literal["auto", "float32", "float64", "bf16"] = setting("arithmetic", "auto")
+    layer_decay: float = setting(
+        "Learning rate of each layer as a share of that of the layer above it.", 1.0
+    )
+    unfreeze: float = setting(
+        "Share of the budget over which layers are unfrozen, from the head down.", 0.0
+    )
+    init_from: str | None = setting(
+        "Fine-tune: start from the weights and the tokenizer of this trained model.", None
+    )
+    steps: int | None = setting("Budget in optimiser steps.", None)
+    epochs: float | None = setting("Budget in passes over the training text.", None)
+    minutes: float | None = setting("Budget in minutes of training.", None)
+    validate_every: int | None = setting(
+        "Steps between validations; by default they follow from the budget.", None
+    )
+    patience: int | None = setting(
+        "Stop after this many validations in a row without improvement.", None
+    )
+    checkpoint_every: int | None = setting(
+        "Also save a checkpoint every N steps; one is saved every two minutes in any case.", None
+    )
+    keep: int = setting("Number of checkpoints to keep, the last one included.", 1)
+    precision: Literal["auto", "float32", "float64", "bf16"] = setting(
+        "Arithmetic; auto takes bf16 where it is faster.", "auto"
+    )
     compile: bool | None = setting(
-        "compile a step, which takes up to a minute; tried out in long runs unless given", None
+        "Compile the training step, which takes up to a minute; by default it is "
+        "tried in long runs.",
+        None,
     )
-    seed: int = setting("initial weights, windows, dropout", 0)
+    seed: int = setting("Seed of initial weights, windows and dropout.", 0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

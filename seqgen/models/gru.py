@@ -22,7 +22,8 @@ class GRUConfig(RecurrentConfig):
     """A stack of GRU layers."""
 
     reset: Literal["before", "after"] = setting(
-        "r applies before W_hn's product (Cho et al. 2014) or after (cuDNN)", "after"
+        "Apply the reset gate before the recurrent product (Cho et al. 2014) or after it (cuDNN).",
+        "after",
     )
 
 

@@ -22,7 +22,7 @@ class LSTMConfig(RecurrentConfig):
     # oneDNN's kernel keeps its weights in bf16 and its states in float32.
     bf16_pays_from: ClassVar[int] = 1 << 17
 
-    forget_bias: float = setting("where the forget gate's bias starts (Jozefowicz 2015)", 1.0)
+    forget_bias: float = setting("Initial bias of the forget gate (Jozefowicz et al. 2015).", 1.0)
 
 
 class LSTMLayer(RecurrentLayer):

@@ -19,6 +19,7 @@ from torch import Tensor
 from seqgen.configs import ModelConfig, require, setting
 from seqgen.models.base import LOGITS_AT_ONCE, LanguageModel
 from seqgen.models.state import State
+from seqgen.registry import SHARED_DOCS
 
 Smoothing = Literal[
     "maximum-likelihood", "add-delta", "stupid-backoff", "kneser-ney", "modified-kneser-ney"
@@ -35,14 +36,16 @@ QUICK_VOCABULARY = 1024
 class NGramConfig(ModelConfig):
     """An n-gram model and how it is smoothed."""
 
-    order: int = setting("words N in an n-gram, the predicted one included", 5)
-    smoothing: Smoothing | None = setting(
-        "how unseen n-grams get mass; none if another tool estimated", "modified-kneser-ney"
+    order: int = setting(SHARED_DOCS["order"], 5)
+    smoothing: Smoothing | None = setting(SHARED_DOCS["smoothing"], "modified-kneser-ney")
+    delta: float = setting("With smoothing=add-delta: number added to every count.", 0.1)
+    backoff: float = setting(
+        "With smoothing=stupid-backoff: factor of each step back (0.4 in Brants et al. 2007).", 0.4
     )
-    delta: float = setting("what add-delta adds to every count", 0.1)
-    backoff: float = setting("stupid-backoff's factor (0.4 in Brants et al. 2007)", 0.4)
     prune: str = setting(
-        "drop n-grams seen this often or less: for order 1 (0), 2, 3 ...; the last repeats", "0"
+        "Drop n-grams that occur at most this often: numbers with commas for orders 1"
+        " (always 0), 2, 3 and so on; the last one repeats.",
+        "0",
     )
 
     def __post_init__(self) -> None:

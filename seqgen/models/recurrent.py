@@ -17,6 +17,7 @@ from seqgen.models.arrays import Affine, Arrays, ArrayStep
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.dropout import Dropout
 from seqgen.models.state import State
+from seqgen.registry import SHARED_DOCS
 
 LayerState = tuple[Tensor, ...]
 # So few rows step faster in NumPy, whose calls cost a fraction of torch's.
@@ -46,13 +47,26 @@ class RecurrentConfig(ModelConfig):
     bf16_pays_from: ClassVar[int] = 1 << 20
     """The multiplications of a gate, a time step, from which bf16 is faster (measured)."""
 
-    hidden_size: int = setting("units H of each layer", 256)
-    num_layers: int = setting("layers, one on top of the other", 2)
-    input: Literal["embedding", "onehot"] = setting("what the first layer reads", "embedding")
-    embedding_size: int | None = setting("width of the embedding; H unless given", None)
-    residual: bool = setting("add each layer's input to its output, from the second on", False)
-    dropout: float = setting("of each layer's input and of the head's (Zaremba et al. 2014)", 0.1)
-    tie_weights: bool = setting("the head's matrix is the embedding's (Press and Wolf 2017)", False)
+    hidden_size: int = setting(SHARED_DOCS["hidden_size"], 256)
+    num_layers: int = setting(SHARED_DOCS["num_layers"], 2)
+    input: Literal["embedding", "onehot"] = setting(
+        "What the first layer reads: learned embeddings, or one-hot vectors.", "embedding"
+    )
+    embedding_size: int | None = setting(
+        "Width of the embedding; by default the hidden size.", None
+    )
+    residual: bool = setting(
+        "Add the input of each layer to its output, from the second layer on.", False
+    )
+    dropout: float = setting(
+        SHARED_DOCS["dropout"]
+        + " It applies to the input of each layer and of the head (Zaremba et al. "
+        "2014).",
+        0.1,
+    )
+    tie_weights: bool = setting(
+        "Use the matrix of the embedding in the head too (Press and Wolf 2017).", False
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -24,7 +24,9 @@ class RNNConfig(RecurrentConfig):
 
     recipe: ClassVar[Mapping[str, Any]] = {**RecurrentConfig.recipe, "lr": 5e-3}
 
-    activation: Literal["tanh", "relu"] = setting("phi; relu starts W_hh at the identity", "tanh")
+    activation: Literal["tanh", "relu"] = setting(
+        "Activation; relu starts the recurrent matrix at the identity (Le et al. 2015).", "tanh"
+    )
 
 
 class RNNLayer(RecurrentLayer):

@@ -20,6 +20,7 @@ from seqgen.models.dropout import Dropout
 from seqgen.models.one_token import OneToken
 from seqgen.models.positions import rotate, rotations, sinusoids
 from seqgen.models.rms_norm import RMSNorm
+from seqgen.registry import SHARED_DOCS
 
 # Tokens, over all windows, that a long text is worked through at a time.
 SKIMMED = 8192
@@ -47,23 +48,42 @@ class TransformerConfig(ModelConfig):
         "weight_decay": 0.1,
     }
 
-    window: int = setting("tokens in the window W; follows seq_len")
-    hidden_size: int = setting("width of the residual stream", 128)
-    num_layers: int = setting("blocks", 4)
-    num_heads: int = setting("attention heads; divide hidden_size", 4)
-    ffn_size: int | None = setting("feed-forward width; 4 H, or 8/3 H for swiglu, if none", None)
-    positions: Literal["rope", "learned", "sinusoidal"] = setting("how position enters", "rope")
-    norm: Literal["rmsnorm", "layernorm"] = setting("normalisation", "rmsnorm")
-    norm_position: Literal["pre", "post"] = setting("before each part, or after the sum", "pre")
-    activation: Literal["swiglu", "gelu", "relu"] = setting("of the feed-forward part", "swiglu")
-    qk_norm: bool = setting("normalise queries and keys (Henry et al. 2020)", True)
-    bias: bool = setting("biases in the linear maps", False)
-    scale_embedding: bool = setting("multiply embeddings by sqrt(H) (Vaswani et al. 2017)", False)
-    dropout: float = setting("of embeddings and of each part's output", 0.1)
-    attention_dropout: float = setting("of attention weights; much slower on a CPU", 0.0)
-    tie_weights: bool = setting("the head's matrix is the embedding's", False)
-    norm_eps: float = setting("added to the variance in normalisation", 1e-5)
-    rope_theta: float = setting("base wave length of RoPE", 10000.0)
+    window: int = setting("Tokens in the context window; it follows from seq_len.")
+    hidden_size: int = setting(SHARED_DOCS["hidden_size"], 128)
+    num_layers: int = setting(SHARED_DOCS["num_layers"], 4)
+    num_heads: int = setting(SHARED_DOCS["num_heads"], 4)
+    ffn_size: int | None = setting(
+        "Width of the feed-forward layers; by default 4 times the hidden size, or 8/3"
+        " of it with swiglu.",
+        None,
+    )
+    positions: Literal["rope", "learned", "sinusoidal"] = setting(
+        "How positions are encoded.", "rope"
+    )
+    norm: Literal["rmsnorm", "layernorm"] = setting("Kind of normalisation.", "rmsnorm")
+    norm_position: Literal["pre", "post"] = setting(
+        "Normalise the input of each part (pre) or the sum after it (post).", "pre"
+    )
+    activation: Literal["swiglu", "gelu", "relu"] = setting(
+        "Activation of the feed-forward layers.", "swiglu"
+    )
+    qk_norm: bool = setting("Normalise queries and keys (Henry et al. 2020).", True)
+    bias: bool = setting("Give the linear layers biases.", False)
+    scale_embedding: bool = setting(
+        "Multiply embeddings by the square root of the hidden size (Vaswani et al. 2017).", False
+    )
+    dropout: float = setting(
+        SHARED_DOCS["dropout"] + " It applies to the embeddings and to the output of each part.",
+        0.1,
+    )
+    attention_dropout: float = setting(
+        "Probability of dropping an attention weight in training; much slower on a CPU.", 0.0
+    )
+    tie_weights: bool = setting(
+        "Use the matrix of the embedding in the head too (Press and Wolf 2017).", False
+    )
+    norm_eps: float = setting("Number added to the variance in normalisation.", 1e-5)
+    rope_theta: float = setting("Base of the wavelengths of rotary position embeddings.", 10000.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -13,6 +13,7 @@ from seqgen.configs import ModelConfig, require, setting
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.dropout import Dropout
 from seqgen.models.state import State
+from seqgen.registry import SHARED_DOCS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,11 +22,15 @@ class WindowConfig(ModelConfig):
 
     recipe: ClassVar[Mapping[str, Any]] = {"lr": 2e-3, "batch_size": 32, "seq_len": 64}
 
-    context_size: int = setting("tokens that a prediction sees, n", 8)
-    embedding_size: int = setting("width of a token's embedding", 64)
-    hidden_size: int = setting("units of the tanh layer; 0 for none, and direct needed", 256)
-    direct: bool = setting("connect the embeddings with the softmax as well", False)
-    dropout: float = setting("of the embeddings and of the hidden layer", 0.0)
+    context_size: int = setting("Number of previous tokens that a prediction sees.", 8)
+    embedding_size: int = setting("Width of the embedding of a token.", 64)
+    hidden_size: int = setting(
+        SHARED_DOCS["hidden_size"] + " With 0 there is no hidden layer, and direct is needed.", 256
+    )
+    direct: bool = setting("Also connect the embeddings directly to the softmax.", False)
+    dropout: float = setting(
+        SHARED_DOCS["dropout"] + " It applies to the embeddings and to the hidden layer.", 0.0
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
