@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from seqgen.models.precision import Precision
-    from seqgen.tasks.model import Model
+    from seqgen.tasks.writing.model import Model
 
 __version__ = "0.1.0"
 
@@ -29,6 +29,6 @@ def load(
         SeqgenError: there is no such model, or it is damaged.
     """
     # Only now, so that `import seqgen` loads no torch.
-    from seqgen.tasks import model
+    from seqgen.tasks.writing import model
 
     return model.load(name, device, precision)

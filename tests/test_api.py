@@ -9,9 +9,9 @@ from test_sampling import ALPHABET, fake
 
 import seqgen
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.tasks.beam_search import BeamOptions, beam_search
-from seqgen.tasks.model import BeamSettings, Model, SampleSettings
-from seqgen.tasks.sample import SampleOptions, sample
+from seqgen.tasks.writing.beam_search import BeamOptions, beam_search
+from seqgen.tasks.writing.model import BeamSettings, Model, SampleSettings
+from seqgen.tasks.writing.sample import SampleOptions, sample
 from seqgen.tokenizers import KINDS
 
 

@@ -13,11 +13,11 @@ import torch
 from seqgen.cli import run
 from seqgen.data.corpus import encode_corpus
 from seqgen.errors import SeqgenError
-from seqgen.models import arpa
+from seqgen.formats import arpa
 from seqgen.tasks.exchange import export_model, import_model
 from seqgen.tasks.loaded import load
-from seqgen.tasks.mix import token_log_probs
-from seqgen.tasks.train import train
+from seqgen.tasks.scoring.mix import token_log_probs
+from seqgen.tasks.training.train import train
 
 LN10 = math.log(10)
 TEXT = "the cat sat on the mat\nthe dog sat on the cat\n\na dog and a cat\nthe mat\n" * 3

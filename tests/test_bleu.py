@@ -13,7 +13,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 
 from seqgen.cli import run
 from seqgen.metrics.bleu import BleuOptions, corpus_score, looks_tokenized, sentence_scores
-from seqgen.tasks.bleu import paired_bleu, read_texts
+from seqgen.tasks.scoring.bleu import paired_bleu, read_texts
 
 KEYS = {"BLEU": "bleu", "chrF": "chrf", "chrF++": "chrf++", "TER": "ter"}
 # sacreBLEU's names of settings, and ours.

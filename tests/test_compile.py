@@ -17,8 +17,8 @@ from safetensors.torch import load_file
 from seqgen.cli import run
 from seqgen.models.transformer import Transformer, TransformerConfig
 from seqgen.presets import GPT2
-from seqgen.tasks import choosing
-from seqgen.tasks.train import resume, train
+from seqgen.tasks.training import choosing
+from seqgen.tasks.training.train import resume, train
 from seqgen.training.events import Notice
 
 TINY = {"hidden_size": 8, "num_layers": 1, "num_heads": 2, "seq_len": 6, "batch_size": 3, "seed": 5}

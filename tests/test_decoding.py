@@ -7,9 +7,9 @@ from helpers_io import cut, places, quick
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from seqgen.decoding.continuation import Continuation, StopStrings
 from seqgen.decoding.draw import CounterDraw, greedy
 from seqgen.decoding.processors import Forbid, Temperature, TopK, TopP, normalise
-from seqgen.decoding.text import Continuation, StopStrings
 from seqgen.errors import UsageError
 from seqgen.hashing import uniforms
 from seqgen.tokenizers import KINDS

@@ -23,12 +23,12 @@ from seqgen.metrics import bootstrap
 from seqgen.metrics.diversity import distinct, diversity, repetition, zipf_exponent
 from seqgen.metrics.signature import signature
 from seqgen.store import StoredModel
-from seqgen.tasks.compare import common_text, compare, score_each_line
-from seqgen.tasks.continuations import Protocol, find_passages, go_on
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.pairs import Pair, read_pairs, score_pairs
-from seqgen.tasks.perplexity import Scoring, perplexity
-from seqgen.tasks.surprisal import score_lines, score_tokens, whose_line
+from seqgen.tasks.scoring.compare import common_text, compare, score_each_line
+from seqgen.tasks.scoring.pairs import Pair, read_pairs, score_pairs
+from seqgen.tasks.scoring.perplexity import Scoring, perplexity
+from seqgen.tasks.scoring.surprisal import score_lines, score_tokens, whose_line
+from seqgen.tasks.writing.continuations import Protocol, find_passages, go_on
 from seqgen.tokenizers.char import CharTokenizer
 from seqgen.tokenizers.word import WhitespaceTokenizer, WordTokenizer
 
@@ -610,7 +610,7 @@ def test_crlf_does_not_count_against_the_worse_text():
 
 def test_bits_stand_below_whole_characters():
     from seqgen.cli.surprisal import _lines
-    from seqgen.tasks.surprisal import Token
+    from seqgen.tasks.scoring.surprisal import Token
 
     tokens = [
         Token(0, i, "", 0.0, bits, None, text)

@@ -13,9 +13,9 @@ from safetensors.torch import load_file
 from seqgen import store
 from seqgen.cli import run
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.tasks import session
 from seqgen.tasks.loaded import load
-from seqgen.tasks.train import train
+from seqgen.tasks.training import session
+from seqgen.tasks.training.train import train
 from seqgen.training.events import Notice
 
 SETTINGS = {"seed": 3, "precision": "float32", "batch_size": 3}

@@ -24,11 +24,11 @@ from seqgen.data.encoding import Sampling
 from seqgen.data.text import Text, survey
 from seqgen.data.tokenfile import open_token_file, write_token_file
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.tasks import prepare as preparing
 from seqgen.tasks.loaded import load
-from seqgen.tasks.perplexity import perplexity
-from seqgen.tasks.prepare import prepare_data
-from seqgen.tasks.train import resume, train
+from seqgen.tasks.scoring.perplexity import perplexity
+from seqgen.tasks.training import prepare as preparing
+from seqgen.tasks.training.prepare import prepare_data
+from seqgen.tasks.training.train import resume, train
 from seqgen.tokenizers import KINDS
 from seqgen.training.events import Encoding, Notice
 

@@ -15,6 +15,7 @@ LAYERS = [
     {"__main__"},
     {"cli"},
     {"tasks", "benchmarks"},
+    {"formats"},
     {"store"},
     {"training", "decoding", "scoring"},
     {"models"},
@@ -23,7 +24,6 @@ LAYERS = [
     {"metrics"},
     {"registry", "presets"},
     {"configs"},
-    {"manifest"},
     {"files", "hashing"},
     {"errors", "wording"},
     {"__init__"},
@@ -110,7 +110,7 @@ def test_the_entry_point_loads_next_to_nothing():
 
 
 def test_the_walk_would_find_torch():
-    assert "torch" in at_load("seqgen.tasks.train")
+    assert "torch" in at_load("seqgen.tasks.training.train")
 
 
 LOADS = """

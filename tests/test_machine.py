@@ -15,8 +15,9 @@ from seqgen.models import arrays
 from seqgen.models.arrays import Products
 from seqgen.store import machine as kept
 from seqgen.store.machine import keep_measurement, kept_measurement
-from seqgen.tasks import choosing, machine
-from seqgen.tasks.train import resume, train
+from seqgen.tasks import machine
+from seqgen.tasks.training import choosing
+from seqgen.tasks.training.train import resume, train
 from seqgen.training import speed
 from seqgen.training.events import Notice
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from seqgen.tasks.loaded import load
-from seqgen.tasks.pairs import read_pairs, score_pairs
-from seqgen.tasks.perplexity import Scoring
-from seqgen.tasks.train import train
+from seqgen.tasks.scoring.pairs import read_pairs, score_pairs
+from seqgen.tasks.scoring.perplexity import Scoring
+from seqgen.tasks.training.train import train
 
 CORPORA = Path(__file__).resolve().parents[1] / "corpora"
 KINDS = ("agreement", "order", "recall")

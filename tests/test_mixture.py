@@ -21,9 +21,9 @@ from seqgen.models.mixture import Mixture, fit_weights
 from seqgen.models.ngram import NGram, NGramConfig
 from seqgen.models.transformer import Transformer, TransformerConfig
 from seqgen.tasks.loaded import load
-from seqgen.tasks.mix import fit
-from seqgen.tasks.perplexity import perplexity
-from seqgen.tasks.train import train
+from seqgen.tasks.scoring.mix import fit
+from seqgen.tasks.scoring.perplexity import perplexity
+from seqgen.tasks.training.train import train
 from seqgen.training.counting import fit as fit_counts
 
 V = 7

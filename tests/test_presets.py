@@ -9,7 +9,7 @@ from seqgen import presets
 from seqgen.benchmarks.baselines import PlainGPT
 from seqgen.cli import run
 from seqgen.errors import UsageError
-from seqgen.tasks.train import train
+from seqgen.tasks.training.train import train
 
 TEXT = "the cat sat on the mat.\nA dog ran; it was fun!\n" * 12
 

@@ -20,8 +20,8 @@ from seqgen.data.tokenfile import write_token_file
 from seqgen.errors import SeqgenError
 from seqgen.models.cells.lstm import LSTMConfig
 from seqgen.models.transformer import TransformerConfig
-from seqgen.tasks import choosing
-from seqgen.tasks import train as task
+from seqgen.tasks.training import choosing
+from seqgen.tasks.training import train as task
 from seqgen.tokenizers.char import CharTokenizer
 from seqgen.training.events import Notice
 from seqgen.training.speed import speed_at_first

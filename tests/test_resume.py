@@ -18,10 +18,10 @@ from seqgen import registry, store
 from seqgen.configs import TrainingConfig
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.store import StoredModel
-from seqgen.tasks import session
 from seqgen.tasks.loaded import load
-from seqgen.tasks.perplexity import perplexity
-from seqgen.tasks.train import resume, train
+from seqgen.tasks.scoring.perplexity import perplexity
+from seqgen.tasks.training import session
+from seqgen.tasks.training.train import resume, train
 from seqgen.training import loop
 from seqgen.training.events import Notice, Progress, Validated
 from seqgen.training.optimizers import OPTIMIZERS

@@ -19,11 +19,11 @@ from torch import Tensor
 from seqgen import registry
 from seqgen.configs import DataConfig, ModelConfig
 from seqgen.data.corpus import encode_corpus
+from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import CounterDraw
 from seqgen.decoding.processors import Forbid
 from seqgen.decoding.sampling import Row
 from seqgen.decoding.sampling import sample as write
-from seqgen.decoding.text import Continuation
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.hashing import uniforms
 from seqgen.models.arrays import Products
@@ -32,8 +32,8 @@ from seqgen.models.state import State
 from seqgen.scoring import add_up, score_corpus
 from seqgen.store import StoredModel
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.prompts import ready
-from seqgen.tasks.sample import SampleOptions, Writer, fixed_sample, sample, stream
+from seqgen.tasks.writing.prompts import ready
+from seqgen.tasks.writing.sample import SampleOptions, Writer, fixed_sample, sample, stream
 from seqgen.tokenizers import KINDS
 from seqgen.training.events import SampleLine
 

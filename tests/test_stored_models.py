@@ -58,10 +58,9 @@ def test_a_stored_run_goes_on_as_it_would_have(name, stored):
         went_on.pop("weights"), known.pop("weights")
     whole = ("steps", "tokens", "stopped", "weights")
     assert [went_on.get(key) for key in whole] == [known.get(key) for key in whole]
-    losses = ("train_loss", "val_loss")
+    # Not the training loss: which steps the last one is of is a matter of the clock.
     close = EXACT if exact else NOT_TO_THE_BIT[name]
-    for key in losses:
-        assert went_on[key] == pytest.approx(known[key], rel=close)
+    assert went_on["val_loss"] == pytest.approx(known["val_loss"], rel=close)
 
 
 def test_going_on_changes_the_weights(stored):

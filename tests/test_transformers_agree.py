@@ -10,11 +10,11 @@ import torch
 
 from seqgen.decoding import sampling
 from seqgen.decoding.beam import BeamConfig, Source, search
+from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import greedy
 from seqgen.decoding.hypotheses import LengthNorm
 from seqgen.decoding.processors import MinTokens, NoRepeatNgram, RepetitionPenalty
 from seqgen.decoding.sampling import Row
-from seqgen.decoding.text import Continuation
 from seqgen.models.transformer import Transformer, TransformerConfig
 from seqgen.tokenizers import Decoder
 

@@ -11,7 +11,7 @@ from seqgen import store
 from seqgen.cli import run
 from seqgen.cli.curve import curve
 from seqgen.tasks.loaded import load
-from seqgen.tasks.sample import fixed_sample
+from seqgen.tasks.writing.sample import fixed_sample
 
 TEXT = "the cat sat on the mat.\nA dog ran; it was fun!\n" * 12
 TINY = ["--hidden-size", "8", "--layers", "1", "--seed", "1", "--precision", "float32"]

@@ -12,10 +12,10 @@ from torch import nn
 
 from seqgen.benchmarks import cases_with
 from seqgen.decoding.beam import BeamConfig, Source, search
+from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import CounterDraw
 from seqgen.decoding.processors import Forbid
 from seqgen.decoding.sampling import Row, sample
-from seqgen.decoding.text import Continuation
 from seqgen.models.base import LanguageModel
 from seqgen.models.cells.lstm import LSTM, LSTMConfig
 from seqgen.models.transformer import Transformer, TransformerConfig

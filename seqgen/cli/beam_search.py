@@ -24,7 +24,7 @@ from seqgen.cli.output import (
 from seqgen.cli.prompts import check_prompts, given_or_piped
 
 if TYPE_CHECKING:
-    from seqgen.tasks.beam_search import Tree
+    from seqgen.tasks.writing.beam_search import Tree
 
 
 def beam_search(
@@ -123,8 +123,8 @@ def beam_search(
     search stops when no live hypothesis can still beat the n-th best finished one.
     """
     from seqgen.configs import PRECISIONS, choice
-    from seqgen.tasks import beam_search as task
     from seqgen.tasks.loaded import load
+    from seqgen.tasks.writing import beam_search as task
 
     check_prompts(prompts, prompt_file)
     drawn = secrets.randbelow(1 << 31) if seed is None else seed

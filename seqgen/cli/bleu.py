@@ -18,7 +18,7 @@ from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
     from seqgen.metrics.bleu import BleuOptions
-    from seqgen.tasks.bleu import Texts
+    from seqgen.tasks.scoring.bleu import Texts
 
 
 def bleu(
@@ -171,7 +171,7 @@ def _read(files: list[str], against: list[str]) -> Texts:
     Raises:
         UsageError: there is no reference, standard input is wanted twice, or a file is several.
     """
-    from seqgen.tasks.bleu import read_texts
+    from seqgen.tasks.scoring.bleu import read_texts
 
     if len(files) == 1 and files != ["-"] and piped_input() is not None:
         files = ["-", *files]
@@ -193,8 +193,8 @@ def _read(files: list[str], against: list[str]) -> Texts:
 def _put_corpus(
     texts: Texts, wanted: BleuOptions, samples: int, seed: int, json: bool, verbose: bool
 ) -> None:
-    from seqgen.tasks.bleu import bleu as score
-    from seqgen.tasks.bleu import record_of
+    from seqgen.tasks.scoring.bleu import bleu as score
+    from seqgen.tasks.scoring.bleu import record_of
 
     found = score(texts, wanted, samples, seed)
     if json:
@@ -205,7 +205,7 @@ def _put_corpus(
 
 def _put_sentences(texts: Texts, wanted: Sequence[BleuOptions], json: bool, verbose: bool) -> None:
     """Write a line's scores a line, to be pasted beside the lines; signatures are progress."""
-    from seqgen.tasks.bleu import record_of, sentence_bleu
+    from seqgen.tasks.scoring.bleu import record_of, sentence_bleu
 
     scores = zip(*(sentence_bleu(texts, one) for one in wanted), strict=True)
     for number, found in enumerate(scores):
@@ -228,7 +228,7 @@ def _put_paired(
     json: bool,
     verbose: bool,
 ) -> None:
-    from seqgen.tasks.bleu import paired_bleu, record_of
+    from seqgen.tasks.scoring.bleu import paired_bleu, record_of
 
     rows = []
     for name, found in paired_bleu(texts, wanted, test, samples, seed):

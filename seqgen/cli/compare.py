@@ -15,9 +15,9 @@ from seqgen.errors import UsageError
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
-    from seqgen.tasks.compare import Comparison
     from seqgen.tasks.loaded import LoadedModel
-    from seqgen.tasks.perplexity import Scoring
+    from seqgen.tasks.scoring.compare import Comparison
+    from seqgen.tasks.scoring.perplexity import Scoring
 
 
 def compare(
@@ -70,9 +70,9 @@ def compare(
     model on the same blocks.
     """
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
-    from seqgen.tasks import compare as comparing
     from seqgen.tasks.loaded import load
-    from seqgen.tasks.perplexity import Scoring
+    from seqgen.tasks.scoring import compare as comparing
+    from seqgen.tasks.scoring.perplexity import Scoring
 
     if documents is not None:
         choice("--documents", documents, DOCUMENTS)
@@ -100,7 +100,7 @@ def compare(
 
 def _warn(models: list[LoadedModel], text: str | None, scoring: Scoring) -> None:
     """Say which models have seen a given text, and which cannot read it in this way."""
-    from seqgen.tasks.compare import trained_on
+    from seqgen.tasks.scoring.compare import trained_on
 
     for warning in filter(None, map(scoring.warning, models)):
         say(warning)

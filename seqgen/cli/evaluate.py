@@ -18,9 +18,9 @@ from seqgen.errors import UsageError
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
-    from seqgen.tasks.evaluate import Evaluation, Wanted
     from seqgen.tasks.loaded import LoadedModel
-    from seqgen.tasks.pairs import Pair
+    from seqgen.tasks.scoring.evaluate import Evaluation, Wanted
+    from seqgen.tasks.scoring.pairs import Pair
 
 
 def evaluate(
@@ -85,11 +85,11 @@ def evaluate(
     model of lines, the passages are halves of lines.
     """
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
-    from seqgen.tasks.continuations import Protocol
-    from seqgen.tasks.evaluate import Wanted
-    from seqgen.tasks.evaluate import evaluate as measure
     from seqgen.tasks.loaded import load
-    from seqgen.tasks.perplexity import Scoring
+    from seqgen.tasks.scoring.evaluate import Wanted
+    from seqgen.tasks.scoring.evaluate import evaluate as measure
+    from seqgen.tasks.scoring.perplexity import Scoring
+    from seqgen.tasks.writing.continuations import Protocol
 
     if documents is not None:
         choice("--documents", documents, DOCUMENTS)
@@ -133,7 +133,7 @@ def _announce(loaded: LoadedModel, wanted: Wanted) -> None:
 
 
 def _pairs(sources: list[Source]) -> dict[str, list[Pair]]:
-    from seqgen.tasks.pairs import read_pairs
+    from seqgen.tasks.scoring.pairs import read_pairs
 
     return {source.title: read_pairs(source.chunks(), source.title) for source in sources}
 

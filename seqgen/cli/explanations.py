@@ -11,7 +11,7 @@ from seqgen.cli.output import console, is_terminal, one_line, put, put_record, s
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from seqgen.tasks.explain import Explanation, Suggestion
+    from seqgen.tasks.writing.explain import Explanation, Suggestion
 
 
 def put_suggestions(suggestions: Iterable[Suggestion], json: bool) -> None:

@@ -20,8 +20,8 @@ from seqgen.wording import plural
 if TYPE_CHECKING:
     from seqgen.data.text import Surveyor
     from seqgen.tasks.loaded import LoadedModel
-    from seqgen.tasks.perplexity import Perplexity, Scoring
-    from seqgen.tasks.surprisal import Line
+    from seqgen.tasks.scoring.perplexity import Perplexity, Scoring
+    from seqgen.tasks.scoring.surprisal import Line
 
 
 T = TypeVar("T")
@@ -87,7 +87,7 @@ def perplexity(
     """
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
     from seqgen.tasks.loaded import load
-    from seqgen.tasks.perplexity import Scoring
+    from seqgen.tasks.scoring.perplexity import Scoring
 
     if documents is not None:
         choice("--documents", documents, DOCUMENTS)
@@ -125,7 +125,7 @@ def _whole(
     quiet: bool,
 ) -> None:
     """Write a record, or a row, for each model and each text."""
-    from seqgen.tasks.perplexity import perplexity as score
+    from seqgen.tasks.scoring.perplexity import perplexity as score
 
     records = []
     for loaded in models:
@@ -161,7 +161,7 @@ def _fit(
     loaded: LoadedModel, source: Source, scoring: Scoring, json: bool, quiet: bool
 ) -> LoadedModel:
     """Find a mixture's weights; print them and return the mixture."""
-    from seqgen.tasks.mix import fit
+    from seqgen.tasks.scoring.mix import fit
 
     text = source.token_file or source.chunks(loaded.data.newlines)
     how = {"documents": scoring.documents, "batch_size": scoring.batch_size}
@@ -185,7 +185,7 @@ def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Source:
     Raises:
         SeqgenError: a model holds out nothing, or other text than another.
     """
-    from seqgen.tasks.compare import common_text, hold_out_alike
+    from seqgen.tasks.scoring.compare import common_text, hold_out_alike
 
     names = " and ".join(loaded.stored.name for loaded in models)
     path = models[0].stored.validation_text
@@ -219,7 +219,7 @@ def _per_line(
     quiet: bool,
 ) -> None:
     from seqgen.data.text import Surveyor
-    from seqgen.tasks.surprisal import whose_line
+    from seqgen.tasks.scoring.surprisal import whose_line
 
     scoring = replace(scoring, documents="line")
     names = [loaded.stored.name for loaded in models]
@@ -249,7 +249,7 @@ def _put_line_record(
     scoring: Scoring,
 ) -> None:
     """Write the record of a line under the model that likes it best."""
-    from seqgen.tasks.surprisal import line_record
+    from seqgen.tasks.scoring.surprisal import line_record
 
     record = line_record(file, models[best], lines[best], scoring)
     if len(models) > 1:
@@ -270,8 +270,8 @@ def _per_token(
 ) -> None:
     from seqgen.cli.surprisal import put_coloured
     from seqgen.data.text import Surveyor
-    from seqgen.tasks.perplexity import protocol
-    from seqgen.tasks.surprisal import score_tokens
+    from seqgen.tasks.scoring.perplexity import protocol
+    from seqgen.tasks.scoring.surprisal import score_tokens
 
     scoring = scoring.check(loaded)
     about = protocol(loaded, scoring)
@@ -296,7 +296,7 @@ def _sign(
     models: list[LoadedModel], file: str, scoring: Scoring, surveyor: Surveyor, verbose: bool
 ) -> None:
     """Say how figures were made, with `verbose` exactly, once the text has passed."""
-    from seqgen.tasks.perplexity import protocol, scoring_signature
+    from seqgen.tasks.scoring.perplexity import protocol, scoring_signature
 
     for loaded in models:
         own, data = scoring.check(loaded), surveyor.facts.sha256

@@ -38,7 +38,7 @@ def _given(prompts: list[str] | None, prompt_file: str | None) -> Sequence[str]:
 
 
 def _piped(quiet: bool) -> Iterable[str]:
-    from seqgen.tasks.prompts import Lines
+    from seqgen.tasks.writing.prompts import Lines
 
     return Lines("standard input", _lines(quiet))
 

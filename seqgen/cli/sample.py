@@ -185,8 +185,8 @@ def sample(
     """
     from seqgen.configs import PRECISIONS, choice
     from seqgen.tasks.loaded import load
-    from seqgen.tasks.sample import SampleOptions, stream
-    from seqgen.tasks.sample import sample as write
+    from seqgen.tasks.writing.sample import SampleOptions, stream
+    from seqgen.tasks.writing.sample import sample as write
 
     check_prompts(prompts, prompt_file)
     if interactive:
@@ -227,7 +227,7 @@ def sample(
     echoed = is_terminal(sys.stdout) if echo is None else echo
     if suggest or explain:
         from seqgen.cli import explanations
-        from seqgen.tasks import explain as explaining
+        from seqgen.tasks.writing import explain as explaining
 
         if suggest:
             found = explaining.suggest(loaded, texts, suggest, batch_size)

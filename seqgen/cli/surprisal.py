@@ -10,7 +10,7 @@ from seqgen.cli.output import console, put, say, standard_output
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from seqgen.tasks.surprisal import Token
+    from seqgen.tasks.scoring.surprisal import Token
 
 # A token of so many bits, or more, is as red as can be: 1 in 4,096.
 MOST_BITS = 12

@@ -225,8 +225,8 @@ def train(
     from seqgen.cli.models import put_settings
     from seqgen.cli.progress import display
     from seqgen.configs import read_config
-    from seqgen.tasks.train import resume as go_on
-    from seqgen.tasks.train import train as run
+    from seqgen.tasks.training.train import resume as go_on
+    from seqgen.tasks.training.train import train as run
 
     if "help" in (set_ or ()):
         put_settings(

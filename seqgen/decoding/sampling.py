@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import Choose
 from seqgen.decoding.processors import History, Processor, normalise
-from seqgen.decoding.text import Continuation
 from seqgen.models.base import LanguageModel
 from seqgen.models.state import State
 

@@ -20,7 +20,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
 from seqgen.models.arrays import Affine, ArrayMap, attend
-from seqgen.models.cache import KVCache
+from seqgen.models.kv_cache import KVCache
 
 if TYPE_CHECKING:
     from seqgen.models.transformer import Attention, Block, FeedForward, Transformer

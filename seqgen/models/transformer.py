@@ -16,8 +16,8 @@ from seqgen.configs import MOST_LAYERS, MOST_WIDTH, ModelConfig, require, settin
 from seqgen.models.array_steps import ArraySteps
 from seqgen.models.attention import causal_attention
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.cache import KVCache, empty_cache
 from seqgen.models.dropout import Dropout
+from seqgen.models.kv_cache import KVCache, empty_cache
 from seqgen.models.one_token import OneToken
 from seqgen.models.positions import rotate, rotations, sinusoids
 from seqgen.models.rms_norm import RMSNorm

@@ -1,7 +1,6 @@
 """Trained models on disk: a folder each, found by name, by path, or as the latest."""
 
 from seqgen.store.building import NewModel, building, clean
-from seqgen.store.cache import cached_files, clear_tokens, keep_text, text_of, tokens_folder
 from seqgen.store.finding import (
     LATEST,
     check_free,
@@ -12,7 +11,7 @@ from seqgen.store.finding import (
     now,
     rename,
 )
-from seqgen.store.mixture import StoredMixture, as_given
+from seqgen.store.kept_data import cached_files, clear_tokens, keep_text, text_of, tokens_folder
 from seqgen.store.model import (
     CHECKPOINTS,
     CONFIG,
@@ -29,6 +28,7 @@ from seqgen.store.model import (
 )
 from seqgen.store.places import home, models_folder
 from seqgen.store.removing import check_removable, remove
+from seqgen.store.stored_mixture import StoredMixture, as_given
 from seqgen.store.writing import Log
 
 __all__ = [

@@ -16,7 +16,7 @@ from pathlib import Path, PurePath
 
 from seqgen.errors import SeqgenError
 from seqgen.files import take_lock
-from seqgen.manifest import MANIFEST
+from seqgen.store.manifest import MANIFEST
 from seqgen.store.model import (
     CHECKPOINTS,
     CONFIG,

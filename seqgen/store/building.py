@@ -11,8 +11,8 @@ from pathlib import Path
 from seqgen.errors import SeqgenError
 from seqgen.files import sync_folder
 from seqgen.store.aside import NEW, OLD, clean_models, discard, hidden, strangers, taken
-from seqgen.store.cache import clear_leftovers
 from seqgen.store.finding import LATEST, check_free
+from seqgen.store.kept_data import clear_leftovers
 from seqgen.store.model import StoredModel
 from seqgen.store.places import alone, models_folder
 from seqgen.store.removing import check_removable

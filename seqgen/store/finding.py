@@ -10,9 +10,9 @@ from pathlib import Path
 
 from seqgen.errors import SeqgenError, UsageError, did_you_mean
 from seqgen.store.aside import holds_no_weights, restore, restore_all, taken
-from seqgen.store.mixture import StoredMixture
 from seqgen.store.model import CHEAP, StoredModel
 from seqgen.store.places import models_folder
+from seqgen.store.stored_mixture import StoredMixture
 
 LATEST = "latest"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

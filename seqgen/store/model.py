@@ -12,10 +12,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from seqgen import __version__, manifest
+from seqgen import __version__
 from seqgen.configs import Config
 from seqgen.errors import SeqgenError, UsageError, first_line
 from seqgen.files import is_temporary, json_bytes, replacing, take_lock, write_bytes
+from seqgen.store import manifest
 from seqgen.store.writing import Log, is_whole, same_file, step_of, tensor_bytes, writing
 
 if TYPE_CHECKING:

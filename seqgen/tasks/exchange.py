@@ -11,7 +11,7 @@ from seqgen import __version__, store
 from seqgen.configs import DataConfig, Documents, require
 from seqgen.errors import SeqgenError
 from seqgen.files import replacing
-from seqgen.models import arpa
+from seqgen.formats import arpa
 from seqgen.models.ngram import NGram
 from seqgen.store import StoredModel
 from seqgen.tasks.interrupts import ending_as_ctrl_c

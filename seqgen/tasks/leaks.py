@@ -5,7 +5,7 @@ from __future__ import annotations
 from seqgen.configs import DataConfig
 from seqgen.data.overlap import overlap
 from seqgen.data.split import path_of
-from seqgen.tasks.prepare import LARGE, Prepared
+from seqgen.tasks.training.prepare import LARGE, Prepared
 
 
 def leak(prepared: Prepared, data: DataConfig) -> str | None:

@@ -15,7 +15,7 @@ from seqgen.data.encoding import encoded
 from seqgen.data.text import Surveyor
 from seqgen.data.tokenfile import TokenFile
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.tasks.prepare import open_tokenizer
+from seqgen.tasks.training.prepare import open_tokenizer
 from seqgen.tokenizers import KINDS, Tokenizer, load_tokenizer, tokenizer_kind
 from seqgen.tokenizers.base import line_blocks
 

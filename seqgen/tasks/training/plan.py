@@ -24,8 +24,8 @@ from seqgen.configs import (
 )
 from seqgen.models.base import LanguageModel
 from seqgen.models.precision import Precision, choose_precision
-from seqgen.tasks.fine_tune import Origin, architecture_of, origin_of
-from seqgen.tasks.prepare import Prepared
+from seqgen.tasks.training.fine_tune import Origin, architecture_of, origin_of
+from seqgen.tasks.training.prepare import Prepared
 from seqgen.training.events import Notice, Report
 from seqgen.wording import plural
 

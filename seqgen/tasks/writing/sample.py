@@ -9,6 +9,7 @@ from itertools import chain, islice
 
 from seqgen.configs import MOST_ROWS, MOST_SEED, MOST_TOKENS, Bounds, no_text, require, texts
 from seqgen.decoding import sampling
+from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import Choose, CounterDraw, greedy
 from seqgen.decoding.processors import (
     Ban,
@@ -26,9 +27,8 @@ from seqgen.decoding.processors import (
     Typical,
 )
 from seqgen.decoding.sampling import Row, Watch
-from seqgen.decoding.text import Continuation
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.prompts import batches, first_unknown
+from seqgen.tasks.writing.prompts import batches, first_unknown
 
 # The numbers of samples, and of the candidates of each, together fit the 64 bits that are hashed.
 BOUNDS = {

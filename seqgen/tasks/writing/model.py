@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, TypedDict
 
 from seqgen.decoding.hypotheses import Norm
 from seqgen.models.precision import Precision
-from seqgen.tasks import beam_search, explain, loaded, sample
+from seqgen.tasks import loaded
+from seqgen.tasks.writing import beam_search, explain, sample
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
 class SampleSettings(TypedDict, total=False):
-    """What `Model.sample` takes; `seqgen.tasks.sample.SampleOptions` says what each means."""
+    """What `Model.sample` takes; `tasks.writing.sample.SampleOptions` says what each means."""
 
     temperature: float
     top_k: int | None
@@ -40,7 +41,7 @@ class SampleSettings(TypedDict, total=False):
 
 
 class BeamSettings(TypedDict, total=False):
-    """What `Model.beam_search` takes; see `seqgen.tasks.beam_search.BeamOptions`."""
+    """What `Model.beam_search` takes; see `seqgen.tasks.writing.beam_search.BeamOptions`."""
 
     beams: int
     nbest: int

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from seqgen.configs import MOST_ROWS, MOST_SEED, Bounds, require, texts
 from seqgen.decoding import beam
 from seqgen.decoding.beam import BeamConfig, Ending, Ends, Fate, Source
+from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.exhaustive import exhaustive
 from seqgen.decoding.hypotheses import Hypothesis, LengthNorm, Norm
 from seqgen.decoding.processors import Forbid, MinTokens, NoRepeatNgram, Processor
-from seqgen.decoding.text import Continuation
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.prompts import Prompt, batches
+from seqgen.tasks.writing.prompts import Prompt, batches
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,8 @@ from seqgen.data.text import lines, unix_newlines
 from seqgen.errors import SeqgenError
 from seqgen.metrics.bootstrap import wilson
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.perplexity import Scoring, scoring_signature
-from seqgen.tasks.surprisal import Line, score_lines
+from seqgen.tasks.scoring.perplexity import Scoring, scoring_signature
+from seqgen.tasks.scoring.surprisal import Line, score_lines
 
 # Two texts of the same words in another order have the same probability under a unigram model;
 # their sums may differ in the last bits.

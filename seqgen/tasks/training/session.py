@@ -23,13 +23,13 @@ from seqgen.metrics.perplexity import LN2, Totals
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.scoring import add_up, parallel_rows, score_corpus
 from seqgen.store import METRICS, SAMPLES, Log, StoredModel
-from seqgen.tasks.board import Board
 from seqgen.tasks.interrupts import interruptible
 from seqgen.tasks.loaded import LoadedModel, load_stored
 from seqgen.tasks.machine import settle_products
-from seqgen.tasks.perplexity import Scoring, protocol, score_held_out
-from seqgen.tasks.prepare import Prepared
-from seqgen.tasks.sample import fixed_sample
+from seqgen.tasks.scoring.perplexity import Scoring, protocol, score_held_out
+from seqgen.tasks.training.board import Board
+from seqgen.tasks.training.prepare import Prepared
+from seqgen.tasks.writing.sample import fixed_sample
 from seqgen.training.events import Event, Notice, Report, SampleLine, Started, Validated
 from seqgen.training.loop import Trainer
 from seqgen.training.run import Budget, Diverged, Hooks, Run

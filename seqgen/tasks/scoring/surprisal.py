@@ -15,14 +15,14 @@ from seqgen.data.text import lines
 from seqgen.metrics.perplexity import LN2, OOV_BITS, Totals
 from seqgen.scoring import POOL, Scored, add_up, score_corpus
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.perplexity import (
+from seqgen.tasks.scoring.perplexity import (
     Perplexity,
     Scoring,
     figures,
     protocol,
     scoring_signature,
 )
-from seqgen.tasks.prompts import ready
+from seqgen.tasks.writing.prompts import ready
 
 NEWLINE = "\n"
 

@@ -18,7 +18,7 @@ from seqgen.models.mixture import Mixture, fit_weights
 from seqgen.scoring import score_corpus
 from seqgen.store import StoredMixture
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.perplexity import check_token_file
+from seqgen.tasks.scoring.perplexity import check_token_file
 
 # So that what is printed and what was measured are the same weights.
 DIGITS = 4

@@ -23,8 +23,8 @@ from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.precision import own_randomness, parameter_type
 from seqgen.models.room import to_train
 from seqgen.store.machine import keep_measurement, kept_measurement
-from seqgen.tasks.plan import Plan
-from seqgen.tasks.prepare import Prepared
+from seqgen.tasks.training.plan import Plan
+from seqgen.tasks.training.prepare import Prepared
 from seqgen.training.events import Notice, Report
 from seqgen.training.speed import (
     bf16_speedup,

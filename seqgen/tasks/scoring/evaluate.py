@@ -12,10 +12,10 @@ from seqgen.data.tokenfile import TokenFile, is_token_file, open_token_file
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.metrics.bleu import BleuOptions, corpus_score
 from seqgen.metrics.diversity import diversity
-from seqgen.tasks.continuations import Passage, Protocol, find_passages, go_on
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.pairs import Pair, score_pairs
-from seqgen.tasks.perplexity import Scoring, perplexity, scoring_signature
+from seqgen.tasks.scoring.pairs import Pair, score_pairs
+from seqgen.tasks.scoring.perplexity import Scoring, perplexity, scoring_signature
+from seqgen.tasks.writing.continuations import Passage, Protocol, find_passages, go_on
 
 BOOTSTRAP = 1000
 

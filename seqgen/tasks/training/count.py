@@ -11,8 +11,8 @@ from seqgen import store
 from seqgen.configs import TrainingConfig
 from seqgen.data.corpus import Framing
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.prepare import Prepared
-from seqgen.tasks.session import (
+from seqgen.tasks.training.prepare import Prepared
+from seqgen.tasks.training.session import (
     TrainingResult,
     as_stored,
     final_validation,

@@ -12,8 +12,8 @@ from seqgen.configs import require
 from seqgen.decoding.processors import IMPOSSIBLE, Forbid, likeliest, normalise
 from seqgen.decoding.sampling import Row, prefill
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.prompts import batches
-from seqgen.tasks.sample import SampleOptions, Writer
+from seqgen.tasks.writing.prompts import batches
+from seqgen.tasks.writing.sample import SampleOptions, Writer
 
 
 @dataclass(frozen=True)

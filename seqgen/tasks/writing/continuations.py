@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from seqgen.configs import Documents, require
 from seqgen.decoding import sampling
+from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.sampling import Row
-from seqgen.decoding.text import Continuation
 from seqgen.errors import SeqgenError
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.sample import SampleOptions, Writer
+from seqgen.tasks.writing.sample import SampleOptions, Writer
 
 WORD = re.compile(r"\S+")
 

@@ -17,10 +17,10 @@ from seqgen.metrics.bootstrap import RESAMPLES, blocks_of, interval, p_value, re
 from seqgen.metrics.perplexity import LN2, OOV_BITS, Totals
 from seqgen.metrics.signature import short
 from seqgen.scoring import add_up, score_corpus
-from seqgen.tasks.evaluate import held_out_text
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.perplexity import Scoring, protocol, scoring_signature
-from seqgen.tasks.surprisal import in_order
+from seqgen.tasks.scoring.evaluate import held_out_text
+from seqgen.tasks.scoring.perplexity import Scoring, protocol, scoring_signature
+from seqgen.tasks.scoring.surprisal import in_order
 
 
 @dataclass(frozen=True)

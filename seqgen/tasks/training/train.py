@@ -23,15 +23,15 @@ from seqgen.errors import SeqgenError
 from seqgen.models.precision import choose_device, own_randomness, parameter_type
 from seqgen.models.room import to_train
 from seqgen.store import StoredModel
-from seqgen.tasks.board import require_tensorboard
-from seqgen.tasks.choosing import compiled, suited, with_precision
-from seqgen.tasks.count import count, ignored
 from seqgen.tasks.interrupts import ending_as_ctrl_c
 from seqgen.tasks.leaks import leak
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.plan import override, plan_of, preset_of
-from seqgen.tasks.prepare import Prepared, again, prepare_data
-from seqgen.tasks.session import Session, TrainingResult
+from seqgen.tasks.training.board import require_tensorboard
+from seqgen.tasks.training.choosing import compiled, suited, with_precision
+from seqgen.tasks.training.count import count, ignored
+from seqgen.tasks.training.plan import override, plan_of, preset_of
+from seqgen.tasks.training.prepare import Prepared, again, prepare_data
+from seqgen.tasks.training.session import Session, TrainingResult
 from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Notice, Report
 from seqgen.training.run import Run

@@ -1,0 +1,1 @@
+"""Scoring with a model: perplexity, comparisons, the metrics of written text."""

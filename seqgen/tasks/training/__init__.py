@@ -1,0 +1,1 @@
+"""Training a model: the plan, the data, what is chosen, the run."""
