@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from seqgen.data.corpus import Corpus
-from seqgen.metrics.perplexity import Totals
+from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.models.base import LanguageModel
 from seqgen.models.scores import Want
 from seqgen.tokenizers import Tokenizer
@@ -41,14 +41,14 @@ class Scored:
     ranks: np.ndarray | None = None
 
 
-def add_up(scored: Iterable[Scored], tokenizer: Tokenizer) -> Totals:
+def add_up(scored: Iterable[Scored], tokenizer: Tokenizer) -> ScoreTotals:
     """Add up scores; the text's characters and bytes are not known here."""
-    total = Totals()
+    total = ScoreTotals()
     for piece in scored:
         unknown = piece.tokens == tokenizer.unk_id
         hits = np.zeros(0) if piece.hits is None else piece.hits
         ranks = np.zeros(0) if piece.ranks is None else piece.ranks
-        total += Totals(
+        total += ScoreTotals(
             tokens=piece.tokens.size,
             nll_nats=-float(piece.log_probs.sum()),
             correct=int(np.count_nonzero(hits)),

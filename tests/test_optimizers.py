@@ -12,7 +12,7 @@ from torch import nn
 
 from seqgen.configs import TrainingConfig
 from seqgen.errors import UsageError
-from seqgen.training.optimizers import OPTIMIZERS, Muon, Rule, hidden_matrices, orthogonalised
+from seqgen.training.optimizers import OPTIMIZERS, Muon, UpdateRule, hidden_matrices, orthogonalised
 from seqgen.training.schedules import DECAYS, rate
 
 LSTM = Case("lstm", "plain", {})
@@ -50,7 +50,7 @@ def test_a_schedule_without_warm_up_begins_at_its_peak():
 
 def without_gradients(model, optimizer, **more):
     """Take one step with all gradients zero; return each parameter's share that is left."""
-    rule = Rule(model, settings_of(optimizer=optimizer, **more))
+    rule = UpdateRule(model, settings_of(optimizer=optimizer, **more))
     before = {n: p.detach().clone() for n, p in model.named_parameters()}
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
@@ -62,7 +62,7 @@ def without_gradients(model, optimizer, **more):
 def test_what_is_prepared_of_the_weights_is_prepared_anew_after_a_step(optimizer):
     """Otherwise the samples along the way are all of the first weights."""
     model = LSTM.loud()
-    rule = Rule(model, settings_of(optimizer=optimizer))
+    rule = UpdateRule(model, settings_of(optimizer=optimizer))
     copy = model.prepared(lambda: model.head.weight.detach().clone())
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
@@ -87,7 +87,7 @@ def test_only_matrices_decay(case, optimizer):
 def test_adamw_is_its_equations():
     model = LSTM.loud()
     config = settings_of(lr=0.1, weight_decay=0.2, beta1=0.8, beta2=0.9, eps=1e-3)
-    rule, generator = Rule(model, config), torch.Generator().manual_seed(0)
+    rule, generator = UpdateRule(model, config), torch.Generator().manual_seed(0)
     wanted = {n: p.detach().clone() for n, p in model.named_parameters()}
     m = {n: torch.zeros_like(p) for n, p in wanted.items()}
     v = {n: torch.zeros_like(p) for n, p in wanted.items()}
@@ -165,7 +165,7 @@ def test_muon_is_its_equations_gate_by_gate():
 
 def test_muon_has_the_hidden_matrices_and_adamw_the_rest():
     model = LSTM.build()
-    muon, adamw = Rule(model, settings_of(optimizer="muon", lr=1e-3)).optimizers
+    muon, adamw = UpdateRule(model, settings_of(optimizer="muon", lr=1e-3)).optimizers
     chosen = {id(p) for group in muon.param_groups for p in group["params"]}
     others = {id(p) for group in adamw.param_groups for p in group["params"]}
     assert chosen == {id(p) for layer in model.layers for p in (layer.weight_ih, layer.weight_hh)}
@@ -195,7 +195,7 @@ class Points(nn.Module):
 def descended(config, batches):
     """Return theta after each step of the real rule at the real rates."""
     model = Points()
-    rule, thetas = Rule(model, config), []
+    rule, thetas = UpdateRule(model, config), []
     for k, points in enumerate(batches):
         model.zero_grad()
         (torch.from_numpy(points) - model.theta).square().mean().backward()
@@ -444,7 +444,9 @@ def test_layers_learn_at_their_own_rates():
     """SGD's first step is the rate times the gradient, which is one everywhere here."""
     model = Case("lstm", "plain", {"num_layers": 2}).build()
     before = [p.detach().clone() for p in model.parameters()]
-    rule = Rule(model, settings_of(optimizer="sgd", lr=0.5, weight_decay=0.0, layer_decay=0.5))
+    rule = UpdateRule(
+        model, settings_of(optimizer="sgd", lr=0.5, weight_decay=0.0, layer_decay=0.5)
+    )
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
     rule.step(1.0)
@@ -456,7 +458,7 @@ def test_layers_learn_at_their_own_rates():
 
 def test_layers_thaw_from_the_head_down():
     model = Case("lstm", "plain", {"num_layers": 2}).build()
-    rule = Rule(model, settings_of(unfreeze=0.6))
+    rule = UpdateRule(model, settings_of(unfreeze=0.6))
     seen = []
     for progress in (0.0, 0.19, 0.2, 0.39, 0.4, 0.59, 0.6, 1.0):
         rule.thaw(progress)

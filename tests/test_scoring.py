@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from seqgen import scoring
 from seqgen.data.corpus import Corpus
-from seqgen.metrics.perplexity import Totals
+from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.scoring import Scored, add_up, parallel_rows, score_corpus
 from seqgen.tokenizers.byte import ByteTokenizer
 
@@ -101,7 +101,7 @@ def test_totals_count_unknown_and_correct_tokens():
         Scored(np.array([1]), np.array([unk]), np.array([-4.0]), np.array([True])),
     ]
     totals = add_up(pieces, ByteTokenizer())
-    assert totals == Totals(tokens=4, nll_nats=7.5, correct=2, oov=2, oov_nats=6.0)
+    assert totals == ScoreTotals(tokens=4, nll_nats=7.5, correct=2, oov=2, oov_nats=6.0)
 
 
 def test_accuracy_counts_what_greedy_decoding_would_write():
@@ -114,7 +114,7 @@ def test_accuracy_counts_what_greedy_decoding_would_write():
 
 def test_figures_by_hand():
     """Four tokens of 1/2, 1/4, 1/8 and, unknown, 1/16: ten bits over five characters."""
-    totals = Totals(
+    totals = ScoreTotals(
         tokens=4,
         nll_nats=10 * math.log(2),
         correct=1,
@@ -133,16 +133,16 @@ def test_figures_by_hand():
 
 
 def test_figures_of_nothing_are_none():
-    nothing = Totals()
+    nothing = ScoreTotals()
     for name in ("nats_per_token", "perplexity", "bits_per_char", "bits_per_byte", "accuracy"):
         assert getattr(nothing, name) is None
-    assert Totals(tokens=2, oov=2, nll_nats=1.0, oov_nats=1.0).perplexity_without_oov is None
-    assert Totals(tokens=1, nll_nats=1e6).perplexity == math.inf
+    assert ScoreTotals(tokens=2, oov=2, nll_nats=1.0, oov_nats=1.0).perplexity_without_oov is None
+    assert ScoreTotals(tokens=1, nll_nats=1e6).perplexity == math.inf
 
 
 counts = st.integers(0, 1000)
 some_totals = st.builds(
-    Totals,
+    ScoreTotals,
     tokens=counts,
     nll_nats=counts.map(float),
     correct=counts,
@@ -157,13 +157,13 @@ some_totals = st.builds(
 def test_totals_add_up(a, b, c):
     assert a + b == b + a
     assert (a + b) + c == a + (b + c)
-    assert a + Totals() == a
+    assert a + ScoreTotals() == a
     assert (a + b).nll_nats == a.nll_nats + b.nll_nats
 
 
 def test_perplexity_of_two_texts_is_no_mean_of_means():
-    one = Totals(tokens=1, nll_nats=math.log(16))
-    other = Totals(tokens=3, nll_nats=0.0)
+    one = ScoreTotals(tokens=1, nll_nats=math.log(16))
+    other = ScoreTotals(tokens=3, nll_nats=0.0)
     assert (one + other).perplexity == pytest.approx(2)
 
 

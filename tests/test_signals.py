@@ -33,7 +33,7 @@ def signalled(monkeypatch):
 
     def when(number, place):
         if place == "preparing":
-            monkeypatch.setattr(training, "suited", lambda *_: signal.raise_signal(number))
+            monkeypatch.setattr(training, "choose_size", lambda *_: signal.raise_signal(number))
             return
 
         def take(self, event):

@@ -2,7 +2,7 @@
 
 from seqgen.configs.data import DOCUMENTS, DataConfig, Documents
 from seqgen.configs.files import read_config, resolve, settings_of
-from seqgen.configs.model import DROPOUT_BY_STRAIN, ModelConfig, Size
+from seqgen.configs.model import DROPOUT_BY_OVERFITTING_RATIO, ModelConfig, Size
 from seqgen.configs.options import PRECISIONS, choice, no_text, texts
 from seqgen.configs.settings import (
     MOST_LAYERS,
@@ -34,7 +34,7 @@ __all__ = [
     "BUDGETS",
     "DEFAULT_MINUTES",
     "DOCUMENTS",
-    "DROPOUT_BY_STRAIN",
+    "DROPOUT_BY_OVERFITTING_RATIO",
     "FINISHED",
     "MOST_LAYERS",
     "MOST_RATE",

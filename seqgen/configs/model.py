@@ -25,8 +25,9 @@ class Size:
     text: float = 0.0
 
 
-# Up to so many passes over the text, times parameters for each of its tokens, so much dropout.
-DROPOUT_BY_STRAIN = (
+# Dropout by the overfitting ratio, passes over the text x parameters / tokens of the text: each
+# row holds for ratios below its first number.
+DROPOUT_BY_OVERFITTING_RATIO = (
     (8, 0.0),
     (25, 0.1),
     (70, 0.2),
@@ -54,15 +55,19 @@ class ModelConfig(Config):
     )
 
     @classmethod
-    def regularised(cls, strain: float) -> dict[str, Any]:
-        """Return the settings that keep a text from being learned by heart.
+    def regularised(cls, overfitting_ratio: float) -> dict[str, Any]:
+        """Return the settings that reduce overfitting.
 
         Args:
-            strain: passes over the text, times parameters for each of its tokens.
+            overfitting_ratio: passes over the text x parameters / tokens of the text.
         """
         if "dropout" not in cls.fields():
             return {}
-        return {"dropout": next(p for most, p in DROPOUT_BY_STRAIN if strain < most)}
+        return {
+            "dropout": next(
+                p for most, p in DROPOUT_BY_OVERFITTING_RATIO if overfitting_ratio < most
+            )
+        }
 
     def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
         """Return whether products in bf16 units pay on a CPU: for small ones casting costs more."""

@@ -314,7 +314,7 @@ class Search:
                 if fate == "live":
                     taken[token] = taken.get(token, 0) + 1
 
-    def found(self) -> list[Hypothesis]:
+    def hypotheses(self) -> list[Hypothesis]:
         """Return the n best, the best first; groups may have found the same text."""
         best = Best(self.config.nbest)
         for group in self.groups:
@@ -369,7 +369,7 @@ def search(
         for owner in searches:
             owner.advance(expansion, watch)
             if not owner.live:
-                yield owner.place, owner.found()
+                yield owner.place, owner.hypotheses()
         searches = [owner for owner in searches if owner.live]
         if not searches:
             return

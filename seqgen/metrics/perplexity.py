@@ -11,7 +11,7 @@ OOV_BITS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Totals:
+class ScoreTotals:
     """What scoring a text gives. The totals of two texts add up to those of both.
 
     Attributes:
@@ -41,9 +41,9 @@ class Totals:
     words: int = 0
     oov_bytes: float = 0
 
-    def __add__(self, other: Totals) -> Totals:
-        return Totals(
-            **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(Totals)}
+    def __add__(self, other: ScoreTotals) -> ScoreTotals:
+        return ScoreTotals(
+            **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(ScoreTotals)}
         )
 
     @property

@@ -29,7 +29,7 @@ from seqgen.store.model import (
 from seqgen.store.places import home, models_folder
 from seqgen.store.removing import check_removable, remove
 from seqgen.store.stored_mixture import StoredMixture, as_given
-from seqgen.store.writing import Log
+from seqgen.store.writing import MetricsLog
 
 __all__ = [
     "CHECKPOINTS",
@@ -44,7 +44,7 @@ __all__ = [
     "VALIDATION",
     "VALIDATION_TOKENS",
     "WEIGHTS",
-    "Log",
+    "MetricsLog",
     "NewModel",
     "StoredMixture",
     "StoredModel",

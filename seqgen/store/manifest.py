@@ -76,7 +76,7 @@ def _write(folder: Path, files: Hashes) -> None:
     write_json(folder / MANIFEST, {"files": files})
 
 
-def settle(folder: Path) -> None:
+def keep_current_hashes(folder: Path) -> None:
     """Leave each part the one hash that it has, where a run that was cut short left it two."""
     known = read(folder)
     there = [part for part, hashes in known.items() if len(hashes) > 1 and (folder / part).exists()]

@@ -17,7 +17,7 @@ from seqgen.configs import Config
 from seqgen.errors import SeqgenError, UsageError, first_line
 from seqgen.files import is_temporary, json_bytes, replacing, take_lock, write_bytes
 from seqgen.store import manifest
-from seqgen.store.writing import Log, is_whole, same_file, step_of, tensor_bytes, writing
+from seqgen.store.writing import MetricsLog, is_whole, same_file, step_of, tensor_bytes, writing
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -209,14 +209,14 @@ class StoredModel:
         with self.writing(manifest.MANIFEST):
             manifest.seal(self.path, [path.relative_to(self.path).as_posix() for path in found])
 
-    def settle(self) -> None:
+    def keep_current_hashes(self) -> None:
         """Make the manifest of a checked folder certain, before more is written.
 
         Raises:
             SeqgenError: it cannot be written.
         """
         with self.writing(manifest.MANIFEST):
-            manifest.settle(self.path)
+            manifest.keep_current_hashes(self.path)
 
     def _replace(self, part: str, content: bytes) -> None:
         """Replace a file of the folder in one step, the manifest first."""
@@ -377,12 +377,12 @@ class StoredModel:
             yield
 
     @contextlib.contextmanager
-    def log(self, part: str) -> Iterator[Log]:
+    def log(self, part: str) -> Iterator[MetricsLog]:
         """Open `metrics.jsonl` or `samples.jsonl` for appending."""
         with self.writing(part):
             file = (self.path / part).open("ab", buffering=0)
         with file:
-            yield Log(file, lambda: self.writing(part))
+            yield MetricsLog(file, lambda: self.writing(part))
 
     def logged(self, part: str) -> list[dict[str, Any]]:
         """Return the records of `metrics.jsonl` or `samples.jsonl`, as far as they are whole."""

@@ -67,7 +67,7 @@ def is_whole(weights: Path) -> bool:
             return False
 
 
-class Log:
+class MetricsLog:
     """A record a logged step, each line one write.
 
     Args:

@@ -24,8 +24,8 @@ from seqgen.models.precision import arithmetic, own_randomness, step_arithmetic
 from seqgen.models.state import State
 from seqgen.training.average import Average
 from seqgen.training.events import Progress, Validated
-from seqgen.training.optimizers import Rule
-from seqgen.training.run import Budget, Diverged, Hooks, Losses, Run, Window
+from seqgen.training.optimizers import UpdateRule
+from seqgen.training.run import Budget, Diverged, Hooks, Losses, LossWindow, Run
 from seqgen.training.schedules import rate
 
 LOG_SECONDS = 1.0
@@ -48,7 +48,7 @@ class Trainer:
         self, model: NeuralLanguageModel, batches: Batches, config: TrainingConfig, hooks: Hooks
     ) -> None:
         self.model, self.batches, self.config, self.hooks = model, batches, config, hooks
-        self.rule = Rule(model, config)
+        self.rule = UpdateRule(model, config)
         self.average = Average(model, config.ema) if config.ema else None
         self._steps_per_epoch = batches.steps_per_epoch
         self.budget = Budget.of(config, self._steps_per_epoch)
@@ -84,7 +84,7 @@ class Trainer:
         Raises:
             Diverged: the loss or a gradient has; the last checkpoint stays.
         """
-        run, window = self.run, Window()
+        run, window = self.run, LossWindow()
         began = time.monotonic() - run.seconds
         saved = logged = time.monotonic()
         self.model.train()
@@ -96,7 +96,7 @@ class Trainer:
             run.seconds = time.monotonic() - began
             if self._over() or time.monotonic() - logged >= LOG_SECONDS:
                 self._log(window, norm)
-                window, logged = Window(), time.monotonic()
+                window, logged = LossWindow(), time.monotonic()
             # In its place also where the run is cut short: going on would not make up for it.
             if self._validation_is_due():
                 self._validate()
@@ -238,7 +238,7 @@ class Trainer:
                 f"norm {norm:.3g}); try a smaller --lr"
             )
 
-    def _log(self, window: Window, norm: float) -> None:
+    def _log(self, window: LossWindow, norm: float) -> None:
         run = self.run
         now = time.monotonic()
         run.train_loss = window.losses.mean

@@ -119,7 +119,7 @@ def orthogonalised(matrices: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Share:
+class ParameterGroup:
     """A parameter and its part in training.
 
     Attributes:
@@ -149,7 +149,7 @@ def hidden_matrices(network: Network) -> Iterator[tuple[nn.Parameter, tuple[int,
                     yield parameter, declared.get(name, (len(parameter),))
 
 
-def shares(model: Network, layer_decay: float) -> list[Share]:
+def parameter_groups(model: Network, layer_decay: float) -> list[ParameterGroup]:
     """Return every parameter of a model once, in the model's order.
 
     The head learns at the full rate, each layer below at `layer_decay` times the rate of the one
@@ -160,12 +160,12 @@ def shares(model: Network, layer_decay: float) -> list[Share]:
     maps = dict(hidden_matrices(model))
     top = len(layers) - 1
     return [
-        Share(p, layer_of[p], layer_decay ** (top - layer_of[p]), maps.get(p, ()))
+        ParameterGroup(p, layer_of[p], layer_decay ** (top - layer_of[p]), maps.get(p, ()))
         for p in model.parameters()
     ]
 
 
-def _groups(chosen: list[Share], lr: float, weight_decay: float) -> list[dict[str, Any]]:
+def _groups(chosen: list[ParameterGroup], lr: float, weight_decay: float) -> list[dict[str, Any]]:
     """Return parameter groups as torch's optimisers take them: one a rate and kind of decay."""
     groups: dict[tuple[bool, float], dict[str, Any]] = {}
     for share in sorted(chosen, key=lambda share: share.parameter.ndim < 2):
@@ -176,43 +176,43 @@ def _groups(chosen: list[Share], lr: float, weight_decay: float) -> list[dict[st
     return list(groups.values())
 
 
-def _has_fused(chosen: list[Share]) -> bool:
+def _has_fused(chosen: list[ParameterGroup]) -> bool:
     """Return whether torch updates all parameters in one call: six times faster on a CPU."""
     return all(share.parameter.device.type in ("cpu", "cuda") for share in chosen)
 
 
-def _sgd(chosen: list[Share], config: TrainingConfig) -> list[Optimizer]:
+def _sgd(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimizer]:
     groups = _groups(chosen, config.lr, config.weight_decay)
     how = {"dampening": config.dampening, "nesterov": config.nesterov}
     return [SGD(groups, momentum=config.momentum, fused=_has_fused(chosen), **how)]
 
 
-def _adagrad(chosen: list[Share], config: TrainingConfig) -> list[Optimizer]:
+def _adagrad(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimizer]:
     groups = _groups(chosen, config.lr, config.weight_decay)
     on_cpu = all(share.parameter.device.type == "cpu" for share in chosen)
     return [Adagrad(groups, eps=config.eps, fused=on_cpu)]
 
 
-def _rmsprop(chosen: list[Share], config: TrainingConfig) -> list[Optimizer]:
+def _rmsprop(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimizer]:
     groups = _groups(chosen, config.lr, config.weight_decay)
     return [RMSprop(groups, alpha=config.beta2, eps=config.eps, momentum=config.momentum)]
 
 
-def _adam(chosen: list[Share], config: TrainingConfig) -> list[Optimizer]:
+def _adam(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimizer]:
     return [_adaptive(Adam, chosen, config)]
 
 
-def _adamw(chosen: list[Share], config: TrainingConfig) -> list[Optimizer]:
+def _adamw(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimizer]:
     return [_adaptive(AdamW, chosen, config)]
 
 
-def _adaptive(kind: type[Adam], chosen: list[Share], config: TrainingConfig) -> Optimizer:
+def _adaptive(kind: type[Adam], chosen: list[ParameterGroup], config: TrainingConfig) -> Optimizer:
     groups = _groups(chosen, config.lr, config.weight_decay)
     betas = (config.beta1, config.beta2)
     return kind(groups, betas=betas, eps=config.eps, fused=_has_fused(chosen))
 
 
-def _muon(chosen: list[Share], config: TrainingConfig) -> list[Optimizer]:
+def _muon(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimizer]:
     matrices = [share for share in chosen if share.maps]
     others = [share for share in chosen if not share.maps]
     lr = 5 * config.lr if config.muon_lr is None else config.muon_lr
@@ -223,7 +223,7 @@ def _muon(chosen: list[Share], config: TrainingConfig) -> list[Optimizer]:
     return [*muon, *([_adaptive(AdamW, others, config)] if others else [])]
 
 
-OPTIMIZERS: dict[str, Callable[[list[Share], TrainingConfig], list[Optimizer]]] = {
+OPTIMIZERS: dict[str, Callable[[list[ParameterGroup], TrainingConfig], list[Optimizer]]] = {
     "sgd": _sgd,
     "adagrad": _adagrad,
     "rmsprop": _rmsprop,
@@ -233,11 +233,11 @@ OPTIMIZERS: dict[str, Callable[[list[Share], TrainingConfig], list[Optimizer]]] 
 }
 
 
-class Rule:
+class UpdateRule:
     """The optimisers of a model as one, with rates that follow a schedule."""
 
     def __init__(self, model: Network, config: TrainingConfig) -> None:
-        self._shares = shares(model, config.layer_decay)
+        self._shares = parameter_groups(model, config.layer_decay)
         self._layers = len(model.parameters_in_order())
         self._unfreeze, self._thawed = config.unfreeze, self._layers
         self.optimizers = OPTIMIZERS[config.optimizer](self._shares, config)

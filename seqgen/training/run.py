@@ -151,7 +151,7 @@ class Budget:
 
 
 @dataclass
-class Window:
+class LossWindow:
     """What has been measured since the last logged step."""
 
     losses: Losses = field(default_factory=Losses)

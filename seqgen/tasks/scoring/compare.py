@@ -14,7 +14,7 @@ from seqgen.data.corpus import Unknowns, encode_corpus
 from seqgen.data.text import lines, unix_newlines
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.metrics.bootstrap import RESAMPLES, blocks_of, interval, p_value, resampled_ratios
-from seqgen.metrics.perplexity import LN2, OOV_BITS, Totals
+from seqgen.metrics.perplexity import LN2, OOV_BITS, ScoreTotals
 from seqgen.metrics.signature import short
 from seqgen.scoring import add_up, score_corpus
 from seqgen.tasks.loaded import LoadedModel
@@ -86,7 +86,7 @@ class LineBits:
 
     bits: np.ndarray
     oov_bits: np.ndarray
-    totals: Totals
+    totals: ScoreTotals
 
 
 def common_text(models: Sequence[LoadedModel]) -> str:

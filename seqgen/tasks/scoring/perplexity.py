@@ -12,7 +12,7 @@ from seqgen.data.corpus import Corpus, Framing, Unknowns, encode_corpus
 from seqgen.data.text import Survey, Surveyor, Text, WordMeter
 from seqgen.data.tokenfile import TokenFile, check_tokenizer, is_token_file, open_token_file
 from seqgen.errors import SeqgenError
-from seqgen.metrics.perplexity import Totals
+from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.metrics.signature import short, signature
 from seqgen.models.scores import Want
 from seqgen.scoring import add_up, score_corpus
@@ -124,7 +124,7 @@ def perplexity(
     return Perplexity(**about, **figures(totals))
 
 
-def figures(totals: Totals) -> dict[str, Any]:
+def figures(totals: ScoreTotals) -> dict[str, Any]:
     """Return what a record holds that follows from totals alone."""
     names = (name for name in Perplexity.__dataclass_fields__ if hasattr(totals, name))
     return {name: getattr(totals, name) for name in names}
@@ -132,12 +132,12 @@ def figures(totals: Totals) -> dict[str, Any]:
 
 def score_text(
     loaded: LoadedModel, chunks: Iterable[str], scoring: Scoring | None = None
-) -> Totals:
+) -> ScoreTotals:
     """Return the totals of a text: every token once, each document from the start of a text."""
     return _score_chunks(loaded, chunks, (scoring or Scoring()).check(loaded))[0]
 
 
-def score_held_out(loaded: LoadedModel) -> Totals:
+def score_held_out(loaded: LoadedModel) -> ScoreTotals:
     """Return the totals of a model's held-out text, which it must have."""
     path, scoring = loaded.stored.validation_text, Scoring().check(loaded)
     if is_token_file(path):
@@ -147,7 +147,7 @@ def score_held_out(loaded: LoadedModel) -> Totals:
 
 def _score_chunks(
     loaded: LoadedModel, chunks: Iterable[str], scoring: Scoring
-) -> tuple[Totals, Survey]:
+) -> tuple[ScoreTotals, Survey]:
     surveyor, words, unknowns = Surveyor(), WordMeter(), Unknowns(loaded.tokenizer)
     documents = scoring.documents
     corpus = encode_corpus(
@@ -168,7 +168,7 @@ def _score_chunks(
 
 def _score_token_file(
     loaded: LoadedModel, file: TokenFile, scoring: Scoring
-) -> tuple[Totals, Survey]:
+) -> tuple[ScoreTotals, Survey]:
     """Return the totals of a token file; see `check_token_file`."""
     check_token_file(loaded, file, scoring.documents)
     totals = _score(loaded, file.corpus, file.facts, scoring)
@@ -200,7 +200,7 @@ def check_token_file(loaded: LoadedModel, file: TokenFile, documents: Documents)
         )
 
 
-def _score(loaded: LoadedModel, corpus: Corpus, facts: Survey, scoring: Scoring) -> Totals:
+def _score(loaded: LoadedModel, corpus: Corpus, facts: Survey, scoring: Scoring) -> ScoreTotals:
     scored = score_corpus(loaded.model, corpus, scoring.batch_size, scoring.stride, scoring.want)
     totals = add_up(scored, loaded.tokenizer)
     return replace(totals, characters=facts.characters, bytes=facts.bytes)

@@ -12,7 +12,7 @@ import numpy as np
 
 from seqgen.data.corpus import Corpus, Unknowns, encode_corpus
 from seqgen.data.text import lines
-from seqgen.metrics.perplexity import LN2, OOV_BITS, Totals
+from seqgen.metrics.perplexity import LN2, OOV_BITS, ScoreTotals
 from seqgen.scoring import POOL, Scored, add_up, score_corpus
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.scoring.perplexity import (
@@ -40,7 +40,7 @@ class Line:
 
     index: int
     text: str
-    totals: Totals
+    totals: ScoreTotals
     scored: Scored
 
     @property

@@ -38,9 +38,9 @@ from seqgen.wording import plural
 # More rows in a step, if they train so much faster and leave so many steps, each row with at
 # least so many windows to go on through. Twice the rows take a rate higher by the root of two.
 LEAST_GAIN, LEAST_STEPS, LEAST_WINDOWS = 1.2, 800, 16
-# From such a strain on (`ModelConfig.regularised`) a text may be learned by heart whatever the
-# dropout: training ends when so many validations in a row, of at most 20, were no better.
-STOPS_FROM_STRAIN, PATIENCE = 200, 8
+# From this ratio on (`ModelConfig.regularised`) a model may overfit whatever its dropout: training
+# stops after this many validations, of at most 20, without improvement.
+STOPS_FROM_RATIO, PATIENCE = 200, 8
 # Schedules whose gain comes late, when the rate drops: no validation before says much.
 LATE = ("step", "wsd")
 # A network with fewer tokens of training than this, and than the text has more, hardly does better
@@ -69,12 +69,12 @@ class Trial:
     @classmethod
     def of(cls, plan: Plan, prepared: Prepared, device: torch.device) -> Trial:
         """Return the trial of a plan, settled as it would be."""
-        trial = cls(plan, plan.fitted(prepared, device, lambda event: None), prepared, device)
+        trial = cls(plan, plan.resolve(prepared, device, lambda event: None), prepared, device)
         return replace(trial, training=precise(trial)[0])
 
-    def having(self, settings: Mapping[str, Any]) -> Trial:
+    def with_settings(self, settings: Mapping[str, Any]) -> Trial:
         """Return the trial of the plan with `settings` over those that are given."""
-        return Trial.of(self.plan.having(settings), self.prepared, self.device)
+        return Trial.of(self.plan.with_settings(settings), self.prepared, self.device)
 
     def model(self) -> NeuralLanguageModel:
         """Return the model it begins with."""
@@ -135,7 +135,7 @@ class Trial:
         return self.tokens / self.prepared.train.tokens.size
 
     @property
-    def strain(self) -> float:
+    def overfitting_ratio(self) -> float:
         """Passes over the text, times parameters for each of its tokens."""
         return self.passes * self.measured[1] / self.prepared.train.tokens.size
 
@@ -147,7 +147,7 @@ class Trial:
         return times_as_fast(lambda: self.measure()[0], lambda: other.measure()[0]) >= LEAST_GAIN
 
 
-def suited(plan: Plan, prepared: Prepared, device: torch.device, report: Report) -> Plan:
+def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Report) -> Plan:
     """Return the plan with the settings that suit the minutes there are; what is given stays."""
     config_class = registry.architecture(plan.architecture).load_config()
     sized, regularised = config_class.sizes[0].settings, config_class.regularised(1.0)
@@ -167,7 +167,7 @@ def suited(plan: Plan, prepared: Prepared, device: torch.device, report: Report)
         order = 6 if prepared.tokenizer.kind in ("char", "byte") else 3
         hint = "n-grams, counted in seconds, may do better than so little training"
         report(Notice(text=f"{hint}: --model ngram --order {order}"))
-    return plan.having(chosen)
+    return plan.with_settings(chosen)
 
 
 def _short(value: float) -> str:
@@ -178,7 +178,7 @@ def _sized(first: Trial, config_class: type[ModelConfig]) -> tuple[dict[str, Any
     """Return the largest size that text and time are enough for, else the last; and its trial."""
     text = first.prepared.train.tokens.size
     for size in _possible(first.plan, config_class):
-        trial = first.having(size.settings)
+        trial = first.with_settings(size.settings)
         if text >= size.text and trial.tokens >= size.tokens:
             break
     return dict(size.settings), trial
@@ -191,9 +191,9 @@ def _possible(plan: Plan, config_class: type[ModelConfig]) -> list[Size]:
     """
     found: dict[tuple[Any, ...], Size] = {}
     for size in config_class.sizes:
-        size = replace(size, settings=plan.without_given(size.settings))
+        size = replace(size, settings=plan.only_unset(size.settings))
         with contextlib.suppress(UsageError):
-            plan.having(size.settings).model_config(1, plan.training.seq_len)
+            plan.with_settings(size.settings).model_config(1, plan.training.seq_len)
             found[tuple(size.settings.items())] = size
     return list(found.values())
 
@@ -207,8 +207,8 @@ def _with_more_rows(trial: Trial, size: dict[str, Any]) -> tuple[dict[str, Any],
         return chosen, trial
     while trial.steps >= LEAST_STEPS:
         rows, rate = 2 * trial.training.batch_size, math.sqrt(2) * trial.training.lr
-        more = trial.plan.without_given({"batch_size": rows, "lr": rate})
-        roomier = trial.having({**size, **more})
+        more = trial.plan.only_unset({"batch_size": rows, "lr": rate})
+        roomier = trial.with_settings({**size, **more})
         if trial.prepared.train.tokens.size < LEAST_WINDOWS * rows * trial.training.seq_len:
             break
         try:
@@ -223,12 +223,12 @@ def _with_more_rows(trial: Trial, size: dict[str, Any]) -> tuple[dict[str, Any],
 
 def _regularised(trial: Trial, config_class: type[ModelConfig]) -> dict[str, Any]:
     """Return what keeps the text from being learned by heart, as far as it is left open."""
-    plan, found = trial.plan, config_class.regularised(trial.strain)
+    plan, found = trial.plan, config_class.regularised(trial.overfitting_ratio)
     training, validates = trial.training, trial.plan.data.val != "none"
     evenly = training.validate_every is None and training.schedule not in LATE
-    if trial.strain >= STOPS_FROM_STRAIN and validates and evenly:
+    if trial.overfitting_ratio >= STOPS_FROM_RATIO and validates and evenly:
         found["patience"] = PATIENCE
-    return plan.without_given(found)
+    return plan.only_unset(found)
 
 
 def precise(trial: Trial) -> tuple[TrainingConfig, float | None]:
@@ -239,7 +239,7 @@ def precise(trial: Trial) -> tuple[TrainingConfig, float | None]:
     return replace(trial.training, precision=faster_precision(speedup)), speedup
 
 
-def with_precision(
+def choose_training_precision(
     plan: Plan, training: TrainingConfig, prepared: Prepared, device: torch.device, report: Report
 ) -> TrainingConfig:
     """Settle the precision of training: bf16 where a trial shows that it is faster by a tenth."""
@@ -250,7 +250,7 @@ def with_precision(
     return training
 
 
-def compiled(
+def choose_compilation(
     plan: Plan, training: TrainingConfig, prepared: Prepared, device: torch.device, report: Report
 ) -> TrainingConfig:
     """Settle whether steps are compiled: in long runs, where a trial shows that it pays."""

@@ -68,7 +68,7 @@ class Plan:
         derived = {name: follows[name] for name in config_class.derived}
         return config_class(**derived, **self.model)
 
-    def having(self, settings: Mapping[str, Any]) -> Plan:
+    def with_settings(self, settings: Mapping[str, Any]) -> Plan:
         """Return the plan with `settings` of model and training over those that are given.
 
         Raises:
@@ -77,14 +77,15 @@ class Plan:
         model, training, _ = _groups(self.architecture, {**self.given, **settings})
         return replace(self, model=model, training=training)
 
-    def without_given(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+    def only_unset(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return those of `settings` that are left open."""
         return {name: value for name, value in settings.items() if name not in self.given}
 
-    def fitted(self, prepared: Prepared, device: torch.device, report: Report) -> TrainingConfig:
+    def resolve(self, prepared: Prepared, device: torch.device, report: Report) -> TrainingConfig:
         """Settle what depends on the text and the machine, so that it is written down once.
 
-        The precision may stay "auto", where only a trial can tell (`choosing.with_precision`).
+        The precision may stay "auto", where only a trial can tell
+        (`choosing.choose_training_precision`).
         """
         training, given, corpus = self.training, self.given, prepared.train
         settled: dict[str, Any] = {}

@@ -96,7 +96,7 @@ class Prepared:
         return batches if training.k2 is None else Overlapping(batches, training.k2)
 
 
-def read(text: Text) -> Survey:
+def survey_text(text: Text) -> Survey:
     """Survey a text.
 
     Raises:
@@ -192,13 +192,15 @@ def prepare(text: Text, config: DataConfig, tokenizer: Tokenizer | None = None) 
     Raises:
         SeqgenError: it is empty, is no UTF-8, or leaves nothing to train on or to validate with.
     """
-    facts = read(text)
+    facts = survey_text(text)
     # The split asks only for token boundaries, and those need no vocabulary.
     split = split_text(text, facts, config, tokenizer or tokenizer_kind(config.tokenizer))
-    return encode_parts(text, facts, split, tokenizer or learn(text, split, config), config)
+    return encode_parts(
+        text, facts, split, tokenizer or train_tokenizer(text, split, config), config
+    )
 
 
-def learn(text: Text, split: Split, config: DataConfig) -> Tokenizer:
+def train_tokenizer(text: Text, split: Split, config: DataConfig) -> Tokenizer:
     """Make a tokenizer from a text, or from its training part, as its kind has it."""
     kind = tokenizer_kind(config.tokenizer)
     source = text.chunks() if kind.learns_from_whole_text else split.train()
@@ -264,7 +266,7 @@ def _held_out_file(config: DataConfig, file: TokenFile) -> tuple[Split | None, C
     return Split(lambda: iter(()), text.chunks), val, survey(text.chunks())
 
 
-def again(
+def reload_data(
     paths: tuple[Path, ...], config: DataConfig, tokenizer: Tokenizer, held_out: Path | None
 ) -> Prepared:
     """Read a stored model's data again.
@@ -292,7 +294,7 @@ def again(
     if cached is not None and cached.tokenizer.fingerprint == tokenizer.fingerprint:
         same = held_out is None or filecmp.cmp(held_out, place.val_text, shallow=False)
         return cached if same else _with_held_out(cached, held_out, config)
-    facts = read(text)
+    facts = survey_text(text)
     split = split_text(text, facts, config, tokenizer)
     if held_out is not None:
         split = replace(split, val=Text((held_out,)).chunks)
@@ -351,9 +353,9 @@ def prepare_large(
     if known is not None:
         report(Notice(text=f"the text is in the cache as tokens ({place.train})"))
         return known
-    facts = read(text)
+    facts = survey_text(text)
     split = split_text(text, facts, config, tokenizer or tokenizer_kind(config.tokenizer))
-    tokenizer = tokenizer or learn(text, split, config)
+    tokenizer = tokenizer or train_tokenizer(text, split, config)
     report(Notice(text=f"encoding {facts.bytes >> 20:,} MB of text into the cache, once"))
     try:
         place.train.parent.mkdir(parents=True, exist_ok=True)

@@ -19,10 +19,10 @@ from seqgen import __version__, store
 from seqgen.configs import FINISHED, TrainingConfig
 from seqgen.data.batches import Batches
 from seqgen.errors import Interrupted, SeqgenError
-from seqgen.metrics.perplexity import LN2, Totals
+from seqgen.metrics.perplexity import LN2, ScoreTotals
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.scoring import add_up, parallel_rows, score_corpus
-from seqgen.store import METRICS, SAMPLES, Log, StoredModel
+from seqgen.store import METRICS, SAMPLES, MetricsLog, StoredModel
 from seqgen.tasks.interrupts import interruptible
 from seqgen.tasks.loaded import LoadedModel, load_stored
 from seqgen.tasks.machine import settle_products
@@ -149,7 +149,7 @@ class Session:
                 takers.append(board.take)
 
             def report(event: Event) -> None:
-                log: Log = samples if isinstance(event, SampleLine) else metrics
+                log: MetricsLog = samples if isinstance(event, SampleLine) else metrics
                 log.write(dataclasses.asdict(event))
                 for take in takers:
                     take(event)
@@ -283,7 +283,7 @@ def as_stored(loaded: LoadedModel) -> LoadedModel:
     return load_stored(loaded.stored, loaded.model.device, "auto")
 
 
-def final_validation(kept: LoadedModel) -> tuple[Totals | None, float]:
+def final_validation(kept: LoadedModel) -> tuple[ScoreTotals | None, float]:
     """Score the whole held-out part with a stored model: `perplexity`'s figure.
 
     Returns:

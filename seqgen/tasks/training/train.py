@@ -27,10 +27,14 @@ from seqgen.tasks.interrupts import ending_as_ctrl_c
 from seqgen.tasks.leaks import leak
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.training.board import require_tensorboard
-from seqgen.tasks.training.choosing import compiled, suited, with_precision
+from seqgen.tasks.training.choosing import (
+    choose_compilation,
+    choose_size,
+    choose_training_precision,
+)
 from seqgen.tasks.training.count import count, ignored
 from seqgen.tasks.training.plan import override, plan_of, preset_of
-from seqgen.tasks.training.prepare import Prepared, again, prepare_data
+from seqgen.tasks.training.prepare import Prepared, prepare_data, reload_data
 from seqgen.tasks.training.session import Session, TrainingResult
 from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Notice, Report
@@ -91,10 +95,10 @@ def train(
     plan = replace(plan, data=settled)
     training = plan.training
     if not plan.model_class.counted:
-        plan = suited(plan, prepared, place, report)
-        training = plan.fitted(prepared, place, report)
-        training = with_precision(plan, training, prepared, place, report)
-        training = compiled(plan, training, prepared, place, report)
+        plan = choose_size(plan, prepared, place, report)
+        training = plan.resolve(prepared, place, report)
+        training = choose_training_precision(plan, training, prepared, place, report)
+        training = choose_compilation(plan, training, prepared, place, report)
     elif notice := ignored(flags):
         report(notice)
     model_config = plan.model_config(prepared.tokenizer.vocab_size, training.seq_len)
@@ -182,9 +186,9 @@ def resume(
         _ = training.budget  # one that has none is refused before anything is changed
         model, tokenizer = stored.load()
         stored.check()
-        stored.settle()
+        stored.keep_current_hashes()
         data_config = stored.settings("data", DataConfig)
-        prepared = _again(stored, data, data_config, tokenizer, changed_data)
+        prepared = _reload_data(stored, data, data_config, tokenizer, changed_data)
         model.to(device=place, dtype=parameter_type(training.precision))
         loaded = LoadedModel(stored, model, tokenizer, data_config)
         created = stored.record.get("created", store.now())
@@ -206,7 +210,7 @@ def _budget(training: TrainingConfig) -> str:
     return plural(getattr(training, training.budget), training.budget.removesuffix("s"))
 
 
-def _again(
+def _reload_data(
     stored: StoredModel,
     data: Sequence[str | Path],
     config: DataConfig,
@@ -218,7 +222,7 @@ def _again(
     if not isinstance(known, dict) or not {"files", "sha256"} <= known.keys():
         raise SeqgenError(f"{stored.path / store.RECORD} is damaged: it does not name the text")
     paths = text_files(data) if data else store.text_of(known)
-    prepared = again(paths, config, tokenizer, stored.validation_text)
+    prepared = reload_data(paths, config, tokenizer, stored.validation_text)
     if prepared.facts.sha256 != known["sha256"] and not changed_data:
         raise SeqgenError(
             f"{', '.join(map(str, paths))} is not the text {stored.name} was trained on; "
