@@ -96,11 +96,9 @@ class FilePairs(Pairs):
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         sides = lines(self.source.chunks()), lines(self.target.chunks())
-        count = 0
-        for source, target in itertools.zip_longest(*sides):
+        for count, (source, target) in enumerate(itertools.zip_longest(*sides)):
             if source is None or target is None:
                 raise self._unequal(count, source is None, sides)
-            count += 1
             yield source.removesuffix("\n"), target.removesuffix("\n")
 
     def _unequal(
