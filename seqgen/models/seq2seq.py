@@ -293,11 +293,8 @@ def recurrent_cell(config: Seq2SeqConfig) -> tuple[type[RecurrentLayer], Recurre
     kind = registry.architecture(config.cell)
     model = kind.load_model()
     if not issubclass(model, RecurrentLM):
-        known = [
-            n for n, a in registry.ARCHITECTURES.items() if issubclass(a.load_model(), RecurrentLM)
-        ]
-        raise UsageError(
-            f"cell is a recurrent architecture ({', '.join(known)}), not {config.cell}"
-        )
+        every = registry.ARCHITECTURES.items()
+        known = ", ".join(n for n, row in every if issubclass(row.load_model(), RecurrentLM))
+        raise UsageError(f"cell is a recurrent architecture ({known}), not {config.cell}")
     names = ("hidden_size", "num_layers", "residual", "dropout", "vocab_size")
     return model.layer, kind.load_config()(**{name: getattr(config, name) for name in names})
