@@ -130,13 +130,15 @@ def source_input(config: SourceConfig, size: int, embedding: nn.Embedding) -> nn
     Args:
         config: of the model.
         size: the width of the vectors.
-        embedding: the target's, which may be the source's too.
+        embedding: the target's, whose matrix may be the source's too.
     """
     if config.source_features is not None:
         return nn.Linear(config.source_features, size)
+    of_source = nn.Embedding(config.source_vocab_size or config.vocab_size, size)
     if config.shares_embeddings:
-        return embedding
-    return nn.Embedding(config.source_vocab_size or config.vocab_size, size)
+        # The matrix and not the module: torch's functional calls swap a shared module's twice.
+        of_source.weight = embedding.weight
+    return of_source
 
 
 def require_memory(memory: Memory | None) -> Memory:

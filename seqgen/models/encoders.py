@@ -28,6 +28,9 @@ class RecurrentEncoder(nn.Module):
         layer: the recurrent layer's class.
         cell: its configuration, in the size of one direction.
         directions: a value of `DIRECTIONS`.
+
+    Attributes:
+        size: the width H of what comes out.
     """
 
     def __init__(
@@ -41,11 +44,17 @@ class RecurrentEncoder(nn.Module):
         super().__init__()
         self.inputs, self.directions = inputs, tuple(directions)
         self.residual, self.dropout = cell.residual, Dropout(cell.dropout)
-        whole = cell.hidden_size * len(self.directions)
-        sizes = [input_size] + [whole] * (cell.num_layers - 1)
-        self.layers = nn.ModuleList(
-            nn.ModuleList(layer(size, cell) for _ in self.directions) for size in sizes
-        )
+        self.layers, self.size = nn.ModuleList(), input_size
+        for _ in range(cell.num_layers):
+            cells = nn.ModuleList(layer(self.size, cell) for _ in self.directions)
+            self.layers.append(cells)
+            self.size = sum(widths(one)[0] for one in cells)
+
+    @property
+    def widths(self) -> list[tuple[int, ...]]:
+        """For each layer, how wide the tensors are that it ends with."""
+        each = ([widths(one) for one in cells] for cells in self.layers)
+        return [tuple(map(sum, zip(*both, strict=True))) for both in each]
 
     def forward(
         self, values: Tensor, lengths: Sequence[int]
@@ -84,13 +93,14 @@ class PlainEncoder(nn.Module):
 
     Args:
         inputs: makes vectors (S, L, H) of the source's values.
-        layers: how many decoder layers begin with the mean.
-        parts: how many tensors each of them begins with.
+        size: their width H.
+        widths: for each layer of the decoder, how wide its tensors are: all begin with the mean.
     """
 
-    def __init__(self, inputs: nn.Module, layers: int, parts: int) -> None:
+    def __init__(self, inputs: nn.Module, size: int, widths: Sequence[tuple[int, ...]]) -> None:
         super().__init__()
-        self.inputs, self.shape = inputs, (layers, parts)
+        self.inputs, self.size = inputs, size
+        self.widths = [(size,) * len(parts) for parts in widths]
 
     def forward(
         self, values: Tensor, lengths: Sequence[int]
@@ -101,8 +111,37 @@ class PlainEncoder(nn.Module):
         inside = torch.arange(x.shape[1], device=x.device) < counts  # (S, L)
         x = x * inside[..., None]
         mean = x.sum(1) / counts  # (S, H)
-        layers, parts = self.shape
-        return x, ((mean,) * parts,) * layers
+        return x, tuple((mean,) * len(parts) for parts in self.widths)
+
+
+class Bridge(nn.Module):
+    """How an encoder's last states become a decoder's first: as they are, where widths agree.
+
+    Args:
+        ends: for each layer of the encoder, how wide its tensors are.
+        begins: the same of the decoder.
+    """
+
+    def __init__(self, ends: Sequence[tuple[int, ...]], begins: Sequence[tuple[int, ...]]) -> None:
+        super().__init__()
+        self.maps = nn.ModuleList(
+            nn.ModuleList(
+                nn.Identity() if end == begin else nn.Linear(end, begin)
+                for end, begin in zip(*pair, strict=True)
+            )
+            for pair in zip(ends, begins, strict=True)
+        )
+
+    def forward(self, final: Sequence[LayerState]) -> tuple[LayerState, ...]:
+        return tuple(
+            tuple(map_(part) for map_, part in zip(maps, parts, strict=True))
+            for maps, parts in zip(self.maps, final, strict=True)
+        )
+
+
+def widths(layer: RecurrentLayer) -> tuple[int, ...]:
+    """Return how wide the tensors are that a layer hands on; the first is its output."""
+    return tuple(part.shape[-1] for part in empty_state(layer, 1))
 
 
 def empty_state(layer: RecurrentLayer, rows: int) -> LayerState:

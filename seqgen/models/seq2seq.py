@@ -21,7 +21,14 @@ from seqgen.models.encoder_decoder import (
     require_memory,
     source_input,
 )
-from seqgen.models.encoders import DIRECTIONS, PlainEncoder, RecurrentEncoder, empty_state
+from seqgen.models.encoders import (
+    DIRECTIONS,
+    Bridge,
+    PlainEncoder,
+    RecurrentEncoder,
+    empty_state,
+    widths,
+)
 from seqgen.models.memory import Memory
 from seqgen.models.recurrent import LayerState, RecurrentConfig, RecurrentLayer, RecurrentLM
 from seqgen.models.state import State
@@ -126,12 +133,18 @@ class Seq2SeqState(State):
 
 
 class RecurrentDecoder(nn.Module):
-    """A stack of recurrent layers over what has been written."""
+    """A stack of recurrent layers over what has been written.
+
+    Attributes:
+        size: the width H of what comes out.
+    """
 
     def __init__(self, input_size: int, layer: type[RecurrentLayer], cell: RecurrentConfig) -> None:
         super().__init__()
-        sizes = [input_size] + [cell.hidden_size] * (cell.num_layers - 1)
-        self.layers = nn.ModuleList(layer(size, cell) for size in sizes)
+        self.layers, self.size = nn.ModuleList(), input_size
+        for _ in range(cell.num_layers):
+            self.layers.append(layer(self.size, cell))
+            self.size = widths(self.layers[-1])[0]
         self.residual, self.dropout = cell.residual, Dropout(cell.dropout)
 
     def forward(
@@ -169,40 +182,49 @@ class Seq2Seq(EncoderDecoder):
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
         self.config = config
-        size = config.hidden_size
         layer, cell = recurrent_cell(config)
         self.embedding = nn.Embedding(config.vocab_size, config.input_size)
-        self.encoder = self._encoder(layer, cell)
-        fed = size if config.input_feeding else 0
-        self.decoder = RecurrentDecoder(config.input_size + fed, layer, cell)
-        self.alignment, self.fertility = self._attention(), None
-        if config.coverage:
-            self.fertility = Fertility(size)
-        width = size * (1 + (config.attention != "none") + (config.bridge == "each"))
-        self.combine = nn.Linear(width, size, bias=False) if width > size else None
-        self.dropout = Dropout(config.dropout)
-        self.head = nn.Linear(size, config.vocab_size)
+        self.head = nn.Linear(config.hidden_size, config.vocab_size)
         nn.init.xavier_uniform_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         if config.tie_weights:
             self.embedding.weight = self.head.weight
+        fed = config.hidden_size if config.input_feeding else 0
+        self.decoder = RecurrentDecoder(config.input_size + fed, layer, cell)
+        begins = [widths(one) for one in self.decoder.layers]
+        self.encoder = self._encoder(layer, cell, begins)
+        self.bridge = None
+        if config.bridge != "none":
+            self.bridge = Bridge(self.encoder.widths, begins)
+        self.alignment = self._alignment()
+        self.fertility = Fertility(self.encoder.size) if config.coverage else None
+        parts = {
+            "state": self.decoder.size,
+            "attended": self.encoder.size * (config.attention != "none"),
+            "thought": self.decoder.size * (config.bridge == "each"),
+        }
+        self.combine, self.dropout = None, Dropout(config.dropout)
+        if sum(parts.values()) > self.decoder.size or self.decoder.size != config.hidden_size:
+            self.combine = nn.Linear(sum(parts.values()), config.hidden_size, bias=False)
 
-    def _encoder(self, layer: type[RecurrentLayer], cell: RecurrentConfig) -> nn.Module:
+    def _encoder(
+        self, layer: type[RecurrentLayer], cell: RecurrentConfig, begins: list[tuple[int, ...]]
+    ) -> nn.Module:
         config = self.config
         inputs = source_input(config, config.input_size, self.embedding)
         if config.encoder == "none":
-            return PlainEncoder(inputs, config.num_layers, layer.state_parts)
+            return PlainEncoder(inputs, config.input_size, begins)
         directions = DIRECTIONS[config.encoder]
         cell = replace(cell, hidden_size=config.hidden_size // len(directions))
         return RecurrentEncoder(inputs, config.input_size, layer, cell, directions)
 
-    def _attention(self) -> Score | None:
+    def _alignment(self) -> Score | None:
         config = self.config
         if config.attention == "none":
             return None
-        asks = config.hidden_size if config.query == "state" else config.input_size
+        asks = self.decoder.size if config.query == "state" else config.input_size
         more = {"coverage": True} if config.coverage else {}
-        return SCORES[config.attention](asks, config.hidden_size, config.scaled, **more)
+        return SCORES[config.attention](asks, self.encoder.size, config.scaled, **more)
 
     @property
     def step_by_step(self) -> bool:
@@ -216,12 +238,12 @@ class Seq2Seq(EncoderDecoder):
             keys, values = (self.alignment.keys(encoded),), (encoded,)
         if self.fertility is not None:
             keys = (*keys, self.fertility(encoded))
-        first = final if self.config.bridge != "none" else ()
+        first = self.bridge(final) if self.bridge is not None else ()
         return Memory(keys, values, first, list(lengths), list(range(len(lengths))))
 
     def start(self, memory: Memory, stride: int | None = None) -> Seq2SeqState:
         memory, rows = require_memory(memory), len(memory.owners)
-        if self.config.bridge == "none":
+        if self.bridge is None:
             layers = tuple(empty_state(layer, rows) for layer in self.decoder.layers)
         else:
             layers = tuple(tuple(map(memory.of_rows, parts)) for parts in memory.first)
