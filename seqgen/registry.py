@@ -14,15 +14,15 @@ class Architecture:
     """A kind of model: its name, where its classes live, what it is in one line, what it reads.
 
     `model` and `config` are "module:Class", imported only when used, so that listing
-    architectures loads no torch. `reads` says what it is trained on: "text", or "pairs" of a
-    source and a target.
+    architectures loads no torch. `reads` says what it is trained on: "text", or targets with
+    a source each: "pairs" of texts, "labels" or "vectors".
     """
 
     name: str
     model: str
     config: str
     summary: str
-    reads: Literal["text", "pairs"] = "text"
+    reads: Literal["text", "pairs", "labels", "vectors"] = "text"
 
     def load_model(self) -> Any:
         """Import and return the LanguageModel class."""

@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from seqgen.cli import run
 from seqgen.data.sources import TokenSources
 from seqgen.decoding.beam import BeamConfig, search
 from seqgen.decoding.beam import Source as Searched
@@ -587,3 +588,12 @@ def test_learned_positions_end():
     model.encode(ids(1, 3, vocab=5), [3])
     with pytest.raises(SeqgenError, match="a source has 4 tokens"):
         model.encode(ids(1, 4, vocab=5), [4])
+
+
+@pytest.mark.parametrize("name", ["seq2seq", "seq2seq-transformer"])
+def test_a_text_is_no_list_of_pairs(name, tmp_path, capsys):
+    path = tmp_path / "text.txt"
+    path.write_text("a b\n" * 50)
+    assert run(["train", str(path), "--model", name, "--steps", "1"]) == 2
+    said = capsys.readouterr().err
+    assert said == f"seqgen: {name} learns from pairs of a source and a target, not from a text\n"
