@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqgen.data.batches import IGNORED, PairBatches
+from seqgen.data.batches import IGNORED, PairBatches, training_batches
 from seqgen.data.corpus import Corpus
 from seqgen.data.pairs import FilePairs, TabPairs, Tokenizers, drop_long, encode_pairs
 from seqgen.data.sources import Source, TokenSources, VectorSources, handles_of
@@ -173,6 +173,16 @@ def test_every_pair_comes_whole_once_an_epoch(settings, lengths, seed):
                 assert size == len(wanted)
                 assert source.tolist() == wanted + [0] * (sides[0] - size)
         assert sorted(seen) == list(range(len(lengths)))
+
+
+@pytest.mark.parametrize("tokens", [None, 64])
+def test_a_corpus_with_sources_is_dealt_out_in_pairs(tokens):
+    corpus = corpus_of([(5, 9), (9, 5), (3, 3), (1, 12)])
+    batches = training_batches(corpus, "line", False, 2, 4, seed=3, tokens=tokens)
+    wanted = PairBatches(corpus, None if tokens else 2, 3, tokens)
+    for step in range(4):
+        assert np.array_equal(batches.batch(step).targets, wanted.batch(step).targets)
+    assert batches.seq_len == 12  # whatever the window: no target is cut
 
 
 def test_a_batch_of_pairs_depends_on_seed_and_step_alone():
