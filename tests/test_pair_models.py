@@ -358,6 +358,31 @@ def test_weights_come_back(case):
 
 
 @over(PAIRS)
+def test_layers_in_order_begin_with_the_encoder(case):
+    model = case.build()
+    groups = model.parameters_by_layer()
+    every = [id(p) for group in groups for p in group]
+    assert sorted(every) == sorted(map(id, model.parameters()))
+    encoder = {id(p) for p in model.encoder.parameters()}
+    other = {
+        id(p) for n, p in model.named_parameters(remove_duplicate=False) if "encoder." not in n
+    }
+    if encoder - other:
+        assert {id(p) for p in groups[0]} == encoder - other
+    assert id(model.head.weight) in {id(p) for p in groups[-1]}
+
+
+@over(PAIRS)
+def test_hidden_matrices_are_those_between_embeddings_and_head(case):
+    model = case.build()
+    tables = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
+    wanted = {id(p) for p in model.parameters() if p.ndim == 2} - tables - {id(model.head.weight)}
+    found = {id(p): maps for p, maps in model.hidden_matrices()}
+    assert set(found) == wanted
+    assert all(p.shape[0] % maps == 0 for p, maps in model.hidden_matrices())
+
+
+@over(PAIRS)
 def test_without_a_memory_there_is_no_model(case):
     model = case.build()
     for call in (lambda: model(ids(1, 2)), lambda: model.start(None), lambda: model.start(3)):

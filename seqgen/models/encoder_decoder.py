@@ -69,6 +69,7 @@ class EncoderDecoder(NeuralLanguageModel):
     """
 
     config: SourceConfig
+    encoder: nn.Module
 
     @abstractmethod
     def encode(self, values: Tensor, lengths: Sequence[int]) -> Memory:
@@ -108,6 +109,20 @@ class EncoderDecoder(NeuralLanguageModel):
         if values.is_floating_point():
             values = values.to(self.head.weight.dtype)
         return self.encode(values, source.lengths.tolist())
+
+    def parameters_by_layer(self) -> list[list[nn.Parameter]]:
+        """Return the parameters in groups in the order of their use: the encoder's come first.
+
+        What both sides share is the decoder's.
+        """
+        decoders = [child for child in self.children() if child is not self.encoder]
+        later = {p for child in decoders for p in child.parameters()}
+        first = [p for p in self.encoder.parameters() if p not in later]
+        known = set(first)
+        # Head and encoder may stand in one group, and may share an embedding.
+        groups = map(dict.fromkeys, super().parameters_by_layer())
+        rest = ([p for p in group if p not in known] for group in groups)
+        return [group for group in (first, *rest) if group]
 
     def opens(self, sources: Sources) -> Callable[[Sequence[int]], State]:
         """Return what opens states for decoding from these sources, whose handles are numbers.
