@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from seqgen.errors import named
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """A kind of model: its name, where its classes live, and what it is in one line.
+    """A kind of model: its name, where its classes live, what it is in one line, what it reads.
 
     `model` and `config` are "module:Class", imported only when used, so that listing
-    architectures loads no torch.
+    architectures loads no torch. `reads` says what it is trained on: "text", or targets with
+    a source each: "pairs" of texts, "labels" or "vectors".
     """
 
     name: str
     model: str
     config: str
     summary: str
+    reads: Literal["text", "pairs", "labels", "vectors"] = "text"
 
     def load_model(self) -> Any:
         """Import and return the LanguageModel class."""
@@ -72,6 +74,20 @@ _ROWS = (
         "seqgen.models.transformer:Transformer",
         "seqgen.models.transformer:TransformerConfig",
         "decoder-only transformer; 2017, GPT-2 or Llama style by options",
+    ),
+    Architecture(
+        "seq2seq",
+        "seqgen.models.seq2seq:Seq2Seq",
+        "seqgen.models.seq2seq:Seq2SeqConfig",
+        "recurrent encoder-decoder, with attention (Bahdanau et al. 2015) or without",
+        "pairs",
+    ),
+    Architecture(
+        "seq2seq-transformer",
+        "seqgen.models.seq2seq_transformer:Seq2SeqTransformer",
+        "seqgen.models.seq2seq_transformer:Seq2SeqTransformerConfig",
+        "encoder-decoder transformer (Vaswani et al. 2017), in its own or a recent form",
+        "pairs",
     ),
 )
 

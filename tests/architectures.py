@@ -159,11 +159,93 @@ class MixtureCase(Case):
 
 CASES = [
     Case(name, variant, settings)
-    for name in registry.ARCHITECTURES
+    for name, row in registry.ARCHITECTURES.items()
+    if row.reads == "text"
     for variant, settings in VARIANTS.get(name, {"default": {}}).items()
 ]
 CASES.append(MixtureCase("mixture", "three", {}))
 NEURAL = [case for case in CASES if case.neural]
+
+
+# Models that write from a source have cases of their own.
+PAIR_VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
+    "seq2seq": {
+        "additive": {},
+        "lstm-all": {
+            "cell": "lstm",
+            "bridge": "each",
+            "input_feeding": True,
+            "coverage": True,
+            "residual": True,
+            "source_vocab_size": 9,
+        },
+        "thought": {"attention": "none", "encoder": "reversed", "num_layers": 1},
+        "dot-of-words": {
+            "cell": "rnn",
+            "attention": "dot",
+            "query": "word",
+            "scaled": True,
+            "encoder": "forward",
+            "bridge": "each",
+        },
+        "general": {
+            "attention": "general",
+            "bridge": "none",
+            "embedding_size": 5,
+            "input_feeding": True,
+            "share_embeddings": False,
+        },
+        "bag": {"encoder": "none", "attention": "dot", "tie_weights": True},
+    },
+    "seq2seq-transformer": {
+        "default": {},
+        "2017": {**FORM_OF_2017, "tie_weights": True, "encoder_layers": 1},
+        "learned-odd": {**GPT2, "window": 5, "source_vocab_size": 9, "num_layers": 1},
+    },
+}
+PAIRS = [
+    Case(name, variant, settings)
+    for name, variants in PAIR_VARIANTS.items()
+    for variant, settings in variants.items()
+]
+
+
+class FixedSource(LanguageModel):
+    """An encoder-decoder all of whose rows have one source: a language model like any other."""
+
+    def __init__(self, inner: Any, source: list[int]) -> None:
+        super().__init__()
+        self.inner, self.config, self.source = inner, inner.config, source
+        self.window = inner.window
+
+    def memory(self, batch: int) -> Any:
+        return self.inner.encode(torch.tensor([self.source]), [len(self.source)]).select(
+            [0] * batch
+        )
+
+    def forward(self, tokens: Tensor, state: Any = None, last: int | None = None) -> Any:
+        return self.inner(tokens, state or self.memory(len(tokens)), last)
+
+    def start(self, batch: int, stride: int | None = None) -> Any:
+        return self.inner.start(self.memory(batch), stride)
+
+    def step(self, tokens: Any, state: Any) -> Any:
+        return self.inner.step(tokens, state)
+
+
+@dataclass(frozen=True)
+class FixedCase(Case):
+    """A case of `PAIRS` through one source."""
+
+    def build(self, dtype: torch.dtype = torch.float64, seed: int = 1, **more: Any) -> Any:
+        return FixedSource(super().build(dtype, seed, **more), [3, 1, 4, 1, 5]).eval()
+
+    @property
+    def neural(self) -> bool:
+        return False
+
+
+FIXED = [FixedCase(case.architecture, case.variant, case.settings) for case in PAIRS]
 
 
 def over(cases: list[Case]) -> pytest.MarkDecorator:

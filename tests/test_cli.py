@@ -747,6 +747,8 @@ def test_architectures(cli):
         "gru",
         "lstm",
         "transformer",
+        "seq2seq",
+        "seq2seq-transformer",
     ]
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from seqgen.configs import Documents
 from seqgen.data.corpus import Corpus
+from seqgen.data.sources import Source
 from seqgen.hashing import hash64, uniforms
 
 # The first word of every hash drawn here, so that no two kinds of draw share numbers.
@@ -32,6 +33,7 @@ class Batch:
         fresh: the rows begin new texts; otherwise they go on from the last batch's rows.
         count: how many targets are scored.
         advance: after how many columns the next batch goes on; None for all of them.
+        source: what each row is written from, B sources; None for text alone.
     """
 
     tokens: np.ndarray
@@ -39,6 +41,7 @@ class Batch:
     fresh: bool
     count: int
     advance: int | None = None
+    source: Source | None = None
 
     def split(self, pieces: int) -> list[tuple[slice, Batch]]:
         """Return at most so many batches with a share of the rows each, and which rows they are.
@@ -49,9 +52,11 @@ class Batch:
         pieces = min(pieces, rows)
         edges = [rows * i // pieces for i in range(pieces + 1)]
         cuts = [slice(*pair) for pair in pairwise(edges)]
-        return [
-            (cut, replace(self, tokens=self.tokens[cut], targets=self.targets[cut])) for cut in cuts
-        ]
+        return [(cut, self._rows(cut)) for cut in cuts]
+
+    def _rows(self, cut: slice) -> Batch:
+        source = None if self.source is None else self.source.part(cut)
+        return replace(self, tokens=self.tokens[cut], targets=self.targets[cut], source=source)
 
 
 IGNORED = -100
@@ -177,16 +182,22 @@ class DocumentBatches(Batches):
         del keys
         batches: list[np.ndarray] = []
         for at in range(0, order.size, POOL * self.batch_size):
-            pool = order[at : at + POOL * self.batch_size]
-            pool = pool[np.argsort(self.length[pool], kind="stable")]
-            cut = range(0, pool.size, self.batch_size)
-            keys = hash64(SHUFFLE, self.seed, epoch, at, np.array(cut), 1)
+            pool = self._sorted(order[at : at + POOL * self.batch_size])
+            edges = np.array(self._edges(pool))
+            keys = hash64(SHUFFLE, self.seed, epoch, at, edges[:-1], 1)
             batches += [
-                pool[i : i + self.batch_size]
-                for i in np.array(cut)[np.argsort(keys, kind="stable")]
+                pool[edges[i] : edges[i + 1]] for i in np.argsort(keys, kind="stable").tolist()
             ]
         windows = -(-self.length // self.seq_len)  # (R,)
         return [(rows, w) for rows in batches for w in range(windows[rows].max())]
+
+    def _sorted(self, pool: np.ndarray) -> np.ndarray:
+        """Return the rows of a pool with similar ones side by side."""
+        return pool[np.argsort(self.length[pool], kind="stable")]
+
+    def _edges(self, pool: np.ndarray) -> list[int]:
+        """Return where the batches of a sorted pool begin, and where the last one ends."""
+        return [*range(0, pool.size, self.batch_size), pool.size]
 
     def _rows(self, rows: np.ndarray, offset: int) -> Batch:
         tokens = self.corpus.tokens
@@ -218,6 +229,54 @@ def _cut(begin: np.ndarray, end: np.ndarray, length: int) -> tuple[np.ndarray, n
     nth = np.arange(which.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)
     first = begin[which] + nth * length
     return first, np.minimum(first + length, end[which])
+
+
+class PairBatches(DocumentBatches):
+    """One pair a row, whole: similar lengths together, both sides padded on the right.
+
+    Pairs are shuffled every epoch, sorted by the lengths of target and source within pools, cut
+    into batches, and the batches of a pool shuffled. How many rows a batch has follows from
+    `batch_size`, or from a budget of tokens: as many as keep rows times the longest side, source
+    or target, within it, and one at least.
+
+    Args:
+        corpus: the training part, with sources.
+        batch_size: rows B, or None where `tokens` says how many.
+        seed: draws the order.
+        tokens: the budget of a batch, padding included; None where `batch_size` is given.
+    """
+
+    def __init__(
+        self, corpus: Corpus, batch_size: int | None, seed: int, tokens: int | None = None
+    ) -> None:
+        if (batch_size is None) == (tokens is None):
+            raise ValueError("a batch has a number of rows, or a budget of tokens")
+        self._budget = tokens
+        lengths = corpus.ends - corpus.starts
+        longest = np.maximum(lengths, corpus.sources.lengths)  # (D,), of either side
+        if batch_size is None:
+            # What the pools hold, in rows of average length; the batches have as many as fit.
+            batch_size = max(1, round(tokens / longest.mean()))
+        self._longest = longest
+        # A window as long as the longest target cuts none.
+        super().__init__(corpus, batch_size, int(lengths.max()), seed, carry=True)
+
+    def _sorted(self, pool: np.ndarray) -> np.ndarray:
+        return pool[np.lexsort((self.corpus.sources.lengths[pool], self.length[pool]))]
+
+    def _edges(self, pool: np.ndarray) -> list[int]:
+        if self._budget is None:
+            return super()._edges(pool)
+        edges, longest = [0], 0
+        for at, length in enumerate(self._longest[pool].tolist()):
+            longest = max(longest, length)
+            if at > edges[-1] and (at + 1 - edges[-1]) * longest > self._budget:
+                edges.append(at)
+                longest = length
+        return [*edges, pool.size]
+
+    def _rows(self, rows: np.ndarray, offset: int) -> Batch:
+        return replace(super()._rows(rows, offset), source=self.corpus.sources.rows(rows))
 
 
 class SampledBatches(Batches):
@@ -294,7 +353,13 @@ def _columns(batches: list[Batch]) -> int:
 
 
 def training_batches(
-    corpus: Corpus, documents: Documents, carry: bool, batch_size: int, seq_len: int, seed: int
+    corpus: Corpus,
+    documents: Documents,
+    carry: bool,
+    batch_size: int,
+    seq_len: int,
+    seed: int,
+    tokens: int | None = None,
 ) -> Batches:
     """Return the batches for a kind of text and model.
 
@@ -305,7 +370,10 @@ def training_batches(
         batch_size: rows B, fewer where the corpus is small.
         seq_len: the longest window T.
         seed: draws the order.
+        tokens: of pairs, the budget of a batch, in the place of `batch_size`.
     """
+    if corpus.sources is not None:
+        return PairBatches(corpus, None if tokens else batch_size, seed, tokens)
     if documents == "line":
         return DocumentBatches(corpus, batch_size, seq_len, seed, carry)
     kind = ParallelStreams if carry else RandomWindows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import IO
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from seqgen.configs import Documents
 from seqgen.data.encoding import Sampling, encoded
+from seqgen.data.sources import Sources, starts_of, take_spans
 from seqgen.tokenizers import Tokenizer
 from seqgen.tokenizers.base import SPECIALS
 
@@ -48,17 +49,28 @@ class Corpus:
         ends: (D,) int64: where each document ends in `tokens`; a stream is one document.
         start: the id each document starts after.
         oov: how many tokens are `<unk>`.
+        sources: what each document is written from, D of them; None for text alone.
     """
 
     tokens: np.ndarray
     ends: np.ndarray
     start: int
     oov: int = 0
+    sources: Sources | None = None
 
     @cached_property
     def starts(self) -> np.ndarray:
         """(D,) int64: where each document begins in `tokens`."""
-        return np.concatenate([[0], self.ends[:-1]]).astype(np.int64)
+        return starts_of(self.ends)
+
+    def take(self, documents: np.ndarray) -> Corpus:
+        """Return the documents of these numbers alone, in that order, each with its source.
+
+        Which tokens are unknown is no longer known, so `oov` stays that of the whole.
+        """
+        tokens, ends = take_spans(self.tokens, self.ends, documents)
+        sources = None if self.sources is None else self.sources.take(documents)
+        return replace(self, tokens=tokens, ends=ends, sources=sources)
 
 
 class Unknowns:

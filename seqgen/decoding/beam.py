@@ -20,7 +20,7 @@ import torch
 from seqgen.configs import Bounds, require, short
 from seqgen.decoding.hypotheses import Best, Hypothesis, LengthNorm
 from seqgen.decoding.processors import IMPOSSIBLE, History, Processor, normalise
-from seqgen.decoding.sampling import prefill
+from seqgen.decoding.sampling import Opens, prefill
 from seqgen.hashing import absorb, hash64
 from seqgen.models.base import LanguageModel
 
@@ -79,10 +79,17 @@ class BeamConfig:
 
 @dataclass(frozen=True)
 class Source:
-    """A prompt: its number i, which stochastic noise depends on, and its ids."""
+    """What one search is for.
+
+    Attributes:
+        number: the prompt's number i, which stochastic noise depends on.
+        tokens: the prompt's ids, with the start symbol first.
+        handle: the number of the source that it is written from; equal sources have the same.
+    """
 
     number: int
     tokens: tuple[int, ...]
+    handle: int = 0
 
 
 # Whether the tokens written after a prompt end the text by what they say (a stop string).
@@ -332,6 +339,7 @@ def search(
     eos_id: int | None,
     ends: Ends | None = None,
     watch: Watch | None = None,
+    opens: Opens | None = None,
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
     """Search for the likeliest texts after several prompts at once.
 
@@ -344,6 +352,7 @@ def search(
         eos_id: the token that ends a text, if one does.
         ends: tells stop strings.
         watch: is shown the best candidates of every step.
+        opens: opens a state for the sources' handles; None for a model that has no sources.
 
     Yields:
         The place of a prompt in `sources` and its hypotheses, the best first, as soon as they
@@ -356,7 +365,8 @@ def search(
     endings = [Ending(source, eos_id, ends, config.max_tokens) for source in sources]
     searches = [Search(ending, place, config) for place, ending in enumerate(endings)]
     width = 2 * config.beams // config.groups + (config.beams if config.groups > 1 else 0)
-    logits, state = prefill(model, [source.tokens for source in sources])
+    prompts, handles = [s.tokens for s in sources], [s.handle for s in sources]
+    logits, state = prefill(model, prompts, opens, handles)
     # Before the first step the groups of a prompt share its one row.
     rows = [(owner, owner.groups[0].live[0]) for owner in searches]
     while True:

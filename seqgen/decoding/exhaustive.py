@@ -11,7 +11,7 @@ from seqgen.configs import require
 from seqgen.decoding.beam import Ending
 from seqgen.decoding.hypotheses import Hypothesis, LengthNorm
 from seqgen.decoding.processors import IMPOSSIBLE, History, Processor, normalise
-from seqgen.decoding.sampling import prefill
+from seqgen.decoding.sampling import Opens, prefill
 from seqgen.models.base import LanguageModel
 from seqgen.models.state import State
 
@@ -25,10 +25,12 @@ def exhaustive(
     norm: LengthNorm,
     processors: Sequence[Processor],
     ending: Ending,
+    opens: Opens | None = None,
 ) -> list[Hypothesis]:
     """Score every text that the processors leave, and return the n best, the best first.
 
-    Nothing is pruned: the tree is walked depth first.
+    Nothing is pruned: the tree is walked depth first. `opens` opens a state for the source's
+    handle; None for a model that has no sources.
 
     Raises:
         UsageError: there may be more than a million texts.
@@ -40,7 +42,7 @@ def exhaustive(
         f"--exhaustive would try up to {model.vocab_size} ^ {ending.max_tokens} texts; "
         f"at most {MOST:,} are allowed, so lower --max-tokens or use --beams",
     )
-    logits, state = prefill(model, [ending.source.tokens])
+    logits, state = prefill(model, [ending.source.tokens], opens, [ending.source.handle])
     if ending.max_tokens == 0:
         return [Hypothesis(score=0.0, finish_reason="length")]
     found = []

@@ -25,11 +25,13 @@ class Row:
         prompt: the prompt's number i, which the draws depend on.
         sample: the sample's number j of that prompt.
         tokens: the prompt's ids, with the start symbol first.
+        handle: the number of the source that it is written from; equal sources have the same.
     """
 
     prompt: int
     sample: int
     tokens: tuple[int, ...]
+    handle: int = 0
 
 
 class Step(NamedTuple):
@@ -39,6 +41,10 @@ class Step(NamedTuple):
     text: str
     continuation: Continuation
 
+
+# Handles of sources, one a row, to a state whose rows are written from those sources and hold no
+# past yet. Decoding knows a source by its handle alone.
+Opens = Callable[[Sequence[int]], State]
 
 # So many tokens of a prompt are read at a time: what a layer makes of them takes room.
 PIECE = 4096
@@ -55,6 +61,7 @@ def sample(
     processors: Sequence[Processor],
     choose: Choose,
     watch: Watch | None = None,
+    opens: Opens | None = None,
 ) -> Iterator[Step]:
     """Write all rows side by side; a finished one leaves the batch.
 
@@ -65,6 +72,7 @@ def sample(
         processors: applied in this order at every step.
         choose: picks the tokens.
         watch: is shown how every token came about.
+        opens: opens a state for the rows' handles; None for a model that has no sources.
 
     Yields:
         Every token as it is drawn. A row that is finished from the start yields one empty step.
@@ -77,7 +85,9 @@ def sample(
     if not alive:
         return
     rows, texts = [rows[i] for i in alive], [texts[i] for i in alive]
-    logits, state = prefill(model, [row.tokens for row in rows])
+    logits, state = prefill(
+        model, [row.tokens for row in rows], opens, [row.handle for row in rows]
+    )
     histories = [History(row.tokens, len(row.tokens)) for row in rows]
     step = 0
     while True:
@@ -106,17 +116,36 @@ def sample(
         step += 1
 
 
+def without_sources(model: LanguageModel) -> Opens:
+    """Return what opens the states of a model that writes from no source."""
+    return lambda handles: model.start(len(handles))
+
+
 @torch.inference_mode()
-def prefill(model: LanguageModel, prompts: Sequence[tuple[int, ...]]) -> tuple[np.ndarray, State]:
+def prefill(
+    model: LanguageModel,
+    prompts: Sequence[tuple[int, ...]],
+    opens: Opens | None = None,
+    handles: Sequence[int] | None = None,
+) -> tuple[np.ndarray, State]:
     """Read every prompt once, those of equal length together; return logits (B, V) and state.
 
-    Prompts are never padded, since their state is used again.
+    Prompts are never padded, since their state is used again. Rows with the same prompt and the
+    same source are read as one.
+
+    Args:
+        model: in evaluation mode.
+        prompts: B prompts, each of at least one id.
+        opens: opens a state for the rows' handles; None for a model that has no sources.
+        handles: B handles of sources, where there are sources.
     """
-    distinct = sorted(dict.fromkeys(prompts), key=len)
+    opens = opens or without_sources(model)
+    keys = list(zip(handles or [0] * len(prompts), prompts, strict=True))
+    distinct = sorted(dict.fromkeys(keys), key=_length)
     logits, states = [], []
-    for length, same in groupby(distinct, key=len):
-        rows = list(same)
-        state = model.start(len(rows))
+    for length, same in groupby(distinct, key=_length):
+        of_source, rows = map(list, zip(*same, strict=True))
+        state = opens(of_source)
         if length == 1:
             after, state = model.step([token for (token,) in rows], state)
         else:
@@ -126,8 +155,13 @@ def prefill(model: LanguageModel, prompts: Sequence[tuple[int, ...]]) -> tuple[n
         logits.append(after)
         states.append(state)
     state = type(states[0]).cat(states) if len(states) > 1 else states[0]
-    if distinct == list(prompts):
+    if distinct == keys:
         return np.concatenate(logits), state
-    number = {prompt: i for i, prompt in enumerate(distinct)}
-    wanted = [number[prompt] for prompt in prompts]
+    number = {key: i for i, key in enumerate(distinct)}
+    wanted = [number[key] for key in keys]
     return np.concatenate(logits)[wanted], state.select(wanted)
+
+
+def _length(key: tuple[int, tuple[int, ...]]) -> int:
+    """Return the number of ids in the prompt of a (handle, prompt) pair."""
+    return len(key[1])

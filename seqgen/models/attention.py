@@ -1,4 +1,4 @@
-"""Causal self-attention over a whole window."""
+"""Attention over a whole window: causal, and over all that is there."""
 
 from __future__ import annotations
 
@@ -26,10 +26,42 @@ def causal_attention(q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0) -> T
         dropout: of the weights.
     """
     length, size = q.shape[-2:]
-    in_bf16 = torch.is_autocast_enabled("cpu") and q.device.type == "cpu"
-    if not in_bf16 or dropout or length > LONGEST_DENSE or not torch.is_grad_enabled():
+    if dropout or not _keeps_weights(q, k):
         return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
     mask = q.new_full((length, length), -math.inf).triu_(1)
     flat = [x.flatten(0, 1) for x in (q, k, v)]  # (B heads, T, D) each
     scores = torch.baddbmm(mask, flat[0], flat[1].mT, alpha=1 / math.sqrt(size))
     return (scores.softmax(-1) @ flat[2]).view(q.shape)
+
+
+def full_attention(
+    q: Tensor, k: Tensor, v: Tensor, there: Tensor | None, dropout: float = 0.0
+) -> Tensor:
+    """Return softmax(Q K^T / sqrt(D)) V, each query seeing every key that is there.
+
+    Args:
+        q: queries (B, heads, T, D).
+        k: keys (B, heads, L, D).
+        v: values, as k.
+        there: which keys a row has, (B, L) of bool; None where each has all.
+        dropout: of the weights.
+    """
+    if dropout or not _keeps_weights(q, k):
+        mask = None if there is None else there[:, None, None]
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
+    return full_weights(q, k, there).to(v.dtype) @ v
+
+
+def full_weights(q: Tensor, k: Tensor, there: Tensor | None) -> Tensor:
+    """Return the weights (B, heads, T, L) of `full_attention`."""
+    scores = (q @ k.mT) / math.sqrt(q.shape[-1])
+    if there is not None:
+        scores = scores.masked_fill(~there[:, None, None], -math.inf)
+    return scores.softmax(-1)
+
+
+def _keeps_weights(q: Tensor, k: Tensor) -> bool:
+    """Return whether two batched products beat torch's kernel: training in bf16 on a CPU."""
+    in_bf16 = torch.is_autocast_enabled("cpu") and q.device.type == "cpu"
+    short = max(q.shape[-2], k.shape[-2]) <= LONGEST_DENSE
+    return in_bf16 and short and torch.is_grad_enabled()

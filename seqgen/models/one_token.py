@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
@@ -32,6 +32,8 @@ Attend = Callable[[int, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 class OneToken:
     """A transformer in evaluation mode, whose weights do not change."""
 
+    row_block: ClassVar[Callable[[Block], RowBlock]]
+
     def __init__(self, model: Transformer) -> None:
         config = model.config
         self.scale = math.sqrt(config.hidden_size) if config.scale_embedding else None
@@ -43,8 +45,8 @@ class OneToken:
             self.added = model.position_embedding.weight.detach().numpy()
         else:
             self.added = model.waves.numpy()
-        self.blocks = [RowBlock(block) for block in model.blocks]
-        self.final_norm = _over_arrays(model.final_norm)
+        self.blocks = [self.row_block(block) for block in model.blocks]
+        self.final_norm = over_arrays(model.final_norm)
         self.head = Affine(model.head.weight, None)
 
     def __call__(self, tokens: Sequence[int], cache: KVCache) -> np.ndarray:
@@ -68,9 +70,14 @@ class OneToken:
         if self.added is not None:
             x += self.added[positions]
         rotation = None if self.waves is None else self.waves[positions][:, None]
+        reading = self.attending(read, cache)
         for block in self.blocks:
-            x = block(x, rotation, read)
+            x = block(x, rotation, reading)
         return self.head(self.final_norm(x))
+
+    def attending(self, attend: Attend, cache: KVCache) -> Attend:
+        """Return what the blocks attend by; see `Transformer._attending`."""
+        return attend
 
 
 class RowBlock:
@@ -81,12 +88,15 @@ class RowBlock:
         self.pre, self.dropout = block.pre, _unchanged
         self.attention = RowAttention(block.attention)
         self.feed_forward = RowFeedForward(block.feed_forward)
-        self.attention_norm = _over_arrays(block.attention_norm)
-        self.feed_forward_norm = _over_arrays(block.feed_forward_norm)
+        self.attention_norm = over_arrays(block.attention_norm)
+        self.feed_forward_norm = over_arrays(block.feed_forward_norm)
 
     def __call__(self, x: np.ndarray, rotation: np.ndarray | None, read: Attend) -> np.ndarray:
         """Take the stream to the next; rotation (B, 1, 2, D / 2), or one for all rows."""
         return self.equation(self, x, rotation, read)
+
+
+OneToken.row_block = RowBlock  # which stands below it in this file
 
 
 class RowAttention:
@@ -94,10 +104,10 @@ class RowAttention:
 
     def __init__(self, attention: Attention) -> None:
         self.index, self.num_heads = attention.index, attention.num_heads
-        self.query_key_value = _affine(attention.query_key_value)
-        self.output = _affine(attention.output)
-        self.query_norm = _over_arrays(attention.query_norm)
-        self.key_norm = _over_arrays(attention.key_norm)
+        self.query_key_value = affine_of(attention.query_key_value)
+        self.output = affine_of(attention.output)
+        self.query_norm = over_arrays(attention.query_norm)
+        self.key_norm = over_arrays(attention.key_norm)
 
     def __call__(self, x: np.ndarray, rotation: np.ndarray | None, read: Attend) -> np.ndarray:
         heads = self.query_key_value(x).reshape(len(x), 3, self.num_heads, -1)
@@ -113,7 +123,7 @@ class RowFeedForward:
 
     def __init__(self, feed_forward: FeedForward) -> None:
         self.equation = type(feed_forward).forward
-        self.inner, self.output = _affine(feed_forward.inner), _affine(feed_forward.output)
+        self.inner, self.output = affine_of(feed_forward.inner), affine_of(feed_forward.output)
         self._activate = feed_forward.activate
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
@@ -128,7 +138,8 @@ def _unchanged(x: np.ndarray) -> np.ndarray:
     return x
 
 
-def _affine(linear: nn.Linear) -> Affine:
+def affine_of(linear: nn.Linear) -> Affine:
+    """Return a linear map over arrays."""
     return Affine(linear.weight, linear.bias)
 
 
@@ -139,7 +150,7 @@ def _rotated(x: np.ndarray, rotation: np.ndarray) -> np.ndarray:
     return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
 
 
-def _over_arrays(norm: nn.Module) -> ArrayMap:
+def over_arrays(norm: nn.Module) -> ArrayMap:
     """Return what a normalisation, or nothing in its place, does to an array (..., H)."""
     if isinstance(norm, nn.Identity):
         return _unchanged

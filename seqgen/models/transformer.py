@@ -190,7 +190,7 @@ class Block(nn.Module):
         super().__init__()
         self.pre = config.norm_position == "pre"
         self.attention, self.feed_forward = Attention(config, index), FeedForward(config)
-        self.attention_norm, self.feed_forward_norm = _norm(config), _norm(config)
+        self.attention_norm, self.feed_forward_norm = norm_of(config), norm_of(config)
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, rotation: Tensor | None, attend: Attend) -> Tensor:
@@ -201,10 +201,18 @@ class Block(nn.Module):
         return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
 
 
-def _norm(config: TransformerConfig) -> nn.Module:
+def norm_of(config: TransformerConfig) -> nn.Module:
+    """Return the normalisation of the residual stream."""
     if config.norm == "rmsnorm":
         return RMSNorm(config.hidden_size, eps=config.norm_eps)
     return nn.LayerNorm(config.hidden_size, eps=config.norm_eps, bias=config.bias)
+
+
+def waves_of(config: TransformerConfig, length: int) -> Tensor:
+    """Return what is added at, or turns, each of `length` positions: (length, ...)."""
+    if config.positions == "rope":
+        return rotations(length, config.head_size, config.rope_theta)
+    return sinusoids(length, config.hidden_size)
 
 
 class Transformer(ArraySteps, NeuralLanguageModel):
@@ -221,6 +229,8 @@ class Transformer(ArraySteps, NeuralLanguageModel):
     """
 
     config: TransformerConfig
+    block: ClassVar[type[Block]] = Block
+    one_token: ClassVar[type[OneToken]] = OneToken
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -229,18 +239,14 @@ class Transformer(ArraySteps, NeuralLanguageModel):
         self.embedding = nn.Embedding(config.vocab_size, size)
         if config.positions == "learned":
             self.position_embedding = nn.Embedding(config.window, size)
-        self.blocks = nn.ModuleList(Block(config, i) for i in range(config.num_layers))
-        self.final_norm = _norm(config) if config.norm_position == "pre" else nn.Identity()
+        self.blocks = nn.ModuleList(self.block(config, i) for i in range(config.num_layers))
+        self.final_norm = norm_of(config) if config.norm_position == "pre" else nn.Identity()
         self.dropout = Dropout(config.dropout)
         self.head = nn.Linear(size, config.vocab_size, bias=False)
         self._initialise()
         if config.tie_weights:
             self.head.weight = self.embedding.weight
-        if config.positions == "rope":
-            waves = rotations(config.window, config.head_size, config.rope_theta)
-        else:
-            waves = sinusoids(config.window, size)
-        self.register_buffer("waves", waves, persistent=False)
+        self.register_buffer("waves", waves_of(config, config.window), persistent=False)
 
     def _initialise(self) -> None:
         into_stream = 0.02 / math.sqrt(2 * self.config.num_layers)
@@ -279,22 +285,25 @@ class Transformer(ArraySteps, NeuralLanguageModel):
             return super().step(tokens, state)
         if any(state.length(row) == self.window for row in range(len(tokens))):
             self._slide(state)
-        return self.prepared(lambda: OneToken(self))(tokens, state), state
+        return self.prepared(lambda: self.one_token(self))(tokens, state), state
 
     def hidden(self, tokens: Tensor, state: KVCache | None) -> tuple[Tensor, KVCache | None]:
         if state is None:
-            if tokens.shape[1] > self.window:
-                raise ValueError(f"{tokens.shape[1]} tokens do not fit the window {self.window}")
-            positions = torch.arange(tokens.shape[1], device=tokens.device)
             trains = self.training and torch.is_grad_enabled()
             stack = self._compiled if trains and self._compiled else self.over_tensors
-            return stack(*self._embedded(tokens, positions)), None
+            return stack(*self._window(tokens)), None
         if torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters()):
             raise ValueError(
                 "a transformer's state takes no part in a graph: "
                 "call it without a state to train, or under torch.no_grad() to decode"
             )
         return self._read(tokens, state)
+
+    def _window(self, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return what `_embedded` makes of tokens (B, T) that nothing comes before."""
+        if tokens.shape[1] > self.window:
+            raise ValueError(f"{tokens.shape[1]} tokens do not fit the window {self.window}")
+        return self._embedded(tokens, torch.arange(tokens.shape[1], device=tokens.device))
 
     def _read(self, tokens: Tensor, state: KVCache) -> tuple[Tensor, KVCache]:
         """Run tokens (B, T) after what the cache holds, letting full rows fall back."""
@@ -343,6 +352,13 @@ class Transformer(ArraySteps, NeuralLanguageModel):
         """
         return self._stack(x, rotation, self._attend_within)
 
+    def _attending(self, attend: Attend, state: KVCache, rows: Sequence[int]) -> Attend:
+        """Return what the blocks attend by, when they run on some rows of the state.
+
+        A model whose blocks read something else besides overrides this.
+        """
+        return attend
+
     def _attend_within(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         dropout = self.config.attention_dropout if self.training else 0.0
         return causal_attention(q, k, v, dropout)
@@ -372,7 +388,8 @@ class Transformer(ArraySteps, NeuralLanguageModel):
                 q, keys[:, :, begin:end], values[:, :, begin:end], attn_mask=mask
             )
 
-        return self._features(tokens, positions, attend)
+        rows = range(len(state.starts))
+        return self._features(tokens, positions, self._attending(attend, state, rows))
 
     def _skim(self, tokens: Tensor, state: KVCache) -> Tensor:
         """Take as many whole strides of tokens (B, T) as fit one batch, all rows being full.
@@ -387,7 +404,9 @@ class Transformer(ArraySteps, NeuralLanguageModel):
         text = torch.cat([past, tokens[:, : count * stride]], 1)  # (B, W + count S)
         windows = text[:, stride:].unfold(1, window, stride)  # (B, count, W)
         positions = torch.arange(window, device=tokens.device)
-        features = self._features(windows.flatten(0, 1), positions, self._attend_within)
+        rows = [row for row in range(batch) for _ in range(count)]
+        attend = self._attending(self._attend_within, state, rows)
+        features = self._features(windows.flatten(0, 1), positions, attend)
         state.tokens[:, end - window : end] = text[:, -window:]
         state.rewritten(range(batch))
         return features[:, window - stride :].reshape(batch, count * stride, -1)
@@ -408,4 +427,5 @@ class Transformer(ArraySteps, NeuralLanguageModel):
             return self._attend_within(layer, q, k, v)
 
         positions = torch.arange(end - start, device=state.tokens.device)
+        attend = self._attending(attend, state, full)
         self._features(state.tokens[full, start:end], positions, attend)

@@ -153,6 +153,10 @@ def plan_of(
     named = architecture or (preset and preset.architecture)
     architecture = architecture_of(origin, named, config)
     kind = registry.architecture(architecture)
+    require(
+        kind.reads == "text",
+        f"{architecture} learns from {kind.reads} of a source and a target, not from a text",
+    )
     config_class, model_class = kind.load_config(), kind.load_model()
     given = override(preset.settings if preset else {}, settings_of(config, config_class))
     given = override(given, settings)

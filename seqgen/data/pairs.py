@@ -1,0 +1,162 @@
+"""Reading pairs of a source and a target: from one file with tabs, or from two files."""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from seqgen.data.corpus import Corpus, Framing, encode_corpus
+from seqgen.data.encoding import Sampling
+from seqgen.data.sources import TokenSources
+from seqgen.data.text import Text, lines
+from seqgen.errors import SeqgenError
+from seqgen.tokenizers import Tokenizer
+
+
+@dataclass(frozen=True)
+class Tokenizers:
+    """What makes ids of both sides; one object for both where the vocabulary is joint.
+
+    Attributes:
+        target: of what is written.
+        source: of what it is written from.
+    """
+
+    target: Tokenizer
+    source: Tokenizer
+
+    @property
+    def joint(self) -> bool:
+        """Whether both sides have one vocabulary."""
+        return self.source is self.target
+
+
+class Pairs(ABC):
+    """Pairs of lines that can be read any number of times. Neither side has its newline.
+
+    Only `\\n` ends a line, as everywhere; either side may be empty.
+    """
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Yield every source and its target.
+
+        Raises:
+            SeqgenError: what is read is no list of pairs (says which line).
+        """
+
+    def sources(self) -> Iterator[str]:
+        """Yield every source as a line, newline included."""
+        return (source + "\n" for source, _ in self)
+
+    def targets(self) -> Iterator[str]:
+        """Yield every target as a line, newline included."""
+        return (target + "\n" for _, target in self)
+
+
+@dataclass(frozen=True)
+class TabPairs(Pairs):
+    """A line a pair: source, tab, target. The first tab parts them; others are text.
+
+    Args:
+        text: the file or files.
+        name: what an error calls it.
+    """
+
+    text: Text
+    name: str
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        for number, line in enumerate(lines(self.text.chunks()), start=1):
+            source, tab, target = line.removesuffix("\n").partition("\t")
+            if not tab:
+                raise SeqgenError(
+                    f"{self.name}, line {number} has no tab; each line is source<TAB>target "
+                    "(for two files give --source and --target)"
+                )
+            yield source, target
+
+
+@dataclass(frozen=True)
+class FilePairs(Pairs):
+    """Line n of one text and line n of another. Tabs are text.
+
+    Args:
+        source, target: the texts.
+        names: what an error calls them.
+    """
+
+    source: Text
+    target: Text
+    names: tuple[str, str]
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        sides = lines(self.source.chunks()), lines(self.target.chunks())
+        for count, (source, target) in enumerate(itertools.zip_longest(*sides)):
+            if source is None or target is None:
+                raise self._unequal(count, source is None, sides)
+            yield source.removesuffix("\n"), target.removesuffix("\n")
+
+    def _unequal(
+        self, count: int, source_ended: bool, sides: tuple[Iterator[str], Iterator[str]]
+    ) -> SeqgenError:
+        """Return the error that one side has `count` lines; the other's next has been read."""
+        more = count + 1 + sum(1 for _ in sides[source_ended])
+        counts = (count, more) if source_ended else (more, count)
+        of_each = (f"{name} has {n:,} lines" for name, n in zip(self.names, counts, strict=True))
+        return SeqgenError(
+            f"{' and '.join(of_each)}; line n of one must be the translation of line n of the other"
+        )
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """A corpus without the pairs that are too long, and how many those were."""
+
+    corpus: Corpus
+    dropped: int
+
+
+def encode_pairs(pairs: Pairs, tokenizers: Tokenizers, sampling: Sampling | None = None) -> Corpus:
+    """Encode pairs: targets as documents, BOS before and EOS after; sources with EOS at the end.
+
+    Args:
+        pairs: read twice.
+        tokenizers: of both sides.
+        sampling: draw the segmentation of both sides.
+
+    Raises:
+        SeqgenError: as reading the pairs does.
+    """
+    targets = encode_corpus(pairs.targets(), tokenizers.target, "line", sampling)
+    return replace(targets, sources=encode_sources(pairs.sources(), tokenizers.source, sampling))
+
+
+def encode_sources(
+    source_lines: Iterable[str], tokenizer: Tokenizer, sampling: Sampling | None = None
+) -> TokenSources:
+    """Encode sources, one a line, each with EOS at its end, so that none is without a token."""
+    framing = Framing.of(tokenizer, "line")
+    read = encode_corpus(source_lines, tokenizer, "line", sampling, framing)
+    return TokenSources(read.tokens, read.ends, read.oov)
+
+
+def drop_long(corpus: Corpus, max_source_len: int | None, max_target_len: int | None) -> Fitting:
+    """Leave out the pairs of which a side is longer than allowed: nothing is cut.
+
+    Args:
+        corpus: with sources.
+        max_source_len: the most tokens of a source, EOS not counted; None for any.
+        max_target_len: the most tokens of a target, EOS not counted; None for any.
+    """
+    kept = np.ones(len(corpus.ends), dtype=bool)
+    sides = (corpus.sources.lengths, max_source_len), (corpus.ends - corpus.starts, max_target_len)
+    for lengths, most in sides:
+        if most is not None:
+            kept &= lengths <= most + 1
+    dropped = int(np.count_nonzero(~kept))
+    return Fitting(corpus.take(np.flatnonzero(kept)) if dropped else corpus, dropped)

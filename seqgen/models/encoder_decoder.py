@@ -1,0 +1,162 @@
+"""What models that write from a source have in common: encode once, then decode over a memory."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from seqgen.configs import ModelConfig, require, setting
+from seqgen.data.sources import Source, Sources
+from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.memory import Memory
+from seqgen.models.state import State
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceConfig(ModelConfig):
+    """What the configuration of a model with sources has besides its layers.
+
+    A source is ids of the target's own vocabulary, unless `source_vocab_size` gives it one of its
+    own or `source_features` says that it is vectors.
+    """
+
+    derived: ClassVar[frozenset[str]] = frozenset(
+        {"vocab_size", "source_vocab_size", "source_features"}
+    )
+
+    source_vocab_size: int | None = setting(
+        "number of tokens of the source's own tokenizer; none where it is joint", None
+    )
+    source_features: int | None = setting("width F of source vectors; none for tokens", None)
+    share_embeddings: bool | None = setting(
+        "source and target have one embedding; none: where their tokenizer is joint", None
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("source_vocab_size", "source_features"):
+            size = getattr(self, name)
+            require(size is None or size >= 1, f"{name} is at least 1, not {size}")
+        one = self.source_vocab_size is None or self.source_features is None
+        require(one, "a source is tokens or vectors: source_vocab_size or source_features")
+        require(
+            not self.share_embeddings or self.joint,
+            "share_embeddings needs one tokenizer for both sides",
+        )
+
+    @property
+    def joint(self) -> bool:
+        """Whether source and target have the same tokens."""
+        return self.source_vocab_size is None and self.source_features is None
+
+    @property
+    def shares_embeddings(self) -> bool:
+        """Whether source and target have one embedding."""
+        return self.joint if self.share_embeddings is None else self.share_embeddings
+
+
+class EncoderDecoder(NeuralLanguageModel):
+    """A distribution over the next token of a target, given its source and the tokens before it.
+
+    It is a LanguageModel whose states are opened on a memory: `model(targets, memory)` is the
+    training call, which keeps the graph and no cache, and `model.start(memory)` opens a state for
+    scoring and decoding. `None` is no state of such a model.
+    """
+
+    config: SourceConfig
+    encoder: nn.Module
+
+    @abstractmethod
+    def encode(self, values: Tensor, lengths: Sequence[int]) -> Memory:
+        """Encode sources; row i of the memory reads source i.
+
+        Args:
+            values: (S, L) of int64, or (S, L, F), padded on the right.
+            lengths: how long each is, S of them, each at least 1.
+        """
+
+    @abstractmethod
+    def start(self, memory: Memory, stride: int | None = None) -> State:
+        """Open a state for scoring and decoding with a row for each of the memory's owners.
+
+        Raises:
+            ValueError: there is no memory.
+        """
+
+    @abstractmethod
+    def attend(self, tokens: Tensor, memory: Memory) -> Tensor:
+        """Return how much each prediction reads of each place of its source.
+
+        Args:
+            tokens: (B, T) of int64, what the decoder reads, BOS first.
+            memory: with B rows.
+
+        Returns:
+            (B, layers, heads, T, L); each row of L sums to one.
+
+        Raises:
+            UsageError: the model has no attention.
+        """
+
+    def remember(self, source: Source) -> Memory:
+        """Encode sources as `data` holds them."""
+        values = torch.from_numpy(source.values).to(self.device)
+        if values.is_floating_point():
+            values = values.to(self.head.weight.dtype)
+        return self.encode(values, source.lengths.tolist())
+
+    def layers_in_order(self) -> list[list[nn.Module]]:
+        """Return the modules in groups in the order of their use: the encoder comes first.
+
+        What both sides share is the decoder's.
+        """
+        groups = super().layers_in_order()
+        rest = ([module for module in group if module is not self.encoder] for group in groups)
+        return [[self.encoder], *(group for group in rest if group)]
+
+    def opens(self, sources: Sources) -> Callable[[Sequence[int]], State]:
+        """Return what opens states for decoding from these sources, whose handles are numbers.
+
+        Each call encodes the distinct ones of its handles side by side.
+        """
+
+        def opened(handles: Sequence[int]) -> State:
+            distinct = list(dict.fromkeys(handles))
+            number = {handle: i for i, handle in enumerate(distinct)}
+            memory = self.remember(sources.rows(distinct))
+            return self.start(memory.select([number[handle] for handle in handles]))
+
+        return opened
+
+
+def source_input(config: SourceConfig, size: int, embedding: nn.Embedding) -> nn.Module:
+    """Return what makes vectors (S, L, size) of source values: an embedding, or a linear map.
+
+    Args:
+        config: of the model.
+        size: the width of the vectors.
+        embedding: the target's, whose matrix may be the source's too.
+    """
+    if config.source_features is not None:
+        return nn.Linear(config.source_features, size)
+    of_source = nn.Embedding(config.source_vocab_size or config.vocab_size, size)
+    if config.shares_embeddings:
+        # The matrix and not the module: torch's functional calls swap a shared module's twice.
+        of_source.weight = embedding.weight
+    return of_source
+
+
+def require_memory(memory: Memory | None) -> Memory:
+    """Return the memory.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if not isinstance(memory, Memory):
+        raise ValueError("this model writes from a source: give encode(values, lengths)")
+    return memory

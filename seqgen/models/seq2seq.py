@@ -1,0 +1,321 @@
+"""Recurrent encoder-decoders: a source becomes a thought vector, or a memory to attend over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from seqgen import registry
+from seqgen.configs import Size, require, setting
+from seqgen.errors import UsageError
+from seqgen.models.alignment import Additive, Dot, Fertility, General, Score, read
+from seqgen.models.cells.cell import Cell, LayerState
+from seqgen.models.dropout import Dropout
+from seqgen.models.encoder_decoder import (
+    EncoderDecoder,
+    SourceConfig,
+    require_memory,
+    source_input,
+)
+from seqgen.models.encoders import (
+    DIRECTIONS,
+    Bridge,
+    PlainEncoder,
+    RecurrentEncoder,
+)
+from seqgen.models.memory import Memory
+from seqgen.models.recurrent import RecurrentConfig, RecurrentLM
+from seqgen.models.state import State
+
+SCORES: Mapping[str, type[Score]] = {"dot": Dot, "general": General, "additive": Additive}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seq2SeqConfig(SourceConfig):
+    """Recurrent layers over the source, and recurrent layers over the target that begin there."""
+
+    recipe: ClassVar[Mapping[str, Any]] = {
+        "optimizer": "adamw",
+        "lr": 2e-3,
+        "batch_size": 64,
+        "weight_decay": 0.01,
+    }
+    sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
+
+    cell: str = setting("a recurrent architecture: gru, lstm, rnn ...", "gru")
+    hidden_size: int = setting("units H of each layer, on both sides", 256)
+    num_layers: int = setting("layers on each side", 1)
+    embedding_size: int | None = setting("width of the embeddings; H unless given", None)
+    encoder: Literal["bidirectional", "forward", "reversed", "none"] = setting(
+        "which way the source is read; none: its places stand alone", "bidirectional"
+    )
+    bridge: Literal["first", "each", "none"] = setting(
+        "the encoder's last state begins the decoder, enters each prediction too, or is dropped",
+        "first",
+    )
+    attention: Literal["none", "dot", "general", "additive"] = setting(
+        "how places of the source are scored (Luong et al. 2015; Bahdanau et al. 2015)", "additive"
+    )
+    query: Literal["state", "word"] = setting(
+        "what asks: the decoder's state, or the word just written", "state"
+    )
+    scaled: bool = setting("divide scores by the square root of H", False)
+    input_feeding: bool = setting(
+        "each step also reads the features of the one before (Luong et al. 2015)", False
+    )
+    coverage: bool = setting(
+        "scores see how much of each place has been read (Tu et al. 2016)", False
+    )
+    residual: bool = setting("add each layer's input to its output, from the second on", False)
+    dropout: float = setting("of each layer's input and of the head's", 0.2)
+    tie_weights: bool = setting("the head's matrix is the target's embedding", False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("hidden_size", "num_layers"):
+            require(getattr(self, name) >= 1, f"{name} is at least 1, not {getattr(self, name)}")
+        size = self.embedding_size
+        require(size is None or size >= 1, f"embedding_size is at least 1, not {size}")
+        require(0 <= self.dropout < 1, f"dropout is at least 0 and below 1, not {self.dropout}")
+        even = self.encoder != "bidirectional" or self.hidden_size % 2 == 0
+        require(even, f"encoder=bidirectional needs an even hidden_size, not {self.hidden_size}")
+        same = self.input_size == self.hidden_size
+        require(same or not self.tie_weights, "tie_weights needs embedding_size = H")
+        require(same or self.encoder != "none", "encoder=none needs embedding_size = H")
+        dots = self.attention == "dot" and self.query == "word"
+        require(same or not dots, "attention=dot with query=word needs embedding_size = H")
+        covers = not self.coverage or self.attention == "additive"
+        require(covers, "coverage is a part of attention=additive")
+        linked = self.attention != "none" or self.bridge != "none"
+        require(linked, "with attention=none and bridge=none the source would not be read")
+
+    def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
+        return batch_size * self.hidden_size**2 >= RecurrentConfig.bf16_pays_from
+
+    @property
+    def input_size(self) -> int:
+        """Width E of the embeddings."""
+        return self.embedding_size or self.hidden_size
+
+
+@dataclass
+class Seq2SeqState(State):
+    """What a recurrent decoder hands on.
+
+    Attributes:
+        layers: for each layer, the tensors (B, H) of its cell.
+        memory: of the sources, with B rows.
+        fed: the features (B, H) of the step before, with input feeding.
+        covered: how much of each place has been read, (B, L), with coverage.
+    """
+
+    layers: tuple[LayerState, ...]
+    memory: Memory
+    fed: Tensor | None = None
+    covered: Tensor | None = None
+
+    @classmethod
+    def cat(cls, states: Sequence[Seq2SeqState]) -> Seq2SeqState:
+        """Join rows whose sources may be of different widths."""
+        size = max(state.memory.width for state in states)
+        return super().cat([state._widened(size) for state in states])
+
+    def _widened(self, size: int) -> Seq2SeqState:
+        if self.covered is None:
+            return self
+        return replace(self, covered=F.pad(self.covered, (0, size - self.covered.shape[1])))
+
+
+class RecurrentDecoder(nn.Module):
+    """A stack of recurrent layers over what has been written.
+
+    Attributes:
+        size: the width H of what comes out.
+    """
+
+    def __init__(self, input_size: int, layer: type[Cell], cell: RecurrentConfig) -> None:
+        super().__init__()
+        self.layers, self.size = nn.ModuleList(), input_size
+        for _ in range(cell.num_layers):
+            self.layers.append(layer(self.size, cell))
+            self.size = self.layers[-1].sizes[0]
+        self.residual, self.dropout = cell.residual, Dropout(cell.dropout)
+
+    def forward(
+        self, x: Tensor, states: tuple[LayerState, ...]
+    ) -> tuple[Tensor, tuple[LayerState, ...]]:
+        """Take inputs x (B, T, E) to the last layer's h (B, T, H), and every layer's state."""
+        after = []
+        for index, (layer, past) in enumerate(zip(self.layers, states, strict=True)):
+            seen = self.dropout(x)
+            if seen.shape[1] == 1:
+                past = layer.step(seen[:, 0], past)
+                y = past[0].unsqueeze(1)
+            else:
+                y, past = layer.sequence(seen, past)  # (B, T, H)
+            x = x + y if self.residual and index > 0 else y
+            after.append(past)
+        return x, tuple(after)
+
+
+class Seq2Seq(EncoderDecoder):
+    """The registry's `seq2seq`.
+
+    With h_1 ... h_L the encoder's features and s_t the decoder's state after the word y_t,
+
+        e_tj = score(s_t, h_j), or score(y_t, h_j) with query=word
+        a_t = sum_j softmax(e_t)_j h_j
+        features_t = tanh(W [s_t; a_t; thought])
+
+    from which the head predicts; what a form does not have is left out, and features_t = s_t
+    where that leaves the state alone. The thought vector is the encoder's last state.
+    """
+
+    config: Seq2SeqConfig
+
+    def __init__(self, config: Seq2SeqConfig) -> None:
+        super().__init__()
+        self.config = config
+        layer, cell = recurrent_cell(config)
+        self.embedding = nn.Embedding(config.vocab_size, config.input_size)
+        self.head = nn.Linear(config.hidden_size, config.vocab_size)
+        nn.init.xavier_uniform_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+        if config.tie_weights:
+            self.embedding.weight = self.head.weight
+        fed = config.hidden_size if config.input_feeding else 0
+        self.decoder = RecurrentDecoder(config.input_size + fed, layer, cell)
+        begins = [one.sizes for one in self.decoder.layers]
+        self.encoder = self._encoder(layer, cell, begins)
+        self.bridge = None
+        if config.bridge != "none":
+            self.bridge = Bridge(self.encoder.widths, begins)
+        self.alignment = self._alignment()
+        self.fertility = Fertility(self.encoder.size) if config.coverage else None
+        parts = {
+            "state": self.decoder.size,
+            "attended": self.encoder.size * (config.attention != "none"),
+            "thought": self.decoder.size * (config.bridge == "each"),
+        }
+        self.combine, self.dropout = None, Dropout(config.dropout)
+        if sum(parts.values()) > self.decoder.size or self.decoder.size != config.hidden_size:
+            self.combine = nn.Linear(sum(parts.values()), config.hidden_size, bias=False)
+
+    def _encoder(
+        self, layer: type[Cell], cell: RecurrentConfig, begins: list[tuple[int, ...]]
+    ) -> nn.Module:
+        config = self.config
+        inputs = source_input(config, config.input_size, self.embedding)
+        if config.encoder == "none":
+            return PlainEncoder(inputs, config.input_size, begins)
+        directions = DIRECTIONS[config.encoder]
+        cell = replace(cell, hidden_size=config.hidden_size // len(directions))
+        return RecurrentEncoder(inputs, config.input_size, layer, cell, directions)
+
+    def _alignment(self) -> Score | None:
+        config = self.config
+        if config.attention == "none":
+            return None
+        asks = self.decoder.size if config.query == "state" else config.input_size
+        more = {"coverage": True} if config.coverage else {}
+        return SCORES[config.attention](asks, self.encoder.size, config.scaled, **more)
+
+    @property
+    def step_by_step(self) -> bool:
+        """Whether a step's input depends on the prediction before it."""
+        return self.config.input_feeding or self.config.coverage
+
+    def encode(self, values: Tensor, lengths: Sequence[int]) -> Memory:
+        encoded, final = self.encoder(values, lengths)
+        keys = values = ()
+        if self.alignment is not None:
+            keys, values = (self.alignment.keys(encoded),), (encoded,)
+        if self.fertility is not None:
+            keys = (*keys, self.fertility(encoded))
+        first = self.bridge(final) if self.bridge is not None else ()
+        return Memory(keys, values, first, list(lengths), list(range(len(lengths))))
+
+    def start(self, memory: Memory, stride: int | None = None) -> Seq2SeqState:
+        memory, rows = require_memory(memory), len(memory.owners)
+        if self.bridge is None:
+            layers = tuple(layer.start(rows) for layer in self.decoder.layers)
+        else:
+            layers = tuple(tuple(map(memory.of_rows, parts)) for parts in memory.first)
+        state = Seq2SeqState(layers, memory)
+        like = self.head.weight
+        if self.config.input_feeding:
+            state.fed = like.new_zeros(rows, self.config.hidden_size)
+        if self.config.coverage:
+            state.covered = like.new_zeros(rows, memory.width)
+        return state
+
+    def hidden(
+        self, tokens: Tensor, state: Seq2SeqState | Memory | None
+    ) -> tuple[Tensor, Seq2SeqState]:
+        features, _, state = self._run(tokens, state)
+        return features, state
+
+    def attend(self, tokens: Tensor, memory: Memory) -> Tensor:
+        if self.alignment is None:
+            raise UsageError("this model has no attention; train one without attention=none")
+        _, alpha, _ = self._run(tokens, memory)
+        return alpha[:, None, None]  # (B, 1, 1, T, L)
+
+    def _run(
+        self, tokens: Tensor, state: Seq2SeqState | Memory | None
+    ) -> tuple[Tensor, Tensor | None, Seq2SeqState]:
+        """Read tokens (B, T); return features (B, T, H), alpha (B, T, L), the state after."""
+        if not isinstance(state, Seq2SeqState):
+            state = self.start(state)
+        embedded = self.embedding(tokens)  # (B, T, E)
+        features, weights = [], []
+        for x in embedded.split(1, 1) if self.step_by_step else [embedded]:
+            made, alpha, state = self._advance(x, state)
+            features.append(made)
+            weights.append(alpha)
+        alphas = None if self.alignment is None else torch.cat(weights, 1)
+        return torch.cat(features, 1), alphas, state
+
+    def _advance(
+        self, x: Tensor, state: Seq2SeqState
+    ) -> tuple[Tensor, Tensor | None, Seq2SeqState]:
+        """Take embedded words x (B, T, E), one of them where the next depends on its features."""
+        seen = x if state.fed is None else torch.cat([x, state.fed.unsqueeze(1).to(x.dtype)], -1)
+        s, layers = self.decoder(seen, state.layers)  # (B, T, H)
+        parts, alpha, covered = [s], None, state.covered
+        if self.alignment is not None:
+            query = s if self.config.query == "state" else x
+            past = None if covered is None else covered.unsqueeze(1)
+            context, alpha = read(self.alignment, query, state.memory, past)
+            parts.append(context)
+            if covered is not None:
+                taken = alpha[:, 0] * state.memory.of_rows(state.memory.keys[1]).squeeze(-1)
+                covered = covered + taken
+        if self.config.bridge == "each":
+            thought = state.memory.of_rows(state.memory.first[-1][0])  # (B, H)
+            parts.append(thought.unsqueeze(1).expand_as(s))
+        features = s if self.combine is None else self.combine(torch.cat(parts, -1)).tanh()
+        features = self.dropout(features)
+        fed = None if state.fed is None else features[:, -1]
+        return features, alpha, Seq2SeqState(layers, state.memory, fed, covered)
+
+
+def recurrent_cell(config: Seq2SeqConfig) -> tuple[type[Cell], RecurrentConfig]:
+    """Return the layer that `config.cell` names, and the configuration of the decoder's cells.
+
+    Raises:
+        UsageError: no recurrent architecture has that name.
+    """
+    kind = registry.architecture(config.cell)
+    model = kind.load_model()
+    if not issubclass(model, RecurrentLM):
+        every = registry.ARCHITECTURES.items()
+        known = ", ".join(n for n, row in every if issubclass(row.load_model(), RecurrentLM))
+        raise UsageError(f"cell is a recurrent architecture ({known}), not {config.cell}")
+    names = ("hidden_size", "num_layers", "residual", "dropout", "vocab_size")
+    return model.cell, kind.load_config()(**{name: getattr(config, name) for name in names})

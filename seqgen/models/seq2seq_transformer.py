@@ -1,0 +1,360 @@
+"""The encoder-decoder transformer (Vaswani et al. 2017), from its first form to a recent one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from seqgen.configs import Size, require, setting
+from seqgen.errors import SeqgenError
+from seqgen.models import one_token
+from seqgen.models.attention import full_attention, full_weights
+from seqgen.models.dropout import Dropout
+from seqgen.models.encoder_decoder import (
+    EncoderDecoder,
+    SourceConfig,
+    require_memory,
+    source_input,
+)
+from seqgen.models.kv_cache import KVCache
+from seqgen.models.memory import Memory
+from seqgen.models.rms_norm import RMSNorm
+from seqgen.models.state import Rows
+from seqgen.models.transformer import (
+    Attend,
+    Block,
+    Transformer,
+    TransformerConfig,
+    norm_of,
+    waves_of,
+)
+
+# The form of Vaswani et al. (2017), for a joint vocabulary.
+FORM_OF_2017: Mapping[str, Any] = {
+    "positions": "sinusoidal",
+    "norm": "layernorm",
+    "norm_position": "post",
+    "activation": "relu",
+    "qk_norm": False,
+    "bias": True,
+    "scale_embedding": True,
+    "tie_weights": True,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seq2SeqTransformerConfig(SourceConfig, TransformerConfig):
+    """A stack of blocks over the source, and one over the target that also reads the first's.
+
+    The settings are the decoder-only transformer's, for both sides; so are the defaults, and
+    what makes the form of 2017.
+    """
+
+    derived: ClassVar[frozenset[str]] = SourceConfig.derived | TransformerConfig.derived
+    recipe: ClassVar[Mapping[str, Any]] = {
+        "optimizer": "adamw",
+        "lr": 1e-3,
+        "batch_size": 64,
+        "weight_decay": 0.01,
+    }
+    sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
+
+    encoder_layers: int | None = setting("blocks over the source; as num_layers if none", None)
+    source_window: int = setting("positions=learned: tokens that a source may have", 512)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        layers = self.encoder_layers
+        require(layers is None or layers >= 1, f"encoder_layers is at least 1, not {layers}")
+        length = self.source_window
+        require(length >= 1, f"source_window is at least 1, not {length}")
+
+
+@dataclass
+class MemoryCache(KVCache):
+    """The keys and values of what has been written, and the memory of what it is written from.
+
+    Attributes:
+        memory: with a row for each of the cache's.
+    """
+
+    memory: Memory | None = None
+
+    def select(self, rows: Rows) -> MemoryCache:
+        rows = list(rows)
+        memory = self.memory.select(rows)
+        selected = super().select(rows)
+        selected.memory = memory
+        return selected
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a decoder's blocks attend by: their own past, and a memory.
+
+    Attributes:
+        own: the callback for the past.
+        memory: with a row for each of the queries'.
+        dropout: of the weights over the memory.
+    """
+
+    own: Attend
+    memory: Memory
+    dropout: float = 0.0
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return self.own(layer, q, k, v)
+
+    def source(self, layer: int, q: Tensor) -> Tensor:
+        """Return what queries (B, heads, T, D) read of their sources, (B, heads, T, D)."""
+        grouped = self.memory.group(q)  # (S, G, heads, T, D)
+        asked = grouped.transpose(1, 2).flatten(2, 3)  # (S, heads, G T, D)
+        read = self._read(asked, self.memory.keys[layer], self.memory.values[layer])
+        return self.memory.ungroup(read.unflatten(2, grouped.shape[1:4:2]).transpose(1, 2))
+
+    def _read(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return full_attention(q, k, v, self.memory.there, self.dropout)
+
+
+@dataclass(frozen=True)
+class Recording(Reading):
+    """A reading that keeps the weights.
+
+    Attributes:
+        weights: for each layer (S, heads, G T, L).
+    """
+
+    weights: list[Tensor] = field(default_factory=list)
+
+    def _read(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        self.weights.append(full_weights(q, k, self.memory.there))
+        return self.weights[-1] @ v
+
+
+class CrossAttention(nn.Module):
+    """softmax(Q K^T / sqrt(D)) V with Q of the target, K and V of the source.
+
+    K and V are made once a source, by `remember`.
+    """
+
+    def __init__(self, config: TransformerConfig, index: int) -> None:
+        super().__init__()
+        self.index, self.num_heads = index, config.num_heads
+        size = config.hidden_size
+        self.query = nn.Linear(size, size, bias=config.bias)
+        self.key_value = nn.Linear(size, 2 * size, bias=config.bias)
+        self.key_value.maps = {"weight": (size, size)}
+        self.output = nn.Linear(size, size, bias=config.bias)
+        self.query_norm = self.key_norm = nn.Identity()
+        if config.qk_norm:
+            self.query_norm = RMSNorm(config.head_size, eps=config.norm_eps)
+            self.key_norm = RMSNorm(config.head_size, eps=config.norm_eps)
+
+    def remember(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the keys and values (S, heads, L, D) of features (S, L, H)."""
+        heads = self.key_value(encoded).unflatten(-1, (2, self.num_heads, -1))
+        k, v = heads.permute(2, 0, 3, 1, 4)  # (S, heads, L, D) each
+        return self.key_norm(k), v
+
+    def forward(self, x: Tensor, attend: Reading) -> Tensor:
+        q = self.query(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # (B, heads, T, D)
+        read = attend.source(self.index, self.query_norm(q))
+        return self.output(read.transpose(1, 2).flatten(2))
+
+
+class DecoderBlock(Block):
+    """A block that reads the source between its attention and its feed-forward part."""
+
+    def __init__(self, config: TransformerConfig, index: int) -> None:
+        super().__init__(config, index)
+        self.cross, self.cross_norm = CrossAttention(config, index), norm_of(config)
+
+    def forward(self, x: Tensor, rotation: Tensor | None, attend: Reading) -> Tensor:
+        if self.pre:
+            x = x + self.dropout(self.attention(self.attention_norm(x), rotation, attend))
+            x = x + self.dropout(self.cross(self.cross_norm(x), attend))
+            return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+        x = self.attention_norm(x + self.dropout(self.attention(x, rotation, attend)))
+        x = self.cross_norm(x + self.dropout(self.cross(x, attend)))
+        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+
+
+class TransformerEncoder(nn.Module):
+    """Blocks without a causal mask over a source: every place sees all places that are there.
+
+    Args:
+        config: of the model.
+        inputs: makes vectors (S, L, H) of the source's values.
+    """
+
+    def __init__(self, config: Seq2SeqTransformerConfig, inputs: nn.Module) -> None:
+        super().__init__()
+        self.config, self.inputs = config, inputs
+        if config.positions == "learned":
+            self.position_embedding = nn.Embedding(config.source_window, config.hidden_size)
+        count = config.encoder_layers or config.num_layers
+        self.blocks = nn.ModuleList(Block(config, i) for i in range(count))
+        self.final_norm = norm_of(config) if config.norm_position == "pre" else nn.Identity()
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, values: Tensor, lengths: Sequence[int]) -> tuple[Tensor, tuple[()]]:
+        """Read sources.
+
+        Args:
+            values: (S, L) of int64, or (S, L, F), padded on the right.
+            lengths: S of them.
+
+        Returns:
+            Features (S, L, H), which mean nothing past a source's end; and no first states.
+
+        Raises:
+            SeqgenError: positions are learned, and there are none so far from the beginning.
+        """
+        size = max(lengths)
+        x, rotation = self._embedded(values[:, :size])
+        there = None
+        if min(lengths) < size:
+            counts = torch.tensor(lengths, device=x.device)[:, None]
+            there = torch.arange(size, device=x.device) < counts  # (S, L)
+        dropout = self.config.attention_dropout if self.training else 0.0
+
+        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            return full_attention(q, k, v, there, dropout)
+
+        for block in self.blocks:
+            x = block(x, rotation, attend)
+        return self.final_norm(x), ()
+
+    def _embedded(self, values: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return what the blocks read, (S, L, H), and how RoPE turns it."""
+        config, size = self.config, values.shape[1]
+        x = self.inputs(values)  # (S, L, H)
+        if config.scale_embedding:
+            x = x * math.sqrt(config.hidden_size)
+        if config.positions == "learned":
+            if size > config.source_window:
+                raise SeqgenError(
+                    f"a source has {size} tokens, and this model has learned "
+                    f"{config.source_window} positions; give shorter ones"
+                )
+            return self.dropout(x + self.position_embedding.weight[:size]), None
+        waves = waves_of(config, size).to(x)
+        if config.positions == "rope":
+            return self.dropout(x), waves
+        return self.dropout(x + waves), None
+
+
+class Seq2SeqTransformer(Transformer, EncoderDecoder):
+    """The registry's `seq2seq-transformer`.
+
+    Its decoder is `Transformer`, windows and all, whose blocks read the encoder's features too;
+    their keys and values are computed once a source.
+    """
+
+    config: Seq2SeqTransformerConfig
+    block = DecoderBlock
+    over_tensors = None  # what runs over tensors alone would have to take the memory too
+
+    def __init__(self, config: Seq2SeqTransformerConfig) -> None:
+        super().__init__(config)
+        inputs = source_input(config, config.hidden_size, self.embedding)
+        self.encoder = TransformerEncoder(config, inputs)
+        self._initialise()
+
+    def encode(self, values: Tensor, lengths: Sequence[int]) -> Memory:
+        encoded, first = self.encoder(values, lengths)
+        each = [block.cross.remember(encoded) for block in self.blocks]
+        keys, values = zip(*each, strict=True)
+        return Memory(keys, values, first, list(lengths), list(range(len(lengths))))
+
+    def start(self, memory: Memory, stride: int | None = None) -> MemoryCache:
+        rows = len(require_memory(memory).owners)
+        return MemoryCache(**vars(super().start(rows, stride)), memory=memory)
+
+    def hidden(
+        self, tokens: Tensor, state: MemoryCache | Memory | None
+    ) -> tuple[Tensor, MemoryCache | None]:
+        if isinstance(state, MemoryCache):
+            return self._read(tokens, state)
+        reading = Reading(self._attend_within, require_memory(state), self._cross_dropout)
+        return self._stack(*self._window(tokens), reading), None
+
+    def attend(self, tokens: Tensor, memory: Memory) -> Tensor:
+        reading = Recording(self._attend_within, memory)
+        self._stack(*self._window(tokens), reading)
+        every = []
+        for weights in reading.weights:
+            grouped = weights.unflatten(2, (-1, tokens.shape[1])).transpose(1, 2)
+            every.append(memory.ungroup(grouped))  # (B, heads, T, L)
+        return torch.stack(every, 1)
+
+    @property
+    def _cross_dropout(self) -> float:
+        return self.config.attention_dropout if self.training else 0.0
+
+    def _attending(self, attend: Attend, state: MemoryCache, rows: Sequence[int]) -> Reading:
+        return Reading(attend, state.memory.select(rows), self._cross_dropout)
+
+
+class RowReading:
+    """`Reading` of one token a row, over arrays."""
+
+    def __init__(self, own: one_token.Attend, memory: Memory) -> None:
+        self.own, self.reading = own, Reading(None, memory)
+
+    def __call__(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+        return self.own(layer, q, k, v)
+
+    def source(self, layer: int, q: np.ndarray) -> np.ndarray:
+        """Return what queries (B, heads, D) read of their sources."""
+        return self.reading.source(layer, torch.from_numpy(q)[:, :, None])[:, :, 0].numpy()
+
+
+class RowCrossAttention:
+    """`CrossAttention` of x (B, H)."""
+
+    def __init__(self, cross: CrossAttention) -> None:
+        self.index, self.num_heads = cross.index, cross.num_heads
+        self.query = one_token.affine_of(cross.query)
+        self.output = one_token.affine_of(cross.output)
+        self.query_norm = one_token.over_arrays(cross.query_norm)
+
+    def __call__(self, x: np.ndarray, attend: RowReading) -> np.ndarray:
+        q = self.query(x).reshape(len(x), self.num_heads, -1)  # (B, heads, D)
+        return self.output(attend.source(self.index, self.query_norm(q)).reshape(x.shape))
+
+
+class RowDecoderBlock(one_token.RowBlock):
+    """`DecoderBlock`; the stream x (B, H) in and out."""
+
+    def __init__(self, block: DecoderBlock) -> None:
+        super().__init__(block)
+        self.cross = RowCrossAttention(block.cross)
+        self.cross_norm = one_token.over_arrays(block.cross_norm)
+
+    def __call__(self, x: np.ndarray, rotation: np.ndarray | None, read: RowReading) -> np.ndarray:
+        if self.pre:
+            x = x + self.attention(self.attention_norm(x), rotation, read)
+            x = x + self.cross(self.cross_norm(x), read)
+            return x + self.feed_forward(self.feed_forward_norm(x))
+        x = self.attention_norm(x + self.attention(x, rotation, read))
+        x = self.cross_norm(x + self.cross(x, read))
+        return self.feed_forward_norm(x + self.feed_forward(x))
+
+
+class OneTokenOfTarget(one_token.OneToken):
+    """`OneToken` of a decoder with a memory."""
+
+    row_block = RowDecoderBlock
+
+    def attending(self, attend: one_token.Attend, cache: MemoryCache) -> RowReading:
+        return RowReading(attend, cache.memory)
+
+
+Seq2SeqTransformer.one_token = OneTokenOfTarget
