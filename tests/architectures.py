@@ -227,7 +227,8 @@ class FixedSource(LanguageModel):
         return self.inner(tokens, state or self.memory(len(tokens)), last)
 
     def start(self, batch: int, stride: int | None = None) -> Any:
-        return self.inner.start(self.memory(batch), stride)
+        with torch.no_grad():
+            return self.inner.start(self.memory(batch), stride)
 
     def step(self, tokens: Any, state: Any) -> Any:
         return self.inner.step(tokens, state)
