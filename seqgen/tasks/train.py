@@ -163,7 +163,7 @@ def resume(
             report(Notice(text=f"{stored.name} has finished; give a longer budget to go on"))
             return TrainingResult(**result)
         training = TrainingConfig(**override(config["training"], given))
-        if not any(name.startswith("state.") for name in checkpoint[0]):
+        if done["step"] and not any(name.startswith("state.") for name in checkpoint[0]):
             # It has carried no state so far, as the window model of version 0.1.0.
             training = replace(training, reset_state=True)
         model, tokenizer = stored.load()
