@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from seqgen.models.base import LOGITS_AT_ONCE
-from seqgen.models.scores import Predictions, first_best, ranks_in
+from seqgen.models.scores import Predictions, Scores, Want, WrittenOut, first_best
 
 if TYPE_CHECKING:
     from seqgen.models.ngram import NGram
@@ -58,11 +58,21 @@ class LookUps(Predictions):
         return self.model.distributions(contexts, places.numel())
 
     def ranks(self, targets: Tensor) -> Tensor:
+        return self.score(targets, "ranks").ranks
+
+    def score(self, targets: Tensor, want: Want) -> Scores:
+        if want != "ranks":
+            return super().score(targets, want)
+        # Rows that are made anyway are normalised: their tables may be rounded to float32.
         wanted = targets.flatten()
         places = torch.arange(wanted.numel(), device=wanted.device)
         at_once = max(1, LOGITS_AT_ONCE // self.model.vocab_size)
-        ranks = [ranks_in(self.rows(some), wanted[some]) for some in places.split(at_once)]
-        return torch.cat(ranks).view_as(targets)
+        found = [
+            WrittenOut(self.rows(some)[None]).score(wanted[some][None], want)
+            for some in places.split(at_once)
+        ]
+        flat = Scores.cat(found)
+        return Scores(*(x.view_as(targets) for x in (flat.log_probs, flat.hits, flat.ranks)))
 
     def best(self) -> Tensor:
         """Return the most probable word after each context, without writing out its row.

@@ -180,7 +180,7 @@ def resume(
             return TrainingResult(**{**result, **named})
         trained = stored.settings("training", TrainingConfig)
         training = TrainingConfig(**override(trained.to_dict(), given))
-        if not any(name.startswith("state.") for name in checkpoint[0]):
+        if done["step"] and not any(name.startswith("state.") for name in checkpoint[0]):
             # It has carried no state so far, as the window model of version 0.1.0.
             training = replace(training, reset_state=True)
         _ = training.budget  # one that has none is refused before anything is changed
