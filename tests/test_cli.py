@@ -203,10 +203,11 @@ def test_wrong_usage_is_one_line(there, cli, arguments, code, pattern):
         (["--val", "1.5"], 2, "--val"),
         (["--val", "/nowhere"], 1, "/nowhere"),
         (["--vocab-size", "3"], 2, "--vocab-size is at least 5"),
-        (["--seed", str(1 << 64)], 2, "seed is less than"),
+        (["--seed", str(1 << 64)], 2, "seed is .*at most 9,223,372,036,854,775,807, not"),
         (["--config", "/nowhere.toml"], 1, "/nowhere.toml"),
         (["--changed-data"], 2, "--changed-data"),
-        (["--hidden-size", "10000000"], 1, "out of memory"),
+        (["--hidden-size", "10000000"], 2, "hidden_size is .*at most 1,048,576, not"),
+        (["--hidden-size", "1000000"], 1, "out of memory"),
         (["--lr", "fast"], 2, "--lr"),
     ],
 )

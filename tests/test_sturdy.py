@@ -268,6 +268,7 @@ def setter(*at, value):
         (setter("documents", value="line"), "the documents' ends"),
         (setter("sections", "tokens", "count", value=0.5), "count is no whole number"),
         (setter("sections", "tokens", "offset", value=-4), "offset is no whole number"),
+        (setter("sections", "tokens", value=2**63), "count is no whole number"),
         (setter("sections", "tokens", "dtype", value="<f8"), "of type"),
     ],
 )
@@ -284,6 +285,17 @@ def test_an_untouched_token_file_is_taken(tmp_path, capsys):
     path = token_file(tmp_path / "x.tok", lambda table, content: None)
     assert run(["perplexity", str(path), "-m", str(MODELS / "lstm-char"), "--json"]) == 0
     assert '"tokens"' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("number", ["-1e308", "1e308", "-1e400", "nan"])
+def test_an_arpa_file_with_a_number_of_no_probability(number, tmp_path, capsys):
+    path = tmp_path / "x.arpa"
+    path.write_text(f"\\data\\\nngram 1=1\n\n\\1-grams:\n{number} a\n\n\\end\\\n")
+    code = run(["import", str(path)])
+    said = capsys.readouterr().err
+    # Python reads -1e400 as the logarithm of 0.
+    assert code == (0 if number == "-1e400" else 1), said
+    assert said.count("\n") == 1 and "Warning" not in said
 
 
 def test_an_arpa_file_that_promises_more_than_a_disk_holds(tmp_path, capsys):

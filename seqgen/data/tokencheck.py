@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -13,13 +12,13 @@ from seqgen.data.text import Survey
 BLOCK = 1 << 20
 
 
-def whole_number(table: Mapping[str, Any], name: str, most: int) -> int:
+def whole_number(table: object, name: str, most: int) -> int:
     """Return a number of a table that counts something.
 
     Raises:
         ValueError: it is missing, no whole number, negative, or above `most`.
     """
-    value = table.get(name)
+    value = table.get(name) if isinstance(table, dict) else None
     if type(value) is not int or not 0 <= value <= most:
         raise ValueError(f"{name} is no whole number from 0 to {most}")
     return value

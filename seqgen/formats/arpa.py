@@ -28,6 +28,8 @@ from seqgen.models.ngram import NOTHING, Level, NGram, NGramConfig
 LN10 = math.log(10)
 ZERO = -99.0
 BOS, EOS, UNK = "<s>", "</s>", "<unk>"
+# Logarithms past this are of no probability, and leave float32 on the way to nats.
+LARGEST = 1e30
 # What a file of any disk may promise.
 MOST_NGRAMS = 1 << 48
 # What KenLM gives an unknown word where a file has no <unk>.
@@ -227,7 +229,7 @@ class _Reader:
             values = np.array(list(map(float, texts)))
         except ValueError:
             values = np.array([0.0 if _is_number(text) else math.nan for text in texts])
-        wrong = np.flatnonzero(np.isnan(values) | (values == np.inf))
+        wrong = np.flatnonzero(np.isnan(values) | (np.abs(values) > LARGEST) & (values != -np.inf))
         if wrong.size:
             shown = repr(texts[int(wrong[0])].decode(errors="replace"))
             raise self._error(f"{shown} is no number", first + int(wrong[0]))
