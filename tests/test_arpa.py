@@ -257,7 +257,7 @@ def test_the_commands(tmp_path, capfd):
     (tmp_path / "a.arpa").write_text(content)
     assert run(["import", str(tmp_path / "a.arpa"), "--name", "two", "--json", "-q"]) == 0
     assert '"architecture": "ngram"' in capfd.readouterr().out
-    assert run(["models", "show", "two"]) == 0
+    assert run(["models", "show", "two", "--all"]) == 0
     assert "2-grams" in capfd.readouterr().out
     assert run(["sample", "the cat", "-m", "two", "--seed", "1", "-q"]) == 0
     assert run(["import", str(tmp_path / "a.arpa"), "--name", "two"]) == 2

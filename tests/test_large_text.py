@@ -363,7 +363,7 @@ def test_a_tokenizer_that_is_there_already(text, tmp_path, capfd):
     shutil.rmtree(tmp_path / "bpe")
     assert perplexity(load(second.name), ["so it goes\n"]).tokens > 0
     capfd.readouterr()
-    assert run(["models", "show", second.name]) == 0
+    assert run(["models", "show", second.name, "--all"]) == 0
     shown = capfd.readouterr().out
     assert re.search(r"^tokenizer: lossless +True$", shown, re.M)
     assert re.search(r"^tokenizer: kind +bpe$", shown, re.M)

@@ -96,6 +96,7 @@ def bleu(
             TESTS,
             "Text of another system: test whether it differs from HYP by more than chance.",
             default=False,
+            parser=file_name,
         ),
     ] = None,
     paired_test: Annotated[

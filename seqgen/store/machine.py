@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from seqgen.errors import SeqgenError
 from seqgen.files import json_bytes
 from seqgen.store.places import home
 
@@ -24,7 +25,7 @@ def kept_measurement(about: dict[str, Any]) -> dict[str, Any] | None:
     """
     try:
         return json.loads(_place(about).read_text(encoding="utf-8"))["found"]
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, SeqgenError, ValueError, TypeError, KeyError):
         return None
 
 
@@ -34,15 +35,15 @@ def keep_measurement(about: dict[str, Any], found: dict[str, Any]) -> dict[str, 
     Of two processes that measure at once the first to keep its answer is right, so that both go
     on with the same.
     """
-    place = _place(about)
     content = json_bytes({"machine": _machine(), "about": about, "found": found})
     try:
+        place = _place(about)
         place.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=place.parent, suffix=".tmp")
         with os.fdopen(handle, "wb") as file:
             file.write(content)
         _put(Path(temporary), place, replace=kept_measurement(about) is None)
-    except OSError:
+    except (OSError, SeqgenError):
         return None
     return kept_measurement(about)
 
