@@ -319,13 +319,15 @@ def test_models_cache_lists_and_clears(text, all_is_large, capfd):
     capfd.readouterr()
     assert run(["models", "cache", "--json"]) == 0
     rows = list(map(json.loads, capfd.readouterr().out.splitlines()))
-    assert [row["kind"] for row in rows] == ["tokens"] * 4 + ["text"]
+    measured = len(store.measurements())
+    assert [row["kind"] for row in rows] == ["tokens"] * 4 + ["text"] + ["machine"] * measured
+    assert measured > 0
     assert all(Path(row["path"]).stat().st_size == row["bytes"] for row in rows)
     assert run(["models", "cache"]) == 0
     assert str(kept) in capfd.readouterr().out
     assert run(["models", "cache", "--clear"]) == 0
-    assert "removed 4 files" in capfd.readouterr().err
-    assert store.cached_files() == [kept]
+    assert f"removed {4 + measured} files" in capfd.readouterr().err
+    assert store.cached_files() == [kept] and not store.measurements()
     assert run(["models", "cache", "--clear"]) == 0
     assert figures(resume("m", settings={"steps": 8}))
 

@@ -245,21 +245,26 @@ def path(name: Name = None, json: options.Json = False, quiet: options.Quiet = F
 @app.command(cls=Command)
 def cache(
     clear: Annotated[
-        bool, flag("--clear", OTHER, "Delete the encoded texts; they can be made again.")
+        bool,
+        flag(
+            "--clear",
+            OTHER,
+            "Delete the encoded texts and the measured speeds; they can be made again.",
+        ),
     ] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """List what is kept of texts: large ones as tokens, and those from standard input.
+    """List what is kept: large texts as tokens, texts from standard input, measured speeds.
 
     A text that came by standard input is kept for --resume, and --clear leaves it. --clear also
-    takes away what killed runs left behind.
+    deletes what killed runs left behind.
     """
     if clear:
-        gone = [(path, size) for path, size in _sizes() if path.parent == store.tokens_folder()]
-        store.clear_tokens()
+        sizes = dict(_sizes())
+        gone = store.clear_cache()
         left = store.clean()
-        size = sum(size for _, size in gone)
+        size = sum(sizes.get(path, 0) for path in gone)
         if json:
             put_record({"removed": len(gone), "bytes": size, "leftovers": len(left)})
         if not quiet:
@@ -273,10 +278,11 @@ def cache(
             put_record(row)
         return
     for row in rows:
-        put(f"{row['kind']:<6}  {row['bytes']:>15,}  {row['path']}\n")
+        put(f"{row['kind']:<7}  {row['bytes']:>15,}  {row['path']}\n")
     if not rows and not quiet:
         say("the cache is empty")
 
 
 def _sizes() -> list[tuple[Path, int]]:
-    return [(path, path.stat().st_size) for path in store.cached_files()]
+    files = [*store.cached_files(), *store.measurements()]
+    return [(path, path.stat().st_size) for path in files]

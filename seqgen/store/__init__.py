@@ -11,7 +11,14 @@ from seqgen.store.finding import (
     now,
     rename,
 )
-from seqgen.store.kept_data import cached_files, clear_tokens, keep_text, text_of, tokens_folder
+from seqgen.store.kept_data import (
+    cached_files,
+    clear_cache,
+    keep_text,
+    measurements,
+    text_of,
+    tokens_folder,
+)
 from seqgen.store.model import (
     CHECKPOINTS,
     CONFIG,
@@ -55,12 +62,13 @@ __all__ = [
     "check_name",
     "check_removable",
     "clean",
-    "clear_tokens",
+    "clear_cache",
     "find",
     "find_all",
     "home",
     "keep_text",
     "list_models",
+    "measurements",
     "models_folder",
     "now",
     "remove",

@@ -48,6 +48,16 @@ def tokens_folder() -> Path:
     return home() / "cache" / "tokens"
 
 
+def measurements_folder() -> Path:
+    """Return the folder that keeps what was measured on this machine, so that it is done once."""
+    return home() / "cache" / "machine"
+
+
+def measurements() -> list[Path]:
+    """Return the files of what was measured on this machine."""
+    return sorted(measurements_folder().glob("*.json"))
+
+
 def cached_files() -> list[Path]:
     """Return every file of the cache: tokens, then texts that came by standard input."""
     return [path for path in _files() if not _is_arriving(path)]
@@ -68,12 +78,12 @@ def clear_leftovers() -> list[Path]:
     return remove_leftovers(filter(_is_arriving, list(_files())))
 
 
-def clear_tokens() -> list[Path]:
-    """Delete the cached tokens, which can be made again; return what was deleted.
+def clear_cache() -> list[Path]:
+    """Delete cached tokens and measurements, which can be made again; return what was deleted.
 
     Texts that came by standard input stay: a run that was trained on one needs it to go on.
     """
-    gone = [path for path in cached_files() if path.parent == tokens_folder()]
+    gone = [path for path in cached_files() if path.parent == tokens_folder()] + measurements()
     for path in gone:
         path.unlink(missing_ok=True)
     return gone

@@ -14,7 +14,7 @@ import torch
 
 from seqgen.errors import SeqgenError
 from seqgen.files import json_bytes
-from seqgen.store.places import home
+from seqgen.store.kept_data import measurements_folder
 
 
 def kept_measurement(about: dict[str, Any]) -> dict[str, Any] | None:
@@ -65,7 +65,7 @@ def _put(temporary: Path, place: Path, replace: bool) -> None:
 
 def _place(about: dict[str, Any]) -> Path:
     key = json.dumps([_machine(), about], sort_keys=True)
-    return home() / "cache" / "machine" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+    return measurements_folder() / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
 
 
 def _machine() -> dict[str, Any]:
