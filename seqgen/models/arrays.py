@@ -54,7 +54,7 @@ class _Threaded:
     """W x + b (1, O) of x (1, I), by all threads: each core's cache then holds its part of W."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self.weight, self.bias = weight, None if bias is None else bias.numpy()
+        self.weight, self.bias = weight, None if bias is None else bias.numpy()[None]
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         y = torch.mv(self.weight, torch.from_numpy(x)[0]).numpy()[None]
@@ -66,7 +66,7 @@ class _Single:
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.transposed = weight.T.contiguous().numpy()  # (I, O)
-        self.bias = None if bias is None else bias.numpy()
+        self.bias = None if bias is None else bias.numpy()[None]
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         y = x @ self.transposed
