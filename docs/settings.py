@@ -32,7 +32,9 @@ architecture. `seqgen models --architectures NAME` lists the settings of one arc
 terminal.
 
 "none" as a default means that the value is chosen: the description or
-[training.md](training.md) says how. `none` can be given as a value, too.
+[training.md](training.md) says how. `none` can be given as a value, too. A value outside its bounds
+is refused in one line. Bounds such as 1,048,576 only catch typing errors: a model that is too large
+for this machine's memory is refused before it is built.
 """
 TYPES = {int: "integer", float: "number", bool: "`true`, `false`", str: "text"}
 
@@ -57,11 +59,12 @@ def value_of(value: Any) -> str:
 def table(config: type[Config]) -> list[str]:
     """Return the lines of a configuration's table, a row a setting."""
     types = config.types()
-    lines = ["| setting | type | default | what it is |", "|---|---|---|---|"]
+    lines = ["| setting | type | bounds | default | what it is |", "|---|---|---|---|---|"]
     for name, field in config.fields().items():
         default = "required" if field.default is dataclasses.MISSING else value_of(field.default)
         text = field.metadata["doc"].replace("|", "\\|")
-        lines.append(f"| `{name}` | {type_of(types[name])} | {default} | {text} |")
+        cells = [f"`{name}`", type_of(types[name]), str(field.metadata["bounds"]), default, text]
+        lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 

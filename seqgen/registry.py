@@ -26,14 +26,15 @@ class Architecture:
 
     def load_model(self) -> Any:
         """Import and return the LanguageModel class."""
-        return _load(self.model)
+        return load_object(self.model)
 
     def load_config(self) -> Any:
         """Import and return the ModelConfig class."""
-        return _load(self.config)
+        return load_object(self.config)
 
 
-def _load(target: str) -> Any:
+def load_object(target: str) -> Any:
+    """Import a "module:name" and return what it names."""
     module, name = target.split(":")
     return getattr(importlib.import_module(module), name)
 

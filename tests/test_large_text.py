@@ -22,7 +22,8 @@ from seqgen.data.batches import SampledBatches, training_batches
 from seqgen.data.corpus import Gathered, encode_corpus
 from seqgen.data.encoding import Sampling
 from seqgen.data.text import Text, survey
-from seqgen.data.tokenfile import open_token_file, write_token_file
+from seqgen.data.token_writing import write_token_file
+from seqgen.data.tokenfile import open_token_file
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.tasks.loaded import load
 from seqgen.tasks.scoring.perplexity import perplexity

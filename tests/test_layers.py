@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import seqgen
+from seqgen import formats, registry
 
 PACKAGE = Path(seqgen.__file__).parent
 # From the top. What stands on one line does not import its neighbours either.
@@ -96,7 +97,7 @@ def at_load(start):
     return found
 
 
-@pytest.mark.parametrize("start", ["seqgen.cli", "seqgen.store"])
+@pytest.mark.parametrize("start", ["seqgen.cli", "seqgen.store", "seqgen.formats"])
 def test_nothing_the_command_line_loads_imports_torch(start):
     found = at_load(start)
     assert "seqgen.registry" in found or start == "seqgen.store"
@@ -107,6 +108,11 @@ def test_the_entry_point_loads_next_to_nothing():
     """It has to catch Ctrl-C before anything else begins."""
     found = at_load("seqgen.__main__") - {"seqgen", "seqgen.__main__"}
     assert found == {"__future__", "os", "signal", "sys"}
+
+
+@pytest.mark.parametrize("table", [formats.IMPORTERS, formats.EXPORTERS])
+def test_every_format_has_what_its_row_names(table):
+    assert table and all(callable(registry.load_object(row)) for row in table.values())
 
 
 def test_the_walk_would_find_torch():

@@ -16,7 +16,7 @@ from seqgen import registry
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import training_batches
 from seqgen.data.corpus import Corpus
-from seqgen.data.tokenfile import write_token_file
+from seqgen.data.token_writing import write_token_file
 from seqgen.errors import SeqgenError
 from seqgen.models.cells.lstm import LSTMConfig
 from seqgen.models.transformer import TransformerConfig

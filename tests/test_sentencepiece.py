@@ -17,12 +17,11 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.tokenizers import KINDS, load_tokenizer
 from seqgen.tokenizers.base import segments
 from seqgen.tokenizers.sentencepiece import (
-    ESCAPE,
-    SPACE,
     BPETokenizer,
     SentencepieceTokenizer,
     load_model_file,
 )
+from seqgen.tokenizers.sentencepiece_model import ESCAPE, SPACE
 
 SUBWORDS = ("bpe", "unigram")
 PHRASE = "the cat sat on a mat and then that cat ate the rat; Größe naïve  \t 日本 he said"
@@ -255,12 +254,12 @@ def test_a_text_with_nothing_to_learn_gives_bytes(kind, text):
 
 
 def test_a_vocabulary_is_learnt_from_a_draw_of_a_long_text(monkeypatch):
-    import seqgen.tokenizers.sentencepiece as module
+    import seqgen.tokenizers.sentencepiece_model as module
 
     monkeypatch.setattr(module, "SAMPLE_CHARACTERS", 4000)
     text = "".join(f"line {n} of many\n" for n in range(3000))
     ways = ([text], cut(text, [7, 1000, 20_000]))
-    taken = [list(module._sentences(chunks)) for chunks in ways]
+    taken = [list(module.sentences(chunks)) for chunks in ways]
     assert taken[0] == taken[1]
     assert taken[0].pop() == " "
     assert 1000 < sum(map(len, taken[0])) <= 4000

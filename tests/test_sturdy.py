@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import seqgen
+from seqgen import registry
 from seqgen.cli import run
 from seqgen.configs import Bounds, DataConfig, TrainingConfig, setting
 from seqgen.errors import SeqgenError, UsageError, first_line
@@ -102,8 +103,6 @@ def test_a_size_limit_counts_before_anything_is_made():
 
 
 def test_a_model_larger_than_the_machine_is_refused(monkeypatch):
-    from seqgen import registry
-
     monkeypatch.setattr("seqgen.models.room.memory", lambda: 1 << 20)
     kind = registry.architecture("lstm")
     config, model_class = kind.load_config(), kind.load_model()
@@ -121,9 +120,10 @@ def test_bounds_are_said_as_they_are():
     assert setting("doc", 1, low=1).metadata["bounds"] == Bounds(low=1)
 
 
-def test_every_number_of_training_has_bounds():
+def test_every_number_that_can_be_set_has_bounds():
     """What a person may write there is known, so that help and docs can say it."""
-    for kind in (TrainingConfig, DataConfig):
+    models = [row.load_config() for row in registry.ARCHITECTURES.values()]
+    for kind in (TrainingConfig, DataConfig, *models):
         for name, field in kind.fields().items():
             if re.search(r"\b(int|float)\b", str(field.type)):
                 assert field.metadata["bounds"] != Bounds(), name

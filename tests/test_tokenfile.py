@@ -17,20 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqgen.configs import DataConfig
-from seqgen.data import encoding, token_split, tokenfile
+from seqgen.data import encoding, token_split, token_writing, tokenfile
 from seqgen.data.corpus import Corpus, Gathered, encode_corpus
 from seqgen.data.split import split_text
 from seqgen.data.text import Text, survey
 from seqgen.data.token_split import split_tokens
-from seqgen.data.tokenfile import (
-    HEAD,
-    MAGIC,
-    is_token_file,
-    open_token_file,
-    read_tokenizer,
-    write_corpus,
-    write_token_file,
-)
+from seqgen.data.token_writing import write_corpus, write_token_file
+from seqgen.data.tokenfile import HEAD, MAGIC, is_token_file, open_token_file, read_tokenizer
 from seqgen.data.worker import write_frame
 from seqgen.errors import SeqgenError
 from seqgen.tokenizers import KINDS
@@ -47,7 +40,7 @@ few = settings(quick, max_examples=25)
 @pytest.fixture(autouse=True)
 def close_marks(monkeypatch):
     """Short texts have marks too."""
-    for module in (tokenfile, token_split):
+    for module in (tokenfile, token_writing, token_split):
         monkeypatch.setattr(module, "MARK", MARK)
 
 
@@ -217,9 +210,8 @@ def test_what_is_no_token_file(path, tmp_path):
 
 
 def test_a_later_format_is_refused(tokenizers, path, monkeypatch):
-    monkeypatch.setattr(tokenfile, "FORMAT", 2)
+    monkeypatch.setattr(token_writing, "FORMAT", 2)
     write_token_file(path, ["abc"], tokenizers["byte"], "stream")
-    monkeypatch.setattr(tokenfile, "FORMAT", 1)
     with pytest.raises(SeqgenError, match="has format 2; this seqgen reads 1"):
         open_token_file(path)
 
@@ -246,7 +238,7 @@ def test_a_text_that_cannot_be_read_leaves_nothing(tokenizers, path):
 WRITE = """
 import itertools, sys
 from pathlib import Path
-from seqgen.data.tokenfile import write_token_file
+from seqgen.data.token_writing import write_token_file
 from seqgen.errors import SeqgenError
 from seqgen.tokenizers import KINDS
 chunks = itertools.repeat("some text and more\\n" * 5000, int(sys.argv[2]))

@@ -145,14 +145,18 @@ def measure(
             yield _timed(case, training, repeats, place)
 
 
-def _timed(case: Case, training: TrainingConfig, repeats: int, device: torch.device) -> Timing:
-    training = replace(training, batch_size=case.batch_size, seq_len=case.seq_len)
-    torch.manual_seed(0)
+def _model_of(case: Case) -> NeuralLanguageModel:
     kind = registry.architecture(case.architecture)
     config_class = kind.load_config()
     derived = {"vocab_size": VOCAB, "window": case.seq_len}
     shape = {name: derived[name] for name in config_class.derived}
-    model = kind.load_model()(config_class(**shape, **case.settings, dropout=DROPOUT))
+    return kind.load_model()(config_class(**shape, **case.settings, dropout=DROPOUT))
+
+
+def _timed(case: Case, training: TrainingConfig, repeats: int, device: torch.device) -> Timing:
+    training = replace(training, batch_size=case.batch_size, seq_len=case.seq_len)
+    torch.manual_seed(0)
+    model = _model_of(case)
     model.to(device=device, dtype=parameter_type(training.precision))
     batches = training_batches(
         _noise(), "stream", model.carries_state, case.batch_size, case.seq_len, seed=0

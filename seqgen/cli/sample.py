@@ -6,7 +6,7 @@ import secrets
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +16,10 @@ from seqgen.cli.interactive import check_terminal, converse
 from seqgen.cli.output import is_terminal, put, put_record, say, shown, unescape
 from seqgen.cli.prompts import check_prompts, given_or_piped
 from seqgen.errors import UsageError
+
+if TYPE_CHECKING:
+    from seqgen.tasks.loaded import LoadedModel
+    from seqgen.tasks.writing.sample import SampleOptions
 
 
 def sample(
@@ -186,7 +190,6 @@ def sample(
     from seqgen.configs import PRECISIONS, choice
     from seqgen.tasks.loaded import load
     from seqgen.tasks.writing.sample import SampleOptions, stream
-    from seqgen.tasks.writing.sample import sample as write
 
     check_prompts(prompts, prompt_file)
     if interactive:
@@ -226,29 +229,58 @@ def sample(
     texts, piped = given_or_piped(prompts, prompt_file, quiet)
     echoed = is_terminal(sys.stdout) if echo is None else echo
     if suggest or explain:
-        from seqgen.cli import explanations
-        from seqgen.tasks.writing import explain as explaining
+        _put_reasons(loaded, texts, wanted, suggest, json)
+    elif not json and not piped and len(texts) == 1 and num_samples == 1:
+        _put_one(loaded, texts[0], wanted, echoed)
+    else:
+        _put_records(loaded, texts, wanted, echoed, json)
 
-        if suggest:
-            found = explaining.suggest(loaded, texts, suggest, batch_size)
-            explanations.put_suggestions(found, json)
-        else:
-            explanations.put_explanations(explaining.explain(loaded, texts, wanted), json)
-        return
-    raw = not json and not piped and len(texts) == 1 and num_samples == 1
-    if raw:
-        if echoed:
-            put(texts[0])
-        for piece in stream(loaded, texts[0], wanted):
-            put(piece)
-        if is_terminal(sys.stdout):
-            put("\n")
-        return
+
+def _put_reasons(
+    loaded: LoadedModel,
+    texts: Iterable[str],
+    wanted: SampleOptions,
+    suggest: int | None,
+    json: bool,
+) -> None:
+    """Write the most probable next tokens, or how every token of a text was chosen."""
+    from seqgen.cli import explanations
+    from seqgen.tasks.writing import explain as explaining
+
+    if suggest:
+        found = explaining.suggest(loaded, texts, suggest, wanted.batch_size)
+        explanations.put_suggestions(found, json)
+    else:
+        explanations.put_explanations(explaining.explain(loaded, texts, wanted), json)
+
+
+def _put_one(loaded: LoadedModel, prompt: str, wanted: SampleOptions, echoed: bool) -> None:
+    """Write one text as it is, piece by piece."""
+    from seqgen.tasks.writing.sample import stream
+
+    if echoed:
+        put(prompt)
+    for piece in stream(loaded, prompt, wanted):
+        put(piece)
+    if is_terminal(sys.stdout):
+        put("\n")
+
+
+def _put_records(
+    loaded: LoadedModel,
+    texts: Iterable[str],
+    wanted: SampleOptions,
+    echoed: bool,
+    json: bool,
+) -> None:
+    """Write several texts: a line or a JSON record each."""
+    from seqgen.tasks.writing.sample import sample as write
+
     for record in write(loaded, texts, wanted):
         if json:
             put_record(record)
         else:
-            of = f", sample {record.sample}" if num_samples > 1 else ""
+            of = f", sample {record.sample}" if wanted.num_samples > 1 else ""
             text = record.prompt + record.text if echoed else record.text
             put(shown(text, f"prompt {record.index}{of}"))
 

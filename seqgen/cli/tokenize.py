@@ -289,7 +289,7 @@ def _write(
     json: bool,
     quiet: bool,
 ) -> None:
-    from seqgen.data.tokenfile import write_token_file
+    from seqgen.data.token_writing import write_token_file
 
     with _progress(sources, quiet) as progress:
         done = write_token_file(out, join(sources, newlines), tokenizer, documents, progress)

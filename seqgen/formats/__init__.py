@@ -1,1 +1,85 @@
-"""Other tools' files, in and out."""
+"""Files of other tools: what reads a model from each format, and what writes one.
+
+A new format is a file here and a row in `IMPORTERS`, in `EXPORTERS` or in both. The rows are
+"module:function", imported only when used, so that listing the formats loads no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from seqgen.configs import DataConfig, Documents, require
+from seqgen.registry import load_object
+
+if TYPE_CHECKING:
+    from seqgen.models.base import LanguageModel
+    from seqgen.tokenizers import Tokenizer
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What a file of another tool holds, as seqgen stores it.
+
+    Attributes:
+        architecture: its name in the registry.
+        model: with its weights.
+        tokenizer: its ids.
+        data: how its text is read.
+        facts: what else is to be recorded of it, as JSON can hold it.
+    """
+
+    architecture: str
+    model: Any  # has a config
+    tokenizer: Tokenizer
+    data: DataConfig
+    facts: Mapping[str, Any]
+
+
+class Importer(Protocol):
+    """Reads a file of another tool."""
+
+    def __call__(self, path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Imported:
+        """Return the model of a file, perhaps compressed by gzip.
+
+        Args:
+            path: the file.
+            like: the tokens that the file is about, and how its text is read; None if the file
+                alone says so.
+
+        Raises:
+            SeqgenError: it cannot be read, is broken, or has tokens that `like` does not have.
+        """
+
+
+# Takes a model, its tokenizer, how its documents are read, and what messages call it; returns
+# the file in pieces. Raises SeqgenError if the format cannot hold this kind of model.
+Exporter = Callable[["LanguageModel", "Tokenizer", Documents, str], Iterable[bytes]]
+
+IMPORTERS: dict[str, str] = {"arpa": "seqgen.formats.arpa_models:read_model"}
+EXPORTERS: dict[str, str] = {"arpa": "seqgen.formats.arpa_models:write_model"}
+
+
+def importer(file_format: str) -> Importer:
+    """Return what reads a format.
+
+    Raises:
+        UsageError: nothing does.
+    """
+    return _row(IMPORTERS, file_format)
+
+
+def exporter(file_format: str) -> Exporter:
+    """Return what writes a format.
+
+    Raises:
+        UsageError: nothing does.
+    """
+    return _row(EXPORTERS, file_format)
+
+
+def _row(table: Mapping[str, str], file_format: str) -> Any:
+    require(file_format in table, f"--format is {' or '.join(table)}, not {file_format!r}")
+    return load_object(table[file_format])

@@ -36,7 +36,7 @@ class RecurrentConfig(ModelConfig):
         "weight_decay": 0.05,
     }
 
-    # Found by runs of 9 seconds to 5 minutes on tiny Shakespeare (README, "Recipes").
+    # Found by runs of 9 seconds to 5 minutes on tiny Shakespeare (docs/recipes.md).
     sizes: ClassVar[tuple[Size, ...]] = (
         Size({"num_layers": 2, "hidden_size": 256}, tokens=1.6e6, text=1.5e5),
         Size({"num_layers": 2, "hidden_size": 192}, tokens=1.6e6, text=1.5e5),

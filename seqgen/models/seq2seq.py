@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from seqgen import registry
-from seqgen.configs import Size, require, setting
+from seqgen.configs import MOST_LAYERS, MOST_WIDTH, Size, require, setting
 from seqgen.errors import UsageError
 from seqgen.models.alignment import Additive, Dot, Fertility, General, Score, read
 from seqgen.models.cells.cell import Cell, LayerState
@@ -47,41 +47,49 @@ class Seq2SeqConfig(SourceConfig):
     }
     sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
 
-    cell: str = setting("a recurrent architecture: gru, lstm, rnn ...", "gru")
-    hidden_size: int = setting("units H of each layer, on both sides", 256)
-    num_layers: int = setting("layers on each side", 1)
-    embedding_size: int | None = setting("width of the embeddings; H unless given", None)
+    cell: str = setting("Recurrent cell, by its architecture: gru, lstm or rnn.", "gru")
+    hidden_size: int = setting(
+        "Width of each layer, in units, on both sides.", 256, low=1, high=MOST_WIDTH
+    )
+    num_layers: int = setting("Number of stacked layers on each side.", 1, low=1, high=MOST_LAYERS)
+    embedding_size: int | None = setting(
+        "Width of the embeddings; by default the hidden size.", None, low=1, high=MOST_WIDTH
+    )
     encoder: Literal["bidirectional", "forward", "reversed", "none"] = setting(
-        "which way the source is read; none: its places stand alone", "bidirectional"
+        "How the source is read: both ways, forward, reversed, or each token on its own (none).",
+        "bidirectional",
     )
     bridge: Literal["first", "each", "none"] = setting(
-        "the encoder's last state begins the decoder, enters each prediction too, or is dropped",
+        "What the last state of the encoder does: start the decoder (first), also enter each "
+        "prediction (each), or nothing (none).",
         "first",
     )
     attention: Literal["none", "dot", "general", "additive"] = setting(
-        "how places of the source are scored (Luong et al. 2015; Bahdanau et al. 2015)", "additive"
+        "Score of attention over the source (Luong et al. 2015; Bahdanau et al. 2015).", "additive"
     )
     query: Literal["state", "word"] = setting(
-        "what asks: the decoder's state, or the word just written", "state"
+        "Query of the attention: the state of the decoder, or the token before.", "state"
     )
-    scaled: bool = setting("divide scores by the square root of H", False)
+    scaled: bool = setting("Divide attention scores by the square root of the hidden size.", False)
     input_feeding: bool = setting(
-        "each step also reads the features of the one before (Luong et al. 2015)", False
+        "Let each step also read the features of the step before (Luong et al. 2015).", False
     )
     coverage: bool = setting(
-        "scores see how much of each place has been read (Tu et al. 2016)", False
+        "Let attention scores depend on the attention paid so far (Tu et al. 2016).", False
     )
-    residual: bool = setting("add each layer's input to its output, from the second on", False)
-    dropout: float = setting("of each layer's input and of the head's", 0.2)
-    tie_weights: bool = setting("the head's matrix is the target's embedding", False)
+    residual: bool = setting(
+        "Add the input of each layer to its output, from the second layer on.", False
+    )
+    dropout: float = setting(
+        registry.SHARED_DOCS["dropout"] + " It applies to the input of each layer and of the head.",
+        0.2,
+        low=0,
+        below=1,
+    )
+    tie_weights: bool = setting("Use the matrix of the target's embedding in the head too.", False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("hidden_size", "num_layers"):
-            require(getattr(self, name) >= 1, f"{name} is at least 1, not {getattr(self, name)}")
-        size = self.embedding_size
-        require(size is None or size >= 1, f"embedding_size is at least 1, not {size}")
-        require(0 <= self.dropout < 1, f"dropout is at least 0 and below 1, not {self.dropout}")
         even = self.encoder != "bidirectional" or self.hidden_size % 2 == 0
         require(even, f"encoder=bidirectional needs an even hidden_size, not {self.hidden_size}")
         same = self.input_size == self.hidden_size

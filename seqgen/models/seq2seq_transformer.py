@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqgen.configs import Size, require, setting
+from seqgen.configs import MOST_LAYERS, Size, setting
 from seqgen.errors import SeqgenError
 from seqgen.models import one_token
 from seqgen.models.attention import full_attention, full_weights
@@ -27,6 +27,7 @@ from seqgen.models.memory import Memory
 from seqgen.models.rms_norm import RMSNorm
 from seqgen.models.state import Rows
 from seqgen.models.transformer import (
+    MOST_WINDOW,
     Attend,
     Block,
     Transformer,
@@ -65,15 +66,12 @@ class Seq2SeqTransformerConfig(SourceConfig, TransformerConfig):
     }
     sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
 
-    encoder_layers: int | None = setting("blocks over the source; as num_layers if none", None)
-    source_window: int = setting("positions=learned: tokens that a source may have", 512)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        layers = self.encoder_layers
-        require(layers is None or layers >= 1, f"encoder_layers is at least 1, not {layers}")
-        length = self.source_window
-        require(length >= 1, f"source_window is at least 1, not {length}")
+    encoder_layers: int | None = setting(
+        "Number of layers over the source; by default num_layers.", None, low=1, high=MOST_LAYERS
+    )
+    source_window: int = setting(
+        "With positions=learned: longest source, in tokens.", 512, low=1, high=MOST_WINDOW
+    )
 
 
 @dataclass

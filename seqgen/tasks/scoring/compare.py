@@ -177,9 +177,7 @@ def compare(
     data = hashlib.sha256(text.encode()).hexdigest()
     compared = []
     for i, (loaded, own, how) in enumerate(zip(models, found, each, strict=True)):
-        finite = samples is not None and math.isfinite(totals[i])
-        low, high = interval(samples[:, i]) if finite else (None, None)
-        tested = finite and i != best
+        low, high, p = _significance(samples, totals, i, best)
         result = record_of(loaded).get("result") or {}
         compared.append(
             Comparison(
@@ -198,7 +196,7 @@ def compare(
                 high=high,
                 best=names[best],
                 difference=float(totals[i]) - float(totals[best]),
-                p_value=p_value(samples[:, i] - samples[:, best]) if tested else None,
+                p_value=p,
                 seconds=result.get("seconds"),
                 tokens_per_second=result.get("tokens_per_second"),
                 size_bytes=loaded.stored.size,
@@ -209,6 +207,27 @@ def compare(
             )
         )
     return compared
+
+
+def _significance(
+    samples: np.ndarray | None, totals: np.ndarray, model: int, best: int
+) -> tuple[float | None, float | None, float | None]:
+    """Return a model's interval, and the p-value of no difference to the best.
+
+    Args:
+        samples: (resamples, M), resampled totals; None for a text of one block.
+        totals: (M,) of the whole text.
+        model: which of the M.
+        best: the one with the least total.
+
+    Returns:
+        None for what cannot be had; a p-value cannot for the best.
+    """
+    if samples is None or not math.isfinite(totals[model]):
+        return None, None, None
+    low, high = interval(samples[:, model])
+    tested = p_value(samples[:, model] - samples[:, best]) if model != best else None
+    return low, high, tested
 
 
 def _resampled(

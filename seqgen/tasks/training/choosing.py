@@ -1,7 +1,7 @@
 """Settings that follow from the minutes there are, the machine and the text.
 
 What decides is measured in a second of training each, and only where something is left open.
-What the rules rest on is in README, "Recipes".
+What the rules rest on is in docs/recipes.md.
 """
 
 from __future__ import annotations

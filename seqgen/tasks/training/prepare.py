@@ -19,14 +19,13 @@ from seqgen.data.encoding import Sampling
 from seqgen.data.split import Split, check_parts, held_out_share, path_of, split_text
 from seqgen.data.text import Survey, Text, survey, text_files
 from seqgen.data.token_split import split_tokens
+from seqgen.data.token_writing import write_corpus, write_token_file
 from seqgen.data.tokenfile import (
     TokenFile,
     check_tokenizer,
     is_token_file,
     open_token_file,
     read_tokenizer,
-    write_corpus,
-    write_token_file,
 )
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import replacing, write_json

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,13 @@ from seqgen.configs import (
     FINISHED,
     RESUMABLE,
     DataConfig,
+    ModelConfig,
     TrainingConfig,
     require,
 )
 from seqgen.data.text import text_files
 from seqgen.errors import SeqgenError
+from seqgen.models.base import LanguageModel
 from seqgen.models.precision import choose_device, own_randomness, parameter_type
 from seqgen.models.room import to_train
 from seqgen.store import StoredModel
@@ -33,7 +35,7 @@ from seqgen.tasks.training.choosing import (
     choose_training_precision,
 )
 from seqgen.tasks.training.count import count, ignored
-from seqgen.tasks.training.plan import override, plan_of, preset_of
+from seqgen.tasks.training.plan import Plan, override, plan_of, preset_of
 from seqgen.tasks.training.prepare import Prepared, prepare_data, reload_data
 from seqgen.tasks.training.session import Session, TrainingResult
 from seqgen.tokenizers import Tokenizer
@@ -92,21 +94,12 @@ def train(
     prepared, settled = prepare_data(data, plan.data, set(flags), report)
     if warning := leak(prepared, settled):
         report(Notice(text=warning))
-    plan = replace(plan, data=settled)
-    training = plan.training
-    if not plan.model_class.counted:
-        plan = choose_size(plan, prepared, place, report)
-        training = plan.resolve(prepared, place, report)
-        training = choose_training_precision(plan, training, prepared, place, report)
-        training = choose_compilation(plan, training, prepared, place, report)
-    elif notice := ignored(flags):
+    plan, training = _choose(replace(plan, data=settled), prepared, place, report)
+    if plan.model_class.counted and (notice := ignored(flags)):
         report(notice)
     model_config = plan.model_config(prepared.tokenizer.vocab_size, training.seq_len)
     with own_randomness(place), contextlib.ExitStack() as held:
-        torch.manual_seed(training.seed)
-        model = to_train(plan.model_class, model_config)
-        if plan.origin is not None:
-            plan.origin.begin(model, prepared.tokenizer)
+        model = _initial_model(plan, model_config, training, prepared.tokenizer)
         model.to(device=place, dtype=parameter_type(training.precision))
         # Not before there is a model: one too large for the machine leaves no folder behind.
         stem = f"{Path(data[0]).stem}-{plan.architecture}"
@@ -118,14 +111,42 @@ def train(
             training={} if model.counted else training.to_dict(),
             data=plan.data.to_dict(),
         )
-        with stored.writing("tokenizer"):
-            prepared.tokenizer.save(stored.path / "tokenizer")
-        with stored.writing("validation"):
-            prepared.keep_validation(stored)
+        _write_data(stored, prepared)
         loaded = LoadedModel(stored, model, prepared.tokenizer, plan.data)
         if model.counted:
             return count(loaded, prepared, report)
         return Session(loaded, prepared, training, stop_after, tensorboard, report).run()
+
+
+def _choose(
+    plan: Plan, prepared: Prepared, device: torch.device, report: Report
+) -> tuple[Plan, TrainingConfig]:
+    """Decide what the user left open; a counted model leaves nothing open."""
+    if plan.model_class.counted:
+        return plan, plan.training
+    plan = choose_size(plan, prepared, device, report)
+    training = plan.resolve(prepared, device, report)
+    training = choose_training_precision(plan, training, prepared, device, report)
+    return plan, choose_compilation(plan, training, prepared, device, report)
+
+
+def _initial_model(
+    plan: Plan, config: ModelConfig, training: TrainingConfig, tokenizer: Tokenizer
+) -> LanguageModel:
+    """Return the model before its first step: drawn from the seed, or fine-tuning's origin."""
+    torch.manual_seed(training.seed)
+    model = to_train(plan.model_class, config)
+    if plan.origin is not None:
+        plan.origin.begin(model, tokenizer)
+    return model
+
+
+def _write_data(stored: StoredModel, prepared: Prepared) -> None:
+    """Write the tokenizer and the held-out part into a model's folder."""
+    with stored.writing("tokenizer"):
+        prepared.tokenizer.save(stored.path / "tokenizer")
+    with stored.writing("validation"):
+        prepared.keep_validation(stored)
 
 
 @ending_as_ctrl_c()
@@ -163,13 +184,7 @@ def resume(
     stored = store.find(name)
     place = choose_device(device)
     given = {k: v for k, v in (settings or {}).items() if v is not None}
-    for key in given:
-        require(key in RESUMABLE, f"a resumed run keeps its {key}; give a budget or nothing")
-    config = stored.config
-    require(
-        not registry.architecture(config["architecture"]).load_model().counted,
-        f"{stored.name} was counted in one pass: there is nothing to go on with; train it again",
-    )
+    _check_resumable(stored, given)
     with own_randomness(place), stored.locked():
         checkpoint = stored.read_checkpoint(lambda text: report(Notice(text=text)))
         done, result = checkpoint[1]["run"], stored.record.get("result")
@@ -178,12 +193,7 @@ def resume(
             # The model may have been renamed or moved since.
             named = {"name": stored.name, "path": str(stored.path)}
             return TrainingResult(**{**result, **named})
-        trained = stored.settings("training", TrainingConfig)
-        training = TrainingConfig(**override(trained.to_dict(), given))
-        if done["step"] and not any(name.startswith("state.") for name in checkpoint[0]):
-            # It has carried no state so far, as the window model of version 0.1.0.
-            training = replace(training, reset_state=True)
-        _ = training.budget  # one that has none is refused before anything is changed
+        training = _resumed_settings(stored, given, done, checkpoint[0])
         model, tokenizer = stored.load()
         stored.check()
         stored.keep_current_hashes()
@@ -194,16 +204,65 @@ def resume(
         created = stored.record.get("created", store.now())
         session = Session(loaded, prepared, training, stop_after, tensorboard, report, created)
         if given:
-            require(
-                session.budget.share(Run.of(done)) < 1,
-                f"{stored.name} has spent {_budget(training)} already; give a longer budget",
-            )
-            if done["stopped"] in FINISHED:  # whoever goes on has more patience
-                done["worse"] = 0
-            groups = {part: config.get(part) for part in ("preset", "model", "data")}
-            stored.write_config(config["architecture"], training=training.to_dict(), **groups)
-            report(Notice(text=f"the schedule is fitted to {_budget(training)} from here"))
+            _lengthen(session, done)
         return session.run(checkpoint)
+
+
+def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
+    """Refuse settings that cannot change, and a model that is counted in one pass."""
+    for key in given:
+        require(key in RESUMABLE, f"a resumed run keeps its {key}; give a budget or nothing")
+    require(
+        not registry.architecture(stored.config["architecture"]).load_model().counted,
+        f"{stored.name} was counted in one pass: there is nothing to go on with; train it again",
+    )
+
+
+def _resumed_settings(
+    stored: StoredModel, given: Mapping[str, Any], done: Mapping[str, Any], kept: Iterable[str]
+) -> TrainingConfig:
+    """Return a run's settings with those that are given.
+
+    Args:
+        stored: the model.
+        given: the settings that are to change.
+        done: how far the run has come, as its checkpoint has it.
+        kept: the names of the checkpoint's tensors.
+
+    Raises:
+        UsageError: there is no budget; nothing has been changed by then.
+    """
+    trained = stored.settings("training", TrainingConfig)
+    training = TrainingConfig(**override(trained.to_dict(), given))
+    if done["step"] and not any(name.startswith("state.") for name in kept):
+        # It has carried no state so far, as the window model of version 0.1.0.
+        training = replace(training, reset_state=True)
+    _ = training.budget
+    return training
+
+
+def _lengthen(session: Session, done: dict[str, Any]) -> None:
+    """Store a run's new budget.
+
+    Args:
+        session: with the new settings.
+        done: how far the run has come, as its checkpoint has it; patience starts anew if it
+            had ended.
+
+    Raises:
+        UsageError: the budget is spent already.
+    """
+    stored, budget = session.stored, _budget(session.training)
+    require(
+        session.budget.share(Run.of(done)) < 1,
+        f"{stored.name} has spent {budget} already; give a longer budget",
+    )
+    if done["stopped"] in FINISHED:
+        done["worse"] = 0
+    config = stored.config
+    groups = {part: config.get(part) for part in ("preset", "model", "data")}
+    stored.write_config(config["architecture"], training=session.training.to_dict(), **groups)
+    session.report(Notice(text=f"the schedule is fitted to {budget} from here"))
 
 
 def _budget(training: TrainingConfig) -> str:
