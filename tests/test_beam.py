@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqgen.configs import ModelConfig
-from seqgen.decoding.beam import BeamConfig, Ending, Source, conditioned, gumbel, search
+from seqgen.decoding.beam import search
+from seqgen.decoding.beam_groups import BeamConfig, Ending, Source, conditioned, gumbel
 from seqgen.decoding.exhaustive import exhaustive
 from seqgen.decoding.hypotheses import LengthNorm
 from seqgen.decoding.processors import Forbid, MinTokens, NoRepeatNgram
@@ -21,7 +22,8 @@ from seqgen.models.base import LanguageModel
 from seqgen.models.cells.gru import GRU, GRUConfig
 from seqgen.models.cells.lstm import LSTM, LSTMConfig
 from seqgen.models.state import State
-from seqgen.models.transformer import Transformer, TransformerConfig
+from seqgen.models.transformer import Transformer
+from seqgen.models.transformer_config import TransformerConfig
 
 
 @dataclass

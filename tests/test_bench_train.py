@@ -14,7 +14,8 @@ from seqgen.benchmarks.baselines import PlainGPT, PlainWindow
 from seqgen.cli import run
 from seqgen.errors import SeqgenError
 from seqgen.models.cells.lstm import LSTM, LSTMConfig
-from seqgen.models.transformer import Transformer, TransformerConfig
+from seqgen.models.transformer import Transformer
+from seqgen.models.transformer_config import TransformerConfig
 from seqgen.models.window import Window, WindowConfig
 
 

@@ -15,7 +15,8 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 from seqgen.cli import run
-from seqgen.models.transformer import Transformer, TransformerConfig
+from seqgen.models.transformer import Transformer
+from seqgen.models.transformer_config import TransformerConfig
 from seqgen.presets import GPT2
 from seqgen.tasks.training import choosing
 from seqgen.tasks.training.train import resume, train

@@ -7,7 +7,8 @@ import pytest
 import torch
 from test_beam import Seen, Table
 
-from seqgen.decoding.beam import BeamConfig, Ending, Source, search
+from seqgen.decoding.beam import search
+from seqgen.decoding.beam_groups import BeamConfig, Ending, Source
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import CounterDraw
 from seqgen.decoding.exhaustive import exhaustive

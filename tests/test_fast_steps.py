@@ -19,7 +19,7 @@ from seqgen.models.cells.lstm import LSTMCell, LSTMConfig
 from seqgen.models.cells.rnn import RNNCell, RNNConfig
 from seqgen.models.precision import choose_precision, step_arithmetic
 from seqgen.models.rms_norm import Normalisation, RMSNorm
-from seqgen.models.transformer import TransformerConfig
+from seqgen.models.transformer_config import TransformerConfig
 from seqgen.training.optimizers import Muon
 
 B, T, E, H = 3, 7, 5, 16

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from seqgen.data.sources import TokenSources
-from seqgen.decoding.beam import BeamConfig, Source, search
+from seqgen.decoding.beam import search
+from seqgen.decoding.beam_groups import BeamConfig, Source
 from seqgen.decoding.hypotheses import LengthNorm
 from seqgen.decoding.processors import Forbid
 from seqgen.models.seq2seq_transformer import (

@@ -19,7 +19,8 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.cells.lstm import LSTM, LSTMConfig
 from seqgen.models.mixture import Mixture, fit_weights
 from seqgen.models.ngram import NGram, NGramConfig
-from seqgen.models.transformer import Transformer, TransformerConfig
+from seqgen.models.transformer import Transformer
+from seqgen.models.transformer_config import TransformerConfig
 from seqgen.tasks.loaded import load
 from seqgen.tasks.scoring.mix import fit
 from seqgen.tasks.scoring.perplexity import perplexity

@@ -22,8 +22,9 @@ from torch import nn
 
 from seqgen.cli import run
 from seqgen.data.sources import TokenSources
-from seqgen.decoding.beam import BeamConfig, search
-from seqgen.decoding.beam import Source as Searched
+from seqgen.decoding.beam import search
+from seqgen.decoding.beam_groups import BeamConfig
+from seqgen.decoding.beam_groups import Source as Searched
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import greedy
 from seqgen.decoding.sampling import Row, sample

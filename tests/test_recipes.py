@@ -19,7 +19,7 @@ from seqgen.data.corpus import Corpus
 from seqgen.data.token_writing import write_token_file
 from seqgen.errors import SeqgenError
 from seqgen.models.cells.lstm import LSTMConfig
-from seqgen.models.transformer import TransformerConfig
+from seqgen.models.transformer_config import TransformerConfig
 from seqgen.tasks.training import choosing
 from seqgen.tasks.training import train as task
 from seqgen.tokenizers.char import CharTokenizer

@@ -9,13 +9,15 @@ import pytest
 import torch
 
 from seqgen.decoding import sampling
-from seqgen.decoding.beam import BeamConfig, Source, search
+from seqgen.decoding.beam import search
+from seqgen.decoding.beam_groups import BeamConfig, Source
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import greedy
 from seqgen.decoding.hypotheses import LengthNorm
 from seqgen.decoding.processors import MinTokens, NoRepeatNgram, RepetitionPenalty
 from seqgen.decoding.sampling import Row
-from seqgen.models.transformer import Transformer, TransformerConfig
+from seqgen.models.transformer import Transformer
+from seqgen.models.transformer_config import TransformerConfig
 from seqgen.tokenizers import Decoder
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")

@@ -11,14 +11,16 @@ import torch
 from torch import nn
 
 from seqgen.benchmarks import cases_with
-from seqgen.decoding.beam import BeamConfig, Source, search
+from seqgen.decoding.beam import search
+from seqgen.decoding.beam_groups import BeamConfig, Source
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import CounterDraw
 from seqgen.decoding.processors import Forbid
 from seqgen.decoding.sampling import Row, sample
 from seqgen.models.base import LanguageModel
 from seqgen.models.cells.lstm import LSTM, LSTMConfig
-from seqgen.models.transformer import Transformer, TransformerConfig
+from seqgen.models.transformer import Transformer
+from seqgen.models.transformer_config import TransformerConfig
 from seqgen.tokenizers import Tokenizer
 from seqgen.tokenizers.char import CharTokenizer
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from seqgen.configs import require
-from seqgen.decoding.beam import Ending
+from seqgen.decoding.beam_groups import Ending
 from seqgen.decoding.hypotheses import Hypothesis, LengthNorm
 from seqgen.decoding.processors import IMPOSSIBLE, History, Processor, normalise
 from seqgen.decoding.sampling import Opens, prefill

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from seqgen.models.cells.cell import Cell, LayerState
 from seqgen.models.dropout import Dropout
-from seqgen.models.recurrent import RecurrentConfig
+from seqgen.models.recurrent_config import RecurrentConfig
 
 # Which ways each kind of encoder reads: False from the left, True from the right.
 DIRECTIONS = {"forward": (False,), "reversed": (True,), "bidirectional": (False, True)}

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from seqgen.models.base import LOGITS_AT_ONCE
+from seqgen.models.base import LOGITS_AT_ONCE, LanguageModel
 from seqgen.models.scores import Predictions, Scores, Want, WrittenOut, first_best
-
-if TYPE_CHECKING:
-    from seqgen.models.ngram import NGram
 
 
 class LookUps(Predictions):
     """The predictions of an n-gram model after each of the last T words of a text.
 
     Args:
-        model: the model.
+        model: an `NGram`.
         words: (B, N - 1 + T), with what came before.
         length: T.
     """
 
-    def __init__(self, model: NGram, words: Tensor, length: int) -> None:
+    def __init__(self, model: LanguageModel, words: Tensor, length: int) -> None:
         self.model, self.words, self.length = model, words, length
 
     @cached_property

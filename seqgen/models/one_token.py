@@ -20,21 +20,22 @@ import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
 from seqgen.models.arrays import Affine, ArrayMap, attend
+from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.kv_cache import KVCache
 
 if TYPE_CHECKING:
-    from seqgen.models.transformer import Attention, Block, FeedForward, Transformer
+    from seqgen.models.blocks import Attention, Block, FeedForward
 
 # (layer, query, key, value), each (B, heads, D), to what the query reads (B, heads, D).
 Attend = Callable[[int, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 
 class OneToken:
-    """A transformer in evaluation mode, whose weights do not change."""
+    """A model with a transformer's parts, in evaluation mode, whose weights do not change."""
 
     row_block: ClassVar[Callable[[Block], RowBlock]]
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: NeuralLanguageModel) -> None:
         config = model.config
         self.scale = math.sqrt(config.hidden_size) if config.scale_embedding else None
         self.embedding = model.embedding.weight.detach().numpy()

@@ -29,7 +29,8 @@ from seqgen.models.encoders import (
     RecurrentEncoder,
 )
 from seqgen.models.memory import Memory
-from seqgen.models.recurrent import RecurrentConfig, RecurrentLM
+from seqgen.models.recurrent import RecurrentLM
+from seqgen.models.recurrent_config import RecurrentConfig
 from seqgen.models.state import State
 
 SCORES: Mapping[str, type[Score]] = {"dot": Dot, "general": General, "additive": Additive}

@@ -15,6 +15,7 @@ from seqgen.configs import MOST_LAYERS, Size, setting
 from seqgen.errors import SeqgenError
 from seqgen.models import one_token
 from seqgen.models.attention import full_attention, full_weights
+from seqgen.models.blocks import Attend, Block, norm_of
 from seqgen.models.dropout import Dropout
 from seqgen.models.encoder_decoder import (
     EncoderDecoder,
@@ -26,15 +27,8 @@ from seqgen.models.kv_cache import KVCache
 from seqgen.models.memory import Memory
 from seqgen.models.rms_norm import RMSNorm
 from seqgen.models.state import Rows
-from seqgen.models.transformer import (
-    MOST_WINDOW,
-    Attend,
-    Block,
-    Transformer,
-    TransformerConfig,
-    norm_of,
-    waves_of,
-)
+from seqgen.models.transformer import Transformer, waves_of
+from seqgen.models.transformer_config import MOST_WINDOW, TransformerConfig
 
 # The form of Vaswani et al. (2017), for a joint vocabulary.
 FORM_OF_2017: Mapping[str, Any] = {

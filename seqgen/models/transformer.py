@@ -3,209 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from seqgen.configs import MOST_LAYERS, MOST_WIDTH, ModelConfig, require, setting
 from seqgen.models.array_steps import ArraySteps
 from seqgen.models.attention import causal_attention
 from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.blocks import Attend, Block, norm_of
 from seqgen.models.dropout import Dropout
 from seqgen.models.kv_cache import KVCache, empty_cache
 from seqgen.models.one_token import OneToken
-from seqgen.models.positions import rotate, rotations, sinusoids
-from seqgen.models.rms_norm import RMSNorm
-from seqgen.registry import SHARED_DOCS
+from seqgen.models.positions import rotations, sinusoids
+from seqgen.models.transformer_config import TransformerConfig
 
 # Tokens, over all windows, that a long text is worked through at a time.
 SKIMMED = 8192
-# The angles of every position are kept at hand, hundreds of bytes each.
-MOST_WINDOW = 1 << 18
-
-# (layer, queries, keys, values), each (B, heads, T, D), to what the queries read (B, heads, T, D).
-Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TransformerConfig(ModelConfig):
-    """A stack of self-attention and feed-forward blocks.
-
-    The defaults are those of recent models (RoPE, RMSNorm, SwiGLU, QK-norm). The 2017 form
-    (Vaswani et al.): positions=sinusoidal norm=layernorm norm_position=post activation=relu
-    qk_norm=false bias=true scale_embedding=true. GPT-2: positions=learned norm=layernorm
-    activation=gelu qk_norm=false bias=true tie_weights=true.
-    """
-
-    derived: ClassVar[frozenset[str]] = frozenset({"vocab_size", "window"})
-    recipe: ClassVar[Mapping[str, Any]] = {
-        "optimizer": "muon",
-        "lr": 4e-3,
-        "batch_size": 8,
-        "seq_len": 128,
-        "weight_decay": 0.1,
-    }
-
-    window: int = setting(
-        "Tokens in the context window; it follows from seq_len.", low=1, high=MOST_WINDOW
-    )
-    hidden_size: int = setting(SHARED_DOCS["hidden_size"], 128, low=1, high=MOST_WIDTH)
-    num_layers: int = setting(SHARED_DOCS["num_layers"], 4, low=1, high=MOST_LAYERS)
-    num_heads: int = setting(SHARED_DOCS["num_heads"], 4, low=1, high=MOST_WIDTH)
-    ffn_size: int | None = setting(
-        "Width of the feed-forward layers; by default 4 times the hidden size, or 8/3"
-        " of it with swiglu.",
-        None,
-        low=1,
-        high=4 * MOST_WIDTH,
-    )
-    positions: Literal["rope", "learned", "sinusoidal"] = setting(
-        "How positions are encoded.", "rope"
-    )
-    norm: Literal["rmsnorm", "layernorm"] = setting("Kind of normalisation.", "rmsnorm")
-    norm_position: Literal["pre", "post"] = setting(
-        "Normalise the input of each part (pre) or the sum after it (post).", "pre"
-    )
-    activation: Literal["swiglu", "gelu", "relu"] = setting(
-        "Activation of the feed-forward layers.", "swiglu"
-    )
-    qk_norm: bool = setting("Normalise queries and keys (Henry et al. 2020).", True)
-    bias: bool = setting("Give the linear layers biases.", False)
-    scale_embedding: bool = setting(
-        "Multiply embeddings by the square root of the hidden size (Vaswani et al. 2017).", False
-    )
-    dropout: float = setting(
-        SHARED_DOCS["dropout"] + " It applies to the embeddings and to the output of each part.",
-        0.1,
-        low=0,
-        below=1,
-    )
-    attention_dropout: float = setting(
-        "Probability of dropping an attention weight in training; much slower on a CPU.",
-        0.0,
-        low=0,
-        below=1,
-    )
-    tie_weights: bool = setting(
-        "Use the matrix of the embedding in the head too (Press and Wolf 2017).", False
-    )
-    norm_eps: float = setting("Number added to the variance in normalisation.", 1e-5, low=0, high=1)
-    rope_theta: float = setting(
-        "Base of the wavelengths of rotary position embeddings.", 10000.0, low=1, high=1e12
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        heads = self.num_heads
-        require(
-            self.hidden_size % heads == 0,
-            f"num_heads divides hidden_size, and {heads} does not divide {self.hidden_size}",
-        )
-        even = self.positions != "rope" or self.head_size % 2 == 0
-        require(even, f"rope needs an even head size, not {self.head_size}")
-
-    def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
-        # Multiplications of a square map of the stream; measured.
-        return batch_size * seq_len * self.hidden_size**2 >= 1 << 22
-
-    @property
-    def head_size(self) -> int:
-        """Width of one head's queries, keys and values."""
-        return self.hidden_size // self.num_heads
-
-    @property
-    def feed_forward_size(self) -> int:
-        """Width of the feed-forward part's inner layer."""
-        if self.ffn_size is not None:
-            return self.ffn_size
-        if self.activation != "swiglu":
-            return 4 * self.hidden_size
-        # Two matrices in instead of one: 8/3 H keeps the count (Shazeer 2020), in whole eights.
-        return 8 * math.ceil(self.hidden_size / 3)
-
-
-class Attention(nn.Module):
-    """softmax(Q K^T / sqrt(D)) V over several heads (Vaswani et al. 2017, section 3.2)."""
-
-    def __init__(self, config: TransformerConfig, index: int) -> None:
-        super().__init__()
-        self.index, self.num_heads = index, config.num_heads
-        size = config.hidden_size
-        self.query_key_value = nn.Linear(size, 3 * size, bias=config.bias)
-        self.query_key_value.maps = {"weight": (size,) * 3}
-        self.output = nn.Linear(size, size, bias=config.bias)
-        self.query_norm = self.key_norm = nn.Identity()
-        if config.qk_norm:
-            self.query_norm = RMSNorm(config.head_size, eps=config.norm_eps)
-            self.key_norm = RMSNorm(config.head_size, eps=config.norm_eps)
-
-    def forward(self, x: Tensor, rotation: Tensor | None, attend: Attend) -> Tensor:
-        batch, length, size = x.shape
-        heads = self.query_key_value(x).view(batch, length, 3, self.num_heads, -1)
-        q, k, v = heads.permute(2, 0, 3, 1, 4)  # (B, heads, T, D) each
-        q, k = self.query_norm(q), self.key_norm(k)
-        if rotation is not None:
-            q, k = rotate(q, rotation), rotate(k, rotation)
-        read = attend(self.index, q, k, v)  # (B, heads, T, D)
-        return self.output(read.transpose(1, 2).reshape(batch, length, size))
-
-
-class FeedForward(nn.Module):
-    """W2 phi(W1 x), or W2 (silu(W1 x) * W3 x) for SwiGLU (Shazeer 2020)."""
-
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
-        size, inner = config.hidden_size, config.feed_forward_size
-        self.gated = config.activation == "swiglu"
-        self.phi = {"relu": F.relu, "gelu": _gelu_tanh, "swiglu": F.silu}[config.activation]
-        self.inner = nn.Linear(size, (1 + self.gated) * inner, bias=config.bias)
-        self.inner.maps = {"weight": (inner,) * (1 + self.gated)}
-        self.output = nn.Linear(inner, size, bias=config.bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.output(self.activate(self.inner(x)))
-
-    def activate(self, inner: Tensor) -> Tensor:
-        """Return what stands between the two maps: inner (..., I) or (..., 2 I) to (..., I)."""
-        if not self.gated:
-            return self.phi(inner)
-        gate, up = inner.chunk(2, dim=-1)
-        return self.phi(gate) * up
-
-
-def _gelu_tanh(x: Tensor) -> Tensor:
-    """GPT-2's GELU, the tanh approximation of Hendrycks and Gimpel (2016)."""
-    return F.gelu(x, approximate="tanh")
-
-
-class Block(nn.Module):
-    """x + part(norm(x)) for attention and then feed-forward; or norm(x + part(x)), as in 2017."""
-
-    def __init__(self, config: TransformerConfig, index: int) -> None:
-        super().__init__()
-        self.pre = config.norm_position == "pre"
-        self.attention, self.feed_forward = Attention(config, index), FeedForward(config)
-        self.attention_norm, self.feed_forward_norm = norm_of(config), norm_of(config)
-        self.dropout = Dropout(config.dropout)
-
-    def forward(self, x: Tensor, rotation: Tensor | None, attend: Attend) -> Tensor:
-        if self.pre:
-            x = x + self.dropout(self.attention(self.attention_norm(x), rotation, attend))
-            return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
-        x = self.attention_norm(x + self.dropout(self.attention(x, rotation, attend)))
-        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
-
-
-def norm_of(config: TransformerConfig) -> nn.Module:
-    """Return the normalisation of the residual stream."""
-    if config.norm == "rmsnorm":
-        return RMSNorm(config.hidden_size, eps=config.norm_eps)
-    return nn.LayerNorm(config.hidden_size, eps=config.norm_eps, bias=config.bias)
 
 
 def waves_of(config: TransformerConfig, length: int) -> Tensor:

@@ -16,7 +16,7 @@ from seqgen.models.maps import Maps, RowInput, over_arrays, over_loop, over_tens
 from seqgen.models.ops import ArrayOps, Ops, TensorOps
 
 if TYPE_CHECKING:
-    from seqgen.models.recurrent import RecurrentConfig
+    from seqgen.models.recurrent_config import RecurrentConfig
 
 # The parts that a cell hands on, each (B, its width); h is first.
 LayerState = tuple[Tensor, ...]

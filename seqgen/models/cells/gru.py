@@ -15,7 +15,8 @@ from seqgen.models.cells.cell import Cell, LayerState
 from seqgen.models.maps import Maps
 from seqgen.models.ops import Ops
 from seqgen.models.precision import kernel_arithmetic, trains_on_cpu
-from seqgen.models.recurrent import RecurrentConfig, RecurrentLM
+from seqgen.models.recurrent import RecurrentLM
+from seqgen.models.recurrent_config import RecurrentConfig
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,8 @@ from seqgen.configs import setting
 from seqgen.models.cells.cell import Cell, LayerState
 from seqgen.models.ops import Ops
 from seqgen.models.precision import kernel_arithmetic, trains_on_cpu
-from seqgen.models.recurrent import RecurrentConfig, RecurrentLM
+from seqgen.models.recurrent import RecurrentLM
+from seqgen.models.recurrent_config import RecurrentConfig
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from seqgen.configs import MOST_ROWS, MOST_SEED, Bounds, require, texts
 from seqgen.decoding import beam
-from seqgen.decoding.beam import BeamConfig, Ending, Ends, Fate, Source
+from seqgen.decoding.beam_groups import BeamConfig, Ending, Ends, Fate, Source
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.exhaustive import exhaustive
 from seqgen.decoding.hypotheses import Hypothesis, LengthNorm, Norm

@@ -1,0 +1,95 @@
+"""The blocks of a transformer: attention, feed-forward layers, and the norms around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from seqgen.models.dropout import Dropout
+from seqgen.models.positions import rotate
+from seqgen.models.rms_norm import RMSNorm
+from seqgen.models.transformer_config import TransformerConfig
+
+# (layer, queries, keys, values), each (B, heads, T, D), to what the queries read (B, heads, T, D).
+Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+
+
+class Attention(nn.Module):
+    """softmax(Q K^T / sqrt(D)) V over several heads (Vaswani et al. 2017, section 3.2)."""
+
+    def __init__(self, config: TransformerConfig, index: int) -> None:
+        super().__init__()
+        self.index, self.num_heads = index, config.num_heads
+        size = config.hidden_size
+        self.query_key_value = nn.Linear(size, 3 * size, bias=config.bias)
+        self.query_key_value.maps = {"weight": (size,) * 3}
+        self.output = nn.Linear(size, size, bias=config.bias)
+        self.query_norm = self.key_norm = nn.Identity()
+        if config.qk_norm:
+            self.query_norm = RMSNorm(config.head_size, eps=config.norm_eps)
+            self.key_norm = RMSNorm(config.head_size, eps=config.norm_eps)
+
+    def forward(self, x: Tensor, rotation: Tensor | None, attend: Attend) -> Tensor:
+        batch, length, size = x.shape
+        heads = self.query_key_value(x).view(batch, length, 3, self.num_heads, -1)
+        q, k, v = heads.permute(2, 0, 3, 1, 4)  # (B, heads, T, D) each
+        q, k = self.query_norm(q), self.key_norm(k)
+        if rotation is not None:
+            q, k = rotate(q, rotation), rotate(k, rotation)
+        read = attend(self.index, q, k, v)  # (B, heads, T, D)
+        return self.output(read.transpose(1, 2).reshape(batch, length, size))
+
+
+class FeedForward(nn.Module):
+    """W2 phi(W1 x), or W2 (silu(W1 x) * W3 x) for SwiGLU (Shazeer 2020)."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        size, inner = config.hidden_size, config.feed_forward_size
+        self.gated = config.activation == "swiglu"
+        self.phi = {"relu": F.relu, "gelu": _gelu_tanh, "swiglu": F.silu}[config.activation]
+        self.inner = nn.Linear(size, (1 + self.gated) * inner, bias=config.bias)
+        self.inner.maps = {"weight": (inner,) * (1 + self.gated)}
+        self.output = nn.Linear(inner, size, bias=config.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.output(self.activate(self.inner(x)))
+
+    def activate(self, inner: Tensor) -> Tensor:
+        """Return what stands between the two maps: inner (..., I) or (..., 2 I) to (..., I)."""
+        if not self.gated:
+            return self.phi(inner)
+        gate, up = inner.chunk(2, dim=-1)
+        return self.phi(gate) * up
+
+
+def _gelu_tanh(x: Tensor) -> Tensor:
+    """GPT-2's GELU, the tanh approximation of Hendrycks and Gimpel (2016)."""
+    return F.gelu(x, approximate="tanh")
+
+
+class Block(nn.Module):
+    """x + part(norm(x)) for attention and then feed-forward; or norm(x + part(x)), as in 2017."""
+
+    def __init__(self, config: TransformerConfig, index: int) -> None:
+        super().__init__()
+        self.pre = config.norm_position == "pre"
+        self.attention, self.feed_forward = Attention(config, index), FeedForward(config)
+        self.attention_norm, self.feed_forward_norm = norm_of(config), norm_of(config)
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, x: Tensor, rotation: Tensor | None, attend: Attend) -> Tensor:
+        if self.pre:
+            x = x + self.dropout(self.attention(self.attention_norm(x), rotation, attend))
+            return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+        x = self.attention_norm(x + self.dropout(self.attention(x, rotation, attend)))
+        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+
+
+def norm_of(config: TransformerConfig) -> nn.Module:
+    """Return the normalisation of the residual stream."""
+    if config.norm == "rmsnorm":
+        return RMSNorm(config.hidden_size, eps=config.norm_eps)
+    return nn.LayerNorm(config.hidden_size, eps=config.norm_eps, bias=config.bias)

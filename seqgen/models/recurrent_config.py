@@ -1,0 +1,73 @@
+"""The settings that all recurrent language models share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from seqgen.configs import MOST_LAYERS, MOST_WIDTH, ModelConfig, Size, require, setting
+from seqgen.registry import SHARED_DOCS
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentConfig(ModelConfig):
+    """A stack of recurrent layers between an embedding and a softmax."""
+
+    recipe: ClassVar[Mapping[str, Any]] = {
+        "optimizer": "muon",
+        "lr": 1e-2,
+        "batch_size": 32,
+        "seq_len": 64,
+        "weight_decay": 0.05,
+    }
+
+    # Found by runs of 9 seconds to 5 minutes on tiny Shakespeare (docs/recipes.md).
+    sizes: ClassVar[tuple[Size, ...]] = (
+        Size({"num_layers": 2, "hidden_size": 256}, tokens=1.6e6, text=1.5e5),
+        Size({"num_layers": 2, "hidden_size": 192}, tokens=1.6e6, text=1.5e5),
+        Size({"num_layers": 2, "hidden_size": 128}, tokens=1.6e6),
+        Size({"num_layers": 1, "hidden_size": 128}),
+    )
+
+    bf16_pays_from: ClassVar[int] = 1 << 20
+    """The multiplications of a gate, a time step, from which bf16 is faster (measured)."""
+
+    hidden_size: int = setting(SHARED_DOCS["hidden_size"], 256, low=1, high=MOST_WIDTH)
+    num_layers: int = setting(SHARED_DOCS["num_layers"], 2, low=1, high=MOST_LAYERS)
+    input: Literal["embedding", "onehot"] = setting(
+        "What the first layer reads: learned embeddings, or one-hot vectors.", "embedding"
+    )
+    embedding_size: int | None = setting(
+        "Width of the embedding; by default the hidden size.", None, low=1, high=MOST_WIDTH
+    )
+    residual: bool = setting(
+        "Add the input of each layer to its output, from the second layer on.", False
+    )
+    dropout: float = setting(
+        SHARED_DOCS["dropout"]
+        + " It applies to the input of each layer and of the head (Zaremba et al. "
+        "2014).",
+        0.1,
+        low=0,
+        below=1,
+    )
+    tie_weights: bool = setting(
+        "Use the matrix of the embedding in the head too (Press and Wolf 2017).", False
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.tie_weights:
+            require(self.input == "embedding", "tie_weights needs --set input=embedding")
+            require(self.input_size == self.hidden_size, "tie_weights needs embedding_size = H")
+
+    def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
+        return batch_size * self.hidden_size**2 >= self.bf16_pays_from
+
+    @property
+    def input_size(self) -> int:
+        """Width of the first layer's input."""
+        if self.input == "onehot":
+            return self.vocab_size
+        return self.embedding_size or self.hidden_size

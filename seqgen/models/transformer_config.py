@@ -1,0 +1,111 @@
+"""The settings of a transformer: its size, and which of its historical forms it has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from seqgen.configs import MOST_LAYERS, MOST_WIDTH, ModelConfig, require, setting
+from seqgen.registry import SHARED_DOCS
+
+# The angles of every position are kept at hand, hundreds of bytes each.
+MOST_WINDOW = 1 << 18
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig(ModelConfig):
+    """A stack of self-attention and feed-forward blocks.
+
+    The defaults are those of recent models (RoPE, RMSNorm, SwiGLU, QK-norm). The 2017 form
+    (Vaswani et al.): positions=sinusoidal norm=layernorm norm_position=post activation=relu
+    qk_norm=false bias=true scale_embedding=true. GPT-2: positions=learned norm=layernorm
+    activation=gelu qk_norm=false bias=true tie_weights=true.
+    """
+
+    derived: ClassVar[frozenset[str]] = frozenset({"vocab_size", "window"})
+    recipe: ClassVar[Mapping[str, Any]] = {
+        "optimizer": "muon",
+        "lr": 4e-3,
+        "batch_size": 8,
+        "seq_len": 128,
+        "weight_decay": 0.1,
+    }
+
+    window: int = setting(
+        "Tokens in the context window; it follows from seq_len.", low=1, high=MOST_WINDOW
+    )
+    hidden_size: int = setting(SHARED_DOCS["hidden_size"], 128, low=1, high=MOST_WIDTH)
+    num_layers: int = setting(SHARED_DOCS["num_layers"], 4, low=1, high=MOST_LAYERS)
+    num_heads: int = setting(SHARED_DOCS["num_heads"], 4, low=1, high=MOST_WIDTH)
+    ffn_size: int | None = setting(
+        "Width of the feed-forward layers; by default 4 times the hidden size, or 8/3"
+        " of it with swiglu.",
+        None,
+        low=1,
+        high=4 * MOST_WIDTH,
+    )
+    positions: Literal["rope", "learned", "sinusoidal"] = setting(
+        "How positions are encoded.", "rope"
+    )
+    norm: Literal["rmsnorm", "layernorm"] = setting("Kind of normalisation.", "rmsnorm")
+    norm_position: Literal["pre", "post"] = setting(
+        "Normalise the input of each part (pre) or the sum after it (post).", "pre"
+    )
+    activation: Literal["swiglu", "gelu", "relu"] = setting(
+        "Activation of the feed-forward layers.", "swiglu"
+    )
+    qk_norm: bool = setting("Normalise queries and keys (Henry et al. 2020).", True)
+    bias: bool = setting("Give the linear layers biases.", False)
+    scale_embedding: bool = setting(
+        "Multiply embeddings by the square root of the hidden size (Vaswani et al. 2017).", False
+    )
+    dropout: float = setting(
+        SHARED_DOCS["dropout"] + " It applies to the embeddings and to the output of each part.",
+        0.1,
+        low=0,
+        below=1,
+    )
+    attention_dropout: float = setting(
+        "Probability of dropping an attention weight in training; much slower on a CPU.",
+        0.0,
+        low=0,
+        below=1,
+    )
+    tie_weights: bool = setting(
+        "Use the matrix of the embedding in the head too (Press and Wolf 2017).", False
+    )
+    norm_eps: float = setting("Number added to the variance in normalisation.", 1e-5, low=0, high=1)
+    rope_theta: float = setting(
+        "Base of the wavelengths of rotary position embeddings.", 10000.0, low=1, high=1e12
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        heads = self.num_heads
+        require(
+            self.hidden_size % heads == 0,
+            f"num_heads divides hidden_size, and {heads} does not divide {self.hidden_size}",
+        )
+        even = self.positions != "rope" or self.head_size % 2 == 0
+        require(even, f"rope needs an even head size, not {self.head_size}")
+
+    def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
+        # Multiplications of a square map of the stream; measured.
+        return batch_size * seq_len * self.hidden_size**2 >= 1 << 22
+
+    @property
+    def head_size(self) -> int:
+        """Width of one head's queries, keys and values."""
+        return self.hidden_size // self.num_heads
+
+    @property
+    def feed_forward_size(self) -> int:
+        """Width of the feed-forward part's inner layer."""
+        if self.ffn_size is not None:
+            return self.ffn_size
+        if self.activation != "swiglu":
+            return 4 * self.hidden_size
+        # Two matrices in instead of one: 8/3 H keeps the count (Shazeer 2020), in whole eights.
+        return 8 * math.ceil(self.hidden_size / 3)
