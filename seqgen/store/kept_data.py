@@ -69,9 +69,9 @@ def clear_leftovers() -> list[Path]:
 
 
 def clear_tokens() -> list[Path]:
-    """Delete the cached tokens, which can be encoded again; return what was deleted.
+    """Delete the cached tokens, which can be made again; return what was deleted.
 
-    Texts from standard input stay: resuming a run that was trained on one needs it.
+    Texts that came by standard input stay: a run that was trained on one needs it to go on.
     """
     gone = [path for path in cached_files() if path.parent == tokens_folder()]
     for path in gone:
