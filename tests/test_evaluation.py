@@ -579,7 +579,7 @@ def test_nothing_to_score_is_one_line(cli, tmp_path):
 
 def test_several_models_and_files_are_a_table(cli, trained):
     files = [trained / "text.txt", trained / "other.txt"]
-    code, out, err = cli("perplexity", *files, "-m", "words", "-m", "chars")
+    code, out, err = cli("perplexity", *files, "-m", "words", "-m", "chars", "-v")
     assert code == 0
     rows = [row.split()[:2] for row in out.splitlines()]
     assert rows[0] == ["file", "model"]

@@ -1,1 +1,1 @@
-"""Reading text, holding part of it out, and dealing it into batches."""
+"""Reading text, holding out a part, and making batches."""

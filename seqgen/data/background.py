@@ -1,4 +1,4 @@
-"""Work done by a second thread, in order, while the first goes on."""
+"""Work that a second thread does, in order, while the first continues."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ PENDING = 8
 
 
 class Background:
-    """One thread that does what it is given, in order: hashing, writing.
+    """One thread that does tasks in order, such as hashing and writing.
 
-    Used as a context: leaving it waits for all that was given, and raises what went wrong there.
-    At most `PENDING` pieces of work wait, so that memory is bounded.
+    Use it as a context: leaving it waits for all tasks, and raises the error of one that failed.
+    At most `PENDING` tasks wait, so that memory is bounded.
     """
 
     def __enter__(self) -> Background:
@@ -23,13 +23,13 @@ class Background:
         return self
 
     def do(self, work: Callable[..., Any], *arguments: Any) -> None:
-        """Give work; raise what went wrong with work given before."""
+        """Add a task; raise the error of an earlier one that failed."""
         self._pending.append(self._pool.submit(work, *arguments))
         while len(self._pending) > PENDING:
             self._pending.popleft().result()
 
     def wait(self) -> None:
-        """Wait until all is done; raise what went wrong."""
+        """Wait until all tasks are done; raise the error of one that failed."""
         while self._pending:
             self._pending.popleft().result()
 

@@ -16,7 +16,7 @@ from seqgen.data.corpus import Corpus
 from seqgen.data.sources import Source
 from seqgen.hashing import hash64, uniforms
 
-# The first word of every hash drawn here, so that no two kinds of draw share numbers.
+# The first word of every hash drawn here, so that different kinds of draws are independent.
 WINDOW, SHIFT, SHUFFLE = range(3)
 # Length-sorted pools hold this many batches: long enough that padding is rare, short enough
 # that an epoch's order stays random.
@@ -30,9 +30,9 @@ class Batch:
     Attributes:
         tokens: (B, T) int64, what the model reads.
         targets: (B, T) int64, the token after each; `IGNORED` where a row has ended.
-        fresh: the rows begin new texts; otherwise they go on from the last batch's rows.
+        fresh: the rows begin new texts; otherwise they continue the rows of the last batch.
         count: how many targets are scored.
-        advance: after how many columns the next batch goes on; None for all of them.
+        advance: the next batch continues after this many columns; None for all of them.
         source: what each row is written from, B sources; None for text alone.
     """
 
@@ -44,9 +44,9 @@ class Batch:
     source: Source | None = None
 
     def split(self, pieces: int) -> list[tuple[slice, Batch]]:
-        """Return at most so many batches with a share of the rows each, and which rows they are.
+        """Divide the rows into at most so many batches; return each with the numbers of its rows.
 
-        Their `count` stays that of the whole, so that losses divided by it add up to the whole's.
+        Each keeps the `count` of the whole batch, so that losses divided by it add up.
         """
         rows = len(self.tokens)
         pieces = min(pieces, rows)
@@ -63,7 +63,7 @@ IGNORED = -100
 
 
 class Batches(ABC):
-    """A corpus dealt out into steps.
+    """A corpus divided into the batches of training steps.
 
     Args:
         corpus: the training part.
@@ -79,7 +79,7 @@ class Batches(ABC):
     @property
     @abstractmethod
     def steps_per_epoch(self) -> int:
-        """How many steps see every training token about once."""
+        """The steps of an epoch: every training token is seen about once."""
 
     @abstractmethod
     def batch(self, step: int) -> Batch:
@@ -106,9 +106,8 @@ class RandomWindows(Batches):
 class ParallelStreams(Batches):
     """A stream cut into B rows that are read side by side, state carried: truncated BPTT.
 
-    The stream is taken as a ring, joined by its start symbol, and every epoch the rows begin at
-    another place, so that neither the windows' edges nor the state's starts fall in the same
-    places twice.
+    The stream is a ring, joined by its start symbol. In every epoch the rows begin at another
+    offset, so that window edges and zero states never fall on the same tokens twice.
     """
 
     def __init__(self, corpus: Corpus, batch_size: int, seq_len: int, seed: int) -> None:
@@ -134,7 +133,7 @@ def _windows(corpus: Corpus, begin: np.ndarray, length: int, fresh: bool) -> Bat
     at = (begin[:, None] + np.arange(-1, length)) % corpus.tokens.size  # (B, T + 1)
     window = corpus.tokens[at].astype(np.int64)
     targets = window[:, 1:]
-    # Whatever a row holds before the text's first token, the model reads the start symbol there.
+    # Before the first token of the text the model reads the start symbol, whatever the ring has.
     tokens = np.where(at[:, 1:] == 0, corpus.start, window[:, :-1])
     return Batch(tokens, targets, fresh, targets.size)
 
@@ -143,9 +142,9 @@ class DocumentBatches(Batches):
     """One document a row, of similar lengths, padded on the right.
 
     Documents are shuffled every epoch, sorted by length within pools of `POOL` batches, and the
-    batches of a pool shuffled. A document longer than the window comes as consecutive windows:
-    with `carry` the following steps go on with the same rows; without, each window is a row of
-    its own that begins afresh.
+    batches of a pool shuffled. A document longer than the window is split into consecutive
+    windows: with `carry` the following steps continue the same rows; without it, each window is a
+    row of its own with a zero state.
     """
 
     def __init__(
@@ -155,7 +154,7 @@ class DocumentBatches(Batches):
         if not carry:
             begin, end = _cut(begin, end, seq_len)
         super().__init__(corpus, min(batch_size, begin.size), seq_len, seed)
-        # There may be tens of millions of rows: numbers for each are as small as can be.
+        # There may be tens of millions of rows, so the numbers of each take as little as possible.
         longest = int((end - begin).max())
         kind = np.int32 if longest + seq_len <= np.iinfo(np.int32).max else np.int64
         self.begin, self.length = begin, (end - begin).astype(kind)  # (R,) each
@@ -164,7 +163,7 @@ class DocumentBatches(Batches):
 
     @property
     def steps_per_epoch(self) -> int:
-        """The steps of the first epoch; others differ a little where long documents carry."""
+        """The steps of the first epoch; later ones differ slightly if long documents carry."""
         return len(self._plan(0))
 
     def batch(self, step: int) -> Batch:
@@ -192,7 +191,7 @@ class DocumentBatches(Batches):
         return [(rows, w) for rows in batches for w in range(windows[rows].max())]
 
     def _sorted(self, pool: np.ndarray) -> np.ndarray:
-        """Return the rows of a pool with similar ones side by side."""
+        """Return the rows of a pool, sorted by length."""
         return pool[np.argsort(self.length[pool], kind="stable")]
 
     def _edges(self, pool: np.ndarray) -> list[int]:
@@ -206,7 +205,7 @@ class DocumentBatches(Batches):
         inside = columns < left[:, None]  # (B, T)
         at = np.where(inside, self.begin[rows, None] + offset + columns, 0)
         targets = tokens[at].astype(np.int64)
-        # A row that has ended reads its own last token, which nothing comes of.
+        # A row that has ended reads its last token again; the result is not used.
         last = self.begin[rows] + np.minimum(offset, self.length[rows]) - 1
         before = np.where(self._opens(rows), self.corpus.start, tokens[self.begin[rows] - 1])
         before = before if offset == 0 else tokens[last]
@@ -215,7 +214,7 @@ class DocumentBatches(Batches):
         return Batch(read.astype(np.int64), scored, offset == 0, int(left.sum()))
 
     def _opens(self, rows: np.ndarray) -> np.ndarray:
-        """Return which rows begin a document, (B,) bool; others go on with a long one."""
+        """Return which rows begin a document, (B,) bool; the others continue a long one."""
         begin, starts = self.begin[rows], self.corpus.starts
         return starts[np.searchsorted(starts, begin, "right") - 1] == begin
 
@@ -224,7 +223,7 @@ def _cut(begin: np.ndarray, end: np.ndarray, length: int) -> tuple[np.ndarray, n
     """Cut spans into consecutive ones of at most `length`."""
     pieces = -(-(end - begin) // length)
     if pieces.max() == 1:
-        return begin, end  # as of most lines: spares several numbers a document
+        return begin, end  # the usual case for lines: it saves several numbers per document
     which = np.repeat(np.arange(begin.size), pieces)
     nth = np.arange(which.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)
     first = begin[which] + nth * length
@@ -280,14 +279,14 @@ class PairBatches(DocumentBatches):
 
 
 class SampledBatches(Batches):
-    """A text that is cut into subwords anew every epoch, by chance (Kudo 2018).
+    """A text that is segmented into subwords at random, anew in every epoch (Kudo 2018).
 
     Every epoch has as many steps as the first, so that which epoch a step is in, and with that
-    its batch, follows from its number and the seed alone. What chance makes longer or shorter
-    than the first epoch is left out at the end, or begun again.
+    its batch, follows from its number and the seed alone. If an epoch has more steps than the
+    first, the last ones are dropped; if it has fewer, it starts over.
 
     Args:
-        cut: returns the batches of an epoch, counted from 0.
+        cut: takes the number of an epoch, from 0; returns its batches.
     """
 
     def __init__(self, cut: Callable[[int], Batches]) -> None:
@@ -303,7 +302,7 @@ class SampledBatches(Batches):
     def batch(self, step: int) -> Batch:
         epoch, index = divmod(step, self._steps)
         batches = self._cut(epoch)
-        # Numbered as if the epochs before had been as this one: each has its own order.
+        # Numbered as if all epochs before had the same length, so that each has its own order.
         batch = batches.batch(epoch * batches.steps_per_epoch + index)
         return replace(batch, fresh=True) if index == 0 else batch
 
@@ -313,11 +312,11 @@ class Overlapping(Batches):
 
     Every k1 tokens there is an update, whose gradient goes back k2 tokens: each batch reads the
     last k2 tokens, of which the newest k1 are scored, so that every token is scored once
-    (Williams and Peng 1990). The state goes on from where the next batch begins to read, as the
-    weights had it when it was last computed.
+    (Williams and Peng 1990). The next batch starts from the state at its first token, as it was
+    computed last, with the weights of that time.
 
     Args:
-        windows: of k1 tokens each, whose rows go on from one to the next.
+        windows: of k1 tokens each, whose rows continue from one to the next.
         k2: how far back.
     """
 
@@ -340,7 +339,7 @@ class Overlapping(Batches):
         tokens = np.concatenate([batch.tokens for batch in read], axis=1)[:, left_out:]
         targets = np.full_like(tokens, IGNORED)
         targets[:, -window.targets.shape[1] :] = window.targets
-        # Where the next batch begins to read, counted from where this one does.
+        # Where the next batch begins to read, relative to this one.
         advance = max(0, tokens.shape[1] + following.tokens.shape[1] - self._k2)
         if following.fresh:
             advance = tokens.shape[1]
@@ -366,7 +365,7 @@ def training_batches(
     Args:
         corpus: the training part.
         documents: "stream" or "line".
-        carry: the model's state goes on from one window to the next.
+        carry: the model's state is carried from one window to the next.
         batch_size: rows B, fewer where the corpus is small.
         seq_len: the longest window T.
         seed: draws the order.

@@ -1,4 +1,4 @@
-"""Tokens ready to learn from or to score: documents, and where each begins and ends."""
+"""Encoded text, ready to train on or to score: tokens, and where each document ends."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Corpus:
     def take(self, documents: np.ndarray) -> Corpus:
         """Return the documents of these numbers alone, in that order, each with its source.
 
-        Which tokens are unknown is no longer known, so `oov` stays that of the whole.
+        `oov` stays that of the whole corpus: it is not recorded which tokens are unknown.
         """
         tokens, ends = take_spans(self.tokens, self.ends, documents)
         sources = None if self.sources is None else self.sources.take(documents)
@@ -74,7 +74,7 @@ class Corpus:
 
 
 class Unknowns:
-    """Takes note of what a tokenizer does not know, as blocks of text pass.
+    """Records the unknown tokens of a text, block by block.
 
     Attributes:
         places: which tokens they are.
@@ -88,13 +88,13 @@ class Unknowns:
 
     @property
     def bytes(self) -> int:
-        """The bytes of all."""
+        """The bytes of all unknown tokens."""
         return sum(self.sizes)
 
     def watch(
         self, blocks: Iterable[tuple[bytes, np.ndarray]]
     ) -> Iterator[tuple[bytes, np.ndarray]]:
-        """Yield what comes, and take note of it."""
+        """Yield the blocks unchanged, and record their unknown tokens."""
         seen = 0
         for raw, ids in blocks:
             places = np.flatnonzero(ids == self.tokenizer.unk_id)
@@ -123,15 +123,15 @@ def encode_corpus(
     """Encode a text as one stream, or as one document a line.
 
     A line ends at `\\n` or at the end of the text; its `\\n` becomes EOS, and an empty line is
-    EOS alone. What is large is kept in a temporary file, not in memory.
+    EOS alone. Large arrays are kept in a temporary file, not in memory.
 
     Args:
         chunks: the text in pieces cut anywhere.
         tokenizer: its ids.
         documents: "stream" or "line".
         sampling: draw the segmentation.
-        framing: how documents start and end, where not as a model trained on `documents` has it.
-        unknowns: takes note of what the tokenizer does not know.
+        framing: how documents start and end; None for that of a model trained on `documents`.
+        unknowns: records the unknown tokens.
     """
     framing = framing or Framing.of(tokenizer, documents)
     blocks = encoded(chunks, tokenizer, sampling)
@@ -159,7 +159,7 @@ def gather(pieces: Iterable[np.ndarray], framing: Framing, tokenizer: Tokenizer)
 
 
 class Gathered:
-    """An array that grows; what is large goes to a temporary file that nothing else sees."""
+    """An array that grows; once it is large, it is kept in an anonymous temporary file."""
 
     SPILL = 1 << 26
 

@@ -1,4 +1,4 @@
-"""Text to ids, block by block, in order; on all cores where the text is long."""
+"""Encoding text block by block, in order; long texts on all cores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from seqgen.tokenizers import Tokenizer
 from seqgen.tokenizers.base import line_blocks
 
 BLOCK = 1 << 20
-# So many blocks are encoded in this process before others are started: most texts are short.
+# This many blocks are encoded before worker processes are started: most texts are short.
 ALONE = 4
 SUBWORDS = 4  # the first word of the hash that seeds sampled segmentations
 
@@ -50,13 +50,13 @@ def encoded(
 ) -> Iterator[tuple[bytes, np.ndarray]]:
     """Encode a text that comes in pieces cut anywhere.
 
-    Memory is bounded by a few blocks, unless the text has no place to cut.
+    Memory is bounded by a few blocks, unless the text has no place where it can be cut.
 
     Args:
         chunks: the text.
         tokenizer: its ids.
         sampling: draw the segmentation.
-        cores: processes, at most; those this process may use if None.
+        cores: the most processes; as many as this process may use if None.
 
     Yields:
         Blocks in order: the text as UTF-8, which ends a line or at a token boundary, and its ids.
@@ -104,7 +104,7 @@ def available_cores() -> int:
 
 
 class Worker:
-    """A process that encodes; it has no torch, and shares nothing with this one."""
+    """A worker process that encodes; it loads no torch, and shares nothing with this process."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         import seqgen
@@ -119,7 +119,7 @@ class Worker:
         )
         self._dtype = tokenizer.dtype
         facts = {"kind": tokenizer.kind, **tokenizer.facts()}
-        with contextlib.suppress(BrokenPipeError):  # told of by the first answer that is missing
+        with contextlib.suppress(BrokenPipeError):  # the first missing answer reports it
             write_frame(self._process.stdin, json.dumps(facts).encode())
 
     def encode(self, raw: bytes, chance: Any) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Held-out lines that stand in the training part too: on those a model only has to remember."""
+"""Held-out lines that are also in the training part, where a model only has to memorise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seqgen.data.text import lines
 
 @dataclass(frozen=True)
 class Overlap:
-    """How much of a held-out part is in the training part too.
+    """The overlap of the held-out part with the training part.
 
     Attributes:
         shared: held-out lines that are lines of the training part; blank ones do not count.
@@ -22,7 +22,7 @@ class Overlap:
 
     @property
     def warning(self) -> str | None:
-        """What to say of it in one line, if anything."""
+        """A warning in one line, or None."""
         if not self.shared:
             return None
         return (

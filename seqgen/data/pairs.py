@@ -19,11 +19,11 @@ from seqgen.tokenizers import Tokenizer
 
 @dataclass(frozen=True)
 class Tokenizers:
-    """What makes ids of both sides; one object for both where the vocabulary is joint.
+    """The tokenizers of both sides; the same object for both if the vocabulary is joint.
 
     Attributes:
-        target: of what is written.
-        source: of what it is written from.
+        target: that of the targets.
+        source: that of the sources.
     """
 
     target: Tokenizer
@@ -36,7 +36,7 @@ class Tokenizers:
 
 
 class Pairs(ABC):
-    """Pairs of lines that can be read any number of times. Neither side has its newline.
+    """Pairs of lines that can be read any number of times, without their newlines.
 
     Only `\\n` ends a line, as everywhere; either side may be empty.
     """
@@ -46,7 +46,7 @@ class Pairs(ABC):
         """Yield every source and its target.
 
         Raises:
-            SeqgenError: what is read is no list of pairs (says which line).
+            SeqgenError: a line is no pair; names it.
         """
 
     def sources(self) -> Iterator[str]:
@@ -60,7 +60,7 @@ class Pairs(ABC):
 
 @dataclass(frozen=True)
 class TabPairs(Pairs):
-    """A line a pair: source, tab, target. The first tab parts them; others are text.
+    """One pair per line: source, tab, target. Only the first tab separates; others are text.
 
     Args:
         text: the file or files.
@@ -83,7 +83,7 @@ class TabPairs(Pairs):
 
 @dataclass(frozen=True)
 class FilePairs(Pairs):
-    """Line n of one text and line n of another. Tabs are text.
+    """Line n of one text with line n of another. Tabs are text.
 
     Args:
         source, target: the texts.
@@ -139,14 +139,14 @@ def encode_pairs(pairs: Pairs, tokenizers: Tokenizers, sampling: Sampling | None
 def encode_sources(
     source_lines: Iterable[str], tokenizer: Tokenizer, sampling: Sampling | None = None
 ) -> TokenSources:
-    """Encode sources, one a line, each with EOS at its end, so that none is without a token."""
+    """Encode sources, one per line, each with EOS at its end, so that none is empty."""
     framing = Framing.of(tokenizer, "line")
     read = encode_corpus(source_lines, tokenizer, "line", sampling, framing)
     return TokenSources(read.tokens, read.ends, read.oov)
 
 
 def drop_long(corpus: Corpus, max_source_len: int | None, max_target_len: int | None) -> Fitting:
-    """Leave out the pairs of which a side is longer than allowed: nothing is cut.
+    """Drop the pairs with a side that is too long; nothing is truncated.
 
     Args:
         corpus: with sources.

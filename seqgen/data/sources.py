@@ -1,4 +1,4 @@
-"""What texts are written from: token ids or vectors, one source a text."""
+"""What targets are written from: token ids or vectors, one source per target."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Source:
     """Some sources side by side, padded on the right.
 
     Attributes:
-        values: (S, L) int64, or (S, L, F) float32. What stands past a source's length is zero.
+        values: (S, L) int64, or (S, L, F) float32; zero past a source's length.
         lengths: (S,) int64, each at least 1 and at most L.
     """
 
@@ -26,7 +26,7 @@ class Source:
         return len(self.lengths)
 
     def part(self, rows: slice) -> Source:
-        """Return some of the sources, as long as the longest of them needs."""
+        """Return some of the sources, padded to the longest of them."""
         lengths = self.lengths[rows]
         return Source(self.values[rows, : lengths.max(initial=0)], lengths)
 

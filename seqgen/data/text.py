@@ -1,4 +1,4 @@
-"""Reading text: files or folders as one stream of characters, never whole in memory."""
+"""Reading text: files or folders as one stream of characters, in bounded memory."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Text:
 
 @dataclass
 class Survey:
-    """What one pass over a text tells."""
+    """Facts about a text from one pass over it."""
 
     characters: int = 0
     bytes: int = 0
@@ -68,7 +68,7 @@ class Survey:
 
 
 class Surveyor:
-    """Counts and hashes a text as it passes; `facts` tells of what has passed so far."""
+    """Counts and hashes a text as it is read; `facts` covers what has been read so far."""
 
     def __init__(self) -> None:
         self.characters = self.bytes = self._newlines = 0
@@ -76,14 +76,14 @@ class Surveyor:
         self._last = b"\n"
 
     def watch(self, chunks: Iterable[str]) -> Iterator[str]:
-        """Yield what comes, and take note of it."""
+        """Yield the pieces unchanged, and count them."""
         for chunk in chunks:
             self.characters += len(chunk)
             self.take(chunk.encode())
             yield chunk
 
     def take(self, raw: bytes) -> None:
-        """Take note of the next UTF-8 bytes, but for how many characters they are."""
+        """Count and hash the next UTF-8 bytes; characters are not counted here."""
         self._digest.update(raw)
         self.bytes += len(raw)
         self._newlines += raw.count(b"\n")
@@ -97,7 +97,7 @@ class Surveyor:
 
 
 class WordMeter:
-    """Counts the words of a text as it passes.
+    """Counts the words of a text as it is read.
 
     Attributes:
         words: runs of what is not white space.
@@ -108,11 +108,11 @@ class WordMeter:
         self.words = self.newlines = 0
 
     def watch(self, chunks: Iterable[str]) -> Iterator[str]:
-        """Yield what comes, and count it."""
+        """Yield the pieces unchanged, and count them."""
         inside = False
         for chunk in chunks:
             if chunk:
-                # A word that two pieces share is counted with the first.
+                # A word that is split between two pieces is counted with the first.
                 self.words += len(chunk.split()) - (inside and not chunk[0].isspace())
                 self.newlines += chunk.count("\n")
                 inside = not chunk[-1].isspace()
@@ -130,11 +130,11 @@ def survey(chunks: Iterable[str]) -> Survey:
 def text_files(names: Sequence[str | Path]) -> tuple[Path, ...]:
     """Return the files that `names` mean; a folder is all its files, by sorted path.
 
-    A name that is not there but has `*`, `?` or `[` is a pattern (`**` is any depth).
+    A name that does not exist but has `*`, `?` or `[` is a pattern (`**` is any depth).
 
     Raises:
         UsageError: a name is empty.
-        SeqgenError: a name is not there, or a folder or a pattern has no file.
+        SeqgenError: a name does not exist, or a folder or a pattern has no file.
     """
     paths: list[Path] = []
     for given in names:
@@ -179,7 +179,7 @@ def decoded(path: Path) -> Iterator[str]:
 
 
 def _blocks(path: Path) -> Iterator[bytes]:
-    """Yield a file's bytes; one whose name says that it is compressed is unpacked."""
+    """Yield a file's bytes, decompressed if its name says that it is compressed."""
     suffix = path.suffix.lower()
     if suffix == ".zst":
         yield from _zstd_blocks(path)
@@ -197,7 +197,7 @@ def _zstd_blocks(path: Path) -> Iterator[bytes]:
     unpacker = None
     with path.open("rb") as file:
         for block in iter(lambda: file.read(1 << 17), b""):
-            while block:  # a file is frames, one after the other
+            while block:  # a file may have several frames
                 if unpacker is None:
                     unpacker = zstandard.ZstdDecompressor().decompressobj()
                 try:
@@ -240,7 +240,7 @@ def decode_blocks(blocks: Iterable[bytes], name: str) -> Iterator[str]:
 
 
 def unix_newlines(chunks: Iterable[str]) -> Iterator[str]:
-    """Make every CRLF an LF, also one that two pieces share."""
+    """Turn every CRLF into LF, even one that is split between two pieces."""
     held = ""
     for chunk in chunks:
         chunk = held + chunk

@@ -15,7 +15,7 @@ from seqgen.errors import SeqgenError
 
 Parts = tuple[Corpus, Corpus, Survey]
 PIECE = 1 << 22
-# How far back the line that a mark falls in is looked for.
+# How far before a mark to look for the beginning of its line, in tokens.
 LOOK_BACK = 1 << 20
 
 
@@ -31,7 +31,7 @@ def split_tokens(file: TokenFile, share: float, seed: int) -> Parts:
         The training part, the held-out part, and the held-out part's characters and bytes.
 
     Raises:
-        SeqgenError: it cannot be told where in the text a token of a short stream stands.
+        SeqgenError: the position in the text of a token of a short stream cannot be found.
     """
     if file.documents == "line":
         return _split_lines(file, share, seed)
@@ -54,11 +54,11 @@ def _part(file: TokenFile, begin: int, end: int) -> Corpus:
 def stream_cut(file: TokenFile, at: int) -> tuple[int, int, int]:
     """Return the first token boundary at or after character `at`, and the text before it.
 
-    Where the ids do not tell how much text they stand for (unknowns, or a tokenizer that loses
-    text), it is the next of the file's marks.
+    If the ids do not determine the text (unknowns, or a tokenizer that loses text), it is the next
+    of the file's marks.
 
     Returns:
-        How many tokens, characters and bytes stand before it.
+        The numbers of tokens, characters and bytes before it.
     """
     marks = file.marks
     block = int(np.searchsorted(marks[:, 0], at))  # marks before it are before the place
@@ -96,7 +96,7 @@ def _within_block(file: TokenFile, block: int, at: int) -> tuple[int, int, int] 
     known = file.marks[block - 1] if block else np.zeros(2, dtype=np.int64)
     characters = characters - characters[first - begin] + known[0]
     sizes = ends - ends[first - begin] + known[1]
-    # A token that stands for no bytes yet is the first half of something.
+    # A token without bytes of its own is the first part of an escape.
     whole = heads[ends] & (np.diff(ends, append=raw.size + 1) > 0)
     found = np.flatnonzero((characters >= at) & whole)
     if found.size == 0:

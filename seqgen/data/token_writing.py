@@ -53,7 +53,7 @@ def write_token_file(
     """Encode a text into a token file, on all cores, in bounded memory.
 
     Args:
-        path: appears whole, or not at all.
+        path: written completely or not at all.
         chunks: the text in pieces cut anywhere.
         tokenizer: its ids.
         documents: "stream" or "line".
@@ -83,12 +83,12 @@ def write_token_file(
 
 
 def write_corpus(path: Path, corpus: Corpus, facts: Survey, tokenizer: Tokenizer) -> None:
-    """Write documents that are ids already; such a file has no marks.
+    """Write documents that are already encoded; such a file has no marks.
 
     Args:
-        path: appears whole, or not at all.
+        path: written completely or not at all.
         corpus: the documents.
-        facts: what is known of their text.
+        facts: those of their text.
         tokenizer: what made the ids.
     """
     documents = "stream" if corpus.start == tokenizer.newline_id else "line"
@@ -101,14 +101,14 @@ def write_corpus(path: Path, corpus: Corpus, facts: Survey, tokenizer: Tokenizer
 
 
 class Meter:
-    """Counts a text's characters and bytes, and notes both at every `MARK`th token."""
+    """Counts a text's characters and bytes, and records both at every `MARK`th token."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self.tokens = self.characters = self.bytes = 0
 
     def marks(self, raw: bytes, ids: np.ndarray) -> np.ndarray:
-        """Take a block of text; return the marks that fall into it, (M, 2)."""
+        """Count a block of text; return the marks within it, (M, 2)."""
         places = np.arange(MARK - self.tokens % MARK, ids.size + 1, MARK)
         ends = self._byte_ends(raw, ids, places) if places.size else []
         codes = np.frombuffer(raw, dtype=np.uint8)
@@ -125,7 +125,7 @@ class Meter:
     def _byte_ends(self, raw: bytes, ids: np.ndarray, places: np.ndarray) -> list[int]:
         """Return where in `raw` the first n tokens end, for each n of `places`.
 
-        A newline is a token and a byte: only the line that a place falls in is looked into.
+        A newline is one token and one byte, so only the line of a place needs to be encoded.
         """
         if self.tokenizer.quick and ids.size == len(raw):
             return places.tolist()  # every token is a byte
@@ -158,7 +158,7 @@ class LineMeter:
         self._begun = False
 
     def add(self, raw: bytes, ids: np.ndarray, note: Note) -> np.ndarray:
-        """Take a block; note the documents that end in it; return its ids, framed."""
+        """Count a block; record the documents that end in it; return its ids, framed."""
         at = np.flatnonzero(ids == self.tokenizer.newline_id)
         note("ends", self.tokens + at + 1)
         codes = np.frombuffer(raw, dtype=np.uint8)
@@ -177,7 +177,7 @@ class LineMeter:
         return np.where(ids == self.tokenizer.newline_id, ids.dtype.type(self.end), ids)
 
     def finish(self, note: Note) -> np.ndarray:
-        """End the last line, if no newline has; return the ids for that."""
+        """End the last line if it has no newline; return the ids that this adds."""
         if not self._begun:
             return np.zeros(0, dtype=self.tokenizer.dtype)
         note("ends", np.array([self.tokens + 1]))
@@ -192,7 +192,7 @@ def count_characters(codes: np.ndarray) -> int:
 
 
 class Sections:
-    """The parts of a file in the making: tokens go where they will stay, others wait beside it."""
+    """The sections of a file being written: tokens go into it, the others into temporary files."""
 
     def __init__(self, file: IO[bytes], folder: Path, tokenizer: Tokenizer) -> None:
         self.facts = Survey()
@@ -248,7 +248,7 @@ class Sections:
                 target.write(block)
 
     def close(self) -> None:
-        """Let the temporary files go."""
+        """Close the temporary files."""
         for name, file in self._files.items():
             if name != "tokens":
                 file.close()
@@ -256,10 +256,10 @@ class Sections:
 
 @contextlib.contextmanager
 def writing(path: Path, tokenizer: Tokenizer, documents: Documents) -> Iterator[Sections]:
-    """Open a token file for writing; on success it has its table, and its name.
+    """Open a token file for writing; on success, write its table and give it its name.
 
     Raises:
-        SeqgenError: it cannot be written; what was there is as it was.
+        SeqgenError: it cannot be written; an earlier file is unchanged.
     """
     try:
         with replacing(path) as file:

@@ -1,4 +1,4 @@
-"""Whether what a token file holds makes sense: its sums can be right, and its content wrong."""
+"""Checks of a token file's content, which may be wrong even if its checksums are right."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from seqgen.data.text import Survey
 
-# Items that are looked at side by side, so that a file of any size is checked in little memory.
+# Items that are checked at once, so that a file of any size is checked in bounded memory.
 BLOCK = 1 << 20
 
 
@@ -25,10 +25,10 @@ def whole_number(table: object, name: str, most: int) -> int:
 
 
 def survey(table: object) -> Survey:
-    """Return what a table says of a text.
+    """Return the facts about a text that a table holds.
 
     Raises:
-        ValueError: it does not say it, or says something else.
+        ValueError: some are missing or wrong.
     """
     if not isinstance(table, dict) or not isinstance(table.get("sha256"), str):
         raise ValueError("the text's facts are no table with a sha256")
@@ -49,7 +49,7 @@ def check_ids(tokens: np.ndarray, vocab_size: int) -> None:
 
 
 def check_sections(sections: Mapping[str, np.ndarray], documents: str, mark: int) -> None:
-    """Refuse documents that do not part the tokens, and marks that do not go up with them.
+    """Refuse document ends that do not divide the tokens, and marks that do not increase.
 
     Args:
         sections: by name, each of its own type.
@@ -67,7 +67,7 @@ def check_sections(sections: Mapping[str, np.ndarray], documents: str, mark: int
         if documents == "line" and sections[name].size not in (0, ends.size):
             raise ValueError(f"there are not as many {name} as documents")
     marks = sections["marks"]
-    # A newline that ended the last document has come after the last mark could be made.
+    # The newline that ended the last document came after the last possible mark.
     fits = (0, tokens // mark, (tokens - 1) // mark) if documents == "line" else (0, tokens // mark)
     if marks.size % 2 or marks.size // 2 not in fits:
         raise ValueError("there are not as many marks as the tokens have")
@@ -83,6 +83,6 @@ def _rises(values: np.ndarray, low: int, high: int, last: int | None, steps: int
     inside = low <= int(values[0]) and int(values[-1]) <= high
     ends_well = last is None or int(values[-1]) == last
     pieces = (values[at : at + BLOCK + 1] for at in range(0, values.size, BLOCK))
-    # One by one compared: a difference of far numbers would not fit their type.
+    # Compared element by element: a difference of distant numbers could overflow their type.
     ordered = all(bool(np.all(piece[1:] >= piece[:-1] + steps)) for piece in pieces)
     return inside and ends_well and ordered

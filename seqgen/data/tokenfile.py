@@ -1,4 +1,4 @@
-"""Token files: a text as ids on disk, with all that is needed to learn from it, and to read it.
+"""Token files: an encoded text on disk, with its tokenizer and all that training needs.
 
 The file is a head of 64 bytes (a magic word, where the table is, the table's SHA-256), the
 sections, and the table: JSON at the end, with the tokenizer whole, what the text was, and for each
@@ -10,8 +10,8 @@ section its place, type and CRC-32. The sections:
     bytes       of `--documents line`: each document's UTF-8 bytes
     marks       characters and bytes of the text up to each 65,536th token, int64, (M, 2)
 
-Numbers are little-endian. A file is checked whole when it is opened, so that one that was cut
-short or changed is refused, and never learnt from.
+Numbers are little-endian. A file is checked completely when it is opened, so that nothing is
+trained on one that was truncated or changed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def section_types(tokenizer: Tokenizer) -> dict[str, np.dtype]:
 
 @dataclass(frozen=True)
 class TokenFile:
-    """A token file that has been opened and found sound.
+    """A token file that has been opened and checked.
 
     Attributes:
         path: where it is.
@@ -62,7 +62,7 @@ class TokenFile:
         documents: "stream" or "line".
         corpus: its documents, mapped.
         facts: the text's characters, bytes, lines and SHA-256.
-        sections: every section by name, mapped; those of no items are there too.
+        sections: every section by name, mapped; also empty ones.
     """
 
     path: Path
@@ -79,13 +79,13 @@ class TokenFile:
 
     @property
     def tells_text(self) -> bool:
-        """Whether the text can be had back: nothing in it was unknown, or white space lost."""
+        """Whether the text can be restored: it had no unknowns, and no white space was lost."""
         return self.tokenizer.lossless and self.corpus.oov == 0
 
     def text(self) -> Iterator[str]:
         """Yield the text that the file was made from, in pieces; see `tells_text`.
 
-        A last line of `--documents line` has a newline whether it had one or not.
+        With `--documents line` the last line gets a newline even if it had none.
         """
         newline, eos = self.tokenizer.newline_id, self.tokenizer.eos_id
         tokens = self.corpus.tokens
@@ -100,7 +100,7 @@ def is_token_file(path: str | Path) -> bool:
     path = Path(path)
     if path.suffix == SUFFIX:
         return True
-    if not path.is_file():  # what is read of a pipe is gone
+    if not path.is_file():  # reading from a pipe would consume it
         return False
     try:
         with path.open("rb") as file:
@@ -113,7 +113,7 @@ def open_token_file(path: str | Path) -> TokenFile:
     """Open a token file and check all of it.
 
     Raises:
-        SeqgenError: it cannot be read, is no token file, or was cut short or changed.
+        SeqgenError: it cannot be read, is no token file, or was truncated or changed.
     """
     path = Path(path)
     try:
@@ -146,7 +146,7 @@ def _damaged(path: Path, error: Exception) -> SeqgenError:
 
 
 def check_tokenizer(file: TokenFile, tokenizer: Tokenizer, whose: str) -> None:
-    """Refuse a token file whose ids mean something else.
+    """Refuse a token file of another tokenizer.
 
     Raises:
         SeqgenError: its tokenizer is not `tokenizer`, which is that of `whose`.
@@ -163,7 +163,7 @@ def _named(tokenizer: Tokenizer) -> str:
 
 
 def read_tokenizer(path: Path) -> Tokenizer:
-    """Return the tokenizer that a token file carries, without a look at its tokens.
+    """Return the tokenizer in a token file, without reading its tokens.
 
     Raises:
         SeqgenError: the file cannot be read, or its table is damaged.
@@ -202,11 +202,11 @@ def _read_table(file: IO[bytes], path: Path) -> dict[str, Any]:
 def _section(
     file: IO[bytes], path: Path, table: dict[str, Any], name: str, kind: np.dtype
 ) -> np.ndarray:
-    """Map a section of items of a type, once its sum is found right.
+    """Check the sum of a section, and map its items.
 
     Raises:
-        SeqgenError: it is not.
-        ValueError: the table tells of a section that the file cannot have.
+        SeqgenError: the sum is wrong.
+        ValueError: the table describes a section that the file cannot have.
     """
     place = table["sections"][name]
     size = file.seek(0, os.SEEK_END)

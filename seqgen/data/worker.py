@@ -2,7 +2,7 @@
 
 It reads frames on standard input (a length in 8 bytes, then so many bytes) and answers each on
 standard output: first the tokenizer as JSON, unanswered; then pairs of a seed (JSON, or null) and
-a text, answered by the ids. It ends with its input, so it never outlives whoever started it.
+a text, answered by the ids. It ends with its input, so it never outlives its parent.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def write_frame(stream: IO[bytes], content: bytes | memoryview) -> None:
 
 def main() -> None:
     """Encode until the input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
     asked, answers = sys.stdin.buffer, sys.stdout.buffer
     tokenizer = tokenizer_from_facts(json.loads(read_frame(asked) or b"{}"))
     while (sampling := read_frame(asked)) is not None:
@@ -49,6 +49,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Whoever started it may have been killed, and waits for no answer.
+    # The parent may have been killed, and does not wait for an answer.
     with contextlib.suppress(BrokenPipeError):
         main()

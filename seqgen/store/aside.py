@@ -1,8 +1,8 @@
-"""Folders of models that are moved aside: new ones in the making, old ones that go.
+"""Hidden folders beside the models: new ones being built, old ones being replaced or deleted.
 
 Beside a model `m` may stand `.m.new`, which is being built; `.m.old`, which a new one is just
-about to replace; and `.m.0123abcd.gone`, which is being deleted. Whichever moment a run is killed
-at, what it leaves is one of these, and says by its name what is to become of it.
+about to replace; and `.m.0123abcd.gone`, which is being deleted. Whenever a
+run is killed, it leaves one of these, and the name says what the next run does with it.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ FILES = (
 
 
 def hidden(place: Path, kind: str) -> Path:
-    """Return where a model that belongs at `place` stands while it is moved aside."""
+    """Return the hidden folder of a model whose place is `place`."""
     token = f".{secrets.token_hex(4)}" if kind == GONE else ""
     return place.with_name(f".{place.name}{token}.{kind}")
 
 
 def taken(place: Path) -> bool:
-    """Return whether anything is at `place`: a link that leads nowhere counts."""
+    """Return whether anything exists at `place`, even a broken link."""
     return os.path.lexists(place)
 
 
@@ -73,7 +73,7 @@ def is_written_by_seqgen(path: Path, folder: Path) -> bool:
 
 
 def strangers(folder: Path) -> list[str]:
-    """Return what is in a model's folder and not written by seqgen, as paths in it."""
+    """Return the files in a model's folder that seqgen did not write, as relative paths."""
     return [
         path.relative_to(folder).as_posix()
         for path in contents(folder)
@@ -92,10 +92,11 @@ def holds_no_weights(folder: Path) -> bool:
 
 
 def discard(folder: Path) -> None:
-    """Delete a model's folder: out of sight in one step, then file by file; links not followed.
+    """Delete a model's folder: hide it in one step, then delete its files; do not follow links.
 
     Raises:
-        OSError: it cannot be moved or deleted, or holds what seqgen has not written, which stays.
+        OSError: it cannot be moved or deleted, or holds files that seqgen did not write, which
+            stay.
     """
     known = HIDDEN.fullmatch(folder.name)
     if known is None or known["kind"] != GONE:
@@ -108,7 +109,7 @@ def _delete(folder: Path) -> None:
         folder.unlink()
         return
     ours = [path for path in contents(folder) if is_written_by_seqgen(path, folder)]
-    # The lock comes last: without it the folder would look like one that nobody is at.
+    # The lock goes last: without it the folder would look as if no run were using it.
     for path in sorted(ours, key=lambda path: path.name == LOCK):
         path.unlink(missing_ok=True)
     for name in FOLDERS:
@@ -137,9 +138,9 @@ def _put_back(place: Path) -> None:
 
 
 def forget_replaced(place: Path) -> None:
-    """Delete what the model at `place` has replaced, where a killed run has left that.
+    """Delete the old model that a killed run has left beside its replacement at `place`.
 
-    Otherwise it would be put back as soon as the model is gone.
+    Otherwise it would be restored as soon as the replacement is removed.
 
     Raises:
         OSError: it cannot be deleted.
@@ -151,9 +152,9 @@ def forget_replaced(place: Path) -> None:
 
 
 def clean_models() -> list[Path]:
-    """Take away what killed runs left in the models' folder; return what was there.
+    """Delete what killed runs left in the models' folder; return what was deleted.
 
-    To be called `alone`. What a living run has is locked, and stays.
+    Call it within `alone`. Folders of running processes are locked, and stay.
     """
     gone = []
     for _, place in _aside(OLD):
@@ -167,7 +168,7 @@ def clean_models() -> list[Path]:
 
 
 def _aside(*kinds: str) -> list[tuple[Path, Path]]:
-    """Return the folders that were moved aside, each with the place that it belongs at."""
+    """Return the hidden folders, each with the place of its model."""
     folder = models_folder()
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     matches = map(HIDDEN.fullmatch, names)
@@ -175,7 +176,7 @@ def _aside(*kinds: str) -> list[tuple[Path, Path]]:
 
 
 def _is_free(folder: Path) -> bool:
-    """Return whether no living run is at a folder."""
+    """Return whether no running process holds the lock of a folder."""
     try:
         with (folder / LOCK).open("r+b") as file:
             return take_lock(file)

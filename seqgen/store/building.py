@@ -1,4 +1,4 @@
-"""New models: built in a hidden folder, and put in their place when they are worth it."""
+"""New models: built in a hidden folder, and published with their first trained weights."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from seqgen.store.removing import check_removable
 
 @dataclass(frozen=True, eq=False)
 class NewModel(StoredModel):
-    """A model in the making. Its `path` is a hidden folder until it is published.
+    """A model that is being built. Its `path` is a hidden folder until it is published.
 
     Attributes:
-        place: where it will stand.
-        replaces: whether it may take the place of what is there.
+        place: its final folder.
+        replaces: whether it may replace a model there.
     """
 
     place: Path
@@ -32,25 +32,25 @@ class NewModel(StoredModel):
 
     @property
     def name(self) -> str:
-        """What it will be called."""
+        """Its name once it is published."""
         return self.place.name
 
     @property
     def published(self) -> bool:
-        """Whether it stands in its place."""
+        """Whether it is in its final folder."""
         return self.path == self.place
 
     @property
     def kept(self) -> str:
-        """What there is if writing fails now: the end of such a message."""
+        """What is left if writing fails now, as the end of a message."""
         if self.published:
             return super().kept
         return f"{self.name} is as it was" if self.replaces else "nothing was saved"
 
     def publish(self) -> None:
-        """Put the model in its place, which it stays in; what it replaces is deleted.
+        """Move the model to its final folder, and delete the model that it replaces.
 
-        Open files and locks go with it. If another model has come to the place meanwhile, this
+        Open files and locks stay valid. If another model has taken the place meanwhile, this
         one gets the next free name.
 
         Raises:
@@ -71,7 +71,7 @@ class NewModel(StoredModel):
                 if swaps:
                     old.rename(place)
                 raise
-            # The one change that a stored model, which is frozen otherwise, goes through.
+            # Stored models are frozen; this is the only change that one undergoes.
             object.__setattr__(self, "path", place)
             object.__setattr__(self, "place", place)
             sync_folder(place.parent)
@@ -82,12 +82,12 @@ class NewModel(StoredModel):
 
 @contextlib.contextmanager
 def building(name: str | None, stem: str, overwrite: bool) -> Iterator[NewModel]:
-    """Make the hidden folder of a new model, locked, and discard it if it is never published.
+    """Create and lock the hidden folder of a new model; delete it if it is never published.
 
     Args:
-        name: what the user calls it; without one, `stem`, or `stem-2`, `stem-3` ...
+        name: the user's name for it; if None, `stem`, or `stem-2`, `stem-3` ...
         stem: a name made from the corpus and the architecture.
-        overwrite: take the place of a model of that name.
+        overwrite: replace a model of that name.
 
     Raises:
         UsageError: not a name, or one in use.
@@ -130,7 +130,7 @@ def _begin(name: str | None, stem: str, held: contextlib.ExitStack) -> NewModel:
 
 
 def _unused(folder: Path, stem: str) -> Path:
-    """Return a place that nothing is at, and that no run is going to be at."""
+    """Return a free place that no running process is going to use."""
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._") or "model"
     number, path = 2, folder / stem
     while taken(path) or taken(hidden(path, NEW)) or path.name == LATEST:
@@ -140,7 +140,7 @@ def _unused(folder: Path, stem: str) -> Path:
 
 
 def clean() -> list[Path]:
-    """Take away what killed runs left, in the models' folder and in the cache.
+    """Delete what killed runs left in the models' folder and in the cache.
 
     Returns:
         What was deleted.

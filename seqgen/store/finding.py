@@ -19,10 +19,10 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def check_name(name: str) -> None:
-    """Refuse what cannot be a model's name.
+    """Refuse an invalid model name.
 
     Raises:
-        UsageError: says what a name is.
+        UsageError: says what a valid name is.
     """
     if name == LATEST:
         raise UsageError("the name 'latest' is reserved: it means the model written last")
@@ -33,9 +33,9 @@ def check_name(name: str) -> None:
 
 
 def check_free(name: str | None, overwrite: bool) -> None:
-    """Refuse a name that is no name, or is in use and not to be overwritten.
+    """Refuse an invalid name, or one that is in use unless it may be overwritten.
 
-    A folder without weights is no model, and its name is free.
+    A folder without weights is no model; its name is free.
 
     Raises:
         UsageError: says what to do.
@@ -88,7 +88,7 @@ def find(name: str | Path | None) -> StoredModel:
 def find_all(name: str | Path | None) -> StoredModel | StoredMixture:
     """Return the model or the mixture that `-m` means: `A+B` or `A:0.7+B:0.3` is a mixture.
 
-    Parts without a weight share equally what the others leave.
+    Parts without a weight share the rest equally.
 
     Raises:
         UsageError: a weight is not from 0 to 1, or they do not sum to 1.
@@ -123,7 +123,7 @@ def _weighted(part: str) -> tuple[str, float | None]:
 
 
 def rename(model: StoredModel, name: str) -> StoredModel:
-    """Give a model another name, in one step: it has either the one or the other.
+    """Rename a model atomically: at every moment it has the old name or the new one.
 
     Returns:
         The model under its new name, in the folder it was in.

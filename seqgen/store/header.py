@@ -1,4 +1,4 @@
-"""What a safetensors file says of itself, without the tensors."""
+"""The header of a safetensors file, read without its tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts and tokens that can be used again."""
+"""The cache of texts and tokens."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from seqgen.errors import SeqgenError
 from seqgen.files import is_temporary, named_when_written, remove_leftovers
 from seqgen.store.places import home
 
-# What a text is called while it comes in.
+# The name of a text while it is being received.
 ARRIVING = "arriving"
 
 
 def keep_text(blocks: Iterator[bytes]) -> Path:
-    """Keep a text that came by standard input in the cache, under its hash.
+    """Store a text from standard input in the cache, under its hash.
 
     Raises:
         SeqgenError: the cache cannot be written.
@@ -39,12 +39,12 @@ def _kept_as(digest: hashlib._Hash) -> Path:
 
 
 def texts_folder() -> Path:
-    """Return the folder that keeps texts that came by standard input, by their hash."""
+    """Return the folder of texts from standard input, named by their hash."""
     return home() / "cache" / "text"
 
 
 def tokens_folder() -> Path:
-    """Return the folder that keeps large texts as tokens, so that they are encoded once."""
+    """Return the folder of large texts that have been encoded."""
     return home() / "cache" / "tokens"
 
 
@@ -69,12 +69,12 @@ def _files() -> Iterator[Path]:
 
 
 def _is_arriving(path: Path) -> bool:
-    """Return whether a file of the cache has not got its name yet; version 0.1.0 had two ways."""
+    """Return whether a file of the cache is unfinished; version 0.1.0 had two such names."""
     return is_temporary(path) or path.name.startswith(f"{ARRIVING}-")
 
 
 def clear_leftovers() -> list[Path]:
-    """Delete what killed runs had begun to write into the cache; return what was deleted."""
+    """Delete files that killed runs left unfinished in the cache; return them."""
     return remove_leftovers(filter(_is_arriving, list(_files())))
 
 
@@ -90,13 +90,13 @@ def clear_cache() -> list[Path]:
 
 
 def text_of(data: dict[str, Any]) -> tuple[Path, ...]:
-    """Return where a model's training text is: where it was, or in the cache by its hash.
+    """Return the paths of a model's training text: its own, or a copy in the cache.
 
     Args:
         data: the model's record of it.
 
     Raises:
-        SeqgenError: it is nowhere.
+        SeqgenError: it is in neither place.
     """
     paths = tuple(map(Path, data["files"]))
     if all(path.exists() for path in paths):

@@ -1,4 +1,4 @@
-"""What was measured on this machine, kept so that it is measured once."""
+"""Measurements of this machine, kept so that each is made once."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from seqgen.store.kept_data import measurements_folder
 
 
 def kept_measurement(about: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what was found here about a question, or None.
+    """Return the kept result of a measurement, or None.
 
     Args:
-        about: the question, as JSON can hold it.
+        about: what was measured, as JSON can hold it.
     """
     try:
         return json.loads(_place(about).read_text(encoding="utf-8"))["found"]
@@ -30,10 +30,9 @@ def kept_measurement(about: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def keep_measurement(about: dict[str, Any], found: dict[str, Any]) -> dict[str, Any] | None:
-    """Keep what was found; return what is kept, or None where nothing can be.
+    """Keep the result of a measurement; return the kept one, or None if none can be kept.
 
-    Of two processes that measure at once the first to keep its answer is right, so that both go
-    on with the same.
+    If two processes measure at once, the first result that is kept counts for both.
     """
     content = json_bytes({"machine": _machine(), "about": about, "found": found})
     try:
@@ -49,7 +48,7 @@ def keep_measurement(about: dict[str, Any], found: dict[str, Any]) -> dict[str, 
 
 
 def _put(temporary: Path, place: Path, replace: bool) -> None:
-    """Move a file to its place, unless a whole one has arrived there meanwhile."""
+    """Move a file to its place, unless another process has put a complete one there."""
     try:
         if replace and place.exists():
             temporary.replace(place)  # it was damaged

@@ -1,8 +1,8 @@
-"""The manifest of a model's folder: what its files hash to, so that damage is noticed.
+"""The manifest of a model's folder: the hash of every file, so that damage is detected.
 
 A file and the manifest cannot be replaced in one step, so the manifest goes first and names two
-hashes for a while, the new one and the one before: at whatever moment a run is killed, what lies
-in the folder is one of them.
+hashes for a while, the new one and the old one. Whenever a run is killed, the file in the folder
+has one of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Hashes = dict[str, list[str]]
 def read(folder: Path) -> Hashes:
     """Return the hashes that each part of the folder may have, the newest first.
 
-    Nothing for a folder without a manifest, which is not finished, or of an older version.
+    Empty for a folder without a manifest: it is not finished, or of an older version.
 
     Raises:
         SeqgenError: the manifest is damaged.
@@ -56,12 +56,12 @@ def digest_of(path: Path) -> str:
 
 
 def seal(folder: Path, parts: Iterable[str]) -> None:
-    """Write the manifest of a folder as it is."""
+    """Write the manifest of a folder with the current hashes."""
     _write(folder, {part: [digest_of(folder / part)] for part in parts})
 
 
 def announce(folder: Path, coming: Mapping[str, str], going: Collection[str] = ()) -> None:
-    """Say what is about to be written: parts by their hash, and parts to be deleted.
+    """Enter the hashes of parts that are about to be written, and parts about to be deleted.
 
     A folder that is not sealed yet has no manifest, and gets none here.
     """
@@ -77,7 +77,7 @@ def _write(folder: Path, files: Hashes) -> None:
 
 
 def keep_current_hashes(folder: Path) -> None:
-    """Leave each part the one hash that it has, where a run that was cut short left it two."""
+    """Drop the second hash of parts for which an interrupted run has left two."""
     known = read(folder)
     there = [part for part, hashes in known.items() if len(hashes) > 1 and (folder / part).exists()]
     found = {part: [digest_of(folder / part)] for part in there}
@@ -87,15 +87,15 @@ def keep_current_hashes(folder: Path) -> None:
 
 
 def check(folder: Path, parts: Iterable[str], largest: int | None = None) -> None:
-    """Hold parts of a folder against its manifest; those it does not name are not looked at.
+    """Compare parts of a folder with its manifest; parts that it does not name are ignored.
 
     Args:
         folder: the model's.
         parts: paths in it.
-        largest: leave out what has more bytes, so that it takes no time.
+        largest: skip larger files, in bytes, so that checking is fast.
 
     Raises:
-        SeqgenError: one is missing, or another than what was written.
+        SeqgenError: a part is missing or was changed.
     """
     known = read(folder)
     for part in parts:
@@ -104,7 +104,7 @@ def check(folder: Path, parts: Iterable[str], largest: int | None = None) -> Non
             if part not in known or (largest is not None and path.stat().st_size > largest):
                 continue
             while digest_of(path) not in known[part]:
-                # It may be that the model is in training, and that a new part has come since.
+                # The model may be in training: a part may be newer than the manifest that was read.
                 before, known = known, read(folder)
                 if known.get(part) in (None, before[part]):
                     raise SeqgenError(

@@ -32,15 +32,15 @@ METRICS, SAMPLES = "metrics.jsonl", "samples.jsonl"
 VALIDATION = "validation/text.txt"
 VALIDATION_TOKENS = "validation/tokens.tok"
 CHECKPOINTS, LAST, LOCK = "checkpoints", "last.safetensors", "lock"
-# Hashed whenever a model is loaded; what is larger, only when its run goes on.
+# Files up to this size are hashed whenever a model is loaded; larger ones only when resuming.
 CHEAP = 16 << 20
-# Elements that a model may make besides those that it stores, such as the angles of positions.
+# Elements that a model may compute besides its stored ones, such as the angles of positions.
 UNSTORED = 1 << 22
 
 
 @dataclass(frozen=True)
 class StoredModel:
-    """A model's folder. It can be copied or mailed, and works where it lands."""
+    """A model's folder. It can be copied and mailed, and works wherever it is."""
 
     path: Path
 
@@ -51,12 +51,12 @@ class StoredModel:
 
     @property
     def published(self) -> bool:
-        """Whether it stands where it can be found; only a new one does not yet."""
+        """Whether it is in its final folder; only a new model is not."""
         return True
 
     @property
     def kept(self) -> str:
-        """What there is if writing fails now: the end of such a message."""
+        """What is left if writing fails now, as the end of a message."""
         return "what was saved before is whole"
 
     @property
@@ -91,7 +91,7 @@ class StoredModel:
 
     @property
     def loadable(self) -> bool:
-        """Whether the folder has what a model needs, as far as a look without torch tells."""
+        """Whether the folder has all files that a model needs; checked without torch."""
         from seqgen.tokenizers import load_tokenizer
 
         try:
@@ -114,9 +114,9 @@ class StoredModel:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of all that decides what the model says, 64 hexadecimal digits.
+        """A hash of everything that affects the model's output, 64 hexadecimal digits.
 
-        Equal for equal models, whatever they are called and wherever they are.
+        Equal models have equal digests, whatever their names and folders.
         """
         config = self.config
         decisive = [config["architecture"], config["model"], config["data"].get("documents")]
@@ -140,7 +140,7 @@ class StoredModel:
         """Return a table of `config.json` as the configuration that it was written from.
 
         Raises:
-            SeqgenError: the table is missing, or holds what is no such configuration.
+            SeqgenError: the table is missing, or is no such configuration.
         """
         try:
             return kind.read(self.config.get(part))
@@ -168,7 +168,8 @@ class StoredModel:
             raise SeqgenError(f"{self.path / CONFIG} is damaged: {error}") from None
         config, model_class = self.settings("model", kind.load_config()), kind.load_model()
         try:
-            # A stranger's sizes cost no more than the file has: then the shapes are compared.
+            # A damaged configuration must not allocate more than the file holds; the shapes are
+            # compared below.
             with SizeLimit(UNSTORED + 2 * elements_of(self.path / WEIGHTS)):
                 model = model_class(config)
             load_weights(model, load_file(self.path / WEIGHTS))
@@ -184,20 +185,20 @@ class StoredModel:
         return model.eval(), tokenizer
 
     def check(self, largest: int | None = None) -> None:
-        """Hold the folder against its manifest; a checkpoint is checked when it is read.
+        """Compare the folder with its manifest; checkpoints are checked when they are read.
 
         Args:
-            largest: leave out files of more bytes.
+            largest: skip files of more bytes.
 
         Raises:
-            SeqgenError: a part is missing, or another than what was written.
+            SeqgenError: a part is missing or was changed.
         """
         named = manifest.read(self.path)
         parts = (part for part in named if not part.startswith(CHECKPOINTS))
         manifest.check(self.path, parts, largest)
 
     def seal(self) -> None:
-        """Write the manifest of a new folder as it is: from now on it is held against that.
+        """Write the manifest of a new folder; from now on the folder is checked against it.
 
         Raises:
             SeqgenError: it cannot be written.
@@ -210,7 +211,7 @@ class StoredModel:
             manifest.seal(self.path, [path.relative_to(self.path).as_posix() for path in found])
 
     def keep_current_hashes(self) -> None:
-        """Make the manifest of a checked folder certain, before more is written.
+        """Leave one hash for each part in the manifest of a checked folder.
 
         Raises:
             SeqgenError: it cannot be written.
@@ -250,7 +251,7 @@ class StoredModel:
     def write_checkpoint(
         self, tensors: dict[str, Tensor], facts: dict[str, Any], keep: int = 1
     ) -> None:
-        """Replace the checkpoint: the facts travel in the tensors' file, so that they agree.
+        """Replace the checkpoint; the facts are stored in the tensors' file, so that both agree.
 
         Args:
             tensors: by name.
@@ -263,7 +264,7 @@ class StoredModel:
         folder = self.path / CHECKPOINTS
         content = tensor_bytes(tensors, {"facts": json.dumps(facts)})
         own = folder / f"step-{facts['run']['step']:09}.safetensors"
-        # Later ones are of a run that was gone back behind.
+        # Later checkpoints are of a run that was resumed from an earlier step.
         earlier = [path for path in self.earlier_checkpoints() if path < own][: keep - 1]
         going = [path for path in self.earlier_checkpoints() if path not in earlier]
         coming = [folder / LAST, own] if keep > 1 else [folder / LAST]
@@ -287,15 +288,15 @@ class StoredModel:
     def read_checkpoint(
         self, notice: Callable[[str], None] = lambda text: None
     ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return what `write_checkpoint` wrote last; where that is damaged, what it kept before.
+        """Return the last checkpoint; if it is damaged, the one before.
 
         Args:
-            notice: is told if it is an earlier one.
+            notice: takes a message if it is an earlier one.
 
         Raises:
             SeqgenError: there is none, or none that is whole; or the manifest is damaged.
         """
-        manifest.read(self.path)  # says of itself if it is damaged: the model is not usable then
+        manifest.read(self.path)  # refuses a damaged manifest, with which the model is not usable
         last, *earlier = (self.path / CHECKPOINTS / LAST, *self.earlier_checkpoints())
         try:
             return self._read_checkpoint(last)
@@ -322,7 +323,7 @@ class StoredModel:
             ) from None
 
     def rewind(self, step: int) -> None:
-        """Forget what the logs say of later steps, and whatever a killed run left half written.
+        """Remove records of later steps from the logs, and files that a killed run left unfinished.
 
         Raises:
             SeqgenError: the folder cannot be written.
@@ -340,10 +341,10 @@ class StoredModel:
                         write_bytes(path, b"".join(kept))
 
     def publish(self) -> None:
-        """Let a new model count from now on; one that stands in its place does already."""
+        """Make a new model findable; a model in its final folder already is."""
 
     def writing(self, part: str = "") -> contextlib.AbstractContextManager[None]:
-        """Say in one line that a part of the folder cannot be written, and what there is."""
+        """Report in one line that a part of the folder cannot be written, and what is left."""
         return writing(self.path / part, self.kept)
 
     def write_record(self, **facts: Any) -> None:
@@ -364,10 +365,10 @@ class StoredModel:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep every other run off this model; the lock ends with the process, however it ends.
+        """Lock this model against other runs; the lock ends with the process, however it ends.
 
         Raises:
-            SeqgenError: another run is at it.
+            SeqgenError: another run has locked it.
         """
         with self.writing(LOCK):
             file = (self.path / LOCK).open("w")
@@ -385,7 +386,7 @@ class StoredModel:
             yield MetricsLog(file, lambda: self.writing(part))
 
     def logged(self, part: str) -> list[dict[str, Any]]:
-        """Return the records of `metrics.jsonl` or `samples.jsonl`, as far as they are whole."""
+        """Return the complete records of `metrics.jsonl` or `samples.jsonl`."""
         try:
             lines = (self.path / part).read_bytes().splitlines()
         except FileNotFoundError:

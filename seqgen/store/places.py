@@ -1,4 +1,4 @@
-"""Where everything is kept."""
+"""Where seqgen keeps its files."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def models_folder() -> Path:
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Wait until no other process moves folders of models, and keep them all waiting.
+    """Take the lock under which folders of models are moved, waiting for other processes.
 
-    For moments only. Not to be nested.
+    Hold it only briefly, and do not nest it.
 
     Raises:
         OSError: the home cannot be written.

@@ -1,4 +1,4 @@
-"""Deleting models, and nothing else."""
+"""Deleting models, and only files that seqgen wrote."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from seqgen.store.aside import discard, forget_replaced, strangers
 from seqgen.store.model import StoredModel
 from seqgen.store.places import models_folder
 
-# So many files that are in the way are named.
+# The most files that a message names.
 NAMED = 3
 
 
 def check_removable(model: StoredModel) -> Path:
     """Return the folder that removing a model deletes, without links and `.` in its path.
 
-    Directly in the models' folder the place is mark enough; anywhere else a folder has to have
-    seqgen's configuration.
+    A folder directly in the models' folder counts as a model; anywhere else it must have a
+    configuration of seqgen.
 
     Raises:
         SeqgenError: it is no model, it holds files that seqgen did not write, or it is, or holds,

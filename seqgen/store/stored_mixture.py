@@ -1,4 +1,4 @@
-"""Several stored models read as one."""
+"""Several stored models used as one."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from seqgen.store.places import models_folder
 
 @dataclass(frozen=True)
 class StoredMixture(StoredModel):
-    """Several models read as one; `path` is the first one's folder.
+    """Several models used as one; `path` is the first one's folder.
 
     Attributes:
         parts: the models.
-        weights: their shares, which sum to 1.
+        weights: theirs, which sum to 1.
     """
 
     parts: tuple[StoredModel, ...]
@@ -26,7 +26,7 @@ class StoredMixture(StoredModel):
 
     @property
     def name(self) -> str:
-        """What `-m` takes for it."""
+        """The value of `-m` that means this mixture."""
         pairs = zip(self.parts, self.weights, strict=True)
         return "+".join(f"{as_given(part)}:{round(weight, 6):g}" for part, weight in pairs)
 
@@ -52,6 +52,6 @@ class StoredMixture(StoredModel):
 
 
 def as_given(model: StoredModel) -> str:
-    """Return what `-m` takes for a model wherever it is called from."""
+    """Return the value of `-m` that means a model in every working directory."""
     inside = model.path.parent == models_folder()
     return model.path.name if inside else str(model.path)

@@ -1,4 +1,4 @@
-"""Writing in a model's folder: in one line what cannot be, one run at a time, logs line by line."""
+"""Writing into a model's folder: errors in one line, tensors, and logs line by line."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def writing(path: Path, kept: str) -> Iterator[None]:
-    """Say in one line that `path` cannot be written.
+    """Turn an OSError into one line that says that `path` cannot be written.
 
     Args:
         path: what is written.
-        kept: what there is in spite of that.
+        kept: what is left in spite of that.
 
     Raises:
-        SeqgenError: in the place of an OSError.
+        SeqgenError: instead of an OSError.
     """
     try:
         yield
@@ -36,7 +36,7 @@ def writing(path: Path, kept: str) -> Iterator[None]:
 
 
 def same_file(path: Path, other: Path) -> None:
-    """Make `other` the file that `path` is now; later `path` may be replaced by another."""
+    """Make `other` a second name of the file `path`, which may be replaced later."""
     other.unlink(missing_ok=True)
     try:
         os.link(path, other)
@@ -53,7 +53,7 @@ def tensor_bytes(tensors: dict[str, Tensor], metadata: dict[str, str] | None = N
 
 
 def is_whole(weights: Path) -> bool:
-    """Return whether a safetensors file is as long as its header says."""
+    """Return whether a safetensors file has the length that its header says."""
     with weights.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         size = weights.stat().st_size
@@ -68,11 +68,11 @@ def is_whole(weights: Path) -> bool:
 
 
 class MetricsLog:
-    """A record a logged step, each line one write.
+    """A log of JSON Lines; each record is one write.
 
     Args:
         file: open, without a buffer.
-        writing: makes what tells that it cannot be written.
+        writing: returns the context that reports that it cannot be written.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class MetricsLog:
 
 
 def step_of(line: bytes) -> float:
-    """Return the step of a line of a log; infinity if it is not whole."""
+    """Return the step of a line of a log; infinity if the line is incomplete."""
     try:
         return json.loads(line)["step"]
     except (ValueError, KeyError, TypeError):

@@ -26,13 +26,13 @@ class Average:
         self._means = [p.detach().clone() for p in self._parameters]
 
     def update(self, step: int) -> None:
-        """Take in the parameters as update `step`, counted from 0, has left them."""
+        """Update the average after update `step`, counted from 0."""
         decay = min(self._decay, (1 + step) / (10 + step))
         get_ema_multi_avg_fn(decay)(self._means, self._parameters, None)
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
-        """Let the model have the averages for its parameters for a while."""
+        """Put the averages in the place of the model's parameters within a context."""
         trained = [p.detach().clone() for p in self._parameters]
         self._fill(self._means)
         try:
@@ -42,7 +42,7 @@ class Average:
 
     @torch.no_grad()
     def _fill(self, values: list[Tensor]) -> None:
-        # In place, so that whoever remembers a parameter's version sees that it has changed.
+        # In place, so that caches that compare a parameter's version see that it has changed.
         for parameter, value in zip(self._parameters, values, strict=True):
             parameter.copy_(value)
 
@@ -51,6 +51,6 @@ class Average:
         return {str(i): mean for i, mean in enumerate(self._means)}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Take back what `tensors` gave."""
+        """Restore what `tensors` returned."""
         for i, mean in enumerate(self._means):
             mean.copy_(tensors[str(i)])

@@ -13,10 +13,10 @@ from seqgen.configs import require
 from seqgen.data.corpus import Corpus
 from seqgen.models.ngram import NOTHING, Level, NGram, NGramConfig
 
-# What KenLM's --discount_fallback takes where counts of counts give no discounts.
+# The discounts of KenLM's --discount_fallback, for orders whose counts of counts give none.
 FALLBACK = (0.5, 1.0, 1.5)
-# N-grams are counted in a table of all that there could be, if it is at most so many times
-# longer than the text; else by sorting.
+# N-grams are counted in a table of all possible ones if it is at most this many times as long as
+# the text, and by sorting otherwise.
 TABLE_PER_KEY = 4
 
 
@@ -46,7 +46,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Fit:
-    """What counting gave beside the model.
+    """Facts from counting that are not part of the model.
 
     Attributes:
         seconds: for counting and estimating.
@@ -62,12 +62,12 @@ class Fit:
 
 
 def fit(model: NGram, corpus: Corpus, impossible: Sequence[int]) -> Fit:
-    """Fill a model with what a corpus holds.
+    """Fill a model with the n-grams of a corpus.
 
     Args:
         model: its configuration says order and smoothing.
         corpus: the training part.
-        impossible: ids that no text holds, as those that pad or begin a document.
+        impossible: ids that cannot occur in a text, such as padding and the start symbol.
 
     Raises:
         UsageError: the configuration names no smoothing.
@@ -90,7 +90,7 @@ def fit(model: NGram, corpus: Corpus, impossible: Sequence[int]) -> Fit:
 
 
 def count(corpus: Corpus, config: NGramConfig, possible: np.ndarray) -> list[Counts]:
-    """Count the n-grams of every order, 1 to N, none of which reaches over two documents."""
+    """Count the n-grams of every order, 1 to N; none spans two documents."""
     size = config.vocab_size
     words, place = _with_starts(corpus)
     every = np.arange(size)
@@ -104,7 +104,7 @@ def count(corpus: Corpus, config: NGramConfig, possible: np.ndarray) -> list[Cou
         keys, which, raw = _distinct(ids[at - 1] * size + words[at], possible_keys)
         suffixes = np.empty(keys.size, dtype=np.int64)
         suffixes[which] = ids[at]
-        # What begins a text has its start before it, as if that were one more word; but the
+        # The first n-gram of a text includes the start symbol, as if it were one more word; but the
         # start symbol itself is not predicted.
         firsts = np.unique(ids[place == n - 2]) if n > 2 else every[:0]
         found[-1] = _adjusted(found[-1], suffixes, firsts)
@@ -124,14 +124,14 @@ def _with_starts(corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _distinct(keys: np.ndarray, possible: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the distinct keys in order, which of them each is, and how often each occurs.
+    """Return the sorted distinct keys, the index of each key among them, and their counts.
 
     Args:
         keys: (M,) int64, from 0 to `possible` - 1.
         possible: how many keys there could be.
     """
     if possible <= TABLE_PER_KEY * keys.size:
-        # As with characters: a table is faster than sorting.
+        # With few possible keys, as over characters, a table is faster than sorting.
         table = np.bincount(keys, minlength=possible)
         found = np.flatnonzero(table)
         counts = table[found]

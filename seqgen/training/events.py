@@ -1,4 +1,4 @@
-"""What a run of training tells while it goes on; whoever listens decides how to show it."""
+"""Events that a training run reports; the receiver decides how to show them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seqgen.configs import TrainingConfig
 
 @dataclass(frozen=True, kw_only=True)
 class Started:
-    """What is about to be trained, and on what."""
+    """Training is about to start: the model and the data."""
 
     name: str
     architecture: str
@@ -57,7 +57,7 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class Validated:
-    """A validation in passing: nats per token over a fixed part of the held-out text."""
+    """A validation during training: nats per token on a fixed part of the held-out text."""
 
     step: int
     seconds: float
@@ -74,14 +74,14 @@ class Notice:
 
 @dataclass(frozen=True, kw_only=True)
 class Encoding:
-    """How much of a large text has become tokens, 0 to 1."""
+    """The share of a large text that has been encoded, 0 to 1."""
 
     share: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampleLine:
-    """A text that the model writes now, always from the same draws."""
+    """A text that the model writes at this step, always from the same random draws."""
 
     step: int
     text: str

@@ -30,7 +30,8 @@ from seqgen.training.schedules import rate
 
 LOG_SECONDS = 1.0
 CHECKPOINT_SECONDS = 120.0
-# Nats per token from which no run comes back; a uniform guess costs log V, some ten.
+# A run with a loss this high, in nats per token, does not recover; a uniform guess costs log V,
+# about ten.
 MOST_NATS = 1e6
 
 
@@ -41,7 +42,7 @@ class Trainer:
         model: on its device, in its parameters' type.
         batches: the training part.
         config: with a budget, and a precision that is not "auto".
-        hooks: what to call along the way.
+        hooks: functions to call during training.
     """
 
     def __init__(
@@ -58,9 +59,9 @@ class Trainer:
         self._validated_at = 0.0
 
     def compile(self) -> str | None:
-        """Compile the model's `over_tensors` before time counts; return why that cannot be done.
+        """Compile the model's `over_tensors`, outside the time budget.
 
-        The random states stay as they are.
+        Return why it cannot be compiled, or None. Random states are unchanged.
         """
         state, device = self.state, self.model.device
         self.rule.thaw(self.budget.share(self.run))
@@ -70,7 +71,7 @@ class Trainer:
             with own_randomness(device), step_arithmetic(self.config.precision, device):
                 for loss, _ in self._losses(self.batches.batch(0)):
                     loss.backward()
-        except Exception as error:  # torch names none: a compiler is missing, or breaks down
+        except Exception as error:  # torch documents no exception: a compiler is missing, or fails
             self.model.forget_compiled()
             said, *_ = str(error).strip().split("\n")
             return f"{type(error).__name__}: {said}"
@@ -97,22 +98,22 @@ class Trainer:
             if self._over() or time.monotonic() - logged >= LOG_SECONDS:
                 self._log(window, norm)
                 window, logged = LossWindow(), time.monotonic()
-            # In its place also where the run is cut short: going on would not make up for it.
+            # Also when the run is interrupted here: a resumed run would not repeat this validation.
             if self._validation_is_due():
                 self._validate()
                 run.seconds = time.monotonic() - began
                 window.since += run.validation_seconds
-            # At the end of a run the one after the last validation does.
+            # At the end of a run, the checkpoint after the last validation suffices.
             if run.stopped is None and self._checkpoint_is_due(saved):
                 self._checkpoint()
                 saved = time.monotonic()
         if window.losses.tokens:
             self._log(window, norm)
-        # A run cut short adds no validation: it is to go on as if it had not been.
+        # An interrupted run validates no more: it must resume as if it had never stopped.
         if run.stopped == self.config.budget and run.last_validated != run.step:
             self._validate()
             run.seconds = time.monotonic() - began
-        if run.step:  # before the first step there is nothing to save
+        if run.step:  # nothing to save before the first step
             self._checkpoint()
         return run
 
@@ -173,8 +174,8 @@ class Trainer:
     def _losses(self, batch: Batch) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield, for each piece of the batch's rows, its share of the loss, and of plain nats.
 
-        Both are means over all targets of the batch, so that the pieces' gradients add up to
-        those of the whole. At the end the carried state is that after the batch.
+        Both are divided by the targets of the whole batch, so that the gradients of the pieces
+        add up to that of the batch. Afterwards the carried state is the one after the batch.
         """
         past = None if batch.fresh or not self._carries else self.state.detach()
         pieces = batch.split(self.config.accumulate)
@@ -222,9 +223,9 @@ class Trainer:
 
     @torch.no_grad()
     def _loss_again(self) -> float:
-        """Return the last batch's loss after its update: it may have broken the weights."""
+        """Return the loss of the last batch after its update, which may have broken the weights."""
         state = self.state
-        self.model.eval()  # draws no dropout, so that a checkpoint changes nothing
+        self.model.eval()  # without dropout, so that a checkpoint does not change the random states
         batch = self.batches.batch(max(0, self.run.step - 1))
         loss = sum(nats.item() for _, nats in self._losses(batch))
         self.model.train()
@@ -273,7 +274,7 @@ class Trainer:
     def _validate(self) -> None:
         run, hooks = self.run, self.hooks
         if hooks.validate is None:
-            if run.best_loss is None:  # what a validation has chosen is not to be lost
+            if run.best_loss is None:  # weights chosen by a validation are not replaced
                 with self.as_saved():
                     hooks.keep_best()
             return
@@ -294,7 +295,7 @@ class Trainer:
         self._validated_at = run.seconds + run.validation_seconds
 
     def as_saved(self) -> AbstractContextManager[None]:
-        """Let the model have the weights that are validated and saved: the average's, if any."""
+        """Give the model the weights that are validated and saved, such as the average's."""
         return contextlib.nullcontext() if self.average is None else self.average.in_place()
 
     def _checkpoint_is_due(self, saved: float) -> bool:
@@ -310,7 +311,7 @@ class Trainer:
         self.hooks.checkpoint()
 
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return all that `restore` needs: tensors by name, and plain facts."""
+        """Return what `restore` needs: tensors by name, and facts that JSON can hold."""
         tensors = {f"model.{n}": t for n, t in weights_of(self.model).items()}
         tensors |= {f"optimizer.{n}": t for n, t in self.rule.tensors().items()}
         if self.average is not None:
@@ -323,7 +324,7 @@ class Trainer:
         return tensors, {"run": dataclasses.asdict(self.run)}
 
     def restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        """Stand where `snapshot` was taken: what follows is what would have followed then.
+        """Restore the state of a `snapshot`; training then continues exactly as it would have.
 
         Raises:
             RuntimeError, KeyError, TypeError: the snapshot is of another model.
@@ -345,7 +346,7 @@ class Trainer:
 
 
 def _sent(ids: np.ndarray, device: torch.device) -> Tensor:
-    """Return ids on a device; a GPU fetches them while the host goes on."""
+    """Return ids on a device; the copy to a GPU does not block the host."""
     if device.type != "cuda":
         return torch.from_numpy(ids).to(device)
     return torch.from_numpy(ids).pin_memory().to(device, non_blocking=True)

@@ -1,7 +1,7 @@
 """Update rules by name, with weight decay only where it belongs, and rates by layer.
 
-`sgd`, `adagrad`, `rmsprop` and `adam` add the decay to the gradient, as their papers' weight
-penalty does; `adamw` and `muon` take it off the weights (Loshchilov and Hutter 2019).
+`sgd`, `adagrad`, `rmsprop` and `adam` add weight decay to the gradient, as an L2 penalty does;
+`adamw` and `muon` subtract it from the weights (Loshchilov and Hutter 2019).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Muon(Optimizer):
 
     m <- mu m + g;  u = g + mu m;  W <- W - lr sqrt(max(1, rows / columns)) orth(u)
 
-    where orth replaces all singular values by about one. Maps that lie below one another in one
-    matrix, as gates do, are made orthogonal each for itself.
+    where orth replaces all singular values by about one. Maps that are stacked in one matrix, as
+    gates are, are orthogonalised separately.
 
     Args:
         groups: 2-dimensional parameters, in groups as every optimiser of torch takes them.
@@ -33,7 +33,7 @@ class Muon(Optimizer):
         lr: the step, in units of an orthogonal matrix.
         momentum: mu.
         weight_decay: decoupled, times lr.
-        product_type: what orth multiplies in, as in Jordan's own: bf16 where it is fast.
+        product_type: the type in which orth multiplies: bf16 where it is fast, as Jordan does.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Muon(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:
-        """Update every matrix that has a gradient; those of one shape are worked together."""
+        """Update every matrix that has a gradient; those of one shape are batched."""
         for group in self.param_groups:
             by_shape: dict[tuple[int, int], list[Tensor]] = {}
             for parameter in group["params"]:
@@ -79,7 +79,7 @@ class Muon(Optimizer):
 
 
 def _apart(matrix: Tensor, rows: tuple[int, ...]) -> list[Tensor]:
-    """Return the maps in a matrix as views (N, R, C), those of one size together."""
+    """Return the maps in a matrix as views (N, R, C), grouped by size."""
     if len(set(rows)) == 1:
         return [matrix.view(len(rows), rows[0], -1)]
     return [part[None] for part in matrix.split(rows)]
@@ -120,11 +120,11 @@ def orthogonalised(matrices: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class ParameterGroup:
-    """A parameter and its part in training.
+    """A parameter and how it is trained.
 
     Attributes:
         parameter: what is trained.
-        layer: which layer it is of, 0 being the input's.
+        layer: the number of its layer; 0 is the input's.
         factor: its rate as a share of the head's.
         maps: the rows of each map in it; none if it is not a matrix between embedding and head.
     """
@@ -166,7 +166,7 @@ def parameter_groups(model: Network, layer_decay: float) -> list[ParameterGroup]
 
 
 def _groups(chosen: list[ParameterGroup], lr: float, weight_decay: float) -> list[dict[str, Any]]:
-    """Return parameter groups as torch's optimisers take them: one a rate and kind of decay."""
+    """Return the parameter groups of torch: one for each rate and kind of decay."""
     groups: dict[tuple[bool, float], dict[str, Any]] = {}
     for share in sorted(chosen, key=lambda share: share.parameter.ndim < 2):
         decays = share.parameter.ndim >= 2
@@ -234,7 +234,7 @@ OPTIMIZERS: dict[str, Callable[[list[ParameterGroup], TrainingConfig], list[Opti
 
 
 class UpdateRule:
-    """The optimisers of a model as one, with rates that follow a schedule."""
+    """All optimisers of a model, with rates that follow a schedule."""
 
     def __init__(self, model: Network, config: TrainingConfig) -> None:
         self._shares = parameter_groups(model, config.layer_decay)
@@ -244,7 +244,7 @@ class UpdateRule:
         self._peaks = [[group["lr"] for group in o.param_groups] for o in self.optimizers]
 
     def thaw(self, progress: float) -> None:
-        """Leave frozen what is not to be trained yet, `progress` (0 to 1) through the budget.
+        """Unfreeze the layers that train after a share `progress` (0 to 1) of the budget.
 
         The head is trained from the start, the layers join one by one from the top down (Howard
         and Ruder 2018, section 3.3).
@@ -264,13 +264,13 @@ class UpdateRule:
             for group, peak in zip(optimizer.param_groups, peaks, strict=True):
                 group["lr"] = rate * peak
             optimizer.step()
-        # Fused updates do not count as changes, and what is made of the weights is made anew
-        # (ArraySteps.prepared) when they have changed.
+        # Fused updates do not raise a tensor's version, on which caches of the weights rely
+        # (ArraySteps.prepared).
         for share in self._shares:
             torch.autograd.graph.increment_version(share.parameter)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return all that the optimisers remember, by name."""
+        """Return the state of the optimisers, by name."""
         return {
             f"{i}.{key}.{name}": torch.as_tensor(value)
             for i, optimizer in enumerate(self.optimizers)
@@ -280,7 +280,7 @@ class UpdateRule:
         }
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Take back what `tensors` gave."""
+        """Restore what `tensors` returned."""
         states: list[dict[int, dict[str, Tensor]]] = [{} for _ in self.optimizers]
         for path, value in tensors.items():
             i, key, name = path.split(".", 2)

@@ -1,4 +1,4 @@
-"""Where a run stands, when it ends, and what it asks of whoever runs it."""
+"""The progress of a run, its budget, and the hooks that its caller supplies."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from seqgen.configs import TrainingConfig
 from seqgen.errors import SeqgenError
 from seqgen.training.events import Report
 
-# So many validations in passing suit a budget in steps; a budget in minutes has at most so many,
-# the first not before so many seconds.
+# The number of validations during a run: exact for a budget in steps, the most for a budget in
+# minutes, where the first comes after this many seconds.
 STEPPED_VALIDATIONS, TIMED_VALIDATIONS, FIRST_AFTER = 10, 20, 15.0
 
 
 class Diverged(SeqgenError):  # noqa: N818
-    """The loss or a gradient has grown without bounds; nothing of that was handed on."""
+    """The loss or a gradient has grown without bounds; no such weights were saved."""
 
 
 @dataclass
@@ -48,22 +48,22 @@ class Losses:
 
     @property
     def std(self) -> float:
-        """How far single steps are from the mean: their standard deviation."""
+        """The standard deviation of single steps."""
         return math.sqrt(max(0.0, self.squares / self.tokens - self.mean**2))
 
 
 @dataclass
 class Run:
-    """Where a run stands: all of its numbers, which a checkpoint holds.
+    """The progress of a run, as a checkpoint stores it.
 
     Attributes:
         step: steps done.
         tokens: tokens seen.
-        seconds: training time, validations in passing included.
-        best_loss: the best validation in passing, nats per token.
-        best_step: when that was.
-        last_loss: the last one.
-        last_validated: when that was.
+        seconds: training time, including validations during training.
+        best_loss: the lowest validation loss so far, nats per token.
+        best_step: the step of that validation.
+        last_loss: the last validation loss.
+        last_validated: the step of that validation.
         validation_seconds: how long it took.
         worse: validations since the best.
         train_loss: nats per token over the last logged steps.
@@ -90,20 +90,20 @@ class Run:
 
     @classmethod
     def of(cls, facts: dict[str, Any]) -> Run:
-        """Return a run from what a checkpoint holds of it; older ones have no epoch."""
+        """Return the run that a checkpoint stores; older checkpoints have no epoch."""
         return cls(**{**facts, "epoch": Losses(**facts.get("epoch", {}))})
 
 
 @dataclass(kw_only=True)
 class Hooks:
-    """What the loop asks of whoever runs it; it knows neither disk nor decoding.
+    """Functions that the caller supplies; the loop knows neither disk nor decoding.
 
     Attributes:
         validate: returns the validation loss of the model as it is, nats per token.
-        keep_best: called when the model is the one to keep: the best so far by validation.
-        checkpoint: called when all that resuming needs should be written.
+        keep_best: called when the current model is the best so far by validation.
+        checkpoint: called when a checkpoint should be written.
         report: takes events.
-        stop: why to stop before the budget is spent, if at all.
+        stop: returns a reason to stop before the budget is spent, or None.
     """
 
     validate: Callable[[], float] | None = None
@@ -117,8 +117,8 @@ class Hooks:
 class Budget:
     """When training ends, and how far through it is.
 
-    A budget in steps or epochs is a number of steps; one in minutes is wall time, of which the
-    time of the last validation is kept back.
+    A budget in steps or epochs is a number of steps. One in minutes is wall time, minus a reserve
+    for the last validation.
     """
 
     steps: int | None
@@ -152,7 +152,7 @@ class Budget:
 
 @dataclass
 class LossWindow:
-    """What has been measured since the last logged step."""
+    """Measurements since the last logged step."""
 
     losses: Losses = field(default_factory=Losses)
     since: float = field(default_factory=time.monotonic)

@@ -1,4 +1,4 @@
-"""Learning-rate schedules: the rate as a share of its peak, from how far training is."""
+"""Learning-rate schedules: the rate as a share of its peak, as a function of progress."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seqgen.configs import TrainingConfig
 
 @dataclass(frozen=True)
 class After:
-    """How far training is past its warm-up.
+    """The progress of training after its warm-up.
 
     Attributes:
         share: of the budget that was left after warm-up, 0 to 1.
@@ -23,7 +23,7 @@ class After:
 
 
 def _step(config: TrainingConfig, after: After) -> float:
-    # Three thirds are a whole, whatever their sum is in binary.
+    # Rounding must not hide that three steps of a third make a whole.
     return config.step_factor ** math.floor(after.share / config.step_share + 1e-9)
 
 
@@ -31,7 +31,7 @@ def _stable_then_down(config: TrainingConfig, after: After) -> float:
     return min(1.0, (1 - after.share) / config.decay_share)
 
 
-# From how far training is past its warm-up to the share of the peak rate.
+# Each maps the progress after warm-up to a share of the peak rate.
 DECAYS: dict[str, Callable[[TrainingConfig, After], float]] = {
     "constant": lambda config, after: 1.0,
     # Robbins and Monro (1951): alpha_0 / (1 + k).
@@ -46,7 +46,7 @@ DECAYS: dict[str, Callable[[TrainingConfig, After], float]] = {
     # Warm-up, stable, decay (Hu et al. 2024).
     "wsd": _stable_then_down,
 }
-# A rate of exactly nothing would waste the first step of a run timed by the clock.
+# A rate of exactly 0 would waste the first step of a run with a budget in minutes.
 LEAST = 0.01
 
 

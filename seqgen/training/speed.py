@@ -15,42 +15,42 @@ from seqgen.models.precision import Precision
 from seqgen.training.loop import Trainer
 from seqgen.training.run import Hooks
 
-# A step at least of each, whatever it takes.
+# At least one step of each, however long it takes.
 WARM_UP_SECONDS, MEASURED_SECONDS = 0.2, 0.8
 PAIRS = 3
 # Of a trial of bf16, of one whose steps are long, and of each piece of it.
 TRIAL_SECONDS, LONG_TRIAL_SECONDS, SLICE_SECONDS = 0.8, 5.0, 0.1
-# From this gain on bf16 is worth its rounding.
+# bf16 is worth its rounding from this speedup on.
 LEAST_BF16_SPEEDUP = 1.1
 
 
 def speed(model: NeuralLanguageModel, batches: Batches, training: TrainingConfig) -> float:
-    """Train within the budget for nothing but the time it takes; return tokens a second."""
+    """Train for the budget only to measure; return tokens per second."""
     run = _trainer(model, batches, training).train()
     return run.tokens / run.seconds
 
 
 def speed_at_first(model: NeuralLanguageModel, batches: Batches, training: TrainingConfig) -> float:
-    """Return tokens a second, whatever the budget in minutes: a second of training shows it."""
-    # The first steps find memory and kernels.
+    """Return tokens per second, measured in a second of training."""
+    # The first steps allocate memory and select kernels.
     speed(model, batches, replace(training, minutes=WARM_UP_SECONDS / 60))
     return speed(model, batches, replace(training, minutes=MEASURED_SECONDS / 60))
 
 
 def times_as_fast(one: Callable[[], float], other: Callable[[], float]) -> float:
-    """Return the median of one speed over another, measured in turn.
+    """Return the median ratio of two speeds, measured in alternation.
 
-    Neighbours in time share what else the machine does.
+    Measurements next to each other in time share the load of the machine.
     """
     return statistics.median(one() / other() for _ in range(PAIRS))
 
 
 def bf16_speedup(model: NeuralLanguageModel, batches: Batches, training: TrainingConfig) -> float:
-    """Return how many times as fast as in float32 a model trains in bf16; 0 if it diverges.
+    """Return the training speed in bf16 over that in float32; 0 if training diverges.
 
     It takes about a second; two steps of each where steps are long, and one where they are
-    longer still. The fastest of each counts: whatever else the machine does only slows down, as
-    do the first steps, which find memory and kernels.
+    longer still. The fastest of each counts: other load on the machine only slows steps down, as
+    does allocating memory and selecting kernels in the first ones.
     """
     often = dict.fromkeys(("steps", "epochs", "validate_every", "patience", "checkpoint_every"))
     short = replace(training, **often, minutes=SLICE_SECONDS / 60, compile=False)
@@ -58,7 +58,7 @@ def bf16_speedup(model: NeuralLanguageModel, batches: Batches, training: Trainin
     began, pairs = time.monotonic(), 0
     try:
         while pairs < 2 or time.monotonic() - began < TRIAL_SECONDS:
-            for precision in fastest:  # in turn: neighbours in time share the machine's load
+            for precision in fastest:  # in alternation: they share the machine's load
                 reached = speed(model, batches, replace(short, precision=precision))
                 fastest[precision] = max(fastest[precision], reached)
             pairs += 1
@@ -70,17 +70,17 @@ def bf16_speedup(model: NeuralLanguageModel, batches: Batches, training: Trainin
 
 
 def faster_precision(speedup: float) -> Precision:
-    """Return bf16 if it is so many times as fast that its rounding is worth it, or float32."""
+    """Return bf16 if it is at least `LEAST_BF16_SPEEDUP` times as fast, else float32."""
     return "bf16" if speedup >= LEAST_BF16_SPEEDUP else "float32"
 
 
 def compiled_speedup(
     model: NeuralLanguageModel, batches: Batches, training: TrainingConfig
 ) -> tuple[float, str | None]:
-    """Return how many times as fast a model with `over_tensors` trains compiled.
+    """Return the training speed of a compiled model over that of a plain one.
 
     Returns:
-        That, and None; or 0 and why it cannot be compiled here.
+        The ratio and None; or 0 and why it cannot be compiled here.
     """
     why_not = _trainer(model, batches, training).compile()
     if why_not is not None:
@@ -104,4 +104,4 @@ def _trainer(model: NeuralLanguageModel, batches: Batches, training: TrainingCon
 
 
 def _pass() -> None:
-    """What the loop asks to have kept is not wanted."""
+    """Save nothing."""

@@ -1,4 +1,4 @@
-"""What `--tensorboard` writes: the figures of a run, where TensorBoard looks for them."""
+"""The TensorBoard log of a run (`--tensorboard`)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 class Board:
     """A TensorBoard log in a model's folder.
 
-    It opens its files by name again and again, so that it begins when the model stands in its
-    place, with what it was told before.
+    TensorBoard reopens its files by name. So writing starts only when the model is in its final
+    place; events that arrive earlier are kept until then.
 
     Args:
         stored: the model.
-        step: go on after this step: what the log has of later ones is taken back.
+        step: continue after this step; records of later steps are removed from the log.
 
     Raises:
         SeqgenError: the package is not installed.
@@ -57,13 +57,13 @@ class Board:
             self._writer.add_text("sample", event.text, event.step)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining events."""
         if self._stored.published:
             self._writer.close()
 
 
 def require_tensorboard() -> None:
-    """Make sure that there is something to write with.
+    """Check that the package is installed.
 
     Raises:
         SeqgenError: says how to install it.

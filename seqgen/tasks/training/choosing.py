@@ -1,7 +1,7 @@
-"""Settings that follow from the minutes there are, the machine and the text.
+"""Settings chosen for a budget in minutes, this machine and the text.
 
-What decides is measured in a second of training each, and only where something is left open.
-What the rules rest on is in docs/recipes.md.
+Each candidate trains for about a second, and only if the user has left something open.
+docs/recipes.md has the experiments behind the rules.
 """
 
 from __future__ import annotations
@@ -35,28 +35,30 @@ from seqgen.training.speed import (
 )
 from seqgen.wording import plural
 
-# More rows in a step, if they train so much faster and leave so many steps, each row with at
-# least so many windows to go on through. Twice the rows take a rate higher by the root of two.
+# The number of rows is doubled if that trains at least `LEAST_GAIN` times as fast and leaves at
+# least `LEAST_STEPS` steps, and each row at least `LEAST_WINDOWS` windows of text. The learning
+# rate is then multiplied by the square root of two.
 LEAST_GAIN, LEAST_STEPS, LEAST_WINDOWS = 1.2, 800, 16
 # From this ratio on (`ModelConfig.regularised`) a model may overfit whatever its dropout: training
 # stops after this many validations, of at most 20, without improvement.
 STOPS_FROM_RATIO, PATIENCE = 200, 8
-# Schedules whose gain comes late, when the rate drops: no validation before says much.
+# Under these schedules the loss falls late, when the rate drops: earlier validations say little.
 LATE = ("step", "wsd")
-# A network with fewer tokens of training than this, and than the text has more, hardly does better
-# than n-grams that are counted in seconds.
+# A network that trains on fewer tokens than this, beyond one pass over the text, is hardly better
+# than n-grams, which are counted in seconds.
 LEAST_TOKENS = 1.5e6
-# Compiling takes up to a minute: from so many minutes of training on, if steps are so much faster.
+# Compiling takes up to a minute, so it is tried only in runs of at least this many minutes, and
+# kept if steps are at least `LEAST_SPEEDUP` times as fast.
 COMPILED_FROM_MINUTES, LEAST_SPEEDUP = 10, 1.03
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A plan that is tried out on its text, on a device.
+    """A plan that trains for a moment on its text, so that its speed can be measured.
 
     Attributes:
-        plan: what is tried.
-        training: how it would train, with nothing left open.
+        plan: the plan.
+        training: its complete training settings.
         prepared: the text.
         device: where.
     """
@@ -68,28 +70,28 @@ class Trial:
 
     @classmethod
     def of(cls, plan: Plan, prepared: Prepared, device: torch.device) -> Trial:
-        """Return the trial of a plan, settled as it would be."""
+        """Return the trial of a plan, with the training settings that it resolves to."""
         trial = cls(plan, plan.resolve(prepared, device, lambda event: None), prepared, device)
         return replace(trial, training=precise(trial)[0])
 
     def with_settings(self, settings: Mapping[str, Any]) -> Trial:
-        """Return the trial of the plan with `settings` over those that are given."""
+        """Return the trial of the plan with `settings` added to those that are given."""
         return Trial.of(self.plan.with_settings(settings), self.prepared, self.device)
 
     def model(self) -> NeuralLanguageModel:
-        """Return the model it begins with."""
+        """Return the untrained model."""
         torch.manual_seed(self.training.seed)
         shape = self.plan.model_config(self.prepared.tokenizer.vocab_size, self.training.seq_len)
         model = to_train(self.plan.model_class, shape)
         return model.to(device=self.device, dtype=parameter_type(self.training.precision))
 
     def batches(self) -> Batches:
-        """Return what it would train on, cut in one way only."""
+        """Return the training batches, without random segmentation."""
         data = replace(self.plan.data, subword_sampling=None)
         return self.prepared.batches(self.training, data, self.plan.model_class.carries_state)
 
     def bf16_speedup(self) -> float:
-        """Return how many times as fast it trains in bf16; measured once on this machine."""
+        """Return the speed in bf16 over that in float32; measured once on this machine."""
         shape = self.plan.model_config(self.prepared.tokenizer.vocab_size, self.training.seq_len)
         settings = ("batch_size", "seq_len", "accumulate", "optimizer")
         about = {
@@ -108,7 +110,7 @@ class Trial:
         return known["times_as_fast"]
 
     def measure(self) -> tuple[float, int]:
-        """Return how many tokens it trains on in the time there is, and its parameters."""
+        """Return how many tokens it can train on in the budget, and its number of parameters."""
         with own_randomness(self.device):
             model = self.model()
             speed = speed_at_first(model, self.batches(), self.training)
@@ -116,22 +118,22 @@ class Trial:
 
     @cached_property
     def measured(self) -> tuple[float, int]:
-        """What was measured first."""
+        """The first measurement."""
         return self.measure()
 
     @property
     def tokens(self) -> float:
-        """How many tokens it trains on in the time there is."""
+        """How many tokens it can train on in the budget."""
         return self.measured[0]
 
     @property
     def steps(self) -> float:
-        """How many steps that is."""
+        """How many steps it can take in the budget."""
         return self.tokens / (self.training.batch_size * self.training.seq_len)
 
     @property
     def passes(self) -> float:
-        """How many passes over the text that is."""
+        """How many passes over the training text fit the budget."""
         return self.tokens / self.prepared.train.tokens.size
 
     @property
@@ -140,15 +142,15 @@ class Trial:
         return self.passes * self.measured[1] / self.prepared.train.tokens.size
 
     def gains(self, other: Trial) -> bool:
-        """Return whether this trains so much faster than `other` that more rows are worth it."""
+        """Return whether this is at least `LEAST_GAIN` times as fast as `other`."""
         if self.tokens < LEAST_GAIN * other.tokens:
             return False
-        # Once more, in turn: the first figures are some seconds apart.
+        # Measured again in alternation: the first two figures were taken some seconds apart.
         return times_as_fast(lambda: self.measure()[0], lambda: other.measure()[0]) >= LEAST_GAIN
 
 
 def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Report) -> Plan:
-    """Return the plan with the settings that suit the minutes there are; what is given stays."""
+    """Return the plan with settings that suit the budget in minutes; given ones stay."""
     config_class = registry.architecture(plan.architecture).load_config()
     sized, regularised = config_class.sizes[0].settings, config_class.regularised(1.0)
     left_open = {*sized, *regularised, "batch_size", "patience"} - plan.given.keys()
@@ -175,7 +177,7 @@ def _short(value: float) -> str:
 
 
 def _sized(first: Trial, config_class: type[ModelConfig]) -> tuple[dict[str, Any], Trial]:
-    """Return the largest size that text and time are enough for, else the last; and its trial."""
+    """Return the largest size that text and time suffice for, or the smallest; and its trial."""
     text = first.prepared.train.tokens.size
     for size in _possible(first.plan, config_class):
         trial = first.with_settings(size.settings)
@@ -185,9 +187,9 @@ def _sized(first: Trial, config_class: type[ModelConfig]) -> tuple[dict[str, Any
 
 
 def _possible(plan: Plan, config_class: type[ModelConfig]) -> list[Size]:
-    """Return what the sizes leave open, but for those that what is given does not allow.
+    """Return the sizes, without given settings and without sizes that these rule out.
 
-    Of sizes that are one then, the least demands count.
+    If two sizes become the same, the one that demands less counts.
     """
     found: dict[tuple[Any, ...], Size] = {}
     for size in config_class.sizes:
@@ -199,8 +201,9 @@ def _possible(plan: Plan, config_class: type[ModelConfig]) -> list[Size]:
 
 
 def _with_more_rows(trial: Trial, size: dict[str, Any]) -> tuple[dict[str, Any], Trial]:
-    """Return rows and rate if more rows in a step are worth it, and the trial with them."""
-    # The rows of documents follow from their lengths; who accumulates has no memory for more.
+    """Return a larger batch size and its rate, if they are worth it; and the trial with them."""
+    # With documents the number of rows follows from their lengths; a user who accumulates
+    # gradients has no memory for more rows.
     given = {"batch_size", "accumulate"} & trial.plan.given.keys()
     chosen: dict[str, Any] = {}
     if given or trial.plan.data.documents != "stream":
@@ -213,7 +216,7 @@ def _with_more_rows(trial: Trial, size: dict[str, Any]) -> tuple[dict[str, Any],
             break
         try:
             gains = roomier.gains(trial)
-        except (torch.OutOfMemoryError, SeqgenError):  # no room for them, or too high a rate
+        except (torch.OutOfMemoryError, SeqgenError):  # out of memory, or the rate is too high
             break
         if not gains or roomier.steps < LEAST_STEPS:
             break
@@ -222,7 +225,7 @@ def _with_more_rows(trial: Trial, size: dict[str, Any]) -> tuple[dict[str, Any],
 
 
 def _regularised(trial: Trial, config_class: type[ModelConfig]) -> dict[str, Any]:
-    """Return what keeps the text from being learned by heart, as far as it is left open."""
+    """Return dropout and patience against overfitting, unless they are given."""
     plan, found = trial.plan, config_class.regularised(trial.overfitting_ratio)
     training, validates = trial.training, trial.plan.data.val != "none"
     evenly = training.validate_every is None and training.schedule not in LATE
@@ -232,7 +235,7 @@ def _regularised(trial: Trial, config_class: type[ModelConfig]) -> dict[str, Any
 
 
 def precise(trial: Trial) -> tuple[TrainingConfig, float | None]:
-    """Settle the precision of training; return the settings, and bf16's speed if that decided."""
+    """Return the settings with a precision, and the speedup of bf16 if that decided."""
     if trial.training.precision != "auto":
         return trial.training, None
     speedup = trial.bf16_speedup()
@@ -242,7 +245,7 @@ def precise(trial: Trial) -> tuple[TrainingConfig, float | None]:
 def choose_training_precision(
     plan: Plan, training: TrainingConfig, prepared: Prepared, device: torch.device, report: Report
 ) -> TrainingConfig:
-    """Settle the precision of training: bf16 where a trial shows that it is faster by a tenth."""
+    """Choose the precision of training: bf16 if a trial shows that it is faster by a tenth."""
     training, speedup = precise(Trial(plan, training, prepared, device))
     if speedup is not None:
         found = f"bf16 is {speedup:.2f} times as fast as float32 here"
@@ -253,11 +256,11 @@ def choose_training_precision(
 def choose_compilation(
     plan: Plan, training: TrainingConfig, prepared: Prepared, device: torch.device, report: Report
 ) -> TrainingConfig:
-    """Settle whether steps are compiled: in long runs, where a trial shows that it pays."""
+    """Choose whether to compile the steps: in long runs, if a trial shows that it pays."""
     if training.compile is not None:
         return training
     long = training.minutes is not None and training.minutes >= COMPILED_FROM_MINUTES
-    # Documents of many lengths would need code for each, and so would layers that thaw.
+    # Documents of different lengths would each need compiled code, as would unfrozen layers.
     same = plan.data.documents == "stream" and not training.unfreeze
     if not (long and same and plan.model_class.over_tensors):
         return replace(training, compile=False)

@@ -25,7 +25,7 @@ from seqgen.training.events import Notice, Report
 
 
 def count(loaded: LoadedModel, prepared: Prepared, report: Report) -> TrainingResult:
-    """Count a text into a model, store and publish it, score what was held out.
+    """Estimate a model from counts, store and publish it, and score the held-out part.
 
     Args:
         loaded: the model, in a folder that has its configuration and tokenizer.
@@ -67,7 +67,7 @@ def count(loaded: LoadedModel, prepared: Prepared, report: Report) -> TrainingRe
 
 
 def impossible(tokenizer: Tokenizer, framing: Framing) -> list[int]:
-    """Return the ids that no text holds: no probability is theirs."""
+    """Return the ids that cannot occur in a text; they get no probability."""
     never = [tokenizer.pad_id, tokenizer.bos_id]
     # A line's newline is its end; a stream's ends are newlines.
     never.append(tokenizer.eos_id if framing.end is None else tokenizer.newline_id)
@@ -75,13 +75,13 @@ def impossible(tokenizer: Tokenizer, framing: Framing) -> list[int]:
 
 
 def ignored(settings: Sequence[str]) -> Notice | None:
-    """Return a notice of the settings that only gradients have a use for, if any were given."""
+    """Return a notice that names given settings of gradient training, which are ignored."""
     names = [name for name in settings if name in TrainingConfig.fields()]
     return Notice(text=f"counting has no use for {', '.join(names)}: ignored") if names else None
 
 
 def _announced(found: Fit) -> Notice:
-    """Return one notice of all orders whose discounts had to be assumed."""
+    """Return one notice that names all orders with fallback discounts."""
     runs: list[list[int]] = []
     for n in found.fallbacks:
         if runs and n == runs[-1][-1] + 1:
@@ -95,7 +95,7 @@ def _announced(found: Fit) -> Notice:
 
 
 def _ngrams(loaded: LoadedModel, prepared: Prepared, found: Fit) -> list[dict[str, Any]]:
-    """Return what `models show` tells of each order."""
+    """Return the facts that `models show` prints about each order."""
     unseen: list[float | None] = [None] * len(found.ngrams)
     if prepared.val is not None:
         unseen = unseen_shares(loaded.model, prepared.val, prepared.train)

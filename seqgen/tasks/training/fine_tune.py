@@ -1,4 +1,4 @@
-"""Beginning with another model's weights: what the new model has from it, and may not change."""
+"""Fine-tuning: starting from another model's weights, architecture and tokenizer."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from seqgen.models.base import NeuralLanguageModel, load_weights, weights_of
 from seqgen.store import StoredModel
 from seqgen.tokenizers import Tokenizer
 
-# Settings of a model that are no part of its weights' shape, and may be others than before.
+# Model settings that do not affect the shapes of the weights, so fine-tuning may change them.
 FREE = frozenset({"dropout"})
 TOKENIZER = ("tokenizer", "vocab_size", "min_count")
 
 
 @dataclass(frozen=True)
 class Origin:
-    """A trained model that a new one begins from.
+    """A trained model whose weights a new one starts from.
 
     Attributes:
         stored: where it is.
@@ -56,7 +56,7 @@ class Origin:
         return {k: v for k, v in self.model.config.to_dict().items() if k in fields}
 
     def require_own(self, architecture: str | None, flags: Collection[str]) -> None:
-        """Refuse what the user says of things that the origin has settled.
+        """Refuse flags for what the origin determines, such as the architecture.
 
         Raises:
             UsageError: names the flag.
@@ -94,7 +94,7 @@ class Origin:
         return {**inherited, **own, **given, **settled, "init_from": place}
 
     def config(self, settings: Mapping[str, Any], seq_len: int) -> ModelConfig:
-        """Return the new model's configuration: the origin's, but for what is free.
+        """Return the new model's configuration: the origin's, except for settings that may change.
 
         Raises:
             UsageError: the training window is longer than the origin's.

@@ -31,7 +31,7 @@ from seqgen.wording import plural
 
 
 def override(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of both; those above win, and any budget above drops those below."""
+    """Merge settings; `above` wins, and a budget in `above` drops every budget in `below`."""
     if any(above.get(name) is not None for name in BUDGETS):
         below = {name: value for name, value in below.items() if name not in BUDGETS}
     return {**below, **above}
@@ -44,8 +44,8 @@ class Plan:
     Attributes:
         architecture: its name.
         model_class: its class.
-        origin: the model it begins from, if any.
-        given: the settings by name, but for those of the recipe.
+        origin: the model that is fine-tuned, if any.
+        given: all settings by name, except those of the architecture's recipe.
         model: those of the model.
         training: how it is trained.
         data: how text is read.
@@ -69,22 +69,22 @@ class Plan:
         return config_class(**derived, **self.model)
 
     def with_settings(self, settings: Mapping[str, Any]) -> Plan:
-        """Return the plan with `settings` of model and training over those that are given.
+        """Return the plan with `settings` of model and training added to those that are given.
 
         Raises:
-            UsageError: they make no sense together.
+            UsageError: they contradict one another.
         """
         model, training, _ = _groups(self.architecture, {**self.given, **settings})
         return replace(self, model=model, training=training)
 
     def only_unset(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return those of `settings` that are left open."""
+        """Return those of `settings` that the user has not given."""
         return {name: value for name, value in settings.items() if name not in self.given}
 
     def resolve(self, prepared: Prepared, device: torch.device, report: Report) -> TrainingConfig:
-        """Settle what depends on the text and the machine, so that it is written down once.
+        """Return complete training settings: open ones follow from the text and the machine.
 
-        The precision may stay "auto", where only a trial can tell
+        The precision stays "auto" if it takes a trial to choose it
         (`choosing.choose_training_precision`).
         """
         training, given, corpus = self.training, self.given, prepared.train
@@ -94,8 +94,8 @@ class Plan:
             size = plural(int(corpus.tokens.size), "token")
             report(Notice(text=f"the text has {size}, so --seq-len is that"))
         if "batch_size" not in given and corpus.ends.size > 1:
-            # Documents shorter than the window: more of them, so that a step has as many tokens;
-            # but not so many that a small corpus is through in a few steps.
+            # Documents are shorter than the window: a step takes more of them for as many tokens,
+            # but not so many that an epoch of a small corpus is only a few steps.
             mean = min(training.seq_len, corpus.tokens.size / corpus.ends.size)
             rows = round(training.batch_size * training.seq_len / mean)
             settled["batch_size"] = max(training.batch_size, min(rows, corpus.ends.size // 16))
@@ -108,7 +108,7 @@ class Plan:
         return replace(training, precision=self._precision(training, device))
 
     def _precision(self, training: TrainingConfig, device: torch.device) -> Precision:
-        """Return what the user's precision means for this model, as far as no trial is needed."""
+        """Resolve the user's precision for this model, except where that takes a trial."""
         shape = self.model_config(1, training.seq_len)
         large = shape.suits_bf16(training.batch_size, training.seq_len)
         return choose_precision(self.training.precision, device, large)
@@ -120,7 +120,7 @@ def preset_of(
     """Return the preset that the user or the configuration file names, if any.
 
     Raises:
-        UsageError: there is none of that name, or something else is meant to be trained.
+        UsageError: there is none of that name, or it is of another architecture.
     """
     in_file = conform("preset", config.get("preset"), str | None)
     name = in_file if name is None else name
@@ -141,10 +141,10 @@ def plan_of(
     config: Mapping[str, Any],
     flags: Collection[str],
 ) -> Plan:
-    """Put together the user's settings, the file's, the preset's, the origin's, the recipe's.
+    """Merge the settings of the user, the file, the preset, the origin and the recipe.
 
     Raises:
-        UsageError: a setting is unknown or wrong, or settled by something else.
+        UsageError: a setting is unknown or wrong, or contradicts the preset or the origin.
         SeqgenError: there is no such model to begin from.
     """
     origin = origin_of({**settings_of(config), **settings})
@@ -165,14 +165,14 @@ def plan_of(
     groups = _groups(architecture, given)
     plan = Plan(architecture, model_class, origin, given, *groups)
     _require_sense(plan.training, plan.data, model_class)
-    plan.model_config(1, plan.training.seq_len)  # for its checks alone
+    plan.model_config(1, plan.training.seq_len)  # built only to check the settings
     return plan
 
 
 def _groups(
     architecture: str, given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], TrainingConfig, DataConfig]:
-    """Deal out what is given, and below it the recipe: model, training, data."""
+    """Sort given settings and the recipe below them into model, training and data."""
     config_class = registry.architecture(architecture).load_config()
     recipe = {**config_class.recipe, **RULE_RECIPES.get(given.get("optimizer"), {})}
     model, training, data = resolve(
@@ -184,7 +184,7 @@ def _groups(
 def _require_sense(
     training: TrainingConfig, data: DataConfig, model_class: type[LanguageModel]
 ) -> None:
-    """Refuse settings that the other groups leave without a meaning.
+    """Refuse settings that have no meaning together with those of other groups.
 
     Raises:
         UsageError: names the setting.

@@ -1,4 +1,4 @@
-"""From files to tokens: a text read, split, its vocabulary made, both parts encoded."""
+"""From files to tokens: read and split a text, train its tokenizer, and encode both parts."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Prepared:
 
     @property
     def val_tokens_per_char(self) -> float:
-        """Tokens a character of the held-out part, 1 where there is none."""
+        """Tokens per character of the held-out part; 1 if nothing is held out."""
         return self.val.tokens.size / self.val_facts.characters if self.val else 1.0
 
     def keep_validation(self, stored: StoredModel) -> None:
@@ -78,7 +78,7 @@ class Prepared:
             write_corpus(path, self.val, self.val_facts, self.tokenizer)
 
     def batches(self, training: TrainingConfig, data: DataConfig, carries_state: bool) -> Batches:
-        """Deal the training part out in batches, for a model that may carry its state along."""
+        """Return the batches of the training part, for a model that may carry its state."""
         carries = carries_state and not training.reset_state
 
         def batches_of(corpus: Corpus) -> Batches:
@@ -115,14 +115,14 @@ def prepare_data(
     Args:
         data: text files, folders or patterns; or one token file.
         config: how to read it.
-        flags: the settings the user gave by name, which a token file may contradict.
+        flags: the names of the settings that the user gave; a token file may contradict them.
         report: takes notices, and how far a large text is.
 
     Returns:
-        The data, and the configuration with what a token file settles.
+        The data, and the configuration with the settings that a token file determines.
 
     Raises:
-        UsageError: a setting that a token file, or a given tokenizer, has settled already.
+        UsageError: a setting that is determined by the token file or by a given tokenizer.
         SeqgenError: it cannot be read, or leaves nothing to train on or to validate with.
     """
     paths = text_files(data)
@@ -160,7 +160,7 @@ def given_tokenizer(config: DataConfig) -> Tokenizer | None:
     """Return the tokenizer that a configuration names by path, or None if it names a kind.
 
     Raises:
-        UsageError: it is neither, or it is to be both found and made to measure.
+        UsageError: it is neither, or a vocabulary size is asked of a finished tokenizer.
         SeqgenError: it cannot be read.
     """
     if config.tokenizer in KINDS:
@@ -186,7 +186,7 @@ def open_tokenizer(path: Path) -> Tokenizer:
 
 
 def prepare(text: Text, config: DataConfig, tokenizer: Tokenizer | None = None) -> Prepared:
-    """Read, split and encode a text; its vocabulary is made along the way unless given.
+    """Read, split and encode a text; train its tokenizer unless one is given.
 
     Raises:
         SeqgenError: it is empty, is no UTF-8, or leaves nothing to train on or to validate with.
@@ -200,7 +200,7 @@ def prepare(text: Text, config: DataConfig, tokenizer: Tokenizer | None = None) 
 
 
 def train_tokenizer(text: Text, split: Split, config: DataConfig) -> Tokenizer:
-    """Make a tokenizer from a text, or from its training part, as its kind has it."""
+    """Train a tokenizer on a text or on its training part, depending on its kind."""
     kind = tokenizer_kind(config.tokenizer)
     source = text.chunks() if kind.learns_from_whole_text else split.train()
     return kind.train(source, config.vocab_size, config.min_count)
@@ -274,7 +274,7 @@ def reload_data(
         paths: its text, or its token file.
         config: how it was read.
         tokenizer: the model's.
-        held_out: what was held out then, which counts although the text has changed.
+        held_out: the part held out in training, which is used even if the text has changed.
 
     Raises:
         SeqgenError: it cannot be read, or is a token file of another tokenizer.
@@ -301,7 +301,7 @@ def reload_data(
 
 
 def _with_held_out(prepared: Prepared, path: Path, config: DataConfig) -> Prepared:
-    """Put what a model's folder holds in the place of the held-out part."""
+    """Replace the held-out part by the one in the model's folder."""
     if is_token_file(path):
         file = open_token_file(path)
         return replace(prepared, val=file.corpus, val_facts=file.facts)
@@ -320,9 +320,9 @@ class _Cached:
 
     @classmethod
     def of(cls, text: Text, config: DataConfig) -> _Cached:
-        """Return the place of a text read in a certain way.
+        """Return where a text that is read in this way is cached.
 
-        A file is taken as unchanged while its path, size and time of change are.
+        A file counts as unchanged if its path, size and modification time are the same.
         """
         files = [*text.paths]
         for name in (config.val, config.tokenizer):
@@ -342,7 +342,7 @@ class _Cached:
 def prepare_large(
     text: Text, config: DataConfig, tokenizer: Tokenizer | None, report: Report
 ) -> Prepared:
-    """Do as `prepare`, by way of token files in the cache, which are made once.
+    """Do what `prepare` does, through token files in the cache, which are written once.
 
     Raises:
         SeqgenError: as `prepare`; or the cache cannot be written.
@@ -379,7 +379,7 @@ def prepare_large(
 
 
 def _from_cache(place: _Cached, text: Text, config: DataConfig) -> Prepared | None:
-    """Return what the cache has; None if it has nothing, or not all of it, or it is damaged."""
+    """Return the cached data; None if it is missing, incomplete or damaged."""
     try:
         facts = Survey(**json.loads(place.about.read_text(encoding="utf-8")))
         train = open_token_file(place.train)

@@ -34,7 +34,7 @@ from seqgen.training.events import Event, Notice, Report, SampleLine, Started, V
 from seqgen.training.loop import Trainer
 from seqgen.training.run import Budget, Diverged, Hooks, Run
 
-# What a validation in passing scores of a stream: this many rows of so many tokens.
+# A validation during training scores this much of a stream: rows, and tokens per row.
 VALIDATION_ROWS, VALIDATION_LENGTH = 32, 1024
 
 
@@ -71,7 +71,7 @@ class Session:
     Attributes:
         loaded: the model.
         prepared: its data.
-        training: how it is trained, with nothing left open.
+        training: the complete training settings.
         stop_after: stop after so many steps in all, if given.
         tensorboard: log for TensorBoard too.
         report: takes events.
@@ -94,12 +94,12 @@ class Session:
     def run(
         self, checkpoint: tuple[dict[str, Tensor], dict[str, Any]] | None = None
     ) -> TrainingResult:
-        """Train, from a checkpoint on if given; validate what was kept; write the record of it.
+        """Train, from a checkpoint if one is given; validate the best weights; write the record.
 
         A new model is published with its first trained weights.
 
         Raises:
-            Interrupted: before the first step, so that there is nothing to keep.
+            Interrupted: before the first step; nothing is saved.
             SeqgenError: training has diverged, or the folder cannot be written.
         """
         settle_products(self.loaded.model.device)
@@ -138,7 +138,7 @@ class Session:
 
     @contextlib.contextmanager
     def _report(self, step: int) -> Iterator[Report]:
-        """Open the logs of a run that has done `step` steps; what they take is reported too."""
+        """Open the logs of a run at `step`; yield a function that logs and reports events."""
         with contextlib.ExitStack() as logs:
             metrics = logs.enter_context(self.stored.log(METRICS))
             samples = logs.enter_context(self.stored.log(SAMPLES))
@@ -159,7 +159,7 @@ class Session:
             yield report
 
     def _sample(self, step: int) -> SampleLine:
-        """Return what the model writes as it is."""
+        """Return a text that the model writes with its current weights."""
         model = self.loaded.model
         training = model.training
         model.eval()
@@ -212,10 +212,10 @@ class Session:
         return trainer
 
     def _restore(self, trainer: Trainer, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        """Stand where a checkpoint was taken.
+        """Restore model and loop from a checkpoint.
 
         Raises:
-            SeqgenError: it is another model's; only a folder without a manifest may have that.
+            SeqgenError: it is of another model, which only a folder without a manifest can hold.
         """
         try:
             trainer.restore(tensors, facts)
@@ -232,7 +232,7 @@ class Session:
         return "stop-after" if enough else None
 
     def _validation(self, model: NeuralLanguageModel) -> Callable[[], float] | None:
-        """Return what measures the loss in passing: over a small, fixed part."""
+        """Return a function that measures the loss on a small, fixed part of the held-out text."""
         if self.prepared.val is None:
             return None
         corpus = parallel_rows(self.prepared.val, VALIDATION_ROWS, VALIDATION_LENGTH)
@@ -273,13 +273,13 @@ class Session:
         )
 
     def _write_record(self, result: dict[str, Any] | None) -> None:
-        """Write down what was trained, on what and where, and how it ended."""
+        """Write the record of the run: model, data, machine and result."""
         facts = {"created": self.created, "seed": self.training.seed, "result": result}
         write_record(self.loaded, self.prepared, **facts)
 
 
 def as_stored(loaded: LoadedModel) -> LoadedModel:
-    """Return the model as it is stored: the best one, which training may have left behind."""
+    """Return the stored model: the best weights, not necessarily the last ones."""
     return load_stored(loaded.stored, loaded.model.device, "auto")
 
 
@@ -287,7 +287,7 @@ def final_validation(kept: LoadedModel) -> tuple[ScoreTotals | None, float]:
     """Score the whole held-out part with a stored model: `perplexity`'s figure.
 
     Returns:
-        Its totals, or None where nothing was held out; and the seconds it took.
+        Its totals, or None if nothing was held out; and the seconds that it took.
     """
     if kept.stored.validation_text is None:
         return None, 0.0
@@ -297,7 +297,7 @@ def final_validation(kept: LoadedModel) -> tuple[ScoreTotals | None, float]:
 
 
 def validation_figures(loss: float | None, prepared: Prepared) -> dict[str, float | None]:
-    """Return a validation loss, nats per token, by its names in the record of training."""
+    """Return a validation loss in the units that the training record has, by name."""
     if loss is None or prepared.val is None:
         return dict.fromkeys(("val_loss", "val_bits_per_char", "val_bits_per_byte"))
     facts, bits = prepared.val_facts, loss * prepared.val.tokens.size / LN2

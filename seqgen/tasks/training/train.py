@@ -1,4 +1,4 @@
-"""Training a model on text, from the files to the stored model; and going on with it later."""
+"""Training a model on text, from the files to the stored model; and resuming it later."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ def train(
             architecture's recipe.
         config: a configuration file as nested tables, see `configs.read_config`.
         device: auto, cpu, cuda or mps.
-        overwrite: replace a model of that name, with the first weights worth keeping.
+        overwrite: replace a model of that name, once the new one has its first trained weights.
         stop_after: stop after so many steps, as if interrupted there; no part of the settings.
         tensorboard: log for TensorBoard too, into the model's folder.
         report: takes events while training goes on.
 
     Raises:
-        Interrupted: before the first step, so that there is nothing to keep.
+        Interrupted: before the first step; nothing is saved.
         UsageError: a setting is unknown or wrong, the preset is unknown or of another
             architecture, or the name is in use.
         SeqgenError: the data cannot be read, or the model not be written.
@@ -101,7 +101,7 @@ def train(
     with own_randomness(place), contextlib.ExitStack() as held:
         model = _initial_model(plan, model_config, training, prepared.tokenizer)
         model.to(device=place, dtype=parameter_type(training.precision))
-        # Not before there is a model: one too large for the machine leaves no folder behind.
+        # Created only now, so that a model too large for this machine leaves no folder behind.
         stem = f"{Path(data[0]).stem}-{plan.architecture}"
         stored = held.enter_context(store.building(name, stem, overwrite))
         stored.write_config(
@@ -161,22 +161,22 @@ def resume(
     tensorboard: bool = False,
     report: Report = lambda event: None,
 ) -> TrainingResult:
-    """Go on with a run that was stopped, as if it had not been.
+    """Continue a run that was stopped, as if it had never stopped.
 
     Args:
         name: the model: a name, a path, or None for the latest.
-        data: where its text is now; it is looked for where it was if empty.
+        data: where its text is now; if empty, where it was.
         settings: a longer budget, `checkpoint_every`; nothing else can change.
         device: auto, cpu, cuda or mps.
         stop_after: stop after so many steps in all.
-        changed_data: go on although the text is another one.
+        changed_data: continue even if the text has changed.
         tensorboard: log for TensorBoard too, into the model's folder.
         report: takes events while training goes on.
 
     Raises:
         UsageError: a setting that cannot change.
         SeqgenError: there is no such model, its text is gone or another, its checkpoint is
-            damaged, or another run is at it.
+            damaged, or another run is training it.
     """
     if tensorboard:
         require_tensorboard()
@@ -209,7 +209,7 @@ def resume(
 
 
 def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
-    """Refuse settings that cannot change, and a model that is counted in one pass."""
+    """Refuse settings that cannot change, and models that are counted in one pass."""
     for key in given:
         require(key in RESUMABLE, f"a resumed run keeps its {key}; give a budget or nothing")
     require(
@@ -230,12 +230,12 @@ def _resumed_settings(
         kept: the names of the checkpoint's tensors.
 
     Raises:
-        UsageError: there is no budget; nothing has been changed by then.
+        UsageError: there is no budget. Nothing has been changed yet.
     """
     trained = stored.settings("training", TrainingConfig)
     training = TrainingConfig(**override(trained.to_dict(), given))
     if done["step"] and not any(name.startswith("state.") for name in kept):
-        # It has carried no state so far, as the window model of version 0.1.0.
+        # So far this run has carried no state: the window model of version 0.1.0 did not.
         training = replace(training, reset_state=True)
     _ = training.budget
     return training
