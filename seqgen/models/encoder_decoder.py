@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from seqgen.configs import ModelConfig, require, setting
+from seqgen.configs import MOST_TOKENS, MOST_WIDTH, ModelConfig, require, setting
 from seqgen.data.sources import Source, Sources
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.memory import Memory
@@ -30,18 +30,21 @@ class SourceConfig(ModelConfig):
     )
 
     source_vocab_size: int | None = setting(
-        "number of tokens of the source's own tokenizer; none where it is joint", None
+        "Number of tokens of the sources' own tokenizer; none where both sides share one.",
+        None,
+        low=1,
+        high=MOST_TOKENS,
     )
-    source_features: int | None = setting("width F of source vectors; none for tokens", None)
+    source_features: int | None = setting(
+        "Width of source vectors; none for tokens.", None, low=1, high=MOST_WIDTH
+    )
     share_embeddings: bool | None = setting(
-        "source and target have one embedding; none: where their tokenizer is joint", None
+        "Use one matrix for the embeddings of both sides; by default if they share a tokenizer.",
+        None,
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("source_vocab_size", "source_features"):
-            size = getattr(self, name)
-            require(size is None or size >= 1, f"{name} is at least 1, not {size}")
         one = self.source_vocab_size is None or self.source_features is None
         require(one, "a source is tokens or vectors: source_vocab_size or source_features")
         require(

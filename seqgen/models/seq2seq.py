@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from seqgen import registry
-from seqgen.configs import Size, require, setting
+from seqgen.configs import MOST_LAYERS, MOST_WIDTH, Size, require, setting
 from seqgen.errors import UsageError
 from seqgen.models.alignment import Additive, Dot, Fertility, General, Score, read
 from seqgen.models.cells.cell import Cell, LayerState
@@ -47,41 +47,60 @@ class Seq2SeqConfig(SourceConfig):
     }
     sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
 
-    cell: str = setting("a recurrent architecture: gru, lstm, rnn ...", "gru")
-    hidden_size: int = setting("units H of each layer, on both sides", 256)
-    num_layers: int = setting("layers on each side", 1)
-    embedding_size: int | None = setting("width of the embeddings; H unless given", None)
+    cell: str = setting("Recurrent cell of both sides: gru, lstm or rnn.", "gru")
+    hidden_size: int = setting(
+        "Width of each layer on both sides, in units.", 256, low=1, high=MOST_WIDTH
+    )
+    num_layers: int = setting("Number of stacked layers on each side.", 1, low=1, high=MOST_LAYERS)
+    embedding_size: int | None = setting(
+        "Width of the embeddings; by default hidden_size.", None, low=1, high=MOST_WIDTH
+    )
     encoder: Literal["bidirectional", "forward", "reversed", "none"] = setting(
-        "which way the source is read; none: its places stand alone", "bidirectional"
+        "How the source is read: both ways, forward, reversed, or none: each token by itself.",
+        "bidirectional",
     )
     bridge: Literal["first", "each", "none"] = setting(
-        "the encoder's last state begins the decoder, enters each prediction too, or is dropped",
+        "What becomes of the encoder's last state: the decoder's first state; that, and a part of "
+        "each prediction; or nothing.",
         "first",
     )
     attention: Literal["none", "dot", "general", "additive"] = setting(
-        "how places of the source are scored (Luong et al. 2015; Bahdanau et al. 2015)", "additive"
+        "How attention scores each place of the source (Luong et al. 2015; Bahdanau et al. "
+        "2015), or no attention.",
+        "additive",
     )
     query: Literal["state", "word"] = setting(
-        "what asks: the decoder's state, or the word just written", "state"
+        "What attention compares with the source: the decoder's state, or the word just written.",
+        "state",
     )
-    scaled: bool = setting("divide scores by the square root of H", False)
+    scaled: bool = setting(
+        "Divide attention scores by the square root of the source's width.", False
+    )
     input_feeding: bool = setting(
-        "each step also reads the features of the one before (Luong et al. 2015)", False
+        "Feed the features of each prediction into the next step (Luong et al. 2015); training "
+        "is then slower.",
+        False,
     )
     coverage: bool = setting(
-        "scores see how much of each place has been read (Tu et al. 2016)", False
+        "Let attention see how much of each place it has read already (Tu et al. 2016); for "
+        "attention=additive.",
+        False,
     )
-    residual: bool = setting("add each layer's input to its output, from the second on", False)
-    dropout: float = setting("of each layer's input and of the head's", 0.2)
-    tie_weights: bool = setting("the head's matrix is the target's embedding", False)
+    residual: bool = setting(
+        "Add each layer's input to its output, from the second layer on.", False
+    )
+    dropout: float = setting(
+        "Probability of dropping each unit of the layers' inputs and of the output's.",
+        0.2,
+        low=0,
+        below=1,
+    )
+    tie_weights: bool = setting(
+        "Use one matrix for the target's embeddings and for the output.", False
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("hidden_size", "num_layers"):
-            require(getattr(self, name) >= 1, f"{name} is at least 1, not {getattr(self, name)}")
-        size = self.embedding_size
-        require(size is None or size >= 1, f"embedding_size is at least 1, not {size}")
-        require(0 <= self.dropout < 1, f"dropout is at least 0 and below 1, not {self.dropout}")
         even = self.encoder != "bidirectional" or self.hidden_size % 2 == 0
         require(even, f"encoder=bidirectional needs an even hidden_size, not {self.hidden_size}")
         same = self.input_size == self.hidden_size

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqgen.configs import Size, require, setting
+from seqgen.configs import MOST_LAYERS, MOST_TOKENS, Size, setting
 from seqgen.errors import SeqgenError
 from seqgen.models import one_token
 from seqgen.models.attention import full_attention, full_weights
@@ -56,7 +56,9 @@ class Seq2SeqTransformerConfig(SourceConfig, TransformerConfig):
     what makes the form of 2017.
     """
 
-    derived: ClassVar[frozenset[str]] = SourceConfig.derived | TransformerConfig.derived
+    derived: ClassVar[frozenset[str]] = (
+        SourceConfig.derived | TransformerConfig.derived | {"source_window"}
+    )
     recipe: ClassVar[Mapping[str, Any]] = {
         "optimizer": "adamw",
         "lr": 1e-3,
@@ -65,15 +67,15 @@ class Seq2SeqTransformerConfig(SourceConfig, TransformerConfig):
     }
     sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
 
-    encoder_layers: int | None = setting("blocks over the source; as num_layers if none", None)
-    source_window: int = setting("positions=learned: tokens that a source may have", 512)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        layers = self.encoder_layers
-        require(layers is None or layers >= 1, f"encoder_layers is at least 1, not {layers}")
-        length = self.source_window
-        require(length >= 1, f"source_window is at least 1, not {length}")
+    encoder_layers: int | None = setting(
+        "Blocks over the source; by default as many as num_layers.", None, low=1, high=MOST_LAYERS
+    )
+    source_window: int = setting(
+        "Longest source in tokens, EOS included; it follows from max_source_len.",
+        513,
+        low=1,
+        high=MOST_TOKENS,
+    )
 
 
 @dataclass
