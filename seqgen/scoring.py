@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,6 +13,7 @@ from seqgen.data.corpus import Corpus
 from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.models.base import LanguageModel
 from seqgen.models.scores import Want
+from seqgen.models.state import State
 from seqgen.tokenizers import Tokenizer
 
 # Tokens fed in one call, over all rows: long enough for the matrix products to pay.
@@ -75,7 +76,7 @@ def score_corpus(
     nothing: rows are independent, and what follows a row's end is thrown away.
 
     Args:
-        model: in evaluation mode.
+        model: in evaluation mode; one that writes from sources where the corpus has them.
         corpus: documents of at least one token.
         batch_size: documents side by side, at most.
         stride: see `LanguageModel.start`.
@@ -86,23 +87,33 @@ def score_corpus(
     """
     batch_size = max(batch_size, model.rows_at_least)
     want = "ranks" if want == "hits" and model.quick_ranks else want
+    opens = opener(model, corpus, stride)
     lengths = corpus.ends - corpus.starts
     for first in range(0, lengths.size, POOL * batch_size):
         pool = first + np.argsort(lengths[first : first + POOL * batch_size], kind="stable")
         for at in range(0, pool.size, batch_size):
             documents = pool[at : at + batch_size]
-            yield from _score_rows(model, corpus, documents, stride, want)
+            yield from _score_rows(model, corpus, documents, opens, want)
+
+
+def opener(
+    model: LanguageModel, corpus: Corpus, stride: int | None
+) -> Callable[[Sequence[int]], State]:
+    """Return what opens a state for documents of a corpus, a row each, on their sources if any."""
+    if corpus.sources is None:
+        return lambda documents: model.start(len(documents), stride)
+    return model.opens(corpus.sources, stride)
 
 
 def _score_rows(
     model: LanguageModel,
     corpus: Corpus,
     documents: np.ndarray,
-    stride: int | None,
+    opens: Callable[[Sequence[int]], State],
     want: Want,
 ) -> Iterator[Scored]:
     begin, end = corpus.starts[documents], corpus.ends[documents]
-    state = model.start(len(documents), stride)
+    state = opens(documents.tolist())
     before = np.full(len(documents), corpus.start)
     while True:
         length = min(PIECE // len(documents) + 1, int((end - begin).max()))
@@ -138,8 +149,10 @@ def parallel_rows(corpus: Corpus, rows: int, length: int) -> Corpus:
     stream is kept whole, in fewer rows: cold starts would tell more than the text does. Of
     documents the first are taken, as many tokens in all.
     """
-    if corpus.ends.size > 1:
+    if corpus.ends.size > 1 or corpus.sources is not None:
         kept = max(1, int(np.searchsorted(corpus.ends, rows * length, side="right")))
+        if corpus.sources is not None:
+            return corpus.take(np.arange(kept))
         ends = corpus.ends[:kept]
         return replace(corpus, tokens=corpus.tokens[: ends[-1]], ends=ends)
     size = corpus.tokens.size

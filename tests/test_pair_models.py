@@ -610,6 +610,9 @@ def test_learned_positions_end():
 def test_a_text_is_no_list_of_pairs(name, tmp_path, capsys):
     path = tmp_path / "text.txt"
     path.write_text("a b\n" * 50)
-    assert run(["train", str(path), "--model", name, "--steps", "1"]) == 2
+    assert run(["train", str(path), "--model", name, "--steps", "1"]) == 1
     said = capsys.readouterr().err
-    assert said == f"seqgen: {name} learns from pairs of a source and a target, not from a text\n"
+    assert said == (
+        f"seqgen: {path}, line 1 has no tab; each line is source<TAB>target "
+        "(for two files give --source and --target)\n"
+    )

@@ -21,7 +21,7 @@ from seqgen.cli.output import (
     standard_output,
     unescape,
 )
-from seqgen.cli.prompts import check_prompts, given_or_piped
+from seqgen.cli.prompts import check_prompts, given_or_piped, given_sources, say_unknown
 
 if TYPE_CHECKING:
     from seqgen.tasks.writing.beam_search import Tree
@@ -104,6 +104,7 @@ def beam_search(
     min_tokens: options.MinTokens = 0,
     stop: options.Stop = None,
     no_repeat_ngram: options.NoRepeatNgram = None,
+    force: options.Force = None,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="Show the tree of the search.", rich_help_panel=OUTPUT),
@@ -119,7 +120,8 @@ def beam_search(
 ) -> None:
     """Find the most probable continuations by beam search.
 
-    Filters apply in this order: what can never be written, --min-tokens, --no-repeat-ngram. The
+    Filters apply in this order: what can never be written, --min-tokens, --force,
+    --no-repeat-ngram. The
     search stops when no live hypothesis can still beat the n-th best finished one.
     """
     from seqgen.configs import PRECISIONS, choice
@@ -137,6 +139,7 @@ def beam_search(
         min_tokens=min_tokens,
         stop=[unescape(text) for text in stop or ()],
         no_repeat_ngram=no_repeat_ngram,
+        force=unescape(force or ""),
         groups=groups,
         diversity=diversity,
         stochastic=stochastic,
@@ -147,13 +150,15 @@ def beam_search(
     loaded = load(model, device, choice("--precision", precision, PRECISIONS))
     if stochastic and seed is None and not quiet:
         say(f"seed {drawn}")
-    texts, piped = given_or_piped(prompts, prompt_file, quiet)
+    from_sources = given_sources(loaded, prompts, prompt_file, echo)
+    texts, piped = given_or_piped(prompts, prompt_file, quiet, from_sources)
     if explain:
         for tree in task.explain(loaded, texts, wanted):
             _put_tree(tree, json)
         return
-    echoed = is_terminal(sys.stdout) if echo is None else echo
+    echoed = not from_sources and (is_terminal(sys.stdout) if echo is None else echo)
     raw = not piped and len(texts) == 1 and nbest == 1
+    unknown = 0
     for record in task.beam_search(loaded, texts, wanted):
         text = record.prompt + record.text if echoed else record.text
         if json:
@@ -163,6 +168,9 @@ def beam_search(
         else:
             of = f", rank {record.rank}, score {record.score:.4f}" if nbest > 1 else ""
             put(shown(text, f"prompt {record.index}{of}"))
+        if from_sources and record.rank == 0:
+            unknown += record.source_unknown
+    say_unknown(unknown, quiet)
 
 
 STYLE = {"live": "", "finished": "bold green", "pruned": "dim"}

@@ -81,6 +81,8 @@ def compare(
     choice("--precision", precision, PRECISIONS)
     names = list(comparing.all_models()) if all_ else models
     loaded = [load(name, device, precision) for name in names]
+    for one in loaded:
+        one.require_text("compare")
     scoring = Scoring(documents=documents, stride=stride, batch_size=batch_size)
     if data is None:
         text = comparing.common_text(loaded)

@@ -111,6 +111,8 @@ def evaluate(
     text = None if file is None else inputs.read_text_or_tokens(file)
     choice("--precision", precision, PRECISIONS)
     models = [load(name, device, precision) for name in model or [None]]
+    for loaded in models:
+        loaded.require_text("eval")
     name = file
     if text is None and wanted.needs_text and len(models) > 1:
         text, name = held_out_by(models, quiet=True).text_or_tokens(), "validation"

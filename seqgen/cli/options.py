@@ -160,6 +160,15 @@ BatchSize = Annotated[
         rich_help_panel=MACHINE,
     ),
 ]
+Force = Annotated[
+    str | None,
+    typer.Option(
+        help=r"Begin every text with this string; \n, \t and \\ are read as escapes.",
+        metavar="TEXT",
+        rich_help_panel=FILTERS,
+        show_default=False,
+    ),
+]
 NoRepeatNgram = Annotated[
     int | None,
     typer.Option(

@@ -13,6 +13,7 @@ from seqgen.cli import options
 from seqgen.cli.help import MODEL, OUTPUT, SCORES, flag, value
 from seqgen.cli.inputs import Inputs, Pipe, Source, file_name, piped_input
 from seqgen.cli.output import one_line, put, put_record, say
+from seqgen.cli.pairs import HeldOutPairs, as_text
 from seqgen.cli.tables import count, figure, percentage, put_table
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.wording import plural
@@ -99,6 +100,7 @@ def perplexity(
         scoring.check(loaded)
         if not quiet and (warning := scoring.warning(loaded)):
             say(warning)
+    _check_kinds(models, fit)
     inputs = Inputs(quiet)
     if not files and not fit and piped_input() is not None:
         files = ["-"]
@@ -130,7 +132,7 @@ def _whole(
     records = []
     for loaded in models:
         for source in sources:
-            text = source.token_file or source.chunks(loaded.data.newlines)
+            text = as_text(loaded, source)
             records.append(score(loaded, text, file=source.name, scoring=scoring))
             if json:
                 put_record(records[-1])
@@ -157,6 +159,15 @@ def _check(
         raise UsageError("--per-line scores each line alone: leave out --documents stream")
 
 
+def _check_kinds(models: list[LoadedModel], fit: str | None) -> None:
+    """Refuse models of text beside models of pairs, which one FILE cannot be for."""
+    if fit is not None:
+        models[0].require_text("--fit")
+    kinds = {loaded.reads_sources: loaded.stored.name for loaded in models}
+    if len(kinds) > 1:
+        raise UsageError(f"{kinds[True]} scores pairs and {kinds[False]} text: score them apart")
+
+
 def _fit(
     loaded: LoadedModel, source: Source, scoring: Scoring, json: bool, quiet: bool
 ) -> LoadedModel:
@@ -179,7 +190,7 @@ def _fit(
     return mixture
 
 
-def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Source:
+def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Source | HeldOutPairs:
     """Return the text that one model holds out, or that several do.
 
     Raises:
@@ -188,6 +199,11 @@ def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Source:
     from seqgen.tasks.scoring.compare import common_text, hold_out_alike
 
     names = " and ".join(loaded.stored.name for loaded in models)
+    if models[0].reads_sources:
+        pairs = HeldOutPairs.by(models)
+        if not quiet:
+            say(f"scoring the held-out pairs of {names}")
+        return pairs
     path = models[0].stored.validation_text
     if path is None:
         raise SeqgenError(f"{models[0].stored.name} has no held-out text; give a FILE")
@@ -226,9 +242,9 @@ def _per_line(
     if len(models) > 1 and not json and not quiet:
         say("\t".join(["best", *(f"bits/char {name}" for name in names), "line"]))
     for source in sources:
-        file, chunks = source.name, source.chunks(models[0].data.newlines)
-        surveyor = Surveyor()
-        for liked in _some(whose_line(models, surveyor.watch(chunks), scoring), file):
+        file, surveyor = source.name, Surveyor()
+        text = as_text(models[0], source, surveyor.watch)
+        for liked in _some(whose_line(models, text, scoring), file):
             if json:
                 _put_line_record(file, models, liked.best, liked.lines, scoring)
                 continue
@@ -276,9 +292,9 @@ def _per_token(
     scoring = scoring.check(loaded)
     about = protocol(loaded, scoring)
     for source in sources:
-        file, chunks = source.name, source.chunks(loaded.data.newlines)
-        surveyor = Surveyor()
-        tokens = _some(score_tokens(loaded, surveyor.watch(chunks), scoring), file)
+        file, surveyor = source.name, Surveyor()
+        text = as_text(loaded, source, surveyor.watch)
+        tokens = _some(score_tokens(loaded, text, scoring), file)
         if show and not json:
             put_coloured(tokens, quiet)
         else:

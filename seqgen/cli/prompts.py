@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from seqgen.cli.inputs import Inputs, input_bytes, piped_input
 from seqgen.cli.output import say
 from seqgen.errors import UsageError
+from seqgen.wording import plural
+
+if TYPE_CHECKING:
+    from seqgen.tasks.loaded import LoadedModel
 
 
 def check_prompts(prompts: list[str] | None, prompt_file: str | None) -> None:
@@ -20,20 +25,47 @@ def check_prompts(prompts: list[str] | None, prompt_file: str | None) -> None:
 
 
 def given_or_piped(
-    prompts: list[str] | None, prompt_file: str | None, quiet: bool
+    prompts: list[str] | None, prompt_file: str | None, quiet: bool, source: bool = False
 ) -> tuple[Iterable[str], bool]:
     """Return the prompts, and whether they come by standard input, a line each.
 
-    Given ones are a sequence: the default prompt, which is empty, if there is none.
+    Given ones are a sequence: the default prompt, which is empty, if there is none. A file is one
+    prompt; as a source, without the newline at its end.
     """
     if not prompts and not prompt_file and piped_input() is not None:
         return _piped(quiet), True
-    return _given(prompts, prompt_file), False
+    return _given(prompts, prompt_file, source), False
 
 
-def _given(prompts: list[str] | None, prompt_file: str | None) -> Sequence[str]:
+def given_sources(
+    loaded: LoadedModel, prompts: list[str] | None, prompt_file: str | None, echo: bool | None
+) -> bool:
+    """Return whether prompts are sources, for a model that writes from those; check them.
+
+    Raises:
+        UsageError: there is none, or the source is to be written before the text.
+    """
+    if not loaded.reads_sources:
+        return False
+    if echo:
+        loaded.require_text("--echo")
+    if not prompts and not prompt_file and piped_input() is None:
+        name = loaded.stored.name
+        raise UsageError(f"{name} writes from a source: give one, or pipe them in, a line each")
+    return True
+
+
+def say_unknown(count: int, quiet: bool) -> None:
+    """Say how much of the sources the model does not know, if anything."""
+    if count and not quiet:
+        unknown = plural(count, "token")
+        say(f"{unknown} of the sources unknown to the model, and read as <unk>")
+
+
+def _given(prompts: list[str] | None, prompt_file: str | None, source: bool) -> Sequence[str]:
     if prompt_file:
-        return [Inputs().open_one(prompt_file).text()]
+        text = Inputs().open_one(prompt_file).text()
+        return [text.removesuffix("\n") if source else text]
     return prompts or [""]
 
 

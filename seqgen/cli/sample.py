@@ -14,7 +14,7 @@ from seqgen.cli import options
 from seqgen.cli.help import FILTERS, LENGTH, OUTPUT, TEXT
 from seqgen.cli.interactive import check_terminal, converse
 from seqgen.cli.output import is_terminal, put, put_record, say, shown, unescape
-from seqgen.cli.prompts import check_prompts, given_or_piped
+from seqgen.cli.prompts import check_prompts, given_or_piped, given_sources, say_unknown
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
@@ -123,15 +123,7 @@ def sample(
             show_default=False,
         ),
     ] = None,
-    force: Annotated[
-        str | None,
-        typer.Option(
-            help=r"Begin every text with this string; \n, \t and \\ are read as escapes.",
-            metavar="TEXT",
-            rich_help_panel=FILTERS,
-            show_default=False,
-        ),
-    ] = None,
+    force: options.Force = None,
     greedy: Annotated[
         bool,
         typer.Option(
@@ -189,6 +181,7 @@ def sample(
     """
     from seqgen.configs import PRECISIONS, choice
     from seqgen.tasks.loaded import load
+    from seqgen.tasks.writing.prompts import unknown_in_source
     from seqgen.tasks.writing.sample import SampleOptions, stream
 
     check_prompts(prompts, prompt_file)
@@ -224,16 +217,21 @@ def sample(
         def written(prompt: str, number: int) -> Iterable[str]:
             return stream(loaded, prompt, replace(wanted, seed=drawn + number))
 
-        converse(written, echo is not False, quiet)
+        if echo:
+            loaded.require_text("--echo")
+        converse(written, echo is not False and not loaded.reads_sources, quiet)
         return
-    texts, piped = given_or_piped(prompts, prompt_file, quiet)
-    echoed = is_terminal(sys.stdout) if echo is None else echo
+    from_sources = given_sources(loaded, prompts, prompt_file, echo)
+    texts, piped = given_or_piped(prompts, prompt_file, quiet, from_sources)
+    echoed = not from_sources and (is_terminal(sys.stdout) if echo is None else echo)
     if suggest or explain:
         _put_reasons(loaded, texts, wanted, suggest, json)
     elif not json and not piped and len(texts) == 1 and num_samples == 1:
         _put_one(loaded, texts[0], wanted, echoed)
+        say_unknown(unknown_in_source(loaded, texts[0]), quiet)
     else:
-        _put_records(loaded, texts, wanted, echoed, json)
+        unknown = _put_records(loaded, texts, wanted, echoed, json)
+        say_unknown(unknown, quiet)
 
 
 def _put_reasons(
@@ -272,10 +270,11 @@ def _put_records(
     wanted: SampleOptions,
     echoed: bool,
     json: bool,
-) -> None:
-    """Write several texts: a line or a JSON record each."""
+) -> int:
+    """Write several texts, a line or a JSON record each; return the unknown tokens of sources."""
     from seqgen.tasks.writing.sample import sample as write
 
+    unknown = 0
     for record in write(loaded, texts, wanted):
         if json:
             put_record(record)
@@ -283,6 +282,9 @@ def _put_records(
             of = f", sample {record.sample}" if wanted.num_samples > 1 else ""
             text = record.prompt + record.text if echoed else record.text
             put(shown(text, f"prompt {record.index}{of}"))
+        if loaded.reads_sources and record.sample == 0:
+            unknown += record.source_unknown
+    return unknown
 
 
 def _check_interactive(

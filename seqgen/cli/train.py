@@ -25,6 +25,9 @@ OWN = frozenset(
     {
         "data",
         "data_option",
+        "source",
+        "target",
+        "val_source",
         "model",
         "preset",
         "name",
@@ -75,6 +78,27 @@ def train(
             show_default=False,
         ),
     ] = None,
+    source: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of pairs in two files: the file of the sources, a line each; needs --target. "
+            "Pairs in one file are DATA, each line source, tab, target.",
+            parser=file_name,
+            metavar="FILE",
+            rich_help_panel=WHAT,
+            show_default=False,
+        ),
+    ] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="The file of the targets: line n is the target of line n of --source.",
+            parser=file_name,
+            metavar="FILE",
+            rich_help_panel=WHAT,
+            show_default=False,
+        ),
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -117,12 +141,38 @@ def train(
         str | None,
         setting("tokenizer", "KIND", TEXT, complete=completion.tokenizers, parser=file_name),
     ] = None,
+    source_tokenizer: Annotated[
+        str | None,
+        setting("source_tokenizer", "KIND", TEXT, complete=completion.tokenizers, parser=file_name),
+    ] = None,
     vocab_size: Annotated[int | None, setting("vocab_size", "N", TEXT)] = None,
     documents: Annotated[
         str | None,
         setting("documents", "stream|line", TEXT, complete=completion.one_of("stream", "line")),
     ] = None,
     val: Annotated[str | None, setting("val", "X|FILE|none", TEXT, parser=file_name)] = None,
+    val_source: Annotated[
+        str | None,
+        typer.Option(
+            help="Of pairs in two files: the file of the held-out sources; needs --val-target.",
+            parser=file_name,
+            metavar="FILE",
+            rich_help_panel=TEXT,
+            show_default=False,
+        ),
+    ] = None,
+    val_target: Annotated[
+        str | None,
+        typer.Option(
+            help="The file of the held-out targets.",
+            parser=file_name,
+            metavar="FILE",
+            rich_help_panel=TEXT,
+            show_default=False,
+        ),
+    ] = None,
+    max_source_len: Annotated[int | None, setting("max_source_len", "N", TEXT)] = None,
+    max_target_len: Annotated[int | None, setting("max_target_len", "N", TEXT)] = None,
     split_seed: Annotated[int | None, setting("split_seed", "N", TEXT)] = None,
     newlines: Annotated[
         str | None, setting("newlines", "keep|lf", TEXT, complete=completion.one_of("keep", "lf"))
@@ -234,6 +284,8 @@ def train(
         )
         return
     data = [*(data or ()), *(data_option or ())]
+    _check_sides(data, source, target, val, val_source, val_target)
+    data = data or source or []
     settings = {
         SETTING_OF.get(flag, flag): value
         for flag, value in context.params.items()
@@ -241,9 +293,12 @@ def train(
     }
     settings |= dict(map(_assignment, set_ or ()))
     inputs = Inputs(quiet)
-    if val is not None:
-        settings["val"] = inputs.keep_held_out(val)
-    common = {"settings": settings, "device": device}
+    if val is not None or val_source is not None:
+        settings["val"] = inputs.keep_held_out(val or val_source)
+    if val_target is not None:
+        settings["val_target"] = inputs.keep_held_out(val_target)
+    targets = inputs.keep(target or ())
+    common = {"settings": settings, "device": device, "targets": targets}
     common |= {"stop_after": stop_after, "tensorboard": tensorboard}
     with display(quiet) as report:
         if resume is not None:
@@ -256,7 +311,8 @@ def train(
             store.check_free(name, overwrite)
             sources = inputs.keep(given_or_piped(data, "seqgen train FILE"))
             if overwrite:
-                check_replaced_model(name, [*sources, *([val] if val else [])])
+                held_out = [file for file in (val, val_source, val_target) if file]
+                check_replaced_model(name, [*sources, *targets, *held_out])
             result = run(
                 sources,
                 architecture=model,
@@ -273,6 +329,29 @@ def train(
         raise Interrupted(_stopped(result))
     if not quiet:
         _summary(result)
+
+
+def _check_sides(
+    data: list[str],
+    source: list[str] | None,
+    target: list[str] | None,
+    val: str | None,
+    val_source: str | None,
+    val_target: str | None,
+) -> None:
+    """Refuse one side of pairs without the other, or both ways to give them.
+
+    Raises:
+        UsageError: says which.
+    """
+    if bool(source) != bool(target):
+        raise UsageError("--source and --target go together: line n of one, line n of the other")
+    if source and data:
+        raise UsageError("give DATA, or --source and --target, not both")
+    if (val_source is None) != (val_target is None):
+        raise UsageError("--val-source and --val-target go together")
+    if val_source is not None and val is not None:
+        raise UsageError("give --val, or --val-source and --val-target, not both")
 
 
 def _refuse(context: typer.Context, what: str, flags: tuple[str, ...]) -> None:
@@ -306,7 +385,9 @@ def _summary(result: Any) -> None:
     say(", ".join(parts))
     if result.steps is not None:
         _table(result)
-    say(f"try: seqgen sample -m {result.name}")
+    reads = registry.architecture(result.architecture).reads
+    writes = 'beam-search "a source"' if reads == "pairs" else "sample"
+    say(f"try: seqgen {writes} -m {result.name}")
 
 
 def _table(result: Any) -> None:

@@ -20,6 +20,11 @@ class DataConfig(Config):
         "or folder of a tokenizer.",
         "char",
     )
+    source_tokenizer: str | None = setting(
+        "Of pairs: what a token of a source is, as in tokenizer; by default both sides share one "
+        "tokenizer.",
+        None,
+    )
     vocab_size: int | None = setting(
         "Keep only the N most frequent tokens. Of bpe and unigram: train a vocabulary of N tokens.",
         None,
@@ -45,8 +50,18 @@ class DataConfig(Config):
     val: str = setting(
         "Held-out part for validation: a share of the text such as 0.05, a file, or none.", "0.1"
     )
+    val_target: str | None = setting(
+        "Of pairs in two files: the file of the held-out targets; val is that of their sources.",
+        None,
+    )
     split_seed: int = setting(
         "Seed of the draw of held-out lines, with documents=line.", 0, low=0, high=MOST_SEED
+    )
+    max_source_len: int = setting(
+        "Leave out pairs whose source has more tokens than this.", 512, low=1, high=MOST_TOKENS
+    )
+    max_target_len: int = setting(
+        "Leave out pairs whose target has more tokens than this.", 512, low=1, high=MOST_TOKENS
     )
     newlines: Literal["keep", "lf"] = setting(
         "Keep CRLF line ends as they are, or turn them into LF.", "keep"

@@ -60,6 +60,13 @@ class TrainingConfig(Config):
         high=MOST_TOKENS,
     )
     batch_size: int = setting("Windows, or documents, in each step.", 32, low=1, high=MOST_TOKENS)
+    batch_tokens: int | None = setting(
+        "Of pairs: tokens in each step on the longer side, padding included, instead of "
+        "batch_size pairs.",
+        None,
+        low=1,
+        high=MOST_TOKENS,
+    )
     accumulate: int = setting(
         "Work through the rows of a step in this many parts, which saves memory.",
         1,

@@ -6,13 +6,14 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
 from seqgen.data.corpus import Corpus, Framing, encode_corpus
 from seqgen.data.encoding import Sampling
 from seqgen.data.sources import TokenSources
-from seqgen.data.text import Text, lines
+from seqgen.data.text import lines
 from seqgen.errors import SeqgenError
 from seqgen.tokenizers import Tokenizer
 
@@ -33,6 +34,13 @@ class Tokenizers:
     def joint(self) -> bool:
         """Whether both sides have one vocabulary."""
         return self.source is self.target
+
+
+class Readable(Protocol):
+    """A text that can be read any number of times, such as `data.text.Text`."""
+
+    def chunks(self) -> Iterator[str]:
+        """Yield it from the start, in pieces."""
 
 
 class Pairs(ABC):
@@ -67,7 +75,7 @@ class TabPairs(Pairs):
         name: what an error calls it.
     """
 
-    text: Text
+    text: Readable
     name: str
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
@@ -90,8 +98,8 @@ class FilePairs(Pairs):
         names: what an error calls them.
     """
 
-    source: Text
-    target: Text
+    source: Readable
+    target: Readable
     names: tuple[str, str]
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
@@ -111,6 +119,22 @@ class FilePairs(Pairs):
         return SeqgenError(
             f"{' and '.join(of_each)}; line n of one must be the translation of line n of the other"
         )
+
+
+@dataclass(frozen=True)
+class SomePairs(Pairs):
+    """Some of the pairs of others.
+
+    Args:
+        pairs: all of them.
+        wanted: which are taken, a bool for each.
+    """
+
+    pairs: Pairs
+    wanted: np.ndarray
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return itertools.compress(self.pairs, self.wanted)
 
 
 @dataclass(frozen=True)
@@ -153,10 +177,16 @@ def drop_long(corpus: Corpus, max_source_len: int | None, max_target_len: int | 
         max_source_len: the most tokens of a source, EOS not counted; None for any.
         max_target_len: the most tokens of a target, EOS not counted; None for any.
     """
+    kept = fitting(corpus, max_source_len, max_target_len)
+    dropped = int(np.count_nonzero(~kept))
+    return Fitting(corpus.take(np.flatnonzero(kept)) if dropped else corpus, dropped)
+
+
+def fitting(corpus: Corpus, max_source_len: int | None, max_target_len: int | None) -> np.ndarray:
+    """Return which pairs have no side that is too long, (D,) of bool; see `drop_long`."""
     kept = np.ones(len(corpus.ends), dtype=bool)
     sides = (corpus.sources.lengths, max_source_len), (corpus.ends - corpus.starts, max_target_len)
     for lengths, most in sides:
         if most is not None:
             kept &= lengths <= most + 1
-    dropped = int(np.count_nonzero(~kept))
-    return Fitting(corpus.take(np.flatnonzero(kept)) if dropped else corpus, dropped)
+    return kept

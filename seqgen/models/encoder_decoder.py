@@ -121,17 +121,24 @@ class EncoderDecoder(NeuralLanguageModel):
         rest = ([module for module in group if module is not self.encoder] for group in groups)
         return [[self.encoder], *(group for group in rest if group)]
 
-    def opens(self, sources: Sources) -> Callable[[Sequence[int]], State]:
-        """Return what opens states for decoding from these sources, whose handles are numbers.
+    def opens(
+        self, sources: Sources, stride: int | None = None
+    ) -> Callable[[Sequence[int]], State]:
+        """Return what opens states on these sources, whose handles are their numbers.
 
         Each call encodes the distinct ones of its handles side by side.
+
+        Args:
+            sources: what is written from.
+            stride: see `start`.
         """
 
         def opened(handles: Sequence[int]) -> State:
             distinct = list(dict.fromkeys(handles))
             number = {handle: i for i, handle in enumerate(distinct)}
             memory = self.remember(sources.rows(distinct))
-            return self.start(memory.select([number[handle] for handle in handles]))
+            rows = [number[handle] for handle in handles]
+            return self.start(memory.select(rows), stride)
 
         return opened
 

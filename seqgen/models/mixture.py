@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from seqgen.configs import ModelConfig
+from seqgen.data.sources import Sources
 from seqgen.models.base import LOGITS_AT_ONCE, LanguageModel
 from seqgen.models.scores import Predictions, first_best, ranks_in
 from seqgen.models.state import State
@@ -50,6 +51,13 @@ class Mixture(LanguageModel):
 
     def start(self, batch: int, stride: int | None = None) -> MixtureState:
         return MixtureState(tuple(part.start(batch, stride) for part in self.components))
+
+    def opens(
+        self, sources: Sources, stride: int | None = None
+    ) -> Callable[[Sequence[int]], MixtureState]:
+        """Return what opens states on sources; see `EncoderDecoder.opens`, which each part has."""
+        each = [part.opens(sources, stride) for part in self.components]
+        return lambda handles: MixtureState(tuple(opened(handles) for opened in each))
 
     def forward(
         self, tokens: Tensor, state: MixtureState | None = None, last: int | None = None

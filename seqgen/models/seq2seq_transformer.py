@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqgen.configs import MOST_LAYERS, Size, setting
+from seqgen.configs import MOST_LAYERS, MOST_TOKENS, Size, setting
 from seqgen.errors import SeqgenError
 from seqgen.models import one_token
 from seqgen.models.attention import full_attention, full_weights
@@ -28,7 +28,7 @@ from seqgen.models.memory import Memory
 from seqgen.models.rms_norm import RMSNorm
 from seqgen.models.state import Rows
 from seqgen.models.transformer import Transformer, waves_of
-from seqgen.models.transformer_config import MOST_WINDOW, TransformerConfig
+from seqgen.models.transformer_config import TransformerConfig
 
 # The form of Vaswani et al. (2017), for a joint vocabulary.
 FORM_OF_2017: Mapping[str, Any] = {
@@ -51,7 +51,9 @@ class Seq2SeqTransformerConfig(SourceConfig, TransformerConfig):
     what makes the form of 2017.
     """
 
-    derived: ClassVar[frozenset[str]] = SourceConfig.derived | TransformerConfig.derived
+    derived: ClassVar[frozenset[str]] = (
+        SourceConfig.derived | TransformerConfig.derived | {"source_window"}
+    )
     recipe: ClassVar[Mapping[str, Any]] = {
         "optimizer": "adamw",
         "lr": 1e-3,
@@ -61,10 +63,13 @@ class Seq2SeqTransformerConfig(SourceConfig, TransformerConfig):
     sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
 
     encoder_layers: int | None = setting(
-        "Number of layers over the source; by default num_layers.", None, low=1, high=MOST_LAYERS
+        "Blocks over the source; by default as many as num_layers.", None, low=1, high=MOST_LAYERS
     )
     source_window: int = setting(
-        "With positions=learned: longest source, in tokens.", 512, low=1, high=MOST_WINDOW
+        "Longest source in tokens, EOS included; it follows from max_source_len.",
+        513,
+        low=1,
+        high=MOST_TOKENS,
     )
 
 

@@ -25,7 +25,10 @@ from seqgen.store.model import (
     METRICS,
     RECORD,
     SAMPLES,
+    SOURCE_TOKENIZER,
+    TOKENIZER,
     VALIDATION,
+    VALIDATION_PAIRS,
     VALIDATION_TOKENS,
     WEIGHTS,
 )
@@ -34,10 +37,12 @@ from seqgen.store.places import alone, models_folder
 NEW, OLD, GONE = "new", "old", "gone"
 HIDDEN = re.compile(rf"\.(?P<name>.+)\.(?P<kind>{NEW}|{OLD}|{GONE})")
 # All that seqgen writes into a model's folder.
-FOLDERS = ("tokenizer", "validation", CHECKPOINTS, "tensorboard")
+FOLDERS = (TOKENIZER, SOURCE_TOKENIZER, "validation", CHECKPOINTS, "tensorboard")
 FILES = (
     *(CONFIG, WEIGHTS, RECORD, METRICS, SAMPLES, LOCK, MANIFEST),
-    *("tokenizer/tokenizer.json", "tokenizer/tokenizer.model", VALIDATION, VALIDATION_TOKENS),
+    *(f"{TOKENIZER}/tokenizer.json", f"{TOKENIZER}/tokenizer.model"),
+    *(f"{SOURCE_TOKENIZER}/tokenizer.json", f"{SOURCE_TOKENIZER}/tokenizer.model"),
+    *(VALIDATION, VALIDATION_TOKENS, *VALIDATION_PAIRS),
     *(f"{CHECKPOINTS}/{LAST}", f"{CHECKPOINTS}/step-*.safetensors"),
     "tensorboard/events.out.tfevents.*",
 )

@@ -31,6 +31,8 @@ CONFIG, WEIGHTS, RECORD = "config.json", "model.safetensors", "training.json"
 METRICS, SAMPLES = "metrics.jsonl", "samples.jsonl"
 VALIDATION = "validation/text.txt"
 VALIDATION_TOKENS = "validation/tokens.tok"
+VALIDATION_PAIRS = "validation/source.txt", "validation/target.txt"
+TOKENIZER, SOURCE_TOKENIZER = "tokenizer", "source_tokenizer"
 CHECKPOINTS, LAST, LOCK = "checkpoints", "last.safetensors", "lock"
 # Files up to this size are hashed whenever a model is loaded; larger ones only when resuming.
 CHEAP = 16 << 20
@@ -90,13 +92,24 @@ class StoredModel:
         return next((path for path in paths if path.exists()), None)
 
     @property
+    def validation_pairs(self) -> tuple[Path, Path] | None:
+        """The held-out sources and targets, line by line, of a model that has held out pairs."""
+        source, target = (self.path / part for part in VALIDATION_PAIRS)
+        return (source, target) if source.exists() and target.exists() else None
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether anything was held out."""
+        return self.validation_text is not None or self.validation_pairs is not None
+
+    @property
     def loadable(self) -> bool:
         """Whether the folder has all files that a model needs; checked without torch."""
         from seqgen.tokenizers import load_tokenizer
 
         try:
             _ = self.config
-            load_tokenizer(self.path / "tokenizer")
+            self.load_source_tokenizer(load_tokenizer(self.path / TOKENIZER))
             return is_whole(self.path / WEIGHTS)
         except (SeqgenError, OSError):
             return False
@@ -104,8 +117,12 @@ class StoredModel:
     @property
     def size(self) -> int:
         """Bytes on disk of what the model needs: neither checkpoints nor held-out text."""
-        parts = [self.path / CONFIG, self.path / WEIGHTS, *(self.path / "tokenizer").iterdir()]
+        parts = [self.path / CONFIG, self.path / WEIGHTS, *self._tokenizer_files()]
         return sum(part.stat().st_size for part in parts)
+
+    def _tokenizer_files(self) -> list[Path]:
+        folders = (self.path / TOKENIZER, self.path / SOURCE_TOKENIZER)
+        return [file for folder in folders if folder.is_dir() for file in sorted(folder.iterdir())]
 
     @property
     def written(self) -> float:
@@ -121,7 +138,7 @@ class StoredModel:
         config = self.config
         decisive = [config["architecture"], config["model"], config["data"].get("documents")]
         digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode())
-        for path in [*sorted((self.path / "tokenizer").iterdir()), self.path / WEIGHTS]:
+        for path in [*self._tokenizer_files(), self.path / WEIGHTS]:
             with path.open("rb") as file:
                 for block in iter(lambda: file.read(1 << 20), b""):
                     digest.update(block)
@@ -184,6 +201,23 @@ class StoredModel:
         self.check(largest=CHEAP)
         return model.eval(), tokenizer
 
+    def load_source_tokenizer(self, target: Tokenizer) -> Tokenizer | None:
+        """Return the tokenizer of the model's sources; None if it writes from none.
+
+        Args:
+            target: the model's, which is that of its sources too unless they have their own.
+
+        Raises:
+            SeqgenError: it is damaged.
+        """
+        from seqgen.registry import architecture
+        from seqgen.tokenizers import load_tokenizer
+
+        if architecture(self.config["architecture"]).reads != "pairs":
+            return None
+        folder = self.path / SOURCE_TOKENIZER
+        return load_tokenizer(folder) if folder.is_dir() else target
+
     def check(self, largest: int | None = None) -> None:
         """Compare the folder with its manifest; checkpoints are checked when they are read.
 
@@ -205,7 +239,8 @@ class StoredModel:
         """
         if manifest.read(self.path):
             return
-        patterns = (CONFIG, RECORD, WEIGHTS, "tokenizer/*", "validation/*", f"{CHECKPOINTS}/*.*")
+        parts = (f"{TOKENIZER}/*", f"{SOURCE_TOKENIZER}/*", "validation/*", f"{CHECKPOINTS}/*.*")
+        patterns = (CONFIG, RECORD, WEIGHTS, *parts)
         found = (path for pattern in patterns for path in sorted(self.path.glob(pattern)))
         with self.writing(manifest.MANIFEST):
             manifest.seal(self.path, [path.relative_to(self.path).as_posix() for path in found])
@@ -357,7 +392,19 @@ class StoredModel:
         Raises:
             OSError: it cannot be written, or not be read.
         """
-        path = self.path / VALIDATION
+        self._write_text(VALIDATION, chunks)
+
+    def write_validation_pairs(self, sources: Iterator[str], targets: Iterator[str]) -> None:
+        """Keep the held-out pairs, as lines.
+
+        Raises:
+            OSError: they cannot be written, or not be read.
+        """
+        for part, chunks in zip(VALIDATION_PAIRS, (sources, targets), strict=True):
+            self._write_text(part, chunks)
+
+    def _write_text(self, part: str, chunks: Iterator[str]) -> None:
+        path = self.path / part
         path.parent.mkdir(exist_ok=True)
         with replacing(path) as file:
             for chunk in chunks:

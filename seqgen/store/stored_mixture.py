@@ -50,6 +50,15 @@ class StoredMixture(StoredModel):
             return None
         return paths[0]
 
+    @property
+    def validation_pairs(self) -> tuple[Path, Path] | None:
+        """The held-out pairs, if they are the same for all."""
+        pairs = [part.validation_pairs for part in self.parts]
+        if None in pairs:
+            return None
+        texts = {tuple(path.read_bytes() for path in both) for both in pairs}
+        return pairs[0] if len(texts) == 1 else None
+
 
 def as_given(model: StoredModel) -> str:
     """Return the value of `-m` that means a model in every working directory."""

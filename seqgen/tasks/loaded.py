@@ -9,8 +9,9 @@ from pathlib import Path
 import torch
 
 from seqgen import store
-from seqgen.configs import DataConfig, Documents
+from seqgen.configs import DataConfig, Documents, require
 from seqgen.data.corpus import Framing
+from seqgen.data.pairs import Tokenizers
 from seqgen.errors import SeqgenError
 from seqgen.models.base import LanguageModel
 from seqgen.models.mixture import Mixture
@@ -29,12 +30,36 @@ class LoadedModel:
         model: in evaluation mode.
         tokenizer: its ids.
         data: how its text was read: `documents`, `newlines`.
+        source_tokenizer: the ids of its sources; None for a model of text.
     """
 
     stored: StoredModel
     model: LanguageModel
     tokenizer: Tokenizer
     data: DataConfig
+    source_tokenizer: Tokenizer | None = None
+
+    @property
+    def reads_sources(self) -> bool:
+        """Whether it writes from sources: it was trained on pairs."""
+        return self.source_tokenizer is not None
+
+    @property
+    def tokenizers(self) -> Tokenizers:
+        """Those of both sides, of a model that writes from sources."""
+        return Tokenizers(self.tokenizer, self.source_tokenizer)
+
+    def require_text(self, what: str) -> None:
+        """Refuse a model that writes from sources.
+
+        Args:
+            what: is for models of text alone, such as a command or a flag.
+
+        Raises:
+            UsageError: it does.
+        """
+        name = self.stored.name
+        require(not self.reads_sources, f"{what} is for models of text; {name} writes from sources")
 
     @property
     def framing(self) -> Framing:
@@ -106,9 +131,17 @@ def load_stored(stored: StoredModel, device: torch.device, precision: Precision)
             f"tokenizer {tokenizer.vocab_size}"
         )
     settle_products(device)
+    source_tokenizer = stored.load_source_tokenizer(tokenizer)
+    joint = source_tokenizer is None or source_tokenizer is tokenizer
+    own = None if joint else source_tokenizer.vocab_size
+    if own != getattr(model.config, "source_vocab_size", None):
+        raise SeqgenError(
+            f"{stored.path} is damaged: its model and the tokenizer of its sources do not fit"
+        )
     dtype = torch.bfloat16 if precision == "bf16" else parameter_type(precision)
     data = stored.settings("data", DataConfig)
-    return LoadedModel(stored, model.to(device=device, dtype=dtype), tokenizer, data)
+    model = model.to(device=device, dtype=dtype)
+    return LoadedModel(stored, model, tokenizer, data, source_tokenizer)
 
 
 def load_mixture(stored: StoredMixture, device: torch.device, precision: Precision) -> LoadedModel:
@@ -123,10 +156,20 @@ def load_mixture(stored: StoredMixture, device: torch.device, precision: Precisi
         names = f"{first.stored.name} and {other.stored.name}"
         if _vocabulary(other) != _vocabulary(first):
             raise SeqgenError(f"{names} have different tokens, so that they cannot be mixed")
+        if _source_vocabulary(other) != _source_vocabulary(first):
+            raise SeqgenError(
+                f"{names} have different tokens of their sources, so that they cannot be mixed"
+            )
         if other.framing != first.framing:
             raise SeqgenError(f"{names} differ in --documents, so that they cannot be mixed")
     model = Mixture([part.model for part in parts], stored.weights)
-    return LoadedModel(stored, model.eval(), first.tokenizer, first.data)
+    return LoadedModel(stored, model.eval(), first.tokenizer, first.data, first.source_tokenizer)
+
+
+def _source_vocabulary(loaded: LoadedModel) -> tuple[str, dict] | None:
+    """Return what the tokens of a model's sources are; None for a model of text."""
+    tokenizer = loaded.source_tokenizer
+    return None if tokenizer is None else (tokenizer.kind, tokenizer.facts())
 
 
 def _vocabulary(loaded: LoadedModel) -> tuple[str, dict]:

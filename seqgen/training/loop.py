@@ -198,6 +198,8 @@ class Trainer:
         tokens = _sent(batch.tokens, device)  # (B, T)
         targets = _sent(batch.targets, device).flatten()
         with arithmetic(self.config.precision, device):
+            if batch.source is not None:
+                past = self.model.remember(batch.source)
             logits, after = self._read(tokens, past, batch.advance)  # (B, T, V)
         summed = partial(
             F.cross_entropy,

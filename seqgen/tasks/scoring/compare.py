@@ -163,6 +163,8 @@ def compare(
         SeqgenError: the text is empty, or holds no token of some model.
     """
     names = [loaded.stored.name for loaded in models]
+    for loaded in models:
+        loaded.require_text("compare")
     if len(set(names)) < len(names):
         raise UsageError("a model is given twice")
     if not text:

@@ -118,6 +118,7 @@ def evaluate(
         SeqgenError: there is no text, or none that can be continued; or of all that applies
             (`wanted.lenient`) nothing can be had.
     """
+    loaded.require_text("eval")
     if text is None and wanted.needs_text:
         text, file = held_out(loaded), "validation"
     elif isinstance(text, str) and loaded.data.newlines == "lf":

@@ -9,7 +9,8 @@ from typing import Any
 
 from seqgen.configs import Documents, require
 from seqgen.data.corpus import Corpus, Framing, Unknowns, encode_corpus
-from seqgen.data.text import Survey, Surveyor, Text, WordMeter
+from seqgen.data.pairs import FilePairs, Pairs, encode_sources
+from seqgen.data.text import Survey, Surveyor, Text, WordMeter, survey
 from seqgen.data.tokenfile import TokenFile, check_tokenizer, is_token_file, open_token_file
 from seqgen.errors import SeqgenError
 from seqgen.metrics.perplexity import ScoreTotals
@@ -46,6 +47,10 @@ class Scoring:
         Raises:
             UsageError: the stride does not suit its window.
         """
+        if loaded.reads_sources:
+            name = loaded.stored.name
+            fits = self.documents != "stream"
+            require(fits, f"--documents stream has no meaning: {name} scores pairs, one by one")
         window, stride = loaded.model.window, self.stride
         fits = stride is None or (stride >= 1 and (window is None or stride <= window))
         most = "" if window is None else f" to {window}, the window of {loaded.stored.name}"
@@ -91,9 +96,20 @@ class Perplexity:
     signature: str
 
 
+@dataclass(frozen=True)
+class PairPerplexity(Perplexity):
+    """The same of targets given their sources; tokens, characters and bytes are the targets'.
+
+    Attributes:
+        source_unknown: how many tokens of the sources the model does not know.
+    """
+
+    source_unknown: int
+
+
 def perplexity(
     loaded: LoadedModel,
-    text: Iterable[str] | TokenFile,
+    text: Iterable[str] | TokenFile | Pairs,
     *,
     file: str | None = None,
     scoring: Scoring | None = None,
@@ -102,17 +118,27 @@ def perplexity(
 
     Args:
         loaded: the model.
-        text: in pieces cut anywhere, or as a token file.
+        text: in pieces cut anywhere, or as a token file; pairs for a model that reads them.
         file: what to call the text in the record.
         scoring: how.
 
     Raises:
         SeqgenError: the text holds no token.
-        UsageError: the stride does not suit the model's window.
+        UsageError: the stride does not suit the model's window; or the model reads pairs and the
+            text is none, or the other way round.
     """
     scoring = (scoring or Scoring()).check(loaded)
-    score = _score_token_file if isinstance(text, TokenFile) else _score_chunks
-    totals, facts = score(loaded, text, scoring)
+    pairs = isinstance(text, Pairs)
+    if not pairs:
+        loaded.require_text("the perplexity of a text")
+    kind, more = Perplexity, {}
+    if pairs:
+        totals, facts, unknown = _score_pairs(loaded, text, scoring)
+        kind, more = PairPerplexity, {"source_unknown": unknown}
+    elif isinstance(text, TokenFile):
+        totals, facts = _score_token_file(loaded, text, scoring)
+    else:
+        totals, facts = _score_chunks(loaded, text, scoring)
     if totals.tokens == 0:
         raise SeqgenError(f"{file or 'the text'} is empty: there is nothing to score")
     about = {
@@ -121,7 +147,7 @@ def perplexity(
         "protocol": protocol(loaded, scoring),
         "signature": scoring_signature("perplexity", loaded, scoring, facts.sha256),
     }
-    return Perplexity(**about, **figures(totals))
+    return kind(**about, **figures(totals), **more)
 
 
 def figures(totals: ScoreTotals) -> dict[str, Any]:
@@ -140,9 +166,43 @@ def score_text(
 def score_held_out(loaded: LoadedModel) -> ScoreTotals:
     """Return the totals of a model's held-out text, which it must have."""
     path, scoring = loaded.stored.validation_text, Scoring().check(loaded)
+    if loaded.reads_sources:
+        return _score_pairs(loaded, held_out_pairs(loaded), scoring)[0]
     if is_token_file(path):
         return _score_token_file(loaded, open_token_file(path), scoring)[0]
     return score_text(loaded, Text((path,)).chunks(), scoring)
+
+
+def held_out_pairs(loaded: LoadedModel) -> Pairs:
+    """Return the pairs that a model holds out.
+
+    Raises:
+        SeqgenError: it holds out none.
+    """
+    files = loaded.stored.validation_pairs
+    if files is None:
+        raise SeqgenError(f"{loaded.stored.name} has no held-out pairs; give a FILE")
+    source, target = (Text((path,)) for path in files)
+    return FilePairs(source, target, tuple(map(str, files)))
+
+
+def _score_pairs(
+    loaded: LoadedModel, pairs: Pairs, scoring: Scoring
+) -> tuple[ScoreTotals, Survey, int]:
+    """Return the totals of the targets given their sources, and how many of these are unknown."""
+    surveyor, words, unknowns = Surveyor(), WordMeter(), Unknowns(loaded.tokenizer)
+    corpus = encode_corpus(
+        words.watch(surveyor.watch(pairs.targets())), loaded.tokenizer, "line", unknowns=unknowns
+    )
+    corpus = replace(corpus, sources=encode_sources(pairs.sources(), loaded.source_tokenizer))
+    facts = surveyor.facts
+    totals = replace(
+        _score(loaded, corpus, facts, scoring),
+        words=words.words + facts.lines,
+        oov_bytes=unknowns.bytes,
+    )
+    whole = survey(f"{source}\t{target}\n" for source, target in pairs)
+    return totals, replace(facts, sha256=whole.sha256), corpus.sources.oov
 
 
 def _score_chunks(
@@ -210,8 +270,11 @@ def protocol(loaded: LoadedModel, scoring: Scoring) -> str:
     """Say how a text is scored, in one string."""
     end = "EOS" if loaded.data.documents == "line" else "newline"
     line = scoring.documents == "line"
+    way = f"each line alone, {end} scored" if line else "one stream after a newline"
+    if loaded.reads_sources:
+        way = "each target given its source, EOS scored"
     parts = [
-        f"each line alone, {end} scored" if line else "one stream after a newline",
+        way,
         f"{loaded.tokenizer.kind} tokens",
         "unknowns scored as <unk>",
     ]
@@ -237,7 +300,7 @@ def scoring_signature(
         number,
         model=short(loaded.stored.digest),
         data=short(data),
-        documents=scoring.documents,
+        documents="pairs" if loaded.reads_sources else scoring.documents,
         tokens=loaded.tokenizer.kind,
         unknowns="scored",
         window="{}/{}".format(*_window(loaded, scoring)) if windowed else "none",

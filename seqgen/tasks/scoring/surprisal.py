@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from seqgen.data.corpus import Corpus, Unknowns, encode_corpus
+from seqgen.data.pairs import Pairs, encode_sources
+from seqgen.data.sources import Sources
 from seqgen.data.text import lines
 from seqgen.metrics.perplexity import LN2, OOV_BITS, ScoreTotals
 from seqgen.scoring import POOL, Scored, add_up, score_corpus
@@ -36,12 +38,16 @@ class Line:
         text: without its newline.
         totals: of its tokens, the end's included.
         scored: its tokens.
+        source: what it is scored given; None for a line of a text.
+        source_unknown: how many of the source's tokens the model does not know.
     """
 
     index: int
     text: str
     totals: ScoreTotals
     scored: Scored
+    source: str | None = None
+    source_unknown: int = 0
 
     @property
     def bits(self) -> float:
@@ -77,23 +83,55 @@ class Token:
     text: str
 
 
-def score_lines(loaded: LoadedModel, chunks: Iterable[str], scoring: Scoring) -> Iterator[Line]:
+def score_lines(
+    loaded: LoadedModel, chunks: Iterable[str] | Pairs, scoring: Scoring
+) -> Iterator[Line]:
     """Score each line alone, from the start of a text; yield them in order.
 
     Lines may come slowly: those that are there are scored together.
+
+    Args:
+        loaded: the model.
+        chunks: the text in pieces cut anywhere; pairs for a model that reads them.
+        scoring: how.
     """
     scoring = replace(scoring, documents="line").check(loaded)
     index = 0
-    for group in ready(lines(chunks), POOL * scoring.batch_size):
+    for group in ready(_items(chunks), POOL * scoring.batch_size):
         for line in _score_group(loaded, group, scoring):
             yield replace(line, index=index)
             index += 1
 
 
-def _score_group(loaded: LoadedModel, texts: Sequence[str], scoring: Scoring) -> Iterator[Line]:
+def _items(chunks: Iterable[str] | Pairs) -> Iterable[str | tuple[str, str]]:
+    """Return what is scored one by one: lines with their newlines, or pairs."""
+    return iter(chunks) if isinstance(chunks, Pairs) else lines(chunks)
+
+
+def _score_group(
+    loaded: LoadedModel, items: Sequence[str | tuple[str, str]], scoring: Scoring
+) -> Iterator[Line]:
+    """Score lines, or the targets of pairs, side by side."""
+    if not loaded.reads_sources:
+        yield from _score_texts(loaded, items, None, scoring)
+        return
+    tokenizer = loaded.source_tokenizer
+    sources = encode_sources((source + NEWLINE for source, _ in items), tokenizer)
+    found = _score_texts(loaded, [target + NEWLINE for _, target in items], sources, scoring)
+    for line, (source, _), begin, end in zip(
+        found, items, sources.starts, sources.ends, strict=True
+    ):
+        unknown = int(np.count_nonzero(sources.values[begin:end] == tokenizer.unk_id))
+        yield replace(line, source=source, source_unknown=unknown)
+
+
+def _score_texts(
+    loaded: LoadedModel, texts: Sequence[str], sources: Sources | None, scoring: Scoring
+) -> Iterator[Line]:
     unknowns = Unknowns(loaded.tokenizer)
     framing = loaded.framing_of("line")
     corpus = encode_corpus(texts, loaded.tokenizer, "line", framing=framing, unknowns=unknowns)
+    corpus = replace(corpus, sources=sources)
     of_unknowns = np.searchsorted(corpus.ends, unknowns.places, side="right")
     oov_bytes = np.bincount(of_unknowns, unknowns.sizes, minlength=len(texts))
     whole = in_order(
@@ -133,7 +171,9 @@ def _part(scored: Scored, where: slice) -> Scored:
     return Scored(*(column[where] for column in columns), ranks)
 
 
-def score_tokens(loaded: LoadedModel, chunks: Iterable[str], scoring: Scoring) -> Iterator[Token]:
+def score_tokens(
+    loaded: LoadedModel, chunks: Iterable[str] | Pairs, scoring: Scoring
+) -> Iterator[Token]:
     """Yield every token of a text, as the model found it, in order."""
     scoring = scoring.check(loaded)
     if scoring.documents == "line":
@@ -178,18 +218,18 @@ class Liked:
 
 
 def whose_line(
-    models: Sequence[LoadedModel], chunks: Iterable[str], scoring: Scoring
+    models: Sequence[LoadedModel], chunks: Iterable[str] | Pairs, scoring: Scoring
 ) -> Iterator[Liked]:
     """Score each line under several models; yield which of them likes it best, in order.
 
     Args:
         models: of whatever tokens: what counts is the bits of the whole line, unknowns charged.
-        chunks: the text in pieces cut anywhere.
+        chunks: the text in pieces cut anywhere; pairs for models that read them.
         scoring: how.
     """
     each = [replace(scoring, documents="line").check(loaded) for loaded in models]
     index = 0
-    for group in ready(lines(chunks), POOL * scoring.batch_size):
+    for group in ready(_items(chunks), POOL * scoring.batch_size):
         found = [_score_group(m, group, how) for m, how in zip(models, each, strict=True)]
         for same in zip(*found, strict=True):
             bits = [line.bits for line in same]
@@ -211,4 +251,7 @@ def line_record(
         signature=scoring_signature("perplexity", loaded, scoring, data),
         **figures(line.totals),
     )
-    return {**asdict(record), "line": line.index, "text": line.text}
+    about = {"line": line.index, "text": line.text}
+    if line.source is not None:
+        about |= {"source": line.source, "source_unknown": line.source_unknown}
+    return {**asdict(record), **about}

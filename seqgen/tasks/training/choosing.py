@@ -24,7 +24,7 @@ from seqgen.models.precision import own_randomness, parameter_type
 from seqgen.models.room import to_train
 from seqgen.store.machine import keep_measurement, kept_measurement
 from seqgen.tasks.training.plan import Plan
-from seqgen.tasks.training.prepare import Prepared
+from seqgen.tasks.training.prepare import Prepared, VocabSizes
 from seqgen.training.events import Notice, Report
 from seqgen.training.speed import (
     bf16_speedup,
@@ -81,7 +81,7 @@ class Trial:
     def model(self) -> NeuralLanguageModel:
         """Return the untrained model."""
         torch.manual_seed(self.training.seed)
-        shape = self.plan.model_config(self.prepared.tokenizer.vocab_size, self.training.seq_len)
+        shape = self.plan.model_config(self.prepared.vocab_sizes, self.training.seq_len)
         model = to_train(self.plan.model_class, shape)
         return model.to(device=self.device, dtype=parameter_type(self.training.precision))
 
@@ -92,7 +92,7 @@ class Trial:
 
     def bf16_speedup(self) -> float:
         """Return the speed in bf16 over that in float32; measured once on this machine."""
-        shape = self.plan.model_config(self.prepared.tokenizer.vocab_size, self.training.seq_len)
+        shape = self.plan.model_config(self.prepared.vocab_sizes, self.training.seq_len)
         settings = ("batch_size", "seq_len", "accumulate", "optimizer")
         about = {
             "question": "training in bf16",
@@ -165,7 +165,8 @@ def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Re
     settings = ", ".join(f"{name} {_short(value)}" for name, value in chosen.items())
     so_that = f" with {settings}, so that" if chosen else ":"
     report(Notice(text=f"{plan.architecture}{so_that} {fits}"))
-    if trial.tokens < LEAST_TOKENS + prepared.train.tokens.size:
+    counts = plan.reads == "text"  # n-grams know no sources
+    if counts and trial.tokens < LEAST_TOKENS + prepared.train.tokens.size:
         order = 6 if prepared.tokenizer.kind in ("char", "byte") else 3
         hint = "n-grams, counted in seconds, may do better than so little training"
         report(Notice(text=f"{hint}: --model ngram --order {order}"))
@@ -195,7 +196,7 @@ def _possible(plan: Plan, config_class: type[ModelConfig]) -> list[Size]:
     for size in config_class.sizes:
         size = replace(size, settings=plan.only_unset(size.settings))
         with contextlib.suppress(UsageError):
-            plan.with_settings(size.settings).model_config(1, plan.training.seq_len)
+            plan.with_settings(size.settings).model_config(VocabSizes(), plan.training.seq_len)
             found[tuple(size.settings.items())] = size
     return list(found.values())
 

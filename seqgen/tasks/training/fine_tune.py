@@ -15,7 +15,7 @@ from seqgen.tokenizers import Tokenizer
 
 # Model settings that do not affect the shapes of the weights, so fine-tuning may change them.
 FREE = frozenset({"dropout"})
-TOKENIZER = ("tokenizer", "vocab_size", "min_count")
+TOKENIZER = ("tokenizer", "source_tokenizer", "vocab_size", "min_count")
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,13 @@ class Origin:
         stored: where it is.
         model: its weights.
         tokenizer: its tokens, which the new model has too.
+        source_tokenizer: those of its sources; None for a model of text.
     """
 
     stored: StoredModel
     model: NeuralLanguageModel
     tokenizer: Tokenizer
+    source_tokenizer: Tokenizer | None
 
     @classmethod
     def load(cls, name: str) -> Origin:
@@ -43,7 +45,8 @@ class Origin:
         model, tokenizer = stored.load()
         if not isinstance(model, NeuralLanguageModel):
             raise SeqgenError(f"{stored.name} was counted: it has no weights to begin from")
-        return cls(StoredModel(stored.path.resolve()), model, tokenizer)
+        place = StoredModel(stored.path.resolve())
+        return cls(place, model, tokenizer, place.load_source_tokenizer(tokenizer))
 
     @property
     def architecture(self) -> str:
@@ -89,31 +92,52 @@ class Origin:
             "documents": config["data"].get("documents", "stream"),
             "seq_len": config["training"].get("seq_len", 64),
         }
+        for name in ("max_source_len", "max_target_len"):
+            if name in config["data"]:
+                inherited[name] = config["data"][name]
         place = store.as_given(self.stored)
         settled = {"tokenizer": str(self.stored.path), "vocab_size": None, "min_count": 1}
+        settled["source_tokenizer"] = None
+        if self.source_tokenizer is not None and self.source_tokenizer is not self.tokenizer:
+            settled["source_tokenizer"] = str(self.stored.path / store.SOURCE_TOKENIZER)
         return {**inherited, **own, **given, **settled, "init_from": place}
 
     def config(self, settings: Mapping[str, Any], seq_len: int) -> ModelConfig:
         """Return the new model's configuration: the origin's, except for settings that may change.
 
+        Args:
+            settings: those that are given.
+            seq_len: the training window; of pairs, the longest target and its EOS.
+
         Raises:
             UsageError: the training window is longer than the origin's.
         """
         window = self.model.window
+        name, most = "--seq-len", window
+        if self.source_tokenizer is not None:
+            name, most = "--max-target-len", window and window - 1
         require(
             window is None or seq_len <= window,
-            f"--seq-len is at most the window of {self.stored.name}, {window}",
+            f"{name} is at most the window of {self.stored.name}, {most}",
         )
         free = {name: settings[name] for name in FREE if name in settings}
         return type(self.model.config)(**{**self.model.config.to_dict(), **free})
 
-    def begin(self, model: NeuralLanguageModel, tokenizer: Tokenizer) -> None:
+    def begin(
+        self, model: NeuralLanguageModel, tokenizer: Tokenizer, source: Tokenizer | None
+    ) -> None:
         """Fill a new model with the origin's weights.
+
+        Args:
+            model: the new one.
+            tokenizer: of its text, or of its targets.
+            source: of its sources, if it has any.
 
         Raises:
             SeqgenError: the text came as tokens of another tokenizer.
         """
-        if tokenizer.fingerprint != self.tokenizer.fingerprint:
+        own = self.tokenizer, self.source_tokenizer
+        if fingerprints(tokenizer, source) != fingerprints(*own):
             raise SeqgenError(f"the data has other tokens than {self.stored.name}: give it as text")
         load_weights(model, weights_of(self.model))
 
@@ -138,3 +162,8 @@ def architecture_of(
     same = named in (None, origin.architecture)
     require(same, f"the architecture of {origin.stored.name} is {origin.architecture}, not {named}")
     return origin.architecture
+
+
+def fingerprints(target: Tokenizer, source: Tokenizer | None) -> list[str | None]:
+    """Return what tells the tokenizers of two models apart: of the target, and of the source."""
+    return [tokenizer and tokenizer.fingerprint for tokenizer in (target, source)]

@@ -25,7 +25,7 @@ from seqgen.configs import (
 from seqgen.models.base import LanguageModel
 from seqgen.models.precision import Precision, choose_precision
 from seqgen.tasks.training.fine_tune import Origin, architecture_of, origin_of
-from seqgen.tasks.training.prepare import Prepared
+from seqgen.tasks.training.prepare import Prepared, VocabSizes
 from seqgen.training.events import Notice, Report
 from seqgen.wording import plural
 
@@ -59,12 +59,31 @@ class Plan:
     training: TrainingConfig
     data: DataConfig
 
-    def model_config(self, vocab_size: int, seq_len: int) -> ModelConfig:
-        """Return the model's configuration, with what follows from the text and from training."""
+    @property
+    def reads(self) -> str:
+        """What it is trained on, as the registry's row says."""
+        return registry.architecture(self.architecture).reads
+
+    def model_config(self, sizes: VocabSizes, seq_len: int) -> ModelConfig:
+        """Return the model's configuration, with what follows from the text and from training.
+
+        Args:
+            sizes: of the vocabulary, or of both.
+            seq_len: the training window; of pairs, which are never cut, it decides nothing.
+        """
+        pairs = self.reads == "pairs"
+        # A target's EOS, and a source's, come on top of its longest.
+        window = self.data.max_target_len + 1 if pairs else seq_len
         if self.origin is not None:
-            return self.origin.config(self.given, seq_len)
+            return self.origin.config(self.given, window)
         config_class = registry.architecture(self.architecture).load_config()
-        follows = {"vocab_size": vocab_size, "window": seq_len}
+        follows = {
+            "vocab_size": sizes.target,
+            "window": window,
+            "source_vocab_size": sizes.source,
+            "source_features": None,
+            "source_window": self.data.max_source_len + 1,
+        }
         derived = {name: follows[name] for name in config_class.derived}
         return config_class(**derived, **self.model)
 
@@ -89,11 +108,14 @@ class Plan:
         """
         training, given, corpus = self.training, self.given, prepared.train
         settled: dict[str, Any] = {}
-        if training.seq_len > corpus.tokens.size:
+        if self.reads == "pairs":
+            # Nothing is cut, and rows are whole pairs: for estimates alone.
+            settled["seq_len"] = max(1, round(corpus.tokens.size / corpus.ends.size))
+        elif training.seq_len > corpus.tokens.size:
             settled["seq_len"] = int(corpus.tokens.size)
             size = plural(int(corpus.tokens.size), "token")
             report(Notice(text=f"the text has {size}, so --seq-len is that"))
-        if "batch_size" not in given and corpus.ends.size > 1:
+        if "batch_size" not in given and corpus.ends.size > 1 and self.reads == "text":
             # Documents are shorter than the window: a step takes more of them for as many tokens,
             # but not so many that an epoch of a small corpus is only a few steps.
             mean = min(training.seq_len, corpus.tokens.size / corpus.ends.size)
@@ -109,7 +131,7 @@ class Plan:
 
     def _precision(self, training: TrainingConfig, device: torch.device) -> Precision:
         """Resolve the user's precision for this model, except where that takes a trial."""
-        shape = self.model_config(1, training.seq_len)
+        shape = self.model_config(VocabSizes(), training.seq_len)
         large = shape.suits_bf16(training.batch_size, training.seq_len)
         return choose_precision(self.training.precision, device, large)
 
@@ -153,10 +175,6 @@ def plan_of(
     named = architecture or (preset and preset.architecture)
     architecture = architecture_of(origin, named, config)
     kind = registry.architecture(architecture)
-    require(
-        kind.reads == "text",
-        f"{architecture} learns from {kind.reads} of a source and a target, not from a text",
-    )
     config_class, model_class = kind.load_config(), kind.load_model()
     given = override(preset.settings if preset else {}, settings_of(config, config_class))
     given = override(given, settings)
@@ -165,7 +183,9 @@ def plan_of(
     groups = _groups(architecture, given)
     plan = Plan(architecture, model_class, origin, given, *groups)
     _require_sense(plan.training, plan.data, model_class)
-    plan.model_config(1, plan.training.seq_len)  # built only to check the settings
+    _require_reads(plan, flags)
+    sizes = VocabSizes(source=None if plan.data.source_tokenizer is None else 1)
+    plan.model_config(sizes, plan.training.seq_len)  # built only to check the settings
     return plan
 
 
@@ -175,10 +195,35 @@ def _groups(
     """Sort given settings and the recipe below them into model, training and data."""
     config_class = registry.architecture(architecture).load_config()
     recipe = {**config_class.recipe, **RULE_RECIPES.get(given.get("optimizer"), {})}
+    if registry.architecture(architecture).reads == "pairs":
+        recipe["documents"] = "line"  # a pair is a line, or one in each of two files
     model, training, data = resolve(
         {**recipe, **given}, architecture, (config_class, TrainingConfig, DataConfig)
     )
     return model, with_default_budget(TrainingConfig(**training)), DataConfig(**data)
+
+
+# Settings that only one kind of data gives a meaning to.
+OF_TEXT = ("seq_len",)
+OF_PAIRS = ("source_tokenizer", "val_target", "max_source_len", "max_target_len", "batch_tokens")
+
+
+def _require_reads(plan: Plan, flags: Collection[str]) -> None:
+    """Refuse settings that have no meaning for what the architecture reads.
+
+    Raises:
+        UsageError: names the setting.
+    """
+    pairs = plan.reads == "pairs"
+    learns = "pairs of a source and a target" if pairs else "a text"
+    for name in OF_TEXT if pairs else OF_PAIRS:
+        require(
+            name not in flags, f"{name} has no meaning: {plan.architecture} learns from {learns}"
+        )
+    require(
+        not pairs or plan.data.documents == "line",
+        f"documents=stream has no meaning: {plan.architecture} learns from {learns}",
+    )
 
 
 def _require_sense(

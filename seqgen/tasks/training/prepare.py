@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seqgen import store
 from seqgen.configs import DataConfig, TrainingConfig, require
@@ -42,6 +42,20 @@ CACHE_FORMAT = 1
 
 
 @dataclass(frozen=True)
+class VocabSizes:
+    """How many tokens the targets have, and the sources; None where they share their tokens."""
+
+    target: int = 1
+    source: int | None = None
+
+    @classmethod
+    def of(cls, target: Tokenizer, source: Tokenizer | None) -> VocabSizes:
+        """Return those of tokenizers; `source` is None for a text."""
+        own = None if source is None or source is target else source.vocab_size
+        return cls(target.vocab_size, own)
+
+
+@dataclass(frozen=True)
 class Prepared:
     """A text ready to be trained on.
 
@@ -67,6 +81,31 @@ class Prepared:
     def val_tokens_per_char(self) -> float:
         """Tokens per character of the held-out part; 1 if nothing is held out."""
         return self.val.tokens.size / self.val_facts.characters if self.val else 1.0
+
+    @property
+    def source_tokenizer(self) -> Tokenizer | None:
+        """What makes ids of the sources; None for a text, which has none."""
+        return None
+
+    @property
+    def vocab_sizes(self) -> VocabSizes:
+        """How many tokens there are on each side."""
+        return VocabSizes.of(self.tokenizer, self.source_tokenizer)
+
+    @property
+    def sample_prompt(self) -> str:
+        """What the model goes on from, or writes from, to show how far it is."""
+        return ""
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What a model's record tells of its data."""
+        return {
+            "files": [str(path.resolve()) for path in self.text.paths],
+            **dataclasses.asdict(self.facts),
+            "train_oov": self.train.oov,
+            "val_oov": self.val.oov if self.val else None,
+        }
 
     def keep_validation(self, stored: StoredModel) -> None:
         """Write the held-out part into a model's folder: its text, or its tokens."""

@@ -163,7 +163,7 @@ class Session:
         model = self.loaded.model
         training = model.training
         model.eval()
-        text = fixed_sample(self.loaded)
+        text = fixed_sample(self.loaded, self.prepared.sample_prompt)
         model.train(training)
         return SampleLine(step=step, text=text)
 
@@ -249,7 +249,7 @@ class Session:
         if run.stopped in FINISHED:
             kept = as_stored(self.loaded)
             totals, seconds = final_validation(kept)
-            text = fixed_sample(kept)
+            text = fixed_sample(kept, self.prepared.sample_prompt)
         val_loss = run.last_loss if totals is None else totals.nats_per_token
         return TrainingResult(
             name=self.stored.name,
@@ -289,7 +289,7 @@ def final_validation(kept: LoadedModel) -> tuple[ScoreTotals | None, float]:
     Returns:
         Its totals, or None if nothing was held out; and the seconds that it took.
     """
-    if kept.stored.validation_text is None:
+    if not kept.stored.holds_out:
         return None, 0.0
     began = time.monotonic()
     totals = score_held_out(kept)
@@ -313,12 +313,7 @@ def write_record(loaded: LoadedModel, prepared: Prepared, **facts: Any) -> None:
     loaded.stored.write_record(
         seqgen_version=__version__,
         parameters=loaded.model.parameter_count(),
-        data={
-            "files": [str(path.resolve()) for path in prepared.text.paths],
-            **dataclasses.asdict(prepared.facts),
-            "train_oov": prepared.train.oov,
-            "val_oov": prepared.val.oov if prepared.val else None,
-        },
+        data=prepared.about,
         split={"val": loaded.data.val, "seed": loaded.data.split_seed},
         machine={
             "platform": platform.platform(),

@@ -19,6 +19,7 @@ from seqgen.configs import (
     TrainingConfig,
     require,
 )
+from seqgen.data.pairs import Tokenizers
 from seqgen.data.text import text_files
 from seqgen.errors import SeqgenError
 from seqgen.models.base import LanguageModel
@@ -37,8 +38,8 @@ from seqgen.tasks.training.choosing import (
 from seqgen.tasks.training.count import count, ignored
 from seqgen.tasks.training.plan import Plan, override, plan_of, preset_of
 from seqgen.tasks.training.prepare import Prepared, prepare_data, reload_data
+from seqgen.tasks.training.prepare_pairs import PairFiles, prepare_pairs, reload_pairs
 from seqgen.tasks.training.session import Session, TrainingResult
-from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Notice, Report
 from seqgen.training.run import Run
 from seqgen.wording import plural
@@ -48,6 +49,7 @@ from seqgen.wording import plural
 def train(
     data: Sequence[str | Path],
     *,
+    targets: Sequence[str | Path] = (),
     architecture: str | None = None,
     preset: str | None = None,
     name: str | None = None,
@@ -63,6 +65,8 @@ def train(
 
     Args:
         data: files, folders of files or patterns, joined in this order; or one token file.
+        targets: of an architecture that reads pairs: the files whose line n is the target of line
+            n of `data`. Without them each line of `data` is source, tab, target.
         architecture: a name in the registry; the preset's, the configuration file's or lstm if
             None.
         preset: a name in `presets`; the configuration file's if None.
@@ -91,15 +95,20 @@ def train(
     store.check_free(name, overwrite)
     place = choose_device(device)
 
-    prepared, settled = prepare_data(data, plan.data, set(flags), report)
+    if plan.reads == "pairs":
+        prepared = prepare_pairs(PairFiles.of(data, targets), plan.data, report)
+        settled = plan.data
+    else:
+        require(not targets, f"{plan.architecture} learns from a text: it takes no --target")
+        prepared, settled = prepare_data(data, plan.data, set(flags), report)
     if warning := leak(prepared, settled):
         report(Notice(text=warning))
     plan, training = _choose(replace(plan, data=settled), prepared, place, report)
     if plan.model_class.counted and (notice := ignored(flags)):
         report(notice)
-    model_config = plan.model_config(prepared.tokenizer.vocab_size, training.seq_len)
+    model_config = plan.model_config(prepared.vocab_sizes, training.seq_len)
     with own_randomness(place), contextlib.ExitStack() as held:
-        model = _initial_model(plan, model_config, training, prepared.tokenizer)
+        model = _initial_model(plan, model_config, training, prepared)
         model.to(device=place, dtype=parameter_type(training.precision))
         # Created only now, so that a model too large for this machine leaves no folder behind.
         stem = f"{Path(data[0]).stem}-{plan.architecture}"
@@ -112,7 +121,8 @@ def train(
             data=plan.data.to_dict(),
         )
         _write_data(stored, prepared)
-        loaded = LoadedModel(stored, model, prepared.tokenizer, plan.data)
+        tokenizers = prepared.tokenizer, plan.data, prepared.source_tokenizer
+        loaded = LoadedModel(stored, model, *tokenizers)
         if model.counted:
             return count(loaded, prepared, report)
         return Session(loaded, prepared, training, stop_after, tensorboard, report).run()
@@ -131,20 +141,23 @@ def _choose(
 
 
 def _initial_model(
-    plan: Plan, config: ModelConfig, training: TrainingConfig, tokenizer: Tokenizer
+    plan: Plan, config: ModelConfig, training: TrainingConfig, prepared: Prepared
 ) -> LanguageModel:
     """Return the model before its first step: drawn from the seed, or fine-tuning's origin."""
     torch.manual_seed(training.seed)
     model = to_train(plan.model_class, config)
     if plan.origin is not None:
-        plan.origin.begin(model, tokenizer)
+        plan.origin.begin(model, prepared.tokenizer, prepared.source_tokenizer)
     return model
 
 
 def _write_data(stored: StoredModel, prepared: Prepared) -> None:
-    """Write the tokenizer and the held-out part into a model's folder."""
-    with stored.writing("tokenizer"):
-        prepared.tokenizer.save(stored.path / "tokenizer")
+    """Write the tokenizers and the held-out part into a model's folder."""
+    with stored.writing(store.TOKENIZER):
+        prepared.tokenizer.save(stored.path / store.TOKENIZER)
+    if prepared.vocab_sizes.source is not None:
+        with stored.writing(store.SOURCE_TOKENIZER):
+            prepared.source_tokenizer.save(stored.path / store.SOURCE_TOKENIZER)
     with stored.writing("validation"):
         prepared.keep_validation(stored)
 
@@ -154,6 +167,7 @@ def resume(
     name: str | Path | None = None,
     *,
     data: Sequence[str | Path] = (),
+    targets: Sequence[str | Path] = (),
     settings: Mapping[str, Any] | None = None,
     device: str = "auto",
     stop_after: int | None = None,
@@ -166,6 +180,7 @@ def resume(
     Args:
         name: the model: a name, a path, or None for the latest.
         data: where its text is now; if empty, where it was.
+        targets: where the targets of its pairs are now, if they came in files of their own.
         settings: a longer budget, `checkpoint_every`; nothing else can change.
         device: auto, cpu, cuda or mps.
         stop_after: stop after so many steps in all.
@@ -195,12 +210,19 @@ def resume(
             return TrainingResult(**{**result, **named})
         training = _resumed_settings(stored, given, done, checkpoint[0])
         model, tokenizer = stored.load()
+        source_tokenizer = stored.load_source_tokenizer(tokenizer)
         stored.check()
         stored.keep_current_hashes()
         data_config = stored.settings("data", DataConfig)
-        prepared = _reload_data(stored, data, data_config, tokenizer, changed_data)
+        found = _found(stored, data, targets)
+        if source_tokenizer is None:
+            prepared = reload_data(found.sources, data_config, tokenizer, stored.validation_text)
+        else:
+            tokenizers = Tokenizers(tokenizer, source_tokenizer)
+            prepared = reload_pairs(found, data_config, tokenizers, stored.validation_pairs)
+        _require_same(stored, prepared, changed_data)
         model.to(device=place, dtype=parameter_type(training.precision))
-        loaded = LoadedModel(stored, model, tokenizer, data_config)
+        loaded = LoadedModel(stored, model, tokenizer, data_config, source_tokenizer)
         created = stored.record.get("created", store.now())
         session = Session(loaded, prepared, training, stop_after, tensorboard, report, created)
         if given:
@@ -269,22 +291,36 @@ def _budget(training: TrainingConfig) -> str:
     return plural(getattr(training, training.budget), training.budget.removesuffix("s"))
 
 
-def _reload_data(
-    stored: StoredModel,
-    data: Sequence[str | Path],
-    config: DataConfig,
-    tokenizer: Tokenizer,
-    changed_data: bool,
-) -> Prepared:
-    """Read a stored model's text again, and split it as it was split."""
+def _found(
+    stored: StoredModel, data: Sequence[str | Path], targets: Sequence[str | Path]
+) -> PairFiles:
+    """Return where a stored model's data is: where the user says, or where it was.
+
+    Raises:
+        UsageError: targets are given without their sources, or for a text.
+        SeqgenError: it is gone, or the model's record is damaged.
+    """
     known = stored.record.get("data")
     if not isinstance(known, dict) or not {"files", "sha256"} <= known.keys():
         raise SeqgenError(f"{stored.path / store.RECORD} is damaged: it does not name the text")
-    paths = text_files(data) if data else store.text_of(known)
-    prepared = reload_data(paths, config, tokenizer, stored.validation_text)
-    if prepared.facts.sha256 != known["sha256"] and not changed_data:
+    require(not targets or "target_files" in known, f"{stored.name} learned from a text")
+    require(bool(data) or not targets, "give the files of the sources, too")
+    if data:
+        return PairFiles(text_files(data), text_files(targets))
+    paths = store.text_of(known)
+    apart = len(paths) - known.get("target_files", 0)
+    return PairFiles(paths[:apart], paths[apart:])
+
+
+def _require_same(stored: StoredModel, prepared: Prepared, changed_data: bool) -> None:
+    """Refuse another text than a model was trained on, unless that is wanted.
+
+    Raises:
+        SeqgenError: it is another.
+    """
+    if prepared.facts.sha256 != stored.record["data"]["sha256"] and not changed_data:
+        paths = ", ".join(map(str, prepared.text.paths))
         raise SeqgenError(
-            f"{', '.join(map(str, paths))} is not the text {stored.name} was trained on; "
+            f"{paths} is not the text {stored.name} was trained on; "
             "give --data FILE, or --changed-data to go on with this one"
         )
-    return prepared

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from seqgen.configs import MOST_ROWS, MOST_SEED, Bounds, require, texts
+from seqgen.configs import MOST_ROWS, MOST_SEED, Bounds, no_text, require, texts
 from seqgen.decoding import beam
 from seqgen.decoding.beam_groups import BeamConfig, Ending, Ends, Fate, Source
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.exhaustive import exhaustive
 from seqgen.decoding.hypotheses import Hypothesis, LengthNorm, Norm
-from seqgen.decoding.processors import Forbid, MinTokens, NoRepeatNgram, Processor
+from seqgen.decoding.processors import Forbid, Force, MinTokens, NoRepeatNgram, Processor
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.writing.prompts import Prompt, batches
+from seqgen.tasks.writing.prompts import Prompt, batches, first_unknown, opening
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,7 @@ class BeamOptions:
         min_tokens: neither the end of a text nor a stop string before so many tokens.
         stop: a text, or several, that end a text, and are not part of it.
         no_repeat_ngram: no so many tokens in a row twice, prompt included.
+        force: what every text begins with.
         groups: diverse beam search: `beams` in so many groups.
         diversity: nats off a token for each hypothesis of an earlier group that takes it.
         stochastic: sample `beams` texts without replacement by Gumbel noise.
@@ -46,6 +47,7 @@ class BeamOptions:
     min_tokens: int = 0
     stop: str | Sequence[str] = ()
     no_repeat_ngram: int | None = None
+    force: str = ""
     groups: int = 1
     diversity: float = 0.5
     stochastic: bool = False
@@ -61,6 +63,8 @@ class BeamOptions:
         few = self.min_tokens <= self.max_tokens
         require(few, f"--min-tokens {self.min_tokens} is more than --max-tokens {self.max_tokens}")
         object.__setattr__(self, "stop", texts("--stop", self.stop))
+        why = no_text(self.force)
+        require(why is None, f"--force {why}")
         one = not self.exhaustive or (self.groups == 1 and not self.stochastic)
         require(one, "--exhaustive tries every text: it has no --groups and is not --stochastic")
         if self.no_repeat_ngram is not None:
@@ -100,6 +104,19 @@ class Beam:
     finish_reason: str
     model: str
     seed: int | None
+
+
+@dataclass(frozen=True)
+class BeamOfSource(Beam):
+    """The same of a model that writes from sources; `prompt` is empty.
+
+    Attributes:
+        source: what the text is written from.
+        source_unknown: how many of its tokens the model does not know.
+    """
+
+    source: str
+    source_unknown: int
 
 
 @dataclass(frozen=True)
@@ -157,6 +174,10 @@ class Searcher:
         wanted: list[Processor] = [Forbid(self.loaded.never)]
         if options.min_tokens and end is not None:
             wanted.append(MinTokens(options.min_tokens, end))
+        if options.force:
+            unknown = first_unknown(self.loaded, options.force)
+            require(unknown is None, f"--force: the model does not know {unknown and unknown[0]!r}")
+            wanted.append(Force(self.loaded.ids(options.force)))
         if options.no_repeat_ngram is not None:
             wanted.append(NoRepeatNgram(options.no_repeat_ngram))
         return wanted
@@ -182,21 +203,27 @@ class Searcher:
         self, prompts: Sequence[Prompt], watch: beam.Watch | None = None
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Search after all prompts side by side; see `seqgen.decoding.beam.search`."""
-        sources = [Source(prompt.index, prompt.tokens) for prompt in prompts]
+        opens, handles = opening(self.loaded, prompts)
+        sources = [
+            Source(prompt.index, prompt.tokens, handle)
+            for prompt, handle in zip(prompts, handles, strict=True)
+        ]
         model, end, options = self.loaded.model, self.loaded.framing.end, self.options
         if not options.exhaustive:
             config = options.config
-            return beam.search(model, sources, config, self.processors, end, self.ends, watch)
+            how = (config, self.processors, end, self.ends, watch, opens)
+            return beam.search(model, sources, *how)
         endings = [Ending(source, end, self.ends, options.max_tokens) for source in sources]
         return (
-            (place, exhaustive(model, options.nbest, options.norm, self.processors, ending))
+            (place, exhaustive(model, options.nbest, options.norm, self.processors, ending, opens))
             for place, ending in enumerate(endings)
         )
 
     def beams(self, prompt: Prompt, found: list[Hypothesis]) -> list[Beam]:
         """Return what was found as records."""
+        kind = BeamOfSource if self.loaded.reads_sources else Beam
         return [
-            Beam(
+            kind(
                 index=prompt.index,
                 rank=rank,
                 prompt=prompt.text,
@@ -207,6 +234,7 @@ class Searcher:
                 finish_reason=hypothesis.finish_reason,
                 model=self.loaded.stored.name,
                 seed=self.options.seed if self.options.stochastic else None,
+                **prompt.about_source,
             )
             for rank, hypothesis in enumerate(found)
         ]
@@ -267,7 +295,8 @@ def _tree(
 ) -> Tree:
     options = searcher.options
     ranks = {hypothesis.tokens: rank for rank, hypothesis in enumerate(found)}
-    tree = Tree(prompt.index, prompt.text, found=searcher.beams(prompt, found))
+    given = prompt.text if prompt.source is None else prompt.source
+    tree = Tree(prompt.index, given, found=searcher.beams(prompt, found))
     numbers: dict[tuple[int, tuple[int, ...]], int] = {}
     for group, fates in log:
         for place, (parent, token, logprob, fate) in enumerate(fates):

@@ -12,7 +12,7 @@ from seqgen.configs import require
 from seqgen.decoding.processors import IMPOSSIBLE, Forbid, likeliest, normalise
 from seqgen.decoding.sampling import Row, prefill
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.writing.prompts import batches
+from seqgen.tasks.writing.prompts import batches, opening
 from seqgen.tasks.writing.sample import SampleOptions, Writer
 
 
@@ -91,7 +91,7 @@ def suggest(
     require(count >= 1, f"--suggest is at least 1, not {count}")
     for batch in batches(loaded, prompts, batch_size):
         histories = [prompt.tokens for prompt in batch]
-        own = normalise(prefill(loaded.model, histories)[0])  # (B, V)
+        own = normalise(prefill(loaded.model, histories, *opening(loaded, batch))[0])  # (B, V)
         allowed = Forbid(loaded.never)(histories, own)
         for row, prompt in enumerate(batch):
             for rank, token in enumerate(_likeliest(allowed[row], count)):
@@ -124,6 +124,7 @@ def explain(
     writer = Writer(loaded, options)
     samples = options.num_samples * options.best_of
     for (prompt,) in batches(loaded, prompts, 1):
+        opens, _ = opening(loaded, [prompt])
         for number in range(samples):
             seen: list[Explanation] = []
 
@@ -131,7 +132,7 @@ def explain(
                 one = [stage[0] for stage in stages]
                 seen.append(_explained(writer, rows[0], step, one, chosen[0], candidates))  # noqa: B023
 
-            for _ in writer.steps([Row(prompt.index, number, prompt.tokens)], watch):
+            for _ in writer.steps([Row(prompt.index, number, prompt.tokens)], watch, opens):
                 yield from seen
                 seen.clear()
 

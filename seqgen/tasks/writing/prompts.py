@@ -6,19 +6,44 @@ import queue
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from seqgen.configs import no_text
+from seqgen.data.sources import handles_of
+from seqgen.decoding.sampling import Opens
 from seqgen.errors import SeqgenError
 from seqgen.tasks.loaded import LoadedModel
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt, its number, and its ids with the start symbol first."""
+    """A prompt, its number, and its ids with the start symbol first.
+
+    What a model that writes from sources is prompted with is a source: `text` is then empty, and
+    `tokens` is the start symbol alone.
+
+    Attributes:
+        index: its number.
+        text: what the text goes on from.
+        tokens: its ids.
+        source: what the text is written from; None for a model of text.
+        source_tokens: its ids, with EOS at the end.
+        source_unknown: how many of them are `<unk>`.
+    """
 
     index: int
     text: str
     tokens: tuple[int, ...]
+    source: str | None = None
+    source_tokens: tuple[int, ...] = ()
+    source_unknown: int = 0
+
+    @property
+    def about_source(self) -> dict[str, Any]:
+        """What records of a model with sources have besides; nothing for a model of text."""
+        if self.source is None:
+            return {}
+        return {"source": self.source, "source_unknown": self.source_unknown}
 
 
 @dataclass(frozen=True)
@@ -49,10 +74,34 @@ def batches(loaded: LoadedModel, prompts: Iterable[str], size: int) -> Iterator[
                 if batch:
                     yield batch
                 raise problem
-            tokens = (loaded.framing.start, *loaded.ids(text))
-            batch.append(Prompt(index, text, tokens))
+            batch.append(_read(loaded, index, text))
             index += 1
         yield batch
+
+
+def _read(loaded: LoadedModel, index: int, text: str) -> Prompt:
+    start, tokenizer = loaded.framing.start, loaded.source_tokenizer
+    if tokenizer is None:
+        return Prompt(index, text, (start, *loaded.ids(text)))
+    ids = tuple(tokenizer.encode(text).tolist())
+    unknown = ids.count(tokenizer.unk_id)
+    return Prompt(index, "", (start,), text, (*ids, tokenizer.eos_id), unknown)
+
+
+def unknown_in_source(loaded: LoadedModel, source: str) -> int:
+    """Return how many tokens of a source the model does not know; 0 for a model of text."""
+    return _read(loaded, 0, source).source_unknown
+
+
+def opening(loaded: LoadedModel, batch: Sequence[Prompt]) -> tuple[Opens | None, list[int]]:
+    """Return what opens states for the sources of a batch, and the handle of each prompt's.
+
+    None for a model of text, whose handles mean nothing.
+    """
+    if not loaded.reads_sources:
+        return None, [0] * len(batch)
+    sources, handles = handles_of([prompt.source_tokens for prompt in batch])
+    return loaded.model.opens(sources), handles
 
 
 def _as_read(loaded: LoadedModel, text: str, line: bool) -> str:
@@ -68,6 +117,10 @@ def _problem(
     why = no_text(text)
     if why is not None:
         return SeqgenError(f"prompt {index} {why}")
+    if loaded.reads_sources:
+        if "\n" in text:
+            return SeqgenError(f"prompt {index} has several lines; a source is one line")
+        return None  # what is unknown in a source is read as <unk>
     found = first_unknown(loaded, text)
     if found is None:
         return None

@@ -26,9 +26,9 @@ from seqgen.decoding.processors import (
     TopP,
     Typical,
 )
-from seqgen.decoding.sampling import Row, Watch
+from seqgen.decoding.sampling import Opens, Row, Watch
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.writing.prompts import batches, first_unknown
+from seqgen.tasks.writing.prompts import batches, first_unknown, opening
 
 # The numbers of samples, and of the candidates of each, together fit the 64 bits that are hashed.
 BOUNDS = {
@@ -139,6 +139,19 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class SampleOfSource(Sample):
+    """The same of a model that writes from sources; `prompt` is empty.
+
+    Attributes:
+        source: what the text is written from.
+        source_unknown: how many of its tokens the model does not know.
+    """
+
+    source: str
+    source_unknown: int
+
+
+@dataclass(frozen=True)
 class Writer:
     """A model and the options it writes with."""
 
@@ -172,10 +185,12 @@ class Writer:
         options, end = self.options, self.loaded.framing.end
         return Continuation(decoder, options.stop, options.max_tokens, end, options.min_tokens)
 
-    def steps(self, rows: Sequence[Row], watch: Watch | None = None) -> Iterator[sampling.Step]:
+    def steps(
+        self, rows: Sequence[Row], watch: Watch | None = None, opens: Opens | None = None
+    ) -> Iterator[sampling.Step]:
         """Write `rows` side by side; yield every token."""
-        model = self.loaded.model
-        return sampling.sample(model, rows, self.begin, self.processors, self.choose, watch)
+        how = (self.begin, self.processors, self.choose)
+        return sampling.sample(self.loaded.model, rows, *how, watch, opens)
 
 
 def stream(loaded: LoadedModel, prompt: str, options: SampleOptions) -> Iterator[str]:
@@ -191,7 +206,8 @@ def stream(loaded: LoadedModel, prompt: str, options: SampleOptions) -> Iterator
         return
     writer = Writer(loaded, options)
     ((prompt,),) = batches(loaded, [prompt], 1)
-    for step in writer.steps([Row(0, 0, prompt.tokens)]):
+    opens, _ = opening(loaded, [prompt])
+    for step in writer.steps([Row(0, 0, prompt.tokens)], opens=opens):
         if step.text:
             yield step.text
 
@@ -207,24 +223,33 @@ def sample(loaded: LoadedModel, prompts: Iterable[str], options: SampleOptions) 
     """
     writer = Writer(loaded, options)
     each = options.num_samples * options.best_of
+    kind = SampleOfSource if loaded.reads_sources else Sample
     for batch in batches(loaded, prompts, max(1, options.batch_size // each)):
-        rows = (Row(prompt.index, j, prompt.tokens) for prompt in batch for j in range(each))
-        given = {prompt.index: prompt.text for prompt in batch}
-        for row, text in _best(_finished(writer, rows), options.best_of):
-            yield Sample(
+        opens, handles = opening(loaded, batch)
+        rows = (
+            Row(prompt.index, j, prompt.tokens, handle)
+            for prompt, handle in zip(batch, handles, strict=True)
+            for j in range(each)
+        )
+        given = {prompt.index: prompt for prompt in batch}
+        for row, text in _best(_finished(writer, rows, opens), options.best_of):
+            yield kind(
                 index=row.prompt,
                 sample=row.sample // options.best_of,
-                prompt=given[row.prompt],
+                prompt=given[row.prompt].text,
                 text=text.text,
                 tokens=text.tokens,
                 logprob=text.logprob,
                 finish_reason=str(text.finish_reason),
                 seed=options.seed if options.draws else None,
                 model=loaded.stored.name,
+                **given[row.prompt].about_source,
             )
 
 
-def _finished(writer: Writer, rows: Iterable[Row]) -> Iterator[tuple[Row, Continuation]]:
+def _finished(
+    writer: Writer, rows: Iterable[Row], opens: Opens | None
+) -> Iterator[tuple[Row, Continuation]]:
     """Write rows, a batch at a time; yield a text when it and all before it are finished.
 
     There may be many millions of rows: only those of one batch are in memory.
@@ -234,7 +259,7 @@ def _finished(writer: Writer, rows: Iterable[Row]) -> Iterator[tuple[Row, Contin
         finished: dict[Row, Continuation] = {}
         waiting = iter(batch)
         row = next(waiting)
-        for step in writer.steps(batch):
+        for step in writer.steps(batch, opens=opens):
             if step.continuation.finish_reason is None:
                 continue
             finished[step.row] = step.continuation
@@ -253,7 +278,7 @@ def _best(
         yield max(group, key=lambda found: found[1].logprob / max(1, found[1].tokens))
 
 
-def fixed_sample(loaded: LoadedModel, tokens: int = 160) -> str:
-    """Return a text that the model writes now, always from the same draws."""
+def fixed_sample(loaded: LoadedModel, prompt: str = "", tokens: int = 160) -> str:
+    """Return a text that the model writes now, always from the same prompt and draws."""
     options = SampleOptions(seed=0, temperature=0.8, max_tokens=tokens)
-    return "".join(islice(stream(loaded, "", options), tokens))
+    return "".join(islice(stream(loaded, prompt, options), tokens))

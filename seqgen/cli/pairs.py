@@ -1,0 +1,93 @@
+"""Pairs of a source and a target as commands read them: from a FILE, or held out by a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from seqgen.cli.inputs import Source
+from seqgen.errors import SeqgenError, UsageError
+
+if TYPE_CHECKING:
+    from seqgen.data.pairs import Pairs
+    from seqgen.data.tokenfile import TokenFile
+    from seqgen.tasks.loaded import LoadedModel
+
+Watch = Callable[[Iterable[str]], Iterator[str]]
+
+
+@dataclass(frozen=True)
+class HeldOutPairs:
+    """The pairs that models hold out, in the place of a FILE.
+
+    Attributes:
+        pairs: all of them.
+        name: what records call them.
+    """
+
+    pairs: Pairs
+    name: str = "validation"
+
+    @classmethod
+    def by(cls, models: Sequence[LoadedModel]) -> HeldOutPairs:
+        """Return the pairs that all of some models hold out.
+
+        Raises:
+            SeqgenError: a model holds out none, or other pairs than another.
+        """
+        from seqgen.tasks.scoring.perplexity import held_out_pairs
+
+        first, *others = [held_out_pairs(loaded) for loaded in models]
+        for loaded, pairs in zip(models[1:], others, strict=True):
+            if list(pairs) != list(first):
+                names = f"{models[0].stored.name} and {loaded.stored.name}"
+                raise SeqgenError(f"{names} hold out different pairs: give a FILE")
+        return cls(first)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A FILE as a text that can be read any number of times, with what takes note of it."""
+
+    source: Source
+    newlines: str
+    watch: Watch
+
+    def chunks(self) -> Iterator[str]:
+        """Yield the text in pieces, from its start."""
+        return self.watch(self.source.chunks(self.newlines))
+
+
+def as_text(
+    loaded: LoadedModel, source: Source | HeldOutPairs, watch: Watch | None = None
+) -> Iterable[str] | TokenFile | Pairs:
+    """Return what a model scores of a FILE: a text, or pairs if it reads those.
+
+    Args:
+        loaded: the model.
+        source: the FILE.
+        watch: takes note of the text as it passes; a token file is then read as its text.
+
+    Raises:
+        UsageError: it is a token file, and the model reads pairs.
+    """
+    if isinstance(source, HeldOutPairs):
+        return source.pairs if watch is None else _watched(source.pairs, watch)
+    newlines = loaded.data.newlines
+    if not loaded.reads_sources:
+        if watch is not None:
+            return watch(source.chunks(newlines))
+        return source.token_file or source.chunks(newlines)
+    if source.token_file is not None:
+        raise UsageError(f"{source.title} is a token file; pairs are read as text")
+    from seqgen.data.pairs import TabPairs
+
+    return TabPairs(Watched(source, newlines, watch or iter), source.title)
+
+
+def _watched(pairs: Pairs, watch: Watch) -> Pairs:
+    """Return pairs that are taken note of, as lines with a tab, when they are asked for."""
+    for _ in watch(f"{source}\t{target}\n" for source, target in pairs):
+        pass
+    return pairs

@@ -1,0 +1,307 @@
+"""From files of pairs to tokens: read, split with both sides together, both sides encoded."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from seqgen.configs import DataConfig, TrainingConfig, require
+from seqgen.data.batches import Batches, SampledBatches, training_batches
+from seqgen.data.corpus import Corpus
+from seqgen.data.encoding import Sampling
+from seqgen.data.pairs import (
+    FilePairs,
+    Pairs,
+    SomePairs,
+    TabPairs,
+    Tokenizers,
+    drop_long,
+    encode_pairs,
+    fitting,
+)
+from seqgen.data.split import held_out_lines, held_out_share
+from seqgen.data.text import Survey, Text, survey, text_files
+from seqgen.data.tokenfile import is_token_file
+from seqgen.errors import SeqgenError
+from seqgen.tasks.training.prepare import Prepared, given_tokenizer, require_sampling
+from seqgen.tokenizers import Tokenizer, tokenizer_kind
+from seqgen.training.events import Notice, Report
+from seqgen.wording import plural
+
+if TYPE_CHECKING:
+    from seqgen.store import StoredModel
+
+
+@dataclass(frozen=True)
+class PairFiles:
+    """Where pairs are: in files with tabs, or in files of sources and files of targets.
+
+    Attributes:
+        sources: files with tabs; or of the sources, where there are `targets`.
+        targets: files of the targets, or none.
+    """
+
+    sources: tuple[Path, ...]
+    targets: tuple[Path, ...] = ()
+
+    @classmethod
+    def of(cls, sources: Sequence[str | Path], targets: Sequence[str | Path] = ()) -> PairFiles:
+        """Return the files that names, folders and patterns mean.
+
+        Raises:
+            UsageError: one of them is a token file.
+            SeqgenError: one is not there.
+        """
+        files = cls(text_files(sources), text_files(targets))
+        for path in files.paths:
+            require(not is_token_file(path), f"{path} is a token file; pairs are read as text")
+        return files
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Every file, those of the sources first."""
+        return (*self.sources, *self.targets)
+
+    def pairs(self, config: DataConfig) -> Pairs:
+        """Return the pairs in them."""
+        text, name = Text(self.sources, config.newlines), _joined(self.sources)
+        if not self.targets:
+            return TabPairs(text, name)
+        other = Text(self.targets, config.newlines)
+        return FilePairs(text, other, (name, _joined(self.targets)))
+
+
+def _joined(paths: Sequence[Path]) -> str:
+    return ", ".join(map(str, paths))
+
+
+@dataclass(frozen=True)
+class PairParts:
+    """The training part and the held-out part of some pairs, with nothing that is too long.
+
+    Attributes:
+        train: the pairs to learn from.
+        val: those that are held out, or None.
+    """
+
+    train: Pairs
+    val: Pairs | None
+
+
+@dataclass(frozen=True)
+class PreparedPairs(Prepared):
+    """Pairs ready to be trained on; `tokenizer` is that of the targets.
+
+    Attributes:
+        parts: the pairs of both parts.
+        tokenizers: of both sides.
+        files: where they come from.
+        dropped: how many were too long.
+    """
+
+    parts: PairParts
+    tokenizers: Tokenizers
+    files: PairFiles
+    dropped: int
+
+    @property
+    def source_tokenizer(self) -> Tokenizer:
+        return self.tokenizers.source
+
+    @cached_property
+    def sample_prompt(self) -> str:
+        return next(iter(self.parts.val or self.parts.train))[0]
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {
+            **super().about,
+            "target_files": len(self.files.targets),
+            "train_source_unknown": self.train.sources.oov,
+            "val_source_unknown": self.val.sources.oov if self.val else None,
+            "dropped": self.dropped,
+        }
+
+    def keep_validation(self, stored: StoredModel) -> None:
+        if self.parts.val is not None:
+            stored.write_validation_pairs(self.parts.val.sources(), self.parts.val.targets())
+
+    def batches(self, training: TrainingConfig, data: DataConfig, carries_state: bool) -> Batches:
+        def batches_of(corpus: Corpus) -> Batches:
+            shape = (training.batch_size, training.seq_len, training.seed, training.batch_tokens)
+            return training_batches(corpus, data.documents, False, *shape)
+
+        def cut_anew(epoch: int) -> Batches:
+            sampling = Sampling(data.subword_sampling, training.seed, epoch)
+            corpus = encode_pairs(self.parts.train, self.tokenizers, sampling)
+            return batches_of(drop_long(corpus, data.max_source_len, data.max_target_len).corpus)
+
+        sampled = data.subword_sampling is not None
+        return SampledBatches(cut_anew) if sampled else batches_of(self.train)
+
+
+def prepare_pairs(files: PairFiles, config: DataConfig, report: Report) -> PreparedPairs:
+    """Read, split and encode what a new translator learns from.
+
+    Args:
+        files: the pairs.
+        config: how to read them.
+        report: takes notices.
+
+    Raises:
+        UsageError: a setting makes no sense for pairs.
+        SeqgenError: they cannot be read, or leave nothing to train on or to validate with.
+    """
+    pairs = files.pairs(config)
+    facts, count = _survey(pairs)
+    if count == 0:
+        raise SeqgenError(f"{_joined(files.paths)} holds no pairs")
+    parts = split_pairs(pairs, count, config)
+    tokenizers = make_tokenizers(pairs, parts.train, config)
+    for tokenizer in {id(t): t for t in (tokenizers.target, tokenizers.source)}.values():
+        require_sampling(config, type(tokenizer))
+    prepared = encode_pair_parts(files, facts, parts, tokenizers, config)
+    if prepared.dropped:
+        longest = f"{config.max_source_len} and {config.max_target_len} tokens"
+        dropped = f"{plural(prepared.dropped, 'pair')} of {count:,} left out"
+        limits = "--max-source-len and --max-target-len"
+        report(Notice(text=f"{dropped}: a side is longer than {longest} ({limits})"))
+    return prepared
+
+
+def reload_pairs(
+    files: PairFiles,
+    config: DataConfig,
+    tokenizers: Tokenizers,
+    held_out: tuple[Path, Path] | None,
+) -> PreparedPairs:
+    """Read a stored translator's pairs again.
+
+    Args:
+        files: its pairs.
+        config: how they were read.
+        tokenizers: the model's.
+        held_out: the sources and the targets that were held out then, which count although the
+            pairs have changed.
+
+    Raises:
+        SeqgenError: they cannot be read.
+    """
+    apart = held_out_share(config.val) is None if config.val != "none" else True
+    pairs = files.pairs(config)
+    facts, count = _survey(pairs)
+    if count == 0:
+        raise SeqgenError(f"{_joined(files.paths)} holds no pairs")
+    parts = split_pairs(pairs, count, replace(config, val="none") if apart else config)
+    if held_out is not None:
+        parts = replace(parts, val=stored_pairs(held_out))
+    return encode_pair_parts(files, facts, parts, tokenizers, config)
+
+
+def stored_pairs(held_out: tuple[Path, Path]) -> Pairs:
+    """Return the pairs that a model's folder keeps: the sources' file and the targets'."""
+    return PairFiles(held_out[:1], held_out[1:]).pairs(DataConfig())
+
+
+def _survey(pairs: Pairs) -> tuple[Survey, int]:
+    """Survey pairs as lines with a tab, wherever they come from; and count them."""
+    facts = survey(f"{source}\t{target}\n" for source, target in pairs)
+    return facts, facts.lines
+
+
+def split_pairs(pairs: Pairs, count: int, config: DataConfig) -> PairParts:
+    """Hold out a random share of the pairs, at least one; or those of `config.val`.
+
+    Raises:
+        UsageError: `config.val` is no share, and `val_target` has no meaning with it.
+    """
+    share = None if config.val == "none" else held_out_share(config.val)
+    if config.val == "none" or share is not None:
+        require(config.val_target is None, "val_target needs val: the file of its sources")
+    if config.val == "none":
+        return PairParts(pairs, None)
+    if share is None:
+        targets = () if config.val_target is None else (config.val_target,)
+        return PairParts(pairs, PairFiles.of((config.val,), targets).pairs(config))
+    held = held_out_lines(count, share, config.split_seed)
+    return PairParts(SomePairs(pairs, ~held), SomePairs(pairs, held))
+
+
+def make_tokenizers(pairs: Pairs, train: Pairs, config: DataConfig) -> Tokenizers:
+    """Open or train the tokenizers of both sides: one of both, or one of each."""
+    target = given_tokenizer(config)
+    if config.source_tokenizer is None:
+        kind = tokenizer_kind(config.tokenizer) if target is None else type(target)
+        read = pairs if kind.learns_from_whole_text else train
+        both = target or _trained(config, lambda: itertools.chain(read.sources(), read.targets()))
+        return Tokenizers(both, both)
+    own = replace(config, tokenizer=config.source_tokenizer)
+    source = given_tokenizer(own)
+    return Tokenizers(
+        target or _trained(config, _side(pairs, train, config).targets),
+        source or _trained(own, _side(pairs, train, own).sources),
+    )
+
+
+def _side(pairs: Pairs, train: Pairs, config: DataConfig) -> Pairs:
+    """Return the pairs that a tokenizer learns from: as its kind has it, all or the training's."""
+    return pairs if tokenizer_kind(config.tokenizer).learns_from_whole_text else train
+
+
+def _trained(config: DataConfig, lines: Callable[[], Iterator[str]]) -> Tokenizer:
+    kind = tokenizer_kind(config.tokenizer)
+    return kind.train(lines(), config.vocab_size, config.min_count)
+
+
+def encode_pair_parts(
+    files: PairFiles, facts: Survey, parts: PairParts, tokenizers: Tokenizers, config: DataConfig
+) -> PreparedPairs:
+    """Encode both parts, without the pairs that are too long.
+
+    Raises:
+        SeqgenError: a part has no pair.
+    """
+    train_pairs, train, dropped = _fitting(parts.train, tokenizers, config)
+    if not train.ends.size:
+        raise SeqgenError(_nothing_left("train on", dropped))
+    val_pairs, val = None, None
+    if parts.val is not None:
+        val_pairs, val, more = _fitting(parts.val, tokenizers, config)
+        dropped += more
+        if not val.ends.size:
+            raise SeqgenError(f"{_nothing_left('validate with', more)}, or --val none")
+    return PreparedPairs(
+        text=Text(files.paths, config.newlines),
+        facts=facts,
+        split=None,
+        tokenizer=tokenizers.target,
+        train=train,
+        val=val,
+        val_facts=survey(val_pairs.targets()) if val_pairs else Survey(),
+        parts=PairParts(train_pairs, val_pairs),
+        tokenizers=tokenizers,
+        files=files,
+        dropped=dropped,
+    )
+
+
+def _nothing_left(purpose: str, dropped: int) -> str:
+    if dropped:
+        return f"every pair to {purpose} is too long; give --max-source-len or --max-target-len"
+    return f"there is no pair to {purpose}; give more"
+
+
+def _fitting(pairs: Pairs, tokenizers: Tokenizers, config: DataConfig) -> tuple[Pairs, Corpus, int]:
+    """Return the pairs that are short enough, as text and encoded, and how many others were."""
+    corpus = encode_pairs(pairs, tokenizers)
+    kept = fitting(corpus, config.max_source_len, config.max_target_len)
+    if kept.all():
+        return pairs, corpus, 0
+    short = SomePairs(pairs, kept)
+    return short, encode_pairs(short, tokenizers), int(np.count_nonzero(~kept))

@@ -1,0 +1,428 @@
+"""Translators from the command line: training on pairs, writing from sources, scoring targets."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from seqgen.cli import run
+from seqgen.data.pairs import TabPairs
+from seqgen.data.text import Text
+from seqgen.errors import SeqgenError
+from seqgen.store import StoredModel
+from seqgen.tasks.loaded import load
+from seqgen.tasks.scoring.perplexity import held_out_pairs, perplexity
+from seqgen.tasks.training.train import resume, train
+from seqgen.tokenizers import load_tokenizer
+
+NAMES = ("seq2seq", "seq2seq-transformer")
+TINY = {"hidden_size": 16, "num_layers": 1, "steps": 4, "seed": 1, "precision": "float32"}
+TINY |= {"batch_size": 8}
+HEADS = {"seq2seq": {}, "seq2seq-transformer": {"num_heads": 2}}
+WORDS = ("one", "two", "three", "four", "five", "six")
+
+
+def pairs_of(count: int = 40) -> list[tuple[str, str]]:
+    """Return sources of one to three words, and their first letters as targets."""
+    chosen = [[WORDS[(n * k + k) % 6] for k in range(1, 2 + n % 3)] for n in range(count)]
+    return [(" ".join(words), "".join(word[0] for word in words)) for words in chosen]
+
+
+@pytest.fixture
+def tsv(tmp_path) -> Path:
+    path = tmp_path / "pairs.tsv"
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs_of()))
+    return path
+
+
+@pytest.fixture
+def sides(tmp_path) -> tuple[Path, Path]:
+    paths = tmp_path / "pairs.en", tmp_path / "pairs.de"
+    for path, lines in zip(paths, zip(*pairs_of(), strict=True), strict=True):
+        path.write_text("".join(f"{line}\n" for line in lines))
+    return paths
+
+
+def trained(data, name="t", architecture="seq2seq", targets=(), report=None, **settings):
+    """Train a tiny translator and load it."""
+    settings = {**TINY, **HEADS[architecture], **settings}
+    train([data], targets=targets, architecture=architecture, name=name, settings=settings,
+          **({"report": report} if report else {}))  # fmt: skip
+    return load(name)
+
+
+def records(capsys, *arguments) -> list[dict]:
+    """Run a command in this process; return its records."""
+    capsys.readouterr()
+    assert run([*map(str, arguments), "--json"]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def refusal(capsys, *arguments) -> str:
+    """Return the one line that a refused command says."""
+    capsys.readouterr()
+    assert run([*map(str, arguments)]) in (1, 2)
+    said = capsys.readouterr()
+    assert said.out == ""
+    (line,) = said.err.strip("\n").split("\n")
+    return line
+
+
+# ---- training ----
+
+
+def test_two_files_train_as_one_with_tabs(tsv, sides):
+    joined = trained(tsv, "joined")
+    apart = trained(sides[0], "apart", targets=[sides[1]])
+    for one, other in zip(joined.model.parameters(), apart.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert list(held_out_pairs(joined)) == list(held_out_pairs(apart))
+
+
+def test_a_tenth_is_held_out_with_both_sides_together(tsv):
+    loaded = trained(tsv)
+    held_out = list(held_out_pairs(loaded))
+    assert len(held_out) == 4
+    assert set(held_out) <= set(pairs_of())
+    assert loaded.stored.record["data"]["target_files"] == 0
+
+
+def test_a_tab_of_two_files_is_text(tmp_path):
+    source, target = tmp_path / "a", tmp_path / "b"
+    source.write_text("a\tb\nc\td\n\n" * 4)
+    target.write_text("x\ty\n\nz\n" * 4)
+    loaded = trained(source, targets=[target], val="0.5")
+    assert set(held_out_pairs(loaded)) <= {("a\tb", "x\ty"), ("c\td", ""), ("", "z")}
+    assert perplexity(loaded, held_out_pairs(loaded)).source_unknown == 0
+
+
+def test_held_out_files_of_both_sides(tsv, sides, tmp_path, capsys):
+    (tmp_path / "v.en").write_text("one two\nsix\n")
+    (tmp_path / "v.de").write_text("ot\ns\n")
+    train_flags = ["--model", "seq2seq", "--steps", "1", "--hidden-size", "8", "--quiet"]
+    both = ["--source", sides[0], "--target", sides[1]]
+    apart = ["--val-source", tmp_path / "v.en", "--val-target", tmp_path / "v.de"]
+    (found,) = records(capsys, "train", *both, *apart, *train_flags, "--name", "apart")
+    assert list(held_out_pairs(load("apart"))) == [("one two", "ot"), ("six", "s")]
+    (tmp_path / "v.tsv").write_text("one two\tot\nsix\ts\n")
+    val = ["--val", tmp_path / "v.tsv", "--seed", found["seed"]]
+    records(capsys, "train", tsv, *val, *train_flags, "--name", "joined")
+    assert list(held_out_pairs(load("joined"))) == [("one two", "ot"), ("six", "s")]
+
+
+def test_the_stored_validation_gives_the_loss_of_training(tsv, capsys):
+    trained(tsv)
+    (scored,) = records(capsys, "perplexity", "-m", "t")
+    result = load("t").stored.record["result"]
+    assert scored["file"] == "validation"
+    assert scored["nats_per_token"] == pytest.approx(result["val_loss"], abs=1e-9)
+    assert scored["bits_per_char"] == pytest.approx(result["val_bits_per_char"], abs=1e-9)
+
+
+def test_pairs_that_are_too_long_are_left_out_and_counted(tsv):
+    said = []
+    limits = {"max_source_len": 9, "max_target_len": 2, "val": "0.3"}
+    loaded = trained(tsv, report=lambda event: said.append(getattr(event, "text", "")), **limits)
+    long = [p for p in pairs_of() if len(p[0]) > 9 or len(p[1]) > 2]
+    assert any(text.startswith(f"{len(long)} pairs of 40 left out") for text in said)
+    assert loaded.stored.record["data"]["dropped"] == len(long)
+    assert not set(held_out_pairs(loaded)) & set(long)
+
+
+def test_both_sides_limit_a_transformer(tsv):
+    limits = {"max_source_len": 30, "max_target_len": 5, "positions": "learned"}
+    config = trained(tsv, architecture="seq2seq-transformer", **limits).model.config
+    assert (config.source_window, config.window) == (31, 6)
+
+
+def test_separate_tokenizers(tsv, capsys):
+    loaded = trained(tsv, tokenizer="char", source_tokenizer="word")
+    own = load_tokenizer(loaded.stored.path / "source_tokenizer")
+    assert (own.kind, loaded.tokenizer.kind) == ("word", "char")
+    assert loaded.model.config.source_vocab_size == own.vocab_size
+    assert own.first_unknown("one") is None
+    joint = trained(tsv, "joint")
+    assert not (joint.stored.path / "source_tokenizer").exists()
+    assert joint.source_tokenizer is joint.tokenizer
+    (found,) = records(capsys, "beam-search", "one two", "-m", "t")
+    assert found["source"] == "one two"
+
+
+def test_what_a_word_tokenizer_has_not_seen_in_training_is_unknown(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text("".join(f"w{n}\tt{n}\n" for n in range(30)))
+    loaded = trained(path, tokenizer="word")
+    source, target = next(iter(held_out_pairs(loaded)))
+    assert loaded.tokenizer.first_unknown(source) is not None
+    assert loaded.tokenizer.first_unknown(target) is not None
+    assert perplexity(loaded, held_out_pairs(loaded)).source_unknown == 3
+
+
+@pytest.mark.parametrize("architecture", NAMES)
+def test_going_on_is_bit_for_bit(architecture, tsv, sides):
+    more = {"steps": 9, "dropout": 0.3, "batch_tokens": 60}
+    whole = trained(tsv, "whole", architecture, **more)
+    settings = {**TINY, **HEADS[architecture], **more}
+    settings |= {"source_tokenizer": "char"} if architecture == "seq2seq" else {}
+    if architecture == "seq2seq":
+        whole = trained(tsv, "whole2", architecture, source_tokenizer="char", **more)
+    how = {"architecture": architecture, "name": "cut", "settings": settings}
+    train([sides[0]], targets=[sides[1]], stop_after=4, **how)
+    result = resume("cut")
+    assert (result.steps, result.stopped) == (9, "steps")
+    for name, tensor in whole.model.state_dict().items():
+        assert torch.equal(tensor, load("cut").model.state_dict()[name]), name
+    expected = whole.stored.record["result"]["val_loss"]
+    assert load("cut").stored.record["result"]["val_loss"] == expected
+
+
+def test_sampled_segmentations_of_both_sides(tsv):
+    subwords = {"tokenizer": "bpe", "vocab_size": 300, "subword_sampling": 0.5}
+    loaded = trained(tsv, **subwords)
+    assert math.isfinite(loaded.stored.record["result"]["val_loss"])
+
+
+def test_fine_tuning_keeps_both_tokenizers(tsv):
+    first = trained(tsv, "first", source_tokenizer="word")
+    settings = {"init_from": "first", "steps": 1, "lr": 1e-9, "seed": 0}
+    train([tsv], name="second", settings=settings)
+    second = load("second")
+    assert second.source_tokenizer.fingerprint == first.source_tokenizer.fingerprint
+    for one, other in zip(first.model.parameters(), second.model.parameters(), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=0)
+
+
+def test_the_digest_tells_source_tokenizers_apart(tsv):
+    stored = trained(tsv, source_tokenizer="word").stored
+    before = StoredModel(stored.path).digest
+    file = stored.path / "source_tokenizer" / "tokenizer.json"
+    file.write_text(file.read_text().replace("three", "threE"))
+    assert StoredModel(stored.path).digest != before
+
+
+# ---- writing ----
+
+
+def test_sources_come_as_arguments_or_as_lines(tsv, tmp_path, capsys, monkeypatch):
+    trained(tsv)
+    sources = ["one two", "", "six", "one two"]
+    given = records(capsys, "beam-search", *sources, "-m", "t", "--max-tokens", 5)
+    (tmp_path / "lines").write_text("\n".join(sources) + "\n")
+    for size in ("1", "16"):
+        with (tmp_path / "lines").open() as lines:
+            monkeypatch.setattr(sys, "stdin", lines)
+            how = ["--max-tokens", 5, "--batch-size", size]
+            piped = records(capsys, "beam-search", "-m", "t", *how)
+        assert [r["text"] for r in piped] == [r["text"] for r in given]
+        assert [r["source"] for r in piped] == sources
+    assert {r["prompt"] for r in piped} == {""}
+    assert given[0]["score"] == given[3]["score"]
+
+
+@pytest.mark.parametrize("architecture", NAMES)
+def test_a_beam_is_scored_as_its_text_is(architecture, tsv, capsys):
+    loaded = trained(tsv, architecture=architecture)
+    shortest = ["--min-tokens", 2, "--length-norm", "none"]
+    (found,) = records(capsys, "beam-search", "two six", "-m", "t", *shortest)
+    assert found["finish_reason"] == "eos"
+    pairs = tsv.with_name("one.tsv")
+    pairs.write_text(f"two six\t{found['text']}\n")
+    scored = perplexity(loaded, TabPairs(Text((pairs,)), "one.tsv"))
+    assert -scored.nll_nats == pytest.approx(found["logprob"], abs=1e-4)
+
+
+@pytest.mark.parametrize("command", [["beam-search"], ["sample", "--greedy"]])
+def test_the_beginning_of_a_target_can_be_forced(command, tsv, capsys):
+    trained(tsv)
+    how = ["-m", "t", "--max-tokens", 4, "--force", "ts"]
+    (found,) = records(capsys, *command, "three six", *how)
+    assert found["text"].startswith("ts")
+    assert found["source"] == "three six"
+    assert "does not know" in refusal(capsys, *command, "six", "-m", "t", "--force", "€")
+
+
+def test_samples_depend_on_the_source_and_its_number_alone(tsv, capsys):
+    trained(tsv)
+    how = ["-m", "t", "--seed", 3, "--max-tokens", 5, "--num-samples", 2]
+    together = records(capsys, "sample", "one", "two six", *how)
+    alone = records(capsys, "sample", "one", *how, "--batch-size", 1)
+    assert [r["text"] for r in together[:2]] == [r["text"] for r in alone]
+    assert [(r["index"], r["sample"]) for r in together] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+def test_explanations_and_suggestions_are_of_a_source(tsv, capsys):
+    trained(tsv)
+    suggested = records(capsys, "sample", "one", "-m", "t", "--suggest", 2)
+    explained = records(capsys, "sample", "one", "-m", "t", "--explain", "--greedy")
+    assert explained[0]["token"] == suggested[0]["token"]
+    assert explained[0]["logprob"] == pytest.approx(suggested[0]["logprob"])
+
+
+def test_a_plain_text_is_the_target_alone(tsv, capsys):
+    trained(tsv)
+    (found,) = records(capsys, "beam-search", "one", "-m", "t", "--max-tokens", 3)
+    assert run(["beam-search", "one", "-m", "t", "--max-tokens", "3", "--quiet"]) == 0
+    assert capsys.readouterr().out == found["text"]
+
+
+def test_unknown_characters_of_a_source_are_counted(tsv, capsys):
+    trained(tsv)
+    capsys.readouterr()
+    assert run(["beam-search", "o€ne%", "two", "-m", "t", "--max-tokens", "2", "--json"]) == 0
+    said = capsys.readouterr()
+    counts = [json.loads(line)["source_unknown"] for line in said.out.splitlines()]
+    assert counts == [2, 0]
+    assert "2 tokens of the sources unknown to the model" in said.err
+    assert run(["sample", "o€ne", "-m", "t", "--max-tokens", "2"]) == 0
+    assert "1 token of the sources unknown" in capsys.readouterr().err
+
+
+def test_an_ensemble_of_translators(tsv, capsys):
+    a, b = trained(tsv, "a"), trained(tsv, "b", "seq2seq-transformer")
+    (found,) = records(capsys, "beam-search", "one two", "-m", "a+b", "--max-tokens", 1)
+    both = [torch.from_numpy(first_log_probs(loaded, "one two")) for loaded in (a, b)]
+    mixed = torch.stack(both).exp().mean(0).log()
+    assert found["logprob"] == pytest.approx(mixed.max().item(), abs=1e-4)
+
+
+@torch.no_grad()
+def first_log_probs(loaded, source: str) -> np.ndarray:
+    """Return what a model holds of a target's first token, (V,), by its own calls."""
+    tokenizer = loaded.tokenizer
+    ids = [*tokenizer.encode(source).tolist(), tokenizer.eos_id]
+    memory = loaded.model.encode(torch.tensor([ids]), [len(ids)])
+    logits, _ = loaded.model(torch.tensor([[tokenizer.bos_id]]), memory)
+    return logits[0, 0].log_softmax(-1).numpy()
+
+
+# ---- scoring ----
+
+
+@pytest.mark.parametrize("architecture", NAMES)
+def test_perplexity_is_that_of_one_pair_at_a_time(architecture, tsv, capsys):
+    loaded = trained(tsv, architecture=architecture, source_tokenizer="word")
+    tokenizer, own = loaded.tokenizer, loaded.source_tokenizer
+    nats, each = 0.0, []
+    for source, target in pairs_of():
+        ids = [*own.encode(source).tolist(), own.eos_id]
+        with torch.no_grad():
+            memory = loaded.model.encode(torch.tensor([ids]), [len(ids)])
+        state = loaded.model.start(memory)
+        targets = [*tokenizer.encode(target).tolist(), tokenizer.eos_id]
+        read = torch.tensor([[tokenizer.bos_id, *targets[:-1]]])
+        with torch.no_grad():
+            scores, _ = loaded.model.score(read, torch.tensor([targets]), state)
+        each.append(-scores.log_probs.sum().item())
+        nats += each[-1]
+    (whole,) = records(capsys, "perplexity", tsv, "-m", "t")
+    assert whole["nll_nats"] == pytest.approx(nats, rel=1e-5)
+    texts = [target for _, target in pairs_of()]
+    assert whole["tokens"] == whole["characters"] == sum(len(text) + 1 for text in texts)
+    lines = records(capsys, "perplexity", tsv, "-m", "t", "--per-line")
+    assert [line["nll_nats"] for line in lines] == pytest.approx(each, rel=1e-4)
+    assert [(line["source"], line["text"]) for line in lines] == pairs_of()
+    tokens = records(capsys, "perplexity", tsv, "-m", "t", "--per-token")
+    assert -sum(token["logprob"] for token in tokens) == pytest.approx(nats, rel=1e-4)
+
+
+def test_unknowns_of_both_sides_are_counted(tsv, tmp_path, capsys):
+    trained(tsv)
+    (tmp_path / "new.tsv").write_text("on€ €\to€\n\t\n")
+    (found,) = records(capsys, "perplexity", tmp_path / "new.tsv", "-m", "t")
+    assert (found["source_unknown"], found["oov"], found["tokens"]) == (2, 1, 4)
+
+
+def test_batch_size_changes_no_figure(tsv, capsys):
+    trained(tsv)
+    few, many = (
+        records(capsys, "perplexity", tsv, "-m", "t", "--batch-size", size)[0]["nll_nats"]
+        for size in (1, 64)
+    )
+    assert few == pytest.approx(many, rel=1e-5)
+
+
+# ---- what makes no sense ----
+
+
+def test_pairs_that_are_none(tmp_path, capsys):
+    path, other = tmp_path / "a.tsv", tmp_path / "b"
+    how = ["--model", "seq2seq", "--steps", "1"]
+    path.write_text("one\to\nno tab\n")
+    assert "line 2 has no tab" in refusal(capsys, "train", path, *how)
+    path.write_text("")
+    assert "holds no pairs" in refusal(capsys, "train", path, *how)
+    other.write_text("x\ny\nz\n")
+    path.write_text("x\ny\n")
+    line = refusal(capsys, "train", "--source", path, "--target", other, *how)
+    assert "2 lines and" in line
+    assert "3 lines" in line
+    path.write_text("one\to\n")
+    assert "no pair to train on" in refusal(capsys, "train", path, *how)
+    path.write_text("one\to\n" * 20)
+    line = refusal(capsys, "train", path, *how, "--max-source-len", "2")
+    assert "every pair to train on is too long" in line
+
+
+def test_settings_of_the_other_kind_of_data(tsv, sides, capsys):
+    both = ["--source", sides[0], "--target", sides[1]]
+    line = refusal(capsys, "train", *both, "--model", "lstm", "--steps", "1")
+    assert line == "seqgen: lstm learns from a text: it takes no --target"
+    line = refusal(capsys, "train", tsv, "--model", "lstm", "--source-tokenizer", "word")
+    assert line == "seqgen: source_tokenizer has no meaning: lstm learns from a text"
+    line = refusal(capsys, "train", tsv, "--model", "seq2seq", "--seq-len", "5")
+    assert line.endswith(
+        "seq_len has no meaning: seq2seq learns from pairs of a source and a target"
+    )
+    assert "documents" in refusal(
+        capsys, "train", tsv, "--model", "seq2seq", "--documents", "stream"
+    )
+    assert "go together" in refusal(capsys, "train", "--source", sides[0], "--model", "seq2seq")
+    assert "not both" in refusal(capsys, "train", tsv, *both, "--model", "seq2seq")
+    assert "val_target needs val" in refusal(
+        capsys, "train", tsv, "--model", "seq2seq", "--set", f"val_target={sides[1]}"
+    )
+
+
+def test_commands_for_models_of_text(tsv, tmp_path, capsys):
+    trained(tsv)
+    text = tmp_path / "text.txt"
+    text.write_text("one two\n")
+    for command in (["eval", text], ["compare", "t"], ["perplexity", tsv, "--fit", text]):
+        flags = [] if command[0] == "compare" else ["-m", "t"]
+        assert "models of text; t writes from sources" in refusal(capsys, *command, *flags)
+    assert "--echo is for models of text" in refusal(
+        capsys, "sample", "a", "-m", "t", "--echo", "--greedy"
+    )
+    assert "give one, or pipe them in" in refusal(capsys, "beam-search", "-m", "t")
+    line = refusal(capsys, "beam-search", "a\nb", "-m", "t")
+    assert line == "seqgen: prompt 0 has several lines; a source is one line"
+    assert "line 1 has no tab" in refusal(capsys, "perplexity", text, "-m", "t")
+    line = refusal(capsys, "perplexity", tsv, "-m", "t", "--documents", "stream")
+    assert "--documents stream has no meaning" in line
+
+
+def test_mixtures_of_translators_share_both_tokenizers(tsv, tmp_path, capsys):
+    trained(tsv, "joint", source_tokenizer="char")
+    trained(tsv, "apart", source_tokenizer="word")
+    train([tsv], architecture="ngram", name="text", settings={"documents": "line"})
+    with pytest.raises(SeqgenError, match="different tokens of their sources"):
+        load("joint+apart")
+    with pytest.raises(SeqgenError, match="cannot be mixed"):
+        load("joint+text")
+    assert "score them apart" in refusal(capsys, "perplexity", tsv, "-m", "joint", "-m", "text")
+
+
+def test_a_translator_in_the_list_of_models(tsv, capsys):
+    trained(tsv, source_tokenizer="word")
+    (found,) = records(capsys, "models")
+    assert (found["architecture"], found["tokenizer"]) == ("seq2seq", "char")
+    assert run(["models", "show", "t"]) == 0
+    assert run(["tokenize", str(tsv), "-m", "t", "--quiet"]) == 0
+    assert run(["models", "remove", "t", "--yes"]) == 0
+    assert records(capsys, "models") == []
