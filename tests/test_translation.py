@@ -227,7 +227,7 @@ def test_sources_come_as_arguments_or_as_lines(tsv, tmp_path, capsys, monkeypatc
 
 @pytest.mark.parametrize("architecture", NAMES)
 def test_a_beam_is_scored_as_its_text_is(architecture, tsv, capsys):
-    loaded = trained(tsv, architecture=architecture)
+    loaded = trained(tsv, architecture=architecture, steps=60, lr=0.01)
     shortest = ["--min-tokens", 2, "--length-norm", "none"]
     (found,) = records(capsys, "beam-search", "two six", "-m", "t", *shortest)
     assert found["finish_reason"] == "eos"
