@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -42,6 +42,11 @@ class SourceConfig(ModelConfig):
         "Use one matrix for the embeddings of both sides; by default if they share a tokenizer.",
         None,
     )
+
+    @classmethod
+    def regularised(cls, overfitting_ratio: float) -> dict[str, Any]:
+        """Return nothing: the rule is for models of text, which learn a small one by heart."""
+        return {}
 
     def __post_init__(self) -> None:
         super().__post_init__()
