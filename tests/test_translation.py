@@ -116,6 +116,19 @@ def test_held_out_files_of_both_sides(tsv, sides, tmp_path, capsys):
     assert list(held_out_pairs(load("joined"))) == [("one two", "ot"), ("six", "s")]
 
 
+def test_going_on_needs_no_held_out_files(sides, tmp_path):
+    source, target = tmp_path / "v.en", tmp_path / "v.de"
+    source.write_text("one two\nsix\n")
+    target.write_text("ot\ns\n")
+    settings = {**TINY, "val": str(source), "val_target": str(target)}
+    how = {"architecture": "seq2seq", "name": "t", "settings": settings, "targets": [sides[1]]}
+    train([sides[0]], stop_after=2, **how)
+    source.unlink()
+    target.unlink()
+    assert resume("t").stopped == "steps"
+    assert list(held_out_pairs(load("t"))) == [("one two", "ot"), ("six", "s")]
+
+
 def test_the_stored_validation_gives_the_loss_of_training(tsv, capsys):
     trained(tsv)
     (scored,) = records(capsys, "perplexity", "-m", "t")
@@ -227,7 +240,7 @@ def test_sources_come_as_arguments_or_as_lines(tsv, tmp_path, capsys, monkeypatc
 
 @pytest.mark.parametrize("architecture", NAMES)
 def test_a_beam_is_scored_as_its_text_is(architecture, tsv, capsys):
-    loaded = trained(tsv, architecture=architecture)
+    loaded = trained(tsv, architecture=architecture, steps=60, lr=0.01)
     shortest = ["--min-tokens", 2, "--length-norm", "none"]
     (found,) = records(capsys, "beam-search", "two six", "-m", "t", *shortest)
     assert found["finish_reason"] == "eos"

@@ -91,3 +91,26 @@ def _watched(pairs: Pairs, watch: Watch) -> Pairs:
     for _ in watch(f"{source}\t{target}\n" for source, target in pairs):
         pass
     return pairs
+
+
+def check_sides(
+    data: list[str],
+    source: list[str] | None,
+    target: list[str] | None,
+    val: str | None,
+    val_source: str | None,
+    val_target: str | None,
+) -> None:
+    """Refuse one side of pairs without the other, or both ways to give them.
+
+    Raises:
+        UsageError: says which.
+    """
+    if bool(source) != bool(target):
+        raise UsageError("--source and --target go together: line n of one, line n of the other")
+    if source and data:
+        raise UsageError("give DATA, or --source and --target, not both")
+    if (val_source is None) != (val_target is None):
+        raise UsageError("--val-source and --val-target go together")
+    if val_source is not None and val is not None:
+        raise UsageError("give --val, or --val-source and --val-target, not both")

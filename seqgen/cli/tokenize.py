@@ -126,6 +126,7 @@ def tokenize(
     from seqgen.tasks.tokenize import (
         find_tokenizer,
         newlines_of,
+        source_tokenizer_of,
         statistics,
         train_tokenizer,
     )
@@ -141,6 +142,8 @@ def tokenize(
         _put_trained(out, made, json, quiet)
         return
     found = find_tokenizer(model, tokenizer)
+    if tokenizer is None and not quiet and (of_sources := source_tokenizer_of(model)):
+        say(f"with the tokenizer of the targets; that of the sources is --tokenizer {of_sources}")
     if newlines is None:
         newlines = newlines_of(model) if tokenizer is None else "keep"
     if out is not None:

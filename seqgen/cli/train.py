@@ -13,6 +13,7 @@ from seqgen.cli.help import BUDGET, OPTIMISATION, OUTPUT, SAVING, TEXT, WHAT
 from seqgen.cli.inputs import Inputs, file_name, file_path, given_or_piped
 from seqgen.cli.output import put_record, say
 from seqgen.cli.outputs import check_replaced_model
+from seqgen.cli.pairs import check_sides
 from seqgen.cli.settings import option as setting
 from seqgen.cli.tables import count, duration, figure
 from seqgen.errors import Interrupted, UsageError
@@ -284,7 +285,7 @@ def train(
         )
         return
     data = [*(data or ()), *(data_option or ())]
-    _check_sides(data, source, target, val, val_source, val_target)
+    check_sides(data, source, target, val, val_source, val_target)
     data = data or source or []
     settings = {
         SETTING_OF.get(flag, flag): value
@@ -329,29 +330,6 @@ def train(
         raise Interrupted(_stopped(result))
     if not quiet:
         _summary(result)
-
-
-def _check_sides(
-    data: list[str],
-    source: list[str] | None,
-    target: list[str] | None,
-    val: str | None,
-    val_source: str | None,
-    val_target: str | None,
-) -> None:
-    """Refuse one side of pairs without the other, or both ways to give them.
-
-    Raises:
-        UsageError: says which.
-    """
-    if bool(source) != bool(target):
-        raise UsageError("--source and --target go together: line n of one, line n of the other")
-    if source and data:
-        raise UsageError("give DATA, or --source and --target, not both")
-    if (val_source is None) != (val_target is None):
-        raise UsageError("--val-source and --val-target go together")
-    if val_source is not None and val is not None:
-        raise UsageError("give --val, or --val-source and --val-target, not both")
 
 
 def _refuse(context: typer.Context, what: str, flags: tuple[str, ...]) -> None:

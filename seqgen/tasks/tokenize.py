@@ -84,6 +84,15 @@ def find_tokenizer(model: str | None, path: str | None) -> Tokenizer:
     return open_tokenizer(Path(path))
 
 
+def source_tokenizer_of(model: str | None) -> Path | None:
+    """Return where the tokenizer of a model's sources is, if they have their own.
+
+    See `find_tokenizer` for what `model` is, and for its errors.
+    """
+    folder = store.find_all(model).path / store.SOURCE_TOKENIZER
+    return folder if folder.is_dir() else None
+
+
 def newlines_of(model: str | None) -> str:
     """Return how a model's text was read; see `find_tokenizer` for what `model` is."""
     stored = store.find_all(model)

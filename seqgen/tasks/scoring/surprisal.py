@@ -243,7 +243,8 @@ def line_record(
 ) -> dict[str, Any]:
     """Return the keys of `seqgen perplexity --per-line --json`, in order."""
     scoring = replace(scoring, documents="line").check(loaded)
-    data = hashlib.sha256(line.text.encode()).hexdigest()
+    whole = line.text if line.source is None else f"{line.source}\t{line.text}"
+    data = hashlib.sha256(whole.encode()).hexdigest()
     record = Perplexity(
         file=file,
         model=loaded.stored.name,

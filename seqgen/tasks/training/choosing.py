@@ -230,7 +230,8 @@ def _regularised(trial: Trial, config_class: type[ModelConfig]) -> dict[str, Any
     plan, found = trial.plan, config_class.regularised(trial.overfitting_ratio)
     training, validates = trial.training, trial.plan.data.val != "none"
     evenly = training.validate_every is None and training.schedule not in LATE
-    if trial.overfitting_ratio >= STOPS_FROM_RATIO and validates and evenly:
+    by_heart = plan.reads == "text" and trial.overfitting_ratio >= STOPS_FROM_RATIO
+    if by_heart and validates and evenly:
         found["patience"] = PATIENCE
     return plan.only_unset(found)
 

@@ -193,12 +193,14 @@ def reload_pairs(
     Raises:
         SeqgenError: they cannot be read.
     """
-    apart = held_out_share(config.val) is None if config.val != "none" else True
+    apart = config.val == "none" or held_out_share(config.val) is None
     pairs = files.pairs(config)
     facts, count = _survey(pairs)
     if count == 0:
         raise SeqgenError(f"{_joined(files.paths)} holds no pairs")
-    parts = split_pairs(pairs, count, replace(config, val="none") if apart else config)
+    if apart:  # kept with the model; the files themselves may be gone
+        config = replace(config, val="none", val_target=None)
+    parts = split_pairs(pairs, count, config)
     if held_out is not None:
         parts = replace(parts, val=stored_pairs(held_out))
     return encode_pair_parts(files, facts, parts, tokenizers, config)

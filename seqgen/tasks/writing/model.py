@@ -51,6 +51,7 @@ class BeamSettings(TypedDict, total=False):
     min_tokens: int
     stop: str | Sequence[str]
     no_repeat_ngram: int | None
+    force: str
     groups: int
     diversity: float
     stochastic: bool
