@@ -49,9 +49,11 @@ class Seq2SeqConfig(SourceConfig):
 
     cell: str = setting("Recurrent cell of both sides: gru, lstm or rnn.", "gru")
     hidden_size: int = setting(
-        "Width of each layer on both sides, in units.", 256, low=1, high=MOST_WIDTH
+        "Width of each layer, in units. Both sides have the same.", 256, low=1, high=MOST_WIDTH
     )
-    num_layers: int = setting("Number of stacked layers on each side.", 1, low=1, high=MOST_LAYERS)
+    num_layers: int = setting(
+        "Number of stacked layers. Both sides have the same.", 1, low=1, high=MOST_LAYERS
+    )
     embedding_size: int | None = setting(
         "Width of the embeddings; by default hidden_size.", None, low=1, high=MOST_WIDTH
     )
@@ -90,7 +92,7 @@ class Seq2SeqConfig(SourceConfig):
         "Add each layer's input to its output, from the second layer on.", False
     )
     dropout: float = setting(
-        "Probability of dropping each unit of the layers' inputs and of the output's.",
+        "Probability of dropping each unit in training. Inputs of layers and of the output.",
         0.2,
         low=0,
         below=1,
