@@ -16,7 +16,7 @@ from seqgen.models import transformer
 from seqgen.models.cells.gru import GRUCell, GRUConfig
 from seqgen.models.cells.lstm import LSTMCell, LSTMConfig
 from seqgen.models.cells.rnn import RNNCell, RNNConfig
-from seqgen.models.transformer import rotate, rotations, sinusoids
+from seqgen.models.positions import rotate, rotations, sinusoids
 
 E, H, B, T = 3, 4, 2, 6
 EXACT = {"rtol": 0, "atol": 1e-12}

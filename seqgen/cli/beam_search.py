@@ -121,8 +121,8 @@ def beam_search(
     """Find the most probable continuations by beam search.
 
     Filters apply in this order: what can never be written, --min-tokens, --force,
-    --no-repeat-ngram. The
-    search stops when no live hypothesis can still beat the n-th best finished one.
+    --no-repeat-ngram. The search stops when no live hypothesis can still beat the n-th best
+    finished one.
     """
     from seqgen.configs import PRECISIONS, choice
     from seqgen.tasks.loaded import load

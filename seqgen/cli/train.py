@@ -162,16 +162,7 @@ def train(
             show_default=False,
         ),
     ] = None,
-    val_target: Annotated[
-        str | None,
-        typer.Option(
-            help="The file of the held-out targets.",
-            parser=file_name,
-            metavar="FILE",
-            rich_help_panel=TEXT,
-            show_default=False,
-        ),
-    ] = None,
+    val_target: Annotated[str | None, setting("val_target", "FILE", TEXT, parser=file_name)] = None,
     max_source_len: Annotated[int | None, setting("max_source_len", "N", TEXT)] = None,
     max_target_len: Annotated[int | None, setting("max_target_len", "N", TEXT)] = None,
     split_seed: Annotated[int | None, setting("split_seed", "N", TEXT)] = None,

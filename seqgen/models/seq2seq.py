@@ -50,9 +50,17 @@ class Seq2SeqConfig(SourceConfig):
 
     cell: str = setting("Recurrent cell, by its architecture: gru, lstm or rnn.", "gru")
     hidden_size: int = setting(
-        "Width of each layer, in units, on both sides.", 256, low=1, high=MOST_WIDTH
+        registry.SHARED_DOCS["hidden_size"] + " Both sides have the same.",
+        256,
+        low=1,
+        high=MOST_WIDTH,
     )
-    num_layers: int = setting("Number of stacked layers on each side.", 1, low=1, high=MOST_LAYERS)
+    num_layers: int = setting(
+        registry.SHARED_DOCS["num_layers"] + " Both sides have the same.",
+        1,
+        low=1,
+        high=MOST_LAYERS,
+    )
     embedding_size: int | None = setting(
         "Width of the embeddings; by default the hidden size.", None, low=1, high=MOST_WIDTH
     )
