@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 IMPORTING = "<frozen importlib._bootstrap>"
+UTF8_MODE = "PYTHONUTF8"
 
 
 def main() -> None:
     """Run the command line, and leave with its exit code."""
     try:
         catch_interrupts()
+        use_utf8()
         from seqgen.cli import main as run_command
 
         code = run_command()
@@ -34,6 +36,17 @@ def main() -> None:
     if code == INTERRUPTED:
         leave()
     sys.exit(code)
+
+
+def use_utf8() -> None:
+    """Begin again in Python's UTF-8 mode where the locale would read arguments otherwise.
+
+    Text is UTF-8 everywhere in seqgen, so that a prompt and a file name are, whatever the locale.
+    """
+    other = sys.getfilesystemencoding().lower() not in ("utf-8", "utf8")
+    if other and os.name == "posix" and os.environ.get(UTF8_MODE) != "1":
+        os.environ[UTF8_MODE] = "1"
+        os.execv(sys.executable, sys.orig_argv)
 
 
 def catch_interrupts() -> None:

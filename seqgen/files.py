@@ -137,6 +137,18 @@ def write_bytes(path: Path, content: bytes) -> None:
         file.write(content)
 
 
+def parse_json(text: str | bytes) -> Any:
+    """Return what JSON says.
+
+    Raises:
+        ValueError: it is no JSON, or is nested more deeply than any file of seqgen.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 def json_bytes(value: Any) -> bytes:
     """Return `value` as indented JSON."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)

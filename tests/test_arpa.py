@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import json
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -247,6 +252,20 @@ def test_sections_hold_what_stands_in_the_file():
     assert read.sections[1].words.tolist() == [[0, 2], [2, 3], [3, 2], [3, 1]]
     assert read.sections[1].backoffs.tolist() == [-0.05, 0, -0.15, 0]
     assert [section.line for section in read.sections] == [9, 16, 22]
+
+
+def test_a_file_by_standard_input(tmp_path, home):
+    counted(tmp_path, "one", tokenizer="whitespace", documents="line")
+    path = tmp_path / "a.arpa"
+    assert run(["export", "one", "--out", str(path)]) == 0
+    command = [sys.executable, "-m", "seqgen", "import", "-", "--name", "two", "--json", "-q"]
+    package = str(Path(__file__).parent.parent)
+    with path.open("rb") as file:
+        done = subprocess.run(
+            command, stdin=file, capture_output=True, env={**os.environ, "PYTHONPATH": package}
+        )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["name"] == "two"
 
 
 def test_the_commands(tmp_path, capfd):

@@ -576,6 +576,17 @@ def test_utf8_is_written_whatever_the_locale_is(command, locale, folder, tmp_pat
     assert program(home, *commands[command], **locale) == expected
 
 
+def test_arguments_are_utf8_whatever_the_locale_is(folder, tmp_path):
+    text = tmp_path / "\u00e9t\u00e9.txt"
+    text.write_text("\u00e9 \u03a9\n")
+    c_locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    asked = ["tokenize", text, "--tokenizer", "byte"]
+    code, out, _ = program(folder / "home", *asked, **c_locale)
+    assert (code, len(out.split())) == (0, len(text.read_bytes()))
+    code, _, err = program(folder / "home", "sample", "\u03a9", "-m", "one", **c_locale)
+    assert code == 1 and "does not know '\u03a9'" in err.decode()
+
+
 def test_names_of_any_bytes_give_valid_json(folder, there, cli, tmp_path):
     name = tmp_path / os.fsdecode(b"a\xff.txt")
     name.write_text(TEXT)

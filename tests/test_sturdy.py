@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 import shutil
 import struct
@@ -83,6 +84,53 @@ def test_tables_that_are_none(part, table, changed, capsys):
     if part == "data":
         with pytest.raises(SeqgenError, match="damaged"):
             seqgen.load(path)
+
+
+def test_a_table_that_is_none_stops_showing_too(changed, capsys):
+    path = changed("lstm-char", "training", "x")
+    for command in (["models", "show", str(path)], ["sample", "-m", str(path)]):
+        assert run(command) == 1
+        assert "it has no table 'training'" in capsys.readouterr().err
+
+
+def test_a_checkpoint_of_another_update_rule_is_refused(changed, capsys):
+    path = changed("lstm-char", "training", {"optimizer": "adamw"})
+    assert run(["train", "--resume", str(path), "--data", str(DATA / "tiny.txt")]) == 1
+    said = capsys.readouterr().err
+    assert "does not fit its model" in said and said.count("\n") == 1
+
+
+def test_json_that_is_nested_too_deeply(changed, capsys):
+    path = changed("lstm-char", "training", {})
+    for part in ("config.json", "manifest.json", "tokenizer/tokenizer.json"):
+        kept = (path / part).read_bytes() if (path / part).exists() else b""
+        (path / part).write_text("[" * 100_000)
+        assert run(["sample", "-m", str(path), "--max-tokens", "1"]) == 1
+        said = capsys.readouterr().err
+        assert "damaged" in said and "nested too deeply" in said and said.count("\n") == 1
+        (path / part).write_bytes(kept)
+        if not kept:
+            (path / part).unlink()
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--train", "bpe", "--vocab-size", "3000000000"],
+        ["--train", "word", "--vocab-size", "9" * 400],
+        ["--train", "char", "--min-count", "9" * 30],
+    ],
+)
+def test_vocabularies_that_are_learned_have_limits(flags, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert run(["tokenize", str(DATA / "tiny.txt"), *flags, "--out", str(out)]) == 2
+    assert "at most" in capsys.readouterr().err and not out.exists()
+
+
+def test_a_home_whose_name_is_no_text(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("SEQGEN_HOME", os.fsdecode(bytes(tmp_path) + b"/d\xff"))
+    assert run(["train", str(DATA / "tiny.txt"), "--model", "ngram"]) == 1
+    assert capsys.readouterr().err.startswith("seqgen: SEQGEN_HOME is not UTF-8; set it to")
 
 
 def test_a_stored_run_without_a_budget_says_so(changed, capsys):

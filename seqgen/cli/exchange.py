@@ -14,12 +14,15 @@ from seqgen.cli.output import put_bytes, put_record, say
 from seqgen.cli.outputs import check_out, check_replaced_model, is_arpa
 from seqgen.errors import UsageError
 
+# What importers open as a file, which reads what is piped in.
+STANDARD_INPUT = Path("/dev/stdin")
+
 
 def import_(
     file: Annotated[
         Path,
         typer.Argument(
-            help="An ARPA file, or .arpa.gz.",
+            help="An ARPA file, or .arpa.gz; - is standard input.",
             parser=file_path,
             metavar="FILE",
             show_default=False,
@@ -48,6 +51,8 @@ def import_(
     from seqgen.cli.models import describe
     from seqgen.tasks.exchange import import_model
 
+    if str(file) == "-":
+        file = STANDARD_INPUT
     if overwrite:
         check_replaced_model(name, [file])
     stored = import_model(file, name=name, like=like, overwrite=overwrite)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from seqgen.configs.model import ModelConfig
 from seqgen.configs.settings import Config
 from seqgen.errors import SeqgenError, UsageError, did_you_mean
+from seqgen.files import parse_json
 
 
 def resolve(
@@ -49,7 +49,7 @@ def read_config(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise SeqgenError(f"{path} cannot be read as a configuration: {error}") from None
     try:
-        settings = json.loads(raw) if path.suffix == ".json" else _toml(raw)
+        settings = parse_json(raw) if path.suffix == ".json" else _toml(raw)
     except ValueError as error:
         kind = "JSON" if path.suffix == ".json" else "TOML"
         raise SeqgenError(f"{path} is not {kind}: {error}") from None

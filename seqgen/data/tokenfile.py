@@ -17,7 +17,6 @@ trained on one that was truncated or changed.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import struct
 import zlib
@@ -33,6 +32,7 @@ from seqgen.data import tokencheck
 from seqgen.data.corpus import Corpus, Framing
 from seqgen.data.text import Survey, decode_blocks
 from seqgen.errors import SeqgenError, first_line
+from seqgen.files import parse_json
 from seqgen.tokenizers import Tokenizer, tokenizer_from_facts
 
 SUFFIX = ".tok"
@@ -189,7 +189,7 @@ def _read_table(file: IO[bytes], path: Path) -> dict[str, Any]:
     content = file.read(length)
     if hashlib.sha256(content).digest() != digest:
         raise SeqgenError(f"{path} is damaged: its table was changed; write it again")
-    table = json.loads(content)
+    table = parse_json(content)
     if not isinstance(table, dict):
         raise ValueError("its table is none")
     if table.get("format") != FORMAT:

@@ -139,7 +139,7 @@ class LanguageModel(nn.Module):
         return True
 
 
-class NeuralLanguageModel(LanguageModel, Network, Compilable):
+class NeuralLanguageModel(Compilable, LanguageModel, Network):
     """A model that makes features of the past and a linear `head` over them."""
 
     @abstractmethod

@@ -8,12 +8,11 @@ has one of them.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from seqgen.errors import SeqgenError
-from seqgen.files import write_json
+from seqgen.files import parse_json, write_json
 
 MANIFEST = "manifest.json"
 Hashes = dict[str, list[str]]
@@ -29,7 +28,7 @@ def read(folder: Path) -> Hashes:
     """
     path = folder / MANIFEST
     try:
-        files = json.loads(path.read_text(encoding="utf-8"))["files"]
+        files = parse_json(path.read_text(encoding="utf-8"))["files"]
         return {str(part): [str(digest) for digest in known] for part, known in files.items()}
     except FileNotFoundError:
         return {}

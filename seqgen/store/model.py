@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from seqgen import __version__
 from seqgen.configs import Config
 from seqgen.errors import SeqgenError, UsageError, first_line
-from seqgen.files import is_temporary, json_bytes, replacing, take_lock, write_bytes
+from seqgen.files import is_temporary, json_bytes, parse_json, replacing, take_lock, write_bytes
 from seqgen.store import manifest
 from seqgen.store.writing import MetricsLog, is_whole, same_file, step_of, tensor_bytes, writing
 
@@ -73,7 +73,9 @@ class StoredModel:
             raise SeqgenError(
                 f"{self.path} has format {config.get('format')!r}, and this seqgen reads {FORMAT}"
             )
-        wrong = [part for part in ("model", "data") if not isinstance(config.get(part), dict)]
+        tables = {"model": None, "data": None, "training": {}}
+        tables = {name: config.get(name, missing) for name, missing in tables.items()}
+        wrong = [name for name, table in tables.items() if not isinstance(table, dict)]
         if wrong:
             raise SeqgenError(f"{self.path / CONFIG} is damaged: it has no table {wrong[0]!r}")
         if not isinstance(config.get("architecture"), str):
@@ -146,7 +148,7 @@ class StoredModel:
 
     def _json(self, part: str) -> dict[str, Any]:
         try:
-            value = json.loads((self.path / part).read_text(encoding="utf-8"))
+            value = parse_json((self.path / part).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise SeqgenError(f"{self.path / part} is missing or damaged: {error}") from None
         if not isinstance(value, dict):
@@ -350,7 +352,7 @@ class StoredModel:
             manifest.check(self.path, [f"{CHECKPOINTS}/{path.name}"])
             with safe_open(path, "pt") as file:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-                return tensors, json.loads(file.metadata()["facts"])
+                return tensors, parse_json(file.metadata()["facts"])
         except (OSError, SafetensorError, ValueError, KeyError, TypeError, SeqgenError) as error:
             raise SeqgenError(
                 f"{path} is missing or damaged, so {self.name} cannot be resumed; the model "

@@ -15,12 +15,16 @@ def home() -> Path:
     """Return the folder of everything seqgen keeps: `$SEQGEN_HOME`, or the user's data folder.
 
     Raises:
-        SeqgenError: `$SEQGEN_HOME` is no folder.
+        SeqgenError: `$SEQGEN_HOME` is no folder, or its name is not UTF-8.
     """
     if set_by_user := os.environ.get("SEQGEN_HOME"):
         folder = Path(set_by_user)
         if folder.exists() and not folder.is_dir():
             raise SeqgenError(f"SEQGEN_HOME={folder} is a file; set it to a folder")
+        try:
+            set_by_user.encode()
+        except UnicodeEncodeError:  # safetensors opens files by names in UTF-8 alone
+            raise SeqgenError("SEQGEN_HOME is not UTF-8; set it to a folder that is") from None
         return folder
     import platformdirs
 

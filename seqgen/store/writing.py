@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from seqgen.errors import SeqgenError
-from seqgen.files import write_bytes
+from seqgen.files import parse_json, write_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -60,7 +60,7 @@ def is_whole(weights: Path) -> bool:
         if not 0 < length <= size - 8:
             return False
         try:
-            header = json.loads(file.read(length))
+            header = parse_json(file.read(length))
             ends = [t["data_offsets"][1] for name, t in header.items() if name != "__metadata__"]
             return size == 8 + length + max(ends, default=0)
         except (ValueError, AttributeError, KeyError, TypeError, IndexError):
@@ -95,6 +95,6 @@ class MetricsLog:
 def step_of(line: bytes) -> float:
     """Return the step of a line of a log; infinity if the line is incomplete."""
     try:
-        return json.loads(line)["step"]
+        return parse_json(line)["step"]
     except (ValueError, KeyError, TypeError):
         return math.inf

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from seqgen import store
-from seqgen.configs import Documents
+from seqgen.configs import DataConfig, Documents
 from seqgen.data.encoding import encoded
 from seqgen.data.text import Surveyor
 from seqgen.data.tokenfile import TokenFile
@@ -106,9 +106,10 @@ def train_tokenizer(
     """Make a tokenizer from text, and write it into a folder.
 
     Raises:
-        UsageError: there is no such kind, or the vocabulary is too small.
+        UsageError: there is no such kind, or the vocabulary is too small or too large.
         SeqgenError: the folder cannot be written.
     """
+    DataConfig(tokenizer=kind, vocab_size=vocab_size, min_count=min_count)  # for its bounds
     tokenizer = tokenizer_kind(kind).train(chunks, vocab_size, min_count)
     try:
         tokenizer.save(out)

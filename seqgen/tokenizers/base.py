@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from seqgen.errors import UsageError
-from seqgen.files import write_json
+from seqgen.files import parse_json, write_json
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 UNSIGNED = (np.uint8, np.uint16, np.uint32)
@@ -234,7 +234,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
     Raises:
         OSError, ValueError: it is missing or damaged.
     """
-    facts = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    facts = parse_json((folder / "tokenizer.json").read_text(encoding="utf-8"))
     if not isinstance(facts, dict):
         raise ValueError("it holds no table")
     return facts

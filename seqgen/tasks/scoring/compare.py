@@ -106,8 +106,8 @@ def common_text(models: Sequence[LoadedModel]) -> str:
             digests = [short(hashlib.sha256(t.encode()).hexdigest()) for t in (shortest, text)]
             raise SeqgenError(
                 f"{other} and {loaded.stored.name} hold out different texts ({digests[0]} and "
-                f"{digests[1]}), so that their figures cannot be compared: give --data FILE, "
-                "which none was trained on"
+                f"{digests[1]}), so that their figures cannot be compared: give a text that none "
+                "was trained on (compare --data FILE, perplexity FILE, eval FILE)"
             )
     return shortest
 

@@ -219,7 +219,7 @@ class Session:
         """
         try:
             trainer.restore(tensors, facts)
-        except (RuntimeError, KeyError, TypeError, ValueError) as error:
+        except (RuntimeError, LookupError, TypeError, ValueError) as error:
             raise SeqgenError(
                 f"the checkpoint of {self.stored.name} does not fit its model, so it cannot be "
                 f"resumed; the model itself is usable ({str(error).splitlines()[0]})"
