@@ -50,9 +50,15 @@ def use_utf8() -> None:
 
 
 def catch_interrupts() -> None:
-    """Install the handler, unless Ctrl-C is ignored, as it is in the background of a script."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, handle_interrupt)
+    """Install the handler for Ctrl-C, a polite kill and a hangup, unless they are ignored.
+
+    Ctrl-C is ignored in the background of a script, a hangup under nohup.
+    """
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no hangup
+        defaults = (signal.default_int_handler, signal.SIG_DFL)
+        if number is not None and signal.getsignal(number) in defaults:
+            signal.signal(number, handle_interrupt)
 
 
 def handle_interrupt(number: int, frame: FrameType | None) -> None:

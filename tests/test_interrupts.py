@@ -54,11 +54,12 @@ def test_an_ignored_interrupt_stays_ignored():
     assert done.stdout == b"went on\n" and done.returncode == 0
 
 
-def test_an_interrupt_outside_of_imports_is_python_s_own():
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_an_interrupt_outside_of_imports_is_python_s_own(name):
     """So that what was begun is cleaned up, and training can take it for itself."""
     code = (
         "import os, signal, seqgen.__main__ as entry; entry.catch_interrupts()\n"
-        "try: os.kill(os.getpid(), signal.SIGINT); signal.pause()\n"
+        f"try: os.kill(os.getpid(), signal.{name}); signal.pause()\n"
         "except KeyboardInterrupt: print('caught')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
