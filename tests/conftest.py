@@ -16,8 +16,11 @@ BESIDE = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 @pytest.fixture(scope="session", autouse=True)
 def interrupts_are_heard() -> None:
     """A shell's background job ignores Ctrl-C, and so would every program that a test starts."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    usual = {"SIGINT": signal.default_int_handler, "SIGHUP": signal.SIG_DFL}
+    for name, handler in usual.items():
+        number = getattr(signal, name, None)  # Windows has no hangup
+        if number is not None and signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -23,16 +23,16 @@ def commands(folder: Path) -> dict[str, list[str]]:
     counted = str(DATA / "models" / "ngram-whitespace")
     return {
         "sample": ["sample", "-m", model, "--max-tokens", "20000", "--quiet"],
-        "beam-search": ["beam-search", "-m", model, "--max-tokens", "2000"],
-        "perplexity": ["perplexity", text, "-m", model],
-        "tokenize": ["tokenize", text, "-m", model],
-        "eval": ["eval", "-m", model],
-        "compare": ["compare", model, str(DATA / "models" / "gru-char")],
-        "bleu": ["bleu", text, text],
-        "models": ["models"],
+        "beam-search": ["beam-search", "-m", model, "--max-tokens", "2000", "-q"],
+        "perplexity": ["perplexity", text, "-m", model, "-q"],
+        "tokenize": ["tokenize", text, "-m", model, "-q"],
+        "eval": ["eval", "-m", model, "-q"],
+        "compare": ["compare", model, str(DATA / "models" / "gru-char"), "-q"],
+        "bleu": ["bleu", text, text, "-q"],
+        "models": ["models", "-q"],
         "train": ["train", text, "--minutes", "1", "--quiet"],
         "ngram": ["train", text, "--model", "ngram", "--quiet"],
-        "export": ["export", counted, "--format", "arpa", "--out", str(folder / "out.arpa"), "-q"],
+        "export": ["export", counted, "--out", str(folder / "out.arpa"), "--overwrite", "-q"],
         "import": ["import", str(folder / "in.arpa"), "--name", "imported", "--overwrite", "-q"],
     }
 

@@ -33,7 +33,7 @@ def test_any_moment_is_interrupted(name, tmp_path):
     draw = random.Random(name)
     every = commands(tmp_path)
     subprocess.run(
-        [sys.executable, "-m", "seqgen", *every["export"][:-2], str(tmp_path / "in.arpa"), "-q"],
+        [sys.executable, "-m", "seqgen", *every["export"][:-3], str(tmp_path / "in.arpa"), "-q"],
         check=True,
     )
     for most in (0.1, 0.5, 1, 2, 3, 3):
@@ -48,7 +48,9 @@ def test_an_ignored_interrupt_stays_ignored():
             "import os, signal, seqgen.__main__ as entry; entry.catch_interrupts(); "
             "os.kill(os.getpid(), signal.SIGINT); print('went on')"
         )
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, check=False, timeout=60
+        )
     finally:
         signal.signal(signal.SIGINT, before)
     assert done.stdout == b"went on\n" and done.returncode == 0
@@ -62,7 +64,9 @@ def test_an_interrupt_outside_of_imports_is_python_s_own(name):
         f"try: os.kill(os.getpid(), signal.{name}); signal.pause()\n"
         "except KeyboardInterrupt: print('caught')"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=False, timeout=60
+    )
     assert done.stdout == b"caught\n" and done.returncode == 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Annotated
 
@@ -13,8 +14,8 @@ from seqgen.cli.inputs import file_name
 from seqgen.cli.process import use_threads
 from seqgen.configs import MOST_ROWS, MOST_SEED, Bounds
 
-# More threads than any machine here has; OpenMP aborts where it cannot start them.
-MOST_THREADS = 1024
+# More threads only get in each other's way, and OpenMP aborts where it cannot start them.
+MOST_THREADS = max(64, 4 * (os.cpu_count() or 1))
 
 
 def at_most(most: int) -> Callable[[typer.CallbackParam, int | None], int | None]:
