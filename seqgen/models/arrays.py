@@ -20,8 +20,6 @@ Arrays = tuple[np.ndarray, ...]
 # arrays (B, H), to the next ones; h is first.
 ArrayStep = Callable[[np.ndarray, Arrays], Arrays]
 ArrayMap = Callable[[np.ndarray], np.ndarray]
-# Input or ids, and h (B, H), to what the gates get from both, (B, G H).
-Gates = Callable[[np.ndarray, np.ndarray], np.ndarray]
 # Up to so many rows NumPy attends faster than torch's kernel begins.
 FEW_QUERIES = 3
 # For more inputs than these, a table of what each comes to is slow to make and large.
@@ -212,19 +210,3 @@ def input_map(weight: Tensor, bias: Tensor, inputs: Tensor | None) -> ArrayMap:
         return (inputs @ weight.T + bias).detach().numpy().__getitem__
     vectors = inputs.detach().numpy()
     return lambda ids: affine(vectors[ids])
-
-
-def gates_of(weight_ih: Tensor, weight_hh: Tensor, bias: Tensor, inputs: Tensor | None) -> Gates:
-    """Return W_ih x + W_hh h + b as a function over arrays.
-
-    Args:
-        weight_ih: (G H, E).
-        weight_hh: (G H, H).
-        bias: (G H,).
-        inputs: (V, E), the vectors that x names by their ids; None where x (B, E) is the input
-            itself.
-    """
-    if inputs is None:
-        return Affine(torch.hstack([weight_ih, weight_hh]), bias)
-    of_input, of_past = input_map(weight_ih, bias, inputs), Affine(weight_hh, None)
-    return lambda ids, h: of_past(h) + of_input(ids)
