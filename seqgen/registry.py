@@ -71,6 +71,12 @@ _ROWS = (
         "long short-term memory with a forget gate (Gers et al. 2000)",
     ),
     Architecture(
+        "ugrnn",
+        "seqgen.models.cells.ugrnn:UGRNN",
+        "seqgen.models.cells.ugrnn:UGRNNConfig",
+        "update gate recurrent network (Collins et al. 2017)",
+    ),
+    Architecture(
         "transformer",
         "seqgen.models.transformer:Transformer",
         "seqgen.models.transformer:TransformerConfig",
