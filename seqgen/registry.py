@@ -77,6 +77,12 @@ _ROWS = (
         "update gate recurrent network (Collins et al. 2017)",
     ),
     Architecture(
+        "mgu",
+        "seqgen.models.cells.mgu:MGU",
+        "seqgen.models.recurrent_config:RecurrentConfig",
+        "minimal gated unit: one gate resets and updates (Zhou et al. 2016)",
+    ),
+    Architecture(
         "transformer",
         "seqgen.models.transformer:Transformer",
         "seqgen.models.transformer:TransformerConfig",

@@ -50,6 +50,16 @@ def ugrnn(p, x, h):
     return (g * h + (1 - g) * c,)
 
 
+@paper("mgu", "mgu")
+def mgu(p, x, h):
+    (w_f, w_n), (u_f, u_n), (b_f, b_n) = (
+        blocks(p[name], 2) for name in ("weight_ih", "weight_hh", "bias")
+    )
+    f = sigma(w_f @ x + u_f @ h + b_f)
+    new = np.tanh(w_n @ x + u_n @ (f * h) + b_n)
+    return ((1 - f) * h + f * new,)
+
+
 # ---- the comparison ----
 
 
