@@ -83,6 +83,12 @@ _ROWS = (
         "minimal gated unit: one gate resets and updates (Zhou et al. 2016)",
     ),
     Architecture(
+        "mut1",
+        "seqgen.models.cells.mut1:MUT1",
+        "seqgen.models.recurrent_config:RecurrentConfig",
+        "the first cell of a search by mutation (Jozefowicz et al. 2015)",
+    ),
+    Architecture(
         "transformer",
         "seqgen.models.transformer:Transformer",
         "seqgen.models.transformer:TransformerConfig",

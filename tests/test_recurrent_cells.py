@@ -60,6 +60,17 @@ def mgu(p, x, h):
     return ((1 - f) * h + f * new,)
 
 
+@paper("mut1-narrow", "mut1")
+@paper("mut1", "mut1", width=H)
+def mut1(p, x, h):
+    (w_z, w_r), (b_z, b_r) = blocks(p["weight_ih"], 2), blocks(p["bias"], 2)
+    u_r, u_n = blocks(p["weight_hh"], 2)
+    z = sigma(w_z @ x + b_z)
+    r = sigma(w_r @ x + u_r @ h + b_r)
+    itself = p["weight_in"] @ x if "weight_in" in p else x
+    return (np.tanh(u_n @ (r * h) + np.tanh(itself) + p["bias_n"]) * z + h * (1 - z),)
+
+
 # ---- the comparison ----
 
 

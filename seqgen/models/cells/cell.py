@@ -77,6 +77,18 @@ class Cell(nn.Module):
         self.maps[name] = (self.hidden_size,) * blocks
         return weight
 
+    def fit(self, input_size: int, size: int) -> nn.Parameter | None:
+        """Return a matrix for an input that is read as it is; None if it is `size` wide."""
+        if input_size == size:
+            return None
+        return nn.Parameter(nn.init.xavier_uniform_(torch.empty(size, input_size)))
+
+    def fitted(self, weight: Tensor | None, size: int) -> Tensor:
+        """Return what `fit` did as a matrix: the identity where the input is read as it is."""
+        if weight is not None:
+            return weight
+        return torch.eye(size, dtype=self.bias.dtype, device=self.bias.device)
+
     def map_of_input(self) -> tuple[Tensor, Tensor]:
         """Return W_x (N, E) and b (N,): what the equation gets of an input is W_x x + b."""
         return self.weight_ih, self.bias
