@@ -89,6 +89,12 @@ _ROWS = (
         "the first cell of a search by mutation (Jozefowicz et al. 2015)",
     ),
     Architecture(
+        "mut2",
+        "seqgen.models.cells.mut2:MUT2",
+        "seqgen.models.recurrent_config:RecurrentConfig",
+        "the second cell of a search by mutation (Jozefowicz et al. 2015)",
+    ),
+    Architecture(
         "transformer",
         "seqgen.models.transformer:Transformer",
         "seqgen.models.transformer:TransformerConfig",

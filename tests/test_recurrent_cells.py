@@ -71,6 +71,17 @@ def mut1(p, x, h):
     return (np.tanh(u_n @ (r * h) + np.tanh(itself) + p["bias_n"]) * z + h * (1 - z),)
 
 
+@paper("mut2-narrow", "mut2")
+@paper("mut2", "mut2", width=H)
+def mut2(p, x, h):
+    (w_z, w_n), (b_z, b_n) = blocks(p["weight_ih"], 2), blocks(p["bias"], 2)
+    u_z, u_r, u_n = blocks(p["weight_hh"], 3)
+    z = sigma(w_z @ x + u_z @ h + b_z)
+    itself = p["weight_in"] @ x if "weight_in" in p else x
+    r = sigma(itself + u_r @ h + p["bias_r"])
+    return (np.tanh(u_n @ (r * h) + w_n @ x + b_n) * z + h * (1 - z),)
+
+
 # ---- the comparison ----
 
 
