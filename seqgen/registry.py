@@ -95,6 +95,12 @@ _ROWS = (
         "the second cell of a search by mutation (Jozefowicz et al. 2015)",
     ),
     Architecture(
+        "mut3",
+        "seqgen.models.cells.mut3:MUT3",
+        "seqgen.models.recurrent_config:RecurrentConfig",
+        "the third cell of a search by mutation (Jozefowicz et al. 2015)",
+    ),
+    Architecture(
         "transformer",
         "seqgen.models.transformer:Transformer",
         "seqgen.models.transformer:TransformerConfig",

@@ -82,6 +82,16 @@ def mut2(p, x, h):
     return (np.tanh(u_n @ (r * h) + w_n @ x + b_n) * z + h * (1 - z),)
 
 
+@paper("mut3", "mut3")
+def mut3(p, x, h):
+    (w_z, w_r, w_n), (u_z, u_r, u_n), (b_z, b_r, b_n) = (
+        blocks(p[name], 3) for name in ("weight_ih", "weight_hh", "bias")
+    )
+    z = sigma(w_z @ x + u_z @ np.tanh(h) + b_z)
+    r = sigma(w_r @ x + u_r @ h + b_r)
+    return (np.tanh(u_n @ (r * h) + w_n @ x + b_n) * z + h * (1 - z),)
+
+
 # ---- the comparison ----
 
 
