@@ -68,7 +68,7 @@ _ROWS = (
         "lstm",
         "seqgen.models.cells.lstm:LSTM",
         "seqgen.models.cells.lstm:LSTMConfig",
-        "long short-term memory with a forget gate (Gers et al. 2000)",
+        "long short-term memory (Gers et al. 2000); other published forms by settings",
     ),
     Architecture(
         "ugrnn",

@@ -7,7 +7,7 @@ import weakref
 import numpy as np
 import pytest
 import torch
-from architectures import CASES, over
+from architectures import CASES, FORMS, Case, over
 from torch.autograd import gradcheck
 from torch.func import functional_call
 
@@ -27,7 +27,8 @@ AROUND = "num_layers", "input", "embedding_size", "residual", "tie_weights"
 def cells():
     """Return a case for each cell of each recurrent architecture, and each form of it."""
     found = {}
-    for case in CASES:
+    forms = [Case(name, form, s) for name, some in FORMS.items() for form, s in some.items()]
+    for case in [*CASES, *forms]:
         known = case.architecture in registry.ARCHITECTURES
         if known and issubclass(registry.architecture(case.architecture).load_model(), RecurrentLM):
             form = {k: v for k, v in case.settings.items() if k not in AROUND}
@@ -43,7 +44,7 @@ def made(case, **more):
     """Return a layer of the case's cell with random parameters, its input and the parts before."""
     kind = registry.architecture(case.architecture).load_model().cell
     torch.manual_seed(4)
-    layer = kind(E, case.config(hidden_size=5, **more)).double()
+    layer = kind(E, case.config(**{"hidden_size": 5, **more})).double()
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.normal_(0, 0.6)
@@ -117,7 +118,7 @@ def test_the_step_over_arrays_is_the_step(case, rows, given):
 
 @over(RECURRENT)
 def test_gradients_of_the_loop(case):
-    layer, x, before = made(case)
+    layer, x, before = made(case, hidden_size=3)
     names = [name for name, _ in layer.named_parameters()]
     begun = len(before)
 

@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from seqgen import registry
+from seqgen.errors import UsageError
+from seqgen.models.cells.lstm import LSTMConfig
 from seqgen.models.recurrent import RecurrentLM
 
 H, V, B, T = 4, 5, 2, 5
@@ -92,6 +94,74 @@ def mut3(p, x, h):
     return (np.tanh(u_n @ (r * h) + w_n @ x + b_n) * z + h * (1 - z),)
 
 
+# ---- forms of the LSTM ----
+
+
+def lstm_blocks(p, names):
+    """Return W_x, W_h and b of each block."""
+    both = (blocks(p[name], len(names)) for name in ("weight_ih", "weight_hh", "bias"))
+    return [dict(zip(names, parts, strict=True)) for parts in both]
+
+
+@paper("lstm-1997", "lstm", forget_gate=False, output_activation="none")
+def lstm_of_1997(p, x, h, c):
+    w, u, b = lstm_blocks(p, "igo")
+    c = c + sigma(w["i"] @ x + u["i"] @ h + b["i"]) * np.tanh(w["g"] @ x + u["g"] @ h + b["g"])
+    return sigma(w["o"] @ x + u["o"] @ h + b["o"]) * c, c
+
+
+@paper("lstm-coupled", "lstm", coupled=True)
+def lstm_coupled(p, x, h, c):
+    w, u, b = lstm_blocks(p, "fgo")
+    f, g, o = (w[k] @ x + u[k] @ h + b[k] for k in "fgo")
+    c = sigma(f) * c + (1 - sigma(f)) * np.tanh(g)
+    return sigma(o) * np.tanh(c), c
+
+
+@paper("lstm-peepholes", "lstm", peepholes=True)
+def lstm_with_peepholes(p, x, h, c):
+    w, u, b = lstm_blocks(p, "ifgo")
+    p_i, p_f, p_o = blocks(p["peephole"], 3)
+    i = sigma(w["i"] @ x + u["i"] @ h + p_i * c + b["i"])
+    f = sigma(w["f"] @ x + u["f"] @ h + p_f * c + b["f"])
+    c = f * c + i * np.tanh(w["g"] @ x + u["g"] @ h + b["g"])
+    return sigma(w["o"] @ x + u["o"] @ h + p_o * c + b["o"]) * np.tanh(c), c
+
+
+@paper("lstm-projected", "lstm", projection=3)
+def lstm_projected(p, x, r, c):
+    w, u, b = lstm_blocks(p, "ifgo")
+    i, f, g, o = (w[k] @ x + u[k] @ r + b[k] for k in "ifgo")
+    c = sigma(f) * c + sigma(i) * np.tanh(g)
+    return p["weight_hr"] @ (sigma(o) * np.tanh(c)), c
+
+
+@paper("lstm-layer-norm", "lstm", layer_norm=True)
+def lstm_normalised(p, x, h, c):
+    def norm(z, gain, bias=0.0):
+        return gain * (z - z.mean()) / np.sqrt(z.var() + 1e-5) + bias
+
+    of_past, of_input = p["weight_hh"] @ h, p["weight_ih"] @ x
+    total = norm(of_past, p["gain_h"]) + norm(of_input, p["gain_x"]) + p["bias"]
+    i, f, g, o = blocks(total, 4)
+    c = sigma(f) * c + sigma(i) * np.tanh(g)
+    return sigma(o) * np.tanh(norm(c, p["gain_c"], p["bias_c"])), c
+
+
+@paper("lstm-all", "lstm", coupled=True, peepholes=True, projection=2, layer_norm=True)
+def lstm_in_all_forms(p, x, r, c):
+    def norm(z, gain, bias=0.0):
+        return gain * (z - z.mean()) / np.sqrt(z.var() + 1e-5) + bias
+
+    past, new = norm(p["weight_hh"] @ r, p["gain_h"]), norm(p["weight_ih"] @ x, p["gain_x"])
+    f, g, o = blocks(past + new + p["bias"], 3)
+    p_f, p_o = blocks(p["peephole"], 2)
+    f = sigma(f + p_f * c)
+    c = f * c + (1 - f) * np.tanh(g)
+    m = sigma(o + p_o * c) * np.tanh(norm(c, p["gain_c"], p["bias_c"]))
+    return p["weight_hr"] @ m, c
+
+
 # ---- the comparison ----
 
 
@@ -137,3 +207,24 @@ def test_every_recurrent_architecture_has_its_equations():
 
 def test_gates_begin_open_where_papers_have_them_so():
     assert layer_of("ugrnn", random=False).bias.tolist() == [1.0] * H + [0.0] * H
+    coupled = layer_of("lstm-coupled", random=False)
+    assert coupled.bias.tolist() == [1.0] * H + [0.0] * 2 * H
+    assert not layer_of("lstm-1997", random=False).bias.any()
+
+
+@pytest.mark.parametrize("name", ["lstm-peepholes", "lstm-projected", "lstm-layer-norm"])
+def test_only_the_plain_lstm_is_the_kernels(name):
+    layer = layer_of(name)
+    x = torch.randn(B, T, 3, dtype=torch.float64)
+    assert layer.fast_sequence(x, layer.start(B)) is None
+
+
+def test_an_input_gate_needs_a_forget_gate_to_be_coupled_to():
+    with pytest.raises(UsageError, match="coupled=true needs forget_gate=true"):
+        LSTMConfig(vocab_size=V, forget_gate=False, coupled=True)
+
+
+def test_tied_weights_need_embeddings_of_the_projections_width():
+    with pytest.raises(UsageError, match="tie_weights needs embedding_size=3"):
+        LSTMConfig(vocab_size=V, hidden_size=H, projection=3, tie_weights=True)
+    LSTMConfig(vocab_size=V, hidden_size=H, projection=3, tie_weights=True, embedding_size=3)

@@ -119,6 +119,7 @@ class ArrayOps:
         x: np.ndarray, gain: np.ndarray, bias: np.ndarray | None, eps: float = 1e-5
     ) -> np.ndarray:
         """Return (x - mean) / sqrt(variance + eps) * gain + bias."""
+        x = np.asarray(x)
         share = 1 / x.shape[-1]
         y = x - share * np.add.reduce(x, -1, keepdims=True)
         y /= np.sqrt(share * np.add.reduce(y * y, -1, keepdims=True) + eps)
