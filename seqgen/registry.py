@@ -56,7 +56,7 @@ _ROWS = (
         "rnn",
         "seqgen.models.cells.rnn:RNN",
         "seqgen.models.cells.rnn:RNNConfig",
-        "Elman's recurrent network; tanh, or ReLU from the identity",
+        "Elman's recurrent network (1990); tanh, sigmoid, or ReLU from the identity",
     ),
     Architecture(
         "gru",

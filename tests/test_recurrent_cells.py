@@ -39,6 +39,14 @@ def paper(name, architecture, width=3, **settings):
     return keep
 
 
+# ---- without gates ----
+
+
+@paper("rnn-sigmoid", "rnn", activation="sigmoid")
+def elman(p, x, h):
+    return (sigma(p["weight_ih"] @ x + p["weight_hh"] @ h + p["bias"]),)
+
+
 # ---- gated cells ----
 
 
