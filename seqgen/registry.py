@@ -101,6 +101,12 @@ _ROWS = (
         "the third cell of a search by mutation (Jozefowicz et al. 2015)",
     ),
     Architecture(
+        "mlstm",
+        "seqgen.models.cells.mlstm:MLSTM",
+        "seqgen.models.cells.mlstm:MLSTMConfig",
+        "multiplicative LSTM: the input chooses the recurrent map (Krause et al. 2016)",
+    ),
+    Architecture(
         "transformer",
         "seqgen.models.transformer:Transformer",
         "seqgen.models.transformer:TransformerConfig",

@@ -170,6 +170,19 @@ def lstm_in_all_forms(p, x, r, c):
     return p["weight_hr"] @ m, c
 
 
+@paper("mlstm", "mlstm")
+def mlstm(p, x, h, c):
+    w_m, w_i, w_f, w_g, w_o = blocks(p["weight_ih"], 5)
+    b_m, b_i, b_f, b_g, b_o = blocks(p["bias"], 5)
+    u_i, u_f, u_g, u_o = blocks(p["weight_mh"], 4)
+    m = (w_m @ x + b_m) * (p["weight_hm"] @ h)
+    i, f, o = (
+        sigma(w @ x + u @ m + b) for w, u, b in ((w_i, u_i, b_i), (w_f, u_f, b_f), (w_o, u_o, b_o))
+    )
+    c = f * c + i * np.tanh(w_g @ x + u_g @ m + b_g)
+    return o * np.tanh(c), c
+
+
 # ---- the comparison ----
 
 
@@ -236,3 +249,9 @@ def test_tied_weights_need_embeddings_of_the_projections_width():
     with pytest.raises(UsageError, match="tie_weights needs embedding_size=3"):
         LSTMConfig(vocab_size=V, hidden_size=H, projection=3, tie_weights=True)
     LSTMConfig(vocab_size=V, hidden_size=H, projection=3, tie_weights=True, embedding_size=3)
+
+
+def test_the_forget_gate_of_the_multiplicative_lstm_begins_open():
+    assert (
+        layer_of("mlstm", random=False).bias.tolist() == [0.0] * 2 * H + [1.0] * H + [0.0] * 2 * H
+    )
