@@ -107,6 +107,12 @@ _ROWS = (
         "multiplicative LSTM: the input chooses the recurrent map (Krause et al. 2016)",
     ),
     Architecture(
+        "rhn",
+        "seqgen.models.cells.rhn:RHN",
+        "seqgen.models.cells.rhn:RHNConfig",
+        "recurrent highway network (Zilly et al. 2017)",
+    ),
+    Architecture(
         "transformer",
         "seqgen.models.transformer:Transformer",
         "seqgen.models.transformer:TransformerConfig",

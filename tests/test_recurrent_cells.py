@@ -183,6 +183,22 @@ def mlstm(p, x, h, c):
     return o * np.tanh(c), c
 
 
+@paper("rhn-1", "rhn", depth=1)
+@paper("rhn-3", "rhn", depth=3)
+def highways(p, x, s):
+    for layer in range(1, 4):
+        if layer > 1 and f"weight_hh_{layer}" not in p:
+            return (s,)
+        r_n, r_t = blocks(p["weight_hh" if layer == 1 else f"weight_hh_{layer}"], 2)
+        b_n, b_t = blocks(p["bias" if layer == 1 else f"bias_{layer}"], 2)
+        w_n, w_t = blocks(p["weight_ih"], 2)
+        first = layer == 1
+        new = np.tanh(w_n @ x * first + r_n @ s + b_n)
+        t = sigma(w_t @ x * first + r_t @ s + b_t)
+        s = new * t + s * (1 - t)
+    return (s,)
+
+
 # ---- the comparison ----
 
 
@@ -255,3 +271,11 @@ def test_the_forget_gate_of_the_multiplicative_lstm_begins_open():
     assert (
         layer_of("mlstm", random=False).bias.tolist() == [0.0] * 2 * H + [1.0] * H + [0.0] * 2 * H
     )
+
+
+def test_highways_begin_by_carrying_the_past():
+    layer = layer_of("rhn-3", random=False)
+    for name in ("bias", "bias_2", "bias_3"):
+        assert getattr(layer, name).tolist() == [0.0] * H + [-2.0] * H
+    # 4 units, each of two maps: of the input once, of the past three times, and their biases.
+    assert sum(p.numel() for p in layer.parameters()) == 2 * (4 * 3 + 3 * (4 * 4 + 4))
