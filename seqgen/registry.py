@@ -113,6 +113,12 @@ _ROWS = (
         "recurrent highway network (Zilly et al. 2017)",
     ),
     Architecture(
+        "nas",
+        "seqgen.models.cells.nas:NAS",
+        "seqgen.models.recurrent_config:RecurrentConfig",
+        "the cell of a search with reinforcement learning (Zoph and Le 2017)",
+    ),
+    Architecture(
         "transformer",
         "seqgen.models.transformer:Transformer",
         "seqgen.models.transformer:TransformerConfig",

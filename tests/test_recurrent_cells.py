@@ -199,6 +199,22 @@ def highways(p, x, s):
     return (s,)
 
 
+@paper("nas", "nas")
+def nas(p, x, h, c):
+    """The tree from its leaves to its root; an intermediate result is named by what it joins."""
+    lie = 1, 3, 6, 8, 5, 7, 2, 4
+    from_x = dict(zip(lie, blocks(p["weight_ih"] @ x + p["bias"], 8), strict=True))
+    from_h = dict(zip(lie, blocks(p["weight_hh"] @ h, 8), strict=True))
+    leaf = {k: sigma(from_x[k] + from_h[k]) for k in (1, 3, 6, 8)}
+    leaf |= {k: np.tanh(from_x[k] + from_h[k]) for k in (5, 7)}
+    leaf[2] = np.maximum(0, from_x[2] + from_h[2])
+    leaf[4] = np.maximum(0, from_x[4] * from_h[4])
+    join_12, join_34 = np.tanh(leaf[1] * leaf[2]), np.tanh(leaf[3] + leaf[4])
+    join_56, join_78 = np.tanh(leaf[5] * leaf[6]), sigma(leaf[7] + leaf[8])
+    c = np.tanh(join_12 + c) * join_34
+    return np.tanh(c * np.tanh(join_56 + join_78)), c
+
+
 # ---- the comparison ----
 
 
