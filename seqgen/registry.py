@@ -119,6 +119,12 @@ _ROWS = (
         "the cell of a search with reinforcement learning (Zoph and Le 2017)",
     ),
     Architecture(
+        "mingru",
+        "seqgen.models.cells.mingru:MinGRU",
+        "seqgen.models.cells.mingru:MinGRUConfig",
+        "minimal GRU, which a parallel scan trains (Feng et al. 2024)",
+    ),
+    Architecture(
         "transformer",
         "seqgen.models.transformer:Transformer",
         "seqgen.models.transformer:TransformerConfig",

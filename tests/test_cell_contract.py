@@ -151,7 +151,7 @@ def test_gradients_of_a_part_of_the_loop_are_those_of_its_steps(case, frozen):
     for parameter in layer.parameters():
         kind = "input" if parameter in of_input else "recurrent"
         parameter.requires_grad_(kind != frozen)
-    leaves = [p for p in layer.parameters() if p.requires_grad]
+    leaves = [x.requires_grad_(), *(p for p in layer.parameters() if p.requires_grad)]
     found = [
         torch.autograd.grad(form(x, before)[0][:, 2].square().sum(), leaves, allow_unused=True)
         for form in (layer.loop, lambda x, state: step_by_step(layer, x, state))

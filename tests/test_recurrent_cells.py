@@ -10,6 +10,7 @@ from seqgen import registry
 from seqgen.errors import UsageError
 from seqgen.models.cells.lstm import LSTMConfig
 from seqgen.models.recurrent import RecurrentLM
+from seqgen.models.scan import linear_scan
 
 H, V, B, T = 4, 5, 2, 5
 EXACT = {"rtol": 0, "atol": 1e-12}
@@ -215,6 +216,26 @@ def nas(p, x, h, c):
     return np.tanh(c * np.tanh(join_56 + join_78)), c
 
 
+# ---- linear in their past ----
+
+
+@paper("mingru", "mingru")
+def mingru(p, x, h):
+    w_z, w_n = blocks(p["weight_ih"], 2)
+    b_z, b_n = blocks(p["bias"], 2)
+    z, a = sigma(w_z @ x + b_z), w_n @ x + b_n
+    new = np.array([v + 0.5 if v >= 0 else sigma(v) for v in a])
+    return ((1 - z) * h + z * new,)
+
+
+@paper("mingru-linear", "mingru", positive=False)
+def mingru_of_section_3(p, x, h):
+    w_z, w_n = blocks(p["weight_ih"], 2)
+    b_z, b_n = blocks(p["bias"], 2)
+    z = sigma(w_z @ x + b_z)
+    return ((1 - z) * h + z * (w_n @ x + b_n),)
+
+
 # ---- the comparison ----
 
 
@@ -295,3 +316,18 @@ def test_highways_begin_by_carrying_the_past():
         assert getattr(layer, name).tolist() == [0.0] * H + [-2.0] * H
     # 4 units, each of two maps: of the input once, of the past three times, and their biases.
     assert sum(p.numel() for p in layer.parameters()) == 2 * (4 * 3 + 3 * (4 * 4 + 4))
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 9, 10, 16, 17])
+def test_a_scan_is_its_recurrence_and_so_are_its_gradients(length):
+    torch.manual_seed(length)
+    a, b = torch.randn(2, length, B, H, dtype=torch.float64).requires_grad_().unbind(0)
+    first = torch.randn(B, H, dtype=torch.float64, requires_grad=True)
+    wanted, h = [], first
+    for a_t, b_t in zip(a, b, strict=True):
+        h = a_t * h + b_t
+        wanted.append(h)
+    got, wanted = linear_scan(a, b, first), torch.stack(wanted)
+    torch.testing.assert_close(got, wanted, **EXACT)
+    grads = [torch.autograd.grad(y.sin().sum(), (a, b, first)) for y in (got, wanted)]
+    torch.testing.assert_close(*grads, rtol=1e-10, atol=1e-10)
