@@ -125,6 +125,12 @@ _ROWS = (
         "minimal GRU, which a parallel scan trains (Feng et al. 2024)",
     ),
     Architecture(
+        "minlstm",
+        "seqgen.models.cells.minlstm:MinLSTM",
+        "seqgen.models.cells.minlstm:MinLSTMConfig",
+        "minimal LSTM, which a parallel scan trains (Feng et al. 2024)",
+    ),
+    Architecture(
         "transformer",
         "seqgen.models.transformer:Transformer",
         "seqgen.models.transformer:TransformerConfig",

@@ -236,6 +236,15 @@ def mingru_of_section_3(p, x, h):
     return ((1 - z) * h + z * (w_n @ x + b_n),)
 
 
+@paper("minlstm", "minlstm")
+def minlstm(p, x, h):
+    w_f, w_i, w_n = blocks(p["weight_ih"], 3)
+    b_f, b_i, b_n = blocks(p["bias"], 3)
+    f, i, a = sigma(w_f @ x + b_f), sigma(w_i @ x + b_i), w_n @ x + b_n
+    new = np.array([v + 0.5 if v >= 0 else sigma(v) for v in a])
+    return (f / (f + i) * h + i / (f + i) * new,)
+
+
 # ---- the comparison ----
 
 
@@ -331,3 +340,7 @@ def test_a_scan_is_its_recurrence_and_so_are_its_gradients(length):
     torch.testing.assert_close(got, wanted, **EXACT)
     grads = [torch.autograd.grad(y.sin().sum(), (a, b, first)) for y in (got, wanted)]
     torch.testing.assert_close(*grads, rtol=1e-10, atol=1e-10)
+
+
+def test_the_forget_gate_of_the_minimal_lstm_begins_open():
+    assert layer_of("minlstm", random=False).bias.tolist() == [1.0] * H + [0.0] * 2 * H
