@@ -131,6 +131,12 @@ _ROWS = (
         "minimal LSTM, which a parallel scan trains (Feng et al. 2024)",
     ),
     Architecture(
+        "rg-lru",
+        "seqgen.models.cells.rg_lru:RGLRU",
+        "seqgen.models.recurrent_config:RecurrentConfig",
+        "real-gated linear recurrent unit, a state-space model (De et al. 2024)",
+    ),
+    Architecture(
         "transformer",
         "seqgen.models.transformer:Transformer",
         "seqgen.models.transformer:TransformerConfig",

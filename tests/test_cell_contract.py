@@ -201,6 +201,8 @@ CALLS = {
     "tanh": lambda ops, x, v: [ops.tanh(x)],
     "relu": lambda ops, x, v: [ops.relu(x)],
     "exp": lambda ops, x, v: [ops.exp(x)],
+    "expm1": lambda ops, x, v: [ops.expm1(x)],
+    "sqrt": lambda ops, x, v: [ops.sqrt(x * x)],
     "where": lambda ops, x, v: [ops.where(x > 0, x, 2 * x)],
     "softmax": lambda ops, x, v: [ops.softmax(x)],
     "layer_norm": lambda ops, x, v: [ops.layer_norm(x, v, None), ops.layer_norm(x, v, v)],

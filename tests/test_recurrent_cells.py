@@ -245,6 +245,15 @@ def minlstm(p, x, h):
     return (f / (f + i) * h + i / (f + i) * new,)
 
 
+@paper("rg-lru", "rg-lru")
+def rg_lru(p, x, h):
+    w_r, w_i, w_v = blocks(p["weight_ih"], 3)
+    b_r, b_i, b_v = blocks(p["bias"], 3)
+    r, i = sigma(w_r @ x + b_r), sigma(w_i @ x + b_i)
+    a = sigma(p["decay"]) ** (8 * r)
+    return (a * h + np.sqrt(1 - a**2) * (i * (w_v @ x + b_v)),)
+
+
 # ---- the comparison ----
 
 
@@ -344,3 +353,10 @@ def test_a_scan_is_its_recurrence_and_so_are_its_gradients(length):
 
 def test_the_forget_gate_of_the_minimal_lstm_begins_open():
     assert layer_of("minlstm", random=False).bias.tolist() == [1.0] * H + [0.0] * 2 * H
+
+
+def test_decays_begin_near_one():
+    kind = registry.architecture("rg-lru")
+    layer = kind.load_model().cell(3, kind.load_config()(vocab_size=V, hidden_size=1000))
+    decays = torch.sigmoid(layer.decay.detach()) ** 8
+    assert 0.9 <= decays.min() < 0.905 and 0.99 < decays.max() <= 0.9991

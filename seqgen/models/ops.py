@@ -20,7 +20,8 @@ from torch import Tensor
 class TensorOps:
     """torch's tensors."""
 
-    sigmoid, tanh, relu, exp, where = torch.sigmoid, torch.tanh, torch.relu, torch.exp, torch.where
+    sigmoid, tanh, relu, where = torch.sigmoid, torch.tanh, torch.relu, torch.where
+    exp, expm1, sqrt = torch.exp, torch.expm1, torch.sqrt
 
     @staticmethod
     def split(x: Tensor, *shares: int) -> Sequence[Tensor]:
@@ -66,7 +67,8 @@ def _runs(functions: tuple[Callable, ...]) -> list[tuple[Callable, ...]]:
 class ArrayOps:
     """NumPy's arrays."""
 
-    tanh, exp, where = np.tanh, np.exp, np.where
+    tanh, where = np.tanh, np.where
+    exp, expm1, sqrt = np.exp, np.expm1, np.sqrt
 
     @staticmethod
     def sigmoid(x: np.ndarray) -> np.ndarray:
