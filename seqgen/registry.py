@@ -137,6 +137,12 @@ _ROWS = (
         "real-gated linear recurrent unit, a state-space model (De et al. 2024)",
     ),
     Architecture(
+        "jordan",
+        "seqgen.models.cells.jordan:Jordan",
+        "seqgen.models.cells.jordan:JordanConfig",
+        "Jordan's recurrent network, which reads back what it predicted (1986)",
+    ),
+    Architecture(
         "transformer",
         "seqgen.models.transformer:Transformer",
         "seqgen.models.transformer:TransformerConfig",

@@ -95,6 +95,7 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
 # Forms of a cell that the models around it do not see, for the tests of cells alone.
 FORMS: dict[str, dict[str, dict[str, Any]]] = {
     "rnn": {"sigmoid": {"activation": "sigmoid"}},
+    "jordan": {"sigmoid": {"activation": "sigmoid", "decay": 0.6}},
     "mingru": {"linear": {"positive": False}},
     "rhn": {"highway": {"depth": 1}},
     "lstm": {

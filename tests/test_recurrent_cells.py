@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from architectures import Case, ids
 
 from seqgen import registry
 from seqgen.errors import UsageError
@@ -254,6 +255,22 @@ def rg_lru(p, x, h):
     return (a * h + np.sqrt(1 - a**2) * (i * (w_v @ x + b_v)),)
 
 
+# ---- other shapes ----
+
+
+def jordans(phi, mu):
+    def equations(p, x, h, s):
+        h = phi(p["weight_ih"] @ x + p["weight_hs"] @ s + p["bias"])
+        e = np.exp(p["weight_out"] @ h + p["bias_out"])
+        return h, mu * s + e / e.sum()
+
+    return equations
+
+
+paper("jordan", "jordan")(jordans(np.tanh, 0.0))
+paper("jordan-decay", "jordan", activation="sigmoid", decay=0.6)(jordans(sigma, 0.6))
+
+
 # ---- the comparison ----
 
 
@@ -360,3 +377,14 @@ def test_decays_begin_near_one():
     layer = kind.load_model().cell(3, kind.load_config()(vocab_size=V, hidden_size=1000))
     decays = torch.sigmoid(layer.decay.detach()) ** 8
     assert 0.9 <= decays.min() < 0.905 and 0.99 < decays.max() <= 0.9991
+
+
+@torch.no_grad()
+def test_jordans_state_is_what_the_model_predicted():
+    model = Case("jordan", "one", {"num_layers": 1}).loud()
+    logits, state = model(ids(B, T))
+    h, s = state.layers[0]
+    torch.testing.assert_close(s, logits[:, -1].softmax(-1), **EXACT)
+    torch.testing.assert_close(model.head(h), logits[:, -1], **EXACT)
+    assert model.layers[0].weight_out is model.head.weight
+    assert s.shape == (B, model.vocab_size)
