@@ -143,6 +143,12 @@ _ROWS = (
         "Jordan's recurrent network, which reads back what it predicted (1986)",
     ),
     Architecture(
+        "grid",
+        "seqgen.models.cells.grid:Grid",
+        "seqgen.models.cells.grid:GridConfig",
+        "Grid LSTM over time and depth (Kalchbrenner et al. 2016)",
+    ),
+    Architecture(
         "transformer",
         "seqgen.models.transformer:Transformer",
         "seqgen.models.transformer:TransformerConfig",

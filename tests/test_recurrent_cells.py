@@ -271,6 +271,21 @@ paper("jordan", "jordan")(jordans(np.tanh, 0.0))
 paper("jordan-decay", "jordan", activation="sigmoid", decay=0.6)(jordans(sigma, 0.6))
 
 
+@paper("grid", "grid")
+@paper("grid-pair", "grid", width=2 * H)
+def grid(p, x, up, h, m):
+    """A block of the grid, its two LSTMs after one another (the paper's section 3.2)."""
+    h_depth, m_depth = blocks(p["weight_in"] @ x if "weight_in" in p else x, 2)
+    ends = []
+    for dimension, memory in ((0, m), (1, m_depth)):
+        w_d, u, b = (blocks(p[name], 2)[dimension] for name in ("weight_ih", "weight_hh", "bias"))
+        i, f, g, o = blocks(w_d @ h_depth + u @ h + b, 4)
+        memory = sigma(f) * memory + sigma(i) * np.tanh(g)
+        ends.append((sigma(o) * np.tanh(memory), memory))
+    (h, m), above = ends
+    return np.concatenate(above), h, m
+
+
 # ---- the comparison ----
 
 
@@ -388,3 +403,10 @@ def test_jordans_state_is_what_the_model_predicted():
     torch.testing.assert_close(model.head(h), logits[:, -1], **EXACT)
     assert model.layers[0].weight_out is model.head.weight
     assert s.shape == (B, model.vocab_size)
+
+
+def test_forget_gates_of_both_dimensions_begin_open():
+    bias = layer_of("grid", random=False).bias.detach().view(8, H)
+    assert bias[:, 0].tolist() == [0, 1, 0, 0, 0, 1, 0, 0] and torch.equal(
+        bias[:, :1], bias[:, -1:]
+    )

@@ -42,6 +42,11 @@ class TensorOps:
         return blocks
 
     @staticmethod
+    def join(*parts: Tensor) -> Tensor:
+        """Return the parts (B, N_1) ... side by side."""
+        return torch.cat(parts, -1)
+
+    @staticmethod
     def softmax(x: Tensor) -> Tensor:
         """Return exp(x) divided by its sum."""
         return x.softmax(-1)
@@ -108,6 +113,11 @@ class ArrayOps:
         np.multiply(y, slope, y)
         np.add(y, offset, y)
         return [y[:, cut] for cut in cuts]
+
+    @staticmethod
+    def join(*parts: np.ndarray) -> np.ndarray:
+        """Return the parts (B, N_1) ... side by side."""
+        return np.concatenate(parts, -1)
 
     @staticmethod
     def softmax(x: np.ndarray) -> np.ndarray:
