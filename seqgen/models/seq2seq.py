@@ -48,7 +48,7 @@ class Seq2SeqConfig(SourceConfig):
     }
     sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
 
-    cell: str = setting("Recurrent cell, by its architecture: gru, lstm or rnn.", "gru")
+    cell: str = setting("Recurrent cell, by its architecture: gru, lstm or any other recurrent one.", "gru")
     hidden_size: int = setting(
         registry.SHARED_DOCS["hidden_size"] + " Both sides have the same.",
         256,
