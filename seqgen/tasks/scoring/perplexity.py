@@ -9,8 +9,8 @@ from typing import Any
 
 from seqgen.configs import Documents, require
 from seqgen.data.corpus import Corpus, Framing, Unknowns, encode_corpus
-from seqgen.data.pairs import FilePairs, Pairs, encode_sources
-from seqgen.data.text import Survey, Surveyor, Text, WordMeter, survey
+from seqgen.data.pairs import FilePairs, Pairs
+from seqgen.data.text import Survey, Surveyor, Text, WordMeter
 from seqgen.data.tokenfile import TokenFile, check_tokenizer, is_token_file, open_token_file
 from seqgen.errors import SeqgenError
 from seqgen.metrics.perplexity import ScoreTotals
@@ -194,15 +194,14 @@ def _score_pairs(
     corpus = encode_corpus(
         words.watch(surveyor.watch(pairs.targets())), loaded.tokenizer, "line", unknowns=unknowns
     )
-    corpus = replace(corpus, sources=encode_sources(pairs.sources(), loaded.source_tokenizer))
+    corpus = replace(corpus, sources=pairs.encoded_sources(loaded.source_tokenizer, None))
     facts = surveyor.facts
     totals = replace(
         _score(loaded, corpus, facts, scoring),
         words=words.words + facts.lines,
         oov_bytes=unknowns.bytes,
     )
-    whole = survey(f"{source}\t{target}\n" for source, target in pairs)
-    return totals, replace(facts, sha256=whole.sha256), corpus.sources.oov
+    return totals, replace(facts, sha256=pairs.survey().sha256), corpus.sources.oov
 
 
 def _score_chunks(

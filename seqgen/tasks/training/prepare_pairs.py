@@ -18,7 +18,6 @@ from seqgen.data.encoding import Sampling
 from seqgen.data.pairs import (
     FilePairs,
     Pairs,
-    SomePairs,
     TabPairs,
     Tokenizers,
     drop_long,
@@ -159,17 +158,15 @@ def prepare_pairs(files: PairFiles, config: DataConfig, report: Report) -> Prepa
         SeqgenError: they cannot be read, or leave nothing to train on or to validate with.
     """
     pairs = files.pairs(config)
-    facts, count = _survey(pairs)
-    if count == 0:
-        raise SeqgenError(f"{_joined(files.paths)} holds no pairs")
-    parts = split_pairs(pairs, count, config)
+    facts = _survey(files, pairs)
+    parts = split_pairs(pairs, facts.lines, config)
     tokenizers = make_tokenizers(pairs, parts.train, config)
     for tokenizer in {id(t): t for t in (tokenizers.target, tokenizers.source)}.values():
         require_sampling(config, type(tokenizer))
     prepared = encode_pair_parts(files, facts, parts, tokenizers, config)
     if prepared.dropped:
         longest = f"{config.max_source_len} and {config.max_target_len} tokens"
-        dropped = f"{plural(prepared.dropped, 'pair')} of {count:,} left out"
+        dropped = f"{plural(prepared.dropped, 'pair')} of {facts.lines:,} left out"
         limits = "--max-source-len and --max-target-len"
         report(Notice(text=f"{dropped}: a side is longer than {longest} ({limits})"))
     return prepared
@@ -195,12 +192,10 @@ def reload_pairs(
     """
     apart = config.val == "none" or held_out_share(config.val) is None
     pairs = files.pairs(config)
-    facts, count = _survey(pairs)
-    if count == 0:
-        raise SeqgenError(f"{_joined(files.paths)} holds no pairs")
+    facts = _survey(files, pairs)
     if apart:  # kept with the model; the files themselves may be gone
         config = replace(config, val="none", val_target=None)
-    parts = split_pairs(pairs, count, config)
+    parts = split_pairs(pairs, facts.lines, config)
     if held_out is not None:
         parts = replace(parts, val=stored_pairs(held_out))
     return encode_pair_parts(files, facts, parts, tokenizers, config)
@@ -211,10 +206,16 @@ def stored_pairs(held_out: tuple[Path, Path]) -> Pairs:
     return PairFiles(held_out[:1], held_out[1:]).pairs(DataConfig())
 
 
-def _survey(pairs: Pairs) -> tuple[Survey, int]:
-    """Survey pairs as lines with a tab, wherever they come from; and count them."""
-    facts = survey(f"{source}\t{target}\n" for source, target in pairs)
-    return facts, facts.lines
+def _survey(files: PairFiles, pairs: Pairs) -> Survey:
+    """Survey the pairs in some files.
+
+    Raises:
+        SeqgenError: there are none.
+    """
+    facts = pairs.survey()
+    if facts.lines == 0:
+        raise SeqgenError(f"{_joined(files.paths)} holds no pairs")
+    return facts
 
 
 def split_pairs(pairs: Pairs, count: int, config: DataConfig) -> PairParts:
@@ -232,7 +233,7 @@ def split_pairs(pairs: Pairs, count: int, config: DataConfig) -> PairParts:
         targets = () if config.val_target is None else (config.val_target,)
         return PairParts(pairs, PairFiles.of((config.val,), targets).pairs(config))
     held = held_out_lines(count, share, config.split_seed)
-    return PairParts(SomePairs(pairs, ~held), SomePairs(pairs, held))
+    return PairParts(pairs.some(~held), pairs.some(held))
 
 
 def make_tokenizers(pairs: Pairs, train: Pairs, config: DataConfig) -> Tokenizers:
@@ -305,5 +306,5 @@ def _fitting(pairs: Pairs, tokenizers: Tokenizers, config: DataConfig) -> tuple[
     kept = fitting(corpus, config.max_source_len, config.max_target_len)
     if kept.all():
         return pairs, corpus, 0
-    short = SomePairs(pairs, kept)
+    short = pairs.some(kept)
     return short, encode_pairs(short, tokenizers), int(np.count_nonzero(~kept))
