@@ -66,6 +66,11 @@ class Pairs(ABC):
         """Yield every target as a line, newline included."""
         return (target + "\n" for _, target in self)
 
+    @property
+    def source_features(self) -> int | None:
+        """The width of sources that are vectors; None for text."""
+        return None
+
     def encoded_sources(self, tokenizer: Tokenizer | None, sampling: Sampling | None) -> Sources:
         """Return every source as a model reads it; see `encode_sources`."""
         return encode_sources(self.sources(), tokenizer, sampling)

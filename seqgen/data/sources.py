@@ -11,6 +11,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from seqgen.errors import SeqgenError
+
 
 @dataclass(frozen=True)
 class Source:
@@ -126,6 +128,14 @@ class VectorSources(Sources):
         ends = np.cumsum([len(vectors) for vectors in sequences], dtype=np.int64)
         return cls(np.concatenate(sequences), ends)
 
+    def joined(self) -> dict[str, np.ndarray]:
+        """Return the vectors of all sources, one after the other, and the sources' lengths.
+
+        These are the tensors of a file whose sources differ in length; see `data.vectors`.
+        """
+        values, _ = take_spans(self.values, self.starts, self.ends, np.arange(len(self)))
+        return {"values": values.astype(values.dtype.newbyteorder("<")), "lengths": self.lengths}
+
     @staticmethod
     def _padded(values: np.ndarray, inside: np.ndarray) -> np.ndarray:
         return np.where(inside[..., None], values, 0).astype(np.float32)
@@ -142,6 +152,11 @@ class Vectors:
 
     values: np.ndarray
     name: str = ""
+
+    @property
+    def features(self) -> int:
+        """F, the width of a vector."""
+        return self.values.shape[-1]
 
     @cached_property
     def digest(self) -> str:
@@ -172,22 +187,52 @@ def handles_of(sequences: Sequence[tuple[int, ...] | Vectors]) -> tuple[Sources,
     return TokenSources.of(list(numbers)), handles
 
 
+def features_of(source: str | Vectors) -> int | None:
+    """Return the width of a source that is vectors; None for text."""
+    return source.features if isinstance(source, Vectors) else None
+
+
+def content_of(source: str | Vectors) -> str:
+    """Return what tells a source from all others: its text, or a hash of its vectors."""
+    return source.digest if isinstance(source, Vectors) else source
+
+
+def require_same_sources(name: str, own: int | None, given: int | None) -> None:
+    """Refuse sources that a model does not read.
+
+    Args:
+        name: of the model.
+        own: the width of the vectors that it reads; None for text.
+        given: the same of the sources.
+
+    Raises:
+        SeqgenError: they are of another kind, or of another width.
+    """
+    if own != given:
+        kinds = [
+            "text" if width is None else f"vectors of {width} numbers" for width in (own, given)
+        ]
+        how = "" if own is None else "; give a file of such vectors (.npy or .safetensors)"
+        raise SeqgenError(f"{name} reads {kinds[0]}, not {kinds[1]}{how}")
+
+
 def starts_of(ends: np.ndarray) -> np.ndarray:
     """Return where spans begin that follow one another and end at `ends`, (D,) int64."""
     return np.concatenate([[0], ends[:-1]]).astype(np.int64)
 
 
 def take_spans(
-    values: np.ndarray, ends: np.ndarray, which: np.ndarray
+    values: np.ndarray, starts: np.ndarray, ends: np.ndarray, which: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the values of some spans, one after the other, and where each ends among them.
 
     Args:
-        values: (N, ...), the spans one after the other.
+        values: (N, ...), what the spans are of.
+        starts: (D,), where each begins.
         ends: (D,), where each ends.
         which: (E,) of int, the spans to take, in this order.
     """
-    begin, end = starts_of(ends)[which], ends[which]
+    begin, end = starts[which], ends[which]
     new_ends = np.cumsum(end - begin, dtype=np.int64)
     # Each value's place: its span's beginning, moved by where that stands among those taken.
     shift = np.repeat(begin - starts_of(new_ends), end - begin)

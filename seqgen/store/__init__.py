@@ -33,6 +33,7 @@ from seqgen.store.model import (
     VALIDATION,
     VALIDATION_PAIRS,
     VALIDATION_TOKENS,
+    VALIDATION_VECTORS,
     WEIGHTS,
     StoredModel,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "VALIDATION",
     "VALIDATION_PAIRS",
     "VALIDATION_TOKENS",
+    "VALIDATION_VECTORS",
     "WEIGHTS",
     "MetricsLog",
     "NewModel",

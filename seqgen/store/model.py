@@ -22,6 +22,7 @@ from seqgen.store.writing import MetricsLog, is_whole, same_file, step_of, tenso
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from seqgen.data.sources import VectorSources
     from seqgen.models.base import LanguageModel
     from seqgen.tokenizers import Tokenizer
 
@@ -32,6 +33,7 @@ METRICS, SAMPLES = "metrics.jsonl", "samples.jsonl"
 VALIDATION = "validation/text.txt"
 VALIDATION_TOKENS = "validation/tokens.tok"
 VALIDATION_PAIRS = "validation/source.txt", "validation/target.txt"
+VALIDATION_VECTORS = "validation/source.safetensors"
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer", "source_tokenizer"
 CHECKPOINTS, LAST, LOCK = "checkpoints", "last.safetensors", "lock"
 # Files up to this size are hashed whenever a model is loaded; larger ones only when resuming.
@@ -95,8 +97,13 @@ class StoredModel:
 
     @property
     def validation_pairs(self) -> tuple[Path, Path] | None:
-        """The held-out sources and targets, line by line, of a model that has held out pairs."""
+        """The held-out sources and targets, line by line, of a model that has held out pairs.
+
+        Sources that are vectors are in a file of vectors.
+        """
         source, target = (self.path / part for part in VALIDATION_PAIRS)
+        vectors = self.path / VALIDATION_VECTORS
+        source = vectors if vectors.exists() else source
         return (source, target) if source.exists() and target.exists() else None
 
     @property
@@ -204,7 +211,7 @@ class StoredModel:
         return model.eval(), tokenizer
 
     def load_source_tokenizer(self, target: Tokenizer) -> Tokenizer | None:
-        """Return the tokenizer of the model's sources; None if it writes from none.
+        """Return the tokenizer of the model's sources; None if it writes from none, or vectors.
 
         Args:
             target: the model's, which is that of its sources too unless they have their own.
@@ -215,7 +222,8 @@ class StoredModel:
         from seqgen.registry import architecture
         from seqgen.tokenizers import load_tokenizer
 
-        if architecture(self.config["architecture"]).reads != "pairs":
+        vectors = self.config["model"].get("source_features") is not None
+        if vectors or architecture(self.config["architecture"]).reads != "pairs":
             return None
         folder = self.path / SOURCE_TOKENIZER
         return load_tokenizer(folder) if folder.is_dir() else target
@@ -404,6 +412,19 @@ class StoredModel:
         """
         for part, chunks in zip(VALIDATION_PAIRS, (sources, targets), strict=True):
             self._write_text(part, chunks)
+
+    def write_validation_vectors(self, sources: VectorSources, targets: Iterator[str]) -> None:
+        """Keep the held-out vectors, and their targets as lines.
+
+        Raises:
+            OSError: they cannot be written, or not be read.
+        """
+        from safetensors.numpy import save
+
+        path = self.path / VALIDATION_VECTORS
+        path.parent.mkdir(exist_ok=True)
+        write_bytes(path, save(sources.joined()))
+        self._write_text(VALIDATION_PAIRS[1], targets)
 
     def _write_text(self, part: str, chunks: Iterator[str]) -> None:
         path = self.path / part

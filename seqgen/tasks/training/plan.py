@@ -81,7 +81,7 @@ class Plan:
             "vocab_size": sizes.target,
             "window": window,
             "source_vocab_size": sizes.source,
-            "source_features": None,
+            "source_features": sizes.source_features,
             "source_window": self.data.max_source_len + 1,
         }
         derived = {name: follows[name] for name in config_class.derived}

@@ -16,6 +16,7 @@ from seqgen.configs import DataConfig, TrainingConfig, require
 from seqgen.data.batches import Batches, Overlapping, SampledBatches, training_batches
 from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.data.encoding import Sampling
+from seqgen.data.sources import Vectors
 from seqgen.data.split import Split, check_parts, held_out_share, path_of, split_text
 from seqgen.data.text import Survey, Text, survey, text_files
 from seqgen.data.token_split import split_tokens
@@ -43,10 +44,14 @@ CACHE_FORMAT = 1
 
 @dataclass(frozen=True)
 class VocabSizes:
-    """How many tokens the targets have, and the sources; None where they share their tokens."""
+    """How many tokens the targets have, and the sources; None where they share their tokens.
+
+    `source_features` is the width of sources that are vectors.
+    """
 
     target: int = 1
     source: int | None = None
+    source_features: int | None = None
 
     @classmethod
     def of(cls, target: Tokenizer, source: Tokenizer | None) -> VocabSizes:
@@ -93,7 +98,7 @@ class Prepared:
         return VocabSizes.of(self.tokenizer, self.source_tokenizer)
 
     @property
-    def sample_prompt(self) -> str:
+    def sample_prompt(self) -> str | Vectors:
         """What the model goes on from, or writes from, to show how far it is."""
         return ""
 

@@ -16,19 +16,25 @@ from seqgen.data.batches import Batches, SampledBatches, training_batches
 from seqgen.data.corpus import Corpus
 from seqgen.data.encoding import Sampling
 from seqgen.data.pairs import (
-    FilePairs,
     Pairs,
-    TabPairs,
     Tokenizers,
     drop_long,
     encode_pairs,
     fitting,
 )
+from seqgen.data.sources import Vectors, VectorSources, require_same_sources
 from seqgen.data.split import held_out_lines, held_out_share
 from seqgen.data.text import Survey, Text, survey, text_files
 from seqgen.data.tokenfile import is_token_file
+from seqgen.data.vector_pairs import VectorPairs, open_pairs
+from seqgen.data.vectors import is_vector_file
 from seqgen.errors import SeqgenError
-from seqgen.tasks.training.prepare import Prepared, given_tokenizer, require_sampling
+from seqgen.tasks.training.prepare import (
+    Prepared,
+    VocabSizes,
+    given_tokenizer,
+    require_sampling,
+)
 from seqgen.tokenizers import Tokenizer, tokenizer_kind
 from seqgen.training.events import Notice, Report
 from seqgen.wording import plural
@@ -42,7 +48,8 @@ class PairFiles:
     """Where pairs are: in files with tabs, or in files of sources and files of targets.
 
     Attributes:
-        sources: files with tabs; or of the sources, where there are `targets`.
+        sources: files with tabs; or of the sources, where there are `targets`: texts, or one file
+            of vectors.
         targets: files of the targets, or none.
     """
 
@@ -54,7 +61,7 @@ class PairFiles:
         """Return the files that names, folders and patterns mean.
 
         Raises:
-            UsageError: one of them is a token file.
+            UsageError: one of them is a token file, or vectors come without targets.
             SeqgenError: one is not there.
         """
         files = cls(text_files(sources), text_files(targets))
@@ -69,11 +76,12 @@ class PairFiles:
 
     def pairs(self, config: DataConfig) -> Pairs:
         """Return the pairs in them."""
-        text, name = Text(self.sources, config.newlines), _joined(self.sources)
-        if not self.targets:
-            return TabPairs(text, name)
-        other = Text(self.targets, config.newlines)
-        return FilePairs(text, other, (name, _joined(self.targets)))
+        return open_pairs(self.sources, self.targets, config.newlines)
+
+    @property
+    def hold_vectors(self) -> bool:
+        """Whether the sources are vectors."""
+        return any(map(is_vector_file, self.sources))
 
 
 def _joined(paths: Sequence[Path]) -> str:
@@ -110,11 +118,15 @@ class PreparedPairs(Prepared):
     dropped: int
 
     @property
-    def source_tokenizer(self) -> Tokenizer:
+    def source_tokenizer(self) -> Tokenizer | None:
         return self.tokenizers.source
 
+    @property
+    def vocab_sizes(self) -> VocabSizes:
+        return replace(super().vocab_sizes, source_features=self.parts.train.source_features)
+
     @cached_property
-    def sample_prompt(self) -> str:
+    def sample_prompt(self) -> str | Vectors:
         return next(iter(self.parts.val or self.parts.train))[0]
 
     @property
@@ -128,8 +140,13 @@ class PreparedPairs(Prepared):
         }
 
     def keep_validation(self, stored: StoredModel) -> None:
-        if self.parts.val is not None:
-            stored.write_validation_pairs(self.parts.val.sources(), self.parts.val.targets())
+        if self.parts.val is None:
+            return
+        sources, targets = self.val.sources, self.parts.val.targets()
+        if isinstance(sources, VectorSources):
+            stored.write_validation_vectors(sources, targets)
+        else:
+            stored.write_validation_pairs(self.parts.val.sources(), targets)
 
     def batches(self, training: TrainingConfig, data: DataConfig, carries_state: bool) -> Batches:
         def batches_of(corpus: Corpus) -> Batches:
@@ -161,7 +178,7 @@ def prepare_pairs(files: PairFiles, config: DataConfig, report: Report) -> Prepa
     facts = _survey(files, pairs)
     parts = split_pairs(pairs, facts.lines, config)
     tokenizers = make_tokenizers(pairs, parts.train, config)
-    for tokenizer in {id(t): t for t in (tokenizers.target, tokenizers.source)}.values():
+    for tokenizer in (tokenizers.target, tokenizers.source or tokenizers.target):
         require_sampling(config, type(tokenizer))
     prepared = encode_pair_parts(files, facts, parts, tokenizers, config)
     if prepared.dropped:
@@ -237,8 +254,16 @@ def split_pairs(pairs: Pairs, count: int, config: DataConfig) -> PairParts:
 
 
 def make_tokenizers(pairs: Pairs, train: Pairs, config: DataConfig) -> Tokenizers:
-    """Open or train the tokenizers of both sides: one of both, or one of each."""
+    """Open or train the tokenizers of both sides: one of both, or one of each.
+
+    Raises:
+        UsageError: the sources are vectors, and are to have a tokenizer.
+    """
     target = given_tokenizer(config)
+    if isinstance(pairs, VectorPairs):
+        none = config.source_tokenizer is None
+        require(none, "source_tokenizer has no meaning: vectors have no tokens")
+        return Tokenizers(target or _trained(config, _side(pairs, train, config).targets), None)
     if config.source_tokenizer is None:
         kind = tokenizer_kind(config.tokenizer) if target is None else type(target)
         read = pairs if kind.learns_from_whole_text else train
@@ -268,8 +293,11 @@ def encode_pair_parts(
     """Encode both parts, without the pairs that are too long.
 
     Raises:
-        SeqgenError: a part has no pair.
+        SeqgenError: a part has no pair, or the parts do not go together.
     """
+    if parts.val is not None:
+        features = parts.train.source_features, parts.val.source_features
+        require_same_sources("the model", *features)
     train_pairs, train, dropped = _fitting(parts.train, tokenizers, config)
     if not train.ends.size:
         raise SeqgenError(_nothing_left("train on", dropped))
