@@ -115,9 +115,7 @@ def open_pairs(sources: Sequence[Path], targets: Sequence[Path], newlines: str =
     name = ", ".join(map(str, sources))
     if any(map(is_vector_file, sources)):
         if len(sources) > 1 or not targets:
-            raise UsageError(
-                f"{name}: vectors come in one file, and their targets in --target FILE"
-            )
+            raise UsageError(f"{name}: give one file of vectors, and their targets by --target")
         file = open_vectors(sources[0])
         return VectorPairs(file, Text(tuple(targets), newlines), ", ".join(map(str, targets)))
     text = Text(tuple(sources), newlines)

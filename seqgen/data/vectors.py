@@ -69,7 +69,7 @@ def open_vectors(path: str | Path) -> VectorFile:
     path = Path(path)
     if not is_vector_file(path):
         raise SeqgenError(
-            f"{path} is no file of vectors: its name ends in neither .npy nor .safetensors"
+            f"{path} is no file of vectors: the name of one ends in .npy or .safetensors"
         )
     arrays = _arrays(path)
     if set(arrays) == {VALUES, LENGTHS}:

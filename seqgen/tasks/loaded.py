@@ -76,6 +76,15 @@ class LoadedModel:
         """
         require_same_sources(self.stored.name, self.source_features, features)
 
+    def require_vectors(self) -> None:
+        """Refuse a model that does not write from vectors.
+
+        Raises:
+            SeqgenError: it does not.
+        """
+        if self.source_features is None:
+            raise SeqgenError(f"{self.stored.name} reads text, not vectors")
+
     def encode_sources(self, sources: Sequence[str | Vectors]) -> Sources:
         """Return sources as the model reads them.
 
