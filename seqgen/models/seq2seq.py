@@ -213,8 +213,7 @@ class Seq2Seq(EncoderDecoder):
         self.encoder = self._encoder(layer, cell, begins)
         self.bridge = None
         if config.bridge == "input":
-            ((thought, *_),) = self.encoder.widths[-1:]
-            self.bridge = Bridge([(thought,)], [(config.input_size,)])
+            self.bridge = Bridge([self.encoder.widths[-1][:1]], [(config.input_size,)])
         elif config.bridge != "none":
             self.bridge = Bridge(self.encoder.widths, begins)
         self.alignment = self._alignment()
@@ -265,7 +264,7 @@ class Seq2Seq(EncoderDecoder):
         """Return the states that the decoder begins with, given the encoder's last ones."""
         if self.config.bridge != "input":
             return () if self.bridge is None else self.bridge(final)
-        (((thought,),)) = self.bridge([final[-1][:1]])  # (S, E)
+        thought = self.bridge([final[-1][:1]])[0][0]  # (S, E)
         rows = len(thought)
         zeros = tuple(layer.start(rows) for layer in self.decoder.layers)
         if self.config.input_feeding:
