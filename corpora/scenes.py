@@ -18,6 +18,7 @@ So every scene has one right sentence, and every name in it one cell of the grid
 
 from __future__ import annotations
 
+import itertools
 import struct
 import sys
 from collections.abc import Iterator
@@ -65,7 +66,7 @@ def relation(first: int, second: int) -> str:
 def sentence(things: list[Thing]) -> str:
     """What is where."""
     words = named(things[0])
-    for place, (one, other) in enumerate(zip(things, things[1:])):
+    for place, (one, other) in enumerate(itertools.pairwise(things)):
         that = " that is" if place else ""
         words += f"{that} {relation(one[0], other[0])} {named(other)}"
     return words

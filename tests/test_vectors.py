@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
+import seqgen
 from seqgen.cli import run
 from seqgen.data.vector_pairs import VectorPairs, open_pairs
 from seqgen.data.vectors import open_vectors
@@ -400,3 +401,14 @@ def test_mixtures_read_vectors_of_one_width(sides, tmp_path, capsys):
     for other in ("wide", "text"):
         with pytest.raises(SeqgenError, match="different tokens"):
             load(f"a+{other}")
+
+
+def test_vectors_from_python(sides):
+    loaded, file = trained(sides), open_vectors(sides[0])
+    model = seqgen.load("t")
+    one = [beam.text for beam in model.beam_search(file.vectors(3))]
+    several = [beam.text for beam in model.beam_search(file.vectors(n) for n in (2, 3))]
+    assert one == several[1:]
+    record = next(model.sample([file.vectors(5)], seed=1))
+    assert (record.source, record.model) == ("v.npy[5]", loaded.stored.name)
+    assert "".join(model.stream(file.vectors(5), seed=1)) == record.text
