@@ -205,7 +205,10 @@ def _groups(
 
 # Settings that only one kind of data gives a meaning to.
 OF_TEXT = ("seq_len",)
-OF_PAIRS = ("source_tokenizer", "val_target", "max_source_len", "max_target_len", "batch_tokens")
+OF_PAIRS = (
+    *("source_tokenizer", "source_unknowns", "val_target"),
+    *("max_source_len", "max_target_len", "batch_tokens"),
+)
 
 
 def _require_reads(plan: Plan, flags: Collection[str]) -> None:

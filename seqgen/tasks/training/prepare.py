@@ -12,8 +12,9 @@ from seqgen.configs import DataConfig, TrainingConfig, require
 from seqgen.data.batches import Batches, Overlapping, SampledBatches, training_batches
 from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.data.encoding import Sampling
+from seqgen.data.overlap import Overlap, overlap_of_lines
 from seqgen.data.sources import Vectors
-from seqgen.data.split import Split, check_parts, split_text
+from seqgen.data.split import Split, check_parts, path_of, split_text
 from seqgen.data.text import Survey, Text, survey
 from seqgen.data.token_writing import write_corpus
 from seqgen.data.tokenfile import is_token_file, read_tokenizer
@@ -103,6 +104,18 @@ class Prepared:
             path = stored.path / store.VALIDATION_TOKENS
             path.parent.mkdir(exist_ok=True)
             write_corpus(path, self.val, self.val_facts, self.tokenizer)
+
+    def overlap(self, data: DataConfig) -> Overlap | None:
+        """Return how many of the held-out lines are also in the training part.
+
+        None where that says nothing. Asked of lines that are documents and of a held-out file: of
+        a stream's end, parts of which may well have occurred before, nothing follows.
+        """
+        if self.split is None or self.split.val is None:
+            return None
+        if data.documents != "line" and path_of(data.val) is None:
+            return None
+        return overlap_of_lines(self.split)
 
     def batches(self, training: TrainingConfig, data: DataConfig, carries_state: bool) -> Batches:
         """Return the batches of the training part, for a model that may carry its state."""

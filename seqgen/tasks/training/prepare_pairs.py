@@ -15,6 +15,7 @@ from seqgen.configs import DataConfig, TrainingConfig, require
 from seqgen.data.batches import Batches, SampledBatches, training_batches
 from seqgen.data.corpus import Corpus
 from seqgen.data.encoding import Sampling
+from seqgen.data.overlap import Overlap, overlap_of_pairs
 from seqgen.data.pairs import (
     Pairs,
     Tokenizers,
@@ -22,6 +23,7 @@ from seqgen.data.pairs import (
     encode_pairs,
     fitting,
 )
+from seqgen.data.source_unknowns import UnknownsInSources
 from seqgen.data.sources import Vectors, VectorSources, require_same_sources
 from seqgen.data.split import held_out_lines, held_out_share
 from seqgen.data.text import Survey, Text, survey, text_files
@@ -159,7 +161,15 @@ class PreparedPairs(Prepared):
             return batches_of(drop_long(corpus, data.max_source_len, data.max_target_len).corpus)
 
         sampled = data.subword_sampling is not None
-        return SampledBatches(cut_anew) if sampled else batches_of(self.train)
+        batches = SampledBatches(cut_anew) if sampled else batches_of(self.train)
+        source = self.tokenizers.source
+        if source is None or source.complete or not data.source_unknowns:
+            return batches
+        return UnknownsInSources(batches, data.source_unknowns, source.unk_id)
+
+    def overlap(self, data: DataConfig) -> Overlap | None:
+        """Return how many of the held-out pairs are also in the training part."""
+        return self.parts.val and overlap_of_pairs(self.parts.train, self.parts.val)
 
 
 def prepare_pairs(files: PairFiles, config: DataConfig, report: Report) -> PreparedPairs:
