@@ -63,6 +63,8 @@ def given_sources(
         loaded.require_text("--echo")
     if not prompts and not prompt_file and piped_input() is None:
         name = loaded.stored.name
+        if loaded.source_features is not None:
+            raise UsageError(f"{name} writes from vectors: give --source-vectors FILE")
         raise UsageError(f"{name} writes from a source: give one, or pipe them in, a line each")
     return True
 
