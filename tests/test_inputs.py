@@ -441,6 +441,31 @@ def test_newlines_reach_tokens_and_back(cli, folder, there, tmp_path):
     assert "".join(texts) == TEXT
 
 
+def test_compared_models_read_newlines_in_their_own_way(cli, folder, there):
+    """As `perplexity` has it for each of them, whoever else is compared."""
+    crlf = folder / "crlf.txt"
+    outcome = cli("compare", "lf", "one", "two", "--data", crlf, "--resamples", "50", "--json")
+    compared, size = records(outcome), len(TEXT)
+    for one in compared:
+        alone = records(cli("perplexity", crlf, "-m", one["model"], "--json"))[0]
+        keys = ("tokens", "characters", "bytes", "bits_per_byte", "oov", "oov_bits_per_byte")
+        assert [one[key] for key in keys] == pytest.approx([alone[key] for key in keys])
+        assert one["total_bits_per_byte"] == pytest.approx(
+            one["bits_per_byte"] + one["oov_bits_per_byte"]
+        )
+        assert one["low"] <= one["total_bits_per_byte"] <= one["high"]
+    assert [one["bytes"] for one in compared] == [size, size + 80, size + 80]
+    assert "lf read the text without its 80 carriage returns" in outcome[2]
+    alike = cli("compare", "one", "two", "--data", crlf, "--resamples", "50", "--json")
+    assert "carriage" not in alike[2]
+    assert [r["high"] for r in records(alike)] == [one["high"] for one in compared[1:]]
+
+
+def test_a_text_with_other_newlines_is_known_for_the_one_a_model_learnt(cli, folder, there):
+    outcome = cli("compare", "lf", "other", "--data", folder / "crlf.txt", "--resamples", "9")
+    assert "lf learnt from this very text" in outcome[2]
+
+
 @pytest.mark.parametrize(
     "command", [["perplexity"], ["eval", "--perplexity"], ["compare", "lines"]]
 )
