@@ -617,7 +617,7 @@ def test_names_of_any_bytes_give_valid_json(folder, there, cli, tmp_path):
     name = tmp_path / os.fsdecode(b"a\xff.txt")
     name.write_text(TEXT)
     (record,) = records(cli("perplexity", name, "-m", "one", "--json"))
-    assert record["file"] == str(name)
+    assert record["file"] == str(tmp_path / r"a\xff.txt")
 
 
 @pytest.mark.slow
@@ -630,7 +630,7 @@ def test_names_of_any_bytes_give_valid_json_in_any_locale(folder, tmp_path):
         code, out, err = program(folder / "home", *command, **locale)
         assert code == 0, err
         found = [json.loads(line)["file"] for line in out.decode().splitlines()]
-        assert found == list(map(str, names))
+        assert found == [str(tmp_path / r"a\xff.txt"), str(names[1])]
 
 
 WRITERS = [
