@@ -739,6 +739,11 @@ def test_a_damaged_model_is_one_line_everywhere(own, cli, text):
     assert cli("models", "remove", "x", "--yes")[0] == 0
 
 
+def test_the_list_of_architectures_fits_80_columns(cli):
+    code, out, _ = cli("models", "--architectures")
+    assert code == 0 and max(map(len, out.splitlines())) <= 80
+
+
 def test_architectures(cli):
     out = cli("models", "--architectures", "--json")[1]
     assert [json.loads(line)["name"] for line in out.splitlines()] == [
