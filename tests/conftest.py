@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,6 +37,19 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "home"
     monkeypatch.setenv("SEQGEN_HOME", str(folder))
     return folder
+
+
+@pytest.fixture
+def stdin(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
+    """Return what puts some content into standard input, by a pipe: less than it holds, 64 kB."""
+
+    def fill(content: bytes) -> None:
+        read, write = os.pipe()
+        with os.fdopen(write, "wb") as file:
+            file.write(content)
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(os.fdopen(read, "rb")))
+
+    return fill
 
 
 @pytest.fixture(scope="session")

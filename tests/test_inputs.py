@@ -50,13 +50,10 @@ def folder(tmp_path_factory):
         made = ["--out", str(folder / "short.tok"), "-q"]
         assert run(["tokenize", str(folder / "short.txt"), "-m", "one", *made]) == 0
         assert run(["export", "one", "--out", str(folder / "one.arpa"), "-q"]) == 0
-    ids = subprocess.run(
-        [sys.executable, "-m", "seqgen", "tokenize", str(folder / "short.txt"), "-m", "one"],
-        env={**os.environ, "SEQGEN_HOME": str(folder / "home")},
-        capture_output=True,
-        check=True,
-    )
-    (folder / "ids.txt").write_bytes(ids.stdout)
+        ids = io.BytesIO()
+        patch.setattr(sys, "stdout", io.TextIOWrapper(ids, encoding="utf-8"))
+        assert run(["tokenize", str(folder / "short.txt"), "-m", "one", "-q"]) == 0
+        (folder / "ids.txt").write_bytes(ids.getvalue())
     return folder
 
 
@@ -74,19 +71,6 @@ def cli(capfdbinary):
         return code, out.decode(), err.decode()
 
     return command
-
-
-@pytest.fixture
-def stdin(monkeypatch):
-    """Return what puts some content into standard input, by a pipe."""
-
-    def fill(content):
-        read, write = os.pipe()
-        with os.fdopen(write, "wb") as file:
-            file.write(content)
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(os.fdopen(read, "rb")))
-
-    return fill
 
 
 @pytest.fixture
