@@ -6,11 +6,13 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
+
+from seqgen.tasks.training import session
 
 BESIDE = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 
@@ -29,6 +31,15 @@ def interrupts_are_heard() -> None:
 def one_thread() -> None:
     """Bit-for-bit comparisons need one order of summation."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def small_and_unsynced() -> Iterator[None]:
+    """Training shows short texts, and files are not forced to the disk: no test cuts the power."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "SAMPLE_TOKENS", 16)
+        patch.setattr(os, "fsync", os.fstat)
+        yield
 
 
 @pytest.fixture(autouse=True)
