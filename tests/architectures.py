@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from dataclasses import dataclass
 from typing import Any
@@ -92,6 +93,10 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
+# The models that were made already: each test gets a copy, which is quicker made.
+LOUD: dict[tuple[Any, ...], Any] = {}
+
+
 @dataclass(frozen=True)
 class Case:
     """One configuration of one architecture."""
@@ -119,12 +124,14 @@ class Case:
 
     def loud(self, dtype: torch.dtype = torch.float64, **more: Any) -> Any:
         """Return the model with large random parameters, so that a wrong past is plain to see."""
-        model = self.build(dtype, **more)
-        with torch.random.fork_rng(), torch.no_grad():
-            torch.manual_seed(2)
-            for parameter in model.parameters():
-                parameter.normal_(0, 0.4)
-        return model
+        key = (type(self), self.architecture, self.variant, dtype, repr((self.settings, more)))
+        if key not in LOUD:
+            LOUD[key] = model = self.build(dtype, **more)
+            with torch.random.fork_rng(), torch.no_grad():
+                torch.manual_seed(2)
+                for parameter in model.parameters():
+                    parameter.normal_(0, 0.4)
+        return copy.deepcopy(LOUD[key])
 
     @property
     def neural(self) -> bool:
