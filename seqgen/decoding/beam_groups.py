@@ -52,14 +52,14 @@ class BeamConfig:
         Bounds(low=1, high=MOST_BEAMS).check("--nbest", self.nbest)
         Bounds(low=1, high=MOST_BEAMS).check("--beams", self.beams)
         few = self.nbest <= self.beams
-        require(few, f"--nbest is from 1 to --beams {self.beams}, not {short(self.nbest)}")
+        require(few, f"--nbest must be from 1 to --beams {self.beams}, not {short(self.nbest)}")
         Bounds(low=0, high=MOST_TOKENS).check("--max-tokens", self.max_tokens)
         divides = self.groups >= 1 and self.beams % self.groups == 0
         divisor = short(self.groups)
-        require(divides, f"--groups divides --beams {self.beams}, and {divisor} does not")
+        require(divides, f"--groups must divide --beams {self.beams}, and {divisor} does not")
         Bounds(low=0, high=MOST_DIVERSITY).check("--diversity", self.diversity)
         alone = not self.stochastic or self.groups == 1
-        require(alone, "--stochastic has no groups: its beams differ by their noise")
+        require(alone, "--stochastic cannot be combined with --groups")
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ class LengthNorm:
         known = ", ".join(NORMS)
         require(self.kind in NORMS, f"--length-norm is one of {known}, not {self.kind!r}")
         fine = abs(self.alpha) <= MOST_ALPHA
-        require(fine, f"--alpha is from {-MOST_ALPHA} to {MOST_ALPHA}, not {self.alpha}")
+        require(fine, f"--alpha must be from {-MOST_ALPHA} to {MOST_ALPHA}, not {self.alpha}")
 
     def __call__(self, length: int) -> float:
         """Return the divisor for a length of at least 1."""

@@ -130,7 +130,7 @@ class MinTokens:
     eos_id: int
 
     def __post_init__(self) -> None:
-        require(self.tokens >= 0, f"--min-tokens is at least 0, not {self.tokens}")
+        require(self.tokens >= 0, f"--min-tokens must be at least 0, not {self.tokens}")
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         removed = np.zeros_like(log_probs, dtype=bool)
@@ -172,7 +172,7 @@ class RepetitionPenalty:
         least = 1 / MOST_PENALTY
         require(
             least <= self.theta <= MOST_PENALTY,
-            f"--repetition-penalty is from {least} to {MOST_PENALTY}, not {self.theta}",
+            f"--repetition-penalty must be from {least} to {MOST_PENALTY}, not {self.theta}",
         )
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
@@ -196,7 +196,7 @@ class PresenceAndFrequency:
             value = getattr(self, name)
             require(
                 abs(value) <= MOST_PENALTY,
-                f"--{name}-penalty is from {-MOST_PENALTY} to {MOST_PENALTY}, not {value}",
+                f"--{name}-penalty must be from {-MOST_PENALTY} to {MOST_PENALTY}, not {value}",
             )
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
@@ -218,7 +218,7 @@ class NoRepeatNgram:
     n: int
 
     def __post_init__(self) -> None:
-        require(self.n >= 1, f"--no-repeat-ngram is at least 1, not {self.n}")
+        require(self.n >= 1, f"--no-repeat-ngram must be at least 1, not {self.n}")
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         removed = np.zeros_like(log_probs, dtype=bool)
@@ -246,7 +246,7 @@ class Temperature:
 
     def __post_init__(self) -> None:
         fine = 0 <= self.temperature < float("inf")
-        require(fine, f"--temperature is at least 0, not {self.temperature}")
+        require(fine, f"--temperature must be at least 0, not {self.temperature}")
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         if self.temperature == 0:
@@ -266,7 +266,7 @@ class TopK:
     k: int
 
     def __post_init__(self) -> None:
-        require(self.k >= 1, f"--top-k is at least 1, not {self.k}")
+        require(self.k >= 1, f"--top-k must be at least 1, not {self.k}")
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         if self.k >= log_probs.shape[-1]:
@@ -311,7 +311,7 @@ class TopP:
     p: float
 
     def __post_init__(self) -> None:
-        require(0 <= self.p <= 1, f"--top-p is from 0 to 1, not {self.p}")
+        require(0 <= self.p <= 1, f"--top-p must be from 0 to 1, not {self.p}")
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         if self.p == 1:
@@ -338,7 +338,7 @@ class MinP:
     p: float
 
     def __post_init__(self) -> None:
-        require(0 <= self.p <= 1, f"--min-p is from 0 to 1, not {self.p}")
+        require(0 <= self.p <= 1, f"--min-p must be from 0 to 1, not {self.p}")
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         probs = np.exp(log_probs, dtype=np.float64)
@@ -357,7 +357,7 @@ class Typical:
     mass: float
 
     def __post_init__(self) -> None:
-        require(0 < self.mass <= 1, f"--typical is more than 0 and at most 1, not {self.mass}")
+        require(0 < self.mass <= 1, f"--typical must be more than 0 and at most 1, not {self.mass}")
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         if self.mass == 1:

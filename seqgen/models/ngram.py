@@ -46,14 +46,14 @@ class NGramConfig(ModelConfig):
         "With smoothing=add-delta: number added to every count.", 0.1, above=0, high=1e9
     )
     backoff: float = setting(
-        "With smoothing=stupid-backoff: factor of each step back (0.4 in Brants et al. 2007).",
+        "With smoothing=stupid-backoff: factor for each order backed off (Brants et al. 2007).",
         0.4,
         above=0,
         high=1,
     )
     prune: str = setting(
-        "Drop n-grams that occur at most this often: numbers with commas for orders 1"
-        " (always 0), 2, 3 and so on; the last one repeats.",
+        "Drop n-grams that occur this often or less: comma-separated numbers for orders 1"
+        " (always 0), 2, 3 and so on; the last one also holds for higher orders.",
         "0",
     )
 

@@ -207,8 +207,8 @@ def given_tokenizer(config: DataConfig) -> Tokenizer | None:
     if not Path(config.tokenizer).exists():
         tokenizer_kind(config.tokenizer)
     tokenizer = open_tokenizer(Path(config.tokenizer))
-    made = config.vocab_size is not None or config.min_count > 1
-    require(not made, f"the tokenizer {config.tokenizer} has its vocabulary already")
+    resized = config.vocab_size is not None or config.min_count > 1
+    require(not resized, f"the tokenizer {config.tokenizer} already has its vocabulary")
     return tokenizer
 
 
@@ -266,7 +266,7 @@ def prepare_tokens(
     """Split a token file; see `prepare_data`."""
     settled = {"tokenizer", "vocab_size", "min_count", "newlines", "subword_sampling"} & set(flags)
     for name in sorted(settled):
-        raise UsageError(f"--{name.replace('_', '-')} is settled by the token file {file.path}")
+        raise UsageError(f"--{name.replace('_', '-')} is fixed by the token file {file.path}")
     if "documents" in flags and config.documents != file.documents:
         raise UsageError(f"{file.path} was written with --documents {file.documents}")
     config = replace(
