@@ -113,5 +113,5 @@ SHARED_DOCS = {
     "num_heads": "Number of attention heads; it must divide the hidden size.",
     "dropout": "Probability of dropping each unit in training.",
     "order": "Length of the longest n-grams, in tokens.",
-    "smoothing": "How an n-gram model gives probability to n-grams that it has not seen.",
+    "smoothing": "How an n-gram model assigns probability to n-grams it has not seen.",
 }

@@ -144,11 +144,11 @@ def test_version_and_help(cli):
         (["beam-search", "--stop", b"\xff"], 2, "--stop is not UTF-8 text"),
         (["beam-search", b"a\xff"], 1, "byte 0xff at offset 1"),
         (["sample", "--repetition-penalty", "1e39"], 2, "from 0.001 to 1000, not 1e\\+39"),
-        (["sample", "--frequency-penalty", "1e38"], 2, "--frequency-penalty is from -1000 to"),
-        (["sample", "--presence-penalty=-1e39"], 2, "--presence-penalty is from -1000 to"),
-        (["beam-search", "--alpha", "200"], 2, "--alpha is from -10 to 10, not 200"),
-        (["beam-search", "--length-norm", "gnmt", "--alpha=-400"], 2, "--alpha is from -10"),
-        (["beam-search", "--max-tokens", "-1"], 2, "--max-tokens is at least 0, not -1"),
+        (["sample", "--frequency-penalty", "1e38"], 2, "--frequency-penalty must be from -1000 to"),
+        (["sample", "--presence-penalty=-1e39"], 2, "--presence-penalty must be from -1000 to"),
+        (["beam-search", "--alpha", "200"], 2, "--alpha must be from -10 to 10, not 200"),
+        (["beam-search", "--length-norm", "gnmt", "--alpha=-400"], 2, "--alpha must be from -10"),
+        (["beam-search", "--max-tokens", "-1"], 2, "--max-tokens must be at least 0, not -1"),
         (["sample", "--seed", "-1"], 2, "seed"),
         (["sample", "--device", "abacus"], 2, "--device"),
         (["sample", "--precision", "int8"], 2, "--precision"),
@@ -156,8 +156,8 @@ def test_version_and_help(cli):
         (["sample", "--prompt-file", "/nowhere"], 1, "/nowhere"),
         (["sample", "-m", "tyny"], 1, "did you mean 'tiny'"),
         (["sample", "-m", "./tiny"], 1, "no model folder"),
-        (["sample", "-m", ".."], 2, "no model name"),
-        (["sample", "-m", ""], 2, "no model name"),
+        (["sample", "-m", ".."], 2, "cannot be a model's name"),
+        (["sample", "-m", ""], 2, "cannot be a model's name"),
         (["sample", "aZ"], 1, r"'Z' \(line 1, column 2"),
         (["sample", "a", "the\n\u00e9"], 1, "\\\\xe9|\u00e9"),
         (["sample", b"a\xff"], 1, "byte 0xff at offset 1"),
@@ -186,7 +186,7 @@ def test_wrong_usage_is_one_line(there, cli, arguments, code, pattern):
     [
         (["--model", "lstn"], 2, "did you mean 'lstm'"),
         (["--model", "qqqq"], 2, "there are ngram, window, rnn, gru"),
-        (["--name", "../x"], 2, "no model name"),
+        (["--name", "../x"], 2, "cannot be a model's name"),
         (["--name", "latest"], 2, "reserved"),
         (["--name", "tiny"], 2, "--overwrite"),
         (["--set", "hiden_size=3"], 2, "did you mean 'hidden_size'"),
@@ -202,11 +202,11 @@ def test_wrong_usage_is_one_line(there, cli, arguments, code, pattern):
         (["--documents", "page"], 2, "documents"),
         (["--val", "1.5"], 2, "--val"),
         (["--val", "/nowhere"], 1, "/nowhere"),
-        (["--vocab-size", "3"], 2, "--vocab-size is at least 5"),
-        (["--seed", str(1 << 64)], 2, "seed is .*at most 9,223,372,036,854,775,807, not"),
+        (["--vocab-size", "3"], 2, "--vocab-size must be at least 5"),
+        (["--seed", str(1 << 64)], 2, "seed must be .*at most 9,223,372,036,854,775,807, not"),
         (["--config", "/nowhere.toml"], 1, "/nowhere.toml"),
         (["--changed-data"], 2, "--changed-data"),
-        (["--hidden-size", "10000000"], 2, "hidden_size is .*at most 1,048,576, not"),
+        (["--hidden-size", "10000000"], 2, "hidden_size must be .*at most 1,048,576, not"),
         (["--hidden-size", "1000000"], 1, "out of memory"),
         (["--lr", "fast"], 2, "--lr"),
     ],
@@ -239,6 +239,8 @@ def test_unfit_texts_are_one_line(own, cli, tmp_path, content, flags, pattern):
 def test_no_text_at_all(own, cli, tmp_path):
     refused(cli("train"), 2, "give a text file")
     refused(cli("train", tmp_path / "gone"), 1, "there is no file")
+    refused(cli("train", "gru", tmp_path / "gone"), 2, "no file gru; .* give --model gru")
+    refused(cli("train", "gpt"), 2, "give --preset gpt")
     refused(cli("train", ""), 2, "a file has no name")
     refused(cli("sample"), 1, "run seqgen train")
     refused(cli("perplexity"), 1, "run seqgen train")
@@ -347,7 +349,7 @@ def test_stopping_and_going_on_is_the_same_as_not_stopping(own, cli, text):
     )
     assert (code, json.loads(out)["stopped"]) == (0, "stop-after")
     assert "seqgen train --resume parts" in err
-    refused(cli("train", "--resume", "parts", "--hidden-size", "9"), 2, "keeps its hidden_size")
+    refused(cli("train", "--resume", "parts", "--hidden-size", "9"), 2, "cannot change hidden_size")
     refused(cli("train", "--resume", "parts", "--model", "gru"), 2, "--model")
     code, out, _ = cli("train", "--resume", "parts", "--json")
     whole, parts = json.loads(whole), json.loads(out)
@@ -440,7 +442,7 @@ def test_ctrl_c_saves_says_how_to_go_on_and_can_be_resumed(tmp_path, text):
     steps = str(record["steps"] + 5)
     code, out, err = program("train", "--resume", "x", "--steps", steps, "--json", home=home)
     assert (code, json.loads(out)["stopped"], json.loads(out)["steps"]) == (0, "steps", int(steps))
-    assert "schedule is fitted" in err
+    assert "learning-rate schedule now ends after" in err
 
 
 @pytest.mark.slow

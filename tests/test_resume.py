@@ -198,7 +198,7 @@ def test_a_finished_run_says_so_and_goes_on_with_a_longer_budget(text):
     assert resume("a", report=events.append) == done
     assert any(isinstance(e, Notice) and "has finished" in e.text for e in events)
     assert resume("a", settings={"steps": 9}).steps == 9
-    with pytest.raises(UsageError, match="keeps its lr"):
+    with pytest.raises(UsageError, match="cannot change lr"):
         resume("a", settings={"lr": 1.0})
 
 

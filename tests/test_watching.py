@@ -79,7 +79,7 @@ def test_patience_on_the_command_line(cli, text, tmp_path):
     record = json.loads(out)
     assert (code, record["stopped"]) == (0, "patience")
     assert record["steps"] == record["best_step"] + 4
-    assert "no better validation" in err
+    assert "validation stopped improving" in err
     code, out, err = cli("train", "--resume", "x", "--json")
     assert (code, json.loads(out)["steps"]) == (0, record["steps"])
     assert "has finished" in err

@@ -57,7 +57,7 @@ def make_app(boxes: bool = False) -> typer.Typer:
     app = typer.Typer(
         name="seqgen",
         cls=Group,
-        help="Train a language model on a text file, write with it, score text with it.",
+        help="Train a language model on your text, write with it, and score text with it.",
         no_args_is_help=True,
         rich_markup_mode="rich" if boxes else None,
         pretty_exceptions_enable=False,
@@ -91,7 +91,7 @@ def _options(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """Train a language model on a text file, write with it, score text with it."""
+    """Train a language model on your text, write with it, and score text with it."""
 
 
 def main() -> int:

@@ -283,7 +283,10 @@ def _reload(
 def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
     """Refuse settings that cannot change, and models that are counted in one pass."""
     for key in given:
-        require(key in RESUMABLE, f"a resumed run keeps its {key}; give a budget or nothing")
+        require(
+            key in RESUMABLE,
+            f"a resumed run cannot change {key}, only its budget, checkpoint_every and keep",
+        )
     require(
         not registry.architecture(stored.config["architecture"]).load_model().counted,
         f"{stored.name} was counted in one pass: there is nothing to go on with; train it again",
@@ -334,7 +337,7 @@ def _lengthen(session: Session, done: dict[str, Any]) -> None:
     config = stored.config
     groups = {part: config.get(part) for part in ("preset", "model", "data")}
     stored.write_config(config["architecture"], training=session.training.to_dict(), **groups)
-    session.report(Notice(text=f"the schedule is fitted to {budget} from here"))
+    session.report(Notice(text=f"the learning-rate schedule now ends after {budget}"))
 
 
 def _budget(training: TrainingConfig) -> str:
@@ -354,7 +357,7 @@ def _found(
     if not isinstance(known, dict) or not {"files", "sha256"} <= known.keys():
         raise SeqgenError(f"{stored.path / store.RECORD} is damaged: it does not name the text")
     require(not targets or "target_files" in known, f"{stored.name} learned from a text")
-    require(bool(data) or not targets, "give the files of the sources, too")
+    require(bool(data) or not targets, "give the files of the sources as well")
     if data:
         return PairFiles(text_files(data), text_files(targets))
     paths = store.text_of(known)
