@@ -66,6 +66,7 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "onehot": {"input": "onehot"},
         "residual": {"residual": True},
         "tied": {"tie_weights": True, "num_layers": 1},
+        "projected": {"projection": 5, "peepholes": True, "layer_norm": True, "residual": True},
     },
     "transformer": {
         "default": {},
@@ -89,6 +90,22 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "plain": {"context_size": 5},
         "direct": {"context_size": 5, "direct": True},
         "linear": {"context_size": 5, "hidden_size": 0, "direct": True},
+    },
+}
+
+# Forms of a cell that the models around it do not see, for the tests of cells alone.
+FORMS: dict[str, dict[str, dict[str, Any]]] = {
+    "rnn": {"sigmoid": {"activation": "sigmoid"}},
+    "jordan": {"sigmoid": {"activation": "sigmoid", "decay": 0.6}},
+    "mingru": {"linear": {"positive": False}},
+    "rhn": {"highway": {"depth": 1}},
+    "lstm": {
+        "1997": {"forget_gate": False, "output_activation": "none"},
+        "coupled": {"coupled": True, "peepholes": True},
+        "peepholes": {"peepholes": True},
+        "1997-peepholes": {"forget_gate": False, "peepholes": True},
+        "projection": {"projection": 2},
+        "layer-norm": {"layer_norm": True},
     },
 }
 
