@@ -67,7 +67,7 @@ class BeamOptions:
         why = no_text(self.force)
         require(why is None, f"--force {why}")
         one = not self.exhaustive or (self.groups == 1 and not self.stochastic)
-        require(one, "--exhaustive tries every text: it has no --groups and is not --stochastic")
+        require(one, "--exhaustive cannot be combined with --groups or --stochastic")
         if self.no_repeat_ngram is not None:
             NoRepeatNgram(self.no_repeat_ngram)
 
@@ -281,7 +281,10 @@ def explain(
         UsageError: the search is exhaustive, and has no tree to prune.
         SeqgenError: a prompt has something the model does not know.
     """
-    require(not options.exhaustive, "--explain shows what is pruned, and --exhaustive prunes none")
+    require(
+        not options.exhaustive,
+        "--explain cannot be combined with --exhaustive, which prunes nothing",
+    )
     searcher = Searcher(loaded, options)
     for (prompt,) in batches(loaded, prompts, 1):
         log: list[tuple[int, Sequence[Fate]]] = []

@@ -161,7 +161,7 @@ class Writer:
 
     @cached_property
     def processors(self) -> list[Processor]:
-        """Every filter in order: first what can never be written."""
+        """Every filter in order, first the one for tokens that are never written."""
         options, end = self.options, self.loaded.framing.end
         wanted: list[Processor] = [Forbid(self.loaded.never)]
         if options.ban:
