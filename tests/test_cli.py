@@ -569,12 +569,13 @@ def test_a_line_of_text_can_be_read_back():
         assert unescape(one_line(value)) == value
 
 
-@pytest.fixture(scope="module")
-def piped(shared):
+@pytest.fixture
+def piped(there, stdin, cli):
     """Run with standard input from a pipe, in the shared home."""
 
-    def command(*arguments, stdin=b""):
-        return program(*arguments, stdin=stdin, home=shared / "home")
+    def command(*arguments, content=b""):
+        stdin(content)
+        return cli(*arguments)
 
     return command
 
@@ -583,7 +584,7 @@ def test_lines_in_lines_out(piped, there, cli):
     prompts = ["the", "", "a dog", "", "it"]
     lines = "\n".join(prompts).encode()
     how = ("--num-samples", "2", "--precision", "float64", *FEW)
-    code, out, err = piped("sample", "--json", *how, stdin=lines)
+    code, out, err = piped("sample", "--json", *how, content=lines)
     assert (code, err) == (0, "")
     assert [(r["index"], r["sample"], r["prompt"]) for r in records(out)] == [
         (i, j, p) for i, p in enumerate(prompts) for j in range(2)
@@ -593,22 +594,23 @@ def test_lines_in_lines_out(piped, there, cli):
     for piped_record, record in zip(records(out), records(expected), strict=True):
         assert piped_record.pop("logprob") == pytest.approx(record.pop("logprob"), rel=1e-12)
         assert piped_record == record
-    one = piped("sample", "--precision", "float64", *FEW, stdin=b"the\n")[1]
+    one = piped("sample", "--precision", "float64", *FEW, content=b"the\n")[1]
     assert one == one_line(records(expected)[0]["text"]) + "\n"  # a line, though it is one prompt
 
 
 def test_an_empty_standard_input_gives_no_records_and_says_so(piped):
-    code, out, err = piped("sample", "--json", "--seed", "1", stdin=b"")
+    code, out, err = piped("sample", "--json", "--seed", "1", content=b"")
     assert (code, out) == (0, "") and "standard input is empty" in err
 
 
-def test_a_character_device_means_the_default_prompt(shared, there, cli):
-    null = program("sample", *FEW, stdin=subprocess.DEVNULL, home=shared / "home")
-    assert null == (0, cli("sample", "", *FEW)[1], "")
+def test_a_character_device_means_the_default_prompt(there, cli, monkeypatch):
+    with open(os.devnull) as null:  # noqa: PTH123
+        monkeypatch.setattr(sys, "stdin", null)
+        assert cli("sample", *FEW) == (0, cli("sample", "", *FEW)[1], "")
 
 
 def test_an_unknown_in_piped_prompts(piped):
-    code, out, err = piped("sample", "--json", *FEW, stdin="the\na\ncat \u00e9t\nit\n".encode())
+    code, out, err = piped("sample", "--json", *FEW, content="the\na\ncat \u00e9t\nit\n".encode())
     assert code == 1
     assert [r["index"] for r in records(out)] == [0, 1]
     assert err == ("seqgen: standard input: the model does not know '\u00e9' (line 3, column 5)\n")
@@ -673,7 +675,7 @@ def test_perplexity_of_files_and_of_standard_input(there, cli, piped, tmp_path):
     assert (two["characters"], two["bytes"], two["oov"]) == (10, 11, 1)
     assert one["perplexity"] == pytest.approx(2 ** one["bits_per_token"])
     assert one["bits_per_token"] == pytest.approx(one["nll_nats"] / 100 / 0.6931471805599453)
-    code, out, _ = piped("perplexity", "--json", stdin=first.read_bytes())
+    code, out, _ = piped("perplexity", "--json", content=first.read_bytes())
     assert code == 0
     assert json.loads(out) == {**one, "file": "-", "nll_nats": pytest.approx(one["nll_nats"])} | {
         key: pytest.approx(value) for key, value in one.items() if isinstance(value, float)
@@ -688,8 +690,8 @@ def test_perplexity_of_files_and_of_standard_input(there, cli, piped, tmp_path):
 def test_perplexity_of_nothing(there, cli, tmp_path, piped):
     (tmp_path / "empty").write_text("")
     refused(cli("perplexity", tmp_path / "empty"), 1, "nothing to score")
-    refused(piped("perplexity", stdin=b""), 1, "nothing to score")
-    refused(piped("perplexity", stdin=b"a\xffb"), 1, "standard input is not UTF-8.*offset 1")
+    refused(piped("perplexity", content=b""), 1, "nothing to score")
+    refused(piped("perplexity", content=b"a\xffb"), 1, "standard input is not UTF-8.*offset 1")
 
 
 def test_perplexity_without_a_held_out_text(own, cli, text):
@@ -739,6 +741,11 @@ def test_a_damaged_model_is_one_line_everywhere(own, cli, text):
     refused(cli("models", "show", "x"), 1, "format")
     assert cli("models", "--json") == (0, "", "")
     assert cli("models", "remove", "x", "--yes")[0] == 0
+
+
+def test_the_list_of_architectures_fits_80_columns(cli):
+    code, out, _ = cli("models", "--architectures")
+    assert code == 0 and max(map(len, out.splitlines())) <= 80
 
 
 def test_architectures(cli):

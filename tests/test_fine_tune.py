@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,17 +13,11 @@ from seqgen import store
 from seqgen.cli import run
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.tasks.loaded import load
-from seqgen.tasks.training import session
 from seqgen.tasks.training.train import train
 from seqgen.training.events import Notice
 
 SETTINGS = {"seed": 3, "precision": "float32", "batch_size": 3}
 SHAPE = {"hidden_size": 8, "num_layers": 2, "seq_len": 6}
-
-
-@pytest.fixture(autouse=True)
-def short_samples(monkeypatch):
-    monkeypatch.setattr(session, "fixed_sample", partial(session.fixed_sample, tokens=4))
 
 
 @pytest.fixture

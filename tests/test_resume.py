@@ -7,7 +7,6 @@ import math
 import random
 import shutil
 import signal
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -37,12 +36,6 @@ TINY = {
     "steps": 7,
     "validate_every": 3,
 }
-
-
-@pytest.fixture(autouse=True)
-def short_lines(monkeypatch):
-    """What a validation shows is written by the model, but need not be long."""
-    monkeypatch.setattr(session, "fixed_sample", partial(session.fixed_sample, tokens=4))
 
 
 @pytest.fixture

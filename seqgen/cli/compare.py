@@ -84,10 +84,7 @@ def compare(
     for one in loaded:
         one.require_text("compare")
     scoring = Scoring(documents=documents, stride=stride, batch_size=batch_size)
-    if data is None:
-        text = comparing.common_text(loaded)
-    else:
-        text = comparing.as_read(loaded, Inputs(quiet).read_text(data))
+    text = comparing.common_text(loaded) if data is None else Inputs(quiet).read_text(data)
     if not quiet:
         _warn(loaded, None if data is None else text, scoring)
     found = comparing.compare(loaded, text, scoring=scoring, seed=seed, resamples=resamples)
@@ -102,12 +99,14 @@ def compare(
 
 def _warn(models: list[LoadedModel], text: str | None, scoring: Scoring) -> None:
     """Say which models have seen a given text, and which cannot read it in this way."""
-    from seqgen.tasks.scoring.compare import trained_on
+    from seqgen.tasks.scoring.compare import newlines_warning, trained_on
 
     for warning in filter(None, map(scoring.warning, models)):
         say(warning)
     if text is None:
         return
+    if warning := newlines_warning(models, text):
+        say(warning)
     seen = [loaded.stored.name for loaded in models if trained_on(loaded, text)]
     if seen:
         say(f"{' and '.join(seen)} learnt from this very text: no fair comparison")

@@ -60,13 +60,16 @@ class RecurrentConfig(ModelConfig):
         super().__post_init__()
         if self.tie_weights:
             require(self.input == "embedding", "tie_weights needs --set input=embedding")
-            require(
-                self.input_size == self.hidden_size,
-                "tie_weights needs embedding_size equal to hidden_size",
-            )
+            same = self.input_size == self.output_size
+            require(same, f"tie_weights needs embedding_size={self.output_size}, the head's width")
 
     def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
         return batch_size * self.hidden_size**2 >= self.bf16_pays_from
+
+    @property
+    def output_size(self) -> int:
+        """Width of each layer's output, and of what the head reads."""
+        return self.hidden_size
 
     @property
     def input_size(self) -> int:
