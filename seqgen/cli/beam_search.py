@@ -21,7 +21,13 @@ from seqgen.cli.output import (
     standard_output,
     unescape,
 )
-from seqgen.cli.prompts import check_prompts, given_or_piped, given_sources, say_unknown
+from seqgen.cli.prompts import (
+    check_prompts,
+    given_or_piped,
+    given_sources,
+    given_vectors,
+    say_unknown,
+)
 
 if TYPE_CHECKING:
     from seqgen.tasks.writing.beam_search import Tree
@@ -39,6 +45,7 @@ def beam_search(
     ] = None,
     model: options.Model = None,
     prompt_file: options.PromptFile = None,
+    source_vectors: options.SourceVectors = None,
     beams: Annotated[
         int,
         typer.Option(
@@ -136,7 +143,7 @@ def beam_search(
     from seqgen.tasks.loaded import load
     from seqgen.tasks.writing import beam_search as task
 
-    check_prompts(prompts, prompt_file)
+    check_prompts(prompts, prompt_file, source_vectors)
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
     wanted = task.BeamOptions(
         beams=beams,
@@ -158,8 +165,11 @@ def beam_search(
     loaded = load(model, device, choice("--precision", precision, PRECISIONS))
     if stochastic and seed is None and not quiet:
         say(f"seed {drawn}")
-    from_sources = given_sources(loaded, prompts, prompt_file, echo)
-    texts, piped = given_or_piped(prompts, prompt_file, quiet, from_sources)
+    if source_vectors is not None:
+        from_sources, texts, piped = True, given_vectors(loaded, source_vectors, echo), True
+    else:
+        from_sources = given_sources(loaded, prompts, prompt_file, echo)
+        texts, piped = given_or_piped(prompts, prompt_file, quiet, from_sources)
     if explain:
         for tree in task.explain(loaded, texts, wanted):
             _put_tree(tree, json)

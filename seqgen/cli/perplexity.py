@@ -13,7 +13,7 @@ from seqgen.cli import options
 from seqgen.cli.help import MODEL, OUTPUT, SCORES, flag, value
 from seqgen.cli.inputs import Inputs, Pipe, Source, file_name, piped_input
 from seqgen.cli.output import one_line, put, put_record, say
-from seqgen.cli.pairs import HeldOutPairs, as_text
+from seqgen.cli.pairs import HeldOutPairs, WithVectors, as_text, check_vectors
 from seqgen.cli.tables import count, figure, percentage, put_table
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.wording import plural
@@ -40,6 +40,7 @@ def perplexity(
         ),
     ] = None,
     model: options.Models = None,
+    source_vectors: options.SourceVectors = None,
     documents: options.Documents = None,
     stride: options.Stride = None,
     per_line: Annotated[
@@ -109,6 +110,8 @@ def perplexity(
         models = [_fit(models[0], inputs.open_one(fit), scoring, json, quiet)]
         if not sources:
             return
+    if source_vectors is not None:
+        sources = [_with_vectors(models, sources, source_vectors)]
     sources = sources or [held_out_by(models, quiet)]
     if per_line:
         _per_line(models, sources, scoring, json, verbose, quiet)
@@ -116,6 +119,23 @@ def perplexity(
         _per_token(models[0], sources, scoring, show, json, verbose, quiet)
     else:
         _whole(models, sources, scoring, json, verbose, quiet)
+
+
+def _with_vectors(
+    models: Sequence[LoadedModel], sources: Sequence[Source], vectors: str
+) -> WithVectors:
+    """Return the one FILE of targets with its vectors.
+
+    Raises:
+        UsageError: there is no FILE, or more than one.
+        SeqgenError: a model does not read vectors.
+    """
+    check_vectors(vectors)
+    if len(sources) != 1:
+        raise UsageError("--source-vectors goes with one FILE: the targets, a line each")
+    for loaded in models:
+        loaded.require_vectors()
+    return WithVectors(sources[0], vectors)
 
 
 def _whole(

@@ -14,7 +14,13 @@ from seqgen.cli import options
 from seqgen.cli.help import FILTERS, LENGTH, OUTPUT, TEXT
 from seqgen.cli.interactive import check_terminal, converse
 from seqgen.cli.output import is_terminal, put, put_record, say, shown, unescape
-from seqgen.cli.prompts import check_prompts, given_or_piped, given_sources, say_unknown
+from seqgen.cli.prompts import (
+    check_prompts,
+    given_or_piped,
+    given_sources,
+    given_vectors,
+    say_unknown,
+)
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,6 +40,7 @@ def sample(
     ] = None,
     model: options.Model = None,
     prompt_file: options.PromptFile = None,
+    source_vectors: options.SourceVectors = None,
     interactive: Annotated[
         bool,
         typer.Option(
@@ -191,7 +198,7 @@ def sample(
     from seqgen.tasks.writing.prompts import unknown_in_source
     from seqgen.tasks.writing.sample import SampleOptions, stream
 
-    check_prompts(prompts, prompt_file)
+    check_prompts(prompts, prompt_file, source_vectors)
     if interactive:
         _check_interactive(prompts, prompt_file, suggest, explain, num_samples, json)
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
@@ -228,8 +235,11 @@ def sample(
             loaded.require_text("--echo")
         converse(written, echo is not False and not loaded.reads_sources, quiet)
         return
-    from_sources = given_sources(loaded, prompts, prompt_file, echo)
-    texts, piped = given_or_piped(prompts, prompt_file, quiet, from_sources)
+    if source_vectors is not None:
+        from_sources, texts, piped = True, given_vectors(loaded, source_vectors, echo), True
+    else:
+        from_sources = given_sources(loaded, prompts, prompt_file, echo)
+        texts, piped = given_or_piped(prompts, prompt_file, quiet, from_sources)
     echoed = not from_sources and (is_terminal(sys.stdout) if echo is None else echo)
     if suggest or explain:
         _put_reasons(loaded, texts, wanted, suggest, json)

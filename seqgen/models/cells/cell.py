@@ -108,8 +108,7 @@ class Cell(nn.Module):
         Args:
             ops: the operations, over tensors or over arrays.
             w: the maps of the past: `w.hh(h)` is W_hh h, and `w.hh(h, x)` is x + W_hh h.
-            x: W_x x + b, (B, G H), by `map_of_input`; `ops.split(x, 1, 1)` cuts it in
-                equal blocks.
+            x: W_x x + b, (B, G H), by `map_of_input`; `ops.split(x, 1, 1)` cuts it in two.
             state: the parts before, (B, H) each, which must not be changed in place.
         """
 

@@ -69,7 +69,8 @@ def train(
     Args:
         data: files, folders of files or patterns, joined in this order; or one token file.
         targets: of an architecture that reads pairs: the files whose line n is the target of line
-            n of `data`. Without them each line of `data` is source, tab, target.
+            n of `data`, or of source n of the file of vectors that `data` is. Without them each
+            line of `data` is source, tab, target.
         architecture: a name in the registry; the preset's, the configuration file's or lstm if
             None.
         preset: a name in `presets`; the configuration file's if None.
@@ -160,6 +161,7 @@ def _initial_model(
     torch.manual_seed(training.seed)
     model = to_train(plan.model_class, config)
     if plan.origin is not None:
+        plan.origin.require_sources(prepared.vocab_sizes.source_features)
         plan.origin.begin(model, prepared.tokenizer, prepared.source_tokenizer)
     return model
 
@@ -274,9 +276,9 @@ def _reload(
         config: how it was read.
         tokenizers: the model's, and that of its sources if it has any.
     """
-    found, (tokenizer, source_tokenizer) = _found(stored, data, targets), tokenizers
-    if source_tokenizer is None:
-        return reload_data(found.sources, config, tokenizer, stored.validation_text)
+    found = _found(stored, data, targets)
+    if registry.architecture(stored.config["architecture"]).reads == "text":
+        return reload_data(found.sources, config, tokenizers[0], stored.validation_text)
     return reload_pairs(found, config, Tokenizers(*tokenizers), stored.validation_pairs)
 
 
