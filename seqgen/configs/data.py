@@ -64,7 +64,7 @@ class DataConfig(Config):
         "Leave out pairs with a target longer than this many tokens.", 512, low=1, high=MOST_TOKENS
     )
     source_unknowns: float = setting(
-        "Of pairs: share of the source tokens that training replaces by <unk>, drawn anew in every "
+        "For pairs: share of the source tokens that training replaces by <unk>, drawn anew in every "
         "step, so that the model learns to read unknown words; tokenizers without unknowns (byte, "
         "bpe and unigram) replace none.",
         0.001,
