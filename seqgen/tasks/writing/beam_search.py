@@ -170,7 +170,7 @@ class Searcher:
 
     @property
     def processors(self) -> list[Processor]:
-        """What is possible: first without what can never be written."""
+        """Every filter in order, first the one for tokens that are never written."""
         options, end = self.options, self.loaded.framing.end
         wanted: list[Processor] = [Forbid(self.loaded.never)]
         if options.min_tokens and end is not None:
