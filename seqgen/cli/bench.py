@@ -40,8 +40,12 @@ def decode(
     The baselines are a loop over nn.LSTM, and the transformers package if it is installed. Each
     run of ours is followed by one of the baseline's; speeds and ratios are medians.
     """
-    from seqgen.benchmarks.decode import measure
+    import torch
 
+    from seqgen.benchmarks.decode import measure
+    from seqgen.tasks.machine import settle_products
+
+    settle_products(torch.device("cpu"))  # as every command that writes does
     timings = []
     for timing in measure(tokens, repeats, only):
         if json:
