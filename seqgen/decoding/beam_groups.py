@@ -155,7 +155,7 @@ class Expansion:
 
 
 # How many blocks a row is cut into for each token that is wanted of it.
-BLOCKS = 8
+BLOCKS = 3
 
 
 def likeliest_of_rows(rank: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
@@ -177,7 +177,7 @@ def likeliest_of_rows(rank: np.ndarray, width: int) -> tuple[np.ndarray, np.ndar
     blocks = rank[:, : count * size].reshape(len(rank), count, size)
     largest = np.maximum.reduce(blocks, -1)  # (R, blocks)
     bound = np.partition(largest, -width, axis=-1)[:, -width, None]  # (R, 1)
-    chosen = np.flatnonzero((rank >= bound) & (rank > IMPOSSIBLE))
+    chosen = np.flatnonzero(rank >= np.maximum(bound, np.finfo(rank.dtype).min))
     rows, columns = np.divmod(chosen, vocab_size)
     values = rank[rows, columns]
     # Which of equals a partition takes is chance, so all of them are taken.

@@ -46,7 +46,8 @@ def normalise(logits: np.ndarray) -> np.ndarray:
     """Return log-probabilities that sum to one, over the last dimension."""
     # The ufuncs' own reductions cost half of what the methods over them do.
     shifted = logits - np.maximum.reduce(logits, -1, keepdims=True)
-    return shifted - np.log(np.add.reduce(np.exp(shifted), -1, keepdims=True))
+    shifted -= np.log(np.add.reduce(np.exp(shifted), -1, keepdims=True))
+    return shifted
 
 
 class History(list):
