@@ -249,13 +249,14 @@ class Group:
         if not self.live:
             return
         config, length = self.config, len(self.live[0].tokens)
-        likeliest = max(hypothesis.logprob for hypothesis in self.live)
         if length == config.max_tokens:
             for hypothesis in self.live:
                 self._finish(hypothesis, "length")
             self.live = []
-        elif self.best.beats(config.norm.bound(likeliest, length, config.max_tokens)):
-            self.live = []
+        elif self.best.full:
+            likeliest = max(hypothesis.logprob for hypothesis in self.live)
+            if self.best.beats(config.norm.bound(likeliest, length, config.max_tokens)):
+                self.live = []
 
     def _finish(self, hypothesis: Hypothesis, reason: str) -> None:
         hypothesis.score = hypothesis.logprob / self.config.norm(len(hypothesis.tokens))

@@ -89,6 +89,11 @@ class Best:
         if all(hypothesis.tokens != other.tokens for other in self.found):
             self.found = sorted([*self.found, hypothesis], key=lambda h: h.rank)[: self.n]
 
+    @property
+    def full(self) -> bool:
+        """Whether there are n."""
+        return len(self.found) == self.n
+
     def beats(self, bound: float) -> bool:
         """Return whether there are n, and all are better than `bound`."""
-        return len(self.found) == self.n and self.found[-1].score > bound
+        return self.full and self.found[-1].score > bound
