@@ -1,4 +1,4 @@
-"""One beam of one prompt: how candidates are ranked, which live on, and which are finished."""
+"""One beam of one prompt: how candidates are ranked, kept in the beam, or finished."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from seqgen.decoding.hypotheses import Best, Hypothesis, LengthNorm
 from seqgen.decoding.processors import IMPOSSIBLE
 from seqgen.hashing import absorb
 
-# What an allowed token counts at least, so that totals stay finite and can be compared.
+# The least log-probability of an allowed token, so that totals stay finite and can be compared.
 LEAST = -1e30
-# Longer texts would have lengths whose powers no float holds.
+# Powers of longer lengths would overflow.
 MOST_TOKENS = 10**9
 MOST_BEAMS = 10**5
 MOST_DIVERSITY = 1e6
@@ -57,14 +57,14 @@ class BeamConfig:
         Bounds(low=1, high=MOST_BEAMS).check("--nbest", self.nbest)
         Bounds(low=1, high=MOST_BEAMS).check("--beams", self.beams)
         few = self.nbest <= self.beams
-        require(few, f"--nbest is from 1 to --beams {self.beams}, not {short(self.nbest)}")
+        require(few, f"--nbest must be from 1 to --beams {self.beams}, not {short(self.nbest)}")
         Bounds(low=0, high=MOST_TOKENS).check("--max-tokens", self.max_tokens)
         divides = self.groups >= 1 and self.beams % self.groups == 0
         divisor = short(self.groups)
-        require(divides, f"--groups divides --beams {self.beams}, and {divisor} does not")
+        require(divides, f"--groups must divide --beams {self.beams}, and {divisor} does not")
         Bounds(low=0, high=MOST_DIVERSITY).check("--diversity", self.diversity)
         alone = not self.stochastic or self.groups == 1
-        require(alone, "--stochastic has no groups: its beams differ by their noise")
+        require(alone, "--stochastic cannot be combined with --groups")
 
 
 @dataclass(frozen=True)
@@ -107,9 +107,11 @@ class Ending:
 class Expansion:
     """Every row's likeliest next tokens, and the order in which groups consider them."""
 
-    def __init__(self, rank: np.ndarray, own: np.ndarray, filtered: np.ndarray, width: int) -> None:
+    def __init__(
+        self, rank: np.ndarray, model_log_probs: np.ndarray, filtered: np.ndarray, width: int
+    ) -> None:
         """Take what ranks a row's candidates, and both log-probabilities, each (R, V)."""
-        self._rank, self._own, self._filtered = rank, own, filtered
+        self._rank, self._model_log_probs, self._filtered = rank, model_log_probs, filtered
         self.widen(width)
 
     def widen(self, width: int) -> None:
@@ -118,7 +120,7 @@ class Expansion:
         rows, tokens = likeliest_of_rows(self._rank, self.width)
         at = rows, tokens
         self._tokens = tokens  # (N,), row after row
-        self._values = self._rank[at], self._own[at], self._filtered[at]  # (N,) each
+        self._values = self._rank[at], self._model_log_probs[at], self._filtered[at]  # (N,) each
         edges = np.searchsorted(rows, np.arange(len(self._rank) + 1))
         self._begins, self._counts = edges[:-1], np.diff(edges)  # (R,) each
         self._known: dict[int, list[Candidate]] = {}
@@ -197,9 +199,11 @@ class Group:
         self.live, self.best = [root], Best(config.nbest)
 
     @staticmethod
-    def rank(rows: Sequence[Hypothesis], own: np.ndarray, filtered: np.ndarray) -> np.ndarray:
+    def rank(
+        rows: Sequence[Hypothesis], model_log_probs: np.ndarray, filtered: np.ndarray
+    ) -> np.ndarray:
         """Return what ranks the next tokens (R, V) of each row among themselves."""
-        ranks = np.maximum(own, LEAST)
+        ranks = np.maximum(model_log_probs, LEAST)
         np.copyto(ranks, IMPOSSIBLE, where=filtered == IMPOSSIBLE)
         return ranks
 
@@ -282,7 +286,9 @@ class StochasticGroup(Group):
         self.leaves: list[Hypothesis] = []
 
     @staticmethod
-    def rank(rows: Sequence[Hypothesis], own: np.ndarray, filtered: np.ndarray) -> np.ndarray:
+    def rank(
+        rows: Sequence[Hypothesis], model_log_probs: np.ndarray, filtered: np.ndarray
+    ) -> np.ndarray:
         weights = np.array([h.weight for h in rows])[:, None]
         parents = np.array([h.perturbed for h in rows])[:, None]
         digests = np.array([h.digest for h in rows], dtype=np.uint64)[:, None]
@@ -305,7 +311,7 @@ class StochasticGroup(Group):
             if order < self.size:
                 if fate is not None:
                     parent, token, own, _ = fate
-                    self._settle(hypothesis, parent, ending)
+                    self._check_end(hypothesis, parent, ending)
                     end = "finished" if hypothesis.finish_reason else "live"
                     fate = parent, token, own, end
                 (self.leaves if hypothesis.finish_reason else self.live).append(hypothesis)
@@ -316,7 +322,7 @@ class StochasticGroup(Group):
                 self.best.add(leaf)
         return fates, ()
 
-    def _settle(self, hypothesis: Hypothesis, parent: Hypothesis, ending: Ending) -> None:
+    def _check_end(self, hypothesis: Hypothesis, parent: Hypothesis, ending: Ending) -> None:
         token = hypothesis.tokens[-1]
         hypothesis.digest = int(absorb(np.uint64(parent.digest), token))
         reason = ending(parent, token)
@@ -327,7 +333,7 @@ class StochasticGroup(Group):
 
 
 def gumbel(digests: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-    """Return standard Gumbel noise for each token after each prefix, by hash alone."""
+    """Return standard Gumbel noise for each token after each prefix, computed by hashing."""
     bits = absorb(digests, tokens) >> np.uint64(11)
     uniform = (bits.astype(np.float64) + 0.5) * 2.0**-53  # in (0, 1)
     return -np.log(-np.log(uniform))
