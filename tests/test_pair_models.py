@@ -221,6 +221,20 @@ def test_states_of_the_same_sources_join_without_copies():
     assert [*map(id, joined.memory.tensors())] == [*map(id, kept.memory.tensors())]
 
 
+@quick
+@given(owners=st.lists(st.integers(0, 2), min_size=1, max_size=9))
+def test_rows_are_grouped_by_source_as_arrays_too(owners):
+    keys = torch.zeros(3, 1, 2)
+    memory = Memory((keys,), (keys,), (), [1, 1, 1], owners)
+    x = torch.randn(len(owners), 4, 2)
+    grouped = memory.group_array(x.numpy())
+    torch.testing.assert_close(torch.from_numpy(grouped), memory.group(x), rtol=0, atol=0)
+    for row, (owner, own) in enumerate(zip(owners, x, strict=True)):
+        place = owners[:row].count(owner)
+        assert (grouped[owner, place] == own.numpy()).all()
+    assert (memory.ungroup_array(grouped) == x.numpy()).all()
+
+
 def searched(model, sources, config):
     """Return the texts and their log-probabilities for each source, searched side by side."""
     wanted = [Searched(i, (1,), i) for i in range(len(sources))]

@@ -57,10 +57,10 @@ class Search:
         for number, group in enumerate(self.groups):
             if not group.live:
                 continue
-            fates = group.advance(expansion, taken, self.ending)
+            considered, others = group.advance(expansion, taken, self.ending)
             if watch is not None:
-                watch(self.place, number, fates)
-            for _, token, _, fate in fates:
+                watch(self.place, number, [*considered, *others])
+            for _, token, _, fate in considered:
                 if fate == "live":
                     taken[token] = taken.get(token, 0) + 1
 
@@ -119,6 +119,7 @@ def search(
             filtered = processor(histories, filtered)
         rank = searches[0].groups[0].rank([row for _, row in rows], model_log_probs, filtered)
         expansion = Expansion(rank, model_log_probs, filtered, width)
+        expansion.order([group for owner in searches for group in owner.groups])
         for owner in searches:
             owner.advance(expansion, watch)
             if not owner.live:
