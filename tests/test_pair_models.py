@@ -9,7 +9,9 @@ import torch
 import torch.nn.functional as F
 from architectures import (
     PAIRS,
+    RECURRENT,
     VOCAB,
+    Case,
     FixedSource,
     first_of_each,
     from_scratch,
@@ -621,6 +623,16 @@ def test_a_vector_may_be_the_first_input(cell):
 def test_settings_that_make_no_sense(settings, said):
     with pytest.raises(UsageError, match=said):
         Seq2SeqConfig(vocab_size=5, **settings)
+
+
+@over([Case("seq2seq", name, {"cell": name, "bridge": "each"}) for name in RECURRENT])
+def test_any_cell_may_read_a_source_and_write_a_target(case):
+    test_padding_rows_and_their_order_change_nothing(case)
+    test_steps_equal_teacher_forcing(case)
+    test_weights_come_back(case)
+    model = case.loud()
+    model(ids(5, 4), remember(model, *SOURCES))[0].sin().sum().backward()
+    assert all(p.grad is not None and p.grad.any() for p in model.parameters())
 
 
 def test_a_cell_is_a_recurrent_architecture():
