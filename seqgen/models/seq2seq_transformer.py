@@ -30,18 +30,6 @@ from seqgen.models.state import Rows
 from seqgen.models.transformer import Transformer, waves_of
 from seqgen.models.transformer_config import TransformerConfig
 
-# The form of Vaswani et al. (2017), for a joint vocabulary.
-FORM_OF_2017: Mapping[str, Any] = {
-    "positions": "sinusoidal",
-    "norm": "layernorm",
-    "norm_position": "post",
-    "activation": "relu",
-    "qk_norm": False,
-    "bias": True,
-    "scale_embedding": True,
-    "tie_weights": True,
-}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Seq2SeqTransformerConfig(SourceConfig, TransformerConfig):

@@ -33,7 +33,7 @@ from seqgen.training.speed import (
     speed_at_first,
     times_as_fast,
 )
-from seqgen.wording import plural
+from seqgen.wording import listed, plural
 
 # The number of rows is doubled if that trains at least `LEAST_GAIN` times as fast and leaves at
 # least `LEAST_STEPS` steps, and each row at least `LEAST_WINDOWS` windows of text. The learning
@@ -162,8 +162,7 @@ def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Re
     chosen |= _regularised(trial, config_class)
     tokens = plural(round(trial.tokens), "token")
     fits = f"{tokens}, {trial.passes:.1f} passes over the text, fit the time"
-    settings = ", ".join(f"{name} {_short(value)}" for name, value in chosen.items())
-    so_that = f" with {settings}, so that" if chosen else ":"
+    so_that = f" with {listed(chosen)}, so that" if chosen else ":"
     report(Notice(text=f"{plan.architecture}{so_that} {fits}"))
     counts = plan.reads == "text"  # n-grams know no sources
     if counts and trial.tokens < LEAST_TOKENS + prepared.train.tokens.size:
@@ -171,10 +170,6 @@ def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Re
         hint = "n-grams, counted in seconds, may do better than so little training"
         report(Notice(text=f"{hint}: --model ngram --order {order}"))
     return plan.with_settings(chosen)
-
-
-def _short(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
 def _sized(first: Trial, config_class: type[ModelConfig]) -> tuple[dict[str, Any], Trial]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -29,10 +29,11 @@ from seqgen.data.split import held_out_lines, held_out_share
 from seqgen.data.text import Survey, Text, survey, text_files
 from seqgen.data.tokenfile import is_token_file
 from seqgen.errors import SeqgenError
+from seqgen.tasks.training.choosing_tokenizer import suited_tokenizer
 from seqgen.tasks.training.prepare import Prepared, given_tokenizer, require_sampling
 from seqgen.tokenizers import Tokenizer, tokenizer_kind
 from seqgen.training.events import Notice, Report
-from seqgen.wording import plural
+from seqgen.wording import listed, plural
 
 if TYPE_CHECKING:
     from seqgen.store import StoredModel
@@ -146,13 +147,20 @@ class PreparedPairs(Prepared):
         return SampledBatches(cut_anew) if sampled else batches_of(self.train)
 
 
-def prepare_pairs(files: PairFiles, config: DataConfig, report: Report) -> PreparedPairs:
+def prepare_pairs(
+    files: PairFiles, config: DataConfig, given: Collection[str], report: Report
+) -> tuple[PreparedPairs, DataConfig]:
     """Read, split and encode what a new translator learns from.
 
     Args:
         files: the pairs.
         config: how to read them.
+        given: the names of the settings that stay as they are; a tokenizer that suits the pairs
+            is chosen where none is among them.
         report: takes notices.
+
+    Returns:
+        The pairs, and the configuration with what was chosen.
 
     Raises:
         UsageError: a setting makes no sense for pairs.
@@ -162,6 +170,7 @@ def prepare_pairs(files: PairFiles, config: DataConfig, report: Report) -> Prepa
     facts, count = _survey(pairs)
     if count == 0:
         raise SeqgenError(f"{_joined(files.paths)} holds no pairs")
+    config = _with_tokenizer(config, given, facts, report)
     parts = split_pairs(pairs, count, config)
     tokenizers = make_tokenizers(pairs, parts.train, config)
     for tokenizer in {id(t): t for t in (tokenizers.target, tokenizers.source)}.values():
@@ -172,7 +181,18 @@ def prepare_pairs(files: PairFiles, config: DataConfig, report: Report) -> Prepa
         dropped = f"{plural(prepared.dropped, 'pair')} of {count:,} left out"
         limits = "--max-source-len and --max-target-len"
         report(Notice(text=f"{dropped}: a side is longer than {longest} ({limits})"))
-    return prepared
+    return prepared, config
+
+
+def _with_tokenizer(
+    config: DataConfig, given: Collection[str], facts: Survey, report: Report
+) -> DataConfig:
+    """Choose the tokenizer that suits pairs, except for what is given; say which."""
+    chosen = suited_tokenizer(config, given, facts)
+    if chosen:
+        mean = round(facts.characters / facts.lines)
+        report(Notice(text=f"{listed(chosen)}: pairs have {mean:,} characters on average"))
+    return replace(config, **chosen)
 
 
 def reload_pairs(

@@ -96,8 +96,8 @@ def train(
     place = choose_device(device)
 
     if plan.reads == "pairs":
-        prepared = prepare_pairs(PairFiles.of(data, targets), plan.data, report)
-        settled = plan.data
+        files = PairFiles.of(data, targets)
+        prepared, settled = prepare_pairs(files, plan.data, plan.given.keys(), report)
     else:
         require(not targets, f"{plan.architecture} learns from a text: it takes no --target")
         prepared, settled = prepare_data(data, plan.data, set(flags), report)
