@@ -139,6 +139,7 @@ _ROWS = (
             "activation": "swiglu",
             "qk_norm": True,
             "bias": False,
+            "tie_weights": True,
             "tokenizer": "bpe",
             "num_layers": 3,
             "num_heads": 4,

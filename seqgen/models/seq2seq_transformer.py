@@ -42,13 +42,11 @@ class Seq2SeqTransformerConfig(SourceConfig, TransformerConfig):
     derived: ClassVar[frozenset[str]] = (
         SourceConfig.derived | TransformerConfig.derived | {"source_window"}
     )
-    recipe: ClassVar[Mapping[str, Any]] = {
-        "optimizer": "adamw",
-        "lr": 1e-3,
-        "batch_size": 64,
-        "weight_decay": 0.01,
-    }
-    sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
+    recipe: ClassVar[Mapping[str, Any]] = SourceConfig.recipe
+    sizes: ClassVar[tuple[Size, ...]] = (
+        Size({"num_layers": 3, "hidden_size": 256, "tie_weights": True}, tokens=1.5e6, text=3e5),
+        Size({"num_layers": 2, "hidden_size": 128, "tie_weights": True}),
+    )
 
     encoder_layers: int | None = setting(
         "Blocks over the source; by default as many as num_layers.", None, low=1, high=MOST_LAYERS

@@ -222,7 +222,8 @@ def _with_more_rows(trial: Trial, size: dict[str, Any]) -> tuple[dict[str, Any],
 
 def _regularised(trial: Trial, config_class: type[ModelConfig]) -> dict[str, Any]:
     """Return dropout and patience against overfitting, unless they are given."""
-    plan, found = trial.plan, config_class.regularised(trial.overfitting_ratio)
+    plan, spelled = trial.plan, trial.prepared.tokenizer.kind in ("char", "byte")
+    found = config_class.regularised(trial.overfitting_ratio, spelled)
     training, validates = trial.training, trial.plan.data.val != "none"
     evenly = training.validate_every is None and training.schedule not in LATE
     by_heart = plan.reads == "text" and trial.overfitting_ratio >= STOPS_FROM_RATIO

@@ -170,29 +170,26 @@ def prepare_pairs(
     facts, count = _survey(pairs)
     if count == 0:
         raise SeqgenError(f"{_joined(files.paths)} holds no pairs")
-    config = _with_tokenizer(config, given, facts, report)
+    chosen = suited_tokenizer(config, given, facts)
+    config = replace(config, **chosen)
     parts = split_pairs(pairs, count, config)
     tokenizers = make_tokenizers(pairs, parts.train, config)
     for tokenizer in {id(t): t for t in (tokenizers.target, tokenizers.source)}.values():
         require_sampling(config, type(tokenizer))
     prepared = encode_pair_parts(files, facts, parts, tokenizers, config)
-    if prepared.dropped:
-        longest = f"{config.max_source_len} and {config.max_target_len} tokens"
-        dropped = f"{plural(prepared.dropped, 'pair')} of {count:,} left out"
-        limits = "--max-source-len and --max-target-len"
-        report(Notice(text=f"{dropped}: a side is longer than {longest} ({limits})"))
-    return prepared, config
-
-
-def _with_tokenizer(
-    config: DataConfig, given: Collection[str], facts: Survey, report: Report
-) -> DataConfig:
-    """Choose the tokenizer that suits pairs, except for what is given; say which."""
-    chosen = suited_tokenizer(config, given, facts)
     if chosen:
         mean = round(facts.characters / facts.lines)
         report(Notice(text=f"{listed(chosen)}: pairs have {mean:,} characters on average"))
-    return replace(config, **chosen)
+    if prepared.dropped:
+        report(_left_out(prepared.dropped, count, config))
+    return prepared, config
+
+
+def _left_out(dropped: int, count: int, config: DataConfig) -> Notice:
+    longest = f"{config.max_source_len} and {config.max_target_len} tokens"
+    pairs = f"{plural(dropped, 'pair')} of {count:,} left out"
+    limits = "--max-source-len and --max-target-len"
+    return Notice(text=f"{pairs}: a side is longer than {longest} ({limits})")
 
 
 def reload_pairs(
