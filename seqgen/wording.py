@@ -24,6 +24,8 @@ def listed(settings: Mapping[str, Any]) -> str:
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, float):
         return f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
