@@ -117,7 +117,7 @@ class Plan:
             # Nothing is cut, and rows are whole pairs: for estimates alone.
             settled["seq_len"] = max(1, round(corpus.tokens.size / corpus.ends.size))
             if not {"batch_size", "batch_tokens"} & given.keys():
-                settled["batch_size"] = _rows_of_pairs(corpus, training.batch_size)
+                settled["batch_size"] = rows_of_pairs(corpus, training.batch_size)
         elif training.seq_len > corpus.tokens.size:
             settled["seq_len"] = int(corpus.tokens.size)
             size = plural(int(corpus.tokens.size), "token")
@@ -210,7 +210,7 @@ def _groups(
     return model, with_default_budget(TrainingConfig(**training)), DataConfig(**data)
 
 
-def _rows_of_pairs(corpus: Corpus, least: int) -> int:
+def rows_of_pairs(corpus: Corpus, least: int) -> int:
     """Return how many pairs make a step of `PAIR_TOKENS`, on the longer side.
 
     There are at least `least`, and not so many that an epoch is only a few steps.
