@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -40,6 +40,7 @@ SCORES: Mapping[str, type[Score]] = {"dot": Dot, "general": General, "additive":
 class Seq2SeqConfig(SourceConfig):
     """Recurrent layers over the source, and recurrent layers over the target that begin there."""
 
+    recipe: ClassVar[Mapping[str, Any]] = {**SourceConfig.recipe, "lr": 6e-3}
     sizes: ClassVar[tuple[Size, ...]] = (
         Size({"hidden_size": 512, "embedding_size": 256}, tokens=1.5e6, text=3e5),
         Size({"hidden_size": 256, "embedding_size": 256}),
