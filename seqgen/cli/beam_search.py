@@ -162,14 +162,14 @@ def beam_search(
     for record in task.beam_search(loaded, texts, wanted):
         text = record.prompt + record.text if echoed else record.text
         if json:
-            put_record(record)
+            put_record(record.record())
         elif raw:
             put(text + "\n" if is_terminal(sys.stdout) else text)
         else:
             of = f", rank {record.rank}, score {record.score:.4f}" if nbest > 1 else ""
             put(shown(text, f"prompt {record.index}{of}"))
         if from_sources and record.rank == 0:
-            unknown += record.source_unknown
+            unknown += record.of_source.source_unknown
     say_unknown(unknown, quiet)
 
 

@@ -277,13 +277,13 @@ def _put_records(
     unknown = 0
     for record in write(loaded, texts, wanted):
         if json:
-            put_record(record)
+            put_record(record.record())
         else:
             of = f", sample {record.sample}" if wanted.num_samples > 1 else ""
             text = record.prompt + record.text if echoed else record.text
             put(shown(text, f"prompt {record.index}{of}"))
         if loaded.reads_sources and record.sample == 0:
-            unknown += record.source_unknown
+            unknown += record.of_source.source_unknown
     return unknown
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from seqgen.configs import MOST_ROWS, MOST_SEED, Bounds, no_text, require, texts
+from seqgen.configs import MOST_ROWS, MOST_SEED, Bounds, require, texts
 from seqgen.decoding import beam
 from seqgen.decoding.beam_groups import BeamConfig, Ending, Ends, Fate, Source
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.exhaustive import exhaustive
 from seqgen.decoding.hypotheses import Hypothesis, LengthNorm, Norm
-from seqgen.decoding.processors import Forbid, Force, MinTokens, NoRepeatNgram, Processor
+from seqgen.decoding.processors import Forbid, NoRepeatNgram, Processor
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.writing.prompts import Prompt, batches, first_unknown, opening
+from seqgen.tasks.writing.filters import begin_and_end, check_limits
+from seqgen.tasks.writing.prompts import Prompt, batches, opening
+from seqgen.tasks.writing.records import OfSource, Written
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +62,8 @@ class BeamOptions:
         Bounds(low=1, high=MOST_ROWS).check("--batch-size", self.batch_size)
         Bounds(low=0).check("--min-tokens", self.min_tokens)
         Bounds(low=0, high=MOST_SEED).check("--seed", self.seed)
-        few = self.min_tokens <= self.max_tokens
-        require(few, f"--min-tokens {self.min_tokens} is more than --max-tokens {self.max_tokens}")
+        check_limits(self.min_tokens, self.max_tokens, self.force)
         object.__setattr__(self, "stop", texts("--stop", self.stop))
-        why = no_text(self.force)
-        require(why is None, f"--force {why}")
         one = not self.exhaustive or (self.groups == 1 and not self.stochastic)
         require(one, "--exhaustive tries every text: it has no --groups and is not --stochastic")
         if self.no_repeat_ngram is not None:
@@ -91,8 +90,11 @@ class BeamOptions:
 
 
 @dataclass(frozen=True)
-class Beam:
-    """The keys of `seqgen beam-search --json`, in order; `seed` is None where none is used."""
+class Beam(Written):
+    """A text, and what `seqgen beam-search --json` says of it; see `Written.record`.
+
+    `seed` is None where none is used.
+    """
 
     index: int
     rank: int
@@ -104,19 +106,7 @@ class Beam:
     finish_reason: str
     model: str
     seed: int | None
-
-
-@dataclass(frozen=True)
-class BeamOfSource(Beam):
-    """The same of a model that writes from sources; `prompt` is empty.
-
-    Attributes:
-        source: what the text is written from.
-        source_unknown: how many of its tokens the model does not know.
-    """
-
-    source: str
-    source_unknown: int
+    of_source: OfSource | None = None
 
 
 @dataclass(frozen=True)
@@ -170,14 +160,9 @@ class Searcher:
     @property
     def processors(self) -> list[Processor]:
         """What is possible: first without what can never be written."""
-        options, end = self.options, self.loaded.framing.end
+        options = self.options
         wanted: list[Processor] = [Forbid(self.loaded.never)]
-        if options.min_tokens and end is not None:
-            wanted.append(MinTokens(options.min_tokens, end))
-        if options.force:
-            unknown = first_unknown(self.loaded, options.force)
-            require(unknown is None, f"--force: the model does not know {unknown and unknown[0]!r}")
-            wanted.append(Force(self.loaded.ids(options.force)))
+        wanted += begin_and_end(self.loaded, options.min_tokens, options.force)
         if options.no_repeat_ngram is not None:
             wanted.append(NoRepeatNgram(options.no_repeat_ngram))
         return wanted
@@ -221,9 +206,8 @@ class Searcher:
 
     def beams(self, prompt: Prompt, found: list[Hypothesis]) -> list[Beam]:
         """Return what was found as records."""
-        kind = BeamOfSource if self.loaded.reads_sources else Beam
         return [
-            kind(
+            Beam(
                 index=prompt.index,
                 rank=rank,
                 prompt=prompt.text,
@@ -234,7 +218,7 @@ class Searcher:
                 finish_reason=hypothesis.finish_reason,
                 model=self.loaded.stored.name,
                 seed=self.options.seed if self.options.stochastic else None,
-                **prompt.about_source,
+                of_source=prompt.of_source,
             )
             for rank, hypothesis in enumerate(found)
         ]

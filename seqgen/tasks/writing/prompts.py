@@ -6,13 +6,13 @@ import queue
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from seqgen.configs import no_text
 from seqgen.data.sources import handles_of
 from seqgen.decoding.sampling import Opens
 from seqgen.errors import SeqgenError
 from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.writing.records import OfSource
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class Prompt:
     source_unknown: int = 0
 
     @property
-    def about_source(self) -> dict[str, Any]:
-        """What records of a model with sources have besides; nothing for a model of text."""
+    def of_source(self) -> OfSource | None:
+        """What records of a model with sources have besides; None for a model of text."""
         if self.source is None:
-            return {}
-        return {"source": self.source, "source_unknown": self.source_unknown}
+            return None
+        return OfSource(source=self.source, source_unknown=self.source_unknown)
 
 
 @dataclass(frozen=True)

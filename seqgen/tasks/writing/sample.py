@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
 
-from seqgen.configs import MOST_ROWS, MOST_SEED, MOST_TOKENS, Bounds, no_text, require, texts
+from seqgen.configs import MOST_ROWS, MOST_SEED, MOST_TOKENS, Bounds, texts
 from seqgen.decoding import sampling
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import Choose, CounterDraw, greedy
 from seqgen.decoding.processors import (
     Ban,
     Forbid,
-    Force,
     MinP,
-    MinTokens,
     NoRepeatNgram,
     PresenceAndFrequency,
     Processor,
@@ -28,7 +26,9 @@ from seqgen.decoding.processors import (
 )
 from seqgen.decoding.sampling import Opens, Row, Watch
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.writing.prompts import batches, first_unknown, opening
+from seqgen.tasks.writing.filters import begin_and_end, check_limits
+from seqgen.tasks.writing.prompts import batches, opening
+from seqgen.tasks.writing.records import OfSource, Written
 
 # The numbers of samples, and of the candidates of each, together fit the 64 bits that are hashed.
 BOUNDS = {
@@ -93,12 +93,9 @@ class SampleOptions:
     def __post_init__(self) -> None:
         for name, bounds in BOUNDS.items():
             bounds.check(f"--{name.replace('_', '-')}", getattr(self, name))
-        few = self.min_tokens <= self.max_tokens
-        require(few, f"--min-tokens {self.min_tokens} is more than --max-tokens {self.max_tokens}")
+        check_limits(self.min_tokens, self.max_tokens, self.force)
         object.__setattr__(self, "stop", texts("--stop", self.stop))
         object.__setattr__(self, "ban", texts("--ban", self.ban))
-        why = no_text(self.force)
-        require(why is None, f"--force {why}")
         self.filters()
 
     @property
@@ -124,8 +121,11 @@ class SampleOptions:
 
 
 @dataclass(frozen=True)
-class Sample:
-    """The keys of `seqgen sample --json`, in order; `seed` is None where nothing is drawn."""
+class Sample(Written):
+    """A text, and what `seqgen sample --json` says of it; see `Written.record`.
+
+    `seed` is None where nothing is drawn.
+    """
 
     index: int
     sample: int
@@ -136,19 +136,7 @@ class Sample:
     finish_reason: str
     seed: int | None
     model: str
-
-
-@dataclass(frozen=True)
-class SampleOfSource(Sample):
-    """The same of a model that writes from sources; `prompt` is empty.
-
-    Attributes:
-        source: what the text is written from.
-        source_unknown: how many of its tokens the model does not know.
-    """
-
-    source: str
-    source_unknown: int
+    of_source: OfSource | None = None
 
 
 @dataclass(frozen=True)
@@ -161,17 +149,12 @@ class Writer:
     @cached_property
     def processors(self) -> list[Processor]:
         """Every filter in order: first what can never be written."""
-        options, end = self.options, self.loaded.framing.end
+        options = self.options
         wanted: list[Processor] = [Forbid(self.loaded.never)]
         if options.ban:
             known = [t for t in options.ban if self.loaded.tokenizer.first_unknown(t) is None]
             wanted.append(Ban(tuple(map(self.loaded.ids, known))))
-        if options.min_tokens and end is not None:
-            wanted.append(MinTokens(options.min_tokens, end))
-        if options.force:
-            unknown = first_unknown(self.loaded, options.force)
-            require(unknown is None, f"--force: the model does not know {unknown and unknown[0]!r}")
-            wanted.append(Force(self.loaded.ids(options.force)))
+        wanted += begin_and_end(self.loaded, options.min_tokens, options.force)
         return [*wanted, *options.filters()]
 
     @property
@@ -223,7 +206,6 @@ def sample(loaded: LoadedModel, prompts: Iterable[str], options: SampleOptions) 
     """
     writer = Writer(loaded, options)
     each = options.num_samples * options.best_of
-    kind = SampleOfSource if loaded.reads_sources else Sample
     for batch in batches(loaded, prompts, max(1, options.batch_size // each)):
         opens, handles = opening(loaded, batch)
         rows = (
@@ -233,7 +215,7 @@ def sample(loaded: LoadedModel, prompts: Iterable[str], options: SampleOptions) 
         )
         given = {prompt.index: prompt for prompt in batch}
         for row, text in _best(_finished(writer, rows, opens), options.best_of):
-            yield kind(
+            yield Sample(
                 index=row.prompt,
                 sample=row.sample // options.best_of,
                 prompt=given[row.prompt].text,
@@ -243,7 +225,7 @@ def sample(loaded: LoadedModel, prompts: Iterable[str], options: SampleOptions) 
                 finish_reason=str(text.finish_reason),
                 seed=options.seed if options.draws else None,
                 model=loaded.stored.name,
-                **given[row.prompt].about_source,
+                of_source=given[row.prompt].of_source,
             )
 
 
