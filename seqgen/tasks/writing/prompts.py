@@ -74,12 +74,13 @@ def batches(loaded: LoadedModel, prompts: Iterable[str], size: int) -> Iterator[
                 if batch:
                     yield batch
                 raise problem
-            batch.append(_read(loaded, index, text))
+            batch.append(read_prompt(loaded, index, text))
             index += 1
         yield batch
 
 
-def _read(loaded: LoadedModel, index: int, text: str) -> Prompt:
+def read_prompt(loaded: LoadedModel, index: int, text: str) -> Prompt:
+    """Return a prompt, or a source for a model that writes from those, as ids."""
     start, tokenizer = loaded.framing.start, loaded.source_tokenizer
     if tokenizer is None:
         return Prompt(index, text, (start, *loaded.ids(text)))
@@ -90,7 +91,7 @@ def _read(loaded: LoadedModel, index: int, text: str) -> Prompt:
 
 def unknown_in_source(loaded: LoadedModel, source: str) -> int:
     """Return how many tokens of a source the model does not know; 0 for a model of text."""
-    return _read(loaded, 0, source).source_unknown
+    return read_prompt(loaded, 0, source).source_unknown
 
 
 def opening(loaded: LoadedModel, batch: Sequence[Prompt]) -> tuple[Opens | None, list[int]]:

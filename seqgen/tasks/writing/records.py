@@ -6,6 +6,39 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+# Attention in records: a millionth is finer than any picture, and rows still sum to one.
+DIGITS = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What a text read of its source.
+
+    Attributes:
+        attention: (layers, heads, T, L), by all layers and heads; None if it is not asked for.
+        target_pieces: the T tokens of the text, its end included, as a person sees them.
+        source_pieces: the L tokens of the source, its end included.
+        alignment: pairs `i-j` of places, the source's first; None if it is not asked for.
+    """
+
+    attention: np.ndarray | None
+    target_pieces: list[str]
+    source_pieces: list[str]
+    alignment: str | None
+
+    def keys(self) -> dict[str, Any]:
+        """Return its part of a record, in order, as JSON can hold it."""
+        found: dict[str, Any] = {}
+        if self.attention is not None:
+            found["attention"] = self.attention.astype(np.float64).round(DIGITS).tolist()
+            found["target_pieces"] = self.target_pieces
+            found["source_pieces"] = self.source_pieces
+        if self.alignment is not None:
+            found["alignment"] = self.alignment
+        return found
+
 
 @dataclass(frozen=True, kw_only=True)
 class OfSource:
@@ -14,14 +47,17 @@ class OfSource:
     Attributes:
         source: what the text is written from.
         source_unknown: how many of its tokens the model does not know.
+        look: what the text read of it; None if nothing is asked for.
     """
 
     source: str
     source_unknown: int
+    look: Look | None = None
 
     def keys(self) -> dict[str, Any]:
         """Return its part of a record, in order, as JSON can hold it."""
-        return {"source": self.source, "source_unknown": self.source_unknown}
+        own = {"source": self.source, "source_unknown": self.source_unknown}
+        return own if self.look is None else {**own, **self.look.keys()}
 
 
 class Written:
