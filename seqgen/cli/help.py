@@ -25,11 +25,11 @@ COMMAND_PANELS = (TRAIN, WRITE, MEASURE, TEXTS, STORED, "Commands")
 ARGUMENTS, WHAT, MODEL, TEXT, BUDGET = "Arguments", "What to train", "Model", "Text", "Budget"
 OPTIMISATION, SEARCH, LENGTH = "Optimisation", "Search", "Length and number"
 FILTERS, SCORES, TESTS = "Filters", "Scores", "Significance"
-SAVING, OUTPUT = "Saving", "Output"
+ATTENTION, SAVING, OUTPUT = "Attention to the source", "Saving", "Output"
 MACHINE, OTHER = "Machine", "Other options"
 OPTION_PANELS = (
     *(ARGUMENTS, WHAT, MODEL, TEXT, BUDGET, OPTIMISATION, SEARCH, LENGTH, FILTERS, SCORES, TESTS),
-    *(SAVING, OUTPUT, MACHINE, OTHER),
+    *(ATTENTION, SAVING, OUTPUT, MACHINE, OTHER),
 )
 WIDEST, USUAL = 100, 80
 # Columns of an option's name and value.

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqgen.cli import options
+from seqgen.cli.attention import Shown, refuse_shown, source_options
 from seqgen.cli.help import FILTERS, LENGTH, OUTPUT, TEXT
 from seqgen.cli.interactive import check_terminal, converse
 from seqgen.cli.output import is_terminal, put, put_record, say, shown, unescape
-from seqgen.cli.prompts import check_prompts, given_or_piped, given_sources, say_unknown
+from seqgen.cli.prompts import Given, say_unknown
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def sample(
     ] = None,
     model: options.Model = None,
     prompt_file: options.PromptFile = None,
+    source: options.SourceFile = None,
     interactive: Annotated[
         bool,
         typer.Option(
@@ -124,6 +126,7 @@ def sample(
         ),
     ] = None,
     force: options.Force = None,
+    copy_unknown: options.CopyUnknown = False,
     greedy: Annotated[
         bool,
         typer.Option(
@@ -135,6 +138,7 @@ def sample(
         typer.Option(help="Longest text to write, in tokens.", metavar="N", rich_help_panel=LENGTH),
     ] = 500,
     min_tokens: options.MinTokens = 0,
+    max_ratio: options.MaxRatio = None,
     num_samples: Annotated[
         int,
         typer.Option(help="Texts to write for each prompt.", metavar="N", rich_help_panel=LENGTH),
@@ -149,6 +153,12 @@ def sample(
         ),
     ] = 1,
     stop: options.Stop = None,
+    attention: options.Attention = False,
+    plot: options.Plot = None,
+    align: options.Align = False,
+    align_words: options.AlignWords = False,
+    layer: options.Layer = None,
+    head: options.Head = None,
     suggest: Annotated[
         int | None,
         typer.Option(
@@ -184,9 +194,16 @@ def sample(
     from seqgen.tasks.writing.prompts import unknown_in_source
     from seqgen.tasks.writing.sample import SampleOptions, stream
 
-    check_prompts(prompts, prompt_file)
+    given = Given(prompts, prompt_file, source)
+    of_source = source_options(
+        attention, align, align_words, layer, head, plot, max_ratio, copy_unknown
+    )
     if interactive:
-        _check_interactive(prompts, prompt_file, suggest, explain, num_samples, json)
+        _check_interactive(given, suggest, explain, num_samples, json)
+    for flag, instead in (("--suggest", suggest), ("--explain", explain), ("-i", interactive)):
+        if instead:
+            refuse_shown(of_source, flag)
+    looks = Shown(of_source, plot, maps=not json and not quiet, inputs=given.files)
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
     wanted = SampleOptions(
         seed=drawn,
@@ -208,6 +225,7 @@ def sample(
         best_of=best_of,
         stop=[unescape(text) for text in stop or ()],
         batch_size=batch_size,
+        of_source=of_source,
     )
     loaded = load(model, device, choice("--precision", precision, PRECISIONS))
     if seed is None and wanted.draws and not suggest and not quiet and not json:
@@ -221,16 +239,18 @@ def sample(
             loaded.require_text("--echo")
         converse(written, echo is not False and not loaded.reads_sources, quiet)
         return
-    from_sources = given_sources(loaded, prompts, prompt_file, echo)
-    texts, piped = given_or_piped(prompts, prompt_file, quiet, from_sources)
+    from_sources = given.are_sources(loaded, echo)
+    texts, piped = given.texts(quiet, from_sources)
     echoed = not from_sources and (is_terminal(sys.stdout) if echo is None else echo)
+    aligned = align or align_words
+    raw = not (json or piped or aligned) and len(texts) == num_samples == 1
     if suggest or explain:
         _put_reasons(loaded, texts, wanted, suggest, json)
-    elif not json and not piped and len(texts) == 1 and num_samples == 1:
+    elif raw and not looks.wanted:
         _put_one(loaded, texts[0], wanted, echoed)
         say_unknown(unknown_in_source(loaded, texts[0]), quiet)
     else:
-        unknown = _put_records(loaded, texts, wanted, echoed, json)
+        unknown = _put_records(loaded, texts, wanted, echoed, json, raw, looks)
         say_unknown(unknown, quiet)
 
 
@@ -270,8 +290,13 @@ def _put_records(
     wanted: SampleOptions,
     echoed: bool,
     json: bool,
+    raw: bool,
+    looks: Shown,
 ) -> int:
-    """Write several texts, a line or a JSON record each; return the unknown tokens of sources."""
+    """Write texts, a line or a JSON record each; return the unknown tokens of sources.
+
+    A raw one is written as it is.
+    """
     from seqgen.tasks.writing.sample import sample as write
 
     unknown = 0
@@ -281,19 +306,18 @@ def _put_records(
         else:
             of = f", sample {record.sample}" if wanted.num_samples > 1 else ""
             text = record.prompt + record.text if echoed else record.text
-            put(shown(text, f"prompt {record.index}{of}"))
+            if raw:
+                put(text + "\n" if is_terminal(sys.stdout) else text)
+            else:
+                put(shown(text, f"prompt {record.index}{of}", record.alignment))
+        looks.put(record.look, f"prompt {record.index}, sample {record.sample}")
         if loaded.reads_sources and record.sample == 0:
             unknown += record.of_source.source_unknown
     return unknown
 
 
 def _check_interactive(
-    prompts: list[str] | None,
-    prompt_file: str | None,
-    suggest: int | None,
-    explain: bool,
-    num_samples: int,
-    json: bool,
+    prompts: Given, suggest: int | None, explain: bool, num_samples: int, json: bool
 ) -> None:
     """Refuse what has no meaning with typed prompts.
 
@@ -301,8 +325,9 @@ def _check_interactive(
         UsageError: names it, or says that there is no terminal.
     """
     given = {
-        "PROMPT": bool(prompts),
-        "--prompt-file": prompt_file is not None,
+        "PROMPT": bool(prompts.prompts),
+        "--prompt-file": prompts.prompt_file is not None,
+        "--source": prompts.source_file is not None,
         "--suggest": suggest is not None,
         "--explain": explain,
         "--num-samples": num_samples > 1,

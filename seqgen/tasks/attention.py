@@ -41,12 +41,10 @@ class Heads:
         """
         end = loaded.framing.end
         (weights,) = Attention(loaded, [end])([[end]])
-        shape = weights.shape
+        shape, name = weights.shape, loaded.stored.name
         for flag, given, there in (("layer", self.layer, shape[0]), ("head", self.head, shape[1])):
             fits = given is None or 0 <= given < there
-            require(
-                fits, f"--{flag} is from 0 to {there - 1} for {loaded.stored.name}, not {given}"
-            )
+            require(fits, f"--{flag} is from 0 to {there - 1} for {name}, not {given}")
 
     def mean(self, weights: np.ndarray) -> np.ndarray:
         """Return the mean (T, L) of the chosen ones among weights (layers, heads, T, L)."""

@@ -20,7 +20,7 @@ from seqgen.tasks.attention import (
     word_numbers,
 )
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.writing.prompts import Prompt
+from seqgen.tasks.writing.prompts import Prompt, read_prompt
 from seqgen.tasks.writing.records import Look, OfSource
 from seqgen.tokenizers import Decoder, Tokenizer
 
@@ -166,10 +166,9 @@ class SourceReader:
             if self.options.copy_unknown:
                 words = self.words_for_unknown(prompt.source, ids, weights)
                 decoder = CopyingDecoder(decoder, tokenizer, words)
-            text, pieces = begin(decoder), []
-            for token in ids:
-                # Words that were copied may have ended the text before.
-                pieces.append(b"" if text.finish_reason else text.push(token).encode())
+            text = begin(decoder)
+            # Words that were copied may end the text before.
+            pieces = [b"" if text.finish_reason else text.push(token).encode() for token in ids]
             look = None if weights is None else self.look(prompt, ids, weights, pieces)
             yield text.text, replace(prompt.of_source, look=look)
 
@@ -191,7 +190,7 @@ class SourceReader:
         options = self.options
         alignment = None
         if options.align or options.align_words:
-            own = len(ids) - (ids[-1:] == [self.loaded.framing.end])
+            own = len(ids) - (self.loaded.framing.end in ids)  # the end comes last
             mean = options.heads.mean(weights)[:own, :-1]
             if options.align_words:
                 of_source = word_numbers(pieces_of(self.loaded.source_tokenizer, prompt.source))
@@ -203,6 +202,18 @@ class SourceReader:
             source_pieces=self.loaded.source_tokenizer.pieces(prompt.source_tokens),
             alignment=alignment,
         )
+
+    def look_at(self, pair: tuple[str, str], ids: Sequence[int]) -> Look:
+        """Return what is asked for of the attention of a target that was given.
+
+        Args:
+            pair: a source, and the target.
+            ids: the target's tokens, with its end.
+        """
+        source, target = pair
+        prompt = read_prompt(self.loaded, 0, source)
+        (weights,) = Attention(self.loaded, prompt.source_tokens)([ids])
+        return self.look(prompt, ids, weights, pieces_of(self.loaded.tokenizer, target))
 
     def words_for_unknown(
         self, source: str, ids: Sequence[int], weights: np.ndarray

@@ -65,6 +65,16 @@ class Written:
 
     of_source: OfSource | None
 
+    @property
+    def look(self) -> Look | None:
+        """What the text read of its source, if that is asked for."""
+        return None if self.of_source is None else self.of_source.look
+
+    @property
+    def alignment(self) -> str | None:
+        """Which source tokens its tokens read most, if that is asked for."""
+        return None if self.look is None else self.look.alignment
+
     def record(self) -> dict[str, Any]:
         """Return the keys of `--json`, in order: its own, then those of its source."""
         names = (field.name for field in dataclasses.fields(self))
