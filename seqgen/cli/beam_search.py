@@ -82,8 +82,9 @@ def beam_search(
     coverage_penalty: Annotated[
         float,
         typer.Option(
-            help="Add to a finished text's score this times the sum, over the source's tokens, of "
-            "log(min(c, 1)), c being what the text has read of the token in all.",
+            help="Lower the score of a finished text that leaves parts of its source unread: add "
+            "BETA times the sum of log(min(coverage, 1)) over the source's tokens (Wu et al. "
+            "2016).",
             metavar="BETA",
             rich_help_panel=SEARCH,
         ),
