@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ class Look:
         alignment: pairs `i-j` of places, the source's first; None if it is not asked for.
     """
 
-    attention: np.ndarray | None
+    attention: np.ndarray | None = field(compare=False)  # arrays have no one answer to ==
     target_pieces: list[str]
     source_pieces: list[str]
     alignment: str | None
