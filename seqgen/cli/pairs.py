@@ -125,7 +125,7 @@ def beside(loaded: LoadedModel, source: Source, targets: Sequence[Source]) -> Na
     """
     from seqgen.data.pairs import FilePairs
 
-    loaded.require_sources("--source")
+    loaded.require_reads_sources("--source")
     if len(targets) != 1:
         raise UsageError(f"--source goes with one FILE of targets, not {len(targets)}")
     sides = source, targets[0]

@@ -78,7 +78,7 @@ class Given:
         """
         if not loaded.reads_sources:
             if self.source_file:
-                loaded.require_sources("--source")
+                loaded.require_reads_sources("--source")
             return False
         if echo:
             loaded.require_text("--echo")

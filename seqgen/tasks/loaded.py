@@ -61,7 +61,7 @@ class LoadedModel:
         name = self.stored.name
         require(not self.reads_sources, f"{what} is for models of text; {name} writes from sources")
 
-    def require_sources(self, what: str) -> None:
+    def require_reads_sources(self, what: str) -> None:
         """Refuse a model of text.
 
         Args:

@@ -179,7 +179,7 @@ class Searcher:
     def __post_init__(self) -> None:
         covers = self.options.coverage_penalty > 0
         if covers:
-            self.loaded.require_sources("--coverage-penalty")
+            self.loaded.require_reads_sources("--coverage-penalty")
         self.options.of_source.check(self.loaded, attention=covers)
 
     @property

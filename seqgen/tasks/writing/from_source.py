@@ -85,7 +85,7 @@ class SourceOptions:
             UsageError: it is a model of text; it has no attention, or not that layer or head.
         """
         for flag in self.given:
-            loaded.require_sources(flag)
+            loaded.require_reads_sources(flag)
         if attention or self.looks:
             self.heads.check(loaded)
         else:
