@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from seqgen.configs import require
-from seqgen.data.sources import TokenSources
+from seqgen.data.sources import handles_of
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tokenizers import Tokenizer
 
@@ -64,7 +64,8 @@ class Attention:
     @torch.inference_mode()
     def __init__(self, loaded: LoadedModel, source: Sequence[int]) -> None:
         self.model, self.start = loaded.model, loaded.framing.start
-        self.memory = self.model.remember(TokenSources.of([source]).rows([0]))
+        sources, _ = handles_of([tuple(source)])
+        self.memory = self.model.remember(sources.rows([0]))
 
     @torch.inference_mode()
     def __call__(self, targets: Sequence[Sequence[int]]) -> list[np.ndarray]:
