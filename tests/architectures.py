@@ -195,6 +195,12 @@ PAIR_VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
             "input_feeding": True,
             "share_embeddings": False,
         },
+        "first-input": {
+            "attention": "none",
+            "bridge": "input",
+            "embedding_size": 5,
+            "input_feeding": True,
+        },
         "bag": {"encoder": "none", "attention": "dot", "tie_weights": True},
     },
     "seq2seq-transformer": {

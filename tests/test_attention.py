@@ -492,3 +492,25 @@ def test_flags_that_contradict_each_other(tsv, capsys):
     line = refusal(capsys, "perplexity", tsv, "-m", "t", "-m", "t", "--attention")
     assert "--attention takes one model" in line
     assert "not both" in refusal(capsys, "perplexity", tsv, "-m", "t", "--align", "--per-token")
+
+
+def test_vectors_are_places_with_numbers(tmp_path, capsys):
+    np.save(tmp_path / "v.npy", np.random.default_rng(0).normal(size=(12, 4, 3)))
+    (tmp_path / "t").write_text("one\ntwo\n" * 6)
+    settings = {"hidden_size": 8, "num_layers": 1, "steps": 2, "seed": 1}
+    sides = [tmp_path / "v.npy"], [tmp_path / "t"]
+    train(sides[0], targets=sides[1], architecture="seq2seq", name="t", settings=settings)
+    how = ["beam-search", "--source-vectors", tmp_path / "v.npy", "-m", "t", "--max-tokens", 3]
+    found = records(capsys, *how, "--attention", "--align", "--coverage-penalty", 0.5)
+    assert len(found) == 12
+    for record in found:
+        weights = np.array(record["attention"]).mean((0, 1))
+        assert record["source_pieces"] == ["0", "1", "2", "3"]
+        covered = 0.5 * np.log(np.minimum(weights.sum(0), 1)).sum()
+        expected = record["logprob"] / record["tokens"] + covered
+        assert record["score"] == pytest.approx(expected, abs=1e-4)
+        own = weights[: len(loaded_text(record))].argmax(1)
+        pairs = [f"{place}-{token}" for token, place in enumerate(own)]
+        assert record["alignment"] == " ".join(pairs)
+    assert "reads vectors" in refusal(capsys, *how, "--copy-unknown")
+    assert "reads vectors" in refusal(capsys, *how, "--align-words")

@@ -41,6 +41,7 @@ def beam_search(
     model: options.Model = None,
     prompt_file: options.PromptFile = None,
     source: options.SourceFile = None,
+    source_vectors: options.SourceVectors = None,
     beams: Annotated[
         int,
         typer.Option(help="Hypotheses to keep at every step.", metavar="N", rich_help_panel=SEARCH),
@@ -148,7 +149,7 @@ def beam_search(
     from seqgen.tasks.loaded import load
     from seqgen.tasks.writing import beam_search as task
 
-    given = Given(prompts, prompt_file, source)
+    given = Given(prompts, prompt_file, source, source_vectors)
     of_source = source_options(
         attention, align, align_words, layer, head, plot, max_ratio, copy_unknown
     )
@@ -179,7 +180,7 @@ def beam_search(
     if stochastic and seed is None and not quiet:
         say(f"seed {drawn}")
     from_sources = given.are_sources(loaded, echo)
-    texts, piped = given.texts(quiet, from_sources)
+    texts, piped = given.texts(loaded, quiet)
     if explain:
         for tree in task.explain(loaded, texts, wanted):
             _put_tree(tree, json)

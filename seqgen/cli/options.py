@@ -191,6 +191,16 @@ PromptFile = Annotated[
         show_default=False,
     ),
 ]
+SourceVectors = Annotated[
+    str | None,
+    typer.Option(
+        help="The .npy or .safetensors file of the vectors that a model of vectors writes from.",
+        parser=file_name,
+        metavar="FILE",
+        rich_help_panel=TEXT,
+        show_default=False,
+    ),
+]
 Stop = Annotated[
     list[str] | None,
     typer.Option(

@@ -62,7 +62,7 @@ class Watched:
 
 
 def as_text(
-    loaded: LoadedModel, source: Source | NamedPairs, watch: Watch | None = None
+    loaded: LoadedModel, source: Source | NamedPairs | WithVectors, watch: Watch | None = None
 ) -> Iterable[str] | TokenFile | Pairs:
     """Return what a model scores of a FILE: a text, or pairs if it reads those.
 
@@ -77,12 +77,14 @@ def as_text(
     if isinstance(source, NamedPairs):
         return source.pairs if watch is None else _watched(source.pairs, watch)
     newlines = loaded.data.newlines
+    if isinstance(source, WithVectors):
+        return source.pairs(newlines, watch)
     if not loaded.reads_sources:
         if watch is not None:
             return watch(source.chunks(newlines))
         return source.token_file or source.chunks(newlines)
-    if source.token_file is not None:
-        raise UsageError(f"{source.title} is a token file; pairs are read as text")
+    loaded.require_sources(None)
+    require_lines(source)
     from seqgen.data.pairs import TabPairs
 
     return TabPairs(Watched(source, newlines, watch or iter), source.title)
@@ -130,8 +132,7 @@ def beside(loaded: LoadedModel, source: Source, targets: Sequence[Source]) -> Na
         raise UsageError(f"--source goes with one FILE of targets, not {len(targets)}")
     sides = source, targets[0]
     for side in sides:
-        if side.token_file is not None:
-            raise UsageError(f"{side.title} is a token file; pairs are read as text")
+        require_lines(side)
     texts = (Watched(side, loaded.data.newlines, iter) for side in sides)
     return NamedPairs(FilePairs(*texts, tuple(side.title for side in sides)), targets[0].name)
 
@@ -139,19 +140,70 @@ def beside(loaded: LoadedModel, source: Source, targets: Sequence[Source]) -> Na
 def _watched(pairs: Pairs, watch: Watch) -> Pairs:
     """Return pairs that are taken note of as they pass, as lines with a tab."""
     from seqgen.data.pairs import Pairs
+    from seqgen.data.sources import content_of
 
     class WatchedPairs(Pairs):
         def __iter__(self) -> Iterator[tuple[str, str]]:
             passing, noted = itertools.tee(pairs)
-            lines = watch(f"{source}\t{target}\n" for source, target in noted)
+            lines = watch(f"{content_of(source)}\t{target}\n" for source, target in noted)
             return (pair for _, pair in zip(lines, passing, strict=True))
 
     return WatchedPairs()
 
 
+@dataclass(frozen=True)
+class WithVectors:
+    """A FILE of targets, and the file of the vectors that they are written from.
+
+    Attributes:
+        targets: the FILE.
+        vectors: the other's path.
+    """
+
+    targets: Source
+    vectors: str
+
+    @property
+    def name(self) -> str:
+        """What records call it."""
+        return self.targets.name
+
+    def pairs(self, newlines: str, watch: Watch | None) -> Pairs:
+        """Return the pairs; see `as_text`."""
+        from seqgen.data.vector_pairs import VectorPairs
+        from seqgen.data.vectors import open_vectors
+
+        require_lines(self.targets)
+        text = Watched(self.targets, newlines, watch or iter)
+        return VectorPairs(open_vectors(self.vectors), text, self.targets.title)
+
+
+def check_vectors(name: str) -> None:
+    """Refuse a file that holds no vectors, by its name, before anything is read.
+
+    Raises:
+        UsageError: it does not end as such files do.
+    """
+    from seqgen.data.vectors import ENDINGS, is_vector_file
+
+    if not is_vector_file(name):
+        raise UsageError(f"--source-vectors takes a file that ends in {' or '.join(ENDINGS)}")
+
+
+def require_lines(source: Source) -> None:
+    """Refuse a token file, where one side of pairs is read as lines.
+
+    Raises:
+        UsageError: it is one.
+    """
+    if source.token_file is not None:
+        raise UsageError(f"{source.title} is a token file; pairs are read as text")
+
+
 def check_sides(
     data: list[str],
     source: list[str] | None,
+    source_vectors: str | None,
     target: list[str] | None,
     val: str | None,
     val_source: str | None,
@@ -162,10 +214,16 @@ def check_sides(
     Raises:
         UsageError: says which.
     """
-    if bool(source) != bool(target):
-        raise UsageError("--source and --target go together: line n of one, line n of the other")
-    if source and data:
-        raise UsageError("give DATA, or --source and --target, not both")
+    if source and source_vectors:
+        raise UsageError("give --source or --source-vectors, not both")
+    flag = "--source-vectors" if source_vectors else "--source"
+    sources = source or source_vectors
+    if bool(sources) != bool(target):
+        raise UsageError(f"{flag} and --target go together: source n and line n")
+    if sources and data:
+        raise UsageError(f"give DATA, or {flag} and --target, not both")
+    if source_vectors:
+        check_vectors(source_vectors)
     if (val_source is None) != (val_target is None):
         raise UsageError("--val-source and --val-target go together")
     if val_source is not None and val is not None:

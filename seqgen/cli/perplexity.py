@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -14,7 +14,7 @@ from seqgen.cli.attention import Shown, source_options
 from seqgen.cli.help import MODEL, OUTPUT, SCORES, TEXT, flag, value
 from seqgen.cli.inputs import Inputs, Source, file_name, piped_input
 from seqgen.cli.output import one_line, put, put_record, say
-from seqgen.cli.pairs import as_text, beside, held_out_by
+from seqgen.cli.pairs import WithVectors, as_text, beside, check_vectors, held_out_by
 from seqgen.cli.tables import count, figure, percentage, put_table
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.wording import plural
@@ -42,6 +42,7 @@ def perplexity(
         ),
     ] = None,
     model: options.Models = None,
+    source_vectors: options.SourceVectors = None,
     documents: options.Documents = None,
     stride: options.Stride = None,
     per_line: Annotated[
@@ -136,6 +137,8 @@ def perplexity(
         models = [_fit(models[0], inputs.open_one(fit), scoring, json, quiet)]
         if not sources:
             return
+    if source_vectors is not None:
+        sources = [_with_vectors(models, sources, source_vectors)]
     sources = sources or [held_out_by(models, quiet)]
     if per_line:
         _per_line(models, sources, scoring, looks, json, verbose, quiet)
@@ -143,6 +146,23 @@ def perplexity(
         _per_token(models[0], sources, scoring, show, json, verbose, quiet)
     else:
         _whole(models, sources, scoring, json, verbose, quiet)
+
+
+def _with_vectors(
+    models: Sequence[LoadedModel], sources: Sequence[Source], vectors: str
+) -> WithVectors:
+    """Return the one FILE of targets with its vectors.
+
+    Raises:
+        UsageError: there is no FILE, or more than one.
+        SeqgenError: a model does not read vectors.
+    """
+    check_vectors(vectors)
+    if len(sources) != 1:
+        raise UsageError("--source-vectors goes with one FILE: the targets, a line each")
+    for loaded in models:
+        loaded.require_vectors()
+    return WithVectors(sources[0], vectors)
 
 
 def _whole(

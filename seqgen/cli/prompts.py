@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from seqgen.cli.inputs import Inputs, Source, input_bytes, piped_input
 from seqgen.cli.output import say
+from seqgen.cli.pairs import check_vectors
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
+    from seqgen.data.sources import Vectors
     from seqgen.tasks.loaded import LoadedModel
 
 
@@ -27,21 +29,25 @@ class Given:
     prompts: list[str] | None
     prompt_file: str | None = None
     source_file: str | None = None
+    vectors: str | None = None
 
     def __post_init__(self) -> None:
         ways = {
             "prompts": self.prompts,
             "--prompt-file": self.prompt_file,
             "--source": self.source_file,
+            "--source-vectors": self.vectors,
         }
         given = [name for name, there in ways.items() if there]
         if len(given) > 1:
             raise UsageError(f"give {given[0]} or {given[1]}, not both")
+        if self.vectors:
+            check_vectors(self.vectors)
 
     @property
     def nothing(self) -> bool:
         """Whether prompts can come by standard input alone."""
-        return not (self.prompts or self.prompt_file or self.source_file)
+        return not (self.prompts or self.prompt_file or self.source_file or self.vectors)
 
     @cached_property
     def files(self) -> list[Source]:
@@ -49,16 +55,23 @@ class Given:
         name = self.source_file or self.prompt_file
         return [Inputs().open_one(name)] if name else []
 
-    def texts(self, quiet: bool, sources: bool) -> tuple[Iterable[str], bool]:
+    def texts(
+        self, loaded: LoadedModel, quiet: bool
+    ) -> tuple[Iterable[str] | Sequence[Vectors], bool]:
         """Return the prompts, and whether they are the lines of a file or of standard input.
 
         Given ones are a sequence: the default prompt, which is empty, if there is none. A file is
         one prompt; as a source, without the newline at its end.
 
         Args:
+            loaded: what reads them.
             quiet: do not say that there is nothing.
-            sources: they are sources, not beginnings of texts.
+
+        Raises:
+            SeqgenError: the model writes from no vectors, or their file is damaged.
         """
+        if self.vectors:
+            return given_vectors(loaded, self.vectors), True
         if self.source_file:
             (file,) = self.files
             return _lines_of(file.title, file.chunks(), "no source, no text", quiet), True
@@ -66,7 +79,7 @@ class Given:
             return _piped(quiet), True
         if self.prompt_file:
             text = self.files[0].text()
-            return [text.removesuffix("\n") if sources else text], False
+            return [text.removesuffix("\n") if loaded.reads_sources else text], False
         return self.prompts or [""], False
 
     def are_sources(self, loaded: LoadedModel, echo: bool | None) -> bool:
@@ -76,6 +89,8 @@ class Given:
             UsageError: there is none, or the source is to be written before the text; or the
                 model writes from no source, and a file of them is given.
         """
+        if self.vectors:
+            loaded.require_vectors()
         if not loaded.reads_sources:
             if self.source_file:
                 loaded.require_reads_sources("--source")
@@ -86,6 +101,19 @@ class Given:
             name = loaded.stored.name
             raise UsageError(f"{name} writes from a source: give one, or pipe them in, a line each")
         return True
+
+
+def given_vectors(loaded: LoadedModel, path: str) -> Sequence[Vectors]:
+    """Return the sources in a file of vectors.
+
+    Raises:
+        SeqgenError: the model writes from none, or the file is damaged.
+    """
+    from seqgen.data.vectors import open_vectors
+
+    loaded.require_vectors()
+    file = open_vectors(path)
+    return [file.vectors(number) for number in range(len(file))]
 
 
 def say_unknown(count: int, quiet: bool) -> None:

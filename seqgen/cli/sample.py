@@ -36,6 +36,7 @@ def sample(
     model: options.Model = None,
     prompt_file: options.PromptFile = None,
     source: options.SourceFile = None,
+    source_vectors: options.SourceVectors = None,
     interactive: Annotated[
         bool,
         typer.Option(
@@ -194,7 +195,7 @@ def sample(
     from seqgen.tasks.writing.prompts import unknown_in_source
     from seqgen.tasks.writing.sample import SampleOptions, stream
 
-    given = Given(prompts, prompt_file, source)
+    given = Given(prompts, prompt_file, source, source_vectors)
     of_source = source_options(
         attention, align, align_words, layer, head, plot, max_ratio, copy_unknown
     )
@@ -240,7 +241,7 @@ def sample(
         converse(written, echo is not False and not loaded.reads_sources, quiet)
         return
     from_sources = given.are_sources(loaded, echo)
-    texts, piped = given.texts(quiet, from_sources)
+    texts, piped = given.texts(loaded, quiet)
     echoed = not from_sources and (is_terminal(sys.stdout) if echo is None else echo)
     aligned = align or align_words
     raw = not (json or piped or aligned) and len(texts) == num_samples == 1
@@ -328,6 +329,7 @@ def _check_interactive(
         "PROMPT": bool(prompts.prompts),
         "--prompt-file": prompts.prompt_file is not None,
         "--source": prompts.source_file is not None,
+        "--source-vectors": prompts.vectors is not None,
         "--suggest": suggest is not None,
         "--explain": explain,
         "--num-samples": num_samples > 1,

@@ -27,6 +27,7 @@ OWN = frozenset(
         "data",
         "data_option",
         "source",
+        "source_vectors",
         "target",
         "val_source",
         "model",
@@ -90,10 +91,22 @@ def train(
             show_default=False,
         ),
     ] = None,
+    source_vectors: Annotated[
+        str | None,
+        typer.Option(
+            help="Of targets that are written from vectors: the .npy or .safetensors file of the "
+            "vectors, or of sequences or grids of them; needs --target.",
+            parser=file_name,
+            metavar="FILE",
+            rich_help_panel=WHAT,
+            show_default=False,
+        ),
+    ] = None,
     target: Annotated[
         list[str] | None,
         typer.Option(
-            help="The file of the targets: line n is the target of line n of --source.",
+            help="The file of the targets: line n is the target of line n of --source, or of "
+            "source n of --source-vectors.",
             parser=file_name,
             metavar="FILE",
             rich_help_panel=WHAT,
@@ -155,7 +168,8 @@ def train(
     val_source: Annotated[
         str | None,
         typer.Option(
-            help="Of pairs in two files: the file of the held-out sources; needs --val-target.",
+            help="Of pairs in two files: the file of the held-out sources, lines or vectors; "
+            "needs --val-target.",
             parser=file_name,
             metavar="FILE",
             rich_help_panel=TEXT,
@@ -276,8 +290,8 @@ def train(
         )
         return
     data = [*(data or ()), *(data_option or ())]
-    check_sides(data, source, target, val, val_source, val_target)
-    data = data or source or []
+    check_sides(data, source, source_vectors, target, val, val_source, val_target)
+    data = data or source or ([source_vectors] if source_vectors else [])
     settings = {
         SETTING_OF.get(flag, flag): value
         for flag, value in context.params.items()
@@ -354,9 +368,16 @@ def _summary(result: Any) -> None:
     say(", ".join(parts))
     if result.steps is not None:
         _table(result)
-    reads = registry.architecture(result.architecture).reads
-    writes = 'beam-search "a source"' if reads == "pairs" else "sample"
-    say(f"try: seqgen {writes} -m {result.name}")
+    say(f"try: seqgen {_writes(result)} -m {result.name}")
+
+
+def _writes(result: Any) -> str:
+    """Return the command that writes with the new model."""
+    if registry.architecture(result.architecture).reads == "text":
+        return "sample"
+    settings = store.StoredModel(Path(result.path)).config["model"]
+    vectors = settings.get("source_features") is not None
+    return "beam-search --source-vectors FILE" if vectors else 'beam-search "a source"'
 
 
 def _table(result: Any) -> None:

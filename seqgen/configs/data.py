@@ -63,6 +63,14 @@ class DataConfig(Config):
     max_target_len: int = setting(
         "Leave out pairs whose target has more tokens than this.", 512, low=1, high=MOST_TOKENS
     )
+    source_unknowns: float = setting(
+        "Of pairs: share of the source tokens that training replaces by <unk>, drawn anew in every "
+        "step, so that the model learns to read unknown words; tokenizers without unknowns (byte, "
+        "bpe and unigram) replace none.",
+        0.001,
+        low=0,
+        below=1,
+    )
     newlines: Literal["keep", "lf"] = setting(
         "Keep CRLF line ends as they are, or turn them into LF.", "keep"
     )

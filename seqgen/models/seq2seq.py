@@ -68,9 +68,9 @@ class Seq2SeqConfig(SourceConfig):
         "How the source is read: both ways, forward, reversed, or each token on its own (none).",
         "bidirectional",
     )
-    bridge: Literal["first", "each", "none"] = setting(
-        "What the last state of the encoder does: start the decoder (first), also enter each "
-        "prediction (each), or nothing (none).",
+    bridge: Literal["first", "input", "each", "none"] = setting(
+        "What the last state of the encoder does: start the decoder (first), be the first input "
+        "of the decoder (input), start it and enter each prediction (each), or nothing (none).",
         "first",
     )
     attention: Literal["none", "dot", "general", "additive"] = setting(
@@ -190,7 +190,9 @@ class Seq2Seq(EncoderDecoder):
         features_t = tanh(W [s_t; a_t; thought])
 
     from which the head predicts; what a form does not have is left out, and features_t = s_t
-    where that leaves the state alone. The thought vector is the encoder's last state.
+    where that leaves the state alone. The thought vector is the encoder's last state. The decoder
+    begins with it as its state, or reads it before the first word (bridge=input), as captions are
+    written from an image in Vinyals et al. (2015), "Show and Tell".
     """
 
     config: Seq2SeqConfig
@@ -210,7 +212,9 @@ class Seq2Seq(EncoderDecoder):
         begins = [one.sizes for one in self.decoder.layers]
         self.encoder = self._encoder(layer, cell, begins)
         self.bridge = None
-        if config.bridge != "none":
+        if config.bridge == "input":
+            self.bridge = Bridge([self.encoder.widths[-1][:1]], [(config.input_size,)])
+        elif config.bridge != "none":
             self.bridge = Bridge(self.encoder.widths, begins)
         self.alignment = self._alignment()
         self.fertility = Fertility(self.encoder.size) if config.coverage else None
@@ -254,8 +258,18 @@ class Seq2Seq(EncoderDecoder):
             keys, values = (self.alignment.keys(encoded),), (encoded,)
         if self.fertility is not None:
             keys = (*keys, self.fertility(encoded))
-        first = self.bridge(final) if self.bridge is not None else ()
-        return Memory(keys, values, first, list(lengths), list(range(len(lengths))))
+        return Memory(keys, values, self._first(final), list(lengths), list(range(len(lengths))))
+
+    def _first(self, final: Sequence[LayerState]) -> tuple[LayerState, ...]:
+        """Return the states that the decoder begins with, given the encoder's last ones."""
+        if self.config.bridge != "input":
+            return () if self.bridge is None else self.bridge(final)
+        thought = self.bridge([final[-1][:1]])[0][0]  # (S, E)
+        rows = len(thought)
+        zeros = tuple(layer.start(rows) for layer in self.decoder.layers)
+        if self.config.input_feeding:
+            thought = torch.cat([thought, thought.new_zeros(rows, self.config.hidden_size)], -1)
+        return self.decoder(thought.unsqueeze(1), zeros)[1]
 
     def start(self, memory: Memory, stride: int | None = None) -> Seq2SeqState:
         memory, rows = require_memory(memory), len(memory.owners)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from seqgen.configs import require
-from seqgen.data.sources import handles_of
+from seqgen.data.sources import Vectors, handles_of
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tokenizers import Tokenizer
 
@@ -40,7 +40,10 @@ class Heads:
             UsageError: says what is missing.
         """
         end = loaded.framing.end
-        (weights,) = Attention(loaded, [end])([[end]])
+        nothing: tuple[int, ...] | Vectors = (end,)
+        if loaded.source_features is not None:
+            nothing = Vectors(np.zeros((1, loaded.source_features), np.float32))
+        (weights,) = Attention(loaded, nothing)([[end]])
         shape, name = weights.shape, loaded.stored.name
         for flag, given, there in (("layer", self.layer, shape[0]), ("head", self.head, shape[1])):
             fits = given is None or 0 <= given < there
@@ -58,13 +61,13 @@ class Attention:
 
     Args:
         loaded: the model.
-        source: the ids of L tokens, the end included.
+        source: the ids of L tokens, the end included; or L vectors.
     """
 
     @torch.inference_mode()
-    def __init__(self, loaded: LoadedModel, source: Sequence[int]) -> None:
+    def __init__(self, loaded: LoadedModel, source: Sequence[int] | Vectors) -> None:
         self.model, self.start = loaded.model, loaded.framing.start
-        sources, _ = handles_of([tuple(source)])
+        sources, _ = handles_of([source if isinstance(source, Vectors) else tuple(source)])
         self.memory = self.model.remember(sources.rows([0]))
 
     @torch.inference_mode()

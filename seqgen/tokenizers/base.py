@@ -53,6 +53,8 @@ class Tokenizer(ABC):
 
     kind: ClassVar[str]
     lossless: bool = True
+    # Whether it has a token for every text, so that nothing is ever `<unk>`.
+    complete: bool = False
     learns_from_whole_text: ClassVar[bool] = False
     # Encoding takes hardly longer than passing the text to another process would.
     quick: ClassVar[bool] = False

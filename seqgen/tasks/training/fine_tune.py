@@ -8,6 +8,7 @@ from typing import Any
 
 from seqgen import registry, store
 from seqgen.configs import ModelConfig, require
+from seqgen.data.sources import require_same_sources
 from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel, load_weights, weights_of
 from seqgen.store import StoredModel
@@ -114,7 +115,7 @@ class Origin:
         """
         window = self.model.window
         name, most = "--seq-len", window
-        if self.source_tokenizer is not None:
+        if registry.architecture(self.architecture).reads == "pairs":
             name, most = "--max-target-len", window and window - 1
         require(
             window is None or seq_len <= window,
@@ -122,6 +123,18 @@ class Origin:
         )
         free = {name: settings[name] for name in FREE if name in settings}
         return type(self.model.config)(**{**self.model.config.to_dict(), **free})
+
+    def require_sources(self, features: int | None) -> None:
+        """Refuse sources of another kind than the origin's.
+
+        Args:
+            features: the width of sources that are vectors; None for text.
+
+        Raises:
+            SeqgenError: they are of another kind, or of another width.
+        """
+        own = getattr(self.model.config, "source_features", None)
+        require_same_sources(self.stored.name, own, features)
 
     def begin(
         self, model: NeuralLanguageModel, tokenizer: Tokenizer, source: Tokenizer | None

@@ -81,7 +81,7 @@ class Plan:
             "vocab_size": sizes.target,
             "window": window,
             "source_vocab_size": sizes.source,
-            "source_features": None,
+            "source_features": sizes.source_features,
             "source_window": self.data.max_source_len + 1,
         }
         derived = {name: follows[name] for name in config_class.derived}
@@ -205,7 +205,10 @@ def _groups(
 
 # Settings that only one kind of data gives a meaning to.
 OF_TEXT = ("seq_len",)
-OF_PAIRS = ("source_tokenizer", "val_target", "max_source_len", "max_target_len", "batch_tokens")
+OF_PAIRS = (
+    *("source_tokenizer", "source_unknowns", "val_target"),
+    *("max_source_len", "max_target_len", "batch_tokens"),
+)
 
 
 def _require_reads(plan: Plan, flags: Collection[str]) -> None:

@@ -15,21 +15,28 @@ from seqgen.configs import DataConfig, TrainingConfig, require
 from seqgen.data.batches import Batches, SampledBatches, training_batches
 from seqgen.data.corpus import Corpus
 from seqgen.data.encoding import Sampling
+from seqgen.data.overlap import Overlap, overlap_of_pairs
 from seqgen.data.pairs import (
-    FilePairs,
     Pairs,
-    SomePairs,
-    TabPairs,
     Tokenizers,
     drop_long,
     encode_pairs,
     fitting,
 )
+from seqgen.data.source_unknowns import UnknownsInSources
+from seqgen.data.sources import Vectors, VectorSources, require_same_sources
 from seqgen.data.split import held_out_lines, held_out_share
 from seqgen.data.text import Survey, Text, survey, text_files
 from seqgen.data.tokenfile import is_token_file
+from seqgen.data.vector_pairs import VectorPairs, open_pairs
+from seqgen.data.vectors import is_vector_file
 from seqgen.errors import SeqgenError
-from seqgen.tasks.training.prepare import Prepared, given_tokenizer, require_sampling
+from seqgen.tasks.training.prepare import (
+    Prepared,
+    VocabSizes,
+    given_tokenizer,
+    require_sampling,
+)
 from seqgen.tokenizers import Tokenizer, tokenizer_kind
 from seqgen.training.events import Notice, Report
 from seqgen.wording import plural
@@ -43,7 +50,8 @@ class PairFiles:
     """Where pairs are: in files with tabs, or in files of sources and files of targets.
 
     Attributes:
-        sources: files with tabs; or of the sources, where there are `targets`.
+        sources: files with tabs; or of the sources, where there are `targets`: texts, or one file
+            of vectors.
         targets: files of the targets, or none.
     """
 
@@ -55,7 +63,7 @@ class PairFiles:
         """Return the files that names, folders and patterns mean.
 
         Raises:
-            UsageError: one of them is a token file.
+            UsageError: one of them is a token file, or vectors come without targets.
             SeqgenError: one is not there.
         """
         files = cls(text_files(sources), text_files(targets))
@@ -70,11 +78,12 @@ class PairFiles:
 
     def pairs(self, config: DataConfig) -> Pairs:
         """Return the pairs in them."""
-        text, name = Text(self.sources, config.newlines), _joined(self.sources)
-        if not self.targets:
-            return TabPairs(text, name)
-        other = Text(self.targets, config.newlines)
-        return FilePairs(text, other, (name, _joined(self.targets)))
+        return open_pairs(self.sources, self.targets, config.newlines)
+
+    @property
+    def hold_vectors(self) -> bool:
+        """Whether the sources are vectors."""
+        return any(map(is_vector_file, self.sources))
 
 
 def _joined(paths: Sequence[Path]) -> str:
@@ -111,11 +120,15 @@ class PreparedPairs(Prepared):
     dropped: int
 
     @property
-    def source_tokenizer(self) -> Tokenizer:
+    def source_tokenizer(self) -> Tokenizer | None:
         return self.tokenizers.source
 
+    @property
+    def vocab_sizes(self) -> VocabSizes:
+        return replace(super().vocab_sizes, source_features=self.parts.train.source_features)
+
     @cached_property
-    def sample_prompt(self) -> str:
+    def sample_prompt(self) -> str | Vectors:
         return next(iter(self.parts.val or self.parts.train))[0]
 
     @property
@@ -129,8 +142,13 @@ class PreparedPairs(Prepared):
         }
 
     def keep_validation(self, stored: StoredModel) -> None:
-        if self.parts.val is not None:
-            stored.write_validation_pairs(self.parts.val.sources(), self.parts.val.targets())
+        if self.parts.val is None:
+            return
+        sources, targets = self.val.sources, self.parts.val.targets()
+        if isinstance(sources, VectorSources):
+            stored.write_validation_vectors(sources, targets)
+        else:
+            stored.write_validation_pairs(self.parts.val.sources(), targets)
 
     def batches(self, training: TrainingConfig, data: DataConfig, carries_state: bool) -> Batches:
         def batches_of(corpus: Corpus) -> Batches:
@@ -143,7 +161,15 @@ class PreparedPairs(Prepared):
             return batches_of(drop_long(corpus, data.max_source_len, data.max_target_len).corpus)
 
         sampled = data.subword_sampling is not None
-        return SampledBatches(cut_anew) if sampled else batches_of(self.train)
+        batches = SampledBatches(cut_anew) if sampled else batches_of(self.train)
+        source = self.tokenizers.source
+        if source is None or source.complete or not data.source_unknowns:
+            return batches
+        return UnknownsInSources(batches, data.source_unknowns, source.unk_id)
+
+    def overlap(self, data: DataConfig) -> Overlap | None:
+        """Return how many of the held-out pairs are also in the training part."""
+        return self.parts.val and overlap_of_pairs(self.parts.train, self.parts.val)
 
 
 def prepare_pairs(files: PairFiles, config: DataConfig, report: Report) -> PreparedPairs:
@@ -159,17 +185,15 @@ def prepare_pairs(files: PairFiles, config: DataConfig, report: Report) -> Prepa
         SeqgenError: they cannot be read, or leave nothing to train on or to validate with.
     """
     pairs = files.pairs(config)
-    facts, count = _survey(pairs)
-    if count == 0:
-        raise SeqgenError(f"{_joined(files.paths)} holds no pairs")
-    parts = split_pairs(pairs, count, config)
+    facts = _survey(files, pairs)
+    parts = split_pairs(pairs, facts.lines, config)
     tokenizers = make_tokenizers(pairs, parts.train, config)
-    for tokenizer in {id(t): t for t in (tokenizers.target, tokenizers.source)}.values():
+    for tokenizer in (tokenizers.target, tokenizers.source or tokenizers.target):
         require_sampling(config, type(tokenizer))
     prepared = encode_pair_parts(files, facts, parts, tokenizers, config)
     if prepared.dropped:
         longest = f"{config.max_source_len} and {config.max_target_len} tokens"
-        dropped = f"{plural(prepared.dropped, 'pair')} of {count:,} left out"
+        dropped = f"{plural(prepared.dropped, 'pair')} of {facts.lines:,} left out"
         limits = "--max-source-len and --max-target-len"
         report(Notice(text=f"{dropped}: a side is longer than {longest} ({limits})"))
     return prepared
@@ -195,12 +219,10 @@ def reload_pairs(
     """
     apart = config.val == "none" or held_out_share(config.val) is None
     pairs = files.pairs(config)
-    facts, count = _survey(pairs)
-    if count == 0:
-        raise SeqgenError(f"{_joined(files.paths)} holds no pairs")
+    facts = _survey(files, pairs)
     if apart:  # kept with the model; the files themselves may be gone
         config = replace(config, val="none", val_target=None)
-    parts = split_pairs(pairs, count, config)
+    parts = split_pairs(pairs, facts.lines, config)
     if held_out is not None:
         parts = replace(parts, val=stored_pairs(held_out))
     return encode_pair_parts(files, facts, parts, tokenizers, config)
@@ -211,10 +233,16 @@ def stored_pairs(held_out: tuple[Path, Path]) -> Pairs:
     return PairFiles(held_out[:1], held_out[1:]).pairs(DataConfig())
 
 
-def _survey(pairs: Pairs) -> tuple[Survey, int]:
-    """Survey pairs as lines with a tab, wherever they come from; and count them."""
-    facts = survey(f"{source}\t{target}\n" for source, target in pairs)
-    return facts, facts.lines
+def _survey(files: PairFiles, pairs: Pairs) -> Survey:
+    """Survey the pairs in some files.
+
+    Raises:
+        SeqgenError: there are none.
+    """
+    facts = pairs.survey()
+    if facts.lines == 0:
+        raise SeqgenError(f"{_joined(files.paths)} holds no pairs")
+    return facts
 
 
 def split_pairs(pairs: Pairs, count: int, config: DataConfig) -> PairParts:
@@ -232,12 +260,20 @@ def split_pairs(pairs: Pairs, count: int, config: DataConfig) -> PairParts:
         targets = () if config.val_target is None else (config.val_target,)
         return PairParts(pairs, PairFiles.of((config.val,), targets).pairs(config))
     held = held_out_lines(count, share, config.split_seed)
-    return PairParts(SomePairs(pairs, ~held), SomePairs(pairs, held))
+    return PairParts(pairs.some(~held), pairs.some(held))
 
 
 def make_tokenizers(pairs: Pairs, train: Pairs, config: DataConfig) -> Tokenizers:
-    """Open or train the tokenizers of both sides: one of both, or one of each."""
+    """Open or train the tokenizers of both sides: one of both, or one of each.
+
+    Raises:
+        UsageError: the sources are vectors, and are to have a tokenizer.
+    """
     target = given_tokenizer(config)
+    if isinstance(pairs, VectorPairs):
+        none = config.source_tokenizer is None
+        require(none, "source_tokenizer has no meaning: vectors have no tokens")
+        return Tokenizers(target or _trained(config, _side(pairs, train, config).targets), None)
     if config.source_tokenizer is None:
         kind = tokenizer_kind(config.tokenizer) if target is None else type(target)
         read = pairs if kind.learns_from_whole_text else train
@@ -267,8 +303,11 @@ def encode_pair_parts(
     """Encode both parts, without the pairs that are too long.
 
     Raises:
-        SeqgenError: a part has no pair.
+        SeqgenError: a part has no pair, or the parts do not go together.
     """
+    if parts.val is not None:
+        features = parts.train.source_features, parts.val.source_features
+        require_same_sources("the model", *features)
     train_pairs, train, dropped = _fitting(parts.train, tokenizers, config)
     if not train.ends.size:
         raise SeqgenError(_nothing_left("train on", dropped))
@@ -305,5 +344,5 @@ def _fitting(pairs: Pairs, tokenizers: Tokenizers, config: DataConfig) -> tuple[
     kept = fitting(corpus, config.max_source_len, config.max_target_len)
     if kept.all():
         return pairs, corpus, 0
-    short = SomePairs(pairs, kept)
+    short = pairs.some(kept)
     return short, encode_pairs(short, tokenizers), int(np.count_nonzero(~kept))

@@ -67,7 +67,8 @@ def train(
     Args:
         data: files, folders of files or patterns, joined in this order; or one token file.
         targets: of an architecture that reads pairs: the files whose line n is the target of line
-            n of `data`. Without them each line of `data` is source, tab, target.
+            n of `data`, or of source n of the file of vectors that `data` is. Without them each
+            line of `data` is source, tab, target.
         architecture: a name in the registry; the preset's, the configuration file's or lstm if
             None.
         preset: a name in `presets`; the configuration file's if None.
@@ -148,6 +149,7 @@ def _initial_model(
     torch.manual_seed(training.seed)
     model = to_train(plan.model_class, config)
     if plan.origin is not None:
+        plan.origin.require_sources(prepared.vocab_sizes.source_features)
         plan.origin.begin(model, prepared.tokenizer, prepared.source_tokenizer)
     return model
 
@@ -216,7 +218,7 @@ def resume(
         stored.keep_current_hashes()
         data_config = stored.settings("data", DataConfig)
         found = _found(stored, data, targets)
-        if source_tokenizer is None:
+        if registry.architecture(stored.config["architecture"]).reads == "text":
             prepared = reload_data(found.sources, data_config, tokenizer, stored.validation_text)
         else:
             tokenizers = Tokenizers(tokenizer, source_tokenizer)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from seqgen.configs import MOST_ROWS, MOST_SEED, Bounds, require, texts
+from seqgen.data.sources import Vectors
 from seqgen.decoding import beam
 from seqgen.decoding.beam_groups import BeamConfig, Ending, Ends, Fate, Penalty, Source
 from seqgen.decoding.continuation import Continuation
@@ -222,7 +223,9 @@ class Searcher:
         def penalty(source: Source, tokens: Sequence[int]) -> float:
             (weights,) = attention(source.number)([tokens])
             mean = options.of_source.heads.mean(weights)
-            return coverage_penalty(mean[:, :-1], options.coverage_penalty)
+            return coverage_penalty(
+                mean[:, : given[source.number].places], options.coverage_penalty
+            )
 
         return penalty
 
@@ -295,7 +298,7 @@ class Searcher:
 
 
 def beam_search(
-    loaded: LoadedModel, prompts: Iterable[str], options: BeamOptions
+    loaded: LoadedModel, prompts: Iterable[str | Vectors], options: BeamOptions
 ) -> Iterator[Beam]:
     """Search for the `options.nbest` best texts after each prompt; yield them in order.
 
@@ -317,7 +320,9 @@ def beam_search(
                 place += 1
 
 
-def explain(loaded: LoadedModel, prompts: Iterable[str], options: BeamOptions) -> Iterator[Tree]:
+def explain(
+    loaded: LoadedModel, prompts: Iterable[str | Vectors], options: BeamOptions
+) -> Iterator[Tree]:
     """Search as `beam_search` does, one prompt at a time, and yield the tree of each search.
 
     Raises:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from seqgen.configs import Bounds, require
+from seqgen.data.sources import Vectors
 from seqgen.decoding.continuation import Continuation
 from seqgen.tasks.attention import (
     Attention,
@@ -86,6 +87,10 @@ class SourceOptions:
         """
         for flag in self.given:
             loaded.require_reads_sources(flag)
+        words = self.align_words or self.copy_unknown
+        flag = "--align-words" if self.align_words else "--copy-unknown"
+        has_words = loaded.source_tokenizer is not None or not words
+        require(has_words, f"{flag} is for sources of words; {loaded.stored.name} reads vectors")
         if attention or self.looks:
             self.heads.check(loaded)
         else:
@@ -96,7 +101,7 @@ class SourceOptions:
         """Return how many tokens a text may have."""
         if self.max_ratio is None:
             return max_tokens
-        longest = math.floor(self.max_ratio * len(prompt.source_tokens) + ROUNDING)
+        longest = math.floor(self.max_ratio * (prompt.places + 1) + ROUNDING)
         return min(max_tokens, max(1, longest))
 
     def never(self, loaded: LoadedModel) -> tuple[int, ...]:
@@ -191,7 +196,7 @@ class SourceReader:
         alignment = None
         if options.align or options.align_words:
             own = len(ids) - (self.loaded.framing.end in ids)  # the end comes last
-            mean = options.heads.mean(weights)[:own, :-1]
+            mean = options.heads.mean(weights)[:own, : prompt.places]
             if options.align_words:
                 of_source = word_numbers(pieces_of(self.loaded.source_tokenizer, prompt.source))
                 mean = by_words(mean, word_numbers(pieces[:own]), of_source)
@@ -199,11 +204,17 @@ class SourceReader:
         return Look(
             attention=weights if options.attention else None,
             target_pieces=self.loaded.tokenizer.pieces(ids),
-            source_pieces=self.loaded.source_tokenizer.pieces(prompt.source_tokens),
+            source_pieces=self.source_pieces(prompt),
             alignment=alignment,
         )
 
-    def look_at(self, pair: tuple[str, str], ids: Sequence[int]) -> Look:
+    def source_pieces(self, prompt: Prompt) -> list[str]:
+        """Return what a source's places are called: its tokens, or the numbers of its vectors."""
+        if isinstance(prompt.source_tokens, Vectors):
+            return [str(place) for place in range(prompt.places)]
+        return self.loaded.source_tokenizer.pieces(prompt.source_tokens)
+
+    def look_at(self, pair: tuple[str | Vectors, str], ids: Sequence[int]) -> Look:
         """Return what is asked for of the attention of a target that was given.
 
         Args:
