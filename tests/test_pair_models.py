@@ -596,8 +596,11 @@ def test_a_vector_may_be_the_first_input(cell):
         ({"attention": "none", "bridge": "none"}, "source would not be read"),
         ({"coverage": True, "attention": "dot"}, "coverage"),
         ({"hidden_size": 7}, "even hidden_size"),
-        ({"attention": "dot", "query": "word", "embedding_size": 4}, "embedding_size = H"),
-        ({"tie_weights": True, "embedding_size": 4}, "embedding_size = H"),
+        (
+            {"attention": "dot", "query": "word", "embedding_size": 4},
+            "embedding_size equal to hidden_size",
+        ),
+        ({"tie_weights": True, "embedding_size": 4}, "embedding_size equal to hidden_size"),
         ({"source_features": 2, "source_vocab_size": 2}, "tokens or vectors"),
     ],
 )

@@ -15,7 +15,7 @@ from seqgen.cli import run
 from seqgen.data.pairs import TabPairs
 from seqgen.data.text import Text
 from seqgen.errors import SeqgenError
-from seqgen.store import StoredModel
+from seqgen.store import StoredModel, cached_files
 from seqgen.tasks.loaded import load
 from seqgen.tasks.scoring.perplexity import held_out_pairs, perplexity
 from seqgen.tasks.training.train import resume, train
@@ -270,6 +270,33 @@ def test_tokenizers_without_unknowns_have_none_dropped_in(tsv):
             assert torch.equal(one, other)
 
 
+def test_large_pairs_are_encoded_once(tsv, monkeypatch):
+    """The cache changes no weight, is used again by --resume, and mends itself."""
+    more = {"source_tokenizer": "word", "max_target_len": 2, "steps": 6}
+    small = trained(tsv, "small", **more)
+    monkeypatch.setattr("seqgen.tasks.training.prepare_large.LARGE", 1)
+    said = []
+
+    def notice(event):
+        said.append(getattr(event, "text", ""))
+
+    settings = {**TINY, **more}
+    how = {"architecture": "seq2seq", "name": "large", "settings": settings, "report": notice}
+    train([tsv], stop_after=3, **how)
+    assert "encoding the pairs into the cache, once" in said
+    kept = {path: path.read_bytes() for path in cached_files()}
+    assert {path.suffixes[-2] for path in kept} == {".source", ".target"}
+    next(iter(kept)).write_bytes(b"damaged")
+    resume("large")
+    assert {path: path.read_bytes() for path in cached_files()} == kept
+    for one, other in zip(small.model.parameters(), load("large").model.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert list(held_out_pairs(small)) == list(held_out_pairs(load("large")))
+    said.clear()
+    train([tsv], **{**how, "name": "again"})
+    assert "encoding the pairs into the cache, once" not in said
+
+
 # ---- writing ----
 
 
@@ -477,7 +504,7 @@ def test_mixtures_of_translators_share_both_tokenizers(tsv, tmp_path, capsys):
     trained(tsv, "joint", source_tokenizer="char")
     trained(tsv, "apart", source_tokenizer="word")
     train([tsv], architecture="ngram", name="text", settings={"documents": "line"})
-    with pytest.raises(SeqgenError, match="different tokens of their sources"):
+    with pytest.raises(SeqgenError, match="different source tokenizers"):
         load("joint+apart")
     with pytest.raises(SeqgenError, match="cannot be mixed"):
         load("joint+text")

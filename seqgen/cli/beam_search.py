@@ -32,8 +32,8 @@ def beam_search(
     prompts: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Text to continue; several arguments are several prompts. Piped lines are a "
-            "prompt each.",
+            help="Text to continue; each argument is a prompt of its own. If text is piped in, "
+            "each line is a prompt.",
             metavar="PROMPT",
             show_default=False,
         ),
@@ -44,13 +44,15 @@ def beam_search(
     source_vectors: options.SourceVectors = None,
     beams: Annotated[
         int,
-        typer.Option(help="Hypotheses to keep at every step.", metavar="N", rich_help_panel=SEARCH),
+        typer.Option(
+            help="Number of hypotheses to keep at each step.", metavar="N", rich_help_panel=SEARCH
+        ),
     ] = 5,
     length_norm: Annotated[
         str,
         typer.Option(
             help="Divide the log-probability of a text of L tokens by L^alpha (avg), by "
-            "((5 + L) / 6)^alpha (gnmt), or by nothing (none).",
+            "((5 + L) / 6)^alpha (gnmt), or not at all (none).",
             metavar="avg|gnmt|none",
             rich_help_panel=SEARCH,
             autocompletion=one_of("avg", "gnmt", "none"),
@@ -59,7 +61,7 @@ def beam_search(
     alpha: Annotated[
         float,
         typer.Option(
-            help="Exponent of --length-norm, from -10 to 10; above 0 favours long texts.",
+            help="Exponent of --length-norm, from -10 to 10; above 0 favours longer texts.",
             metavar="X",
             rich_help_panel=SEARCH,
         ),
@@ -75,7 +77,7 @@ def beam_search(
     diversity: Annotated[
         float,
         typer.Option(
-            help="With --groups: nats off a token that an earlier group has taken.",
+            help="With --groups: subtract this many nats from a token that an earlier group takes.",
             metavar="X",
             rich_help_panel=SEARCH,
         ),
@@ -94,7 +96,7 @@ def beam_search(
         bool,
         typer.Option(
             "--stochastic",
-            help="Sample as many texts as beams, without replacement.",
+            help="Sample as many texts as there are beams, without replacement.",
             rich_help_panel=SEARCH,
         ),
     ] = False,
@@ -102,17 +104,21 @@ def beam_search(
         bool,
         typer.Option(
             "--exhaustive",
-            help="Try every text there is; for tiny vocabularies only.",
+            help="Try every possible text; for tiny vocabularies only.",
             rich_help_panel=SEARCH,
         ),
     ] = False,
     nbest: Annotated[
         int,
-        typer.Option(help="Texts to find for each prompt.", metavar="N", rich_help_panel=LENGTH),
+        typer.Option(
+            help="Number of texts to return for each prompt.", metavar="N", rich_help_panel=LENGTH
+        ),
     ] = 1,
     max_tokens: Annotated[
         int,
-        typer.Option(help="Longest text to write, in tokens.", metavar="N", rich_help_panel=LENGTH),
+        typer.Option(
+            help="Largest number of tokens to write.", metavar="N", rich_help_panel=LENGTH
+        ),
     ] = 100,
     min_tokens: options.MinTokens = 0,
     max_ratio: options.MaxRatio = None,
@@ -128,7 +134,7 @@ def beam_search(
     head: options.Head = None,
     explain: Annotated[
         bool,
-        typer.Option("--explain", help="Show the tree of the search.", rich_help_panel=OUTPUT),
+        typer.Option("--explain", help="Show the search tree.", rich_help_panel=OUTPUT),
     ] = False,
     echo: options.Echo = None,
     batch_size: options.BatchSize = 16,
@@ -141,7 +147,9 @@ def beam_search(
 ) -> None:
     """Find the most probable continuations by beam search.
 
-    Filters apply in this order: what can never be written, --min-tokens, --force,
+    A model of pairs takes sources instead of prompts, and writes their targets.
+
+    Filters apply in this order: tokens that are never written, --min-tokens, --force,
     --no-repeat-ngram. The search stops when no live hypothesis can still beat the n-th best
     finished one.
     """

@@ -34,8 +34,8 @@ def perplexity(
     files: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Text or token files, or - for standard input; without any, the model's "
-            "held-out text.",
+            help="Text or token files, or - for standard input. Without a FILE, the model's "
+            "held-out text is scored.",
             parser=file_name,
             metavar="FILE",
             show_default=False,
@@ -50,20 +50,20 @@ def perplexity(
         flag(
             "--per-line",
             OUTPUT,
-            "Score each line alone; write its bits per character, a tab and the line.",
+            "Score each line alone; print its bits per character, a tab and the line.",
         ),
     ] = False,
     per_token: Annotated[
-        bool, flag("--per-token", OUTPUT, "Write the bits of each token, a tab and the token.")
+        bool, flag("--per-token", OUTPUT, "Print the bits of each token, a tab and the token.")
     ] = False,
     show: Annotated[
         bool,
-        flag("--show", OUTPUT, "Show the text, coloured by how surprising each token is."),
+        flag("--show", OUTPUT, "Print the text, coloured by how surprising each token is."),
     ] = False,
     top5: Annotated[
         bool,
         flag(
-            "--top5", SCORES, "Report top-5 accuracy even where that is slow (n-grams over words)."
+            "--top5", SCORES, "Report top-5 accuracy also for n-grams over words, where it is slow."
         ),
     ] = False,
     fit: Annotated[
@@ -71,7 +71,7 @@ def perplexity(
         value(
             "FILE",
             MODEL,
-            "Find the weights of the mixture -m A+B on this text; print the -m value to use.",
+            "Fit the weights of the mixture -m A+B on this text, and print the -m value to use.",
             default=False,
             parser=file_name,
         ),
@@ -102,9 +102,9 @@ def perplexity(
 ) -> None:
     """Score text: perplexity and bits per token, word, character and byte; accuracy.
 
-    Several files, or several models, make a table. With --per-line several models also say
-    which of them gives each line the fewest bits. --attention and --align are of single pairs and
-    imply --per-line.
+    With several files or several models, the result is a table. With --per-line and several
+    models, each line is preceded by the name of the model that predicts it best. --attention and
+    --align are of single pairs and imply --per-line.
     """
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
     from seqgen.tasks.loaded import load

@@ -227,13 +227,13 @@ def load_mixture(stored: StoredMixture, device: torch.device, precision: Precisi
     for other in parts[1:]:
         names = f"{first.stored.name} and {other.stored.name}"
         if _vocabulary(other) != _vocabulary(first):
-            raise SeqgenError(f"{names} have different tokens, so that they cannot be mixed")
+            raise SeqgenError(f"{names} use different tokenizers and cannot be mixed")
         if _source_vocabulary(other) != _source_vocabulary(first):
-            raise SeqgenError(
-                f"{names} have different tokens of their sources, so that they cannot be mixed"
-            )
+            raise SeqgenError(f"{names} use different source tokenizers and cannot be mixed")
         if other.framing != first.framing:
-            raise SeqgenError(f"{names} differ in --documents, so that they cannot be mixed")
+            raise SeqgenError(
+                f"{names} were trained with different --documents and cannot be mixed"
+            )
     model = Mixture([part.model for part in parts], stored.weights)
     return LoadedModel(stored, model.eval(), first.tokenizer, first.data, first.source_tokenizer)
 

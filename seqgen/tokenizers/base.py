@@ -189,7 +189,7 @@ def room_for(vocab_size: int | None) -> int | None:
     least = len(SPECIALS) + 1
     if vocab_size is not None and vocab_size < least:
         raise UsageError(
-            f"--vocab-size is at least {least}, for {' '.join(SPECIALS)} and the newline, "
+            f"--vocab-size must be at least {least}, for {' '.join(SPECIALS)} and the newline, "
             f"not {vocab_size}"
         )
     return None if vocab_size is None else vocab_size - least

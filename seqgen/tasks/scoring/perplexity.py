@@ -55,7 +55,7 @@ class Scoring:
         window, stride = loaded.model.window, self.stride
         fits = stride is None or (stride >= 1 and (window is None or stride <= window))
         most = "" if window is None else f" to {window}, the window of {loaded.stored.name}"
-        require(fits, f"--stride is from 1{most}, not {stride}")
+        require(fits, f"--stride must be from 1{most}, not {stride}")
         return replace(self, documents=self.documents or loaded.data.documents)
 
     def warning(self, loaded: LoadedModel) -> str | None:

@@ -67,12 +67,12 @@ class Origin:
         """
         require(
             architecture is None,
-            f"--model is settled by --init-from: the architecture of {self.stored.name} is "
+            f"--model is fixed by --init-from: the architecture of {self.stored.name} is "
             f"{self.architecture}",
         )
         settled = {*self._model_settings, *TOKENIZER} - FREE
         for name in sorted(settled & set(flags)):
-            require(False, f"{name} is settled by --init-from: {self.stored.name} has its own")
+            require(False, f"{name} is fixed by --init-from: {self.stored.name} has its own")
 
     def settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings given, with those that follow from the origin.
@@ -119,7 +119,7 @@ class Origin:
             name, most = "--max-target-len", window and window - 1
         require(
             window is None or seq_len <= window,
-            f"{name} is at most the window of {self.stored.name}, {most}",
+            f"{name} must be at most the window of {self.stored.name}, {most}",
         )
         free = {name: settings[name] for name in FREE if name in settings}
         return type(self.model.config)(**{**self.model.config.to_dict(), **free})
@@ -151,7 +151,9 @@ class Origin:
         """
         own = self.tokenizer, self.source_tokenizer
         if fingerprints(tokenizer, source) != fingerprints(*own):
-            raise SeqgenError(f"the data has other tokens than {self.stored.name}: give it as text")
+            raise SeqgenError(
+                f"the data has other tokens than {self.stored.name}: give the text itself"
+            )
         load_weights(model, weights_of(self.model))
 
 

@@ -172,8 +172,8 @@ def given_tokenizer(config: DataConfig) -> Tokenizer | None:
     if not Path(config.tokenizer).exists():
         tokenizer_kind(config.tokenizer)
     tokenizer = open_tokenizer(Path(config.tokenizer))
-    made = config.vocab_size is not None or config.min_count > 1
-    require(not made, f"the tokenizer {config.tokenizer} has its vocabulary already")
+    resized = config.vocab_size is not None or config.min_count > 1
+    require(not resized, f"the tokenizer {config.tokenizer} already has its vocabulary")
     return tokenizer
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,12 +31,14 @@ from seqgen.data.tokenfile import is_token_file
 from seqgen.data.vector_pairs import VectorPairs, open_pairs
 from seqgen.data.vectors import is_vector_file
 from seqgen.errors import SeqgenError
+from seqgen.tasks.training.cached_pairs import encode_once
 from seqgen.tasks.training.prepare import (
     Prepared,
     VocabSizes,
     given_tokenizer,
     require_sampling,
 )
+from seqgen.tasks.training.prepare_large import is_large
 from seqgen.tokenizers import Tokenizer, tokenizer_kind
 from seqgen.training.events import Notice, Report
 from seqgen.wording import plural
@@ -190,7 +192,7 @@ def prepare_pairs(files: PairFiles, config: DataConfig, report: Report) -> Prepa
     tokenizers = make_tokenizers(pairs, parts.train, config)
     for tokenizer in (tokenizers.target, tokenizers.source or tokenizers.target):
         require_sampling(config, type(tokenizer))
-    prepared = encode_pair_parts(files, facts, parts, tokenizers, config)
+    prepared = encode_pair_parts(files, facts, parts, tokenizers, config, report)
     if prepared.dropped:
         longest = f"{config.max_source_len} and {config.max_target_len} tokens"
         dropped = f"{plural(prepared.dropped, 'pair')} of {facts.lines:,} left out"
@@ -298,9 +300,14 @@ def _trained(config: DataConfig, lines: Callable[[], Iterator[str]]) -> Tokenize
 
 
 def encode_pair_parts(
-    files: PairFiles, facts: Survey, parts: PairParts, tokenizers: Tokenizers, config: DataConfig
+    files: PairFiles,
+    facts: Survey,
+    parts: PairParts,
+    tokenizers: Tokenizers,
+    config: DataConfig,
+    report: Report = lambda event: None,
 ) -> PreparedPairs:
-    """Encode both parts, without the pairs that are too long.
+    """Encode both parts, without the pairs that are too long; large ones once, into the cache.
 
     Raises:
         SeqgenError: a part has no pair, or the parts do not go together.
@@ -308,12 +315,15 @@ def encode_pair_parts(
     if parts.val is not None:
         features = parts.train.source_features, parts.val.source_features
         require_same_sources("the model", *features)
-    train_pairs, train, dropped = _fitting(parts.train, tokenizers, config)
+    encode = encode_pairs
+    if is_large(files.paths) and tokenizers.source is not None:
+        encode = partial(encode_once, report=report)
+    train_pairs, train, dropped = _fitting(parts.train, tokenizers, config, encode)
     if not train.ends.size:
         raise SeqgenError(_nothing_left("train on", dropped))
     val_pairs, val = None, None
     if parts.val is not None:
-        val_pairs, val, more = _fitting(parts.val, tokenizers, config)
+        val_pairs, val, more = _fitting(parts.val, tokenizers, config, encode)
         dropped += more
         if not val.ends.size:
             raise SeqgenError(f"{_nothing_left('validate with', more)}, or --val none")
@@ -338,11 +348,13 @@ def _nothing_left(purpose: str, dropped: int) -> str:
     return f"there is no pair to {purpose}; give more"
 
 
-def _fitting(pairs: Pairs, tokenizers: Tokenizers, config: DataConfig) -> tuple[Pairs, Corpus, int]:
+def _fitting(
+    pairs: Pairs, tokenizers: Tokenizers, config: DataConfig, encode: Callable[..., Corpus]
+) -> tuple[Pairs, Corpus, int]:
     """Return the pairs that are short enough, as text and encoded, and how many others were."""
-    corpus = encode_pairs(pairs, tokenizers)
+    corpus = encode(pairs, tokenizers)
     kept = fitting(corpus, config.max_source_len, config.max_target_len)
     if kept.all():
         return pairs, corpus, 0
     short = pairs.some(kept)
-    return short, encode_pairs(short, tokenizers), int(np.count_nonzero(~kept))
+    return short, encode(short, tokenizers), int(np.count_nonzero(~kept))

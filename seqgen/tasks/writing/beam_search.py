@@ -78,7 +78,7 @@ class BeamOptions:
         check_limits(self.min_tokens, self.max_tokens, self.force)
         object.__setattr__(self, "stop", texts("--stop", self.stop))
         one = not self.exhaustive or (self.groups == 1 and not self.stochastic)
-        require(one, "--exhaustive tries every text: it has no --groups and is not --stochastic")
+        require(one, "--exhaustive cannot be combined with --groups or --stochastic")
         if self.no_repeat_ngram is not None:
             NoRepeatNgram(self.no_repeat_ngram)
         Bounds(low=0, high=MOST_PENALTY).check("--coverage-penalty", self.coverage_penalty)
@@ -329,7 +329,10 @@ def explain(
         UsageError: the search is exhaustive, and has no tree to prune.
         SeqgenError: a prompt has something the model does not know.
     """
-    require(not options.exhaustive, "--explain shows what is pruned, and --exhaustive prunes none")
+    require(
+        not options.exhaustive,
+        "--explain cannot be combined with --exhaustive, which prunes nothing",
+    )
     searcher = Searcher(loaded, options)
     for (prompt,) in batches(loaded, prompts, 1):
         log: list[tuple[int, Sequence[Fate]]] = []

@@ -89,7 +89,7 @@ def suggest(
         UsageError: `count` is below 1.
         SeqgenError: a prompt has something the model does not know.
     """
-    require(count >= 1, f"--suggest is at least 1, not {count}")
+    require(count >= 1, f"--suggest must be at least 1, not {count}")
     for batch in batches(loaded, prompts, batch_size):
         histories = [prompt.tokens for prompt in batch]
         own = normalise(prefill(loaded.model, histories, *opening(loaded, batch))[0])  # (B, V)

@@ -161,7 +161,7 @@ class Writer:
 
     @cached_property
     def processors(self) -> list[Processor]:
-        """Every filter in order: first what can never be written."""
+        """Every filter in order, first the one for tokens that are never written."""
         options = self.options
         wanted: list[Processor] = [Forbid(options.of_source.never(self.loaded))]
         if options.ban:
