@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from dataclasses import dataclass
 from typing import Any
@@ -115,6 +116,10 @@ FORMS: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
+# The models that were made already: each test gets a copy, which is quicker made.
+LOUD: dict[tuple[Any, ...], Any] = {}
+
+
 @dataclass(frozen=True)
 class Case:
     """One configuration of one architecture."""
@@ -142,12 +147,14 @@ class Case:
 
     def loud(self, dtype: torch.dtype = torch.float64, **more: Any) -> Any:
         """Return the model with large random parameters, so that a wrong past is plain to see."""
-        model = self.build(dtype, **more)
-        with torch.random.fork_rng(), torch.no_grad():
-            torch.manual_seed(2)
-            for parameter in model.parameters():
-                parameter.normal_(0, 0.4)
-        return model
+        key = (type(self), self.architecture, self.variant, dtype, repr((self.settings, more)))
+        if key not in LOUD:
+            LOUD[key] = model = self.build(dtype, **more)
+            with torch.random.fork_rng(), torch.no_grad():
+                torch.manual_seed(2)
+                for parameter in model.parameters():
+                    parameter.normal_(0, 0.4)
+        return copy.deepcopy(LOUD[key])
 
     def widths(self) -> tuple[int, ...]:
         """Return how wide the parts are that a recurrent architecture's cell hands on."""
@@ -221,6 +228,12 @@ PAIR_VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
             "embedding_size": 5,
             "input_feeding": True,
             "share_embeddings": False,
+        },
+        "first-input": {
+            "attention": "none",
+            "bridge": "input",
+            "embedding_size": 5,
+            "input_feeding": True,
         },
         "bag": {"encoder": "none", "attention": "dot", "tie_weights": True},
     },

@@ -37,11 +37,8 @@ from seqgen.models.cells.lstm import LSTMConfig
 from seqgen.models.encoders import RecurrentEncoder
 from seqgen.models.memory import Memory
 from seqgen.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from seqgen.models.seq2seq_transformer import (
-    FORM_OF_2017,
-    Seq2SeqTransformer,
-    Seq2SeqTransformerConfig,
-)
+from seqgen.models.seq2seq_transformer import Seq2SeqTransformer, Seq2SeqTransformerConfig
+from seqgen.presets import FORM_OF_2017
 from seqgen.tokenizers import CharTokenizer
 
 EXACT = {"rtol": 0, "atol": 1e-10}
@@ -221,6 +218,20 @@ def test_states_of_the_same_sources_join_without_copies():
     joined = type(state).cat([state.select([3, 1, 2]), kept.select([1, 4, 0])])
     assert joined.memory.owners == [3, 1, 2, 1, 4, 0]
     assert [*map(id, joined.memory.tensors())] == [*map(id, kept.memory.tensors())]
+
+
+@quick
+@given(owners=st.lists(st.integers(0, 2), min_size=1, max_size=9))
+def test_rows_are_grouped_by_source_as_arrays_too(owners):
+    keys = torch.zeros(3, 1, 2)
+    memory = Memory((keys,), (keys,), (), [1, 1, 1], owners)
+    x = torch.randn(len(owners), 4, 2)
+    grouped = memory.group_array(x.numpy())
+    torch.testing.assert_close(torch.from_numpy(grouped), memory.group(x), rtol=0, atol=0)
+    for row, (owner, own) in enumerate(zip(owners, x, strict=True)):
+        place = owners[:row].count(owner)
+        assert (grouped[owner, place] == own.numpy()).all()
+    assert (memory.ungroup_array(grouped) == x.numpy()).all()
 
 
 def searched(model, sources, config):
@@ -577,14 +588,32 @@ def test_vectors_are_sources_too():
         torch.testing.assert_close(both[[1]], one, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@torch.no_grad()
+def test_a_vector_may_be_the_first_input(cell):
+    shape = {"hidden_size": 6, "source_features": 3, "num_layers": 1, "cell": cell}
+    form = {"attention": "none", "encoder": "none", "bridge": "input"}
+    model = Seq2Seq(Seq2SeqConfig(vocab_size=5, **shape, **form)).double().eval()
+    vectors, tokens = torch.randn(2, 1, 3).double(), ids(2, 4, vocab=5)
+    logits, _ = model(tokens, model.encode(vectors, [1, 1]))
+    read = model.encoder.inputs(vectors).tanh()  # (2, 1, H)
+    (layer,) = model.decoder.layers
+    inputs = torch.cat([read, model.embedding(tokens)], 1)
+    h, _ = layer.sequence(inputs, layer.start(2))
+    torch.testing.assert_close(logits, model.head(h[:, 1:]), **EXACT)
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
         ({"attention": "none", "bridge": "none"}, "source would not be read"),
         ({"coverage": True, "attention": "dot"}, "coverage"),
         ({"hidden_size": 7}, "even hidden_size"),
-        ({"attention": "dot", "query": "word", "embedding_size": 4}, "embedding_size = H"),
-        ({"tie_weights": True, "embedding_size": 4}, "embedding_size = H"),
+        (
+            {"attention": "dot", "query": "word", "embedding_size": 4},
+            "embedding_size equal to hidden_size",
+        ),
+        ({"tie_weights": True, "embedding_size": 4}, "embedding_size equal to hidden_size"),
         ({"source_features": 2, "source_vocab_size": 2}, "tokens or vectors"),
     ],
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqgen.cli import options
+from seqgen.cli.attention import Shown, refuse_shown, source_options
 from seqgen.cli.completion import one_of
 from seqgen.cli.help import LENGTH, OUTPUT, SEARCH
 from seqgen.cli.output import (
@@ -21,7 +22,7 @@ from seqgen.cli.output import (
     standard_output,
     unescape,
 )
-from seqgen.cli.prompts import check_prompts, given_or_piped, given_sources, say_unknown
+from seqgen.cli.prompts import Given, say_unknown
 
 if TYPE_CHECKING:
     from seqgen.tasks.writing.beam_search import Tree
@@ -31,23 +32,27 @@ def beam_search(
     prompts: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Text to continue; several arguments are several prompts. Piped lines are a "
-            "prompt each.",
+            help="Text to continue; each argument is a prompt of its own. If text is piped in, "
+            "each line is a prompt.",
             metavar="PROMPT",
             show_default=False,
         ),
     ] = None,
     model: options.Model = None,
     prompt_file: options.PromptFile = None,
+    source: options.SourceFile = None,
+    source_vectors: options.SourceVectors = None,
     beams: Annotated[
         int,
-        typer.Option(help="Hypotheses to keep at every step.", metavar="N", rich_help_panel=SEARCH),
+        typer.Option(
+            help="Number of hypotheses to keep at each step.", metavar="N", rich_help_panel=SEARCH
+        ),
     ] = 5,
     length_norm: Annotated[
         str,
         typer.Option(
             help="Divide the log-probability of a text of L tokens by L^alpha (avg), by "
-            "((5 + L) / 6)^alpha (gnmt), or by nothing (none).",
+            "((5 + L) / 6)^alpha (gnmt), or not at all (none).",
             metavar="avg|gnmt|none",
             rich_help_panel=SEARCH,
             autocompletion=one_of("avg", "gnmt", "none"),
@@ -56,7 +61,7 @@ def beam_search(
     alpha: Annotated[
         float,
         typer.Option(
-            help="Exponent of --length-norm, from -10 to 10; above 0 favours long texts.",
+            help="Exponent of --length-norm, from -10 to 10; above 0 favours longer texts.",
             metavar="X",
             rich_help_panel=SEARCH,
         ),
@@ -72,16 +77,26 @@ def beam_search(
     diversity: Annotated[
         float,
         typer.Option(
-            help="With --groups: nats off a token that an earlier group has taken.",
+            help="With --groups: subtract this many nats from a token that an earlier group takes.",
             metavar="X",
             rich_help_panel=SEARCH,
         ),
     ] = 0.5,
+    coverage_penalty: Annotated[
+        float,
+        typer.Option(
+            help="Lower the score of a finished text that leaves parts of its source unread: add "
+            "BETA times the sum of log(min(coverage, 1)) over the source's tokens (Wu et al. "
+            "2016).",
+            metavar="BETA",
+            rich_help_panel=SEARCH,
+        ),
+    ] = 0.0,
     stochastic: Annotated[
         bool,
         typer.Option(
             "--stochastic",
-            help="Sample as many texts as beams, without replacement.",
+            help="Sample as many texts as there are beams, without replacement.",
             rich_help_panel=SEARCH,
         ),
     ] = False,
@@ -89,25 +104,37 @@ def beam_search(
         bool,
         typer.Option(
             "--exhaustive",
-            help="Try every text there is; for tiny vocabularies only.",
+            help="Try every possible text; for tiny vocabularies only.",
             rich_help_panel=SEARCH,
         ),
     ] = False,
     nbest: Annotated[
         int,
-        typer.Option(help="Texts to find for each prompt.", metavar="N", rich_help_panel=LENGTH),
+        typer.Option(
+            help="Number of texts to return for each prompt.", metavar="N", rich_help_panel=LENGTH
+        ),
     ] = 1,
     max_tokens: Annotated[
         int,
-        typer.Option(help="Longest text to write, in tokens.", metavar="N", rich_help_panel=LENGTH),
+        typer.Option(
+            help="Largest number of tokens to write.", metavar="N", rich_help_panel=LENGTH
+        ),
     ] = 100,
     min_tokens: options.MinTokens = 0,
+    max_ratio: options.MaxRatio = None,
     stop: options.Stop = None,
     no_repeat_ngram: options.NoRepeatNgram = None,
     force: options.Force = None,
+    copy_unknown: options.CopyUnknown = False,
+    attention: options.Attention = False,
+    plot: options.Plot = None,
+    align: options.Align = False,
+    align_words: options.AlignWords = False,
+    layer: options.Layer = None,
+    head: options.Head = None,
     explain: Annotated[
         bool,
-        typer.Option("--explain", help="Show the tree of the search.", rich_help_panel=OUTPUT),
+        typer.Option("--explain", help="Show the search tree.", rich_help_panel=OUTPUT),
     ] = False,
     echo: options.Echo = None,
     batch_size: options.BatchSize = 16,
@@ -120,7 +147,9 @@ def beam_search(
 ) -> None:
     """Find the most probable continuations by beam search.
 
-    Filters apply in this order: what can never be written, --min-tokens, --force,
+    A model of pairs takes sources instead of prompts, and writes their targets.
+
+    Filters apply in this order: tokens that are never written, --min-tokens, --force,
     --no-repeat-ngram. The search stops when no live hypothesis can still beat the n-th best
     finished one.
     """
@@ -128,7 +157,13 @@ def beam_search(
     from seqgen.tasks.loaded import load
     from seqgen.tasks.writing import beam_search as task
 
-    check_prompts(prompts, prompt_file)
+    given = Given(prompts, prompt_file, source, source_vectors)
+    of_source = source_options(
+        attention, align, align_words, layer, head, plot, max_ratio, copy_unknown
+    )
+    if explain:
+        refuse_shown(of_source, "--explain")
+    looks = Shown(of_source, plot, maps=not json and not quiet, inputs=given.files)
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
     wanted = task.BeamOptions(
         beams=beams,
@@ -146,30 +181,33 @@ def beam_search(
         exhaustive=exhaustive,
         seed=drawn,
         batch_size=batch_size,
+        coverage_penalty=coverage_penalty,
+        of_source=of_source,
     )
     loaded = load(model, device, choice("--precision", precision, PRECISIONS))
     if stochastic and seed is None and not quiet:
         say(f"seed {drawn}")
-    from_sources = given_sources(loaded, prompts, prompt_file, echo)
-    texts, piped = given_or_piped(prompts, prompt_file, quiet, from_sources)
+    from_sources = given.are_sources(loaded, echo)
+    texts, piped = given.texts(loaded, quiet)
     if explain:
         for tree in task.explain(loaded, texts, wanted):
             _put_tree(tree, json)
         return
     echoed = not from_sources and (is_terminal(sys.stdout) if echo is None else echo)
-    raw = not piped and len(texts) == 1 and nbest == 1
+    raw = not piped and len(texts) == 1 and nbest == 1 and not (align or align_words)
     unknown = 0
     for record in task.beam_search(loaded, texts, wanted):
         text = record.prompt + record.text if echoed else record.text
         if json:
-            put_record(record)
+            put_record(record.record())
         elif raw:
             put(text + "\n" if is_terminal(sys.stdout) else text)
         else:
             of = f", rank {record.rank}, score {record.score:.4f}" if nbest > 1 else ""
-            put(shown(text, f"prompt {record.index}{of}"))
+            put(shown(text, f"prompt {record.index}{of}", record.alignment))
+        looks.put(record.look, f"prompt {record.index}, rank {record.rank}")
         if from_sources and record.rank == 0:
-            unknown += record.source_unknown
+            unknown += record.of_source.source_unknown
     say_unknown(unknown, quiet)
 
 

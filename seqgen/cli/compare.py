@@ -24,7 +24,7 @@ def compare(
     models: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Trained models, as -m takes them elsewhere.",
+            help="Trained models: names, paths or mixtures A+B.",
             metavar="MODEL",
             show_default=False,
             autocompletion=completion.models,
@@ -41,14 +41,14 @@ def compare(
             parser=file_name,
             metavar="FILE",
             rich_help_panel=TEXT,
-            show_default="what all models hold out",
+            show_default="the text that all of them held out",
         ),
     ] = None,
     documents: options.Documents = None,
     resamples: Annotated[
         int,
         typer.Option(
-            help="Resamples of the bootstrap for intervals and p-values.",
+            help="Number of bootstrap resamples for intervals and p-values.",
             min=2,
             metavar="N",
             rich_help_panel=SCORES,
@@ -63,11 +63,11 @@ def compare(
     verbose: options.Verbose = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Compare models on one text, in bits per byte, whatever their tokens are.
+    """Compare models on one text in bits per byte, even if their tokenizers differ.
 
-    Each byte of text that a model cannot represent costs 8 bits more. Intervals are 95 %
-    intervals, from resampling about 200 blocks of lines; p tests the difference to the best
-    model on the same blocks.
+    An unknown token costs 8 bits for each of its bytes. Intervals are 95 %, from resampling
+    about 200 blocks of lines. The p-value tests the difference from the best model on the same
+    blocks.
     """
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
     from seqgen.tasks.loaded import load
@@ -84,10 +84,7 @@ def compare(
     for one in loaded:
         one.require_text("compare")
     scoring = Scoring(documents=documents, stride=stride, batch_size=batch_size)
-    if data is None:
-        text = comparing.common_text(loaded)
-    else:
-        text = comparing.as_read(loaded, Inputs(quiet).read_text(data))
+    text = comparing.common_text(loaded) if data is None else Inputs(quiet).read_text(data)
     if not quiet:
         _warn(loaded, None if data is None else text, scoring)
     found = comparing.compare(loaded, text, scoring=scoring, seed=seed, resamples=resamples)
@@ -102,12 +99,14 @@ def compare(
 
 def _warn(models: list[LoadedModel], text: str | None, scoring: Scoring) -> None:
     """Say which models have seen a given text, and which cannot read it in this way."""
-    from seqgen.tasks.scoring.compare import trained_on
+    from seqgen.tasks.scoring.compare import newlines_warning, trained_on
 
     for warning in filter(None, map(scoring.warning, models)):
         say(warning)
     if text is None:
         return
+    if warning := newlines_warning(models, text):
+        say(warning)
     seen = [loaded.stored.name for loaded in models if trained_on(loaded, text)]
     if seen:
         say(f"{' and '.join(seen)} learnt from this very text: no fair comparison")

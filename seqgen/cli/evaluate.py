@@ -12,7 +12,7 @@ from seqgen.cli import options
 from seqgen.cli.help import SCORES, flag, value
 from seqgen.cli.inputs import Inputs, Source, file_name
 from seqgen.cli.output import put_record, say
-from seqgen.cli.perplexity import held_out_by
+from seqgen.cli.pairs import held_out_by
 from seqgen.cli.tables import count, figure, percentage, put_table
 from seqgen.errors import UsageError
 from seqgen.wording import plural
@@ -27,8 +27,8 @@ def evaluate(
     file: Annotated[
         str | None,
         typer.Argument(
-            help="Text to measure on, or - for standard input; without one, each model's "
-            "held-out text.",
+            help="Text to measure on, or - for standard input. Without a FILE, each model's "
+            "held-out text is used.",
             parser=file_name,
             metavar="[FILE]",
             show_default=False,
@@ -43,7 +43,8 @@ def evaluate(
         flag(
             "--bleu",
             SCORES,
-            "Continue passages of the text; score the continuations by BLEU against the real ones.",
+            "Continue passages of the text, and score the continuations against the real ones by "
+            "BLEU.",
         ),
     ] = False,
     diversity: Annotated[
@@ -68,7 +69,7 @@ def evaluate(
     ] = None,
     documents: options.Documents = None,
     stride: options.Stride = None,
-    passages: Annotated[int, value("N", SCORES, "Most passages to continue.")] = 100,
+    passages: Annotated[int, value("N", SCORES, "Largest number of passages to continue.")] = 100,
     seed: options.FixedSeed = 0,
     batch_size: options.BatchSize = 32,
     device: options.Device = "auto",
@@ -80,9 +81,9 @@ def evaluate(
 ) -> None:
     """Measure everything that applies to a model, or only what is asked for.
 
-    Several models stand side by side. Passages of 64 words are taken evenly from the text: the
-    model reads 32 words and writes as many tokens as the other 32 have, at temperature 1. For a
-    model of lines, the passages are halves of lines.
+    Several models are shown side by side. --bleu and --diversity use passages of 64 words, taken
+    evenly from the text: the model reads the first 32 words and writes as many tokens as the
+    other 32 have, at temperature 1. A model of lines continues the first half of a line.
     """
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
     from seqgen.tasks.loaded import load

@@ -21,15 +21,28 @@ if TYPE_CHECKING:
 # Panels of commands, in order.
 TRAIN, WRITE, MEASURE, TEXTS, STORED = "Train", "Write", "Measure", "Text", "Models"
 COMMAND_PANELS = (TRAIN, WRITE, MEASURE, TEXTS, STORED, "Commands")
-# Panels of options, in order; what has no panel stands in the last.
+# Panels of options, in order; options without a panel go into the last.
 ARGUMENTS, WHAT, MODEL, TEXT, BUDGET = "Arguments", "What to train", "Model", "Text", "Budget"
 OPTIMISATION, SEARCH, LENGTH = "Optimisation", "Search", "Length and number"
-FILTERS, SCORES, TESTS = "Filters", "Scores", "Significance"
-SAVING, OUTPUT = "Saving", "Output"
+FILTERS, SCORES, TESTS, MEASURED = "Filters", "Scores", "Significance", "What to measure"
+ATTENTION, SAVING, OUTPUT = "Attention to the source", "Saving", "Output"
 MACHINE, OTHER = "Machine", "Other options"
 OPTION_PANELS = (
-    *(ARGUMENTS, WHAT, MODEL, TEXT, BUDGET, OPTIMISATION, SEARCH, LENGTH, FILTERS, SCORES, TESTS),
-    *(SAVING, OUTPUT, MACHINE, OTHER),
+    *(
+        ARGUMENTS,
+        WHAT,
+        MEASURED,
+        MODEL,
+        TEXT,
+        BUDGET,
+        OPTIMISATION,
+        SEARCH,
+        LENGTH,
+        FILTERS,
+        SCORES,
+        TESTS,
+    ),
+    *(ATTENTION, SAVING, OUTPUT, MACHINE, OTHER),
 )
 WIDEST, USUAL = 100, 80
 # Columns of an option's name and value.

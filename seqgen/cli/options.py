@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from seqgen.cli import completion
-from seqgen.cli.help import FILTERS, LENGTH, MACHINE, MODEL, OUTPUT, SAVING, TEXT
-from seqgen.cli.inputs import file_name
+from seqgen.cli.help import ATTENTION, FILTERS, LENGTH, MACHINE, MODEL, OUTPUT, SAVING, TEXT
+from seqgen.cli.inputs import file_name, file_path
 from seqgen.cli.process import use_threads
 from seqgen.configs import MOST_ROWS, MOST_SEED, Bounds
 
@@ -33,7 +34,7 @@ Model = Annotated[
     typer.Option(
         "--model",
         "-m",
-        help="Trained model: a name or a path; A+B or A:0.7+B:0.3 mixes several.",
+        help="Trained model: a name or a path. A+B or A:0.7+B:0.3 mixes several.",
         metavar="NAME",
         rich_help_panel=MODEL,
         show_default="the latest",
@@ -45,8 +46,8 @@ Models = Annotated[
     typer.Option(
         "--model",
         "-m",
-        help="Trained model: a name or a path; A+B mixes several. Give the option again to "
-        "measure more models.",
+        help="Trained model: a name or a path. A+B mixes several. Repeat the option to compare "
+        "models.",
         metavar="NAME",
         rich_help_panel=MODEL,
         show_default="the latest",
@@ -66,7 +67,7 @@ Documents = Annotated[
 Stride = Annotated[
     int | None,
     typer.Option(
-        help="Tokens by which a transformer's context window moves on when it is full.",
+        help="How many tokens a transformer's full context window moves on at a time.",
         min=1,
         metavar="N",
         rich_help_panel=MODEL,
@@ -76,7 +77,7 @@ Stride = Annotated[
 Device = Annotated[
     str,
     typer.Option(
-        help="Where to compute: auto takes a GPU if there is one.",
+        help="Where to compute; auto uses a GPU if there is one.",
         metavar="auto|cpu|cuda|mps",
         rich_help_panel=MACHINE,
         autocompletion=completion.devices,
@@ -85,7 +86,7 @@ Device = Annotated[
 Precision = Annotated[
     str,
     typer.Option(
-        help="Arithmetic: auto, float32, float64 or bf16.",
+        help="Number format: auto, float32, float64 or bf16.",
         metavar="KIND",
         rich_help_panel=MACHINE,
         autocompletion=completion.precisions,
@@ -94,7 +95,7 @@ Precision = Annotated[
 Threads = Annotated[
     int | None,
     typer.Option(
-        help="CPU threads to compute with.",
+        help="Number of CPU threads.",
         min=1,
         max=MOST_THREADS,
         metavar="N",
@@ -108,18 +109,18 @@ Threads = Annotated[
 Seed = Annotated[
     int | None,
     typer.Option(
-        help="Seed of the random draws; the same seed gives the same result.",
+        help="Random seed; the same seed gives the same result.",
         callback=at_most(MOST_SEED),
         min=0,
         metavar="N",
         rich_help_panel=MACHINE,
-        show_default="drawn and reported",
+        show_default="random, and reported",
     ),
 ]
 FixedSeed = Annotated[
     int,
     typer.Option(
-        help="Seed of the random draws; fixed, so that figures can be compared.",
+        help="Random seed; fixed by default, so that figures can be compared.",
         callback=at_most(MOST_SEED),
         min=0,
         metavar="N",
@@ -128,7 +129,9 @@ FixedSeed = Annotated[
 ]
 Json = Annotated[
     bool,
-    typer.Option("--json", help="Write JSON Lines, with every digit.", rich_help_panel=OUTPUT),
+    typer.Option(
+        "--json", help="Write JSON Lines, with unrounded numbers.", rich_help_panel=OUTPUT
+    ),
 ]
 Quiet = Annotated[
     bool,
@@ -141,20 +144,20 @@ Verbose = Annotated[
     typer.Option(
         "--verbose",
         "-v",
-        help="Also show the signatures, which say exactly how each figure was made.",
+        help="Also show signatures, which record exactly how each figure was made.",
         rich_help_panel=OUTPUT,
     ),
 ]
 Overwrite = Annotated[
     bool,
     typer.Option(
-        "--overwrite", help="Replace what an earlier run wrote there.", rich_help_panel=SAVING
+        "--overwrite", help="Replace the output of an earlier run.", rich_help_panel=SAVING
     ),
 ]
 BatchSize = Annotated[
     int,
     typer.Option(
-        help="Texts to work on at once. Changes speed and memory, never a result.",
+        help="Texts to process at once; affects speed and memory, not the result.",
         callback=at_most(MOST_ROWS),
         min=1,
         metavar="N",
@@ -173,7 +176,7 @@ Force = Annotated[
 NoRepeatNgram = Annotated[
     int | None,
     typer.Option(
-        help="Never write the same N tokens in a row twice, prompt included.",
+        help="Never repeat a sequence of N tokens, prompt included.",
         min=1,
         metavar="N",
         rich_help_panel=FILTERS,
@@ -190,11 +193,20 @@ PromptFile = Annotated[
         show_default=False,
     ),
 ]
+SourceVectors = Annotated[
+    str | None,
+    typer.Option(
+        help="The .npy or .safetensors file of the vectors that a model of vectors writes from.",
+        parser=file_name,
+        metavar="FILE",
+        rich_help_panel=TEXT,
+        show_default=False,
+    ),
+]
 Stop = Annotated[
     list[str] | None,
     typer.Option(
-        help=r"End a text before this string; \n, \t and \\ are read as escapes. Give it again "
-        "for more.",
+        help=r"End a text before this string; \n, \t and \\ are read as escapes. Can be repeated.",
         metavar="TEXT",
         rich_help_panel=LENGTH,
         show_default=False,
@@ -203,7 +215,7 @@ Stop = Annotated[
 MinTokens = Annotated[
     int,
     typer.Option(
-        help="Tokens to write before a text may end or be stopped.",
+        help="Least number of tokens to write before a text may end.",
         metavar="N",
         rich_help_panel=LENGTH,
     ),
@@ -212,8 +224,95 @@ Echo = Annotated[
     bool | None,
     typer.Option(
         "--echo/--no-echo",
-        help="Write the prompt before the text.",
+        help="Print the prompt before the text.",
         rich_help_panel=OUTPUT,
         show_default="on a terminal",
+    ),
+]
+SourceFile = Annotated[
+    str | None,
+    typer.Option(
+        "--source",
+        help="Read sources from this file, one a line, for a model that writes from sources; - is "
+        "standard input.",
+        parser=file_name,
+        metavar="FILE",
+        rich_help_panel=TEXT,
+        show_default=False,
+    ),
+]
+Attention = Annotated[
+    bool,
+    typer.Option(
+        "--attention",
+        help="Show what each token read of its source: all layers and heads with --json, else a "
+        "heat map on standard error.",
+        rich_help_panel=ATTENTION,
+    ),
+]
+Plot = Annotated[
+    Path | None,
+    typer.Option(
+        help="Draw the heat map into an .svg or .png file as well; further texts get FILE-1, "
+        "FILE-2 and so on. Needs matplotlib.",
+        parser=file_path,
+        metavar="FILE",
+        rich_help_panel=ATTENTION,
+        show_default=False,
+    ),
+]
+Align = Annotated[
+    bool,
+    typer.Option(
+        "--align",
+        help="After each text and a tab, write pairs i-j: target token j reads source token i "
+        "most. Both count from 0.",
+        rich_help_panel=ATTENTION,
+    ),
+]
+AlignWords = Annotated[
+    bool,
+    typer.Option(
+        "--align-words",
+        help="The same between words, which white space separates.",
+        rich_help_panel=ATTENTION,
+    ),
+]
+Layer = Annotated[
+    int | None,
+    typer.Option(
+        help="Read the attention of this layer, counted from 0.",
+        min=0,
+        metavar="N",
+        rich_help_panel=ATTENTION,
+        show_default="the mean of all",
+    ),
+]
+Head = Annotated[
+    int | None,
+    typer.Option(
+        help="Read the attention of this head, counted from 0.",
+        min=0,
+        metavar="N",
+        rich_help_panel=ATTENTION,
+        show_default="the mean of all",
+    ),
+]
+MaxRatio = Annotated[
+    float | None,
+    typer.Option(
+        help="Write at most this many tokens for each token of the source; both counts include "
+        "the end.",
+        metavar="R",
+        rich_help_panel=LENGTH,
+        show_default=False,
+    ),
+]
+CopyUnknown = Annotated[
+    bool,
+    typer.Option(
+        "--copy-unknown",
+        help="Allow <unk>, and put in its place the source word that it reads most.",
+        rich_help_panel=FILTERS,
     ),
 ]

@@ -1,11 +1,11 @@
 """Beam search: plain, in diverse groups, and stochastic. Knows models and states.
 
 At every step each live hypothesis is extended by every token that the filters leave. Of these
-candidates, ranked by total log-probability, the `beams` best that do not end live on; those that
-end (EOS, a stop string) and are among the `beams` best candidates are finished. At `max_tokens`
-the live ones are finished too. A search stops when no live hypothesis can still beat the n-th
-best finished one, whatever length it may reach. With as many beams as there are texts it is
-exhaustive search.
+candidates, ranked by total log-probability, the `beams` best that do not end become the live
+hypotheses of the next step. Candidates that end (by EOS or a stop string) are finished if they are
+among the `beams` best. At `max_tokens` the live ones are finished too. A search stops when no live
+hypothesis can still beat the n-th best finished one, whatever length it may reach. With as many
+beams as there are texts it is exhaustive search.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from seqgen.decoding.beam_groups import (
     Expansion,
     Fate,
     Group,
+    Penalty,
     Source,
     StochasticGroup,
 )
@@ -57,10 +58,10 @@ class Search:
         for number, group in enumerate(self.groups):
             if not group.live:
                 continue
-            fates = group.advance(expansion, taken, self.ending)
+            considered, others = group.advance(expansion, taken, self.ending)
             if watch is not None:
-                watch(self.place, number, fates)
-            for _, token, _, fate in fates:
+                watch(self.place, number, [*considered, *others])
+            for _, token, _, fate in considered:
                 if fate == "live":
                     taken[token] = taken.get(token, 0) + 1
 
@@ -68,9 +69,9 @@ class Search:
         """Return the n best, the best first; groups may have found the same text."""
         best = Best(self.config.nbest)
         for group in self.groups:
-            for hypothesis in group.best.found:
+            for hypothesis in group.best.hypotheses:
                 best.add(hypothesis)
-        return best.found
+        return best.hypotheses
 
 
 @torch.inference_mode()
@@ -83,8 +84,9 @@ def search(
     ends: Ends | None = None,
     watch: Watch | None = None,
     opens: Opens | None = None,
+    penalty: Penalty | None = None,
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
-    """Search for the likeliest texts after several prompts at once.
+    """Search for the most probable texts after several prompts at once.
 
     Args:
         model: in evaluation mode.
@@ -96,6 +98,7 @@ def search(
         ends: tells stop strings.
         watch: is shown the best candidates of every step.
         opens: opens a state for the sources' handles; None for a model that has no sources.
+        penalty: added to the score of a text that plain searches have finished.
 
     Yields:
         The place of a prompt in `sources` and its hypotheses, the best first, as soon as they
@@ -105,7 +108,7 @@ def search(
         for place in range(len(sources)):
             yield place, [Hypothesis(score=0.0, finish_reason="length")]
         return
-    endings = [Ending(source, eos_id, ends, config.max_tokens) for source in sources]
+    endings = [Ending.of(source, config, eos_id, ends, penalty) for source in sources]
     searches = [Search(ending, place, config) for place, ending in enumerate(endings)]
     width = 2 * config.beams // config.groups + (config.beams if config.groups > 1 else 0)
     prompts, handles = [s.tokens for s in sources], [s.handle for s in sources]
@@ -113,12 +116,13 @@ def search(
     # Before the first step the groups of a prompt share its one row.
     rows = [(owner, owner.groups[0].live[0]) for owner in searches]
     while True:
-        own = normalise(logits)  # (R, V)
-        filtered, histories = own, _Histories(rows)
+        model_log_probs = normalise(logits)  # (R, V)
+        filtered, histories = model_log_probs, _Histories(rows)
         for processor in processors:
             filtered = processor(histories, filtered)
-        rank = searches[0].groups[0].rank([row for _, row in rows], own, filtered)
-        expansion = Expansion(rank, own, filtered, width)
+        rank = searches[0].groups[0].rank([row for _, row in rows], model_log_probs, filtered)
+        expansion = Expansion(rank, model_log_probs, filtered, width)
+        expansion.order([group for owner in searches for group in owner.groups])
         for owner in searches:
             owner.advance(expansion, watch)
             if not owner.live:
@@ -135,7 +139,7 @@ def search(
 
 
 class _Histories(Sequence[History]):
-    """The rows' histories, put together once a processor reads them: most read none."""
+    """The rows' histories, built only if a processor reads them, as few do."""
 
     def __init__(self, rows: Sequence[tuple[Search, Hypothesis]]) -> None:
         self._rows = rows
@@ -156,7 +160,7 @@ class _Histories(Sequence[History]):
 
 
 def _kept_in_place(rows: list[tuple[Search, Hypothesis]]) -> list[tuple[Search, Hypothesis]]:
-    """Reorder the new rows so that as many as can stand where their parents stood.
+    """Reorder the new rows so that as many as possible keep their parents' places.
 
     A state whose rows keep their places copies little (see `KVCache.select`).
     """

@@ -1,4 +1,4 @@
-"""Every text there is, for vocabularies and lengths that allow it: what a search is held to."""
+"""Exhaustive search, for tiny vocabularies and lengths: the oracle that tests beam search."""
 
 from __future__ import annotations
 
@@ -46,8 +46,9 @@ def exhaustive(
     if ending.max_tokens == 0:
         return [Hypothesis(score=0.0, finish_reason="length")]
     found = []
-    for hypothesis in _walk(model, Hypothesis(), logits, state, processors, ending):
-        hypothesis.score = hypothesis.logprob / norm(len(hypothesis.tokens))
+    for hypothesis, reason in _walk(model, Hypothesis(), logits, state, processors, ending):
+        ending.finish(hypothesis, reason, norm)
+        ending.penalise(hypothesis)
         found.append(hypothesis)
     return sorted(found, key=lambda h: h.rank)[:nbest]
 
@@ -59,25 +60,25 @@ def _walk(
     state: State,
     processors: Sequence[Processor],
     ending: Ending,
-) -> Iterator[Hypothesis]:
-    """Yield every finished text that begins with `parent`, whose next logits (1, V) these are.
+) -> Iterator[tuple[Hypothesis, str]]:
+    """Yield every text that begins with `parent`, whose next logits (1, V) these are, and its end.
 
     The state, of one row, is not used up.
     """
     prompt = ending.source.tokens
-    own = normalise(logits)
-    filtered = own
+    model_log_probs = normalise(logits)
+    filtered = model_log_probs
     history = [History(prompt + parent.tokens, len(prompt))]
     for processor in processors:
         filtered = processor(history, filtered)
     for token in np.flatnonzero(filtered[0] > IMPOSSIBLE).tolist():
-        child = Hypothesis((*parent.tokens, token), parent.logprob + own[0, token].item())
+        logprob = parent.logprob + model_log_probs[0, token].item()
+        child = Hypothesis((*parent.tokens, token), logprob)
         reason = ending(parent, token)
         if reason is None and len(child.tokens) == ending.max_tokens:
             reason = "length"
-        child.finish_reason = reason
         if reason:
-            yield child
+            yield child, reason
         else:
             after, of_child = model.step([token], state.copy())
             yield from _walk(model, child, after, of_child, processors, ending)

@@ -25,7 +25,7 @@ class TensorOps:
 
     @staticmethod
     def split(x: Tensor, *shares: int) -> Sequence[Tensor]:
-        """Cut x (B, N) into blocks whose widths are to one another as `shares`."""
+        """Cut x (B, N) into blocks with widths in the ratio of `shares`: (2, 1) is 2/3 and 1/3."""
         unit = x.shape[-1] // sum(shares)
         return x.split([unit * share for share in shares], -1)
 

@@ -19,7 +19,7 @@ from seqgen.store.kept_data import (
     text_of,
     tokens_folder,
 )
-from seqgen.store.model import (
+from seqgen.store.layout import (
     CHECKPOINTS,
     CONFIG,
     FORMAT,
@@ -33,9 +33,10 @@ from seqgen.store.model import (
     VALIDATION,
     VALIDATION_PAIRS,
     VALIDATION_TOKENS,
+    VALIDATION_VECTORS,
     WEIGHTS,
-    StoredModel,
 )
+from seqgen.store.model import StoredModel
 from seqgen.store.places import home, models_folder
 from seqgen.store.removing import check_removable, remove
 from seqgen.store.stored_mixture import StoredMixture, as_given
@@ -56,6 +57,7 @@ __all__ = [
     "VALIDATION",
     "VALIDATION_PAIRS",
     "VALIDATION_TOKENS",
+    "VALIDATION_VECTORS",
     "WEIGHTS",
     "MetricsLog",
     "NewModel",

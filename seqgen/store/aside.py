@@ -16,8 +16,7 @@ from pathlib import Path, PurePath
 
 from seqgen.errors import SeqgenError
 from seqgen.files import take_lock
-from seqgen.store.manifest import MANIFEST
-from seqgen.store.model import (
+from seqgen.store.layout import (
     CHECKPOINTS,
     CONFIG,
     LAST,
@@ -30,8 +29,10 @@ from seqgen.store.model import (
     VALIDATION,
     VALIDATION_PAIRS,
     VALIDATION_TOKENS,
+    VALIDATION_VECTORS,
     WEIGHTS,
 )
+from seqgen.store.manifest import MANIFEST
 from seqgen.store.places import alone, models_folder
 
 NEW, OLD, GONE = "new", "old", "gone"
@@ -42,7 +43,7 @@ FILES = (
     *(CONFIG, WEIGHTS, RECORD, METRICS, SAMPLES, LOCK, MANIFEST),
     *(f"{TOKENIZER}/tokenizer.json", f"{TOKENIZER}/tokenizer.model"),
     *(f"{SOURCE_TOKENIZER}/tokenizer.json", f"{SOURCE_TOKENIZER}/tokenizer.model"),
-    *(VALIDATION, VALIDATION_TOKENS, *VALIDATION_PAIRS),
+    *(VALIDATION, VALIDATION_TOKENS, *VALIDATION_PAIRS, VALIDATION_VECTORS),
     *(f"{CHECKPOINTS}/{LAST}", f"{CHECKPOINTS}/step-*.safetensors"),
     "tensorboard/events.out.tfevents.*",
 )

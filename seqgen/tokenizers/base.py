@@ -53,6 +53,8 @@ class Tokenizer(ABC):
 
     kind: ClassVar[str]
     lossless: bool = True
+    # Whether it has a token for every text, so that nothing is ever `<unk>`.
+    complete: bool = False
     learns_from_whole_text: ClassVar[bool] = False
     # Encoding takes hardly longer than passing the text to another process would.
     quick: ClassVar[bool] = False
@@ -137,6 +139,15 @@ class Tokenizer(ABC):
         """Return an incremental decoder for what follows the ids of `history`."""
         return PieceDecoder(self)
 
+    def copied(self, word: str, before: str) -> str:
+        """Return how a word of another text is written in the place of an unknown token.
+
+        Args:
+            word: without white space around it.
+            before: the text that stands before it.
+        """
+        return word
+
     def first_unknown(self, text: str) -> tuple[int, str] | None:
         """Return the offset and the text of the first piece without an id, or None."""
         if not (self.encode(text) == self.unk_id).any():
@@ -178,7 +189,7 @@ def room_for(vocab_size: int | None) -> int | None:
     least = len(SPECIALS) + 1
     if vocab_size is not None and vocab_size < least:
         raise UsageError(
-            f"--vocab-size is at least {least}, for {' '.join(SPECIALS)} and the newline, "
+            f"--vocab-size must be at least {least}, for {' '.join(SPECIALS)} and the newline, "
             f"not {vocab_size}"
         )
     return None if vocab_size is None else vocab_size - least

@@ -1,4 +1,4 @@
-"""What every recurrent cell has: its weights, its equation, and all that follows from that."""
+"""The base class of recurrent cells: weights, the equation, and what follows from it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from seqgen.models.ops import ArrayOps, Ops, TensorOps
 if TYPE_CHECKING:
     from seqgen.models.recurrent_config import RecurrentConfig
 
-# The parts that a cell hands on, each (B, its width); h is first.
+# The parts of a cell's state, each (B, its width); the output h is first.
 LayerState = tuple[Tensor, ...]
 
 
 class Cell(nn.Module):
     """A recurrent layer, whose file holds its equation once.
 
-    The matrices of several gates lie below one another: `weight_ih` (G H, E) with `bias` (G H,),
-    and `weight_hh` (G H, H), in the order of torch's kernels where they have the cell.
+    The matrices of several gates are stacked: `weight_ih` (G H, E) with `bias` (G H,), and
+    `weight_hh` (G H, H), in the order of torch's kernels if torch has the cell.
 
     Initialisation: input matrices uniform as Glorot and Bengio (2010) for each gate, recurrent
     matrices orthogonal for each gate (Saxe et al. 2014), biases zero.
@@ -108,8 +108,8 @@ class Cell(nn.Module):
         Args:
             ops: the operations, over tensors or over arrays.
             w: the maps of the past: `w.hh(h)` is W_hh h, and `w.hh(h, x)` is x + W_hh h.
-            x: W_x x + b, (B, G H), by `map_of_input`.
-            state: the parts before, (B, H) each, which are not written over.
+            x: W_x x + b, (B, G H), by `map_of_input`; `ops.split(x, 1, 1)` cuts it in two.
+            state: the parts before, (B, H) each, which must not be changed in place.
         """
 
     def start(self, batch: int) -> LayerState:

@@ -21,6 +21,7 @@ from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.scoring.evaluate import held_out_text
 from seqgen.tasks.scoring.perplexity import Scoring, protocol, scoring_signature
 from seqgen.tasks.scoring.surprisal import in_order
+from seqgen.wording import plural
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def common_text(models: Sequence[LoadedModel]) -> str:
     for loaded, text in zip(models, texts, strict=True):
         if not text.endswith(shortest) or not shortest:
             other = models[texts.index(shortest)].stored.name
-            digests = [short(hashlib.sha256(t.encode()).hexdigest()) for t in (shortest, text)]
+            digests = [short(_digest(t)) for t in (shortest, text)]
             raise SeqgenError(
                 f"{other} and {loaded.stored.name} hold out different texts ({digests[0]} and "
                 f"{digests[1]}), so that their figures cannot be compared: give a text that none "
@@ -120,17 +121,28 @@ def hold_out_alike(models: Sequence[LoadedModel]) -> bool:
     return len({hashlib.sha256(path.read_bytes()).digest() for path in paths}) == 1
 
 
-def as_read(models: Sequence[LoadedModel], text: str) -> str:
-    """Return a text as the models read theirs: with LF for CRLF where all of them do so."""
-    if all(loaded.data.newlines == "lf" for loaded in models):
-        return "".join(unix_newlines([text]))
-    return text
+def as_read(loaded: LoadedModel, text: str) -> str:
+    """Return a text as a model reads its own: with LF for CRLF if it was trained so."""
+    return "".join(unix_newlines([text])) if loaded.data.newlines == "lf" else text
+
+
+def newlines_warning(models: Sequence[LoadedModel], text: str) -> str | None:
+    """Say in one line which models read CRLF as LF, and so fewer bytes, if only some do."""
+    shorter = [m.stored.name for m in models if as_read(m, text) != text]
+    if not 0 < len(shorter) < len(models):
+        return None
+    ends = plural(text.count("\r\n"), "carriage return")
+    return f"{' and '.join(shorter)} read the text without its {ends}, the others with them"
 
 
 def trained_on(loaded: LoadedModel, text: str) -> bool:
     """Return whether a text is all that a model was trained on."""
     data = record_of(loaded).get("data") or {}
-    return data.get("sha256") == hashlib.sha256(text.encode()).hexdigest()
+    return data.get("sha256") == _digest(as_read(loaded, text))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def record_of(loaded: LoadedModel) -> dict:
@@ -153,7 +165,7 @@ def compare(
 
     Args:
         models: at least one, with whatever tokens.
-        text: not empty; what every model is scored on.
+        text: not empty; every model reads it as it does its own, with CRLF or LF.
         scoring: how; each model in the way it was trained, unless told.
         seed: of the resampling.
         resamples: of the text's blocks, the same for all models.
@@ -170,13 +182,13 @@ def compare(
     if not text:
         raise SeqgenError("the text is empty: there is nothing to score")
     each = [(scoring or Scoring()).check(loaded) for loaded in models]
-    found = [score_each_line(m, text, how) for m, how in zip(models, each, strict=True)]
-    sizes = np.array([len(line.encode()) for line in lines([text])])
+    texts = [as_read(loaded, text) for loaded in models]
+    found = [score_each_line(*one) for one in zip(models, texts, each, strict=True)]
+    sizes = np.stack([line_sizes(text) for text in texts], axis=1)  # (L, M)
     charged = np.stack([own.bits + own.oov_bits for own in found], axis=1)  # (L, M)
-    totals = charged.sum(0) / sizes.sum()
+    totals = charged.sum(0) / sizes.sum(0)
     best = int(totals.argmin())
     samples = _resampled(charged, sizes, seed, resamples)
-    data = hashlib.sha256(text.encode()).hexdigest()
     compared = []
     for i, (loaded, own, how) in enumerate(zip(models, found, each, strict=True)):
         low, high, p = _significance(samples, totals, i, best)
@@ -204,7 +216,7 @@ def compare(
                 size_bytes=loaded.stored.size,
                 protocol=protocol(loaded, how),
                 signature=scoring_signature(
-                    "compare", loaded, how, data, bootstrap=resamples, seed=seed
+                    "compare", loaded, how, _digest(texts[i]), bootstrap=resamples, seed=seed
                 ),
             )
         )
@@ -235,15 +247,29 @@ def _significance(
 def _resampled(
     charged: np.ndarray, sizes: np.ndarray, seed: int, resamples: int
 ) -> np.ndarray | None:
-    """Return bootstrap samples (R, M) of bits per byte, or None for a text of one block."""
-    blocks = blocks_of(sizes)
+    """Return bootstrap samples (R, M) of bits per byte, or None for a text of one block.
+
+    Args:
+        charged: (L, M), the bits of each line under each model.
+        sizes: (L, M), the bytes of each line as each model reads it.
+        seed: of the draws.
+        resamples: R.
+    """
+    blocks = blocks_of(sizes.max(1))
     count = int(blocks.max()) + 1
     if count < 2:
         return None
     totals = np.zeros((count, charged.shape[1]))
     # A model with a token of probability 0 has no interval; its column must not become nan.
     np.add.at(totals, blocks, np.where(np.isfinite(charged), charged, 0))
-    return resampled_ratios(totals, np.bincount(blocks, sizes), seed, resamples)
+    bytes_of = np.zeros((count, charged.shape[1]))
+    np.add.at(bytes_of, blocks, sizes)
+    return resampled_ratios(totals, bytes_of, seed, resamples)
+
+
+def line_sizes(text: str) -> np.ndarray:
+    """Return the bytes of each line, its end included: (L,) int64."""
+    return np.array([len(line.encode()) for line in lines([text])])
 
 
 def score_each_line(loaded: LoadedModel, text: str, scoring: Scoring) -> LineBits:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from seqgen import presets, registry
@@ -22,12 +23,16 @@ from seqgen.configs import (
     settings_of,
     with_default_budget,
 )
+from seqgen.data.corpus import Corpus
 from seqgen.models.base import LanguageModel
 from seqgen.models.precision import Precision, choose_precision
 from seqgen.tasks.training.fine_tune import Origin, architecture_of, origin_of
 from seqgen.tasks.training.prepare import Prepared, VocabSizes
 from seqgen.training.events import Notice, Report
 from seqgen.wording import plural
+
+# Tokens of a step on pairs, on the longer side of each: docs/recipes.md.
+PAIR_TOKENS = 2000
 
 
 def override(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,7 +86,7 @@ class Plan:
             "vocab_size": sizes.target,
             "window": window,
             "source_vocab_size": sizes.source,
-            "source_features": None,
+            "source_features": sizes.source_features,
             "source_window": self.data.max_source_len + 1,
         }
         derived = {name: follows[name] for name in config_class.derived}
@@ -111,10 +116,12 @@ class Plan:
         if self.reads == "pairs":
             # Nothing is cut, and rows are whole pairs: for estimates alone.
             settled["seq_len"] = max(1, round(corpus.tokens.size / corpus.ends.size))
+            if not {"batch_size", "batch_tokens"} & given.keys():
+                settled["batch_size"] = rows_of_pairs(corpus, training.batch_size)
         elif training.seq_len > corpus.tokens.size:
             settled["seq_len"] = int(corpus.tokens.size)
             size = plural(int(corpus.tokens.size), "token")
-            report(Notice(text=f"the text has {size}, so --seq-len is that"))
+            report(Notice(text=f"--seq-len is reduced to the length of the text, {size}"))
         if "batch_size" not in given and corpus.ends.size > 1 and self.reads == "text":
             # Documents are shorter than the window: a step takes more of them for as many tokens,
             # but not so many that an epoch of a small corpus is only a few steps.
@@ -203,9 +210,22 @@ def _groups(
     return model, with_default_budget(TrainingConfig(**training)), DataConfig(**data)
 
 
+def rows_of_pairs(corpus: Corpus, least: int) -> int:
+    """Return how many pairs make a step of `PAIR_TOKENS`, on the longer side.
+
+    There are at least `least`, and not so many that an epoch is only a few steps.
+    """
+    lengths = np.diff(corpus.ends, prepend=0)
+    longer = np.maximum(lengths, corpus.sources.lengths).mean()
+    return max(least, min(round(PAIR_TOKENS / longer), corpus.ends.size // 16))
+
+
 # Settings that only one kind of data gives a meaning to.
 OF_TEXT = ("seq_len",)
-OF_PAIRS = ("source_tokenizer", "val_target", "max_source_len", "max_target_len", "batch_tokens")
+OF_PAIRS = (
+    *("source_tokenizer", "source_unknowns", "val_target"),
+    *("max_source_len", "max_target_len", "batch_tokens"),
+)
 
 
 def _require_reads(plan: Plan, flags: Collection[str]) -> None:
@@ -235,7 +255,10 @@ def _require_sense(
         UsageError: names the setting.
     """
     carries = model_class.carries_state and not training.reset_state
-    require(training.k2 is None or carries, "k2 is for models that carry their state along")
+    require(
+        training.k2 is None or carries,
+        "k2 needs a model that carries its state from window to window",
+    )
     validates = data.val != "none"
     require(training.patience is None or validates, "patience needs validation: no --val none")
     compiles = not model_class.counted and model_class.over_tensors is not None

@@ -6,13 +6,13 @@ import queue
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from seqgen.configs import no_text
-from seqgen.data.sources import handles_of
+from seqgen.data.sources import Vectors, features_of, handles_of
 from seqgen.decoding.sampling import Opens
 from seqgen.errors import SeqgenError
 from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.writing.records import OfSource
 
 
 @dataclass(frozen=True)
@@ -27,23 +27,30 @@ class Prompt:
         text: what the text goes on from.
         tokens: its ids.
         source: what the text is written from; None for a model of text.
-        source_tokens: its ids, with EOS at the end.
+        source_tokens: its ids, with EOS at the end; or its vectors.
         source_unknown: how many of them are `<unk>`.
     """
 
     index: int
     text: str
     tokens: tuple[int, ...]
-    source: str | None = None
-    source_tokens: tuple[int, ...] = ()
+    source: str | Vectors | None = None
+    source_tokens: tuple[int, ...] | Vectors = ()
     source_unknown: int = 0
 
     @property
-    def about_source(self) -> dict[str, Any]:
-        """What records of a model with sources have besides; nothing for a model of text."""
+    def of_source(self) -> OfSource | None:
+        """What records of a model with sources have besides; None for a model of text."""
         if self.source is None:
-            return {}
-        return {"source": self.source, "source_unknown": self.source_unknown}
+            return None
+        return OfSource(source=str(self.source), source_unknown=self.source_unknown)
+
+    @property
+    def places(self) -> int:
+        """How many tokens or vectors the source has, its end not counted."""
+        if isinstance(self.source_tokens, Vectors):
+            return len(self.source_tokens.values)
+        return len(self.source_tokens) - 1
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,9 @@ class Lines:
         return iter(self.lines)
 
 
-def batches(loaded: LoadedModel, prompts: Iterable[str], size: int) -> Iterator[list[Prompt]]:
+def batches(
+    loaded: LoadedModel, prompts: Iterable[str | Vectors], size: int
+) -> Iterator[list[Prompt]]:
     """Yield prompts, up to `size` at a time: those that are there, without waiting for more.
 
     Raises:
@@ -68,19 +77,23 @@ def batches(loaded: LoadedModel, prompts: Iterable[str], size: int) -> Iterator[
     for texts in ready(prompts, size):
         batch: list[Prompt] = []
         for text in texts:
-            text = _as_read(loaded, text, isinstance(prompts, Lines))
+            if isinstance(text, str):
+                text = _as_read(loaded, text, isinstance(prompts, Lines))
             problem = _problem(loaded, text, index, prompts)
             if problem is not None:
                 if batch:
                     yield batch
                 raise problem
-            batch.append(_read(loaded, index, text))
+            batch.append(read_prompt(loaded, index, text))
             index += 1
         yield batch
 
 
-def _read(loaded: LoadedModel, index: int, text: str) -> Prompt:
+def read_prompt(loaded: LoadedModel, index: int, text: str | Vectors) -> Prompt:
+    """Return a prompt, or a source for a model that writes from those, as ids or vectors."""
     start, tokenizer = loaded.framing.start, loaded.source_tokenizer
+    if isinstance(text, Vectors):
+        return Prompt(index, "", (start,), text, text)
     if tokenizer is None:
         return Prompt(index, text, (start, *loaded.ids(text)))
     ids = tuple(tokenizer.encode(text).tolist())
@@ -88,9 +101,9 @@ def _read(loaded: LoadedModel, index: int, text: str) -> Prompt:
     return Prompt(index, "", (start,), text, (*ids, tokenizer.eos_id), unknown)
 
 
-def unknown_in_source(loaded: LoadedModel, source: str) -> int:
+def unknown_in_source(loaded: LoadedModel, source: str | Vectors) -> int:
     """Return how many tokens of a source the model does not know; 0 for a model of text."""
-    return _read(loaded, 0, source).source_unknown
+    return read_prompt(loaded, 0, source).source_unknown
 
 
 def opening(loaded: LoadedModel, batch: Sequence[Prompt]) -> tuple[Opens | None, list[int]]:
@@ -112,8 +125,14 @@ def _as_read(loaded: LoadedModel, text: str, line: bool) -> str:
 
 
 def _problem(
-    loaded: LoadedModel, text: str, index: int, prompts: Iterable[str]
+    loaded: LoadedModel, text: str | Vectors, index: int, prompts: Iterable[str | Vectors]
 ) -> SeqgenError | None:
+    try:
+        loaded.require_sources(features_of(text))
+    except SeqgenError as error:
+        return error
+    if isinstance(text, Vectors):
+        return None
     why = no_text(text)
     if why is not None:
         return SeqgenError(f"prompt {index} {why}")
