@@ -75,25 +75,41 @@ class Source:
         number: the prompt's number i, which stochastic noise depends on.
         tokens: the prompt's ids, with the start symbol first.
         handle: the number of the source that it is written from; equal sources have the same.
+        max_tokens: at most so many tokens of this text; None for no limit of its own.
     """
 
     number: int
     tokens: tuple[int, ...]
     handle: int = 0
+    max_tokens: int | None = None
 
 
 # Whether the tokens written after a prompt end the text by what they say (a stop string).
 Ends = Callable[[Source, Sequence[int]], bool]
+# What the score of a finished text gains by its tokens: never above 0, or a search that stops
+# when nothing can be better any more would stop too early.
+Penalty = Callable[[Source, Sequence[int]], float]
 
 
 @dataclass(frozen=True)
 class Ending:
-    """What ends a text after a prompt: a token, what the tokens say, or their number."""
+    """What ends a text after a prompt, and what a text that has ended scores.
+
+    A text ends by a token, by what the tokens say, or by their number.
+
+    Attributes:
+        source: the prompt.
+        eos_id: the token that ends a text, if one does.
+        ends: tells stop strings.
+        max_tokens: tokens of a text at most.
+        penalty: added to the score of a finished text.
+    """
 
     source: Source
     eos_id: int | None
     ends: Ends | None
     max_tokens: int
+    penalty: Penalty | None = None
 
     def __call__(self, parent: Hypothesis, token: int) -> str | None:
         """Return why `parent` with `token` ends but for its length, or None."""
@@ -102,6 +118,29 @@ class Ending:
         if self.ends is not None and self.ends(self.source, (*parent.tokens, token)):
             return "stop"
         return None
+
+    @classmethod
+    def of(
+        cls,
+        source: Source,
+        config: BeamConfig,
+        eos_id: int | None,
+        ends: Ends | None = None,
+        penalty: Penalty | None = None,
+    ) -> Ending:
+        """Return the end of a prompt's texts; a limit of its own counts if it is lower."""
+        own = config.max_tokens if source.max_tokens is None else source.max_tokens
+        return cls(source, eos_id, ends, min(own, config.max_tokens), penalty)
+
+    def finish(self, hypothesis: Hypothesis, reason: str, norm: LengthNorm) -> None:
+        """Give a hypothesis that has ended its score, but for the penalty."""
+        hypothesis.finish_reason = reason
+        hypothesis.score = hypothesis.logprob / norm(len(hypothesis.tokens))
+
+    def penalise(self, hypothesis: Hypothesis) -> None:
+        """Add the penalty to the score of a hypothesis that has ended."""
+        if self.penalty is not None:
+            hypothesis.score += self.penalty(self.source, hypothesis.tokens)
 
 
 class Expansion:
@@ -228,7 +267,7 @@ class Group:
                 self.live.append(_extended(parent, token, own))
                 fate = "live"
             elif reason is not None and order < self.size:
-                self._finish(_extended(parent, token, own), reason)
+                self._finish(_extended(parent, token, own), reason, ending)
                 fate = "finished"
             fates.append((parent, token, own, fate))
         if len(self.live) < self.size and not expansion.complete:
@@ -236,7 +275,7 @@ class Group:
             self.live = parents
             expansion.widen(4 * expansion.width)
             return self.advance(expansion, taken, ending)
-        self._stop_if_certain()
+        self._stop_if_certain(ending)
         others = candidates[len(fates) :]
         pruned = ((parents[place], token, own, "pruned") for _, place, token, _, own, _ in others)
         return fates, pruned
@@ -249,23 +288,25 @@ class Group:
             for score, place, token, *rest in candidates
         )
 
-    def _stop_if_certain(self) -> None:
+    def _stop_if_certain(self, ending: Ending) -> None:
         if not self.live:
             return
-        config, length = self.config, len(self.live[0].tokens)
-        if length == config.max_tokens:
+        length = len(self.live[0].tokens)
+        if length == ending.max_tokens:
             for hypothesis in self.live:
-                self._finish(hypothesis, "length")
+                self._finish(hypothesis, "length", ending)
             self.live = []
         elif self.best.full:
             likeliest = max(hypothesis.logprob for hypothesis in self.live)
-            if self.best.beats(config.norm.bound(likeliest, length, config.max_tokens)):
+            if self.best.beats(self.config.norm.bound(likeliest, length, ending.max_tokens)):
                 self.live = []
 
-    def _finish(self, hypothesis: Hypothesis, reason: str) -> None:
-        hypothesis.score = hypothesis.logprob / self.config.norm(len(hypothesis.tokens))
-        hypothesis.finish_reason = reason
-        self.best.add(hypothesis)
+    def _finish(self, hypothesis: Hypothesis, reason: str, ending: Ending) -> None:
+        ending.finish(hypothesis, reason, self.config.norm)
+        # A penalty may take a pass over the whole text: not for one that has lost without it.
+        if not self.best.beats(hypothesis.score):
+            ending.penalise(hypothesis)
+            self.best.add(hypothesis)
 
 
 def _extended(parent: Hypothesis, token: int, logprob: float) -> Hypothesis:

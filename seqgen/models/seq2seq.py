@@ -44,13 +44,11 @@ SCORES: Mapping[str, type[Score]] = {"dot": Dot, "general": General, "additive":
 class Seq2SeqConfig(SourceConfig):
     """Recurrent layers over the source, and recurrent layers over the target that begin there."""
 
-    recipe: ClassVar[Mapping[str, Any]] = {
-        "optimizer": "adamw",
-        "lr": 2e-3,
-        "batch_size": 64,
-        "weight_decay": 0.01,
-    }
-    sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
+    recipe: ClassVar[Mapping[str, Any]] = {**SourceConfig.recipe, "lr": 6e-3}
+    sizes: ClassVar[tuple[Size, ...]] = (
+        Size({"hidden_size": 512, "embedding_size": 256}, tokens=1.5e6, text=3e5),
+        Size({"hidden_size": 256, "embedding_size": 256}),
+    )
 
     cell: str = setting("Recurrent cell: gru, lstm or rnn.", "gru")
     hidden_size: int = setting(

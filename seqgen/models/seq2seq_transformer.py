@@ -31,18 +31,6 @@ from seqgen.models.state import Rows
 from seqgen.models.transformer import Transformer, waves_of
 from seqgen.models.transformer_config import TransformerConfig
 
-# The form of Vaswani et al. (2017), for a joint vocabulary.
-FORM_OF_2017: Mapping[str, Any] = {
-    "positions": "sinusoidal",
-    "norm": "layernorm",
-    "norm_position": "post",
-    "activation": "relu",
-    "qk_norm": False,
-    "bias": True,
-    "scale_embedding": True,
-    "tie_weights": True,
-}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Seq2SeqTransformerConfig(SourceConfig, TransformerConfig):
@@ -55,13 +43,11 @@ class Seq2SeqTransformerConfig(SourceConfig, TransformerConfig):
     derived: ClassVar[frozenset[str]] = (
         SourceConfig.derived | TransformerConfig.derived | {"source_window"}
     )
-    recipe: ClassVar[Mapping[str, Any]] = {
-        "optimizer": "adamw",
-        "lr": 1e-3,
-        "batch_size": 64,
-        "weight_decay": 0.01,
-    }
-    sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
+    recipe: ClassVar[Mapping[str, Any]] = SourceConfig.recipe
+    sizes: ClassVar[tuple[Size, ...]] = (
+        Size({"num_layers": 3, "hidden_size": 256, "tie_weights": True}, tokens=1.5e6, text=3e5),
+        Size({"num_layers": 2, "hidden_size": 128, "tie_weights": True}),
+    )
 
     encoder_layers: int | None = setting(
         "Number of encoder blocks; by default as many as num_layers.", None, low=1, high=MOST_LAYERS
