@@ -743,6 +743,11 @@ def test_a_damaged_model_is_one_line_everywhere(own, cli, text):
     assert cli("models", "remove", "x", "--yes")[0] == 0
 
 
+def test_an_empty_cache_is_told(own, cli):
+    assert cli("models", "cache") == (0, "", "the cache is empty\n")
+    assert cli("models", "cache", "--quiet") == cli("models", "cache", "--json") == (0, "", "")
+
+
 def test_the_list_of_architectures_fits_80_columns(cli):
     code, out, _ = cli("models", "--architectures")
     assert code == 0 and max(map(len, out.splitlines())) <= 80

@@ -12,7 +12,7 @@ from seqgen.cli import options
 from seqgen.cli.help import SCORES, flag, value
 from seqgen.cli.inputs import Inputs, Source, file_name
 from seqgen.cli.output import put_record, say
-from seqgen.cli.perplexity import held_out_by
+from seqgen.cli.pairs import held_out_by
 from seqgen.cli.tables import count, figure, percentage, put_table
 from seqgen.errors import UsageError
 from seqgen.wording import plural

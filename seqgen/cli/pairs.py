@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from seqgen.cli.inputs import Source
+from seqgen.cli.inputs import Pipe, Source
+from seqgen.cli.output import say
 from seqgen.errors import SeqgenError, UsageError
 
 if TYPE_CHECKING:
@@ -18,8 +20,8 @@ Watch = Callable[[Iterable[str]], Iterator[str]]
 
 
 @dataclass(frozen=True)
-class HeldOutPairs:
-    """The pairs that models hold out, in the place of a FILE.
+class NamedPairs:
+    """Pairs in the place of a FILE: those that models hold out, or the lines of two files.
 
     Attributes:
         pairs: all of them.
@@ -30,7 +32,7 @@ class HeldOutPairs:
     name: str = "validation"
 
     @classmethod
-    def by(cls, models: Sequence[LoadedModel]) -> HeldOutPairs:
+    def held_out_by(cls, models: Sequence[LoadedModel]) -> NamedPairs:
         """Return the pairs that all of some models hold out.
 
         Raises:
@@ -60,7 +62,7 @@ class Watched:
 
 
 def as_text(
-    loaded: LoadedModel, source: Source | HeldOutPairs | WithVectors, watch: Watch | None = None
+    loaded: LoadedModel, source: Source | NamedPairs | WithVectors, watch: Watch | None = None
 ) -> Iterable[str] | TokenFile | Pairs:
     """Return what a model scores of a FILE: a text, or pairs if it reads those.
 
@@ -72,7 +74,7 @@ def as_text(
     Raises:
         UsageError: it is a token file, and the model reads pairs.
     """
-    if isinstance(source, HeldOutPairs):
+    if isinstance(source, NamedPairs):
         return source.pairs if watch is None else _watched(source.pairs, watch)
     newlines = loaded.data.newlines
     if isinstance(source, WithVectors):
@@ -88,13 +90,65 @@ def as_text(
     return TabPairs(Watched(source, newlines, watch or iter), source.title)
 
 
+def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Source | NamedPairs:
+    """Return the text that one model holds out, or that several do.
+
+    Raises:
+        SeqgenError: a model holds out nothing, or other text than another.
+    """
+    from seqgen.tasks.scoring.compare import common_text, hold_out_alike
+
+    names = " and ".join(loaded.stored.name for loaded in models)
+    if models[0].reads_sources:
+        pairs = NamedPairs.held_out_by(models)
+        if not quiet:
+            say(f"scoring the held-out pairs of {names}")
+        return pairs
+    path = models[0].stored.validation_text
+    if path is None:
+        raise SeqgenError(f"{models[0].stored.name} has no held-out text; give a FILE")
+    alike = len(models) == 1 or hold_out_alike(models)
+    held_out = path if alike else Pipe(iter([common_text(models).encode()]))
+    if not quiet:
+        say(f"scoring the held-out text of {names}")
+    return Source("validation", None, held_out)
+
+
+def beside(loaded: LoadedModel, source: Source, targets: Sequence[Source]) -> NamedPairs:
+    """Return the pairs of two files: line n of one with line n of the other.
+
+    Args:
+        loaded: the model that scores them.
+        source: the file of the sources.
+        targets: the file of the targets, and no other.
+
+    Raises:
+        UsageError: the model reads no pairs; or there is not one file of targets.
+    """
+    from seqgen.data.pairs import FilePairs
+
+    loaded.require_reads_sources("--source")
+    if len(targets) != 1:
+        raise UsageError(f"--source goes with one FILE of targets, not {len(targets)}")
+    sides = source, targets[0]
+    for side in sides:
+        require_lines(side)
+    texts = (Watched(side, loaded.data.newlines, iter) for side in sides)
+    return NamedPairs(FilePairs(*texts, tuple(side.title for side in sides)), targets[0].name)
+
+
 def _watched(pairs: Pairs, watch: Watch) -> Pairs:
-    """Return pairs that are taken note of, as lines with a tab, when they are asked for."""
+    """Return pairs that are taken note of as they pass, as lines with a tab."""
+    from seqgen.data.pairs import Pairs
     from seqgen.data.sources import content_of
 
-    for _ in watch(f"{content_of(source)}\t{target}\n" for source, target in pairs):
-        pass
-    return pairs
+    class WatchedPairs(Pairs):
+        def __iter__(self) -> Iterator[tuple[str, str]]:
+            passing, noted = itertools.tee(pairs)
+            lines = watch(f"{content_of(source)}\t{target}\n" for source, target in noted)
+            return (pair for _, pair in zip(lines, passing, strict=True))
+
+    return WatchedPairs()
 
 
 @dataclass(frozen=True)

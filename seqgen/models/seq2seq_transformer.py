@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from seqgen.configs import MOST_LAYERS, MOST_TOKENS, Size, setting
 from seqgen.errors import SeqgenError
 from seqgen.models import one_token
+from seqgen.models.arrays import attend_grouped
 from seqgen.models.attention import full_attention, full_weights
 from seqgen.models.blocks import Attend, Block, norm_of
 from seqgen.models.dropout import Dropout
@@ -289,14 +290,19 @@ class RowReading:
     """`Reading` of one token a row, over arrays."""
 
     def __init__(self, own: one_token.Attend, memory: Memory) -> None:
-        self.own, self.reading = own, Reading(None, memory)
+        self.own, self.memory = own, memory
+        self.there = None if memory.there is None else memory.there.numpy()
 
     def __call__(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
         return self.own(layer, q, k, v)
 
     def source(self, layer: int, q: np.ndarray) -> np.ndarray:
         """Return what queries (B, heads, D) read of their sources."""
-        return self.reading.source(layer, torch.from_numpy(q)[:, :, None])[:, :, 0].numpy()
+        memory = self.memory
+        keys, values = memory.keys[layer].numpy(), memory.values[layer].numpy()
+        asked = memory.group_array(q).swapaxes(1, 2)  # (S, heads, G, D)
+        read = attend_grouped(asked, keys, values, self.there)
+        return memory.ungroup_array(read.swapaxes(1, 2))
 
 
 class RowCrossAttention:
