@@ -402,13 +402,10 @@ def test_settings_of_the_other_kind_of_data(tsv, sides, capsys):
     )
 
 
-def test_commands_for_models_of_text(tsv, tmp_path, capsys):
+def test_what_is_for_models_of_text(tsv, tmp_path, capsys):
     trained(tsv)
     text = tmp_path / "text.txt"
     text.write_text("one two\n")
-    for command in (["eval", text], ["compare", "t"], ["perplexity", tsv, "--fit", text]):
-        flags = [] if command[0] == "compare" else ["-m", "t"]
-        assert "models of text; t writes from sources" in refusal(capsys, *command, *flags)
     assert "--echo is for models of text" in refusal(
         capsys, "sample", "a", "-m", "t", "--echo", "--greedy"
     )

@@ -1,12 +1,15 @@
-"""Pairs of a source and a target as commands read them: from a FILE, or held out by a model."""
+"""Pairs of a source and a target as commands read them: from FILEs, or held out by a model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from seqgen.cli.inputs import Source
+import typer
+
+from seqgen.cli.help import TEXT
+from seqgen.cli.inputs import Inputs, Source, file_name
 from seqgen.errors import SeqgenError, UsageError
 
 if TYPE_CHECKING:
@@ -15,6 +18,29 @@ if TYPE_CHECKING:
     from seqgen.tasks.loaded import LoadedModel
 
 Watch = Callable[[Iterable[str]], Iterator[str]]
+
+SourceFile = Annotated[
+    str | None,
+    typer.Option(
+        "--source",
+        help="Of pairs in two files: the file of the sources, a line each; needs --target.",
+        parser=file_name,
+        metavar="FILE",
+        rich_help_panel=TEXT,
+        show_default=False,
+    ),
+]
+TargetFile = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        help="The file of the targets: line n is the target of line n of --source.",
+        parser=file_name,
+        metavar="FILE",
+        rich_help_panel=TEXT,
+        show_default=False,
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -47,43 +73,107 @@ class HeldOutPairs:
 
 
 @dataclass(frozen=True)
+class TwoFiles:
+    """The FILEs of `--source` and `--target`, in the place of one FILE of pairs."""
+
+    source: Source
+    target: Source
+
+    @property
+    def name(self) -> str:
+        """What records call both."""
+        return f"{self.source.name} {self.target.name}"
+
+
+Given = Source | TwoFiles | HeldOutPairs
+
+
+@dataclass(frozen=True)
 class Watched:
     """A FILE as a text that can be read any number of times, with what takes note of it."""
 
     source: Source
     newlines: str
-    watch: Watch
+    watch: Watch = iter
 
     def chunks(self) -> Iterator[str]:
         """Yield the text in pieces, from its start."""
         return self.watch(self.source.chunks(self.newlines))
 
 
+def open_pairs(
+    inputs: Inputs, file: str | None, source: str | None, target: str | None
+) -> Source | TwoFiles | None:
+    """Return what was given of pairs: a FILE, or one for each side; None if nothing was.
+
+    Raises:
+        UsageError: there is one side alone, or both a FILE and sides.
+    """
+    check_sides([file] if file else [], source and [source], target and [target], data_name="FILE")
+    if source is not None and target is not None:
+        if source == target == "-":
+            raise UsageError("standard input can be only one of the files")
+        return TwoFiles(inputs.open_one(source), inputs.open_one(target))
+    return None if file is None else inputs.open_one(file)
+
+
+def check_one_kind(models: Sequence[LoadedModel]) -> bool:
+    """Refuse models of text beside models of pairs; return whether these are of pairs.
+
+    Raises:
+        UsageError: there are both: no FILE is for both.
+    """
+    kinds = {loaded.reads_sources: loaded.stored.name for loaded in models}
+    if len(kinds) > 1:
+        raise UsageError(f"{kinds[True]} scores pairs and {kinds[False]} text: score them apart")
+    return models[0].reads_sources
+
+
 def as_text(
-    loaded: LoadedModel, source: Source | HeldOutPairs, watch: Watch | None = None
+    loaded: LoadedModel, given: Given, watch: Watch | None = None
 ) -> Iterable[str] | TokenFile | Pairs:
     """Return what a model scores of a FILE: a text, or pairs if it reads those.
 
     Args:
         loaded: the model.
-        source: the FILE.
+        given: the FILE, or what stands in its place.
         watch: takes note of the text as it passes; a token file is then read as its text.
 
     Raises:
         UsageError: it is a token file, and the model reads pairs.
     """
-    if isinstance(source, HeldOutPairs):
-        return source.pairs if watch is None else _watched(source.pairs, watch)
     newlines = loaded.data.newlines
-    if not loaded.reads_sources:
-        if watch is not None:
-            return watch(source.chunks(newlines))
-        return source.token_file or source.chunks(newlines)
-    if source.token_file is not None:
-        raise UsageError(f"{source.title} is a token file; pairs are read as text")
-    from seqgen.data.pairs import TabPairs
+    if loaded.reads_sources or not isinstance(given, Source):
+        return as_pairs(given, newlines, watch)
+    if watch is not None:
+        return watch(given.chunks(newlines))
+    return given.token_file or given.chunks(newlines)
 
-    return TabPairs(Watched(source, newlines, watch or iter), source.title)
+
+def as_pairs(given: Given, newlines: str, watch: Watch | None = None) -> Pairs:
+    """Return the pairs of a FILE, or of what stands in its place.
+
+    Args:
+        given: the FILE.
+        newlines: "keep", or "lf" for LF instead of CRLF.
+        watch: takes note of the pairs, as lines with a tab.
+
+    Raises:
+        UsageError: a FILE is a token file.
+    """
+    from seqgen.data.pairs import FilePairs, TabPairs
+
+    if isinstance(given, HeldOutPairs):
+        return given.pairs if watch is None else _watched(given.pairs, watch)
+    sides = (given.source, given.target) if isinstance(given, TwoFiles) else (given,)
+    for side in sides:
+        if side.token_file is not None:
+            raise UsageError(f"{side.title} is a token file; pairs are read as text")
+    if isinstance(given, Source):
+        return TabPairs(Watched(given, newlines, watch or iter), given.title)
+    source, target = (Watched(side, newlines) for side in sides)
+    pairs = FilePairs(source, target, (sides[0].title, sides[1].title))
+    return pairs if watch is None else _watched(pairs, watch)
 
 
 def _watched(pairs: Pairs, watch: Watch) -> Pairs:
@@ -97,9 +187,10 @@ def check_sides(
     data: list[str],
     source: list[str] | None,
     target: list[str] | None,
-    val: str | None,
-    val_source: str | None,
-    val_target: str | None,
+    val: str | None = None,
+    val_source: str | None = None,
+    val_target: str | None = None,
+    data_name: str = "DATA",
 ) -> None:
     """Refuse one side of pairs without the other, or both ways to give them.
 
@@ -109,7 +200,7 @@ def check_sides(
     if bool(source) != bool(target):
         raise UsageError("--source and --target go together: line n of one, line n of the other")
     if source and data:
-        raise UsageError("give DATA, or --source and --target, not both")
+        raise UsageError(f"give {data_name}, or --source and --target, not both")
     if (val_source is None) != (val_target is None):
         raise UsageError("--val-source and --val-target go together")
     if val_source is not None and val is not None:
