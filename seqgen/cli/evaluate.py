@@ -122,9 +122,7 @@ def evaluate(
     choice("--precision", precision, PRECISIONS)
     models = [load(name, device, precision) for name in model or [None]]
     of_pairs = check_one_kind(models)
-    if not of_pairs and (source or metric or by_length):
-        name = "--source" if source else "--metric" if metric else "--by-length"
-        raise UsageError(f"{name} is for models of pairs; {models[0].stored.name} reads text")
+    _check_for_kind(models[0], source=source, metric=metric, by_length=by_length, pairs=pairs)
     read = _reader(models, inputs, (file, source, target), wanted)
     found = []
     for loaded in models:
@@ -150,6 +148,17 @@ def _check_files(
         raise UsageError("standard input can be only one of the files")
     if (file is not None or source is not None) and pairs and not reads:
         raise UsageError("--pairs alone reads no FILE: add --perplexity, --bleu or --diversity")
+
+
+def _check_for_kind(loaded: LoadedModel, pairs: list[str] | None, **of_pairs: Any) -> None:
+    """Refuse options that are for the other kind of model than those that are measured."""
+    if loaded.reads_sources:
+        if pairs:
+            loaded.require_text("--pairs")
+        return
+    for name in (name for name, given in of_pairs.items() if given):
+        flag = f"--{name.replace('_', '-')}"
+        raise UsageError(f"{flag} is for models of pairs; {loaded.stored.name} reads text")
 
 
 Read = Callable[["LoadedModel"], tuple[Any, str | None]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -201,15 +200,10 @@ def _paired(score: Score, own: Translations, best: bool) -> dict[str, Any]:
     return {
         "pairs": len(own.texts),
         "score": score.score,
-        "mean": _number(score.mean),
-        "interval": _number(score.interval),
-        "p_value": None if best else _number(score.p_value),
+        "mean": score.mean,
+        "interval": score.interval,
+        "p_value": None if best else score.p_value,
         "best": best,
         "exact_match": own.exact_match,
         "signature": score.signature,
     }
-
-
-def _number(value: Any) -> float | None:
-    """Return one of NumPy's numbers as Python's; None for none, or for what is not finite."""
-    return None if value is None or not math.isfinite(value) else float(value)
