@@ -436,3 +436,25 @@ def test_a_translator_in_the_list_of_models(tsv, capsys):
     assert run(["tokenize", str(tsv), "-m", "t", "--quiet"]) == 0
     assert run(["models", "remove", "t", "--yes"]) == 0
     assert records(capsys, "models") == []
+
+
+def test_a_tab_parts_what_is_tokenized(tsv, tmp_path, capsys):
+    loaded = trained(tsv, source_tokenizer="word")
+    first, *_ = records(capsys, "tokenize", tsv, "-m", "t", "--documents", "line")
+    own, tokenizer = loaded.source_tokenizer, loaded.tokenizer
+    source, target = pairs_of()[0]
+    assert (first["source"], first["text"]) == (source, target)
+    assert first["source_ids"] == [*own.encode(source).tolist(), own.eos_id]
+    ids = [tokenizer.bos_id, *tokenizer.encode(target).tolist(), tokenizer.eos_id]
+    assert first["ids"] == ids
+    capsys.readouterr()
+    assert run(["tokenize", str(tsv), "-m", "t", "--pieces"]) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines()[0] == "two\tt \\n"
+    assert "unknown" not in said.err
+    (tmp_path / "ids").write_text("1 2\n3\t4\n")
+    for flag, file, line in (("--stats", tsv, 1), ("--decode", tmp_path / "ids", 2)):
+        said = refusal(capsys, "tokenize", file, "-m", "t", flag, "--quiet")
+        assert f"line {line} has a tab" in said and f"{flag} takes one side at a time" in said
+    said = refusal(capsys, "tokenize", tsv, "-m", "t", "--out", tmp_path / "x.tok", "--quiet")
+    assert "--out is for text" in said
