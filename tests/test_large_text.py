@@ -27,8 +27,8 @@ from seqgen.data.tokenfile import open_token_file
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.tasks.loaded import load
 from seqgen.tasks.scoring.perplexity import perplexity
-from seqgen.tasks.training import prepare as preparing
-from seqgen.tasks.training.prepare import prepare_data
+from seqgen.tasks.training import prepare_large as preparing
+from seqgen.tasks.training.prepare_data import prepare_data
 from seqgen.tasks.training.train import resume, train
 from seqgen.tokenizers import KINDS
 from seqgen.training.events import Encoding, Notice

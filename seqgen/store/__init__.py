@@ -19,7 +19,7 @@ from seqgen.store.kept_data import (
     text_of,
     tokens_folder,
 )
-from seqgen.store.model import (
+from seqgen.store.layout import (
     CHECKPOINTS,
     CONFIG,
     FORMAT,
@@ -34,8 +34,8 @@ from seqgen.store.model import (
     VALIDATION_PAIRS,
     VALIDATION_TOKENS,
     WEIGHTS,
-    StoredModel,
 )
+from seqgen.store.model import StoredModel
 from seqgen.store.places import home, models_folder
 from seqgen.store.removing import check_removable, remove
 from seqgen.store.stored_mixture import StoredMixture, as_given

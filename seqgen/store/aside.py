@@ -16,8 +16,7 @@ from pathlib import Path, PurePath
 
 from seqgen.errors import SeqgenError
 from seqgen.files import take_lock
-from seqgen.store.manifest import MANIFEST
-from seqgen.store.model import (
+from seqgen.store.layout import (
     CHECKPOINTS,
     CONFIG,
     LAST,
@@ -32,6 +31,7 @@ from seqgen.store.model import (
     VALIDATION_TOKENS,
     WEIGHTS,
 )
+from seqgen.store.manifest import MANIFEST
 from seqgen.store.places import alone, models_folder
 
 NEW, OLD, GONE = "new", "old", "gone"

@@ -1,11 +1,10 @@
-"""A trained model on disk: its folder, its checkpoints, its logs."""
+"""A trained model on disk: its settings, weights, tokenizers, checkpoints and held-out data."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import json
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,9 +14,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from seqgen import __version__
 from seqgen.configs import Config
 from seqgen.errors import SeqgenError, UsageError, first_line
-from seqgen.files import is_temporary, json_bytes, parse_json, replacing, take_lock, write_bytes
+from seqgen.files import json_bytes, parse_json, replacing, write_bytes
 from seqgen.store import manifest
-from seqgen.store.writing import MetricsLog, is_whole, same_file, step_of, tensor_bytes, writing
+from seqgen.store.folder import ModelFolder
+from seqgen.store.layout import (
+    CHECKPOINTS,
+    CONFIG,
+    FORMAT,
+    LAST,
+    RECORD,
+    SOURCE_TOKENIZER,
+    TOKENIZER,
+    VALIDATION,
+    VALIDATION_PAIRS,
+    VALIDATION_TOKENS,
+    WEIGHTS,
+)
+from seqgen.store.writing import is_whole, same_file, tensor_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,14 +39,6 @@ if TYPE_CHECKING:
     from seqgen.tokenizers import Tokenizer
 
 Settings = TypeVar("Settings", bound=Config)
-FORMAT = 1
-CONFIG, WEIGHTS, RECORD = "config.json", "model.safetensors", "training.json"
-METRICS, SAMPLES = "metrics.jsonl", "samples.jsonl"
-VALIDATION = "validation/text.txt"
-VALIDATION_TOKENS = "validation/tokens.tok"
-VALIDATION_PAIRS = "validation/source.txt", "validation/target.txt"
-TOKENIZER, SOURCE_TOKENIZER = "tokenizer", "source_tokenizer"
-CHECKPOINTS, LAST, LOCK = "checkpoints", "last.safetensors", "lock"
 # Files up to this size are hashed whenever a model is loaded; larger ones only when resuming.
 CHEAP = 16 << 20
 # Elements that a model may compute besides its stored ones, such as the angles of positions.
@@ -41,25 +46,8 @@ UNSTORED = 1 << 22
 
 
 @dataclass(frozen=True)
-class StoredModel:
-    """A model's folder. It can be copied and mailed, and works wherever it is."""
-
-    path: Path
-
-    @property
-    def name(self) -> str:
-        """The model's name: that of its folder."""
-        return self.path.resolve().name
-
-    @property
-    def published(self) -> bool:
-        """Whether it is in its final folder; only a new model is not."""
-        return True
-
-    @property
-    def kept(self) -> str:
-        """What is left if writing fails now, as the end of a message."""
-        return "what was saved before is whole"
+class StoredModel(ModelFolder):
+    """A model in its folder, which can be copied and mailed, and works wherever it is."""
 
     @property
     def config(self) -> dict[str, Any]:
@@ -68,7 +56,7 @@ class StoredModel:
         Raises:
             SeqgenError: it is missing, damaged, or of a later format.
         """
-        config = self._json(CONFIG)
+        config = self.read_table(CONFIG)
         if config.get("format") != FORMAT:
             raise SeqgenError(
                 f"{self.path} has format {config.get('format')!r}, and this seqgen reads {FORMAT}"
@@ -85,7 +73,7 @@ class StoredModel:
     @property
     def record(self) -> dict[str, Any]:
         """`training.json`: the data and its hashes, seeds, best figures, time, machine."""
-        return self._json(RECORD)
+        return self.read_table(RECORD)
 
     @property
     def validation_text(self) -> Path | None:
@@ -145,15 +133,6 @@ class StoredModel:
                 for block in iter(lambda: file.read(1 << 20), b""):
                     digest.update(block)
         return digest.hexdigest()
-
-    def _json(self, part: str) -> dict[str, Any]:
-        try:
-            value = parse_json((self.path / part).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise SeqgenError(f"{self.path / part} is missing or damaged: {error}") from None
-        if not isinstance(value, dict):
-            raise SeqgenError(f"{self.path / part} is damaged: it holds no table")
-        return value
 
     def settings(self, part: str, kind: type[Settings]) -> Settings:
         """Return a table of `config.json` as the configuration that it was written from.
@@ -220,48 +199,6 @@ class StoredModel:
         folder = self.path / SOURCE_TOKENIZER
         return load_tokenizer(folder) if folder.is_dir() else target
 
-    def check(self, largest: int | None = None) -> None:
-        """Compare the folder with its manifest; checkpoints are checked when they are read.
-
-        Args:
-            largest: skip files of more bytes.
-
-        Raises:
-            SeqgenError: a part is missing or was changed.
-        """
-        named = manifest.read(self.path)
-        parts = (part for part in named if not part.startswith(CHECKPOINTS))
-        manifest.check(self.path, parts, largest)
-
-    def seal(self) -> None:
-        """Write the manifest of a new folder; from now on the folder is checked against it.
-
-        Raises:
-            SeqgenError: it cannot be written.
-        """
-        if manifest.read(self.path):
-            return
-        parts = (f"{TOKENIZER}/*", f"{SOURCE_TOKENIZER}/*", "validation/*", f"{CHECKPOINTS}/*.*")
-        patterns = (CONFIG, RECORD, WEIGHTS, *parts)
-        found = (path for pattern in patterns for path in sorted(self.path.glob(pattern)))
-        with self.writing(manifest.MANIFEST):
-            manifest.seal(self.path, [path.relative_to(self.path).as_posix() for path in found])
-
-    def keep_current_hashes(self) -> None:
-        """Leave one hash for each part in the manifest of a checked folder.
-
-        Raises:
-            SeqgenError: it cannot be written.
-        """
-        with self.writing(manifest.MANIFEST):
-            manifest.keep_current_hashes(self.path)
-
-    def _replace(self, part: str, content: bytes) -> None:
-        """Replace a file of the folder in one step, the manifest first."""
-        with self.writing(part):
-            manifest.announce(self.path, {part: manifest.digest(content)})
-            write_bytes(self.path / part, content)
-
     def write_config(
         self, architecture: str, preset: str | None = None, **groups: dict[str, Any]
     ) -> None:
@@ -273,7 +210,7 @@ class StoredModel:
             groups: the settings.
         """
         about = {"format": FORMAT, "seqgen_version": __version__, "architecture": architecture}
-        self._replace(CONFIG, json_bytes({**about, "preset": preset, **groups}))
+        self.replace_part(CONFIG, json_bytes({**about, "preset": preset, **groups}))
 
     def write_weights(self, model: LanguageModel) -> None:
         """Replace `model.safetensors` by the model's weights, in one step.
@@ -283,7 +220,7 @@ class StoredModel:
         """
         from seqgen.models.base import weights_of
 
-        self._replace(WEIGHTS, tensor_bytes(weights_of(model)))
+        self.replace_part(WEIGHTS, tensor_bytes(weights_of(model)))
 
     def write_checkpoint(
         self, tensors: dict[str, Tensor], facts: dict[str, Any], keep: int = 1
@@ -359,34 +296,12 @@ class StoredModel:
                 f"itself is usable ({error})"
             ) from None
 
-    def rewind(self, step: int) -> None:
-        """Remove records of later steps from the logs, and files that a killed run left unfinished.
-
-        Raises:
-            SeqgenError: the folder cannot be written.
-        """
-        with self.writing():
-            for path in filter(is_temporary, self.path.rglob(".*")):
-                path.unlink(missing_ok=True)
-        for part in (METRICS, SAMPLES):
-            path = self.path / part
-            if path.exists():
-                lines = path.read_bytes().splitlines(keepends=True)
-                kept = [x for x in lines if x.endswith(b"\n") and step_of(x) <= step]
-                if kept != lines:
-                    with self.writing(part):
-                        write_bytes(path, b"".join(kept))
-
     def publish(self) -> None:
         """Make a new model findable; a model in its final folder already is."""
 
-    def writing(self, part: str = "") -> contextlib.AbstractContextManager[None]:
-        """Report in one line that a part of the folder cannot be written, and what is left."""
-        return writing(self.path / part, self.kept)
-
     def write_record(self, **facts: Any) -> None:
         """Write `training.json`."""
-        self._replace(RECORD, json_bytes(facts))
+        self.replace_part(RECORD, json_bytes(facts))
 
     def write_validation(self, chunks: Iterator[str]) -> None:
         """Keep the held-out text.
@@ -411,33 +326,3 @@ class StoredModel:
         with replacing(path) as file:
             for chunk in chunks:
                 file.write(chunk.encode())
-
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Lock this model against other runs; the lock ends with the process, however it ends.
-
-        Raises:
-            SeqgenError: another run has locked it.
-        """
-        with self.writing(LOCK):
-            file = (self.path / LOCK).open("w")
-        with file:
-            if not take_lock(file):
-                raise SeqgenError(f"{self.name} is being trained by another run; wait for it")
-            yield
-
-    @contextlib.contextmanager
-    def log(self, part: str) -> Iterator[MetricsLog]:
-        """Open `metrics.jsonl` or `samples.jsonl` for appending."""
-        with self.writing(part):
-            file = (self.path / part).open("ab", buffering=0)
-        with file:
-            yield MetricsLog(file, lambda: self.writing(part))
-
-    def logged(self, part: str) -> list[dict[str, Any]]:
-        """Return the complete records of `metrics.jsonl` or `samples.jsonl`."""
-        try:
-            lines = (self.path / part).read_bytes().splitlines()
-        except FileNotFoundError:
-            return []
-        return [json.loads(line) for line in lines if step_of(line) < math.inf]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from seqgen.configs import DataConfig
 from seqgen.data.overlap import overlap
 from seqgen.data.split import path_of
-from seqgen.tasks.training.prepare import LARGE, Prepared
+from seqgen.tasks.training.prepare import Prepared
+from seqgen.tasks.training.prepare_large import LARGE
 
 
 def leak(prepared: Prepared, data: DataConfig) -> str | None:

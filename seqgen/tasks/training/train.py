@@ -37,7 +37,8 @@ from seqgen.tasks.training.choosing import (
 )
 from seqgen.tasks.training.count import count, ignored
 from seqgen.tasks.training.plan import Plan, override, plan_of, preset_of
-from seqgen.tasks.training.prepare import Prepared, prepare_data, reload_data
+from seqgen.tasks.training.prepare import Prepared
+from seqgen.tasks.training.prepare_data import prepare_data, reload_data
 from seqgen.tasks.training.prepare_pairs import PairFiles, prepare_pairs, reload_pairs
 from seqgen.tasks.training.session import Session, TrainingResult
 from seqgen.training.events import Notice, Report

@@ -1,0 +1,161 @@
+"""A model's folder: parts that are replaced in one step, its manifest, its lock, its logs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seqgen.errors import SeqgenError
+from seqgen.files import is_temporary, parse_json, take_lock, write_bytes
+from seqgen.store import manifest
+from seqgen.store.layout import (
+    CHECKPOINTS,
+    CONFIG,
+    LOCK,
+    METRICS,
+    RECORD,
+    SAMPLES,
+    SOURCE_TOKENIZER,
+    TOKENIZER,
+    WEIGHTS,
+)
+from seqgen.store.writing import MetricsLog, step_of, writing
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """The folder that a model is in, whatever the model."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The model's name: that of its folder."""
+        return self.path.resolve().name
+
+    @property
+    def published(self) -> bool:
+        """Whether it is in its final folder; only a new model is not."""
+        return True
+
+    @property
+    def kept(self) -> str:
+        """What is left if writing fails now, as the end of a message."""
+        return "what was saved before is whole"
+
+    def read_table(self, part: str) -> dict[str, Any]:
+        """Return the object in a JSON file of the folder.
+
+        Raises:
+            SeqgenError: the file is missing or damaged, or holds something else.
+        """
+        try:
+            value = parse_json((self.path / part).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise SeqgenError(f"{self.path / part} is missing or damaged: {error}") from None
+        if not isinstance(value, dict):
+            raise SeqgenError(f"{self.path / part} is damaged: it holds no table")
+        return value
+
+    def writing(self, part: str = "") -> contextlib.AbstractContextManager[None]:
+        """Report in one line that a part of the folder cannot be written, and what is left."""
+        return writing(self.path / part, self.kept)
+
+    def check(self, largest: int | None = None) -> None:
+        """Compare the folder with its manifest; checkpoints are checked when they are read.
+
+        Args:
+            largest: skip files of more bytes.
+
+        Raises:
+            SeqgenError: a part is missing or was changed.
+        """
+        named = manifest.read(self.path)
+        parts = (part for part in named if not part.startswith(CHECKPOINTS))
+        manifest.check(self.path, parts, largest)
+
+    def seal(self) -> None:
+        """Write the manifest of a new folder; from now on the folder is checked against it.
+
+        Raises:
+            SeqgenError: it cannot be written.
+        """
+        if manifest.read(self.path):
+            return
+        parts = (f"{TOKENIZER}/*", f"{SOURCE_TOKENIZER}/*", "validation/*", f"{CHECKPOINTS}/*.*")
+        patterns = (CONFIG, RECORD, WEIGHTS, *parts)
+        found = (path for pattern in patterns for path in sorted(self.path.glob(pattern)))
+        with self.writing(manifest.MANIFEST):
+            manifest.seal(self.path, [path.relative_to(self.path).as_posix() for path in found])
+
+    def keep_current_hashes(self) -> None:
+        """Leave one hash for each part in the manifest of a checked folder.
+
+        Raises:
+            SeqgenError: it cannot be written.
+        """
+        with self.writing(manifest.MANIFEST):
+            manifest.keep_current_hashes(self.path)
+
+    def replace_part(self, part: str, content: bytes) -> None:
+        """Replace a file of the folder in one step, the manifest first.
+
+        Raises:
+            SeqgenError: it cannot be written; what was there stays.
+        """
+        with self.writing(part):
+            manifest.announce(self.path, {part: manifest.digest(content)})
+            write_bytes(self.path / part, content)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Lock this model against other runs; the lock ends with the process, however it ends.
+
+        Raises:
+            SeqgenError: another run has locked it.
+        """
+        with self.writing(LOCK):
+            file = (self.path / LOCK).open("w")
+        with file:
+            if not take_lock(file):
+                raise SeqgenError(f"{self.name} is being trained by another run; wait for it")
+            yield
+
+    @contextlib.contextmanager
+    def log(self, part: str) -> Iterator[MetricsLog]:
+        """Open `metrics.jsonl` or `samples.jsonl` for appending."""
+        with self.writing(part):
+            file = (self.path / part).open("ab", buffering=0)
+        with file:
+            yield MetricsLog(file, lambda: self.writing(part))
+
+    def logged(self, part: str) -> list[dict[str, Any]]:
+        """Return the complete records of `metrics.jsonl` or `samples.jsonl`."""
+        try:
+            lines = (self.path / part).read_bytes().splitlines()
+        except FileNotFoundError:
+            return []
+        return [json.loads(line) for line in lines if step_of(line) < math.inf]
+
+    def rewind(self, step: int) -> None:
+        """Remove records of later steps from the logs, and files that a killed run left unfinished.
+
+        Raises:
+            SeqgenError: the folder cannot be written.
+        """
+        with self.writing():
+            for path in filter(is_temporary, self.path.rglob(".*")):
+                path.unlink(missing_ok=True)
+        for part in (METRICS, SAMPLES):
+            path = self.path / part
+            if path.exists():
+                lines = path.read_bytes().splitlines(keepends=True)
+                kept = [x for x in lines if x.endswith(b"\n") and step_of(x) <= step]
+                if kept != lines:
+                    with self.writing(part):
+                        write_bytes(path, b"".join(kept))

@@ -1,0 +1,10 @@
+"""What stands where in a model's folder."""
+
+FORMAT = 1
+CONFIG, WEIGHTS, RECORD = "config.json", "model.safetensors", "training.json"
+METRICS, SAMPLES = "metrics.jsonl", "samples.jsonl"
+VALIDATION = "validation/text.txt"
+VALIDATION_TOKENS = "validation/tokens.tok"
+VALIDATION_PAIRS = "validation/source.txt", "validation/target.txt"
+TOKENIZER, SOURCE_TOKENIZER = "tokenizer", "source_tokenizer"
+CHECKPOINTS, LAST, LOCK = "checkpoints", "last.safetensors", "lock"
