@@ -458,3 +458,11 @@ def test_a_tab_parts_what_is_tokenized(tsv, tmp_path, capsys):
         assert f"line {line} has a tab" in said and f"{flag} takes one side at a time" in said
     said = refusal(capsys, "tokenize", tsv, "-m", "t", "--out", tmp_path / "x.tok", "--quiet")
     assert "--out is for text" in said
+
+
+def test_the_sample_of_training_is_of_the_first_held_out_source(tsv, capsys):
+    loaded = trained(tsv, steps=30, lr=0.01)
+    source, _ = next(iter(held_out_pairs(loaded)))
+    how = ["--seed", 0, "--temperature", 0.8, "--max-tokens", 160]
+    (found,) = records(capsys, "sample", source, "-m", "t", *how)
+    assert loaded.stored.record["result"]["sample"] == found["text"]

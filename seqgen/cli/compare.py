@@ -184,14 +184,10 @@ COLUMNS = {
 # Of models of pairs: perplexity after bits per byte, and what is known of their translations.
 PERPLEXITY = {"perplexity": lambda r: figure(r.perplexity)}
 BLEU = {
-    "BLEU": lambda r: _bleu(r.bleu),
+    "BLEU": lambda r: with_interval(r.bleu["score"], r.bleu["interval"]),
     "p of BLEU": lambda r: "best" if r.bleu["best"] else figure(r.bleu["p_value"]),
     "exact match": lambda r: percentage(r.bleu["exact_match"]),
 }
-
-
-def _bleu(record: dict[str, Any]) -> str:
-    return with_interval({**record, "confidence_interval": record["interval"]})
 
 
 def _columns(found: list[Comparison]) -> dict[str, Callable[[Any], str]]:

@@ -276,7 +276,7 @@ def _explain(found: list[Evaluation], verbose: bool) -> None:
 
 
 def _bleu(record: dict[str, Any]) -> str:
-    return f"{record['score']:.2f} ± {record['interval']:.2f}"
+    return translations.with_interval(record["score"], record["interval"])
 
 
 def _same(values: list[str]) -> str:

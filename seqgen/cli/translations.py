@@ -98,7 +98,8 @@ def score_rows(found: Sequence[Evaluation]) -> Iterator[list[str]]:
     """
     records = [one.translations for one in found]
     for same in zip(*(record["metrics"] for record in records), strict=True):
-        yield [same[0]["metric"], *map(with_interval, same)]
+        shown = (with_interval(own["score"], own.get("confidence_interval")) for own in same)
+        yield [same[0]["metric"], *shown]
     yield ["exact match", *(percentage(record["exact_match"]) for record in records)]
     for same in zip(*(record["by_length"] for record in records), strict=True):
         own = same[0]
@@ -110,10 +111,9 @@ def score_rows(found: Sequence[Evaluation]) -> Iterator[list[str]]:
         ]
 
 
-def with_interval(record: dict[str, Any]) -> str:
+def with_interval(score: float, half: float | None) -> str:
     """Return a score and half the width of its interval, if there is one."""
-    shown, half = figure(record["score"], 2), record.get("confidence_interval")
-    return shown if half is None else f"{shown} ± {half:.2f}"
+    return figure(score, 2) if half is None else f"{figure(score, 2)} ± {half:.2f}"
 
 
 def say_cut(model: str, cut: int, pairs: int, most: int) -> None:
