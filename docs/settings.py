@@ -1,4 +1,4 @@
-"""Write `settings.md`: every setting of `--set` and `--config`, from the settings' own text.
+"""Write `settings.md`: every setting of `--set` and `--config`, from its documentation in the code.
 
     python docs/settings.py
 
@@ -24,23 +24,23 @@ HEAD = """# Settings
 
 <!-- Written by `python docs/settings.py`; do not edit. -->
 
-Every setting that `seqgen train` knows. Give one as `--set key=value` or in a `--config` file;
-the common ones have a flag of their own (`seqgen train --help`). `--config` takes TOML, where
-tables only group, or the `config.json` of a trained model. A flag wins over the file, the file
-over a preset, and a preset over the architecture's own training settings, which stand below each
-architecture. `seqgen models --architectures NAME` lists the settings of one architecture in the
-terminal.
+All settings of `seqgen train`. Give one as `--set key=value` or in a `--config` file; the common
+ones also have a flag of their own (`seqgen train --help`). `seqgen models --architectures NAME`
+lists the settings of one architecture in the terminal.
 
-"none" as a default means that the value is chosen: the description or
-[training.md](training.md) says how. `none` can be given as a value, too. A value outside its bounds
-is refused in one line. Bounds such as 1,048,576 only catch typing errors: a model that is too large
-for this machine's memory is refused before it is built.
+A `--config` file is TOML (its tables only group settings) or the `config.json` of a trained model.
+Flags and `--set` take precedence over the file, the file over a preset, and a preset over the
+architecture's own training settings, which are listed below each architecture.
+
+The default "none" means that nothing is set. The description, or [training.md](training.md), says
+what then happens. `none` can also be given as a value. Values outside the bounds are refused, and
+so is a model that is too large for this machine's memory.
 """
 TYPES = {int: "integer", float: "number", bool: "`true`, `false`", str: "text"}
 
 
 def type_of(kind: Any) -> str:
-    """Return a field's type, or its choices, as a reader sees it."""
+    """Return a field's type or its choices, as the page shows them."""
     if typing.get_origin(kind) is typing.Literal:
         return ", ".join(f"`{choice}`" for choice in typing.get_args(kind))
     if typing.get_origin(kind) in (typing.Union, UnionType):
@@ -59,11 +59,12 @@ def value_of(value: Any) -> str:
 def table(config: type[Config]) -> list[str]:
     """Return the lines of a configuration's table, a row a setting."""
     types = config.types()
-    lines = ["| setting | type | bounds | default | what it is |", "|---|---|---|---|---|"]
+    lines = ["| setting | type | bounds | default | meaning |", "|---|---|---|---|---|"]
     for name, field in config.fields().items():
         default = "required" if field.default is dataclasses.MISSING else value_of(field.default)
         text = field.metadata["doc"].replace("|", "\\|")
-        cells = [f"`{name}`", type_of(types[name]), str(field.metadata["bounds"]), default, text]
+        bounds = str(field.metadata["bounds"].without_sanity_limit())
+        cells = [f"`{name}`", type_of(types[name]), bounds, default, text]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 
@@ -71,7 +72,7 @@ def table(config: type[Config]) -> list[str]:
 def page() -> str:
     """Return the whole page."""
     lines = [HEAD, "## Text", "", *table(DataConfig), "", "## Training", ""]
-    lines += ["Models with parameters have these; `ngram` ignores them.", ""]
+    lines += ["For networks; `ngram` ignores these settings.", ""]
     lines += [*table(TrainingConfig), ""]
     for row in registry.ARCHITECTURES.values():
         config = row.load_config()

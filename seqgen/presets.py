@@ -55,19 +55,19 @@ _ROWS = (
     Preset(
         "lectures-rnn",
         "rnn",
-        "the lectures' RNN of 64 units, one-hot input, windows of 50 from zero, 7 epochs",
+        "an RNN of 64 units from university lectures: one-hot input, windows of 50, 7 epochs",
         {**_LECTURES, "num_layers": 1, "hidden_size": 64, "epochs": 7.0},
     ),
     Preset(
         "lectures-lstm",
         "lstm",
-        "the lectures' LSTM of 256 units, trained in the same way, 15 epochs",
+        "an LSTM of 256 units from the same lectures, trained in the same way, 15 epochs",
         {**_LECTURES, "num_layers": 1, "hidden_size": 256, "epochs": 15.0},
     ),
     Preset(
         "gpt",
         "transformer",
-        "nanoGPT's recipe for a CPU (Karpathy 2022): GPT-2's form, 4 x 128, 2,000 steps",
+        "nanoGPT's recipe for a CPU (Karpathy 2022): GPT-2's form, 4 layers of 128, 2,000 steps",
         {
             **GPT2,
             "bias": False,

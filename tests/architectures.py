@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from dataclasses import dataclass
 from typing import Any
@@ -65,6 +66,7 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "onehot": {"input": "onehot"},
         "residual": {"residual": True},
         "tied": {"tie_weights": True, "num_layers": 1},
+        "projected": {"projection": 5, "peepholes": True, "layer_norm": True, "residual": True},
     },
     "transformer": {
         "default": {},
@@ -90,6 +92,26 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "linear": {"context_size": 5, "hidden_size": 0, "direct": True},
     },
 }
+
+# Forms of a cell that the models around it do not see, for the tests of cells alone.
+FORMS: dict[str, dict[str, dict[str, Any]]] = {
+    "rnn": {"sigmoid": {"activation": "sigmoid"}},
+    "jordan": {"sigmoid": {"activation": "sigmoid", "decay": 0.6}},
+    "mingru": {"linear": {"positive": False}},
+    "rhn": {"highway": {"depth": 1}},
+    "lstm": {
+        "1997": {"forget_gate": False, "output_activation": "none"},
+        "coupled": {"coupled": True, "peepholes": True},
+        "peepholes": {"peepholes": True},
+        "1997-peepholes": {"forget_gate": False, "peepholes": True},
+        "projection": {"projection": 2},
+        "layer-norm": {"layer_norm": True},
+    },
+}
+
+
+# The models that were made already: each test gets a copy, which is quicker made.
+LOUD: dict[tuple[Any, ...], Any] = {}
 
 
 @dataclass(frozen=True)
@@ -119,12 +141,14 @@ class Case:
 
     def loud(self, dtype: torch.dtype = torch.float64, **more: Any) -> Any:
         """Return the model with large random parameters, so that a wrong past is plain to see."""
-        model = self.build(dtype, **more)
-        with torch.random.fork_rng(), torch.no_grad():
-            torch.manual_seed(2)
-            for parameter in model.parameters():
-                parameter.normal_(0, 0.4)
-        return model
+        key = (type(self), self.architecture, self.variant, dtype, repr((self.settings, more)))
+        if key not in LOUD:
+            LOUD[key] = model = self.build(dtype, **more)
+            with torch.random.fork_rng(), torch.no_grad():
+                torch.manual_seed(2)
+                for parameter in model.parameters():
+                    parameter.normal_(0, 0.4)
+        return copy.deepcopy(LOUD[key])
 
     @property
     def neural(self) -> bool:
@@ -194,6 +218,12 @@ PAIR_VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
             "embedding_size": 5,
             "input_feeding": True,
             "share_embeddings": False,
+        },
+        "first-input": {
+            "attention": "none",
+            "bridge": "input",
+            "embedding_size": 5,
+            "input_feeding": True,
         },
         "bag": {"encoder": "none", "attention": "dot", "tie_weights": True},
     },

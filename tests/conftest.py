@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
+
+from seqgen.tasks.training import session
 
 BESIDE = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 
@@ -29,12 +33,34 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def small_and_unsynced() -> Iterator[None]:
+    """Training shows short texts, and files are not forced to the disk: no test cuts the power."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "SAMPLE_TOKENS", 16)
+        patch.setattr(os, "fsync", os.fstat)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A fresh `SEQGEN_HOME`; no test sees the user's models, nor another test's."""
     folder = tmp_path / "home"
     monkeypatch.setenv("SEQGEN_HOME", str(folder))
     return folder
+
+
+@pytest.fixture
+def stdin(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
+    """Return what puts some content into standard input, by a pipe: less than it holds, 64 kB."""
+
+    def fill(content: bytes) -> None:
+        read, write = os.pipe()
+        with os.fdopen(write, "wb") as file:
+            file.write(content)
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(os.fdopen(read, "rb")))
+
+    return fill
 
 
 @pytest.fixture(scope="session")

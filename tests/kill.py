@@ -24,7 +24,6 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -338,7 +337,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     torch.set_num_threads(1)  # a copy of a process has no threads
-    session.fixed_sample = partial(session.fixed_sample, tokens=4)
+    session.SAMPLE_TOKENS = 4
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
         os.environ["SEQGEN_HOME"] = str(home)

@@ -128,7 +128,7 @@ def test_no_longer_text_is_better_than_the_bound(logprob, alpha, kind, length, m
 
 @pytest.mark.parametrize("alpha", [10.5, -200, 400, math.inf, math.nan])
 def test_an_alpha_beyond_what_floats_hold_is_refused(alpha):
-    with pytest.raises(UsageError, match="--alpha is from -10 to 10, not"):
+    with pytest.raises(UsageError, match="--alpha must be from -10 to 10, not"):
         LengthNorm("avg", alpha)
 
 

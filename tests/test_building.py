@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -37,11 +36,6 @@ TINY = {
     "steps": 4,
     "validate_every": 2,
 }
-
-
-@pytest.fixture(autouse=True)
-def short_samples(monkeypatch):
-    monkeypatch.setattr(session, "fixed_sample", partial(session.fixed_sample, tokens=4))
 
 
 @pytest.fixture

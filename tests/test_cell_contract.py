@@ -7,7 +7,7 @@ import weakref
 import numpy as np
 import pytest
 import torch
-from architectures import CASES, over
+from architectures import CASES, FORMS, Case, over
 from torch.autograd import gradcheck
 from torch.func import functional_call
 
@@ -27,7 +27,8 @@ AROUND = "num_layers", "input", "embedding_size", "residual", "tie_weights"
 def cells():
     """Return a case for each cell of each recurrent architecture, and each form of it."""
     found = {}
-    for case in CASES:
+    forms = [Case(name, form, s) for name, some in FORMS.items() for form, s in some.items()]
+    for case in [*CASES, *forms]:
         known = case.architecture in registry.ARCHITECTURES
         if known and issubclass(registry.architecture(case.architecture).load_model(), RecurrentLM):
             form = {k: v for k, v in case.settings.items() if k not in AROUND}
@@ -43,7 +44,7 @@ def made(case, **more):
     """Return a layer of the case's cell with random parameters, its input and the parts before."""
     kind = registry.architecture(case.architecture).load_model().cell
     torch.manual_seed(4)
-    layer = kind(E, case.config(hidden_size=5, **more)).double()
+    layer = kind(E, case.config(**{"hidden_size": 5, **more})).double()
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.normal_(0, 0.6)
@@ -117,7 +118,7 @@ def test_the_step_over_arrays_is_the_step(case, rows, given):
 
 @over(RECURRENT)
 def test_gradients_of_the_loop(case):
-    layer, x, before = made(case)
+    layer, x, before = made(case, hidden_size=3)
     names = [name for name, _ in layer.named_parameters()]
     begun = len(before)
 
@@ -142,13 +143,15 @@ class Looped(torch.nn.Module):
 
 
 @over(RECURRENT)
-@pytest.mark.parametrize("frozen", [(), ("weight_hh",), ("weight_ih", "bias")])
+@pytest.mark.parametrize("frozen", ["nothing", "recurrent", "input"])
 def test_gradients_of_a_part_of_the_loop_are_those_of_its_steps(case, frozen):
     """An output in the middle alone: nothing comes back to the calls after it."""
     layer, x, before = made(case)
-    for name in frozen:
-        layer.get_parameter(name).requires_grad_(False)
-    leaves = [p for p in layer.parameters() if p.requires_grad]
+    of_input = {layer.weight_ih, layer.bias}
+    for parameter in layer.parameters():
+        kind = "input" if parameter in of_input else "recurrent"
+        parameter.requires_grad_(kind != frozen)
+    leaves = [x.requires_grad_(), *(p for p in layer.parameters() if p.requires_grad)]
     found = [
         torch.autograd.grad(form(x, before)[0][:, 2].square().sum(), leaves, allow_unused=True)
         for form in (layer.loop, lambda x, state: step_by_step(layer, x, state))
@@ -198,6 +201,9 @@ CALLS = {
     "tanh": lambda ops, x, v: [ops.tanh(x)],
     "relu": lambda ops, x, v: [ops.relu(x)],
     "exp": lambda ops, x, v: [ops.exp(x)],
+    "expm1": lambda ops, x, v: [ops.expm1(x)],
+    "sqrt": lambda ops, x, v: [ops.sqrt(x * x)],
+    "join": lambda ops, x, v: [ops.join(x, 2 * x)],
     "where": lambda ops, x, v: [ops.where(x > 0, x, 2 * x)],
     "softmax": lambda ops, x, v: [ops.softmax(x)],
     "layer_norm": lambda ops, x, v: [ops.layer_norm(x, v, None), ops.layer_norm(x, v, v)],

@@ -337,10 +337,10 @@ def test_transformer_weights_begin_as_the_literature_has_them():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"num_heads": 3}, "num_heads divides hidden_size"),
+        ({"num_heads": 3}, "num_heads must divide hidden_size"),
         ({"hidden_size": 6, "num_heads": 2}, "even head size"),
-        ({"dropout": 1.0}, "dropout is at least 0"),
-        ({"num_layers": 0}, "num_layers is at least 1"),
+        ({"dropout": 1.0}, "dropout must be at least 0"),
+        ({"num_layers": 0}, "num_layers must be at least 1"),
         ({"positions": "absolute"}, "one of rope, learned, sinusoidal"),
     ],
 )

@@ -144,11 +144,11 @@ def test_version_and_help(cli):
         (["beam-search", "--stop", b"\xff"], 2, "--stop is not UTF-8 text"),
         (["beam-search", b"a\xff"], 1, "byte 0xff at offset 1"),
         (["sample", "--repetition-penalty", "1e39"], 2, "from 0.001 to 1000, not 1e\\+39"),
-        (["sample", "--frequency-penalty", "1e38"], 2, "--frequency-penalty is from -1000 to"),
-        (["sample", "--presence-penalty=-1e39"], 2, "--presence-penalty is from -1000 to"),
-        (["beam-search", "--alpha", "200"], 2, "--alpha is from -10 to 10, not 200"),
-        (["beam-search", "--length-norm", "gnmt", "--alpha=-400"], 2, "--alpha is from -10"),
-        (["beam-search", "--max-tokens", "-1"], 2, "--max-tokens is at least 0, not -1"),
+        (["sample", "--frequency-penalty", "1e38"], 2, "--frequency-penalty must be from -1000 to"),
+        (["sample", "--presence-penalty=-1e39"], 2, "--presence-penalty must be from -1000 to"),
+        (["beam-search", "--alpha", "200"], 2, "--alpha must be from -10 to 10, not 200"),
+        (["beam-search", "--length-norm", "gnmt", "--alpha=-400"], 2, "--alpha must be from -10"),
+        (["beam-search", "--max-tokens", "-1"], 2, "--max-tokens must be at least 0, not -1"),
         (["sample", "--seed", "-1"], 2, "seed"),
         (["sample", "--device", "abacus"], 2, "--device"),
         (["sample", "--precision", "int8"], 2, "--precision"),
@@ -156,8 +156,8 @@ def test_version_and_help(cli):
         (["sample", "--prompt-file", "/nowhere"], 1, "/nowhere"),
         (["sample", "-m", "tyny"], 1, "did you mean 'tiny'"),
         (["sample", "-m", "./tiny"], 1, "no model folder"),
-        (["sample", "-m", ".."], 2, "no model name"),
-        (["sample", "-m", ""], 2, "no model name"),
+        (["sample", "-m", ".."], 2, "cannot be a model's name"),
+        (["sample", "-m", ""], 2, "cannot be a model's name"),
         (["sample", "aZ"], 1, r"'Z' \(line 1, column 2"),
         (["sample", "a", "the\n\u00e9"], 1, "\\\\xe9|\u00e9"),
         (["sample", b"a\xff"], 1, "byte 0xff at offset 1"),
@@ -186,7 +186,7 @@ def test_wrong_usage_is_one_line(there, cli, arguments, code, pattern):
     [
         (["--model", "lstn"], 2, "did you mean 'lstm'"),
         (["--model", "qqqq"], 2, "there are ngram, window, rnn, gru"),
-        (["--name", "../x"], 2, "no model name"),
+        (["--name", "../x"], 2, "cannot be a model's name"),
         (["--name", "latest"], 2, "reserved"),
         (["--name", "tiny"], 2, "--overwrite"),
         (["--set", "hiden_size=3"], 2, "did you mean 'hidden_size'"),
@@ -202,11 +202,11 @@ def test_wrong_usage_is_one_line(there, cli, arguments, code, pattern):
         (["--documents", "page"], 2, "documents"),
         (["--val", "1.5"], 2, "--val"),
         (["--val", "/nowhere"], 1, "/nowhere"),
-        (["--vocab-size", "3"], 2, "--vocab-size is at least 5"),
-        (["--seed", str(1 << 64)], 2, "seed is .*at most 9,223,372,036,854,775,807, not"),
+        (["--vocab-size", "3"], 2, "--vocab-size must be at least 5"),
+        (["--seed", str(1 << 64)], 2, "seed must be .*at most 9,223,372,036,854,775,807, not"),
         (["--config", "/nowhere.toml"], 1, "/nowhere.toml"),
         (["--changed-data"], 2, "--changed-data"),
-        (["--hidden-size", "10000000"], 2, "hidden_size is .*at most 1,048,576, not"),
+        (["--hidden-size", "10000000"], 2, "hidden_size must be .*at most 1,048,576, not"),
         (["--hidden-size", "1000000"], 1, "out of memory"),
         (["--lr", "fast"], 2, "--lr"),
     ],
@@ -239,6 +239,8 @@ def test_unfit_texts_are_one_line(own, cli, tmp_path, content, flags, pattern):
 def test_no_text_at_all(own, cli, tmp_path):
     refused(cli("train"), 2, "give a text file")
     refused(cli("train", tmp_path / "gone"), 1, "there is no file")
+    refused(cli("train", "gru", tmp_path / "gone"), 2, "no file gru; .* give --model gru")
+    refused(cli("train", "gpt"), 2, "give --preset gpt")
     refused(cli("train", ""), 2, "a file has no name")
     refused(cli("sample"), 1, "run seqgen train")
     refused(cli("perplexity"), 1, "run seqgen train")
@@ -347,7 +349,7 @@ def test_stopping_and_going_on_is_the_same_as_not_stopping(own, cli, text):
     )
     assert (code, json.loads(out)["stopped"]) == (0, "stop-after")
     assert "seqgen train --resume parts" in err
-    refused(cli("train", "--resume", "parts", "--hidden-size", "9"), 2, "keeps its hidden_size")
+    refused(cli("train", "--resume", "parts", "--hidden-size", "9"), 2, "cannot change hidden_size")
     refused(cli("train", "--resume", "parts", "--model", "gru"), 2, "--model")
     code, out, _ = cli("train", "--resume", "parts", "--json")
     whole, parts = json.loads(whole), json.loads(out)
@@ -440,7 +442,7 @@ def test_ctrl_c_saves_says_how_to_go_on_and_can_be_resumed(tmp_path, text):
     steps = str(record["steps"] + 5)
     code, out, err = program("train", "--resume", "x", "--steps", steps, "--json", home=home)
     assert (code, json.loads(out)["stopped"], json.loads(out)["steps"]) == (0, "steps", int(steps))
-    assert "schedule is fitted" in err
+    assert "learning-rate schedule now ends after" in err
 
 
 @pytest.mark.slow
@@ -567,12 +569,13 @@ def test_a_line_of_text_can_be_read_back():
         assert unescape(one_line(value)) == value
 
 
-@pytest.fixture(scope="module")
-def piped(shared):
+@pytest.fixture
+def piped(there, stdin, cli):
     """Run with standard input from a pipe, in the shared home."""
 
-    def command(*arguments, stdin=b""):
-        return program(*arguments, stdin=stdin, home=shared / "home")
+    def command(*arguments, content=b""):
+        stdin(content)
+        return cli(*arguments)
 
     return command
 
@@ -581,7 +584,7 @@ def test_lines_in_lines_out(piped, there, cli):
     prompts = ["the", "", "a dog", "", "it"]
     lines = "\n".join(prompts).encode()
     how = ("--num-samples", "2", "--precision", "float64", *FEW)
-    code, out, err = piped("sample", "--json", *how, stdin=lines)
+    code, out, err = piped("sample", "--json", *how, content=lines)
     assert (code, err) == (0, "")
     assert [(r["index"], r["sample"], r["prompt"]) for r in records(out)] == [
         (i, j, p) for i, p in enumerate(prompts) for j in range(2)
@@ -591,22 +594,23 @@ def test_lines_in_lines_out(piped, there, cli):
     for piped_record, record in zip(records(out), records(expected), strict=True):
         assert piped_record.pop("logprob") == pytest.approx(record.pop("logprob"), rel=1e-12)
         assert piped_record == record
-    one = piped("sample", "--precision", "float64", *FEW, stdin=b"the\n")[1]
+    one = piped("sample", "--precision", "float64", *FEW, content=b"the\n")[1]
     assert one == one_line(records(expected)[0]["text"]) + "\n"  # a line, though it is one prompt
 
 
 def test_an_empty_standard_input_gives_no_records_and_says_so(piped):
-    code, out, err = piped("sample", "--json", "--seed", "1", stdin=b"")
+    code, out, err = piped("sample", "--json", "--seed", "1", content=b"")
     assert (code, out) == (0, "") and "standard input is empty" in err
 
 
-def test_a_character_device_means_the_default_prompt(shared, there, cli):
-    null = program("sample", *FEW, stdin=subprocess.DEVNULL, home=shared / "home")
-    assert null == (0, cli("sample", "", *FEW)[1], "")
+def test_a_character_device_means_the_default_prompt(there, cli, monkeypatch):
+    with open(os.devnull) as null:  # noqa: PTH123
+        monkeypatch.setattr(sys, "stdin", null)
+        assert cli("sample", *FEW) == (0, cli("sample", "", *FEW)[1], "")
 
 
 def test_an_unknown_in_piped_prompts(piped):
-    code, out, err = piped("sample", "--json", *FEW, stdin="the\na\ncat \u00e9t\nit\n".encode())
+    code, out, err = piped("sample", "--json", *FEW, content="the\na\ncat \u00e9t\nit\n".encode())
     assert code == 1
     assert [r["index"] for r in records(out)] == [0, 1]
     assert err == ("seqgen: standard input: the model does not know '\u00e9' (line 3, column 5)\n")
@@ -671,7 +675,7 @@ def test_perplexity_of_files_and_of_standard_input(there, cli, piped, tmp_path):
     assert (two["characters"], two["bytes"], two["oov"]) == (10, 11, 1)
     assert one["perplexity"] == pytest.approx(2 ** one["bits_per_token"])
     assert one["bits_per_token"] == pytest.approx(one["nll_nats"] / 100 / 0.6931471805599453)
-    code, out, _ = piped("perplexity", "--json", stdin=first.read_bytes())
+    code, out, _ = piped("perplexity", "--json", content=first.read_bytes())
     assert code == 0
     assert json.loads(out) == {**one, "file": "-", "nll_nats": pytest.approx(one["nll_nats"])} | {
         key: pytest.approx(value) for key, value in one.items() if isinstance(value, float)
@@ -686,8 +690,8 @@ def test_perplexity_of_files_and_of_standard_input(there, cli, piped, tmp_path):
 def test_perplexity_of_nothing(there, cli, tmp_path, piped):
     (tmp_path / "empty").write_text("")
     refused(cli("perplexity", tmp_path / "empty"), 1, "nothing to score")
-    refused(piped("perplexity", stdin=b""), 1, "nothing to score")
-    refused(piped("perplexity", stdin=b"a\xffb"), 1, "standard input is not UTF-8.*offset 1")
+    refused(piped("perplexity", content=b""), 1, "nothing to score")
+    refused(piped("perplexity", content=b"a\xffb"), 1, "standard input is not UTF-8.*offset 1")
 
 
 def test_perplexity_without_a_held_out_text(own, cli, text):
@@ -737,6 +741,16 @@ def test_a_damaged_model_is_one_line_everywhere(own, cli, text):
     refused(cli("models", "show", "x"), 1, "format")
     assert cli("models", "--json") == (0, "", "")
     assert cli("models", "remove", "x", "--yes")[0] == 0
+
+
+def test_an_empty_cache_is_told(own, cli):
+    assert cli("models", "cache") == (0, "", "the cache is empty\n")
+    assert cli("models", "cache", "--quiet") == cli("models", "cache", "--json") == (0, "", "")
+
+
+def test_the_list_of_architectures_fits_80_columns(cli):
+    code, out, _ = cli("models", "--architectures")
+    assert code == 0 and max(map(len, out.splitlines())) <= 80
 
 
 def test_architectures(cli):

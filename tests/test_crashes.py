@@ -10,7 +10,6 @@ import random
 import shutil
 import tempfile
 import time
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -38,11 +37,6 @@ SETTINGS = {
     "validate_every": 3,
     "checkpoint_every": 1,
 }
-
-
-@pytest.fixture(autouse=True)
-def short_samples(monkeypatch):
-    monkeypatch.setattr(session, "fixed_sample", partial(session.fixed_sample, tokens=4))
 
 
 @pytest.fixture
@@ -408,7 +402,7 @@ def go_on(home, name):
     """Resume a run in a process of its own."""
     os.environ["SEQGEN_HOME"] = home
     torch.set_num_threads(1)
-    session.fixed_sample = partial(session.fixed_sample, tokens=4)
+    session.SAMPLE_TOKENS = 4
     resume(name)
 
 

@@ -2,8 +2,6 @@
 
 import json
 import math
-import subprocess
-import sys
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -590,12 +588,11 @@ def test_several_models_and_files_are_a_table(cli, trained):
     assert cli("perplexity", "-m", "words", "-m", "chars", "--show")[0] == 2
 
 
-def test_several_models_read_one_standard_input(cli, trained):
-    command = [sys.executable, "-m", "seqgen", "perplexity", "-m", "words", "-m", "chars", "--json"]
-    done = subprocess.run(
-        command, input=TEXT.encode(), capture_output=True, timeout=120, check=True
-    )
-    assert [json.loads(r)["bytes"] for r in done.stdout.splitlines()] == [len(TEXT)] * 2
+def test_several_models_read_one_standard_input(cli, trained, stdin):
+    stdin(TEXT.encode())
+    code, out, _ = cli("perplexity", "-m", "words", "-m", "chars", "--json")
+    assert code == 0
+    assert [json.loads(r)["bytes"] for r in out.splitlines()] == [len(TEXT)] * 2
 
 
 def test_text_without_words_has_no_figure_by_word(cli, tmp_path):

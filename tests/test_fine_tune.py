@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,17 +13,11 @@ from seqgen import store
 from seqgen.cli import run
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.tasks.loaded import load
-from seqgen.tasks.training import session
 from seqgen.tasks.training.train import train
 from seqgen.training.events import Notice
 
 SETTINGS = {"seed": 3, "precision": "float32", "batch_size": 3}
 SHAPE = {"hidden_size": 8, "num_layers": 2, "seq_len": 6}
-
-
-@pytest.fixture(autouse=True)
-def short_samples(monkeypatch):
-    monkeypatch.setattr(session, "fixed_sample", partial(session.fixed_sample, tokens=4))
 
 
 @pytest.fixture
@@ -90,13 +83,13 @@ def test_dropout_and_training_are_free(base, texts):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"hidden_size": 8}, "hidden_size is settled by --init-from: base has its own"),
-        ({"num_layers": 3}, "num_layers is settled"),
-        ({"tokenizer": "byte"}, "tokenizer is settled"),
-        ({"vocab_size": 9}, "vocab_size is settled"),
+        ({"hidden_size": 8}, "hidden_size is fixed by --init-from: base has its own"),
+        ({"num_layers": 3}, "num_layers is fixed"),
+        ({"tokenizer": "byte"}, "tokenizer is fixed"),
+        ({"vocab_size": 9}, "vocab_size is fixed"),
     ],
 )
-def test_architecture_and_tokenizer_are_settled(more, message, base, texts):
+def test_architecture_and_tokenizer_are_fixed(more, message, base, texts):
     with pytest.raises(UsageError, match=message):
         tuned(texts[1], **more)
     assert not (store.models_folder() / "tuned").exists()
@@ -105,7 +98,7 @@ def test_architecture_and_tokenizer_are_settled(more, message, base, texts):
 def test_another_architecture_is_wrong_usage(base, texts):
     settings = {"init_from": "base", "steps": 1}
     with pytest.raises(
-        UsageError, match="--model is settled by --init-from: the architecture of base is lstm"
+        UsageError, match="--model is fixed by --init-from: the architecture of base is lstm"
     ):
         train([texts[1]], architecture="lstm", settings=settings)
     with pytest.raises(UsageError, match="the architecture of base is lstm, not gru"):
@@ -118,7 +111,7 @@ def test_a_longer_window_than_the_transformers_is_wrong_usage(texts):
     shape = {**SHAPE, "num_heads": 2}
     settings = {**SETTINGS, **shape, "steps": 1}
     train([texts[0]], architecture="transformer", name="base", settings=settings)
-    with pytest.raises(UsageError, match="--seq-len is at most the window of base, 6"):
+    with pytest.raises(UsageError, match="--seq-len must be at most the window of base, 6"):
         tuned(texts[1], seq_len=7)
     tuned(texts[1], seq_len=5)
 
@@ -163,7 +156,7 @@ def test_on_the_command_line(base, texts, capfd):
         capfd.readouterr()
         assert run(["train", str(texts[1]), *flags, *more]) == 2
         out, err = capfd.readouterr()
-        assert out == "" and err.count("\n") == 1 and "settled by --init-from" in err
+        assert out == "" and err.count("\n") == 1 and "fixed by --init-from" in err
     layers = ["--set", "layer_decay=0.4", "--set", "unfreeze=0.5"]
     assert run(["train", str(texts[1]), *flags, *layers, "--json"]) == 0
     assert json.loads(capfd.readouterr()[0])["architecture"] == "lstm"

@@ -50,13 +50,10 @@ def folder(tmp_path_factory):
         made = ["--out", str(folder / "short.tok"), "-q"]
         assert run(["tokenize", str(folder / "short.txt"), "-m", "one", *made]) == 0
         assert run(["export", "one", "--out", str(folder / "one.arpa"), "-q"]) == 0
-    ids = subprocess.run(
-        [sys.executable, "-m", "seqgen", "tokenize", str(folder / "short.txt"), "-m", "one"],
-        env={**os.environ, "SEQGEN_HOME": str(folder / "home")},
-        capture_output=True,
-        check=True,
-    )
-    (folder / "ids.txt").write_bytes(ids.stdout)
+        ids = io.BytesIO()
+        patch.setattr(sys, "stdout", io.TextIOWrapper(ids, encoding="utf-8"))
+        assert run(["tokenize", str(folder / "short.txt"), "-m", "one", "-q"]) == 0
+        (folder / "ids.txt").write_bytes(ids.getvalue())
     return folder
 
 
@@ -74,19 +71,6 @@ def cli(capfdbinary):
         return code, out.decode(), err.decode()
 
     return command
-
-
-@pytest.fixture
-def stdin(monkeypatch):
-    """Return what puts some content into standard input, by a pipe."""
-
-    def fill(content):
-        read, write = os.pipe()
-        with os.fdopen(write, "wb") as file:
-            file.write(content)
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(os.fdopen(read, "rb")))
-
-    return fill
 
 
 @pytest.fixture
@@ -441,6 +425,31 @@ def test_newlines_reach_tokens_and_back(cli, folder, there, tmp_path):
     assert "".join(texts) == TEXT
 
 
+def test_compared_models_read_newlines_in_their_own_way(cli, folder, there):
+    """As `perplexity` has it for each of them, whoever else is compared."""
+    crlf = folder / "crlf.txt"
+    outcome = cli("compare", "lf", "one", "two", "--data", crlf, "--resamples", "50", "--json")
+    compared, size = records(outcome), len(TEXT)
+    for one in compared:
+        alone = records(cli("perplexity", crlf, "-m", one["model"], "--json"))[0]
+        keys = ("tokens", "characters", "bytes", "bits_per_byte", "oov", "oov_bits_per_byte")
+        assert [one[key] for key in keys] == pytest.approx([alone[key] for key in keys])
+        assert one["total_bits_per_byte"] == pytest.approx(
+            one["bits_per_byte"] + one["oov_bits_per_byte"]
+        )
+        assert one["low"] <= one["total_bits_per_byte"] <= one["high"]
+    assert [one["bytes"] for one in compared] == [size, size + 80, size + 80]
+    assert "lf read the text without its 80 carriage returns" in outcome[2]
+    alike = cli("compare", "one", "two", "--data", crlf, "--resamples", "50", "--json")
+    assert "carriage" not in alike[2]
+    assert [r["high"] for r in records(alike)] == [one["high"] for one in compared[1:]]
+
+
+def test_a_text_with_other_newlines_is_known_for_the_one_a_model_learnt(cli, folder, there):
+    outcome = cli("compare", "lf", "other", "--data", folder / "crlf.txt", "--resamples", "9")
+    assert "lf learnt from this very text" in outcome[2]
+
+
 @pytest.mark.parametrize(
     "command", [["perplexity"], ["eval", "--perplexity"], ["compare", "lines"]]
 )
@@ -592,7 +601,7 @@ def test_names_of_any_bytes_give_valid_json(folder, there, cli, tmp_path):
     name = tmp_path / os.fsdecode(b"a\xff.txt")
     name.write_text(TEXT)
     (record,) = records(cli("perplexity", name, "-m", "one", "--json"))
-    assert record["file"] == str(name)
+    assert record["file"] == str(tmp_path / r"a\xff.txt")
 
 
 @pytest.mark.slow
@@ -605,7 +614,7 @@ def test_names_of_any_bytes_give_valid_json_in_any_locale(folder, tmp_path):
         code, out, err = program(folder / "home", *command, **locale)
         assert code == 0, err
         found = [json.loads(line)["file"] for line in out.decode().splitlines()]
-        assert found == list(map(str, names))
+        assert found == [str(tmp_path / r"a\xff.txt"), str(names[1])]
 
 
 WRITERS = [

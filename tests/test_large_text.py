@@ -141,8 +141,8 @@ def test_other_tokenizers_are_refused(text, capfd):
         ("documents", "line"),
     ],
 )
-def test_what_a_token_file_settles_cannot_be_set(text, name, value):
-    with pytest.raises(UsageError, match=r"settled by the token file|written with --documents"):
+def test_what_a_token_file_fixes_cannot_be_set(text, name, value):
+    with pytest.raises(UsageError, match=r"fixed by the token file|written with --documents"):
         train([tokens_of(text)], architecture="rnn", settings={**TINY, name: value})
 
 
@@ -372,7 +372,7 @@ def test_a_tokenizer_that_is_there_already(text, tmp_path, capfd):
     assert re.search(r"^tokenizer: kind +bpe$", shown, re.M)
     assert run(["models", "list", "--json"]) == 0
     assert json.loads(capfd.readouterr().out.splitlines()[0])["tokenizer"] == "bpe"
-    with pytest.raises(UsageError, match="has its vocabulary already"):
+    with pytest.raises(UsageError, match="already has its vocabulary"):
         train([text], settings={**TINY, "tokenizer": first.path, "vocab_size": 99})
     with pytest.raises(UsageError, match="no tokenizer is called 'bpee'; did you mean 'bpe'"):
         train([text], settings={**TINY, "tokenizer": "bpee"})

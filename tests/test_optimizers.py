@@ -404,14 +404,14 @@ def test_the_full_batch_converges():
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"nesterov": True}, "nesterov needs a momentum"),
+        ({"nesterov": True}, "nesterov needs momentum"),
         ({"nesterov": True, "momentum": 0.9, "dampening": 0.1}, "no dampening"),
         ({"optimizer": "sgdm"}, "optimizer is one of sgd, adagrad"),
         ({"schedule": "triangle"}, "schedule is one of constant, inverse_time"),
         ({"clip_norm_type": "3"}, "clip_norm_type is one of 1, 2, inf"),
-        ({"k2": 3, "seq_len": 4}, "k2 is at least seq_len, 4, not 3"),
-        ({"ema": 1.0}, "ema is at least 0 and less than 1"),
-        ({"accumulate": 0}, "accumulate is at least 1"),
+        ({"k2": 3, "seq_len": 4}, "k2 must be at least seq_len, 4, not 3"),
+        ({"ema": 1.0}, "ema must be at least 0 and less than 1"),
+        ({"accumulate": 0}, "accumulate must be at least 1"),
     ],
 )
 def test_wrong_settings_are_named(more, message):

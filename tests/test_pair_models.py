@@ -575,14 +575,32 @@ def test_vectors_are_sources_too():
         torch.testing.assert_close(both[[1]], one, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@torch.no_grad()
+def test_a_vector_may_be_the_first_input(cell):
+    shape = {"hidden_size": 6, "source_features": 3, "num_layers": 1, "cell": cell}
+    form = {"attention": "none", "encoder": "none", "bridge": "input"}
+    model = Seq2Seq(Seq2SeqConfig(vocab_size=5, **shape, **form)).double().eval()
+    vectors, tokens = torch.randn(2, 1, 3).double(), ids(2, 4, vocab=5)
+    logits, _ = model(tokens, model.encode(vectors, [1, 1]))
+    read = model.encoder.inputs(vectors).tanh()  # (2, 1, H)
+    (layer,) = model.decoder.layers
+    inputs = torch.cat([read, model.embedding(tokens)], 1)
+    h, _ = layer.sequence(inputs, layer.start(2))
+    torch.testing.assert_close(logits, model.head(h[:, 1:]), **EXACT)
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
         ({"attention": "none", "bridge": "none"}, "source would not be read"),
         ({"coverage": True, "attention": "dot"}, "coverage"),
         ({"hidden_size": 7}, "even hidden_size"),
-        ({"attention": "dot", "query": "word", "embedding_size": 4}, "embedding_size = H"),
-        ({"tie_weights": True, "embedding_size": 4}, "embedding_size = H"),
+        (
+            {"attention": "dot", "query": "word", "embedding_size": 4},
+            "embedding_size equal to hidden_size",
+        ),
+        ({"tie_weights": True, "embedding_size": 4}, "embedding_size equal to hidden_size"),
         ({"source_features": 2, "source_vocab_size": 2}, "tokens or vectors"),
     ],
 )

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from seqgen.data.batches import IGNORED, PairBatches, training_batches
 from seqgen.data.corpus import Corpus
 from seqgen.data.pairs import FilePairs, TabPairs, Tokenizers, drop_long, encode_pairs
+from seqgen.data.source_unknowns import UnknownsInSources
 from seqgen.data.sources import Source, TokenSources, VectorSources, handles_of
 from seqgen.data.text import Text
 from seqgen.errors import SeqgenError
+from seqgen.hashing import uniforms
 from seqgen.tokenizers import CharTokenizer
 
 quick = settings(deadline=None, max_examples=60, derandomize=True)
@@ -138,6 +140,21 @@ def test_equal_sources_have_one_handle():
     assert handles == [0, 1, 0, 2]
     assert len(sources) == 3
     assert sources.rows([2]).values.tolist() == [[2, 5]]
+
+
+@given(lengths=both_lengths, step=st.integers(0, 9), share=st.sampled_from([0.0, 0.3, 1.0]))
+@quick
+def test_unknowns_are_drawn_by_their_place_and_spare_the_ends(lengths, step, share):
+    plain = PairBatches(corpus_of(lengths), 4, seed=7)
+    one, other = plain.batch(step), UnknownsInSources(plain, share, 3).batch(step)
+    assert other.tokens.tolist() == one.tokens.tolist()
+    assert other.targets.tolist() == one.targets.tolist()
+    assert other.source.lengths.tolist() == one.source.lengths.tolist()
+    for row, length in enumerate(one.source.lengths.tolist()):
+        for place in range(one.source.values.shape[1]):
+            drawn = place < length - 1 and float(uniforms(5, 7, step, row, place)) < share
+            wanted = 3 if drawn else one.source.values[row, place]
+            assert other.source.values[row, place] == wanted
 
 
 @pytest.mark.parametrize("settings", [{"batch_size": 4}, {"batch_size": None, "tokens": 30}])

@@ -53,6 +53,16 @@ def recurrent_count(c, gates, extra=0):
     return embedding + first + others + (0 if c.tie_weights else V * H) + V
 
 
+def lstm_count(c):
+    if c.projection is None:
+        return recurrent_count(c, 4)
+    # With peepholes and layer normalisation too.
+    H, P, V, E = c.hidden_size, c.projection, c.vocab_size, c.embedding_size or c.hidden_size
+    vectors = 3 * H + 4 * H + 2 * (4 * H) + 2 * H  # peepholes, biases, gains, those of the memory
+    layers = [4 * H * (read + P) + P * H + vectors for read in (E, *[P] * (c.num_layers - 1))]
+    return V * E + sum(layers) + V * P + V
+
+
 def transformer_count(c):
     H, V, W, L = c.hidden_size, c.vocab_size, c.window, c.num_layers
     inner = 8 * -(-H // 3) if c.activation == "swiglu" else 4 * H
@@ -77,7 +87,7 @@ def window_count(c):
 COUNTS = {
     "rnn": lambda c: recurrent_count(c, 1),
     "gru": lambda c: recurrent_count(c, 3, c.hidden_size if c.reset == "after" else 0),
-    "lstm": lambda c: recurrent_count(c, 4),
+    "lstm": lstm_count,
     "transformer": transformer_count,
     "window": window_count,
 }

@@ -94,7 +94,7 @@ def test_the_largest_size_that_the_time_is_enough_for(monkeypatch, tmp_path, fit
     assert chosen == (fitting or SIZES[-1])
     (said,) = [text for text in notices if "passes" in text]
     start = f"lstm with num_layers {chosen[0]}, hidden_size {chosen[1]}, dropout 0.6, "
-    rest = r"patience 8, so that 1,[57]00,000 tokens, 1[79]\d\.\d passes"
+    rest = r"patience 8; the budget is enough for 1,[57]00,000 tokens, 1[79]\d\.\d passes"
     assert re.match(start + rest, said)
 
 

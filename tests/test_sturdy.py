@@ -46,19 +46,23 @@ def changed(tmp_path):
 @pytest.mark.parametrize(
     ("name", "sizes", "said"),
     [
-        ("lstm-char", {"num_layers": 10**9}, "num_layers is at least 1 and at most 1,000"),
+        ("lstm-char", {"num_layers": 10**9}, "num_layers must be at least 1 and at most 1,000"),
         ("lstm-char", {"num_layers": 1000}, "tensors do not fit: .* more"),
         ("lstm-char", {"num_layers": 2}, "is missing or damaged: tensors do not fit"),
         ("lstm-char", {"vocab_size": 10**9}, "larger model"),
         ("lstm-char", {"hidden_size": 1 << 20}, "larger model"),
-        ("lstm-char", {"hidden_size": 1e308}, "hidden_size is at most|hidden_size is at least"),
+        (
+            "lstm-char",
+            {"hidden_size": 1e308},
+            "hidden_size must be at most|hidden_size must be at least",
+        ),
         ("lstm-char", {"hidden_size": 9}, "size mismatch"),
-        ("lstm-char", {"forget_bias": 1e308}, "forget_bias is"),
-        ("gru-char", {"hidden_size": 10**30}, "hidden_size is"),
+        ("lstm-char", {"forget_bias": 1e308}, "forget_bias must be"),
+        ("gru-char", {"hidden_size": 10**30}, "hidden_size must be"),
         ("ngram-char", {"vocab_size": 10**9}, "larger model"),
-        ("ngram-char", {"order": 10**9}, "order is"),
+        ("ngram-char", {"order": 10**9}, "order must be"),
         ("window-char", {"context_size": 1 << 20}, "larger model"),
-        ("transformer-char", {"window": 10**9}, "window is"),
+        ("transformer-char", {"window": 10**9}, "window must be"),
         ("transformer-gpt2", {"window": 1 << 18}, "larger model|size mismatch"),
         ("transformer-char", {"ffn_size": 1 << 22}, "larger model"),
         ("transformer-char", {"strange": 1}, "no setting 'strange'"),
@@ -163,7 +167,9 @@ def test_bounds_are_said_as_they_are():
     assert str(Bounds(low=1, high=1000)) == "at least 1 and at most 1,000"
     assert str(Bounds(above=0, below=1)) == "more than 0 and less than 1"
     assert 1 in Bounds(low=1, high=1) and 1 not in Bounds(above=1) and 1 not in Bounds(below=1)
-    with pytest.raises(UsageError, match=r"^x is at most 5, not 11111111111111111111... .400 char"):
+    with pytest.raises(
+        UsageError, match=r"^x must be at most 5, not 11111111111111111111... .400 char"
+    ):
         Bounds(high=5).check("x", int("1" * 400))
     assert setting("doc", 1, low=1).metadata["bounds"] == Bounds(low=1)
 

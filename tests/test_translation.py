@@ -15,7 +15,7 @@ from seqgen.cli import run
 from seqgen.data.pairs import TabPairs
 from seqgen.data.text import Text
 from seqgen.errors import SeqgenError
-from seqgen.store import StoredModel
+from seqgen.store import StoredModel, cached_files
 from seqgen.tasks.loaded import load
 from seqgen.tasks.scoring.perplexity import held_out_pairs, perplexity
 from seqgen.tasks.training.train import resume, train
@@ -219,6 +219,84 @@ def test_the_digest_tells_source_tokenizers_apart(tsv):
     assert StoredModel(stored.path).digest != before
 
 
+def test_held_out_pairs_that_are_trained_on_are_counted(tmp_path):
+    path, said = tmp_path / "pairs.tsv", []
+    path.write_text("".join(f"{'one' if n < 10 else n}\tx{n % 5}\n" for n in range(40)))
+
+    def notice(event):
+        said.append(getattr(event, "text", ""))
+
+    # Of ten lines five are the same as another five; a source alone does not make a pair.
+    loaded = trained(path, val="0.5", report=notice)
+    held_out = list(held_out_pairs(loaded))
+    lines = [tuple(line.split("\t")) for line in path.read_text().splitlines()]
+    for pair in held_out:
+        lines.remove(pair)
+    shared = sum(pair in lines for pair in held_out)
+    assert 0 < shared < 10
+    wanted = f"{shared} of 20 held-out pairs ({shared / 20:.1%}) are in the training part too"
+    assert any(text.startswith(wanted) for text in said)
+    said.clear()
+    trained(path, "alone", val="none", report=notice)
+    assert not any("held-out" in text for text in said)
+
+
+def unknown_row(loaded) -> torch.Tensor:
+    return loaded.model.encoder.inputs.weight[loaded.source_tokenizer.unk_id]
+
+
+def test_unknowns_are_trained_on_if_they_are_dropped_in(tsv):
+    """Without them, the weights of <unk> stay what they were drawn as."""
+    apart = {"source_tokenizer": "word", "weight_decay": 0.0}
+    rows = {
+        (share, steps): unknown_row(
+            trained(tsv, f"t{share}{steps}", source_unknowns=share, steps=steps, **apart)
+        )
+        for share in (0.0, 0.5)
+        for steps in (1, 4)
+    }
+    assert torch.equal(rows[0.0, 1], rows[0.0, 4])
+    assert not torch.equal(rows[0.5, 1], rows[0.5, 4])
+    assert trained(tsv, "default").stored.config["data"]["source_unknowns"] == 0.001
+
+
+def test_tokenizers_without_unknowns_have_none_dropped_in(tsv):
+    for more in ({"tokenizer": "byte"}, {"tokenizer": "bpe", "vocab_size": 290}):
+        with_, without = (
+            trained(tsv, f"{more['tokenizer']}{share}", source_unknowns=share, **more)
+            for share in (0.5, 0.0)
+        )
+        for one, other in zip(with_.model.parameters(), without.model.parameters(), strict=True):
+            assert torch.equal(one, other)
+
+
+def test_large_pairs_are_encoded_once(tsv, monkeypatch):
+    """The cache changes no weight, is used again by --resume, and mends itself."""
+    more = {"source_tokenizer": "word", "max_target_len": 2, "steps": 6}
+    small = trained(tsv, "small", **more)
+    monkeypatch.setattr("seqgen.tasks.training.prepare_large.LARGE", 1)
+    said = []
+
+    def notice(event):
+        said.append(getattr(event, "text", ""))
+
+    settings = {**TINY, **more}
+    how = {"architecture": "seq2seq", "name": "large", "settings": settings, "report": notice}
+    train([tsv], stop_after=3, **how)
+    assert "encoding the pairs into the cache, once" in said
+    kept = {path: path.read_bytes() for path in cached_files()}
+    assert {path.suffixes[-2] for path in kept} == {".source", ".target"}
+    next(iter(kept)).write_bytes(b"damaged")
+    resume("large")
+    assert {path: path.read_bytes() for path in cached_files()} == kept
+    for one, other in zip(small.model.parameters(), load("large").model.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert list(held_out_pairs(small)) == list(held_out_pairs(load("large")))
+    said.clear()
+    train([tsv], **{**how, "name": "again"})
+    assert "encoding the pairs into the cache, once" not in said
+
+
 # ---- writing ----
 
 
@@ -392,6 +470,8 @@ def test_settings_of_the_other_kind_of_data(tsv, sides, capsys):
     assert line.endswith(
         "seq_len has no meaning: seq2seq learns from pairs of a source and a target"
     )
+    line = refusal(capsys, "train", tsv, "--model", "lstm", "--set", "source_unknowns=0.1")
+    assert line == "seqgen: source_unknowns has no meaning: lstm learns from a text"
     assert "documents" in refusal(
         capsys, "train", tsv, "--model", "seq2seq", "--documents", "stream"
     )
@@ -421,7 +501,7 @@ def test_mixtures_of_translators_share_both_tokenizers(tsv, tmp_path, capsys):
     trained(tsv, "joint", source_tokenizer="char")
     trained(tsv, "apart", source_tokenizer="word")
     train([tsv], architecture="ngram", name="text", settings={"documents": "line"})
-    with pytest.raises(SeqgenError, match="different tokens of their sources"):
+    with pytest.raises(SeqgenError, match="different source tokenizers"):
         load("joint+apart")
     with pytest.raises(SeqgenError, match="cannot be mixed"):
         load("joint+text")

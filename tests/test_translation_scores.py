@@ -247,11 +247,9 @@ def test_what_is_refused(refusal, folder):
     sides = ["--source", folder / "pairs.en", "--target", folder / "pairs.de"]
     assert "give FILE, or --source and --target" in refusal("eval", pairs, *sides, "-m", "a")
     assert "--source and --target go together" in refusal("eval", *sides[:2], "-m", "a")
-    assert "--source is for models of pairs; text reads text" in refusal(
-        "eval", *sides, "-m", "text"
-    )
-    assert "--source is for models of pairs" in refusal("compare", *sides, "text")
-    assert "--metric is for models of pairs" in refusal("eval", "-m", "text", "--metric", "ter")
+    assert "--source is for translators; text reads text" in refusal("eval", *sides, "-m", "text")
+    assert "--source is for translators" in refusal("compare", *sides, "text")
+    assert "--metric is for translators" in refusal("eval", "-m", "text", "--metric", "ter")
     assert "--metric is one of" in refusal("eval", "-m", "a", "--metric", "rouge")
     assert "--by-length takes numbers" in refusal("eval", "-m", "a", "--by-length", "short")
     assert "in ascending order" in refusal("eval", "-m", "a", "--by-length", "5,3")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -51,14 +52,14 @@ COMMANDS = {
 EPILOGS = {"train": train.EPILOG}
 
 
-def make_app() -> typer.Typer:
-    """Return the application; help has boxes and colour on a terminal only."""
+def make_app(boxes: bool = False) -> typer.Typer:
+    """Return the application; its help has boxes and colour, or is plain."""
     app = typer.Typer(
         name="seqgen",
         cls=Group,
-        help="Train a language model on a text file, write with it, score text with it.",
+        help="Train a language model on your text, write with it, and score text with it.",
         no_args_is_help=True,
-        rich_markup_mode="rich" if is_terminal(sys.stdout) else None,
+        rich_markup_mode="rich" if boxes else None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -70,6 +71,12 @@ def make_app() -> typer.Typer:
     app.add_typer(models.app, name="models", rich_help_panel=STORED)
     app.add_typer(bench.app, name="bench", rich_help_panel=MEASURE)
     return app
+
+
+@functools.cache
+def _command(boxes: bool) -> Any:
+    """Return the tree of commands; making it takes a tenth of a second."""
+    return typer.main.get_command(make_app(boxes))
 
 
 def _show_version(wanted: bool) -> None:
@@ -84,7 +91,7 @@ def _options(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """Train a language model on a text file, write with it, score text with it."""
+    """Train a language model on your text, write with it, and score text with it."""
 
 
 def main() -> int:
@@ -96,7 +103,8 @@ def main() -> int:
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code; every problem is one line on standard error."""
     try:
-        code = make_app()(arguments, prog_name="seqgen", standalone_mode=False)
+        command = _command(boxes=is_terminal(sys.stdout))
+        code = command(arguments, prog_name="seqgen", standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()
         code = code if isinstance(code, int) else 0

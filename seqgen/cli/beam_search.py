@@ -21,7 +21,13 @@ from seqgen.cli.output import (
     standard_output,
     unescape,
 )
-from seqgen.cli.prompts import check_prompts, given_or_piped, given_sources, say_unknown
+from seqgen.cli.prompts import (
+    check_prompts,
+    given_or_piped,
+    given_sources,
+    given_vectors,
+    say_unknown,
+)
 
 if TYPE_CHECKING:
     from seqgen.tasks.writing.beam_search import Tree
@@ -31,23 +37,26 @@ def beam_search(
     prompts: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Text to continue; several arguments are several prompts. Piped lines are a "
-            "prompt each.",
+            help="Text to continue; each argument is a prompt of its own. If text is piped in, "
+            "each line is a prompt.",
             metavar="PROMPT",
             show_default=False,
         ),
     ] = None,
     model: options.Model = None,
     prompt_file: options.PromptFile = None,
+    source_vectors: options.SourceVectors = None,
     beams: Annotated[
         int,
-        typer.Option(help="Hypotheses to keep at every step.", metavar="N", rich_help_panel=SEARCH),
+        typer.Option(
+            help="Number of hypotheses to keep at each step.", metavar="N", rich_help_panel=SEARCH
+        ),
     ] = 5,
     length_norm: Annotated[
         str,
         typer.Option(
             help="Divide the log-probability of a text of L tokens by L^alpha (avg), by "
-            "((5 + L) / 6)^alpha (gnmt), or by nothing (none).",
+            "((5 + L) / 6)^alpha (gnmt), or not at all (none).",
             metavar="avg|gnmt|none",
             rich_help_panel=SEARCH,
             autocompletion=one_of("avg", "gnmt", "none"),
@@ -56,7 +65,7 @@ def beam_search(
     alpha: Annotated[
         float,
         typer.Option(
-            help="Exponent of --length-norm, from -10 to 10; above 0 favours long texts.",
+            help="Exponent of --length-norm, from -10 to 10; above 0 favours longer texts.",
             metavar="X",
             rich_help_panel=SEARCH,
         ),
@@ -72,7 +81,7 @@ def beam_search(
     diversity: Annotated[
         float,
         typer.Option(
-            help="With --groups: nats off a token that an earlier group has taken.",
+            help="With --groups: subtract this many nats from a token that an earlier group takes.",
             metavar="X",
             rich_help_panel=SEARCH,
         ),
@@ -81,7 +90,7 @@ def beam_search(
         bool,
         typer.Option(
             "--stochastic",
-            help="Sample as many texts as beams, without replacement.",
+            help="Sample as many texts as there are beams, without replacement.",
             rich_help_panel=SEARCH,
         ),
     ] = False,
@@ -89,17 +98,21 @@ def beam_search(
         bool,
         typer.Option(
             "--exhaustive",
-            help="Try every text there is; for tiny vocabularies only.",
+            help="Try every possible text; for tiny vocabularies only.",
             rich_help_panel=SEARCH,
         ),
     ] = False,
     nbest: Annotated[
         int,
-        typer.Option(help="Texts to find for each prompt.", metavar="N", rich_help_panel=LENGTH),
+        typer.Option(
+            help="Number of texts to return for each prompt.", metavar="N", rich_help_panel=LENGTH
+        ),
     ] = 1,
     max_tokens: Annotated[
         int,
-        typer.Option(help="Longest text to write, in tokens.", metavar="N", rich_help_panel=LENGTH),
+        typer.Option(
+            help="Largest number of tokens to write.", metavar="N", rich_help_panel=LENGTH
+        ),
     ] = 100,
     min_tokens: options.MinTokens = 0,
     stop: options.Stop = None,
@@ -107,7 +120,7 @@ def beam_search(
     force: options.Force = None,
     explain: Annotated[
         bool,
-        typer.Option("--explain", help="Show the tree of the search.", rich_help_panel=OUTPUT),
+        typer.Option("--explain", help="Show the search tree.", rich_help_panel=OUTPUT),
     ] = False,
     echo: options.Echo = None,
     batch_size: options.BatchSize = 16,
@@ -120,7 +133,9 @@ def beam_search(
 ) -> None:
     """Find the most probable continuations by beam search.
 
-    Filters apply in this order: what can never be written, --min-tokens, --force,
+    A model of pairs takes sources instead of prompts, and writes their targets.
+
+    Filters apply in this order: tokens that are never written, --min-tokens, --force,
     --no-repeat-ngram. The search stops when no live hypothesis can still beat the n-th best
     finished one.
     """
@@ -128,7 +143,7 @@ def beam_search(
     from seqgen.tasks.loaded import load
     from seqgen.tasks.writing import beam_search as task
 
-    check_prompts(prompts, prompt_file)
+    check_prompts(prompts, prompt_file, source_vectors)
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
     wanted = task.BeamOptions(
         beams=beams,
@@ -150,8 +165,11 @@ def beam_search(
     loaded = load(model, device, choice("--precision", precision, PRECISIONS))
     if stochastic and seed is None and not quiet:
         say(f"seed {drawn}")
-    from_sources = given_sources(loaded, prompts, prompt_file, echo)
-    texts, piped = given_or_piped(prompts, prompt_file, quiet, from_sources)
+    if source_vectors is not None:
+        from_sources, texts, piped = True, given_vectors(loaded, source_vectors, echo), True
+    else:
+        from_sources = given_sources(loaded, prompts, prompt_file, echo)
+        texts, piped = given_or_piped(prompts, prompt_file, quiet, from_sources)
     if explain:
         for tree in task.explain(loaded, texts, wanted):
             _put_tree(tree, json)

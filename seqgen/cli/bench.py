@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqgen.cli import completion, options
-from seqgen.cli.help import LENGTH, WHAT, Command, Group, value
+from seqgen.cli.help import LENGTH, MEASURED, Command, Group, value
 from seqgen.cli.inputs import file_path
 from seqgen.cli.output import put, put_record, say
 from seqgen.cli.tables import byte_size, count, duration, figure, percentage, put_table
@@ -22,23 +22,26 @@ if TYPE_CHECKING:
 app = typer.Typer(cls=Group, help="Measure speed on this machine.", no_args_is_help=True)
 Only = Annotated[
     str | None,
-    value("TEXT", WHAT, "Measure only cases whose name contains this.", default=False),
+    value("TEXT", MEASURED, "Measure only cases whose name contains this.", default=False),
 ]
 
 
 @app.command("decode", cls=Command)
 def decode(
-    tokens: Annotated[int, value("N", LENGTH, "Tokens of each text.", min=1, max=255)] = 255,
-    repeats: Annotated[int, value("N", LENGTH, "Alternating runs of each case.", min=1)] = 5,
+    tokens: Annotated[
+        int, value("N", LENGTH, "Number of tokens in each text.", min=1, max=255)
+    ] = 255,
+    repeats: Annotated[int, value("N", LENGTH, "Number of runs of each case.", min=1)] = 5,
     only: Only = None,
     threads: options.Threads = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write with models of random weights, and with plain baselines, in float32.
+    """Compare the writing speed of seqgen with plain baselines, in float32.
 
-    The baselines are a loop over nn.LSTM, and the transformers package if it is installed. Each
-    run of ours is followed by one of the baseline's; speeds and ratios are medians.
+    All models have random weights. The baselines are a loop over nn.LSTM, and the transformers
+    package if it is installed. Runs of seqgen and of the baseline alternate; speeds and ratios
+    are medians.
     """
     from seqgen.benchmarks.decode import measure
 
@@ -78,29 +81,32 @@ def train(
     text: Annotated[
         Path | None,
         typer.Argument(
-            help="The text of --recipe.", parser=file_path, metavar="[TEXT]", show_default=False
+            help="Text to train on with --recipe.",
+            parser=file_path,
+            metavar="[TEXT]",
+            show_default=False,
         ),
     ] = None,
     recipe: Annotated[
         str | None,
         value(
             "NAME",
-            WHAT,
-            "Instead of timing, train the plain baseline `gpt` in full on TEXT.",
+            MEASURED,
+            "Train the plain baseline `gpt` on TEXT to its end, instead of timing steps.",
             default=False,
             complete=completion.one_of("gpt"),
         ),
     ] = None,
-    steps: Annotated[int, value("N", LENGTH, "Steps of --recipe.", min=1)] = 2000,
-    seconds: Annotated[float, value("X", LENGTH, "Seconds of each run.", min=0.1)] = 2.0,
-    repeats: Annotated[int, value("N", LENGTH, "Alternating runs of each case.", min=1)] = 3,
+    steps: Annotated[int, value("N", LENGTH, "Number of steps of --recipe.", min=1)] = 2000,
+    seconds: Annotated[float, value("X", LENGTH, "Length of each run, in seconds.", min=0.1)] = 2.0,
+    repeats: Annotated[int, value("N", LENGTH, "Number of runs of each case.", min=1)] = 3,
     only: Only = None,
     optimizer: Annotated[
         str,
         value(
             "adamw|muon",
-            WHAT,
-            "Optimizer of our models; the baselines use AdamW.",
+            MEASURED,
+            "Optimizer of seqgen's models; the baselines use AdamW.",
             complete=completion.one_of("adamw", "muon"),
         ),
     ] = "adamw",
@@ -110,11 +116,11 @@ def train(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Train each architecture beside plain PyTorch of the same shape in float32.
+    """Compare the training speed of seqgen with plain PyTorch in float32, at equal sizes.
 
-    Each run of ours is followed by one of the baseline's; speeds and ratios are medians. With
-    --recipe gpt, run nanoGPT's recipe for a laptop to its end (two minutes on two cores): its
-    time and validation loss are what `seqgen train TEXT --minutes M` is to be compared with.
+    Runs of seqgen and of the baseline alternate; speeds and ratios are medians. --recipe gpt
+    instead trains nanoGPT's recipe for a CPU to its end (two minutes on two cores): compare its
+    time and validation loss with those of `seqgen train TEXT --minutes M`.
     """
     if recipe is not None:
         choice("--recipe", recipe, ["gpt"])

@@ -27,8 +27,8 @@ def bleu(
         typer.Argument(
             parser=file_name,
             metavar="[HYP] REF...",
-            help="The text to score and its references, line n against line n. HYP is - or left "
-            "out for standard input.",
+            help="The text to score and its references, compared line by line. If HYP is - or left "
+            "out, it is read from standard input.",
             show_default=False,
         ),
     ],
@@ -37,7 +37,7 @@ def bleu(
         value(
             "KIND",
             SCORES,
-            "Metric: bleu, chrf, chrf++ or ter. Give the option again for several.",
+            "Metric: bleu, chrf, chrf++ or ter. Can be repeated.",
             default="bleu",
             complete=one_of("bleu", "chrf", "chrf++", "ter"),
         ),
@@ -73,7 +73,7 @@ def bleu(
         ),
     ] = False,
     case_sensitive: Annotated[
-        bool, flag("--case-sensitive", SCORES, "TER: tell upper from lower case.")
+        bool, flag("--case-sensitive", SCORES, "TER: treat upper and lower case as different.")
     ] = False,
     normalized: Annotated[
         bool, flag("--normalized", SCORES, "TER: normalise punctuation first.")
@@ -83,18 +83,18 @@ def bleu(
         flag(
             "--sentence-level",
             OUTPUT,
-            "Write a score for each line; with several metrics, a column each.",
+            "Print a score for each line; several metrics are columns.",
         ),
     ] = False,
     confidence: Annotated[
-        bool, flag("--confidence", TESTS, "Give a 95 % interval, from resampling the lines.")
+        bool, flag("--confidence", TESTS, "Add a 95 % interval, from resampling the lines.")
     ] = False,
     against: Annotated[
         list[str] | None,
         value(
             "FILE",
             TESTS,
-            "Text of another system: test whether it differs from HYP by more than chance.",
+            "Output of another system: test whether its score differs significantly from HYP's.",
             default=False,
             parser=file_name,
         ),
@@ -109,11 +109,11 @@ def bleu(
         ),
     ] = "bootstrap",
     samples: Annotated[
-        int, value("N", TESTS, "Resamples of --confidence and --against.", min=2)
+        int, value("N", TESTS, "Number of resamples for --confidence and --against.", min=2)
     ] = 1000,
     seed: Annotated[
         int,
-        value("N", TESTS, "Seed of the resampling; the default is that of sacreBLEU.", min=0),
+        value("N", TESTS, "Random seed of the resampling; the default is sacreBLEU's.", min=0),
     ] = 12345,
     json: options.Json = False,
     verbose: options.Verbose = False,
@@ -121,8 +121,8 @@ def bleu(
 ) -> None:
     """Score text against one or several references: BLEU, chrF, chrF++ or TER, by sacreBLEU.
 
-    A signature says exactly how a score was made; --verbose and --json show it. A lower TER is
-    better; of the others, a higher score is.
+    A signature records exactly how a score was made; --verbose and --json show it. Lower TER is
+    better; for the other metrics, higher is better.
     """
     from seqgen.configs import choice
     from seqgen.metrics.bleu import PAIRED_TESTS, looks_tokenized, options_by_metric

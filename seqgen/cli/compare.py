@@ -35,7 +35,7 @@ def compare(
     models: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Trained models, as -m takes them elsewhere.",
+            help="Trained models: names, paths or mixtures A+B.",
             metavar="MODEL",
             show_default=False,
             autocompletion=completion.models,
@@ -52,7 +52,7 @@ def compare(
             parser=file_name,
             metavar="FILE",
             rich_help_panel=TEXT,
-            show_default="what all models hold out",
+            show_default="the text that all of them held out",
         ),
     ] = None,
     source: SourceFile = None,
@@ -61,7 +61,7 @@ def compare(
         bool,
         typer.Option(
             "--bleu/--no-bleu",
-            help="Of pairs: also translate the sources, and compare by BLEU.",
+            help="For translators: also translate the sources, and compare by BLEU.",
             rich_help_panel=SCORES,
         ),
     ] = True,
@@ -71,7 +71,7 @@ def compare(
     resamples: Annotated[
         int,
         typer.Option(
-            help="Resamples of the bootstrap for intervals and p-values.",
+            help="Number of bootstrap resamples for intervals and p-values.",
             min=2,
             metavar="N",
             rich_help_panel=SCORES,
@@ -86,12 +86,12 @@ def compare(
     verbose: options.Verbose = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Compare models on one text, in bits per byte, whatever their tokens are.
+    """Compare models on one text in bits per byte, even if their tokenizers differ.
 
-    Each byte of text that a model cannot represent costs 8 bits more. Intervals are 95 %
-    intervals, from resampling about 200 blocks of lines; p tests the difference to the best
-    model on the same blocks. Models of pairs are compared in bits per byte of the targets, given
-    their sources, and by the BLEU of their translations.
+    An unknown token costs 8 bits for each of its bytes. Intervals are 95 %, from resampling
+    about 200 blocks of lines. The p-value tests the difference from the best model on the same
+    blocks. Translators are compared in bits per byte of the targets, given their sources, and by
+    the BLEU of their translations.
     """
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
     from seqgen.tasks.loaded import load
@@ -147,20 +147,22 @@ def _text(
         pairs = as_pairs(given or HeldOutPairs.by(models), newlines)
         return pairs, given and given.name
     if source or target:
-        raise UsageError(f"--source is for models of pairs; {models[0].stored.name} reads text")
+        raise UsageError(f"--source is for translators; {models[0].stored.name} reads text")
     if data is None:
         return comparing.common_text(models), None
-    return comparing.as_read(models, inputs.read_text(data)), data
+    return inputs.read_text(data), data
 
 
 def _warn(models: list[LoadedModel], given: str | Pairs | None, scoring: Scoring) -> None:
     """Say which models have seen a given text, and which cannot read it in this way."""
-    from seqgen.tasks.scoring.compare import trained_on
+    from seqgen.tasks.scoring.compare import newlines_warning, trained_on
 
     for warning in filter(None, map(scoring.warning, models)):
         say(warning)
     if given is None:
         return
+    if warning := newlines_warning(models, given):
+        say(warning)
     seen = [loaded.stored.name for loaded in models if trained_on(loaded, given)]
     if seen:
         say(f"{' and '.join(seen)} learnt from this very text: no fair comparison")

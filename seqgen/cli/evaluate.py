@@ -28,8 +28,8 @@ def evaluate(
     file: Annotated[
         str | None,
         typer.Argument(
-            help="Text to measure on, or pairs for models that read those; - is standard input. "
-            "Without one, each model's held-out text.",
+            help="Text to measure on, or pairs for translators; - is standard input. Without a "
+            "FILE, each model's held-out text is used.",
             parser=file_name,
             metavar="[FILE]",
             show_default=False,
@@ -44,8 +44,8 @@ def evaluate(
         flag(
             "--bleu",
             SCORES,
-            "Continue passages of the text; score the continuations by BLEU against the real "
-            "ones. Of pairs: translate the sources and score the translations.",
+            "Continue passages of the text, and score the continuations against the real ones by "
+            "BLEU. For translators: translate the sources, and score the translations.",
         ),
     ] = False,
     diversity: Annotated[
@@ -78,7 +78,7 @@ def evaluate(
     max_tokens: translations.MaxTokens = 100,
     documents: options.Documents = None,
     stride: options.Stride = None,
-    passages: Annotated[int, value("N", SCORES, "Most passages to continue.")] = 100,
+    passages: Annotated[int, value("N", SCORES, "Largest number of passages to continue.")] = 100,
     seed: options.FixedSeed = 0,
     batch_size: options.BatchSize = 32,
     device: options.Device = "auto",
@@ -90,10 +90,10 @@ def evaluate(
 ) -> None:
     """Measure everything that applies to a model, or only what is asked for.
 
-    Several models stand side by side. Passages of 64 words are taken evenly from the text: the
-    model reads 32 words and writes as many tokens as the other 32 have, at temperature 1. For a
-    model of lines, the passages are halves of lines. A model of pairs translates the sources by
-    beam search.
+    Several models are shown side by side. --bleu and --diversity use passages of 64 words, taken
+    evenly from the text: the model reads the first 32 words and writes as many tokens as the
+    other 32 have, at temperature 1. A model of lines continues the first half of a line. A
+    translator translates the sources by beam search.
     """
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
     from seqgen.tasks.loaded import load
@@ -158,7 +158,7 @@ def _check_for_kind(loaded: LoadedModel, pairs: list[str] | None, **of_pairs: An
         return
     for name in (name for name, given in of_pairs.items() if given):
         flag = f"--{name.replace('_', '-')}"
-        raise UsageError(f"{flag} is for models of pairs; {loaded.stored.name} reads text")
+        raise UsageError(f"{flag} is for translators; {loaded.stored.name} reads text")
 
 
 Read = Callable[["LoadedModel"], tuple[Any, str | None]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "": (
         ("seqgen train book.txt", "Train on a text for five minutes."),
-        ('seqgen sample "Once upon a time"', "Write with the model trained last."),
+        ('seqgen sample "Once upon a time"', "Write with the latest model."),
         ("seqgen perplexity other.txt", "Score another text with it."),
     ),
     "tokenize": (
@@ -19,56 +19,65 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "seqgen train *.txt --model transformer --tokenizer bpe --vocab-size 2000",
             "Train a transformer on subwords of several files.",
         ),
-        ("seqgen train --resume latest --minutes 30", "Go on with the latest run, for longer."),
+        (
+            "seqgen train --resume latest --minutes 30",
+            "Continue the latest run, with a longer budget.",
+        ),
     ),
     "sample": (
         ('seqgen sample "Once upon a time" --temperature 0.8', "Continue a text."),
         ("seqgen sample -m book-lstm --num-samples 5 --json", "Write five texts as JSON Lines."),
-        ("seqgen sample --interactive", "Type prompts, one after another."),
+        ("seqgen sample --interactive", "Type prompts one after another."),
     ),
     "beam-search": (
         ('seqgen beam-search "Once upon" --beams 8', "Find the most probable continuation."),
-        ('seqgen beam-search "Once" --beams 8 --nbest 8', "List the eight best ones."),
-        ('seqgen beam-search "Once" --max-tokens 5 --explain', "Draw the tree of the search."),
+        ('seqgen beam-search "Once" --beams 8 --nbest 8', "List the eight most probable ones."),
+        ('seqgen beam-search "Once" --max-tokens 5 --explain', "Draw the search tree."),
     ),
     "perplexity": (
         ("seqgen perplexity", "Score the held-out text of the latest model."),
-        ("seqgen perplexity a.txt b.txt -m book-lstm -m book-ngram", "Two models on two files."),
-        ("seqgen perplexity a.txt --per-line | sort -n | tail", "Find the strangest lines."),
+        (
+            "seqgen perplexity a.txt b.txt -m book-lstm -m book-ngram",
+            "Score two files with two models.",
+        ),
+        ("seqgen perplexity a.txt --per-line | sort -n | tail", "Find the most surprising lines."),
     ),
     "bleu": (
         ("seqgen bleu output.txt reference.txt", "Score a translation."),
-        ("seqgen bleu output.txt ref.txt --metric bleu --metric chrf --json", "Two metrics."),
-        ("seqgen bleu new.txt ref.txt --against old.txt", "Is the new system really better?"),
+        ("seqgen bleu output.txt ref.txt --metric bleu --metric chrf --json", "Use two metrics."),
+        (
+            "seqgen bleu new.txt ref.txt --against old.txt",
+            "Test whether the new system is really better.",
+        ),
     ),
     "eval": (
-        ("seqgen eval", "Measure all that applies to the latest model."),
-        ("seqgen eval test.txt -m book-lstm -m book-gpt", "Two models side by side."),
+        ("seqgen eval", "Measure everything that applies to the latest model."),
+        ("seqgen eval test.txt -m book-lstm -m book-gpt", "Show two models side by side."),
         ("seqgen eval --pairs minimal-pairs.tsv", "Count the pairs that a model gets right."),
     ),
     "compare": (
         ("seqgen compare book-lstm book-ngram", "Compare two models on their held-out text."),
         ("seqgen compare --all --data test.txt", "Compare all models on a text."),
-        ("seqgen compare a b --json", "Get every figure, not rounded."),
+        ("seqgen compare a b --json", "Print unrounded figures."),
     ),
     "import": (
-        ("seqgen import news.arpa", "Read an n-gram model of another tool."),
-        ("seqgen import news.arpa.gz --name news", "Give it a name."),
+        ("seqgen import news.arpa", "Import an n-gram model from another tool."),
+        ("seqgen import news.arpa.gz --name news", "Choose a name for it."),
         ("seqgen import char.arpa --like book-ngram", "Use the tokenizer of another model."),
     ),
     "export": (
-        ("seqgen export book-ngram --out book.arpa", "Write an n-gram model for other tools."),
-        ("seqgen export book-ngram --out book.arpa.gz", "Write it compressed."),
-        ("seqgen export book-ngram | head", "Look at the beginning."),
+        ("seqgen export book-ngram --out book.arpa", "Export an n-gram model for other tools."),
+        ("seqgen export book-ngram --out book.arpa.gz", "Export it compressed."),
+        ("seqgen export book-ngram | head", "Look at the first lines."),
     ),
     "models": (
         ("seqgen models", "List the trained models."),
-        ("seqgen models show book-lstm", "Show what one is and how its training went."),
+        ("seqgen models show book-lstm", "Show one model and how its training went."),
         ("seqgen models --architectures lstm", "List every setting of an architecture."),
     ),
     "models list": (
         ("seqgen models list", "List the trained models."),
-        ("seqgen models list --json", "The same as JSON Lines."),
+        ("seqgen models list --json", "List them as JSON Lines."),
         ("seqgen models list --json | jq -r .path", "Print their folders."),
     ),
     "models show": (
@@ -77,38 +86,41 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("seqgen models show book-lstm --samples", "Show what it wrote while it learned."),
     ),
     "models remove": (
-        ("seqgen models remove book-lstm", "Delete a model, after a question."),
-        ("seqgen models remove a b c", "Delete three."),
-        ("seqgen models remove a --yes", "Delete without a question."),
+        ("seqgen models remove book-lstm", "Delete a model; asks for confirmation."),
+        ("seqgen models remove a b c", "Delete three models."),
+        ("seqgen models remove a --yes", "Delete without asking."),
     ),
     "models rename": (
         ("seqgen models rename book-lstm novel", "Give a model another name."),
-        ("seqgen models rename latest novel", "Name the model trained last."),
+        ("seqgen models rename latest novel", "Rename the latest model."),
         ("seqgen models rename ./copy/book-lstm novel", "Rename a model outside the usual folder."),
     ),
     "models path": (
         ("seqgen models path", "Print the folder of the latest model."),
         ("cp -r $(seqgen models path book-lstm) backup/", "Copy a model."),
-        ("tail -f $(seqgen models path)/metrics.jsonl", "Watch a run."),
+        ("tail -f $(seqgen models path)/metrics.jsonl", "Watch a run as it trains."),
     ),
     "models cache": (
-        ("seqgen models cache", "List what is kept of texts."),
-        ("seqgen models cache --json", "The same as JSON Lines."),
-        ("seqgen models cache --clear", "Delete the encoded texts."),
+        ("seqgen models cache", "List the cached files."),
+        ("seqgen models cache --json", "List them as JSON Lines."),
+        ("seqgen models cache --clear", "Delete encoded texts and measured speeds."),
     ),
     "bench": (
         ("seqgen bench decode", "Measure how fast models write."),
         ("seqgen bench train", "Measure how fast they train."),
-        ("seqgen bench train --only lstm --json", "One architecture, as JSON Lines."),
+        ("seqgen bench train --only lstm --json", "Measure one architecture; print JSON Lines."),
     ),
     "bench decode": (
         ("seqgen bench decode", "Measure every case."),
-        ("seqgen bench decode --only transformer", "Only some."),
-        ("seqgen bench decode --tokens 64 --repeats 3 --json", "Shorter, as JSON Lines."),
+        ("seqgen bench decode --only transformer", "Measure only the transformers."),
+        (
+            "seqgen bench decode --tokens 64 --repeats 3 --json",
+            "Measure briefly; print JSON Lines.",
+        ),
     ),
     "bench train": (
         ("seqgen bench train", "Measure every architecture."),
-        ("seqgen bench train --only lstm --precision bf16", "One, in bf16."),
+        ("seqgen bench train --only lstm --precision bf16", "Measure one in bf16."),
         ("seqgen bench train book.txt --recipe gpt", "Train the plain GPT baseline."),
     ),
 }

@@ -22,7 +22,7 @@ def import_(
     file: Annotated[
         Path,
         typer.Argument(
-            help="An ARPA file, or .arpa.gz; - is standard input.",
+            help="ARPA file, also compressed (.arpa.gz), or - for standard input.",
             parser=file_path,
             metavar="FILE",
             show_default=False,
@@ -36,18 +36,18 @@ def import_(
         value(
             "NAME",
             TEXT,
-            "Take the tokenizer of this model.",
-            default="words between spaces",
+            "Use the tokenizer of this model.",
+            default="split at spaces",
             complete=completion.models,
         ),
     ] = None,
     overwrite: Annotated[
-        bool, flag("--overwrite", SAVING, "Replace a model of that name.")
+        bool, flag("--overwrite", SAVING, "Replace the model of that name.")
     ] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Read an n-gram model of KenLM, SRILM and others."""
+    """Import an n-gram model (ARPA file) made by KenLM, SRILM or another tool."""
     from seqgen.cli.models import describe
     from seqgen.tasks.exchange import import_model
 
@@ -95,7 +95,7 @@ def export(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write a model in a format that other tools read."""
+    """Export an n-gram model in a format that other tools read."""
     from seqgen.tasks.exchange import export_model, exported
     from seqgen.tasks.loaded import load
 

@@ -21,14 +21,27 @@ if TYPE_CHECKING:
 # Panels of commands, in order.
 TRAIN, WRITE, MEASURE, TEXTS, STORED = "Train", "Write", "Measure", "Text", "Models"
 COMMAND_PANELS = (TRAIN, WRITE, MEASURE, TEXTS, STORED, "Commands")
-# Panels of options, in order; what has no panel stands in the last.
+# Panels of options, in order; options without a panel go into the last.
 ARGUMENTS, WHAT, MODEL, TEXT, BUDGET = "Arguments", "What to train", "Model", "Text", "Budget"
 OPTIMISATION, SEARCH, LENGTH = "Optimisation", "Search", "Length and number"
-FILTERS, SCORES, TESTS = "Filters", "Scores", "Significance"
+FILTERS, SCORES, TESTS, MEASURED = "Filters", "Scores", "Significance", "What to measure"
 SAVING, OUTPUT = "Saving", "Output"
 MACHINE, OTHER = "Machine", "Other options"
 OPTION_PANELS = (
-    *(ARGUMENTS, WHAT, MODEL, TEXT, BUDGET, OPTIMISATION, SEARCH, LENGTH, FILTERS, SCORES, TESTS),
+    *(
+        ARGUMENTS,
+        WHAT,
+        MEASURED,
+        MODEL,
+        TEXT,
+        BUDGET,
+        OPTIMISATION,
+        SEARCH,
+        LENGTH,
+        FILTERS,
+        SCORES,
+        TESTS,
+    ),
     *(SAVING, OUTPUT, MACHINE, OTHER),
 )
 WIDEST, USUAL = 100, 80

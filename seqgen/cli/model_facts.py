@@ -139,7 +139,7 @@ def _loss_curve(model: store.StoredModel) -> list[str]:
     }
     width = max(24, min(100, console(sys.stdout).width)) if is_terminal(sys.stdout) else 72
     lines = curve([(".", losses["train_loss"]), ("o", losses["val_loss"])], width)
-    title = "nats/token by step: . in training, o in validation (in passing)"
+    title = "nats/token by step: . in training, o in validation (during training)"
     return ["", title, *lines] if lines else []
 
 

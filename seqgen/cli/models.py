@@ -54,8 +54,7 @@ def models(
         flag(
             "--architectures",
             MODEL,
-            "List the architectures that can be trained; with a NAME after it, every setting of "
-            "that one.",
+            "List the architectures; followed by the NAME of one, list all its settings.",
         ),
     ] = False,
     settings_of: Annotated[
@@ -138,7 +137,7 @@ def put_settings(architecture: str, json: bool) -> None:
 def show(
     name: Name = None,
     all_: Annotated[
-        bool, flag("--all", OUTPUT, "Show every setting and every figure, with all digits.")
+        bool, flag("--all", OUTPUT, "Show every setting and every figure, unrounded.")
     ] = False,
     samples: Annotated[
         bool, flag("--samples", OUTPUT, "Show what the model wrote while it learned, step by step.")
@@ -146,10 +145,10 @@ def show(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Show what a model is and how its training went; also while it is being trained.
+    """Show what a model is and how its training went, also during training.
 
-    Six facts, the loss curve, and the settings: all of the model's, and those of training and
-    data that differ from the default.
+    Prints six facts, the loss curve, every setting of the model, and the training and data
+    settings that differ from their defaults.
     """
     from seqgen.tokenizers import load_tokenizer
 
@@ -213,15 +212,17 @@ def remove(
             autocompletion=completion.models,
         ),
     ],
-    yes: Annotated[bool, flag("--yes", OTHER, "Do not ask.", "-y")] = False,
+    yes: Annotated[bool, flag("--yes", OTHER, "Do not ask for confirmation.", "-y")] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Delete trained models, and nothing that seqgen did not write."""
+    """Delete trained models. Files that seqgen did not write are never deleted."""
     chosen = {store.check_removable(model): model for model in map(store.find, names)}
     if not yes:
         if not is_terminal(sys.stdin):
-            raise UsageError("give --yes: there is nobody to ask")
+            raise UsageError(
+                "removing asks for confirmation, which needs a terminal; add --yes to go ahead"
+            )
         if not typer.confirm(f"Delete {', '.join(map(str, chosen))}?", err=True):
             raise SeqgenError("nothing was removed")
     for place, model in chosen.items():
@@ -249,16 +250,16 @@ def cache(
         flag(
             "--clear",
             OTHER,
-            "Delete the encoded texts and the measured speeds; they can be made again.",
+            "Delete encoded texts and measured speeds; they are made again when needed.",
         ),
     ] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """List what is kept: large texts as tokens, texts from standard input, measured speeds.
+    """List the cache: encoded texts, texts from standard input, measured speeds.
 
-    A text that came by standard input is kept for --resume, and --clear leaves it. --clear also
-    deletes what killed runs left behind.
+    --clear keeps the texts from standard input, because --resume needs them, and also deletes
+    what killed runs left behind.
     """
     if clear:
         sizes = dict(_sizes())

@@ -33,7 +33,7 @@ Model = Annotated[
     typer.Option(
         "--model",
         "-m",
-        help="Trained model: a name or a path; A+B or A:0.7+B:0.3 mixes several.",
+        help="Trained model: a name or a path. A+B or A:0.7+B:0.3 mixes several.",
         metavar="NAME",
         rich_help_panel=MODEL,
         show_default="the latest",
@@ -45,8 +45,8 @@ Models = Annotated[
     typer.Option(
         "--model",
         "-m",
-        help="Trained model: a name or a path; A+B mixes several. Give the option again to "
-        "measure more models.",
+        help="Trained model: a name or a path. A+B mixes several. Repeat the option to compare "
+        "models.",
         metavar="NAME",
         rich_help_panel=MODEL,
         show_default="the latest",
@@ -66,7 +66,7 @@ Documents = Annotated[
 Stride = Annotated[
     int | None,
     typer.Option(
-        help="Tokens by which a transformer's context window moves on when it is full.",
+        help="How many tokens a transformer's full context window moves on at a time.",
         min=1,
         metavar="N",
         rich_help_panel=MODEL,
@@ -76,7 +76,7 @@ Stride = Annotated[
 Device = Annotated[
     str,
     typer.Option(
-        help="Where to compute: auto takes a GPU if there is one.",
+        help="Where to compute; auto uses a GPU if there is one.",
         metavar="auto|cpu|cuda|mps",
         rich_help_panel=MACHINE,
         autocompletion=completion.devices,
@@ -85,7 +85,7 @@ Device = Annotated[
 Precision = Annotated[
     str,
     typer.Option(
-        help="Arithmetic: auto, float32, float64 or bf16.",
+        help="Number format: auto, float32, float64 or bf16.",
         metavar="KIND",
         rich_help_panel=MACHINE,
         autocompletion=completion.precisions,
@@ -94,7 +94,7 @@ Precision = Annotated[
 Threads = Annotated[
     int | None,
     typer.Option(
-        help="CPU threads to compute with.",
+        help="Number of CPU threads.",
         min=1,
         max=MOST_THREADS,
         metavar="N",
@@ -108,18 +108,18 @@ Threads = Annotated[
 Seed = Annotated[
     int | None,
     typer.Option(
-        help="Seed of the random draws; the same seed gives the same result.",
+        help="Random seed; the same seed gives the same result.",
         callback=at_most(MOST_SEED),
         min=0,
         metavar="N",
         rich_help_panel=MACHINE,
-        show_default="drawn and reported",
+        show_default="random, and reported",
     ),
 ]
 FixedSeed = Annotated[
     int,
     typer.Option(
-        help="Seed of the random draws; fixed, so that figures can be compared.",
+        help="Random seed; fixed by default, so that figures can be compared.",
         callback=at_most(MOST_SEED),
         min=0,
         metavar="N",
@@ -128,7 +128,9 @@ FixedSeed = Annotated[
 ]
 Json = Annotated[
     bool,
-    typer.Option("--json", help="Write JSON Lines, with every digit.", rich_help_panel=OUTPUT),
+    typer.Option(
+        "--json", help="Write JSON Lines, with unrounded numbers.", rich_help_panel=OUTPUT
+    ),
 ]
 Quiet = Annotated[
     bool,
@@ -141,20 +143,20 @@ Verbose = Annotated[
     typer.Option(
         "--verbose",
         "-v",
-        help="Also show the signatures, which say exactly how each figure was made.",
+        help="Also show signatures, which record exactly how each figure was made.",
         rich_help_panel=OUTPUT,
     ),
 ]
 Overwrite = Annotated[
     bool,
     typer.Option(
-        "--overwrite", help="Replace what an earlier run wrote there.", rich_help_panel=SAVING
+        "--overwrite", help="Replace the output of an earlier run.", rich_help_panel=SAVING
     ),
 ]
 BatchSize = Annotated[
     int,
     typer.Option(
-        help="Texts to work on at once. Changes speed and memory, never a result.",
+        help="Texts to process at once; affects speed and memory, not the result.",
         callback=at_most(MOST_ROWS),
         min=1,
         metavar="N",
@@ -173,7 +175,7 @@ Force = Annotated[
 NoRepeatNgram = Annotated[
     int | None,
     typer.Option(
-        help="Never write the same N tokens in a row twice, prompt included.",
+        help="Never repeat a sequence of N tokens, prompt included.",
         min=1,
         metavar="N",
         rich_help_panel=FILTERS,
@@ -190,11 +192,20 @@ PromptFile = Annotated[
         show_default=False,
     ),
 ]
+SourceVectors = Annotated[
+    str | None,
+    typer.Option(
+        help="The .npy or .safetensors file of the vectors that a model of vectors writes from.",
+        parser=file_name,
+        metavar="FILE",
+        rich_help_panel=TEXT,
+        show_default=False,
+    ),
+]
 Stop = Annotated[
     list[str] | None,
     typer.Option(
-        help=r"End a text before this string; \n, \t and \\ are read as escapes. Give it again "
-        "for more.",
+        help=r"End a text before this string; \n, \t and \\ are read as escapes. Can be repeated.",
         metavar="TEXT",
         rich_help_panel=LENGTH,
         show_default=False,
@@ -203,7 +214,7 @@ Stop = Annotated[
 MinTokens = Annotated[
     int,
     typer.Option(
-        help="Tokens to write before a text may end or be stopped.",
+        help="Least number of tokens to write before a text may end.",
         metavar="N",
         rich_help_panel=LENGTH,
     ),
@@ -212,7 +223,7 @@ Echo = Annotated[
     bool | None,
     typer.Option(
         "--echo/--no-echo",
-        help="Write the prompt before the text.",
+        help="Print the prompt before the text.",
         rich_help_panel=OUTPUT,
         show_default="on a terminal",
     ),

@@ -109,20 +109,22 @@ def put_bytes(chunks: Iterable[bytes]) -> None:
 
 
 def put_record(record: Any) -> None:
-    """Write a dataclass, or a dictionary, as a line of JSON; what is not finite is null."""
+    r"""Write a dataclass, or a dictionary, as a line of JSON in UTF-8.
+
+    What is not finite is null. A byte of a file's name that is not UTF-8 is written as `\xe9`.
+    """
     values = record if isinstance(record, dict) else dataclasses.asdict(record)
-    line = json.dumps(_finite(values), ensure_ascii=False) + "\n"
-    # The names of files: bytes that Python took for no text may be UTF-8 in another locale. For
-    # those that are none JSON has an escape.
-    text = line.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
-    put_bytes([text.encode("utf-8", "backslashreplace")])
+    put_bytes([json.dumps(_as_json(values), ensure_ascii=False).encode() + b"\n"])
 
 
-def _finite(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _finite(part) for key, part in value.items()}
+        return {key: _as_json(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
+        return [_as_json(part) for part in value]
+    if isinstance(value, str) and not value.isascii():
+        # Bytes that Python took for no text may be UTF-8 in another locale.
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

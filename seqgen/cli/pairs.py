@@ -85,9 +85,6 @@ class TwoFiles:
         return f"{self.source.name} {self.target.name}"
 
 
-Given = Source | TwoFiles | HeldOutPairs
-
-
 @dataclass(frozen=True)
 class Watched:
     """A FILE as a text that can be read any number of times, with what takes note of it."""
@@ -101,6 +98,36 @@ class Watched:
         return self.watch(self.source.chunks(self.newlines))
 
 
+@dataclass(frozen=True)
+class WithVectors:
+    """A FILE of targets, and the file of the vectors that they are written from.
+
+    Attributes:
+        targets: the FILE.
+        vectors: the other's path.
+    """
+
+    targets: Source
+    vectors: str
+
+    @property
+    def name(self) -> str:
+        """What records call it."""
+        return self.targets.name
+
+    def pairs(self, newlines: str, watch: Watch | None) -> Pairs:
+        """Return the pairs; see `as_text`."""
+        from seqgen.data.vector_pairs import VectorPairs
+        from seqgen.data.vectors import open_vectors
+
+        require_lines(self.targets)
+        text = Watched(self.targets, newlines, watch or iter)
+        return VectorPairs(open_vectors(self.vectors), text, self.targets.title)
+
+
+Given = Source | TwoFiles | WithVectors | HeldOutPairs
+
+
 def open_pairs(
     inputs: Inputs, file: str | None, source: str | None, target: str | None
 ) -> Source | TwoFiles | None:
@@ -109,7 +136,8 @@ def open_pairs(
     Raises:
         UsageError: there is one side alone, or both a FILE and sides.
     """
-    check_sides([file] if file else [], source and [source], target and [target], data_name="FILE")
+    sides = source and [source], None, target and [target]
+    check_sides([file] if file else [], *sides, data_name="FILE")
     if source is not None and target is not None:
         if source == target == "-":
             raise UsageError("standard input can be only one of the files")
@@ -143,11 +171,13 @@ def as_text(
         UsageError: it is a token file, and the model reads pairs.
     """
     newlines = loaded.data.newlines
-    if loaded.reads_sources or not isinstance(given, Source):
-        return as_pairs(given, newlines, watch)
-    if watch is not None:
-        return watch(given.chunks(newlines))
-    return given.token_file or given.chunks(newlines)
+    if not loaded.reads_sources and isinstance(given, Source):
+        if watch is not None:
+            return watch(given.chunks(newlines))
+        return given.token_file or given.chunks(newlines)
+    if isinstance(given, Source | TwoFiles):
+        loaded.require_sources(None)
+    return as_pairs(given, newlines, watch)
 
 
 def as_pairs(given: Given, newlines: str, watch: Watch | None = None) -> Pairs:
@@ -165,10 +195,11 @@ def as_pairs(given: Given, newlines: str, watch: Watch | None = None) -> Pairs:
 
     if isinstance(given, HeldOutPairs):
         return given.pairs if watch is None else _watched(given.pairs, watch)
+    if isinstance(given, WithVectors):
+        return given.pairs(newlines, watch)
     sides = (given.source, given.target) if isinstance(given, TwoFiles) else (given,)
     for side in sides:
-        if side.token_file is not None:
-            raise UsageError(f"{side.title} is a token file; pairs are read as text")
+        require_lines(side)
     if isinstance(given, Source):
         return TabPairs(Watched(given, newlines, watch or iter), given.title)
     source, target = (Watched(side, newlines) for side in sides)
@@ -178,14 +209,39 @@ def as_pairs(given: Given, newlines: str, watch: Watch | None = None) -> Pairs:
 
 def _watched(pairs: Pairs, watch: Watch) -> Pairs:
     """Return pairs that are taken note of, as lines with a tab, when they are asked for."""
-    for _ in watch(f"{source}\t{target}\n" for source, target in pairs):
+    from seqgen.data.sources import content_of
+
+    for _ in watch(f"{content_of(source)}\t{target}\n" for source, target in pairs):
         pass
     return pairs
+
+
+def check_vectors(name: str) -> None:
+    """Refuse a file that holds no vectors, by its name, before anything is read.
+
+    Raises:
+        UsageError: it does not end as such files do.
+    """
+    from seqgen.data.vectors import ENDINGS, is_vector_file
+
+    if not is_vector_file(name):
+        raise UsageError(f"--source-vectors takes a file that ends in {' or '.join(ENDINGS)}")
+
+
+def require_lines(source: Source) -> None:
+    """Refuse a token file, where one side of pairs is read as lines.
+
+    Raises:
+        UsageError: it is one.
+    """
+    if source.token_file is not None:
+        raise UsageError(f"{source.title} is a token file; pairs are read as text")
 
 
 def check_sides(
     data: list[str],
     source: list[str] | None,
+    source_vectors: str | None,
     target: list[str] | None,
     val: str | None = None,
     val_source: str | None = None,
@@ -197,10 +253,16 @@ def check_sides(
     Raises:
         UsageError: says which.
     """
-    if bool(source) != bool(target):
-        raise UsageError("--source and --target go together: line n of one, line n of the other")
-    if source and data:
-        raise UsageError(f"give {data_name}, or --source and --target, not both")
+    if source and source_vectors:
+        raise UsageError("give --source or --source-vectors, not both")
+    flag = "--source-vectors" if source_vectors else "--source"
+    sources = source or source_vectors
+    if bool(sources) != bool(target):
+        raise UsageError(f"{flag} and --target go together: source n and line n")
+    if sources and data:
+        raise UsageError(f"give {data_name}, or {flag} and --target, not both")
+    if source_vectors:
+        check_vectors(source_vectors)
     if (val_source is None) != (val_target is None):
         raise UsageError("--val-source and --val-target go together")
     if val_source is not None and val is not None:

@@ -13,7 +13,7 @@ from seqgen.cli import options
 from seqgen.cli.help import MODEL, OUTPUT, SCORES, flag, value
 from seqgen.cli.inputs import Inputs, Pipe, Source, file_name, piped_input
 from seqgen.cli.output import one_line, put, put_record, say
-from seqgen.cli.pairs import HeldOutPairs, as_text, check_one_kind
+from seqgen.cli.pairs import HeldOutPairs, WithVectors, as_text, check_one_kind, check_vectors
 from seqgen.cli.tables import count, figure, percentage, put_table
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.wording import plural
@@ -32,14 +32,15 @@ def perplexity(
     files: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Text or token files, or - for standard input; without any, the model's "
-            "held-out text.",
+            help="Text or token files, or - for standard input. Without a FILE, the model's "
+            "held-out text is scored.",
             parser=file_name,
             metavar="FILE",
             show_default=False,
         ),
     ] = None,
     model: options.Models = None,
+    source_vectors: options.SourceVectors = None,
     documents: options.Documents = None,
     stride: options.Stride = None,
     per_line: Annotated[
@@ -47,20 +48,20 @@ def perplexity(
         flag(
             "--per-line",
             OUTPUT,
-            "Score each line alone; write its bits per character, a tab and the line.",
+            "Score each line alone; print its bits per character, a tab and the line.",
         ),
     ] = False,
     per_token: Annotated[
-        bool, flag("--per-token", OUTPUT, "Write the bits of each token, a tab and the token.")
+        bool, flag("--per-token", OUTPUT, "Print the bits of each token, a tab and the token.")
     ] = False,
     show: Annotated[
         bool,
-        flag("--show", OUTPUT, "Show the text, coloured by how surprising each token is."),
+        flag("--show", OUTPUT, "Print the text, coloured by how surprising each token is."),
     ] = False,
     top5: Annotated[
         bool,
         flag(
-            "--top5", SCORES, "Report top-5 accuracy even where that is slow (n-grams over words)."
+            "--top5", SCORES, "Report top-5 accuracy also for n-grams over words, where it is slow."
         ),
     ] = False,
     fit: Annotated[
@@ -68,7 +69,7 @@ def perplexity(
         value(
             "FILE",
             MODEL,
-            "Find the weights of the mixture -m A+B on this text; print the -m value to use.",
+            "Fit the weights of the mixture -m A+B on this text, and print the -m value to use.",
             default=False,
             parser=file_name,
         ),
@@ -83,8 +84,8 @@ def perplexity(
 ) -> None:
     """Score text: perplexity and bits per token, word, character and byte; accuracy.
 
-    Several files, or several models, make a table. With --per-line several models also say
-    which of them gives each line the fewest bits.
+    With several files or several models, the result is a table. With --per-line and several
+    models, each line is preceded by the name of the model that predicts it best.
     """
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
     from seqgen.tasks.loaded import load
@@ -109,6 +110,8 @@ def perplexity(
         models = [_fit(models[0], inputs.open_one(fit), scoring, json, quiet)]
         if not sources:
             return
+    if source_vectors is not None:
+        sources = [_with_vectors(models, sources, source_vectors)]
     sources = sources or [held_out_by(models, quiet)]
     if per_line:
         _per_line(models, sources, scoring, json, verbose, quiet)
@@ -116,6 +119,23 @@ def perplexity(
         _per_token(models[0], sources, scoring, show, json, verbose, quiet)
     else:
         _whole(models, sources, scoring, json, verbose, quiet)
+
+
+def _with_vectors(
+    models: Sequence[LoadedModel], sources: Sequence[Source], vectors: str
+) -> WithVectors:
+    """Return the one FILE of targets with its vectors.
+
+    Raises:
+        UsageError: there is no FILE, or more than one.
+        SeqgenError: a model does not read vectors.
+    """
+    check_vectors(vectors)
+    if len(sources) != 1:
+        raise UsageError("--source-vectors goes with one FILE: the targets, a line each")
+    for loaded in models:
+        loaded.require_vectors()
+    return WithVectors(sources[0], vectors)
 
 
 def _whole(

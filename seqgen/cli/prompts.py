@@ -7,21 +7,33 @@ from typing import TYPE_CHECKING
 
 from seqgen.cli.inputs import Inputs, input_bytes, piped_input
 from seqgen.cli.output import say
+from seqgen.cli.pairs import check_vectors
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
+    from seqgen.data.sources import Vectors
     from seqgen.tasks.loaded import LoadedModel
 
 
-def check_prompts(prompts: list[str] | None, prompt_file: str | None) -> None:
+def check_prompts(
+    prompts: list[str] | None, prompt_file: str | None, source_vectors: str | None = None
+) -> None:
     """Refuse prompts from two places.
 
     Raises:
         UsageError: there are both.
     """
-    if prompts and prompt_file:
-        raise UsageError("give prompts or --prompt-file, not both")
+    places = {
+        "prompts": prompts,
+        "--prompt-file": prompt_file,
+        "--source-vectors": source_vectors,
+    }
+    given = [name for name, there in places.items() if there]
+    if len(given) > 1:
+        raise UsageError(f"give {given[0]} or {given[1]}, not both")
+    if source_vectors:
+        check_vectors(source_vectors)
 
 
 def given_or_piped(
@@ -53,6 +65,22 @@ def given_sources(
         name = loaded.stored.name
         raise UsageError(f"{name} writes from a source: give one, or pipe them in, a line each")
     return True
+
+
+def given_vectors(loaded: LoadedModel, path: str, echo: bool | None) -> Sequence[Vectors]:
+    """Return the sources in a file of vectors.
+
+    Raises:
+        UsageError: the source is to be written before the text.
+        SeqgenError: the model writes from none, or the file is damaged.
+    """
+    from seqgen.data.vectors import open_vectors
+
+    loaded.require_vectors()
+    if echo:
+        loaded.require_text("--echo")
+    file = open_vectors(path)
+    return [file.vectors(number) for number in range(len(file))]
 
 
 def say_unknown(count: int, quiet: bool) -> None:

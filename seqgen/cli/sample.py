@@ -14,7 +14,13 @@ from seqgen.cli import options
 from seqgen.cli.help import FILTERS, LENGTH, OUTPUT, TEXT
 from seqgen.cli.interactive import check_terminal, converse
 from seqgen.cli.output import is_terminal, put, put_record, say, shown, unescape
-from seqgen.cli.prompts import check_prompts, given_or_piped, given_sources, say_unknown
+from seqgen.cli.prompts import (
+    check_prompts,
+    given_or_piped,
+    given_sources,
+    given_vectors,
+    say_unknown,
+)
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,28 +32,29 @@ def sample(
     prompts: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Text to continue; several arguments are several prompts. Piped lines are a "
-            "prompt each.",
+            help="Text to continue; each argument is a prompt of its own. If text is piped in, "
+            "each line is a prompt.",
             metavar="PROMPT",
             show_default=False,
         ),
     ] = None,
     model: options.Model = None,
     prompt_file: options.PromptFile = None,
+    source_vectors: options.SourceVectors = None,
     interactive: Annotated[
         bool,
         typer.Option(
             "--interactive",
             "-i",
-            help="Load the model once and type prompts, one a line; Ctrl-D ends.",
+            help="Load the model once, then type prompts, one per line; Ctrl-D ends the session.",
             rich_help_panel=TEXT,
         ),
     ] = False,
     temperature: Annotated[
         float,
         typer.Option(
-            help="Divide the logits by this: below 1 the text is safer, above 1 wilder; 0 is "
-            "greedy.",
+            help="Divide the logits by this: below 1 the text is more predictable, above 1 more "
+            "varied; 0 is greedy.",
             metavar="X",
             rich_help_panel=FILTERS,
         ),
@@ -64,7 +71,7 @@ def sample(
     top_p: Annotated[
         float,
         typer.Option(
-            help="Keep the most probable tokens that together reach this probability.",
+            help="Keep the fewest most probable tokens whose total reaches this probability.",
             metavar="X",
             rich_help_panel=FILTERS,
         ),
@@ -72,7 +79,7 @@ def sample(
     min_p: Annotated[
         float,
         typer.Option(
-            help="Keep tokens at least this many times as probable as the most probable one.",
+            help="Keep tokens with at least this share of the most probable token's probability.",
             metavar="X",
             rich_help_panel=FILTERS,
         ),
@@ -80,7 +87,8 @@ def sample(
     typical: Annotated[
         float,
         typer.Option(
-            help="Keep this probability of tokens whose surprisal is nearest to the entropy.",
+            help="Keep the tokens whose surprisal is nearest to the entropy, up to this total "
+            "probability.",
             metavar="X",
             rich_help_panel=FILTERS,
         ),
@@ -88,9 +96,8 @@ def sample(
     repetition_penalty: Annotated[
         float,
         typer.Option(
-            help="Multiply the log-probabilities of tokens seen before, from 0.001 to 1000; "
-            "above 1 discourages repetition. Hugging Face's acts on logits, and so on an "
-            "arbitrary shift of them.",
+            help="Multiply the log-probability of every token seen before by this, 0.001 to 1000; "
+            "above 1 discourages repetition. Hugging Face's penalty acts on logits instead.",
             metavar="X",
             rich_help_panel=FILTERS,
         ),
@@ -98,7 +105,7 @@ def sample(
     presence_penalty: Annotated[
         float,
         typer.Option(
-            help="Take this many nats off every token written before, from -1000 to 1000.",
+            help="Subtract this many nats from every token written before, -1000 to 1000.",
             metavar="X",
             rich_help_panel=FILTERS,
         ),
@@ -106,7 +113,7 @@ def sample(
     frequency_penalty: Annotated[
         float,
         typer.Option(
-            help="Take this many nats off a token for each time it was written, from -1000 to "
+            help="Subtract this many nats from a token for each time it was written, -1000 to "
             "1000.",
             metavar="X",
             rich_help_panel=FILTERS,
@@ -117,7 +124,7 @@ def sample(
         list[str] | None,
         typer.Option(
             help=r"Never write this string, unless --force does; \n, \t and \\ are read as "
-            "escapes. Give it again for more.",
+            "escapes. Can be repeated.",
             metavar="TEXT",
             rich_help_panel=FILTERS,
             show_default=False,
@@ -132,18 +139,22 @@ def sample(
     ] = False,
     max_tokens: Annotated[
         int,
-        typer.Option(help="Longest text to write, in tokens.", metavar="N", rich_help_panel=LENGTH),
+        typer.Option(
+            help="Largest number of tokens to write.", metavar="N", rich_help_panel=LENGTH
+        ),
     ] = 500,
     min_tokens: options.MinTokens = 0,
     num_samples: Annotated[
         int,
-        typer.Option(help="Texts to write for each prompt.", metavar="N", rich_help_panel=LENGTH),
+        typer.Option(
+            help="Number of texts to write for each prompt.", metavar="N", rich_help_panel=LENGTH
+        ),
     ] = 1,
     best_of: Annotated[
         int,
         typer.Option(
-            help="Write this many candidates for each text; keep the one that is most probable "
-            "per token.",
+            help="Write this many candidates for each text and keep the one with the highest "
+            "log-probability per token.",
             metavar="N",
             rich_help_panel=LENGTH,
         ),
@@ -152,7 +163,7 @@ def sample(
     suggest: Annotated[
         int | None,
         typer.Option(
-            help="Write no text, only the N most probable next tokens.",
+            help="Print only the N most probable next tokens, and write no text.",
             min=1,
             metavar="N",
             rich_help_panel=OUTPUT,
@@ -161,7 +172,7 @@ def sample(
     ] = None,
     explain: Annotated[
         bool,
-        typer.Option("--explain", help="Show how every token was chosen.", rich_help_panel=OUTPUT),
+        typer.Option("--explain", help="Show how each token was chosen.", rich_help_panel=OUTPUT),
     ] = False,
     echo: options.Echo = None,
     batch_size: options.BatchSize = 32,
@@ -174,17 +185,20 @@ def sample(
 ) -> None:
     """Write text with a trained model.
 
-    Without a prompt a text begins from nothing. Filters apply in this order: what can never be
-    written, --ban, --min-tokens, --force, repetition, presence and frequency penalties,
-    --no-repeat-ngram, --temperature, --top-k, --top-p, --min-p, --typical; then a token is drawn.
-    A filter that would remove every token keeps the most probable one.
+    Without a prompt, the model writes from the start of a text. A model of pairs takes sources
+    instead of prompts, and writes their targets.
+
+    Filters apply in this order: tokens that are never written, --ban, --min-tokens, --force,
+    repetition, presence and frequency penalties, --no-repeat-ngram, --temperature, --top-k,
+    --top-p, --min-p, --typical. Then a token is drawn. A filter that would remove every token
+    keeps the most probable one.
     """
     from seqgen.configs import PRECISIONS, choice
     from seqgen.tasks.loaded import load
     from seqgen.tasks.writing.prompts import unknown_in_source
     from seqgen.tasks.writing.sample import SampleOptions, stream
 
-    check_prompts(prompts, prompt_file)
+    check_prompts(prompts, prompt_file, source_vectors)
     if interactive:
         _check_interactive(prompts, prompt_file, suggest, explain, num_samples, json)
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
@@ -221,8 +235,11 @@ def sample(
             loaded.require_text("--echo")
         converse(written, echo is not False and not loaded.reads_sources, quiet)
         return
-    from_sources = given_sources(loaded, prompts, prompt_file, echo)
-    texts, piped = given_or_piped(prompts, prompt_file, quiet, from_sources)
+    if source_vectors is not None:
+        from_sources, texts, piped = True, given_vectors(loaded, source_vectors, echo), True
+    else:
+        from_sources = given_sources(loaded, prompts, prompt_file, echo)
+        texts, piped = given_or_piped(prompts, prompt_file, quiet, from_sources)
     echoed = not from_sources and (is_terminal(sys.stdout) if echo is None else echo)
     if suggest or explain:
         _put_reasons(loaded, texts, wanted, suggest, json)

@@ -12,7 +12,7 @@ from seqgen import registry
 from seqgen.configs import Config, DataConfig, TrainingConfig
 from seqgen.registry import SHARED_DOCS
 
-# Settings that are chosen for the architecture, the text and the budget where they are not given.
+# Settings that seqgen chooses for the architecture, the text and the budget unless they are given.
 CHOSEN = frozenset(
     {
         *("num_layers", "hidden_size", "num_heads", "dropout", "optimizer", "lr", "batch_size"),
@@ -24,7 +24,7 @@ GROUPS: tuple[type[Config], ...] = (TrainingConfig, DataConfig)
 
 
 def doc_of(name: str) -> str:
-    """Return what a setting means: of training, of data, or one that architectures share."""
+    """Return the documentation of a training or data setting, or of one architectures share."""
     for group in GROUPS:
         if name in group.fields():
             return group.fields()[name].metadata["doc"]
@@ -58,9 +58,9 @@ def option(
         name: the setting's.
         metavar: what stands for its value.
         panel: of the help.
-        flags: as they are typed, where they are not made of the parameter's name.
-        default: what happens without it, where the setting's own default does not say.
-        choices: its values, where the setting is an architecture's own.
+        flags: as they are typed, if they do not follow from the parameter's name.
+        default: text for the default, if the setting's own default is not to be shown.
+        choices: its values, if the setting belongs to an architecture.
         complete: returns the values that begin with what was typed.
         parser: reads what was typed.
     """
@@ -123,21 +123,21 @@ def _describe(
         "type": _type_name(kind),
         "choices": list(choices) or None,
         "default": recipe.get(field.name, default),
-        "bounds": str(field.metadata.get("bounds") or "") or None,
+        "bounds": str(field.metadata["bounds"].without_sanity_limit()) or None,
     }
 
 
 def _type_name(kind: Any) -> str:
-    """Return a type as a person calls it; of an optional one, the type itself."""
-    own = next((part for part in get_args(kind) if part in NAMES_OF_TYPES), kind)
-    return "choice" if choices_of(kind) else NAMES_OF_TYPES[own]
+    """Return the name of a type for help; for `T | None`, that of T."""
+    base = next((part for part in get_args(kind) if part in NAMES_OF_TYPES), kind)
+    return "choice" if choices_of(kind) else NAMES_OF_TYPES[base]
 
 
 def facts_line(setting: Mapping[str, Any]) -> str:
-    """Return a setting in a sentence: what it means, what it may be, and its default."""
+    """Return a setting in a sentence: what it means, its allowed values, and its default."""
     choices = setting["choices"]
-    may_be = f"one of {', '.join(choices)}" if choices else setting["type"]
+    allowed = f"one of {', '.join(choices)}" if choices else setting["type"]
     bounds = f", {setting['bounds']}" if setting["bounds"] else ""
     default = setting["default"]
     shown = str(default).lower() if default is None or isinstance(default, bool) else default
-    return f"{setting['doc']} ({may_be}{bounds}) [default: {shown}]"
+    return f"{setting['doc']} ({allowed}{bounds}) [default: {shown}]"

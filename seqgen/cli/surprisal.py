@@ -25,7 +25,11 @@ def put_coloured(tokens: Iterable[Token], quiet: bool) -> None:
     out = console(standard_output())
     coloured = out.is_terminal and not out.no_color
     if not quiet:
-        scale = "from green, 0, to red, 12 and more" if coloured else "below each token, 9 at most"
+        scale = (
+            "from green, 0, to red, 12 and more"
+            if coloured
+            else "as a digit below each token, 9 for 9 or more"
+        )
         say(f"bits: {scale}")
     for line in _lines(tokens):
         if coloured:

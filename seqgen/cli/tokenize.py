@@ -33,7 +33,7 @@ def tokenize(
     files: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Text files, folders, patterns, or - for standard input.",
+            help="Text files, folders or patterns, or - for standard input.",
             parser=file_name,
             metavar="FILE",
             show_default=False,
@@ -66,7 +66,7 @@ def tokenize(
         value(
             "N",
             WHAT,
-            "With --train: largest number of tokens in the vocabulary.",
+            "With --train: number of tokens to keep in the vocabulary.",
             default=False,
             min=1,
         ),
@@ -80,17 +80,17 @@ def tokenize(
         value(
             "PATH",
             SAVING,
-            "Write a token file; with --train, the folder of the tokenizer.",
+            "Token file to write; with --train, the tokenizer's folder.",
             default=False,
             parser=file_path,
         ),
     ] = None,
     decode: Annotated[bool, flag("--decode", OUTPUT, "Turn ids back into text.")] = False,
     pieces: Annotated[
-        bool, flag("--pieces", OUTPUT, "Write pieces of text instead of ids.")
+        bool, flag("--pieces", OUTPUT, "Print pieces of text instead of ids.")
     ] = False,
     stats: Annotated[
-        bool, flag("--stats", OUTPUT, "Report how the vocabulary divides the text.")
+        bool, flag("--stats", OUTPUT, "Report how well the vocabulary fits the text.")
     ] = False,
     documents: Annotated[
         str,
@@ -107,7 +107,7 @@ def tokenize(
         value(
             "keep|lf",
             TEXT,
-            "Keep line ends as they are, or turn CRLF into LF.",
+            "Keep CRLF line ends as they are, or turn them into LF.",
             default="as the model was trained",
             complete=completion.one_of("keep", "lf"),
         ),
@@ -117,10 +117,10 @@ def tokenize(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    r"""Turn text into token ids, one line of ids per line of text; or ids into text.
+    r"""Turn text into token ids, one line of ids per line of text; or ids back into text.
 
-    The ids of a line include its newline, so decoded lines simply concatenate. --pieces shows a
-    space as U+2581 and a newline as \n.
+    The ids of a line include its newline, so that decoded lines concatenate to the text. --pieces
+    shows a space as U+2581 and a newline as \n.
     """
     from seqgen.configs import DOCUMENTS, choice
     from seqgen.tasks.tokenize import (

@@ -21,12 +21,13 @@ from seqgen.wording import plural
 
 # Flags whose name is not the setting's.
 SETTING_OF = {"layers": "num_layers", "heads": "num_heads"}
-# Flags that are no setting.
+# Flags that are not settings.
 OWN = frozenset(
     {
         "data",
         "data_option",
         "source",
+        "source_vectors",
         "target",
         "val_source",
         "model",
@@ -44,9 +45,9 @@ OWN = frozenset(
 )
 
 
-# So many lines of what the model writes end the summary.
+# The summary ends with this many lines of a sample.
 SAMPLE_LINES = 6
-# What --help says of presets: a paragraph each.
+# The end of --help: a paragraph for each preset.
 EPILOG = "\n\n".join(
     ["Presets:", *(f"{row.name}: {row.summary}." for row in presets.PRESETS.values())]
 )
@@ -62,7 +63,7 @@ def train(
     data: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Text files, folders, patterns, or - for standard input; or one token file.",
+            help="Text files, folders or patterns, - for standard input, or one token file.",
             parser=file_name,
             metavar="DATA",
             show_default=False,
@@ -72,7 +73,7 @@ def train(
         list[str] | None,
         typer.Option(
             "--data",
-            help="Another way to give DATA.",
+            help="The same as DATA; with --resume, where the text is now.",
             parser=file_name,
             metavar="FILE",
             rich_help_panel=WHAT,
@@ -82,8 +83,19 @@ def train(
     source: Annotated[
         list[str] | None,
         typer.Option(
-            help="Of pairs in two files: the file of the sources, a line each; needs --target. "
-            "Pairs in one file are DATA, each line source, tab, target.",
+            help="For pairs in two files: the sources, one per line; needs --target. Pairs in one "
+            "file are given as DATA, with a source, a tab and a target on each line.",
+            parser=file_name,
+            metavar="FILE",
+            rich_help_panel=WHAT,
+            show_default=False,
+        ),
+    ] = None,
+    source_vectors: Annotated[
+        str | None,
+        typer.Option(
+            help="Of targets that are written from vectors: the .npy or .safetensors file of the "
+            "vectors, or of sequences or grids of them; needs --target.",
             parser=file_name,
             metavar="FILE",
             rich_help_panel=WHAT,
@@ -93,7 +105,8 @@ def train(
     target: Annotated[
         list[str] | None,
         typer.Option(
-            help="The file of the targets: line n is the target of line n of --source.",
+            help="For pairs in two files: the targets; line n belongs to line n of --source, or to "
+            "source n of --source-vectors.",
             parser=file_name,
             metavar="FILE",
             rich_help_panel=WHAT,
@@ -104,7 +117,7 @@ def train(
         str | None,
         typer.Option(
             help=f"Architecture: {', '.join(registry.ARCHITECTURES)}. "
-            "`seqgen models --architectures` says what each is.",
+            "`seqgen models --architectures` describes them.",
             metavar="NAME",
             rich_help_panel=WHAT,
             show_default=registry.DEFAULT,
@@ -114,8 +127,7 @@ def train(
     preset: Annotated[
         str | None,
         typer.Option(
-            help="Start from the settings of a known model, listed below; your own flags "
-            "override them.",
+            help="Use the settings of a known model, listed below; your own flags override them.",
             metavar="NAME",
             rich_help_panel=WHAT,
             show_default=False,
@@ -155,7 +167,8 @@ def train(
     val_source: Annotated[
         str | None,
         typer.Option(
-            help="Of pairs in two files: the file of the held-out sources; needs --val-target.",
+            help="For pairs in two files: the held-out sources, lines or vectors; "
+            "needs --val-target.",
             parser=file_name,
             metavar="FILE",
             rich_help_panel=TEXT,
@@ -172,13 +185,13 @@ def train(
     steps: Annotated[int | None, setting("steps", "N", BUDGET)] = None,
     epochs: Annotated[float | None, setting("epochs", "X", BUDGET)] = None,
     minutes: Annotated[
-        float | None, setting("minutes", "X", BUDGET, default="5, without another budget")
+        float | None, setting("minutes", "X", BUDGET, default="5 if no budget is given")
     ] = None,
     patience: Annotated[int | None, setting("patience", "N", BUDGET)] = None,
     stop_after: Annotated[
         int | None,
         typer.Option(
-            help="Save and stop after this many steps; --resume goes on.",
+            help="Save and stop after this many steps; continue with --resume.",
             min=1,
             metavar="N",
             rich_help_panel=BUDGET,
@@ -209,7 +222,7 @@ def train(
         list[str] | None,
         typer.Option(
             "--set",
-            help="Set any other setting; --set help lists all of them. Give it again for more.",
+            help="Set any other setting; --set help lists them all. Can be repeated.",
             metavar="KEY=VALUE",
             rich_help_panel=OPTIMISATION,
             show_default=False,
@@ -226,12 +239,12 @@ def train(
     ] = None,
     overwrite: Annotated[
         bool,
-        typer.Option("--overwrite", help="Replace a model of that name.", rich_help_panel=SAVING),
+        typer.Option("--overwrite", help="Replace the model of that name.", rich_help_panel=SAVING),
     ] = False,
     resume: Annotated[
         str | None,
         typer.Option(
-            help="Go on with a stopped run: a name, a path or latest.",
+            help="Continue a stopped run: a name, a path or latest.",
             metavar="NAME",
             rich_help_panel=SAVING,
             show_default=False,
@@ -241,7 +254,7 @@ def train(
     changed_data: Annotated[
         bool,
         typer.Option(
-            "--changed-data", help="Resume although the text has changed.", rich_help_panel=SAVING
+            "--changed-data", help="Resume even if the text has changed.", rich_help_panel=SAVING
         ),
     ] = False,
     init_from: Annotated[
@@ -253,7 +266,7 @@ def train(
         bool,
         typer.Option(
             "--tensorboard",
-            help="Also log for TensorBoard (needs seqgen[tensorboard]).",
+            help="Also write logs for TensorBoard (needs seqgen[tensorboard]).",
             rich_help_panel=OUTPUT,
         ),
     ] = False,
@@ -263,7 +276,7 @@ def train(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Train a language model on text; for five minutes unless told otherwise."""
+    """Train a model on text, or on pairs of texts; for five minutes by default."""
     from seqgen.cli.models import put_settings
     from seqgen.cli.progress import display
     from seqgen.configs import read_config
@@ -276,8 +289,8 @@ def train(
         )
         return
     data = [*(data or ()), *(data_option or ())]
-    check_sides(data, source, target, val, val_source, val_target)
-    data = data or source or []
+    check_sides(data, source, source_vectors, target, val, val_source, val_target)
+    data = data or source or ([source_vectors] if source_vectors else [])
     settings = {
         SETTING_OF.get(flag, flag): value
         for flag, value in context.params.items()
@@ -299,6 +312,7 @@ def train(
             result = go_on(resume, data=sources, changed_data=changed_data, report=report, **common)
         else:
             _refuse(context, "a new run", ("changed_data",))
+            _check_no_model_name(data)
             nested = read_config(config) if config else {}
             store.check_free(name, overwrite)
             sources = inputs.keep(given_or_piped(data, "seqgen train FILE"))
@@ -329,6 +343,16 @@ def _refuse(context: typer.Context, what: str, flags: tuple[str, ...]) -> None:
             raise UsageError(f"--{flag.replace('_', '-')} has no meaning with {what}")
 
 
+def _check_no_model_name(data: list[str]) -> None:
+    """Refuse `seqgen train gru book.txt` with the flag that was meant."""
+    for name in data:
+        for flag, known in (("model", registry.ARCHITECTURES), ("preset", presets.PRESETS)):
+            if name in known and not Path(name).exists():
+                raise UsageError(
+                    f"there is no file {name}; to train that {flag}, give --{flag} {name}"
+                )
+
+
 def _assignment(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key:
@@ -354,15 +378,22 @@ def _summary(result: Any) -> None:
     say(", ".join(parts))
     if result.steps is not None:
         _table(result)
-    reads = registry.architecture(result.architecture).reads
-    writes = 'beam-search "a source"' if reads == "pairs" else "sample"
-    say(f"try: seqgen {writes} -m {result.name}")
+    say(f"try: seqgen {_writes(result)} -m {result.name}")
+
+
+def _writes(result: Any) -> str:
+    """Return the command that writes with the new model."""
+    if registry.architecture(result.architecture).reads == "text":
+        return "sample"
+    settings = store.StoredModel(Path(result.path)).config["model"]
+    vectors = settings.get("source_features") is not None
+    return "beam-search --source-vectors FILE" if vectors else 'beam-search "a source"'
 
 
 def _table(result: Any) -> None:
     """Show how a run ended, and what its model writes."""
-    patience = {"patience": "no better validation for a while"}
-    stopped = patience.get(result.stopped, "the budget is spent")
+    early = {"patience": "early: validation stopped improving"}
+    stopped = early.get(result.stopped, "the budget is spent")
     rows = {
         "parameters": count(result.parameters),
         "tokens": f"{count(result.tokens)}, {count(result.tokens_per_second)} per second",

@@ -21,8 +21,8 @@ Metrics = Annotated[
     value(
         "KIND",
         SCORES,
-        "Of pairs: score translations by bleu, chrf, chrf++ or ter. Give the option again for "
-        "several.",
+        "For translators: score translations by bleu, chrf, chrf++ or ter. Give the option again "
+        "for several.",
         "--metric",
         default="bleu, chrf, ter",
         complete=one_of("bleu", "chrf", "chrf++", "ter"),
@@ -33,27 +33,28 @@ ByLength = Annotated[
     value(
         "N,N,...",
         SCORES,
-        "Of pairs: the longest source of each class of lengths, in words.",
+        "For translators: the longest source of each class of lengths, in words.",
         "--by-length",
         default="five classes of about equal size",
     ),
 ]
 Beams = Annotated[
-    int, value("N", SEARCH, "Of pairs: translate with so many beams.", "--beams", min=1)
+    int, value("N", SEARCH, "For translators: translate with so many beams.", "--beams", min=1)
 ]
 LengthNorm = Annotated[
     str,
     value(
         "avg|gnmt|none",
         SEARCH,
-        "Of pairs: how the search weighs lengths, as in `seqgen beam-search`.",
+        "For translators: how the search weighs lengths, as in `seqgen beam-search`.",
         "--length-norm",
         complete=one_of("avg", "gnmt", "none"),
     ),
 ]
 Alpha = Annotated[float, value("X", SEARCH, "Exponent of --length-norm.", "--alpha")]
 MaxTokens = Annotated[
-    int, value("N", SEARCH, "Of pairs: longest translation, in tokens.", "--max-tokens", min=1)
+    int,
+    value("N", SEARCH, "For translators: longest translation, in tokens.", "--max-tokens", min=1),
 ]
 
 

@@ -21,12 +21,11 @@ class DataConfig(Config):
         "char",
     )
     source_tokenizer: str | None = setting(
-        "Of pairs: what a token of a source is, as in tokenizer; by default both sides share one "
-        "tokenizer.",
+        "For pairs: tokenizer of the sources; by default sources and targets share one.",
         None,
     )
     vocab_size: int | None = setting(
-        "Keep only the N most frequent tokens. Of bpe and unigram: train a vocabulary of N tokens.",
+        "Keep only the N most frequent tokens. For bpe and unigram: number of tokens to learn.",
         None,
         low=1,
         high=MOST_TOKENS,
@@ -38,7 +37,7 @@ class DataConfig(Config):
         high=MOST_SEED,
     )
     subword_sampling: float | None = setting(
-        "Segment the training text anew at random in every epoch: alpha of unigram, "
+        "Segment the training text differently, at random, in every epoch: alpha of unigram, "
         "dropout of bpe.",
         None,
         above=0,
@@ -48,20 +47,29 @@ class DataConfig(Config):
         "Treat the text as one continuous stream, or each line as a separate document.", "stream"
     )
     val: str = setting(
-        "Held-out part for validation: a share of the text such as 0.05, a file, or none.", "0.1"
+        "What to hold out for validation: a share of the text such as 0.05, a file, or none.", "0.1"
     )
     val_target: str | None = setting(
-        "Of pairs in two files: the file of the held-out targets; val is that of their sources.",
+        "For pairs in two files: the held-out targets, one per line; --val-source (or val) has "
+        "their sources.",
         None,
     )
     split_seed: int = setting(
-        "Seed of the draw of held-out lines, with documents=line.", 0, low=0, high=MOST_SEED
+        "Random seed for choosing the held-out lines or pairs.", 0, low=0, high=MOST_SEED
     )
     max_source_len: int = setting(
-        "Leave out pairs whose source has more tokens than this.", 512, low=1, high=MOST_TOKENS
+        "Leave out pairs with a source longer than this many tokens.", 512, low=1, high=MOST_TOKENS
     )
     max_target_len: int = setting(
-        "Leave out pairs whose target has more tokens than this.", 512, low=1, high=MOST_TOKENS
+        "Leave out pairs with a target longer than this many tokens.", 512, low=1, high=MOST_TOKENS
+    )
+    source_unknowns: float = setting(
+        "For pairs: share of the source tokens that training replaces by <unk>, drawn anew in every "
+        "step, so that the model learns to read unknown words; tokenizers without unknowns (byte, "
+        "bpe and unigram) replace none.",
+        0.001,
+        low=0,
+        below=1,
     )
     newlines: Literal["keep", "lf"] = setting(
         "Keep CRLF line ends as they are, or turn them into LF.", "keep"

@@ -31,13 +31,13 @@ MOST_RATE = 1e6
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """What a number may be; None where there is no limit.
+    """The allowed range of a number; None means no limit.
 
     Attributes:
-        low: the least.
-        above: what it is more than.
-        high: the most.
-        below: what it is less than.
+        low: the smallest allowed value.
+        above: the value must be greater than this.
+        high: the largest allowed value.
+        below: the value must be less than this.
     """
 
     low: Number | None = None
@@ -60,21 +60,25 @@ class Bounds:
         return " and ".join(f"{word} {_plain(x)}" for word, x in words.items() if x is not None)
 
     def check(self, name: str, value: Number | None) -> None:
-        """Refuse a number that is out of bounds; None is no number, and stays.
+        """Refuse a number that is out of bounds; None passes.
 
         Raises:
-            UsageError: names what it is of, and the bounds.
+            UsageError: names the setting, which is `name`, and the bounds.
         """
         if value is None or value in self:
             return
-        # A limit that only keeps numbers sane is of no interest to who is far from it.
-        near = self.high is None or self.high <= SANE or not value <= self.high
-        told = self if near else dataclasses.replace(self, high=None)
-        raise UsageError(f"{name} is {told}, not {short(value)}")
+        too_high = self.high is not None and not value <= self.high
+        told = self if too_high else self.without_sanity_limit()
+        raise UsageError(f"{name} must be {told}, not {short(value)}")
+
+    def without_sanity_limit(self) -> Bounds:
+        """Return the bounds to document, without a limit that only catches typing errors."""
+        keep = self.high is None or self.high <= SANE
+        return self if keep else dataclasses.replace(self, high=None)
 
 
 NO_BOUNDS = Bounds()
-# Limits above this are no part of what a setting means.
+# Upper limits above this only catch typing errors, so they are not documented.
 SANE = 1000
 
 
@@ -156,7 +160,7 @@ class Config:
         Raises:
             UsageError: it is no table, or has a setting too many, too few, or a wrong one.
         """
-        require(isinstance(table, Mapping), f"settings stand in a table, not in {short(table)}")
+        require(isinstance(table, Mapping), f"settings must be in a table, not {short(table)}")
         known = {field.name: field for field in dataclasses.fields(cls)}
         strange = next((str(name) for name in table if name not in known), None)
         require(strange is None, f"there is no setting {strange!r}{did_you_mean(strange, known)}")

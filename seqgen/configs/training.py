@@ -18,13 +18,13 @@ from seqgen.configs.settings import (
 )
 
 BUDGETS = ("steps", "epochs", "minutes")
-# Why a run may end that has nothing left to do.
+# The reasons to stop after which a run is complete, unlike an interruption.
 FINISHED = (*BUDGETS, "patience")
 RESUMABLE = frozenset({*BUDGETS, "checkpoint_every", "keep"})
 DEFAULT_MINUTES = 5.0
 
-# What suits an update rule in the place of an architecture's recipe, which is made for adamw and
-# muon: these rules add the decay to the gradient, and sgd's steps are of another size.
+# With these optimizers, these settings replace an architecture's recipe, which is tuned for adamw
+# and muon: they add the weight decay to the gradient, and sgd takes steps of a different size.
 RULE_RECIPES: Mapping[str, Mapping[str, Any]] = {
     "sgd": {"lr": 0.5, "momentum": 0.9, "weight_decay": 0.0},
     "adagrad": {"lr": 0.02, "weight_decay": 0.0},
@@ -32,9 +32,9 @@ RULE_RECIPES: Mapping[str, Mapping[str, Any]] = {
     "adam": {"weight_decay": 0.0},
 }
 
-# By schedule, where they are not given: the share of the budget that warms up, and the rate that
-# is left at the end. Howard and Ruder (2018) have 0.1 and 1/32 for the slanted triangle; the
-# rates of Robbins and Monro fall from the first step on.
+# Defaults by schedule: the share of the budget spent on warm-up, and the rate at the end. Howard
+# and Ruder (2018) use 0.1 and 1/32 for the slanted triangle; the rates of Robbins and Monro fall
+# from the first step on.
 WARMUPS = {"inverse_time": 0.0, "slanted_triangular": 0.1}
 LEAST_RATES = {"slanted_triangular": 1 / 32}
 
@@ -43,7 +43,7 @@ LEAST_RATES = {"slanted_triangular": 1 / 32}
 class TrainingConfig(Config):
     """How a model with parameters is trained by gradient descent.
 
-    `warmup` and `min_lr` follow from the schedule where they are None, and are settled at once.
+    `warmup` and `min_lr` get the schedule's values at construction if they are None.
     """
 
     seq_len: int = setting(
@@ -53,22 +53,24 @@ class TrainingConfig(Config):
         high=MOST_TOKENS,
     )
     k2: int | None = setting(
-        "Tokens that the gradient of a carried state goes back (truncated "
+        "With a carried state: how many tokens back gradients flow (truncated "
         "backpropagation); by default seq_len.",
         None,
         low=1,
         high=MOST_TOKENS,
     )
-    batch_size: int = setting("Windows, or documents, in each step.", 32, low=1, high=MOST_TOKENS)
+    batch_size: int = setting(
+        "Number of windows, documents or pairs in each step.", 32, low=1, high=MOST_TOKENS
+    )
     batch_tokens: int | None = setting(
-        "Of pairs: tokens in each step on the longer side, padding included, instead of "
-        "batch_size pairs.",
+        "For pairs: fill each step up to this many tokens, counted on the longer side with its "
+        "padding, instead of batch_size pairs.",
         None,
         low=1,
         high=MOST_TOKENS,
     )
     accumulate: int = setting(
-        "Work through the rows of a step in this many parts, which saves memory.",
+        "Process the rows of a step in this many parts, to save memory.",
         1,
         low=1,
         high=MOST_TOKENS,
@@ -77,7 +79,7 @@ class TrainingConfig(Config):
         "Start every window from a zero state, instead of the state of the window before it.", False
     )
     optimizer: Literal["sgd", "adagrad", "rmsprop", "adam", "adamw", "muon"] = setting(
-        "Update rule of the weights. Muon is for hidden matrices, with AdamW for the rest.", "adamw"
+        "Optimizer. muon applies Muon to the hidden matrices and AdamW to the rest.", "adamw"
     )
     lr: float = setting("Peak learning rate.", 1e-3, above=0, high=MOST_RATE)
     muon_lr: float | None = setting(
@@ -97,15 +99,15 @@ class TrainingConfig(Config):
         "wsd",
     ] = setting("How the learning rate changes after warm-up.", "linear")
     warmup: float | None = setting(
-        "Share of the budget in which the learning rate rises; by default 0.02, with "
-        "inverse_time 0, with slanted_triangular 0.1.",
+        "Share of the budget in which the learning rate rises; by default 0.02, but 0 for "
+        "inverse_time and 0.1 for slanted_triangular.",
         None,
         low=0,
         below=1,
     )
     min_lr: float | None = setting(
-        "Learning rate at the end of the decay, as a share of lr; by default 0, with "
-        "slanted_triangular 1/32.",
+        "Learning rate at the end of the decay, as a share of lr; by default 0, but 1/32 for "
+        "slanted_triangular.",
         None,
         low=0,
         below=1,
@@ -117,7 +119,7 @@ class TrainingConfig(Config):
         high=1,
     )
     step_factor: float = setting(
-        "With schedule=step: factor of the learning rate at each drop.", 0.5, above=0, high=1
+        "With schedule=step: multiply the learning rate by this at each drop.", 0.5, above=0, high=1
     )
     decay_share: float = setting(
         "With schedule=wsd: share of the time after warm-up in which the learning rate decays.",
@@ -126,16 +128,16 @@ class TrainingConfig(Config):
         high=1,
     )
     weight_decay: float = setting(
-        "Weight decay of matrices, never of biases and gains; decoupled in adamw and muon.",
+        "Weight decay, of matrices only; decoupled in adamw and muon.",
         0.01,
         low=0,
         high=MOST_RATE,
     )
     beta1: float = setting(
-        "Decay of the running mean of gradients, in adam and adamw.", 0.9, low=0, below=1
+        "Decay rate of the running mean of gradients, in adam and adamw.", 0.9, low=0, below=1
     )
     beta2: float = setting(
-        "Decay of the running mean of squared gradients, in adam, adamw and rmsprop.",
+        "Decay rate of the running mean of squared gradients, in adam, adamw and rmsprop.",
         0.99,
         low=0,
         below=1,
@@ -149,7 +151,9 @@ class TrainingConfig(Config):
     clip_norm: float = setting(
         "Clip gradients to this global norm; 0 turns clipping off.", 1.0, low=0, high=MOST_RATE
     )
-    clip_norm_type: Literal["1", "2", "inf"] = setting("Norm that clip_norm measures.", "2")
+    clip_norm_type: Literal["1", "2", "inf"] = setting(
+        "Which norm clip_norm measures: 1, 2 or the largest element (inf).", "2"
+    )
     clip_value: float = setting(
         "Clip each element of the gradient to this size, after clip_norm; 0 turns it off.",
         0.0,
@@ -157,27 +161,27 @@ class TrainingConfig(Config):
         high=MOST_RATE,
     )
     label_smoothing: float = setting(
-        "Share of each target that is spread over all tokens. It acts on the gradient"
-        " alone; reported losses are without it.",
+        "Share of each target's probability that is spread over all tokens. It affects only"
+        " the gradient; reported losses are without it.",
         0.0,
         low=0,
         below=1,
     )
     ema: float | None = setting(
-        "Decay of a moving average of the weights, which is validated and saved in "
-        "place of the weights.",
+        "Decay rate of a moving average of the weights; the average is validated and saved "
+        "instead of the weights.",
         None,
         low=0,
         below=1,
     )
     layer_decay: float = setting(
-        "Learning rate of each layer as a share of that of the layer above it.",
+        "Learning rate of each layer, as a share of the rate of the layer above it.",
         1.0,
         above=0,
         high=1,
     )
     unfreeze: float = setting(
-        "Share of the budget over which layers are unfrozen, from the head down.",
+        "Share of the budget during which layers are unfrozen one by one, from the head down.",
         0.0,
         low=0,
         high=1,
@@ -185,7 +189,7 @@ class TrainingConfig(Config):
     init_from: str | None = setting(
         "Fine-tune: start from the weights and the tokenizer of this trained model.", None
     )
-    steps: int | None = setting("Budget in optimiser steps.", None, low=1, high=MOST_STEPS)
+    steps: int | None = setting("Budget in optimizer steps.", None, low=1, high=MOST_STEPS)
     epochs: float | None = setting(
         "Budget in passes over the training text.", None, above=0, high=MOST_STEPS
     )
@@ -193,7 +197,7 @@ class TrainingConfig(Config):
         "Budget in minutes of training.", None, above=0, high=MOST_STEPS
     )
     validate_every: int | None = setting(
-        "Steps between validations; by default they follow from the budget.",
+        "Steps between validations; by default chosen to suit the budget.",
         None,
         low=1,
         high=MOST_STEPS,
@@ -214,27 +218,32 @@ class TrainingConfig(Config):
         "Number of checkpoints to keep, the last one included.", 1, low=1, high=MOST_STEPS
     )
     precision: Literal["auto", "float32", "float64", "bf16"] = setting(
-        "Arithmetic; auto takes bf16 where it is faster.", "auto"
+        "Number format; auto uses bf16 if it trains faster on this machine, else float32.", "auto"
     )
     compile: bool | None = setting(
-        "Compile the training step, which takes up to a minute; by default it is "
-        "tried in long runs.",
+        "Compile the training step, which takes up to a minute; by default seqgen tries it "
+        "in runs of ten minutes or more.",
         None,
     )
-    seed: int = setting("Seed of initial weights, windows and dropout.", 0, low=0, high=MOST_SEED)
+    seed: int = setting(
+        "Random seed of initial weights, windows and dropout; `train` draws one if none is given.",
+        0,
+        low=0,
+        high=MOST_SEED,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._settle("warmup", WARMUPS.get(self.schedule, 0.02))
-        self._settle("min_lr", LEAST_RATES.get(self.schedule, 0.0))
-        fits = self.k2 is None or self.k2 >= self.seq_len
-        require(fits, f"k2 is at least seq_len, {self.seq_len}, not {self.k2}")
-        ahead = self.momentum > 0 and self.dampening == 0
-        require(not self.nesterov or ahead, "nesterov needs a momentum, and no dampening")
+        self._fill_in("warmup", WARMUPS.get(self.schedule, 0.02))
+        self._fill_in("min_lr", LEAST_RATES.get(self.schedule, 0.0))
+        long_enough = self.k2 is None or self.k2 >= self.seq_len
+        require(long_enough, f"k2 must be at least seq_len, {self.seq_len}, not {self.k2}")
+        has_momentum = self.momentum > 0 and self.dampening == 0
+        require(not self.nesterov or has_momentum, "nesterov needs momentum and no dampening")
         budgets = [b for b in BUDGETS if getattr(self, b) is not None]
         require(len(budgets) <= 1, "give one budget: --steps, --epochs or --minutes")
 
-    def _settle(self, name: str, value: float) -> None:
+    def _fill_in(self, name: str, value: float) -> None:
         if getattr(self, name) is None:
             object.__setattr__(self, name, value)
 
@@ -247,7 +256,7 @@ class TrainingConfig(Config):
 
 
 def with_default_budget(config: TrainingConfig) -> TrainingConfig:
-    """Return `config` with five minutes where it names no budget."""
+    """Return `config`, with a budget of five minutes if it names none."""
     if config.steps is config.epochs is config.minutes is None:
         return dataclasses.replace(config, minutes=DEFAULT_MINUTES)
     return config

@@ -68,7 +68,7 @@ class Corpus:
 
         `oov` stays that of the whole corpus: it is not recorded which tokens are unknown.
         """
-        tokens, ends = take_spans(self.tokens, self.ends, documents)
+        tokens, ends = take_spans(self.tokens, self.starts, self.ends, documents)
         sources = None if self.sources is None else self.sources.take(documents)
         return replace(self, tokens=tokens, ends=ends, sources=sources)
 

@@ -1,9 +1,12 @@
-"""Held-out lines that are also in the training part, where a model only has to memorise."""
+"""Held-out lines and pairs that a model is also trained on, where it only has to memorise."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from seqgen.data.pairs import Pairs
+from seqgen.data.sources import content_of
 from seqgen.data.split import Split
 from seqgen.data.text import lines
 
@@ -13,12 +16,15 @@ class Overlap:
     """The overlap of the held-out part with the training part.
 
     Attributes:
-        shared: held-out lines that are lines of the training part; blank ones do not count.
-        lines: held-out lines that are not blank.
+        shared: held-out lines that are lines of the training part; blank ones do not count. Of
+            pairs: held-out pairs both of whose sides are those of a training pair.
+        lines: held-out lines that are not blank; held-out pairs.
+        what: which of the two.
     """
 
     shared: int
     lines: int
+    what: str = "lines"
 
     @property
     def warning(self) -> str | None:
@@ -26,18 +32,36 @@ class Overlap:
         if not self.shared:
             return None
         return (
-            f"{self.shared:,} of {self.lines:,} held-out lines ({self.shared / self.lines:.1%}) "
+            f"{self.shared:,} of {self.lines:,} held-out {self.what} "
+            f"({self.shared / self.lines:.1%}) "
             "are in the training part too: the validation loss flatters the model"
         )
 
 
-def overlap(split: Split) -> Overlap:
+def overlap_of_lines(split: Split) -> Overlap:
     """Count the held-out lines that the training part has too; ends of lines do not count.
 
     Args:
         split: both parts; its held-out lines are held in memory.
     """
     held = [line.rstrip("\r\n") for line in lines(split.val()) if line.strip()]
+    return Overlap(_shared(held, (line.rstrip("\r\n") for line in lines(split.train()))), len(held))
+
+
+def overlap_of_pairs(train: Pairs, held_out: Pairs) -> Overlap:
+    """Count the held-out pairs that the training part has too, source and target.
+
+    Args:
+        train: to learn from.
+        held_out: held in memory; of vectors, their hashes.
+    """
+    held = [(content_of(source), target) for source, target in held_out]
+    seen = ((content_of(source), target) for source, target in train)
+    return Overlap(_shared(held, seen), len(held), "pairs")
+
+
+def _shared(held: list, train: Iterable) -> int:
+    """Count the items of `held` that are in `train`."""
     distinct = set(held)
-    seen = {text for line in lines(split.train()) if (text := line.rstrip("\r\n")) in distinct}
-    return Overlap(sum(line in seen for line in held), len(held))
+    seen = {item for item in train if item in distinct}
+    return sum(item in seen for item in held)

@@ -12,8 +12,8 @@ import numpy as np
 
 from seqgen.data.corpus import Corpus, Framing, encode_corpus
 from seqgen.data.encoding import Sampling
-from seqgen.data.sources import TokenSources
-from seqgen.data.text import lines
+from seqgen.data.sources import Sources, TokenSources, Vectors
+from seqgen.data.text import Survey, lines, survey
 from seqgen.errors import SeqgenError
 from seqgen.tokenizers import Tokenizer
 
@@ -24,11 +24,11 @@ class Tokenizers:
 
     Attributes:
         target: that of the targets.
-        source: that of the sources.
+        source: that of the sources; None for vectors, which have no tokens.
     """
 
     target: Tokenizer
-    source: Tokenizer
+    source: Tokenizer | None
 
     @property
     def joint(self) -> bool:
@@ -44,13 +44,14 @@ class Readable(Protocol):
 
 
 class Pairs(ABC):
-    """Pairs of lines that can be read any number of times, without their newlines.
+    """Pairs that can be read any number of times: lines, without their newlines.
 
-    Only `\\n` ends a line, as everywhere; either side may be empty.
+    Only `\\n` ends a line, as everywhere; either side may be empty. Sources may also be vectors
+    (`data.vector_pairs`).
     """
 
     @abstractmethod
-    def __iter__(self) -> Iterator[tuple[str, str]]:
+    def __iter__(self) -> Iterator[tuple[str | Vectors, str]]:
         """Yield every source and its target.
 
         Raises:
@@ -64,6 +65,27 @@ class Pairs(ABC):
     def targets(self) -> Iterator[str]:
         """Yield every target as a line, newline included."""
         return (target + "\n" for _, target in self)
+
+    @property
+    def source_features(self) -> int | None:
+        """The width of sources that are vectors; None for text."""
+        return None
+
+    def encoded_sources(self, tokenizer: Tokenizer | None, sampling: Sampling | None) -> Sources:
+        """Return every source as a model reads it; see `encode_sources`."""
+        return encode_sources(self.sources(), tokenizer, sampling)
+
+    def some(self, wanted: np.ndarray) -> Pairs:
+        """Return some of the pairs.
+
+        Args:
+            wanted: which, a bool for each.
+        """
+        return SomePairs(self, wanted)
+
+    def survey(self) -> Survey:
+        """Return the characters, bytes, lines and hash of the pairs as lines with a tab."""
+        return survey(f"{source}\t{target}\n" for source, target in self)
 
 
 @dataclass(frozen=True)
@@ -157,7 +179,7 @@ def encode_pairs(pairs: Pairs, tokenizers: Tokenizers, sampling: Sampling | None
         SeqgenError: as reading the pairs does.
     """
     targets = encode_corpus(pairs.targets(), tokenizers.target, "line", sampling)
-    return replace(targets, sources=encode_sources(pairs.sources(), tokenizers.source, sampling))
+    return replace(targets, sources=pairs.encoded_sources(tokenizers.source, sampling))
 
 
 def encode_sources(
@@ -174,7 +196,7 @@ def drop_long(corpus: Corpus, max_source_len: int | None, max_target_len: int | 
 
     Args:
         corpus: with sources.
-        max_source_len: the most tokens of a source, EOS not counted; None for any.
+        max_source_len: the most tokens or vectors of a source, EOS not counted; None for any.
         max_target_len: the most tokens of a target, EOS not counted; None for any.
     """
     kept = fitting(corpus, max_source_len, max_target_len)
@@ -185,8 +207,11 @@ def drop_long(corpus: Corpus, max_source_len: int | None, max_target_len: int | 
 def fitting(corpus: Corpus, max_source_len: int | None, max_target_len: int | None) -> np.ndarray:
     """Return which pairs have no side that is too long, (D,) of bool; see `drop_long`."""
     kept = np.ones(len(corpus.ends), dtype=bool)
-    sides = (corpus.sources.lengths, max_source_len), (corpus.ends - corpus.starts, max_target_len)
+    sides = (
+        (corpus.sources.lengths - corpus.sources.framing, max_source_len),
+        (corpus.ends - corpus.starts - 1, max_target_len),
+    )
     for lengths, most in sides:
         if most is not None:
-            kept &= lengths <= most + 1
+            kept &= lengths <= most
     return kept

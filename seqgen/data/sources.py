@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
+
+from seqgen.errors import SeqgenError
 
 
 @dataclass(frozen=True)
@@ -33,17 +37,21 @@ class Source:
 
 @dataclass(frozen=True)
 class Sources(ABC):
-    """Any number of sources, one after the other, in memory or mapped from a file.
+    """Any number of sources, in memory or mapped from a file.
 
     Attributes:
-        values: every source's values, the first dimension being theirs in order.
+        values: what the sources are spans of, along the first dimension.
         ends: (D,) int64, where each source ends in `values`.
         oov: how many values are `<unk>`.
+        begins: (D,) int64, where each begins; None if they follow one another from the start.
+        framing: how many values a source has besides its content, such as its EOS.
     """
 
     values: np.ndarray
     ends: np.ndarray
     oov: int = 0
+    begins: np.ndarray | None = None
+    framing: ClassVar[int] = 0
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -51,7 +59,7 @@ class Sources(ABC):
     @cached_property
     def starts(self) -> np.ndarray:
         """(D,) int64: where each source begins in `values`."""
-        return starts_of(self.ends)
+        return starts_of(self.ends) if self.begins is None else self.begins
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -73,14 +81,15 @@ class Sources(ABC):
         """Return `values` (S, L, ...) with zeros where not `inside` (S, L), in a model's type."""
 
     def take(self, which: np.ndarray) -> Sources:
-        """Return the sources of these numbers alone, in that order."""
-        values, ends = take_spans(self.values, self.ends, which)
-        return replace(self, values=values, ends=ends)
+        """Return the sources of these numbers alone, in that order; no value is copied."""
+        return replace(self, ends=self.ends[which], begins=self.starts[which])
 
 
 @dataclass(frozen=True)
 class TokenSources(Sources):
-    """Sequences of token ids: `values` is (N,), of any integer type."""
+    """Sequences of token ids, each with EOS at its end: `values` is (N,), of any integer type."""
+
+    framing: ClassVar[int] = 1
 
     @classmethod
     def of(cls, sequences: Sequence[Sequence[int]]) -> TokenSources:
@@ -95,7 +104,12 @@ class TokenSources(Sources):
 
 @dataclass(frozen=True)
 class VectorSources(Sources):
-    """Sequences of vectors: `values` is (N, F), of any floating type."""
+    """Sequences of vectors: `values` is (N, F), of any type of real numbers."""
+
+    @property
+    def features(self) -> int:
+        """F, the width of a vector."""
+        return self.values.shape[-1]
 
     @classmethod
     def of(cls, vectors: np.ndarray) -> VectorSources:
@@ -108,15 +122,98 @@ class VectorSources(Sources):
         each = len(flat) // max(1, count)
         return cls(flat, np.arange(1, count + 1, dtype=np.int64) * each)
 
+    @classmethod
+    def join(cls, sequences: Sequence[np.ndarray]) -> VectorSources:
+        """Return the sources that are these sequences of vectors, (L, F) each."""
+        ends = np.cumsum([len(vectors) for vectors in sequences], dtype=np.int64)
+        return cls(np.concatenate(sequences), ends)
+
+    def joined(self) -> dict[str, np.ndarray]:
+        """Return the vectors of all sources, one after the other, and the sources' lengths.
+
+        These are the tensors of a file whose sources differ in length; see `data.vectors`.
+        """
+        values, _ = take_spans(self.values, self.starts, self.ends, np.arange(len(self)))
+        return {"values": values.astype(values.dtype.newbyteorder("<")), "lengths": self.lengths}
+
     @staticmethod
     def _padded(values: np.ndarray, inside: np.ndarray) -> np.ndarray:
         return np.where(inside[..., None], values, 0).astype(np.float32)
 
 
-def handles_of(sequences: Sequence[tuple[int, ...]]) -> tuple[TokenSources, list[int]]:
-    """Return the distinct sources among sequences of ids, and each one's number among them."""
-    numbers = {ids: number for number, ids in enumerate(dict.fromkeys(sequences))}
-    return TokenSources.of(list(numbers)), [numbers[ids] for ids in sequences]
+@dataclass(frozen=True, eq=False)
+class Vectors:
+    """One source of vectors, where other models have a line of text.
+
+    Attributes:
+        values: (L, F), of real numbers.
+        name: what records call it, such as `scenes.npy[3]`.
+    """
+
+    values: np.ndarray
+    name: str = ""
+
+    @property
+    def features(self) -> int:
+        """F, the width of a vector."""
+        return self.values.shape[-1]
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of the vectors as a model reads them."""
+        read = np.ascontiguousarray(self.values, dtype="<f4")
+        return hashlib.sha256(str(read.shape).encode() + read.tobytes()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vectors) and other.digest == self.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def handles_of(sequences: Sequence[tuple[int, ...] | Vectors]) -> tuple[Sources, list[int]]:
+    """Return the distinct ones among sources, and each one's number among them.
+
+    Args:
+        sequences: of ids, or of vectors: all of one kind.
+    """
+    numbers = {source: number for number, source in enumerate(dict.fromkeys(sequences))}
+    handles = [numbers[source] for source in sequences]
+    if any(isinstance(source, Vectors) for source in numbers):
+        return VectorSources.join([source.values for source in numbers]), handles
+    return TokenSources.of(list(numbers)), handles
+
+
+def features_of(source: str | Vectors) -> int | None:
+    """Return the width of a source that is vectors; None for text."""
+    return source.features if isinstance(source, Vectors) else None
+
+
+def content_of(source: str | Vectors) -> str:
+    """Return what tells a source from all others: its text, or a hash of its vectors."""
+    return source.digest if isinstance(source, Vectors) else source
+
+
+def require_same_sources(name: str, own: int | None, given: int | None) -> None:
+    """Refuse sources that a model does not read.
+
+    Args:
+        name: of the model.
+        own: the width of the vectors that it reads; None for text.
+        given: the same of the sources.
+
+    Raises:
+        SeqgenError: they are of another kind, or of another width.
+    """
+    if own != given:
+        kinds = [
+            "text" if width is None else f"vectors of {width} numbers" for width in (own, given)
+        ]
+        how = "" if own is None else "; give a file of such vectors (.npy or .safetensors)"
+        raise SeqgenError(f"{name} reads {kinds[0]}, not {kinds[1]}{how}")
 
 
 def starts_of(ends: np.ndarray) -> np.ndarray:
@@ -125,16 +222,17 @@ def starts_of(ends: np.ndarray) -> np.ndarray:
 
 
 def take_spans(
-    values: np.ndarray, ends: np.ndarray, which: np.ndarray
+    values: np.ndarray, starts: np.ndarray, ends: np.ndarray, which: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the values of some spans, one after the other, and where each ends among them.
 
     Args:
-        values: (N, ...), the spans one after the other.
+        values: (N, ...), what the spans are of.
+        starts: (D,), where each begins.
         ends: (D,), where each ends.
         which: (E,) of int, the spans to take, in this order.
     """
-    begin, end = starts_of(ends)[which], ends[which]
+    begin, end = starts[which], ends[which]
     new_ends = np.cumsum(end - begin, dtype=np.int64)
     # Each value's place: its span's beginning, moved by where that stands among those taken.
     shift = np.repeat(begin - starts_of(new_ends), end - begin)

@@ -1,11 +1,11 @@
 """Beam search: plain, in diverse groups, and stochastic. Knows models and states.
 
 At every step each live hypothesis is extended by every token that the filters leave. Of these
-candidates, ranked by total log-probability, the `beams` best that do not end live on; those that
-end (EOS, a stop string) and are among the `beams` best candidates are finished. At `max_tokens`
-the live ones are finished too. A search stops when no live hypothesis can still beat the n-th
-best finished one, whatever length it may reach. With as many beams as there are texts it is
-exhaustive search.
+candidates, ranked by total log-probability, the `beams` best that do not end become the live
+hypotheses of the next step. Candidates that end (by EOS or a stop string) are finished if they are
+among the `beams` best. At `max_tokens` the live ones are finished too. A search stops when no live
+hypothesis can still beat the n-th best finished one, whatever length it may reach. With as many
+beams as there are texts it is exhaustive search.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class Search:
         """Return the n best, the best first; groups may have found the same text."""
         best = Best(self.config.nbest)
         for group in self.groups:
-            for hypothesis in group.best.found:
+            for hypothesis in group.best.hypotheses:
                 best.add(hypothesis)
-        return best.found
+        return best.hypotheses
 
 
 @torch.inference_mode()
@@ -84,7 +84,7 @@ def search(
     watch: Watch | None = None,
     opens: Opens | None = None,
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
-    """Search for the likeliest texts after several prompts at once.
+    """Search for the most probable texts after several prompts at once.
 
     Args:
         model: in evaluation mode.
@@ -113,12 +113,12 @@ def search(
     # Before the first step the groups of a prompt share its one row.
     rows = [(owner, owner.groups[0].live[0]) for owner in searches]
     while True:
-        own = normalise(logits)  # (R, V)
-        filtered, histories = own, _Histories(rows)
+        model_log_probs = normalise(logits)  # (R, V)
+        filtered, histories = model_log_probs, _Histories(rows)
         for processor in processors:
             filtered = processor(histories, filtered)
-        rank = searches[0].groups[0].rank([row for _, row in rows], own, filtered)
-        expansion = Expansion(rank, own, filtered, width)
+        rank = searches[0].groups[0].rank([row for _, row in rows], model_log_probs, filtered)
+        expansion = Expansion(rank, model_log_probs, filtered, width)
         for owner in searches:
             owner.advance(expansion, watch)
             if not owner.live:
@@ -135,7 +135,7 @@ def search(
 
 
 class _Histories(Sequence[History]):
-    """The rows' histories, put together once a processor reads them: most read none."""
+    """The rows' histories, built only if a processor reads them, as few do."""
 
     def __init__(self, rows: Sequence[tuple[Search, Hypothesis]]) -> None:
         self._rows = rows
@@ -156,7 +156,7 @@ class _Histories(Sequence[History]):
 
 
 def _kept_in_place(rows: list[tuple[Search, Hypothesis]]) -> list[tuple[Search, Hypothesis]]:
-    """Reorder the new rows so that as many as can stand where their parents stood.
+    """Reorder the new rows so that as many as possible keep their parents' places.
 
     A state whose rows keep their places copies little (see `KVCache.select`).
     """

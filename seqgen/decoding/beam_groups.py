@@ -1,4 +1,4 @@
-"""One beam of one prompt: how candidates are ranked, which live on, and which are finished."""
+"""One beam of one prompt: how candidates are ranked, kept in the beam, or finished."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from seqgen.decoding.hypotheses import Best, Hypothesis, LengthNorm
 from seqgen.decoding.processors import IMPOSSIBLE
 from seqgen.hashing import absorb
 
-# What an allowed token counts at least, so that totals stay finite and can be compared.
+# The least log-probability of an allowed token, so that totals stay finite and can be compared.
 LEAST = -1e30
-# Longer texts would have lengths whose powers no float holds.
+# Powers of longer lengths would overflow.
 MOST_TOKENS = 10**9
 MOST_BEAMS = 10**5
 MOST_DIVERSITY = 1e6
@@ -52,14 +52,14 @@ class BeamConfig:
         Bounds(low=1, high=MOST_BEAMS).check("--nbest", self.nbest)
         Bounds(low=1, high=MOST_BEAMS).check("--beams", self.beams)
         few = self.nbest <= self.beams
-        require(few, f"--nbest is from 1 to --beams {self.beams}, not {short(self.nbest)}")
+        require(few, f"--nbest must be from 1 to --beams {self.beams}, not {short(self.nbest)}")
         Bounds(low=0, high=MOST_TOKENS).check("--max-tokens", self.max_tokens)
         divides = self.groups >= 1 and self.beams % self.groups == 0
         divisor = short(self.groups)
-        require(divides, f"--groups divides --beams {self.beams}, and {divisor} does not")
+        require(divides, f"--groups must divide --beams {self.beams}, and {divisor} does not")
         Bounds(low=0, high=MOST_DIVERSITY).check("--diversity", self.diversity)
         alone = not self.stochastic or self.groups == 1
-        require(alone, "--stochastic has no groups: its beams differ by their noise")
+        require(alone, "--stochastic cannot be combined with --groups")
 
 
 @dataclass(frozen=True)
@@ -100,25 +100,27 @@ class Ending:
 
 
 class Expansion:
-    """Every row's likeliest next tokens, as plain numbers."""
+    """The most probable next tokens of every row, as Python numbers."""
 
-    def __init__(self, rank: np.ndarray, own: np.ndarray, filtered: np.ndarray, width: int) -> None:
+    def __init__(
+        self, rank: np.ndarray, model_log_probs: np.ndarray, filtered: np.ndarray, width: int
+    ) -> None:
         """Take what ranks a row's candidates, and both log-probabilities, each (R, V)."""
-        self._rank, self._own, self._filtered = rank, own, filtered
+        self._rank, self._model_log_probs, self._filtered = rank, model_log_probs, filtered
         self.widen(width)
 
     def widen(self, width: int) -> None:
         """Take `width` tokens of each row, and those equal to the last of them."""
         self.width = min(width, self._rank.shape[-1])
         least = np.partition(self._rank, -self.width, axis=-1)[:, -self.width, None]  # (R, 1)
-        # Which of equals a partition takes is chance, so all of them are taken.
+        # A partition picks arbitrarily among equals, so all of them are taken.
         chosen = (self._rank >= least) & (self._rank > IMPOSSIBLE)
         rows, tokens = chosen.nonzero()
         at = rows, tokens
         each = zip(
             tokens.tolist(),
             self._rank[at].tolist(),
-            self._own[at].tolist(),
+            self._model_log_probs[at].tolist(),
             self._filtered[at].tolist(),
             strict=True,
         )
@@ -140,9 +142,11 @@ class Group:
         self.live, self.best = [root], Best(config.nbest)
 
     @staticmethod
-    def rank(rows: Sequence[Hypothesis], own: np.ndarray, filtered: np.ndarray) -> np.ndarray:
+    def rank(
+        rows: Sequence[Hypothesis], model_log_probs: np.ndarray, filtered: np.ndarray
+    ) -> np.ndarray:
         """Return what ranks the next tokens (R, V) of each row among themselves."""
-        return np.where(filtered == IMPOSSIBLE, IMPOSSIBLE, np.maximum(own, LEAST))
+        return np.where(filtered == IMPOSSIBLE, IMPOSSIBLE, np.maximum(model_log_probs, LEAST))
 
     def advance(self, expansion: Expansion, taken: dict[int, int], ending: Ending) -> list[Fate]:
         """Take one step; return the fates of the best candidates.
@@ -214,7 +218,9 @@ class StochasticGroup(Group):
         self.leaves: list[Hypothesis] = []
 
     @staticmethod
-    def rank(rows: Sequence[Hypothesis], own: np.ndarray, filtered: np.ndarray) -> np.ndarray:
+    def rank(
+        rows: Sequence[Hypothesis], model_log_probs: np.ndarray, filtered: np.ndarray
+    ) -> np.ndarray:
         weights = np.array([h.weight for h in rows])[:, None]
         parents = np.array([h.perturbed for h in rows])[:, None]
         digests = np.array([h.digest for h in rows], dtype=np.uint64)[:, None]
@@ -237,7 +243,7 @@ class StochasticGroup(Group):
             if order < self.size:
                 if fate is not None:
                     parent, token, own, _ = fate
-                    self._settle(hypothesis, parent, ending)
+                    self._check_end(hypothesis, parent, ending)
                     end = "finished" if hypothesis.finish_reason else "live"
                     fate = parent, token, own, end
                 (self.leaves if hypothesis.finish_reason else self.live).append(hypothesis)
@@ -248,7 +254,7 @@ class StochasticGroup(Group):
                 self.best.add(leaf)
         return fates
 
-    def _settle(self, hypothesis: Hypothesis, parent: Hypothesis, ending: Ending) -> None:
+    def _check_end(self, hypothesis: Hypothesis, parent: Hypothesis, ending: Ending) -> None:
         token = hypothesis.tokens[-1]
         hypothesis.digest = int(absorb(np.uint64(parent.digest), token))
         reason = ending(parent, token)
@@ -259,7 +265,7 @@ class StochasticGroup(Group):
 
 
 def gumbel(digests: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-    """Return standard Gumbel noise for each token after each prefix, by hash alone."""
+    """Return standard Gumbel noise for each token after each prefix, computed by hashing."""
     bits = absorb(digests, tokens) >> np.uint64(11)
     uniform = (bits.astype(np.float64) + 0.5) * 2.0**-53  # in (0, 1)
     return -np.log(-np.log(uniform))

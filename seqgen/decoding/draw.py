@@ -14,16 +14,16 @@ Choose = Callable[[Sequence[tuple[int, int]], int, np.ndarray], list[int]]
 
 
 def greedy(rows: Sequence[tuple[int, int]], step: int, log_probs: np.ndarray) -> list[int]:
-    """Choose the most probable token of each row; of equals, the one of smallest id."""
+    """Choose the most probable token of each row; among equals, the one with the smallest id."""
     return log_probs.argmax(-1).tolist()
 
 
 class CounterDraw:
-    """Draws token t of sample j of prompt i from hash(seed, i, j, t) alone.
+    """Draw token t of sample j of prompt i by hash(seed, i, j, t) alone.
 
-    The hash (`seqgen.hashing`) gives one uniform number, which is inverted through the
-    cumulative distribution in float64: the first token whose cumulated mass exceeds it. So a
-    text does not depend on the batch it was made in, nor on the device.
+    The hash (`seqgen.hashing`) gives one uniform number. The token drawn is the first whose
+    cumulative probability, in float64, exceeds it. So a text depends neither on its batch nor on
+    the device.
     """
 
     def __init__(self, seed: int) -> None:
@@ -41,6 +41,6 @@ class CounterDraw:
 def _inverse(cumulated: np.ndarray, u: float) -> int:
     """Return the first token whose cumulated mass (V,) exceeds `u` of the whole."""
     total = float(cumulated[-1])
-    # Rounding may leave the target at the total itself: then the last possible token.
+    # Rounding may make the target equal to the total; then choose the last possible token.
     target = min(u * total, math.nextafter(total, 0.0))
     return int(cumulated.searchsorted(target, side="right"))

@@ -1,4 +1,4 @@
-"""Every text there is, for vocabularies and lengths that allow it: what a search is held to."""
+"""Exhaustive search, for tiny vocabularies and lengths: the oracle that tests beam search."""
 
 from __future__ import annotations
 
@@ -65,13 +65,14 @@ def _walk(
     The state, of one row, is not used up.
     """
     prompt = ending.source.tokens
-    own = normalise(logits)
-    filtered = own
+    model_log_probs = normalise(logits)
+    filtered = model_log_probs
     history = [History(prompt + parent.tokens, len(prompt))]
     for processor in processors:
         filtered = processor(history, filtered)
     for token in np.flatnonzero(filtered[0] > IMPOSSIBLE).tolist():
-        child = Hypothesis((*parent.tokens, token), parent.logprob + own[0, token].item())
+        logprob = parent.logprob + model_log_probs[0, token].item()
+        child = Hypothesis((*parent.tokens, token), logprob)
         reason = ending(parent, token)
         if reason is None and len(child.tokens) == ending.max_tokens:
             reason = "length"

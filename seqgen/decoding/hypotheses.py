@@ -29,7 +29,7 @@ class LengthNorm:
         known = ", ".join(NORMS)
         require(self.kind in NORMS, f"--length-norm is one of {known}, not {self.kind!r}")
         fine = abs(self.alpha) <= MOST_ALPHA
-        require(fine, f"--alpha is from {-MOST_ALPHA} to {MOST_ALPHA}, not {self.alpha}")
+        require(fine, f"--alpha must be from {-MOST_ALPHA} to {MOST_ALPHA}, not {self.alpha}")
 
     def __call__(self, length: int) -> float:
         """Return the divisor for a length of at least 1."""
@@ -82,13 +82,13 @@ class Best:
 
     def __init__(self, n: int) -> None:
         self.n = n
-        self.found: list[Hypothesis] = []
+        self.hypotheses: list[Hypothesis] = []
 
     def add(self, hypothesis: Hypothesis) -> None:
         """Take a finished hypothesis, if it is among the n best."""
-        if all(hypothesis.tokens != other.tokens for other in self.found):
-            self.found = sorted([*self.found, hypothesis], key=lambda h: h.rank)[: self.n]
+        if all(hypothesis.tokens != other.tokens for other in self.hypotheses):
+            self.hypotheses = sorted([*self.hypotheses, hypothesis], key=lambda h: h.rank)[: self.n]
 
     def beats(self, bound: float) -> bool:
         """Return whether there are n, and all are better than `bound`."""
-        return len(self.found) == self.n and self.found[-1].score > bound
+        return len(self.hypotheses) == self.n and self.hypotheses[-1].score > bound

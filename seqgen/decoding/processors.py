@@ -1,13 +1,13 @@
 """Filters on the next token's distribution: pure functions of history and log-probabilities.
 
-They apply in a fixed order, which `ORDER` names: what can never be written (`Forbid`), banned
-sequences, the minimum length, forced tokens, the three penalties, no repeated n-gram,
-temperature, top-k, top-p, min-p, locally typical. Each takes and returns normalised
-log-probabilities (B, V), so that each sees what the one before left. None leaves nothing: the
-most probable token always stays.
+They apply in a fixed order, `ORDER`: tokens that are never written (`Forbid`), banned sequences,
+the minimum length, forced tokens, the three penalties, no repeated n-gram, temperature, top-k,
+top-p, min-p, locally typical. Each takes and returns normalised log-probabilities (B, V), so each
+works on the output of the previous one. No filter removes every token: the most probable one always
+stays.
 
-They work on NumPy arrays, whatever device the model is on: the same numbers everywhere, and for
-small vocabularies a call costs a fraction of torch's.
+They work on NumPy arrays, whatever device the model is on. That gives the same numbers everywhere,
+and for small vocabularies a call costs a fraction of torch's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from seqgen.configs import require
 Processor = Callable[[Sequence[Sequence[int]], np.ndarray], np.ndarray]
 
 ORDER = (
-    "what can never be written",
+    "tokens that are never written",
     "banned",
     "min-tokens",
     "forced",
@@ -38,13 +38,13 @@ ORDER = (
 )
 
 IMPOSSIBLE = -np.inf
-# e^-1000 is nothing already; far larger penalties would leave what float32 holds.
+# e^-1000 is 0 in float64; far larger penalties would overflow float32.
 MOST_PENALTY = 1000
 
 
 def normalise(logits: np.ndarray) -> np.ndarray:
     """Return log-probabilities that sum to one, over the last dimension."""
-    # The ufuncs' own reductions cost half of what the methods over them do.
+    # ufunc.reduce takes half the time of the array methods that wrap it.
     shifted = logits - np.maximum.reduce(logits, -1, keepdims=True)
     return shifted - np.log(np.add.reduce(np.exp(shifted), -1, keepdims=True))
 
@@ -53,7 +53,7 @@ class History(list):
     """A row's tokens so far: the prompt's, start symbol included, then those written.
 
     Attributes:
-        prompt: how many of them are the prompt's. In a plain sequence of ids none is.
+        prompt: how many of them belong to the prompt; in a plain sequence of ids, none.
     """
 
     def __init__(self, tokens: Sequence[int] = (), prompt: int = 0) -> None:
@@ -62,16 +62,16 @@ class History(list):
 
 
 def written(tokens: Sequence[int]) -> Sequence[int]:
-    """Return the tokens that are not the prompt's."""
+    """Return the tokens after the prompt."""
     return tokens[getattr(tokens, "prompt", 0) :]
 
 
 def leave(log_probs: np.ndarray, removed: np.ndarray) -> np.ndarray:
-    """Take the `removed` tokens out of (B, V), except the argmax where nothing else is left.
+    """Remove tokens from (B, V) and normalise; a row that would be empty keeps its argmax.
 
     Args:
         log_probs: (B, V), normalised.
-        removed: (B, V) of bool.
+        removed: (B, V) of bool, the tokens to remove.
     """
     kept = np.where(removed, IMPOSSIBLE, log_probs)
     nothing = kept.max(-1, keepdims=True) == IMPOSSIBLE  # (B, 1)
@@ -82,7 +82,7 @@ def leave(log_probs: np.ndarray, removed: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Forbid:
-    """Tokens that are never written: pad, bos, unk; EOS where texts have no end, else newline."""
+    """Never write these tokens: pad, bos, unk; and EOS for streams, newline for lines."""
 
     name: ClassVar[str] = "never"
     ids: tuple[int, ...]
@@ -92,7 +92,7 @@ class Forbid:
         kept[:, self.ids] = IMPOSSIBLE
         nothing = np.maximum.reduce(kept, -1, keepdims=True) == IMPOSSIBLE  # (B, 1)
         if nothing.any():
-            # A count-based model may hold only these possible: then all others are alike.
+            # A count-based model may allow no other token: then all others are equally probable.
             others = np.zeros_like(kept)
             others[:, self.ids] = IMPOSSIBLE
             kept = np.where(nothing, others, kept)
@@ -101,9 +101,9 @@ class Forbid:
 
 @dataclass(frozen=True)
 class Ban:
-    """Sequences of tokens that are never written: the token that would end one is taken out.
+    """Never write these sequences of tokens: the token that would complete one is removed.
 
-    A sequence counts where it ends in the text written, though it may begin in the prompt.
+    A sequence may begin in the prompt and be completed in the text.
     """
 
     name: ClassVar[str] = "ban"
@@ -123,14 +123,14 @@ class Ban:
 
 @dataclass(frozen=True)
 class MinTokens:
-    """No end of the text before so many tokens are written."""
+    """Let no text end before `tokens` tokens are written."""
 
     name: ClassVar[str] = "min-tokens"
     tokens: int
     eos_id: int
 
     def __post_init__(self) -> None:
-        require(self.tokens >= 0, f"--min-tokens is at least 0, not {self.tokens}")
+        require(self.tokens >= 0, f"--min-tokens must be at least 0, not {self.tokens}")
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         removed = np.zeros_like(log_probs, dtype=bool)
@@ -140,7 +140,7 @@ class MinTokens:
 
 @dataclass(frozen=True)
 class Force:
-    """The first tokens written are these, whatever the model holds of them."""
+    """Make these the first tokens of every text, whatever their probability."""
 
     name: ClassVar[str] = "force"
     ids: tuple[int, ...]
@@ -157,12 +157,11 @@ class Force:
 
 @dataclass(frozen=True)
 class RepetitionPenalty:
-    """Multiplies the log-probability of every token seen, in prompt or text, by theta.
+    """Multiply the log-probability of every token seen, in prompt or text, by theta.
 
-    Keskar et al. (2019), section 4.1, divide positive logits by theta and multiply negative
-    ones, so that their penalty depends on an arbitrary shift of the logits. Log-probabilities
-    have no such shift and are never positive: above 1 makes repetition rarer. Theta is from
-    0.001 to 1000.
+    Above 1 this makes repetition rarer. Theta is from 0.001 to 1000. Keskar et al. (2019, section
+    4.1) divide positive logits by theta and multiply negative ones, so their penalty changes if a
+    constant is added to all logits. Log-probabilities are free of that, and never positive.
     """
 
     name: ClassVar[str] = "repetition-penalty"
@@ -172,7 +171,7 @@ class RepetitionPenalty:
         least = 1 / MOST_PENALTY
         require(
             least <= self.theta <= MOST_PENALTY,
-            f"--repetition-penalty is from {least} to {MOST_PENALTY}, not {self.theta}",
+            f"--repetition-penalty must be from {least} to {MOST_PENALTY}, not {self.theta}",
         )
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
@@ -182,9 +181,9 @@ class RepetitionPenalty:
 
 @dataclass(frozen=True)
 class PresenceAndFrequency:
-    """Takes `presence` and count x `frequency` nats off every token written before.
+    """Subtract `presence` + count x `frequency` nats from every token written before.
 
-    Only what was written counts, not the prompt. Both are from -1000 to 1000.
+    The prompt does not count. Both penalties are from -1000 to 1000.
     """
 
     name: ClassVar[str] = "presence-frequency"
@@ -196,7 +195,7 @@ class PresenceAndFrequency:
             value = getattr(self, name)
             require(
                 abs(value) <= MOST_PENALTY,
-                f"--{name}-penalty is from {-MOST_PENALTY} to {MOST_PENALTY}, not {value}",
+                f"--{name}-penalty must be from {-MOST_PENALTY} to {MOST_PENALTY}, not {value}",
             )
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
@@ -206,19 +205,19 @@ class PresenceAndFrequency:
 
 def counts(history: Sequence[Sequence[int]], like: np.ndarray) -> np.ndarray:
     """Return how often each token occurs in each row's history, (B, V) of `like`'s type."""
-    found = [np.bincount(tokens or [], minlength=like.shape[-1]) for tokens in history]
-    return np.stack(found).astype(like.dtype)
+    times = [np.bincount(tokens or [], minlength=like.shape[-1]) for tokens in history]
+    return np.stack(times).astype(like.dtype)
 
 
 @dataclass(frozen=True)
 class NoRepeatNgram:
-    """No n tokens in a row occur twice in prompt and text (Paulus et al. 2018, section 2.5)."""
+    """Let no sequence of n tokens occur twice in prompt and text (Paulus et al. 2018, 2.5)."""
 
     name: ClassVar[str] = "no-repeat-ngram"
     n: int
 
     def __post_init__(self) -> None:
-        require(self.n >= 1, f"--no-repeat-ngram is at least 1, not {self.n}")
+        require(self.n >= 1, f"--no-repeat-ngram must be at least 1, not {self.n}")
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         removed = np.zeros_like(log_probs, dtype=bool)
@@ -239,34 +238,34 @@ class NoRepeatNgram:
 
 @dataclass(frozen=True)
 class Temperature:
-    """Divides log-probabilities by T: below 1 sharper, above 1 flatter. 0 is the argmax."""
+    """Divide log-probabilities by T: below 1 sharper, above 1 flatter. 0 is the argmax."""
 
     name: ClassVar[str] = "temperature"
     temperature: float
 
     def __post_init__(self) -> None:
         fine = 0 <= self.temperature < float("inf")
-        require(fine, f"--temperature is at least 0, not {self.temperature}")
+        require(fine, f"--temperature must be at least 0, not {self.temperature}")
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         if self.temperature == 0:
             return TopK(1)(history, log_probs)
-        # From the largest on, and with a divisor that float32 holds with its inverse: else all
-        # of a row, or -inf over infinity, may leave the numbers there are.
+        # The maximum is subtracted first, and the divisor and its inverse must fit float32. Else a
+        # whole row may become -inf, or -inf / inf a NaN.
         below = log_probs - log_probs.max(-1, keepdims=True)
-        with np.errstate(over="ignore"):  # what is too improbable for float32 is -inf
+        with np.errstate(over="ignore"):  # too small for float32: -inf
             return normalise(below / min(max(self.temperature, 1e-37), 1e37))
 
 
 @dataclass(frozen=True)
 class TopK:
-    """Keeps exactly the k most probable tokens; of equals, those of smaller id."""
+    """Keep exactly the k most probable tokens; among equals, those with smaller ids."""
 
     name: ClassVar[str] = "top-k"
     k: int
 
     def __post_init__(self) -> None:
-        require(self.k >= 1, f"--top-k is at least 1, not {self.k}")
+        require(self.k >= 1, f"--top-k must be at least 1, not {self.k}")
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         if self.k >= log_probs.shape[-1]:
@@ -279,19 +278,19 @@ class TopK:
 
 
 def likeliest(log_probs: np.ndarray) -> np.ndarray:
-    """Return the tokens of (..., V), the most probable first; of equals the smaller id."""
+    """Return the tokens of (..., V), most probable first; among equals, the smaller id first."""
     return np.argsort(-log_probs, axis=-1, kind="stable")
 
 
 def likeliest_up_to(mass: float, log_probs: np.ndarray) -> np.ndarray:
-    """Return the first columns of `likeliest` (B, K), in each row at least `mass` of it.
+    """Return as many columns of `likeliest`, (B, K), as hold at least `mass` in every row.
 
-    A large vocabulary is not sorted for the sake of its few likely tokens.
+    This avoids sorting a large vocabulary for the sake of a few probable tokens.
     """
     for width in (256, 2048):
         if 4 * width > log_probs.shape[-1]:
             break
-        # Which of equals a partition takes is chance, so those equal to the least do not count.
+        # A partition picks arbitrarily among equals, so values equal to the smallest do not count.
         ids = np.sort(np.argpartition(log_probs, -width, axis=-1)[:, -width:], axis=-1)
         values = np.take_along_axis(log_probs, ids, -1)
         sure = values > values.min(-1, keepdims=True)
@@ -302,16 +301,16 @@ def likeliest_up_to(mass: float, log_probs: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class TopP:
-    """Keeps the smallest set of tokens whose mass reaches p (Holtzman et al. 2020).
+    """Keep the fewest most probable tokens whose total reaches p (Holtzman et al. 2020).
 
-    A token stays while the mass before it, in order of probability, is below p.
+    A token stays if the total of all more probable tokens is below p.
     """
 
     name: ClassVar[str] = "top-p"
     p: float
 
     def __post_init__(self) -> None:
-        require(0 <= self.p <= 1, f"--top-p is from 0 to 1, not {self.p}")
+        require(0 <= self.p <= 1, f"--top-p must be from 0 to 1, not {self.p}")
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         if self.p == 1:
@@ -332,13 +331,13 @@ def _by_token(order: np.ndarray, removed: np.ndarray, like: np.ndarray) -> np.nd
 
 @dataclass(frozen=True)
 class MinP:
-    """Keeps the tokens at least p times as probable as the likeliest (Nguyen et al. 2024)."""
+    """Keep tokens at least p times as probable as the most probable (Nguyen et al. 2024)."""
 
     name: ClassVar[str] = "min-p"
     p: float
 
     def __post_init__(self) -> None:
-        require(0 <= self.p <= 1, f"--min-p is from 0 to 1, not {self.p}")
+        require(0 <= self.p <= 1, f"--min-p must be from 0 to 1, not {self.p}")
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         probs = np.exp(log_probs, dtype=np.float64)
@@ -347,17 +346,17 @@ class MinP:
 
 @dataclass(frozen=True)
 class Typical:
-    """Keeps the tokens nearest to the entropy in surprisal, up to a mass (Meister et al. 2023).
+    """Keep the tokens whose surprisal is nearest to the entropy (Meister et al. 2023).
 
-    In order of | -log p(v) - H |, of equals those of smaller id, a token stays while the mass
-    before it is below `mass`.
+    Tokens are ordered by | -log p(v) - H |, then by id. A token stays if the total of those before
+    it is below `mass`.
     """
 
     name: ClassVar[str] = "typical"
     mass: float
 
     def __post_init__(self) -> None:
-        require(0 < self.mass <= 1, f"--typical is more than 0 and at most 1, not {self.mass}")
+        require(0 < self.mass <= 1, f"--typical must be more than 0 and at most 1, not {self.mass}")
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         if self.mass == 1:

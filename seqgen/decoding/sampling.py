@@ -46,7 +46,7 @@ class Step(NamedTuple):
 # past yet. Decoding knows a source by its handle alone.
 Opens = Callable[[Sequence[int]], State]
 
-# So many tokens of a prompt are read at a time: what a layer makes of them takes room.
+# Tokens of a prompt that are read at a time, to limit the memory that activations take.
 PIECE = 4096
 
 # The rows, the step t, the log-probabilities (B, V) before and after each processor, the choices.
@@ -63,7 +63,7 @@ def sample(
     watch: Watch | None = None,
     opens: Opens | None = None,
 ) -> Iterator[Step]:
-    """Write all rows side by side; a finished one leaves the batch.
+    """Write all rows side by side; a finished row is removed from the batch.
 
     Args:
         model: in evaluation mode.
@@ -71,7 +71,7 @@ def sample(
         begin: opens a row's continuation.
         processors: applied in this order at every step.
         choose: picks the tokens.
-        watch: is shown how every token came about.
+        watch: is called at every step with how the tokens were chosen.
         opens: opens a state for the rows' handles; None for a model that has no sources.
 
     Yields:
@@ -143,9 +143,9 @@ def prefill(
     keys = list(zip(handles or [0] * len(prompts), prompts, strict=True))
     distinct = sorted(dict.fromkeys(keys), key=_length)
     logits, states = [], []
-    for length, same in groupby(distinct, key=_length):
-        of_source, rows = map(list, zip(*same, strict=True))
-        state = opens(of_source)
+    for length, of_equal_length in groupby(distinct, key=_length):
+        source_handles, rows = map(list, zip(*of_equal_length, strict=True))
+        state = opens(source_handles)
         if length == 1:
             after, state = model.step([token for (token,) in rows], state)
         else:
@@ -158,8 +158,8 @@ def prefill(
     if distinct == keys:
         return np.concatenate(logits), state
     number = {key: i for i, key in enumerate(distinct)}
-    wanted = [number[key] for key in keys]
-    return np.concatenate(logits)[wanted], state.select(wanted)
+    row_of_each = [number[key] for key in keys]
+    return np.concatenate(logits)[row_of_each], state.select(row_of_each)
 
 
 def _length(key: tuple[int, tuple[int, ...]]) -> int:

@@ -41,7 +41,7 @@ def resampled_ratios(
 
     Args:
         totals: (B, M) of each block under each model.
-        sizes: (B,) of each block.
+        sizes: (B,) of each block; or (B, M), under each model.
         seed: of the draws: block i of resample r is drawn from hash(seed, r, i).
         resamples: R.
 
@@ -49,12 +49,12 @@ def resampled_ratios(
         (R, M) float64; a row's columns are of the same blocks.
     """
     Bounds(low=2, high=MOST_RESAMPLES).check("--resamples", resamples)
-    count = sizes.size
+    count = len(sizes)
     draws = uniforms(seed, np.arange(resamples)[:, None], np.arange(count)[None])  # (R, B)
     chosen = (draws * count).astype(np.int64)
     drawn = np.zeros((resamples, count))
     np.add.at(drawn, (np.arange(resamples)[:, None], chosen), 1)
-    return (drawn @ totals) / (drawn @ sizes)[:, None]
+    return (drawn @ totals) / (drawn @ sizes.reshape(count, -1))
 
 
 def interval(samples: np.ndarray) -> tuple[float, float]:

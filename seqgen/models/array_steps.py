@@ -24,27 +24,27 @@ class ArraySteps:
         return exact and plain and weight.device.type == "cpu"
 
     def prepared(self, make: Callable[[], T]) -> T:
-        """Return what `make` makes of the weights; made anew when one has changed in place since.
+        """Return `make()`, which is cached until a weight changes in place.
 
-        A parameter that is replaced by another is not noticed.
+        Replacing a parameter by another is not noticed.
         """
         known = self.__dict__.get("_prepared")
         if known is None or not known.holds():
-            # Not through nn.Module's own __setattr__, for which it might be a part of the model.
+            # Not by setattr: nn.Module might then register it as a part of the model.
             known = self.__dict__["_prepared"] = _Prepared(self.parameters(), make)
-        return known.made
+        return known.value
 
 
 class _Prepared:
-    """Something made of weights, and the weights as they were then.
+    """A value computed from weights, and marks of the weights as they were then.
 
-    It holds closures over one model's tensors, so a copy of the model begins without.
+    The value holds closures over one model's tensors, so it is neither copied nor pickled.
     """
 
     def __init__(self, weights: Iterable[Tensor], make: Callable[[], Any]) -> None:
-        # Tensors made in inference mode count no versions, and nothing trains them.
+        # Tensors made in inference mode have no version counter, and nothing trains them.
         self.weights = [weight for weight in weights if not weight.is_inference()]
-        self.marks, self.made = [*map(_mark, self.weights)], make()
+        self.marks, self.value = [*map(_mark, self.weights)], make()
 
     def holds(self) -> bool:
         """Return whether the weights are still what they were."""
@@ -55,5 +55,5 @@ class _Prepared:
 
 
 def _mark(weight: Tensor) -> tuple[int, int]:
-    """Return what is another when the tensor holds something else."""
+    """Return a mark that differs if the tensor's content has changed."""
     return weight.data_ptr(), weight._version

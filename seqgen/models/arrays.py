@@ -20,7 +20,7 @@ Arrays = tuple[np.ndarray, ...]
 # arrays (B, H), to the next ones; h is first.
 ArrayStep = Callable[[np.ndarray, Arrays], Arrays]
 ArrayMap = Callable[[np.ndarray], np.ndarray]
-# Up to so many rows NumPy attends faster than torch's kernel begins.
+# Up to this many rows, attention in NumPy takes less time than calling torch's kernel.
 FEW_QUERIES = 3
 # For more inputs than these, a table of what each comes to is slow to make and large.
 MOST_KNOWN = 2048
@@ -134,10 +134,10 @@ def use_products(products: Products) -> None:
     _Settings.products = products
 
 
-# What is measured: the gates of 256 units, which read as many, for so many rows; in so many
-# seconds, and at least so many calls.
+# What is measured: the product for the gates of 256 units with inputs of 256; the number of rows;
+# for how many seconds, and the least number of calls.
 MEASURED_SHAPE, MEASURED_ROWS, MEASURED_SECONDS, LEAST_CALLS = (1024, 512), 8, 0.02, 3
-# Another way is taken if it is so many times as fast as the default.
+# The default is replaced only by a way at least this many times as fast.
 LEAST_GAIN = 1.1
 
 
@@ -155,11 +155,11 @@ def fastest_products() -> Products:
 def _fastest(ways: dict[str, Any], weight: Tensor, bias: Tensor, rows: int) -> str:
     """Return the name of the fastest way; the first one's, unless another is much faster."""
     x = np.ones((rows, weight.shape[1]), dtype=np.float32)
-    made = {name: way(weight, bias) for name, way in ways.items()}
-    seconds = dict.fromkeys(made, math.inf)
+    functions = {name: way(weight, bias) for name, way in ways.items()}
+    seconds = dict.fromkeys(functions, math.inf)
     until, calls = time.perf_counter() + MEASURED_SECONDS, 0
     while calls < LEAST_CALLS or time.perf_counter() < until:
-        for name, way in made.items():  # in turn; the fastest call is the least disturbed one
+        for name, way in functions.items():  # in turn; the fastest call is the least disturbed one
             began = time.perf_counter()
             way(x)
             seconds[name] = min(seconds[name], time.perf_counter() - began)

@@ -76,8 +76,8 @@ class LanguageModel(nn.Module):
 
         Args:
             batch: rows B.
-            stride: how many tokens a full window gives up at a time (transformers; W/2 unless
-                told); models without a window ignore it.
+            stride: how many tokens a full window drops at a time (transformers; W/2 if None);
+                models without a window ignore it.
         """
 
     def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
@@ -102,7 +102,7 @@ class LanguageModel(nn.Module):
     def score(
         self, tokens: Tensor, targets: Tensor, state: State, want: Want = "log_probs"
     ) -> tuple[Scores, State]:
-        """Score each target after its token; whoever needs log-probabilities asks for no more.
+        """Score each target after its token. Ask for no more than you need: ranks are slow.
 
         Args:
             tokens: (B, T) of int64, what is read.
@@ -115,15 +115,17 @@ class LanguageModel(nn.Module):
         """
         length = max(1, self.most_at_once // tokens.shape[0])
         scores = []
-        for piece, wanted in zip(tokens.split(length, 1), targets.split(length, 1), strict=True):
+        for piece, piece_targets in zip(
+            tokens.split(length, 1), targets.split(length, 1), strict=True
+        ):
             predictions, state = self.predictions(piece, state)
-            scores.append(predictions.score(wanted, want))
+            scores.append(predictions.score(piece_targets, want))
         return Scores.cat(scores), state
 
     def predictions(self, tokens: Tensor, state: State) -> tuple[Predictions, State]:
         """Read tokens (B, T) to score some after each; and return the state after.
 
-        A model that need not write its distributions out overrides this and `most_at_once`.
+        A model that need not write out whole distributions overrides this and `most_at_once`.
         """
         logits, state = self(tokens, state)
         return WrittenOut(logits), state

@@ -32,9 +32,9 @@ class LookUps(Predictions):
         model = self.model
         ids = self._ids(targets)
         log_probs = model.log_probs(1)[targets]  # (B, T)
-        for n, (context, found) in enumerate(zip(self.contexts, ids, strict=True), start=2):
+        for n, (context, ngrams) in enumerate(zip(self.contexts, ids, strict=True), start=2):
             lower = model.back_off(log_probs, model.backoffs_of(n - 1, context))
-            log_probs = chosen_from(model.log_probs(n), found, lower)
+            log_probs = chosen_from(model.log_probs(n), ngrams, lower)
         return log_probs
 
     def _ids(self, targets: Tensor) -> list[Tensor]:
@@ -59,23 +59,23 @@ class LookUps(Predictions):
     def score(self, targets: Tensor, want: Want) -> Scores:
         if want != "ranks":
             return super().score(targets, want)
-        # Rows that are made anyway are normalised: their tables may be rounded to float32.
-        wanted = targets.flatten()
-        places = torch.arange(wanted.numel(), device=wanted.device)
+        # Ranks need whole rows, so score with those: they are normalised, unlike rounded tables.
+        flat_targets = targets.flatten()
+        places = torch.arange(flat_targets.numel(), device=flat_targets.device)
         at_once = max(1, LOGITS_AT_ONCE // self.model.vocab_size)
-        found = [
-            WrittenOut(self.rows(some)[None]).score(wanted[some][None], want)
+        scores = [
+            WrittenOut(self.rows(some)[None]).score(flat_targets[some][None], want)
             for some in places.split(at_once)
         ]
-        flat = Scores.cat(found)
+        flat = Scores.cat(scores)
         return Scores(*(x.view_as(targets) for x in (flat.log_probs, flat.hits, flat.ranks)))
 
     def best(self) -> Tensor:
         """Return the most probable word after each context, without writing out its row.
 
         A context's best word is its best stored continuation, or the best word after the shorter
-        context. Only where that one is itself a continuation, and lost by being one, might a
-        third be better: there the row is made.
+        context. Only if the latter is itself a stored continuation, with a lower probability as
+        one, might a third word be better: then the whole row is computed.
         """
         model, shape = self.model, (self.words.shape[0], self.length)
         log_probs = model.log_probs(1)

@@ -104,7 +104,7 @@ class Mixture(LanguageModel):
 
 
 class MixedPredictions(Predictions):
-    """The predictions of a mixture, of which no part writes out more than it has to.
+    """The predictions of a mixture, whose parts write out no more rows than needed.
 
     Args:
         parts: the components' predictions.
@@ -116,9 +116,9 @@ class MixedPredictions(Predictions):
         self, parts: Sequence[Predictions], log_weights: Sequence[float], rows_at_once: int
     ) -> None:
         self.rows_at_once = rows_at_once
-        # What has no weight has no say, nor need it be asked.
-        said = [(p, w) for p, w in zip(parts, log_weights, strict=True) if w > -math.inf]
-        self.parts, self.log_weights = zip(*said, strict=True)
+        # Components of weight 0 need not be evaluated.
+        weighted = [(p, w) for p, w in zip(parts, log_weights, strict=True) if w > -math.inf]
+        self.parts, self.log_weights = zip(*weighted, strict=True)
 
     def log_probs(self, targets: Tensor) -> Tensor:
         return weighted_sum([part.log_probs(targets) for part in self.parts], self.log_weights)
@@ -127,7 +127,7 @@ class MixedPredictions(Predictions):
         return weighted_sum([part.rows(places) for part in self.parts], self.log_weights)
 
     def best(self) -> Tensor:
-        one = self.parts[0].best()  # which the mixture's need not be
+        one = self.parts[0].best()  # only for its shape and device
         places = torch.arange(one.numel(), device=one.device)
         best = [first_best(self.rows(some)) for some in places.split(self.rows_at_once)]
         return torch.cat(best).view_as(one)
@@ -144,8 +144,8 @@ class MixedPredictions(Predictions):
     def hits(self, targets: Tensor) -> Tensor:
         """Return whether each target is the most probable token, with few rows written out.
 
-        A target that is every component's favourite is the mixture's; one that a component's
-        favourite beats is not. Only between the two are the rows made.
+        A target that is every component's favourite is the mixture's too; one that is less
+        probable than some component's favourite is not. Rows are computed only for the others.
         """
         mine = self.log_probs(targets)
         sure = torch.ones_like(targets, dtype=torch.bool)

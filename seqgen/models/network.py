@@ -22,8 +22,8 @@ class Network(nn.Module):
         """Return the network's modules in groups, each used after the ones before it.
 
         First what stands before the stack of layers (an `nn.ModuleList`), then each of its
-        layers, last what follows it, the head among that. A network without a stack has a group
-        a module. Another order is for a network of its own kind to say.
+        layers, last what follows it, with the head. In a network without a stack, each module is a
+        group. A network with another order overrides this.
         """
         children = list(self.children())
         stack = next((c for c in children if isinstance(c, nn.ModuleList)), None)
@@ -35,13 +35,14 @@ class Network(nn.Module):
     def parameters_in_order(self) -> list[list[nn.Parameter]]:
         """Return every parameter once, in the groups of `layers_in_order` that have any.
 
-        What two groups share is in the later one, the network's own is in the first.
+        A parameter that two groups share is in the later one. Parameters of the network itself are
+        in the first.
         """
-        found: list[list[nn.Parameter]] = []
+        groups: list[list[nn.Parameter]] = []
         known: set[nn.Parameter] = set()
         for modules in reversed(self.layers_in_order()):
-            own = [p for module in modules for p in module.parameters() if p not in known]
-            known.update(own)
-            found.append(own)
-        found[-1] += [p for p in self.parameters(recurse=False) if p not in known]
-        return [group for group in reversed(found) if group]
+            new = [p for module in modules for p in module.parameters() if p not in known]
+            known.update(new)
+            groups.append(new)
+        groups[-1] += [p for p in self.parameters(recurse=False) if p not in known]
+        return [group for group in reversed(groups) if group]

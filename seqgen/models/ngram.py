@@ -46,14 +46,14 @@ class NGramConfig(ModelConfig):
         "With smoothing=add-delta: number added to every count.", 0.1, above=0, high=1e9
     )
     backoff: float = setting(
-        "With smoothing=stupid-backoff: factor of each step back (0.4 in Brants et al. 2007).",
+        "With smoothing=stupid-backoff: factor for each order backed off (Brants et al. 2007).",
         0.4,
         above=0,
         high=1,
     )
     prune: str = setting(
-        "Drop n-grams that occur at most this often: numbers with commas for orders 1"
-        " (always 0), 2, 3 and so on; the last one repeats.",
+        "Drop n-grams that occur this often or less: comma-separated numbers for orders 1"
+        " (always 0), 2, 3 and so on; the last one also holds for higher orders.",
         "0",
     )
 
@@ -186,14 +186,14 @@ class NGram(LanguageModel):
     @property
     def levels(self) -> list[Level]:
         """The n-grams of every order, 1 to N."""
-        found = []
+        levels = []
         for n in range(1, self.order + 1):
             log_probs = self.log_probs(n).double().cpu().numpy()
             keys = np.arange(self.vocab_size) if n == 1 else self._keys(n).cpu().numpy()
             last = n == self.order
             backoffs = np.zeros(keys.size) if last else self._backoffs(n).double().cpu().numpy()
-            found.append(Level(keys, log_probs, backoffs))
-        return found
+            levels.append(Level(keys, log_probs, backoffs))
+        return levels
 
     def parameter_count(self) -> int:
         """Return the number of stored probabilities and backoffs."""
@@ -230,23 +230,23 @@ class NGram(LanguageModel):
             For n = 1 to `order`, the id of the n-gram that ends at each word, (B, L); `NOTHING`
             where it is not stored.
         """
-        found = [words][:order]
+        ids_by_order = [words][:order]
         for n in range(2, order + 1):
-            before = torch.nn.functional.pad(found[-1][:, :-1], (1, 0), value=NOTHING)
-            found.append(self.find(n, before, words))
-        return found
+            before = torch.nn.functional.pad(ids_by_order[-1][:, :-1], (1, 0), value=NOTHING)
+            ids_by_order.append(self.find(n, before, words))
+        return ids_by_order
 
     def find(self, n: int, contexts: Tensor, words: Tensor) -> Tensor:
         """Return the ids of the n-grams (context, word), given the contexts' ids."""
         keys = self._keys(n)
-        found = torch.full_like(words, NOTHING)
+        ids = torch.full_like(words, NOTHING)
         stored = contexts >= 0
         if keys.numel():
             # Most contexts of the higher orders are not there: no search for these.
-            wanted = contexts[stored] * self.vocab_size + words[stored]
-            at = torch.searchsorted(keys, wanted).clamp_(max=keys.numel() - 1)
-            found[stored] = torch.where(keys[at] == wanted, at, NOTHING)
-        return found
+            target_keys = contexts[stored] * self.vocab_size + words[stored]
+            at = torch.searchsorted(keys, target_keys).clamp_(max=keys.numel() - 1)
+            ids[stored] = torch.where(keys[at] == target_keys, at, NOTHING)
+        return ids
 
     def back_off(self, lower: Tensor, weights: Tensor) -> Tensor:
         """Return the log-probabilities of words unseen after a context that is stored.
@@ -310,7 +310,7 @@ class NGram(LanguageModel):
         # Taken once: another thread may drop what is kept.
         kept = {name: row for name in names if (row := self._rows.get(name)) is not None}
         new = [i for i, name in enumerate(names) if name not in kept]
-        made: dict[int, Tensor] = {}
+        new_rows: dict[int, Tensor] = {}
         if new:
             first = torch.empty(len(names), dtype=torch.int64, device=self.device)
             first[which] = torch.arange(count, device=self.device)
@@ -318,9 +318,9 @@ class NGram(LanguageModel):
             if len(new) == len(names):
                 self._keep(dict(zip(names, rows, strict=True)))
                 return rows[which]
-            made = dict(zip([names[i] for i in new], rows, strict=True))
-        rows = torch.stack([made[n] if n in made else kept[n] for n in names])
-        self._keep(made)
+            new_rows = dict(zip([names[i] for i in new], rows, strict=True))
+        rows = torch.stack([new_rows[n] if n in new_rows else kept[n] for n in names])
+        self._keep(new_rows)
         return rows[which]
 
     def _keep(self, rows: dict[int, Tensor]) -> None:

@@ -97,7 +97,7 @@ class RowBlock:
         return self.equation(self, x, rotation, read)
 
 
-OneToken.row_block = RowBlock  # which stands below it in this file
+OneToken.row_block = RowBlock  # defined below OneToken
 
 
 class RowAttention:

@@ -20,11 +20,12 @@ from torch import Tensor
 class TensorOps:
     """torch's tensors."""
 
-    sigmoid, tanh, relu, exp, where = torch.sigmoid, torch.tanh, torch.relu, torch.exp, torch.where
+    sigmoid, tanh, relu, where = torch.sigmoid, torch.tanh, torch.relu, torch.where
+    exp, expm1, sqrt = torch.exp, torch.expm1, torch.sqrt
 
     @staticmethod
     def split(x: Tensor, *shares: int) -> Sequence[Tensor]:
-        """Cut x (B, N) into blocks whose widths are to one another as `shares`."""
+        """Cut x (B, N) into blocks with widths in the ratio of `shares`: (2, 1) is 2/3 and 1/3."""
         unit = x.shape[-1] // sum(shares)
         return x.split([unit * share for share in shares], -1)
 
@@ -39,6 +40,11 @@ class TensorOps:
         for run, block in parts:
             blocks += run[0](block).chunk(len(run), -1)
         return blocks
+
+    @staticmethod
+    def join(*parts: Tensor) -> Tensor:
+        """Return the parts (B, N_1) ... side by side."""
+        return torch.cat(parts, -1)
 
     @staticmethod
     def softmax(x: Tensor) -> Tensor:
@@ -66,7 +72,8 @@ def _runs(functions: tuple[Callable, ...]) -> list[tuple[Callable, ...]]:
 class ArrayOps:
     """NumPy's arrays."""
 
-    tanh, exp, where = np.tanh, np.exp, np.where
+    tanh, where = np.tanh, np.where
+    exp, expm1, sqrt = np.exp, np.expm1, np.sqrt
 
     @staticmethod
     def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -108,6 +115,11 @@ class ArrayOps:
         return [y[:, cut] for cut in cuts]
 
     @staticmethod
+    def join(*parts: np.ndarray) -> np.ndarray:
+        """Return the parts (B, N_1) ... side by side."""
+        return np.concatenate(parts, -1)
+
+    @staticmethod
     def softmax(x: np.ndarray) -> np.ndarray:
         """Return exp(x) divided by its sum."""
         y = np.exp(x - np.maximum.reduce(x, -1, keepdims=True))
@@ -119,6 +131,7 @@ class ArrayOps:
         x: np.ndarray, gain: np.ndarray, bias: np.ndarray | None, eps: float = 1e-5
     ) -> np.ndarray:
         """Return (x - mean) / sqrt(variance + eps) * gain + bias."""
+        x = np.asarray(x)
         share = 1 / x.shape[-1]
         y = x - share * np.add.reduce(x, -1, keepdims=True)
         y /= np.sqrt(share * np.add.reduce(y * y, -1, keepdims=True) + eps)

@@ -36,34 +36,40 @@ class RecurrentConfig(ModelConfig):
     hidden_size: int = setting(SHARED_DOCS["hidden_size"], 256, low=1, high=MOST_WIDTH)
     num_layers: int = setting(SHARED_DOCS["num_layers"], 2, low=1, high=MOST_LAYERS)
     input: Literal["embedding", "onehot"] = setting(
-        "What the first layer reads: learned embeddings, or one-hot vectors.", "embedding"
+        "Input of the first layer: learned embeddings, or one-hot vectors.", "embedding"
     )
     embedding_size: int | None = setting(
         "Width of the embedding; by default the hidden size.", None, low=1, high=MOST_WIDTH
     )
     residual: bool = setting(
-        "Add the input of each layer to its output, from the second layer on.", False
+        "Add the input of each layer but the first to its output (residual connections).", False
     )
     dropout: float = setting(
         SHARED_DOCS["dropout"]
-        + " It applies to the input of each layer and of the head (Zaremba et al. "
+        + " It applies to the input of each layer and of the softmax layer (Zaremba et al. "
         "2014).",
         0.1,
         low=0,
         below=1,
     )
     tie_weights: bool = setting(
-        "Use the matrix of the embedding in the head too (Press and Wolf 2017).", False
+        "Share the embedding matrix with the softmax layer (Press and Wolf 2017).", False
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.tie_weights:
             require(self.input == "embedding", "tie_weights needs --set input=embedding")
-            require(self.input_size == self.hidden_size, "tie_weights needs embedding_size = H")
+            same = self.input_size == self.output_size
+            require(same, f"tie_weights needs embedding_size={self.output_size}, the head's width")
 
     def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
         return batch_size * self.hidden_size**2 >= self.bf16_pays_from
+
+    @property
+    def output_size(self) -> int:
+        """Width of each layer's output, and of what the head reads."""
+        return self.hidden_size
 
     @property
     def input_size(self) -> int:

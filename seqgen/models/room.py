@@ -67,7 +67,7 @@ def to_train(model_class: type[Any], config: Any) -> Any:
     """Return a new model of a class, if this machine has room to train it.
 
     Raises:
-        SeqgenError: it has not.
+        SeqgenError: there is not enough memory.
     """
     there = memory()
     try:
@@ -82,10 +82,10 @@ def to_train(model_class: type[Any], config: Any) -> Any:
 
 def memory() -> int:
     """Return the bytes of memory that this process may use in all."""
-    found = [1 << 62]
+    limits = [1 << 62]
     try:
-        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-        found.append(int(CGROUP.read_text()))
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        limits.append(int(CGROUP.read_text()))
     except (AttributeError, OSError, ValueError):  # not on this system; or no limit: "max"
         pass
-    return min(found)
+    return min(limits)

@@ -1,4 +1,4 @@
-"""What a model says of given tokens, asked for no more than is wanted."""
+"""The scores of given tokens: log-probabilities, and hits or ranks if they are asked for."""
 
 from __future__ import annotations
 

@@ -48,15 +48,15 @@ class Seq2SeqConfig(SourceConfig):
     }
     sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
 
-    cell: str = setting("Recurrent cell, by its architecture: gru, lstm or rnn.", "gru")
+    cell: str = setting("Recurrent cell: gru, lstm or rnn.", "gru")
     hidden_size: int = setting(
-        registry.SHARED_DOCS["hidden_size"] + " Both sides have the same.",
+        registry.SHARED_DOCS["hidden_size"] + " Encoder and decoder have the same.",
         256,
         low=1,
         high=MOST_WIDTH,
     )
     num_layers: int = setting(
-        registry.SHARED_DOCS["num_layers"] + " Both sides have the same.",
+        registry.SHARED_DOCS["num_layers"] + " Encoder and decoder have the same.",
         1,
         low=1,
         high=MOST_LAYERS,
@@ -65,49 +65,61 @@ class Seq2SeqConfig(SourceConfig):
         "Width of the embeddings; by default the hidden size.", None, low=1, high=MOST_WIDTH
     )
     encoder: Literal["bidirectional", "forward", "reversed", "none"] = setting(
-        "How the source is read: both ways, forward, reversed, or each token on its own (none).",
+        "Direction in which the source is read; none reads each token on its own.",
         "bidirectional",
     )
-    bridge: Literal["first", "each", "none"] = setting(
-        "What the last state of the encoder does: start the decoder (first), also enter each "
-        "prediction (each), or nothing (none).",
+    bridge: Literal["first", "input", "each", "none"] = setting(
+        "What the encoder's last state is used for: it starts the decoder (first), is its first "
+        "input (input), starts it and enters every prediction (each), or nothing (none).",
         "first",
     )
     attention: Literal["none", "dot", "general", "additive"] = setting(
-        "Score of attention over the source (Luong et al. 2015; Bahdanau et al. 2015).", "additive"
+        "How attention over the source is scored (Luong et al. 2015; Bahdanau et al. 2015).",
+        "additive",
     )
     query: Literal["state", "word"] = setting(
-        "Query of the attention: the state of the decoder, or the token before.", "state"
+        "What queries the source: the decoder's state, or the embedding of the previous token.",
+        "state",
     )
     scaled: bool = setting("Divide attention scores by the square root of the hidden size.", False)
     input_feeding: bool = setting(
-        "Let each step also read the features of the step before (Luong et al. 2015).", False
+        "Feed each step the attentional features of the previous one (Luong et al. 2015).", False
     )
     coverage: bool = setting(
         "Let attention scores depend on the attention paid so far (Tu et al. 2016).", False
     )
     residual: bool = setting(
-        "Add the input of each layer to its output, from the second layer on.", False
+        "Add the input of each layer but the first to its output (residual connections).", False
     )
     dropout: float = setting(
-        registry.SHARED_DOCS["dropout"] + " It applies to the input of each layer and of the head.",
+        registry.SHARED_DOCS["dropout"]
+        + " It applies to the input of each layer and of the softmax layer.",
         0.2,
         low=0,
         below=1,
     )
-    tie_weights: bool = setting("Use the matrix of the target's embedding in the head too.", False)
+    tie_weights: bool = setting(
+        "Share the target's embedding matrix with the softmax layer.", False
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         even = self.encoder != "bidirectional" or self.hidden_size % 2 == 0
         require(even, f"encoder=bidirectional needs an even hidden_size, not {self.hidden_size}")
         same = self.input_size == self.hidden_size
-        require(same or not self.tie_weights, "tie_weights needs embedding_size = H")
-        require(same or self.encoder != "none", "encoder=none needs embedding_size = H")
+        require(
+            same or not self.tie_weights, "tie_weights needs embedding_size equal to hidden_size"
+        )
+        require(
+            same or self.encoder != "none", "encoder=none needs embedding_size equal to hidden_size"
+        )
         dots = self.attention == "dot" and self.query == "word"
-        require(same or not dots, "attention=dot with query=word needs embedding_size = H")
+        require(
+            same or not dots,
+            "attention=dot with query=word needs embedding_size equal to hidden_size",
+        )
         covers = not self.coverage or self.attention == "additive"
-        require(covers, "coverage is a part of attention=additive")
+        require(covers, "coverage needs attention=additive")
         linked = self.attention != "none" or self.bridge != "none"
         require(linked, "with attention=none and bridge=none the source would not be read")
 
@@ -190,7 +202,9 @@ class Seq2Seq(EncoderDecoder):
         features_t = tanh(W [s_t; a_t; thought])
 
     from which the head predicts; what a form does not have is left out, and features_t = s_t
-    where that leaves the state alone. The thought vector is the encoder's last state.
+    where that leaves the state alone. The thought vector is the encoder's last state. The decoder
+    begins with it as its state, or reads it before the first word (bridge=input), as captions are
+    written from an image in Vinyals et al. (2015), "Show and Tell".
     """
 
     config: Seq2SeqConfig
@@ -210,7 +224,9 @@ class Seq2Seq(EncoderDecoder):
         begins = [one.sizes for one in self.decoder.layers]
         self.encoder = self._encoder(layer, cell, begins)
         self.bridge = None
-        if config.bridge != "none":
+        if config.bridge == "input":
+            self.bridge = Bridge([self.encoder.widths[-1][:1]], [(config.input_size,)])
+        elif config.bridge != "none":
             self.bridge = Bridge(self.encoder.widths, begins)
         self.alignment = self._alignment()
         self.fertility = Fertility(self.encoder.size) if config.coverage else None
@@ -254,8 +270,18 @@ class Seq2Seq(EncoderDecoder):
             keys, values = (self.alignment.keys(encoded),), (encoded,)
         if self.fertility is not None:
             keys = (*keys, self.fertility(encoded))
-        first = self.bridge(final) if self.bridge is not None else ()
-        return Memory(keys, values, first, list(lengths), list(range(len(lengths))))
+        return Memory(keys, values, self._first(final), list(lengths), list(range(len(lengths))))
+
+    def _first(self, final: Sequence[LayerState]) -> tuple[LayerState, ...]:
+        """Return the states that the decoder begins with, given the encoder's last ones."""
+        if self.config.bridge != "input":
+            return () if self.bridge is None else self.bridge(final)
+        thought = self.bridge([final[-1][:1]])[0][0]  # (S, E)
+        rows = len(thought)
+        zeros = tuple(layer.start(rows) for layer in self.decoder.layers)
+        if self.config.input_feeding:
+            thought = torch.cat([thought, thought.new_zeros(rows, self.config.hidden_size)], -1)
+        return self.decoder(thought.unsqueeze(1), zeros)[1]
 
     def start(self, memory: Memory, stride: int | None = None) -> Seq2SeqState:
         memory, rows = require_memory(memory), len(memory.owners)

@@ -63,7 +63,7 @@ class Seq2SeqTransformerConfig(SourceConfig, TransformerConfig):
     sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
 
     encoder_layers: int | None = setting(
-        "Blocks over the source; by default as many as num_layers.", None, low=1, high=MOST_LAYERS
+        "Number of encoder blocks; by default as many as num_layers.", None, low=1, high=MOST_LAYERS
     )
     source_window: int = setting(
         "Longest source in tokens, EOS included; it follows from max_source_len.",

@@ -92,7 +92,7 @@ class Transformer(ArraySteps, NeuralLanguageModel):
         config = self.config
         stride = max(1, config.window // 2) if stride is None else stride
         if not 1 <= stride <= config.window:
-            raise ValueError(f"stride is from 1 to {config.window}, not {stride}")
+            raise ValueError(f"stride must be from 1 to {config.window}, not {stride}")
         like = self.head.weight
         heads = config.num_heads
         return empty_cache(batch, config.num_layers, heads, config.head_size, stride, like)

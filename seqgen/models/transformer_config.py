@@ -16,7 +16,7 @@ MOST_WINDOW = 1 << 18
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig(ModelConfig):
-    """A stack of self-attention and feed-forward blocks.
+    """A stack of self-attention and feed-forward blocks; `recipe` is how it is trained by default.
 
     The defaults are those of recent models (RoPE, RMSNorm, SwiGLU, QK-norm). The 2017 form
     (Vaswani et al.): positions=sinusoidal norm=layernorm norm_position=post activation=relu
@@ -46,12 +46,10 @@ class TransformerConfig(ModelConfig):
         low=1,
         high=4 * MOST_WIDTH,
     )
-    positions: Literal["rope", "learned", "sinusoidal"] = setting(
-        "How positions are encoded.", "rope"
-    )
-    norm: Literal["rmsnorm", "layernorm"] = setting("Kind of normalisation.", "rmsnorm")
+    positions: Literal["rope", "learned", "sinusoidal"] = setting("Position encoding.", "rope")
+    norm: Literal["rmsnorm", "layernorm"] = setting("Normalisation layer.", "rmsnorm")
     norm_position: Literal["pre", "post"] = setting(
-        "Normalise the input of each part (pre) or the sum after it (post).", "pre"
+        "Normalise before each sublayer (pre) or after its residual sum (post).", "pre"
     )
     activation: Literal["swiglu", "gelu", "relu"] = setting(
         "Activation of the feed-forward layers.", "swiglu"
@@ -62,7 +60,8 @@ class TransformerConfig(ModelConfig):
         "Multiply embeddings by the square root of the hidden size (Vaswani et al. 2017).", False
     )
     dropout: float = setting(
-        SHARED_DOCS["dropout"] + " It applies to the embeddings and to the output of each part.",
+        SHARED_DOCS["dropout"]
+        + " It applies to the embeddings and to the output of each sublayer.",
         0.1,
         low=0,
         below=1,
@@ -74,7 +73,7 @@ class TransformerConfig(ModelConfig):
         below=1,
     )
     tie_weights: bool = setting(
-        "Use the matrix of the embedding in the head too (Press and Wolf 2017).", False
+        "Share the embedding matrix with the softmax layer (Press and Wolf 2017).", False
     )
     norm_eps: float = setting("Number added to the variance in normalisation.", 1e-5, low=0, high=1)
     rope_theta: float = setting(
@@ -86,7 +85,7 @@ class TransformerConfig(ModelConfig):
         heads = self.num_heads
         require(
             self.hidden_size % heads == 0,
-            f"num_heads divides hidden_size, and {heads} does not divide {self.hidden_size}",
+            f"num_heads must divide hidden_size, and {heads} does not divide {self.hidden_size}",
         )
         even = self.positions != "rope" or self.head_size % 2 == 0
         require(even, f"rope needs an even head size, not {self.head_size}")

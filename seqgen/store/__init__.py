@@ -33,6 +33,7 @@ from seqgen.store.layout import (
     VALIDATION,
     VALIDATION_PAIRS,
     VALIDATION_TOKENS,
+    VALIDATION_VECTORS,
     WEIGHTS,
 )
 from seqgen.store.model import StoredModel
@@ -56,6 +57,7 @@ __all__ = [
     "VALIDATION",
     "VALIDATION_PAIRS",
     "VALIDATION_TOKENS",
+    "VALIDATION_VECTORS",
     "WEIGHTS",
     "MetricsLog",
     "NewModel",

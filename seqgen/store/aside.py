@@ -29,6 +29,7 @@ from seqgen.store.layout import (
     VALIDATION,
     VALIDATION_PAIRS,
     VALIDATION_TOKENS,
+    VALIDATION_VECTORS,
     WEIGHTS,
 )
 from seqgen.store.manifest import MANIFEST
@@ -42,7 +43,7 @@ FILES = (
     *(CONFIG, WEIGHTS, RECORD, METRICS, SAMPLES, LOCK, MANIFEST),
     *(f"{TOKENIZER}/tokenizer.json", f"{TOKENIZER}/tokenizer.model"),
     *(f"{SOURCE_TOKENIZER}/tokenizer.json", f"{SOURCE_TOKENIZER}/tokenizer.model"),
-    *(VALIDATION, VALIDATION_TOKENS, *VALIDATION_PAIRS),
+    *(VALIDATION, VALIDATION_TOKENS, *VALIDATION_PAIRS, VALIDATION_VECTORS),
     *(f"{CHECKPOINTS}/{LAST}", f"{CHECKPOINTS}/step-*.safetensors"),
     "tensorboard/events.out.tfevents.*",
 )

@@ -28,7 +28,8 @@ def check_name(name: str) -> None:
         raise UsageError("the name 'latest' is reserved: it means the model written last")
     if not NAME.fullmatch(name):
         raise UsageError(
-            f"{name!r} is no model name: letters, digits and . _ -, first a letter or digit"
+            f"{name!r} cannot be a model's name: use letters, digits and . _ -, and begin with a "
+            "letter or digit"
         )
 
 
@@ -118,7 +119,7 @@ def _weighted(part: str) -> tuple[str, float | None]:
     if weight is None:
         return part, None
     if not 0 <= weight <= 1:
-        raise UsageError(f"the weight of {name} is from 0 to 1, not {number}")
+        raise UsageError(f"the weight of {name} must be from 0 to 1, not {number}")
     return name, weight
 
 

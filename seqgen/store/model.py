@@ -28,6 +28,7 @@ from seqgen.store.layout import (
     VALIDATION,
     VALIDATION_PAIRS,
     VALIDATION_TOKENS,
+    VALIDATION_VECTORS,
     WEIGHTS,
 )
 from seqgen.store.writing import is_whole, same_file, tensor_bytes
@@ -35,6 +36,7 @@ from seqgen.store.writing import is_whole, same_file, tensor_bytes
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from seqgen.data.sources import VectorSources
     from seqgen.models.base import LanguageModel
     from seqgen.tokenizers import Tokenizer
 
@@ -83,8 +85,13 @@ class StoredModel(ModelFolder):
 
     @property
     def validation_pairs(self) -> tuple[Path, Path] | None:
-        """The held-out sources and targets, line by line, of a model that has held out pairs."""
+        """The held-out sources and targets, line by line, of a model that has held out pairs.
+
+        Sources that are vectors are in a file of vectors.
+        """
         source, target = (self.path / part for part in VALIDATION_PAIRS)
+        vectors = self.path / VALIDATION_VECTORS
+        source = vectors if vectors.exists() else source
         return (source, target) if source.exists() and target.exists() else None
 
     @property
@@ -183,7 +190,7 @@ class StoredModel(ModelFolder):
         return model.eval(), tokenizer
 
     def load_source_tokenizer(self, target: Tokenizer) -> Tokenizer | None:
-        """Return the tokenizer of the model's sources; None if it writes from none.
+        """Return the tokenizer of the model's sources; None if it writes from none, or vectors.
 
         Args:
             target: the model's, which is that of its sources too unless they have their own.
@@ -194,7 +201,8 @@ class StoredModel(ModelFolder):
         from seqgen.registry import architecture
         from seqgen.tokenizers import load_tokenizer
 
-        if architecture(self.config["architecture"]).reads != "pairs":
+        vectors = self.config["model"].get("source_features") is not None
+        if vectors or architecture(self.config["architecture"]).reads != "pairs":
             return None
         folder = self.path / SOURCE_TOKENIZER
         return load_tokenizer(folder) if folder.is_dir() else target
@@ -319,6 +327,19 @@ class StoredModel(ModelFolder):
         """
         for part, chunks in zip(VALIDATION_PAIRS, (sources, targets), strict=True):
             self._write_text(part, chunks)
+
+    def write_validation_vectors(self, sources: VectorSources, targets: Iterator[str]) -> None:
+        """Keep the held-out vectors, and their targets as lines.
+
+        Raises:
+            OSError: they cannot be written, or not be read.
+        """
+        from safetensors.numpy import save
+
+        path = self.path / VALIDATION_VECTORS
+        path.parent.mkdir(exist_ok=True)
+        write_bytes(path, save(sources.joined()))
+        self._write_text(VALIDATION_PAIRS[1], targets)
 
     def _write_text(self, part: str, chunks: Iterator[str]) -> None:
         path = self.path / part

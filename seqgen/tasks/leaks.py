@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from seqgen.configs import DataConfig
-from seqgen.data.overlap import overlap
-from seqgen.data.split import path_of
 from seqgen.tasks.training.prepare import Prepared
 from seqgen.tasks.training.prepare_large import LARGE
 
 
 def leak(prepared: Prepared, data: DataConfig) -> str | None:
-    """Say in one line how many held-out lines are in the training part too, if any.
+    """Say in one line how much of the held-out part is in the training part too, if anything.
 
-    Asked of lines that are documents and of a held-out file: of a stream's end, parts of which
-    may well have occurred before, nothing follows. Large texts are not read again for this.
+    Large texts are not read again for this.
     """
-    split = prepared.split
-    if split is None or split.val is None or prepared.facts.bytes >= LARGE:
-        return None
-    if data.documents != "line" and path_of(data.val) is None:
-        return None
-    return overlap(split).warning
+    found = None if prepared.facts.bytes >= LARGE else prepared.overlap(data)
+    return found and found.warning

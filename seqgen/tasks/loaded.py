@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 
 from seqgen import store
 from seqgen.configs import DataConfig, Documents, require
 from seqgen.data.corpus import Framing
-from seqgen.data.pairs import Tokenizers
+from seqgen.data.pairs import Tokenizers, encode_sources
+from seqgen.data.sources import (
+    Sources,
+    Vectors,
+    VectorSources,
+    features_of,
+    require_same_sources,
+)
 from seqgen.errors import SeqgenError
 from seqgen.models.base import LanguageModel
 from seqgen.models.mixture import Mixture
@@ -30,7 +40,7 @@ class LoadedModel:
         model: in evaluation mode.
         tokenizer: its ids.
         data: how its text was read: `documents`, `newlines`.
-        source_tokenizer: the ids of its sources; None for a model of text.
+        source_tokenizer: the ids of its sources; None for a model of text, or of vectors.
     """
 
     stored: StoredModel
@@ -42,12 +52,59 @@ class LoadedModel:
     @property
     def reads_sources(self) -> bool:
         """Whether it writes from sources: it was trained on pairs."""
-        return self.source_tokenizer is not None
+        return self.source_tokenizer is not None or self.source_features is not None
+
+    @property
+    def source_features(self) -> int | None:
+        """The width of its sources, if they are vectors; None for a model of text or of tokens."""
+        model = self.model.components[0] if isinstance(self.model, Mixture) else self.model
+        return getattr(model.config, "source_features", None)
 
     @property
     def tokenizers(self) -> Tokenizers:
         """Those of both sides, of a model that writes from sources."""
         return Tokenizers(self.tokenizer, self.source_tokenizer)
+
+    def require_sources(self, features: int | None) -> None:
+        """Refuse sources that the model does not read.
+
+        Args:
+            features: the width of sources that are vectors; None for text.
+
+        Raises:
+            SeqgenError: they are of another kind, or of another width.
+        """
+        require_same_sources(self.stored.name, self.source_features, features)
+
+    def require_vectors(self) -> None:
+        """Refuse a model that does not write from vectors.
+
+        Raises:
+            SeqgenError: it does not.
+        """
+        if self.source_features is None:
+            raise SeqgenError(f"{self.stored.name} reads text, not vectors")
+
+    def encode_sources(self, sources: Sequence[str | Vectors]) -> Sources:
+        """Return sources as the model reads them.
+
+        Args:
+            sources: lines without newlines; or vectors.
+
+        Raises:
+            SeqgenError: they are of another kind, or of another width.
+        """
+        for source in sources:
+            self.require_sources(features_of(source))
+        if self.source_features is not None:
+            return VectorSources.join([vectors.values for vectors in sources])
+        return encode_sources((f"{line}\n" for line in sources), self.source_tokenizer)
+
+    def unknown_in(self, values: np.ndarray) -> int:
+        """Return how many values of sources are `<unk>`; none of vectors."""
+        if self.source_tokenizer is None:
+            return 0
+        return int(np.count_nonzero(values == self.source_tokenizer.unk_id))
 
     def require_text(self, what: str) -> None:
         """Refuse a model that writes from sources.
@@ -155,19 +212,21 @@ def load_mixture(stored: StoredMixture, device: torch.device, precision: Precisi
     for other in parts[1:]:
         names = f"{first.stored.name} and {other.stored.name}"
         if _vocabulary(other) != _vocabulary(first):
-            raise SeqgenError(f"{names} have different tokens, so that they cannot be mixed")
+            raise SeqgenError(f"{names} use different tokenizers and cannot be mixed")
         if _source_vocabulary(other) != _source_vocabulary(first):
-            raise SeqgenError(
-                f"{names} have different tokens of their sources, so that they cannot be mixed"
-            )
+            raise SeqgenError(f"{names} use different source tokenizers and cannot be mixed")
         if other.framing != first.framing:
-            raise SeqgenError(f"{names} differ in --documents, so that they cannot be mixed")
+            raise SeqgenError(
+                f"{names} were trained with different --documents and cannot be mixed"
+            )
     model = Mixture([part.model for part in parts], stored.weights)
     return LoadedModel(stored, model.eval(), first.tokenizer, first.data, first.source_tokenizer)
 
 
-def _source_vocabulary(loaded: LoadedModel) -> tuple[str, dict] | None:
-    """Return what the tokens of a model's sources are; None for a model of text."""
+def _source_vocabulary(loaded: LoadedModel) -> tuple[str, Any] | None:
+    """Return what a model's sources consist of; None for a model of text."""
+    if loaded.source_features is not None:
+        return "vectors", loaded.source_features
     tokenizer = loaded.source_tokenizer
     return None if tokenizer is None else (tokenizer.kind, tokenizer.facts())
 

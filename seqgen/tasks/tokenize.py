@@ -88,7 +88,9 @@ def find_tokenizer(model: str | None, path: str | None) -> Tokenizer:
         return KINDS[path].train(())
     if not Path(path).exists():
         if path in KINDS:
-            raise UsageError(f"{path} learns its vocabulary from text: --train {path} --out FOLDER")
+            raise UsageError(
+                f"{path} has to learn a vocabulary from text first: use --train {path} --out FOLDER"
+            )
         raise SeqgenError(f"there is no tokenizer {path}")
     return open_tokenizer(Path(path))
 

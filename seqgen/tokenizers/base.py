@@ -53,6 +53,8 @@ class Tokenizer(ABC):
 
     kind: ClassVar[str]
     lossless: bool = True
+    # Whether it has a token for every text, so that nothing is ever `<unk>`.
+    complete: bool = False
     learns_from_whole_text: ClassVar[bool] = False
     # Encoding takes hardly longer than passing the text to another process would.
     quick: ClassVar[bool] = False
@@ -178,7 +180,7 @@ def room_for(vocab_size: int | None) -> int | None:
     least = len(SPECIALS) + 1
     if vocab_size is not None and vocab_size < least:
         raise UsageError(
-            f"--vocab-size is at least {least}, for {' '.join(SPECIALS)} and the newline, "
+            f"--vocab-size must be at least {least}, for {' '.join(SPECIALS)} and the newline, "
             f"not {vocab_size}"
         )
     return None if vocab_size is None else vocab_size - least

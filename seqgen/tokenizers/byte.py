@@ -19,6 +19,7 @@ class ByteTokenizer(Tokenizer):
 
     kind = "byte"
     quick = True
+    complete = True
     vocab_size = OFFSET + 256
     newline_id = OFFSET + ord("\n")
 

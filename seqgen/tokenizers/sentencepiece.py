@@ -54,6 +54,7 @@ class SentencepieceTokenizer(Tokenizer):
         self.normaliser = read_normaliser(model)
         if self.normaliser.kind != self.algorithm:
             raise ValueError(f"a sentencepiece model of type {self.normaliser.kind}")
+        self.complete = self.normaliser.byte_fallback
         self._sp = load_processor(model)
         pieces = [self._sp.id_to_piece(i) for i in range(self._sp.vocab_size())]
         self.unk_id = self._sp.unk_id()

@@ -96,23 +96,23 @@ def count(corpus: Corpus, config: NGramConfig, possible: np.ndarray) -> list[Cou
     every = np.arange(size)
     raw = np.bincount(words[place > 0], minlength=size)
     initial = (every == corpus.start) & ~possible
-    found = [Counts(every, raw, every, raw, initial, np.ones(size, dtype=bool))]
+    counts_by_order = [Counts(every, raw, every, raw, initial, np.ones(size, dtype=bool))]
     ids = words  # of the n-gram that ends at each word
     for n, limit in enumerate(config.thresholds[1:], start=2):
         at = np.flatnonzero(place >= n - 1)
-        possible_keys = found[-1].keys.size * size
+        possible_keys = counts_by_order[-1].keys.size * size
         keys, which, raw = _distinct(ids[at - 1] * size + words[at], possible_keys)
         suffixes = np.empty(keys.size, dtype=np.int64)
         suffixes[which] = ids[at]
         # The first n-gram of a text includes the start symbol, as if it were one more word; but the
         # start symbol itself is not predicted.
         firsts = np.unique(ids[place == n - 2]) if n > 2 else every[:0]
-        found[-1] = _adjusted(found[-1], suffixes, firsts)
-        initial = found[-1].initial[keys // size]
-        found.append(Counts(keys, raw, suffixes, raw, initial, raw > limit))
+        counts_by_order[-1] = _adjusted(counts_by_order[-1], suffixes, firsts)
+        initial = counts_by_order[-1].initial[keys // size]
+        counts_by_order.append(Counts(keys, raw, suffixes, raw, initial, raw > limit))
         ids = np.full(words.size, NOTHING)
         ids[at] = which
-    return found
+    return counts_by_order
 
 
 def _with_starts(corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
@@ -133,10 +133,10 @@ def _distinct(keys: np.ndarray, possible: int) -> tuple[np.ndarray, np.ndarray, 
     if possible <= TABLE_PER_KEY * keys.size:
         # With few possible keys, as over characters, a table is faster than sorting.
         table = np.bincount(keys, minlength=possible)
-        found = np.flatnonzero(table)
-        counts = table[found]
-        table[found] = np.arange(found.size)
-        return found, table[keys], counts
+        present = np.flatnonzero(table)
+        counts = table[present]
+        table[present] = np.arange(present.size)
+        return present, table[keys], counts
     order = np.argsort(keys)
     ordered = keys[order]
     new = np.ones(keys.size, dtype=bool)
@@ -222,11 +222,11 @@ def _kneser_ney(counts: list[Counts], possible: np.ndarray, config: NGramConfig)
 
 
 def _discounts(adjusted: np.ndarray, modified: bool) -> tuple[float, ...] | None:
-    """Return the discounts that counts of counts give, or None where they give none.
+    """Estimate the discounts from counts of counts; None if they do not allow it.
 
     D = n1 / (n1 + 2 n2); modified, D_i = i - (i + 1) D n_{i+1} / n_i for i = 1, 2, 3 (Chen and
-    Goodman 1998, equation 26), which has to lie between 0 and i. As in KenLM, n1, n2 and n3 have
-    to be there and n4 may be 0: then D3+ is 3.
+    Goodman 1998, equation 26), which must lie between 0 and i. As in KenLM, n1, n2 and n3 must not
+    be 0, but n4 may be: then D3+ is 3.
     """
     n1, n2, n3, n4 = np.bincount(adjusted[adjusted < 5], minlength=5)[1:].astype(float)
     if not modified:
@@ -234,8 +234,8 @@ def _discounts(adjusted: np.ndarray, modified: bool) -> tuple[float, ...] | None
     if not (n1 and n2 and n3):
         return None
     y = n1 / (n1 + 2 * n2)
-    found = (1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3)
-    return found if all(0 <= d <= i for i, d in enumerate(found, start=1)) else None
+    discounts = (1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3)
+    return discounts if all(0 <= d <= i for i, d in enumerate(discounts, start=1)) else None
 
 
 def _maximum_likelihood(

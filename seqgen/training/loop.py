@@ -73,8 +73,8 @@ class Trainer:
                     loss.backward()
         except Exception as error:  # torch documents no exception: a compiler is missing, or fails
             self.model.forget_compiled()
-            said, *_ = str(error).strip().split("\n")
-            return f"{type(error).__name__}: {said}"
+            first_line, *_ = str(error).strip().split("\n")
+            return f"{type(error).__name__}: {first_line}"
         finally:
             self.state = state
         return None
@@ -83,7 +83,7 @@ class Trainer:
         """Train until the budget is spent or the user interrupts.
 
         Raises:
-            Diverged: the loss or a gradient has; the last checkpoint stays.
+            Diverged: the loss or a gradient grew without bounds; the last checkpoint stays.
         """
         run, window = self.run, LossWindow()
         began = time.monotonic() - run.seconds
@@ -98,7 +98,7 @@ class Trainer:
             if self._over() or time.monotonic() - logged >= LOG_SECONDS:
                 self._log(window, norm)
                 window, logged = LossWindow(), time.monotonic()
-            # Also when the run is interrupted here: a resumed run would not repeat this validation.
+            # Even if the run is interrupted here, because a resumed run would not repeat it.
             if self._validation_is_due():
                 self._validate()
                 run.seconds = time.monotonic() - began
@@ -109,7 +109,7 @@ class Trainer:
                 saved = time.monotonic()
         if window.losses.tokens:
             self._log(window, norm)
-        # An interrupted run validates no more: it must resume as if it had never stopped.
+        # An interrupted run does not validate here: it must resume as if it had never stopped.
         if run.stopped == self.config.budget and run.last_validated != run.step:
             self._validate()
             run.seconds = time.monotonic() - began
@@ -181,10 +181,10 @@ class Trainer:
         pieces = batch.split(self.config.accumulate)
         states: list[State | None] = []
         for rows, piece in pieces:
-            own = past
+            past_of_rows = past
             if past is not None and len(pieces) > 1:
-                own = past.map(lambda x, rows=rows: x[rows])
-            loss, nats, after = self._loss(piece, own)
+                past_of_rows = past.map(lambda x, rows=rows: x[rows])
+            loss, nats, after = self._loss(piece, past_of_rows)
             states.append(after)
             yield loss / batch.count, nats / batch.count
         carried = self._carries and states[0] is not None
@@ -224,7 +224,7 @@ class Trainer:
         return torch.cat([first, rest], dim=1), state
 
     @torch.no_grad()
-    def _loss_again(self) -> float:
+    def _loss_after_update(self) -> float:
         """Return the loss of the last batch after its update, which may have broken the weights."""
         state = self.state
         self.model.eval()  # without dropout, so that a checkpoint does not change the random states
@@ -306,14 +306,18 @@ class Trainer:
         return at_step or time.monotonic() - saved > CHECKPOINT_SECONDS
 
     def _checkpoint(self) -> None:
-        self._require_sane(self._loss_again())
+        self._require_sane(self._loss_after_update())
         if self.run.best_loss is None:
             with self.as_saved():
                 self.hooks.keep_best()
         self.hooks.checkpoint()
 
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return what `restore` needs: tensors by name, and facts that JSON can hold."""
+        """Return what a checkpoint holds, for `restore`: tensors by name, and facts for JSON.
+
+        Weights, the optimizer's state, the moving average, random states, the carried recurrent
+        state; and the run's progress, from which the place in the text and the schedule follow.
+        """
         tensors = {f"model.{n}": t for n, t in weights_of(self.model).items()}
         tensors |= {f"optimizer.{n}": t for n, t in self.rule.tensors().items()}
         if self.average is not None:
@@ -326,7 +330,7 @@ class Trainer:
         return tensors, {"run": dataclasses.asdict(self.run)}
 
     def restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        """Restore the state of a `snapshot`; training then continues exactly as it would have.
+        """Restore a `snapshot`; training then continues exactly as if it had not stopped.
 
         Raises:
             RuntimeError, KeyError, TypeError: the snapshot is of another model.

@@ -141,11 +141,12 @@ def hidden_matrices(network: Network) -> Iterator[tuple[nn.Parameter, tuple[int,
     A module whose matrices hold several maps below one another, as gates are, says so by its
     attribute `maps`: for each such matrix, by name, the rows of each map.
     """
+    of_head = set() if network.head is None else set(network.head.parameters())
     for module in network.modules():
-        if module is not network.head and not isinstance(module, nn.Embedding):
+        if not isinstance(module, nn.Embedding):
             declared = getattr(module, "maps", {})
             for name, parameter in module.named_parameters(recurse=False):
-                if parameter.ndim == 2:
+                if parameter.ndim == 2 and parameter not in of_head:
                     yield parameter, declared.get(name, (len(parameter),))
 
 

@@ -48,9 +48,9 @@ def times_as_fast(one: Callable[[], float], other: Callable[[], float]) -> float
 def bf16_speedup(model: NeuralLanguageModel, batches: Batches, training: TrainingConfig) -> float:
     """Return the training speed in bf16 over that in float32; 0 if training diverges.
 
-    It takes about a second; two steps of each where steps are long, and one where they are
-    longer still. The fastest of each counts: other load on the machine only slows steps down, as
-    does allocating memory and selecting kernels in the first ones.
+    It takes about a second, or two steps of each if steps are long, or one if they are very long.
+    The fastest measurement of each counts, because other load on the machine, allocating memory
+    and selecting kernels only slow steps down.
     """
     often = dict.fromkeys(("steps", "epochs", "validate_every", "patience", "checkpoint_every"))
     short = replace(training, **often, minutes=SLICE_SECONDS / 60, compile=False)
@@ -104,4 +104,4 @@ def _trainer(model: NeuralLanguageModel, batches: Batches, training: TrainingCon
 
 
 def _pass() -> None:
-    """Save nothing."""
+    """Do nothing, in place of saving."""

@@ -1,4 +1,4 @@
-"""What every recurrent cell has: its weights, its equation, and all that follows from that."""
+"""The base class of recurrent cells: weights, the equation, and what follows from it."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ from seqgen.models.ops import ArrayOps, Ops, TensorOps
 if TYPE_CHECKING:
     from seqgen.models.recurrent_config import RecurrentConfig
 
-# The parts that a cell hands on, each (B, its width); h is first.
+# The parts of a cell's state, each (B, its width); the output h is first.
 LayerState = tuple[Tensor, ...]
 
 
 class Cell(nn.Module):
     """A recurrent layer, whose file holds its equation once.
 
-    The matrices of several gates lie below one another: `weight_ih` (G H, E) with `bias` (G H,),
-    and `weight_hh` (G H, H), in the order of torch's kernels where they have the cell.
+    The matrices of several gates are stacked: `weight_ih` (G H, E) with `bias` (G H,), and
+    `weight_hh` (G H, H), in the order of torch's kernels if torch has the cell.
 
     Initialisation: input matrices uniform as Glorot and Bengio (2010) for each gate, recurrent
     matrices orthogonal for each gate (Saxe et al. 2014), biases zero.
 
     A cell defines `inputs` and `equation`. One with recurrent matrices of other shapes overrides
-    `make_recurrent` and `maps_of_past`, one whose parts are not all H wide `widths`. It may have
-    a faster form of a whole sequence, `fast_sequence`, of which the equation is then the oracle.
+    `make_recurrent` and `maps_of_past`, one that reads its input in another way `map_of_input`,
+    one whose settings change what it reads or hands on `blocks` and `widths`. It may have a
+    faster form of a whole sequence, `fast_sequence`, of which the equation is then the oracle.
 
     Attributes:
-        inputs: blocks G of W_x x + b.
+        inputs: blocks G of W_x x + b, where no setting changes them.
         parts: what the cell hands on from step to step, by name; the output, h, first.
         maps: for each matrix that is several maps below one another, the rows of each.
     """
@@ -48,19 +49,25 @@ class Cell(nn.Module):
     def __init__(self, input_size: int, config: RecurrentConfig) -> None:
         super().__init__()
         self.hidden_size, self.maps = config.hidden_size, {}
-        self.sizes = self.widths(config)
-        self.weight_ih = self.stack("weight_ih", self.inputs, input_size, nn.init.xavier_uniform_)
+        self.sizes, blocks = self.widths(config), self.blocks(config)
+        self.weight_ih = self.stack("weight_ih", blocks, input_size, nn.init.xavier_uniform_)
         self.make_recurrent(config)
-        self.bias = nn.Parameter(torch.zeros(self.inputs * self.hidden_size))
+        self.bias = nn.Parameter(torch.zeros(blocks * self.hidden_size))
+
+    @classmethod
+    def blocks(cls, config: RecurrentConfig) -> int:
+        """Return how many blocks G of W_x x + b there are."""
+        return cls.inputs
 
     @classmethod
     def widths(cls, config: RecurrentConfig) -> tuple[int, ...]:
         """Return the width of each part; that of the first is the layer's output."""
-        return (config.hidden_size,) * len(cls.parts)
+        return (config.output_size, *(config.hidden_size,) * (len(cls.parts) - 1))
 
     def make_recurrent(self, config: RecurrentConfig) -> None:
         """Make the matrices that act on the past: here one, with as many blocks as the input's."""
-        self.weight_hh = self.stack("weight_hh", self.inputs, self.sizes[0], nn.init.orthogonal_)
+        blocks = self.blocks(config)
+        self.weight_hh = self.stack("weight_hh", blocks, self.sizes[0], nn.init.orthogonal_)
 
     def stack(self, name: str, blocks: int, columns: int, begin: Any) -> nn.Parameter:
         """Return a matrix of `blocks` maps to H units, each begun by `begin`, and declare them."""
@@ -69,6 +76,22 @@ class Cell(nn.Module):
             begin(block)
         self.maps[name] = (self.hidden_size,) * blocks
         return weight
+
+    def fit(self, input_size: int, size: int) -> nn.Parameter | None:
+        """Return a matrix for an input that is read as it is; None if it is `size` wide."""
+        if input_size == size:
+            return None
+        return nn.Parameter(nn.init.xavier_uniform_(torch.empty(size, input_size)))
+
+    def fitted(self, weight: Tensor | None, size: int) -> Tensor:
+        """Return what `fit` did as a matrix: the identity where the input is read as it is."""
+        if weight is not None:
+            return weight
+        return torch.eye(size, dtype=self.bias.dtype, device=self.bias.device)
+
+    def map_of_input(self) -> tuple[Tensor, Tensor]:
+        """Return W_x (N, E) and b (N,): what the equation gets of an input is W_x x + b."""
+        return self.weight_ih, self.bias
 
     def maps_of_past(self) -> Maps:
         """Return the maps that the equation finds in `w`: by name, a matrix and a bias or None."""
@@ -85,8 +108,8 @@ class Cell(nn.Module):
         Args:
             ops: the operations, over tensors or over arrays.
             w: the maps of the past: `w.hh(h)` is W_hh h, and `w.hh(h, x)` is x + W_hh h.
-            x: W_x x + b, (B, G H).
-            state: the parts before, (B, H) each, which are not written over.
+            x: W_x x + b, (B, G H), by `map_of_input`; `ops.split(x, 1, 1)` cuts it in two.
+            state: the parts before, (B, H) each, which must not be changed in place.
         """
 
     def start(self, batch: int) -> LayerState:
@@ -96,7 +119,7 @@ class Cell(nn.Module):
     def step(self, x: Tensor, state: LayerState) -> LayerState:
         """Take one step: x (B, E) and the parts to the next ones."""
         w = over_tensors(self.maps_of_past(), self.vectors())
-        return self.equation(TensorOps, w, F.linear(x, self.weight_ih, self.bias), *state)
+        return self.equation(TensorOps, w, F.linear(x, *self.map_of_input()), *state)
 
     def array_step(self, inputs: Tensor | None) -> ArrayStep:
         """Return `step` over NumPy arrays, for weights that do not change.
@@ -104,8 +127,9 @@ class Cell(nn.Module):
         Args:
             inputs: (V, E), the vectors that ids stand for, where the step is to take ids.
         """
-        product = input_map(self.weight_ih, self.bias, inputs)
-        beside = (self.weight_ih, self.bias) if inputs is None else None
+        of_input = self.map_of_input()
+        product = input_map(*of_input, inputs)
+        beside = of_input if inputs is None else None
         w = over_arrays(self.maps_of_past(), self.vectors(), beside)
         read = product if inputs is not None else functools.partial(RowInput, product)
 
@@ -124,7 +148,7 @@ class Cell(nn.Module):
 
     def loop(self, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
         """Take a whole sequence step by step; the input's product is made for all of it at once."""
-        from_input = F.linear(x.transpose(0, 1), self.weight_ih, self.bias)  # (T, B, G H)
+        from_input = F.linear(x.transpose(0, 1), *self.map_of_input())  # (T, B, G H)
         w, steps, parts = over_loop(self.maps_of_past(), self.vectors(), from_input, state)
         outputs = []
         for x_t in steps.unbind(0):

@@ -1,15 +1,16 @@
-"""Long short-term memory (Hochreiter and Schmidhuber 1997; forget gate: Gers et al. 2000)."""
+"""Long short-term memory (Hochreiter and Schmidhuber 1997), in its published forms."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from seqgen.configs import setting
+from seqgen.configs import MOST_WIDTH, require, setting
 from seqgen.models.cells.cell import Cell, LayerState
+from seqgen.models.maps import Maps
 from seqgen.models.ops import Ops
 from seqgen.models.precision import kernel_arithmetic
 from seqgen.models.recurrent import RecurrentLM
@@ -26,10 +27,50 @@ class LSTMConfig(RecurrentConfig):
     forget_bias: float = setting(
         "Initial bias of the forget gate (Jozefowicz et al. 2015).", 1.0, low=-1000, high=1000
     )
+    forget_gate: bool = setting(
+        "Have a forget gate (Gers et al. 2000); without it the cell is that of 1997.", True
+    )
+    coupled: bool = setting(
+        "Let the input gate be 1 minus the forget gate (Greff et al. 2017).", False
+    )
+    peepholes: bool = setting(
+        "Let each gate read its own unit's memory (Gers and Schmidhuber 2000).", False
+    )
+    output_activation: Literal["tanh", "none"] = setting(
+        "What the memory passes through before the output gate.", "tanh"
+    )
+    projection: int | None = setting(
+        "Width of the output, mapped from the hidden size (Sak et al. 2014); by default no map.",
+        None,
+        low=1,
+        high=MOST_WIDTH,
+    )
+    layer_norm: bool = setting(
+        "Normalise both products and the memory in each step (Ba et al. 2016).", False
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.forget_gate or not self.coupled, "coupled=true needs forget_gate=true")
+
+    @property
+    def output_size(self) -> int:
+        return self.projection or self.hidden_size
+
+    @property
+    def gates(self) -> tuple[str, ...]:
+        """The gates of the memory, in order: i writes, f keeps."""
+        return ("i",) * (not self.coupled) + ("f",) * self.forget_gate
+
+    @property
+    def plain(self) -> bool:
+        """Whether the cell is the one that kernels have."""
+        more = self.peepholes or self.layer_norm or self.projection is not None
+        return len(self.gates) == 2 and self.output_activation == "tanh" and not more
 
 
 class LSTMCell(Cell):
-    """The cell, with gates in the order i, f, g, o.
+    """The cell, with blocks in the order i, f, g, o.
 
     i_t = sigma(W_xi x_t + W_hi h_{t-1} + b_i)
     f_t = sigma(W_xf x_t + W_hf h_{t-1} + b_f)
@@ -37,6 +78,16 @@ class LSTMCell(Cell):
     o_t = sigma(W_xo x_t + W_ho h_{t-1} + b_o)
     c_t = f_t * c_{t-1} + i_t * g_t
     h_t = o_t * tanh(c_t)
+
+    The forms, by their settings:
+
+    forget_gate=false          f_t = 1
+    coupled=true               i_t = 1 - f_t
+    peepholes=true             i_t, f_t and o_t also add p_i * c_{t-1}, p_f * c_{t-1}, p_o * c_t
+    output_activation=none     h_t = o_t * c_t
+    projection=P               h_t = W_r (o_t * tanh(c_t)), of P units
+    layer_norm=true            LN(W_x x_t) + LN(W_h h_{t-1}) + b over all blocks together, with a
+                               gain each, and h_t = o_t * tanh(LN(c_t)) with a gain and a bias
     """
 
     inputs = 4
@@ -44,15 +95,76 @@ class LSTMCell(Cell):
 
     def __init__(self, input_size: int, config: LSTMConfig) -> None:
         super().__init__(input_size, config)
+        self.form, size = config, config.hidden_size
         with torch.no_grad():
-            self.bias.chunk(4)[1].fill_(config.forget_bias)
+            for name, bias in zip(config.gates, self.bias.split(size), strict=False):
+                bias.fill_(config.forget_bias if name == "f" else 0.0)
+        if config.peepholes:
+            self.peephole = nn.Parameter(torch.zeros((len(config.gates) + 1) * size))
+        if config.layer_norm:
+            self.gain_x, self.gain_h = (nn.Parameter(torch.ones_like(self.bias)) for _ in "xh")
+            self.gain_c = nn.Parameter(torch.ones(size))
+            self.bias_c = nn.Parameter(torch.zeros(size))
+
+    @classmethod
+    def blocks(cls, config: LSTMConfig) -> int:
+        return len(config.gates) + 2
+
+    def make_recurrent(self, config: LSTMConfig) -> None:
+        super().make_recurrent(config)
+        if config.projection is not None:
+            weight = torch.empty(config.projection, config.hidden_size)
+            self.weight_hr = nn.Parameter(nn.init.xavier_uniform_(weight))
+
+    def map_of_input(self) -> tuple[Tensor, Tensor]:
+        if self.form.layer_norm:  # the bias follows after it
+            return self.weight_ih, torch.zeros_like(self.bias)
+        return super().map_of_input()
+
+    def maps_of_past(self) -> Maps:
+        maps = {"hh": (self.weight_hh, None)}
+        return maps if self.form.projection is None else {**maps, "hr": (self.weight_hr, None)}
+
+    def vectors(self) -> dict[str, Tensor]:
+        found = {}
+        if self.form.peepholes:
+            peepholes = self.peephole.split(self.hidden_size)
+            found |= zip([f"p_{name}" for name in (*self.form.gates, "o")], peepholes, strict=True)
+        if self.form.layer_norm:
+            names = "bias", "gain_x", "gain_h", "gain_c", "bias_c"
+            found |= {name: getattr(self, name) for name in names}
+        return found
 
     def equation(self, ops: Ops, w: Any, x: Any, h: Any, c: Any) -> tuple[Any, Any]:
-        i, f, g, o = ops.gates(w.hh(h, x), ops.sigmoid, ops.sigmoid, ops.tanh, ops.sigmoid)
-        c = f * c + i * g
-        return o * ops.tanh(c), c
+        form = self.form
+        if form.layer_norm:
+            total = ops.layer_norm(x, w.gain_x, w.bias) + ops.layer_norm(w.hh(h), w.gain_h, None)
+        else:
+            total = w.hh(h, x)
+        if form.peepholes:
+            gates, g, o = self._peeping(ops, w, total, c)
+        else:
+            *gates, g, o = ops.gates(total, *[ops.sigmoid] * len(form.gates), ops.tanh, ops.sigmoid)
+        if len(gates) == 2:
+            i, f = gates
+            c = f * c + i * g
+        else:  # coupled, or of 1997
+            c = g + gates[0] * (c - g) if form.coupled else c + gates[0] * g
+        if form.peepholes:
+            o = ops.sigmoid(o + w.p_o * c)
+        seen = ops.layer_norm(c, w.gain_c, w.bias_c) if form.layer_norm else c
+        h = o * (ops.tanh(seen) if form.output_activation == "tanh" else seen)
+        return (h if form.projection is None else w.hr(h)), c
 
-    def fast_sequence(self, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
+    def _peeping(self, ops: Ops, w: Any, total: Any, c: Any) -> tuple[list[Any], Any, Any]:
+        """Return the memory's gates, which read c_{t-1}; g; and what o adds p_o * c_t to."""
+        *gates, g, o = ops.split(total, *[1] * self.blocks(self.form))
+        named = zip(self.form.gates, gates, strict=True)
+        return [ops.sigmoid(a + getattr(w, f"p_{n}") * c) for n, a in named], ops.tanh(g), o
+
+    def fast_sequence(self, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState] | None:
+        if not self.form.plain:
+            return None
         past = [part[None] for part in state]
         weights = [self.weight_ih, self.weight_hh, self.bias, torch.zeros_like(self.bias)]
         with kernel_arithmetic(x.device):

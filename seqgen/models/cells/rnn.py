@@ -16,6 +16,8 @@ from seqgen.models.precision import kernel_arithmetic, trains_on_cpu
 from seqgen.models.recurrent import RecurrentLM
 from seqgen.models.recurrent_config import RecurrentConfig
 
+KERNELS = {"tanh": torch.rnn_tanh, "relu": torch.rnn_relu}
+
 
 @dataclass(frozen=True, kw_only=True)
 class RNNConfig(RecurrentConfig):
@@ -23,8 +25,10 @@ class RNNConfig(RecurrentConfig):
 
     recipe: ClassVar[Mapping[str, Any]] = {**RecurrentConfig.recipe, "lr": 5e-3}
 
-    activation: Literal["tanh", "relu"] = setting(
-        "Activation; relu starts the recurrent matrix at the identity (Le et al. 2015).", "tanh"
+    activation: Literal["tanh", "relu", "sigmoid"] = setting(
+        "Activation; relu starts the recurrent matrix at the identity (Le et al. 2015), sigmoid is "
+        "Elman's own.",
+        "tanh",
     )
 
 
@@ -43,13 +47,12 @@ class RNNCell(Cell):
             nn.init.eye_(self.weight_hh)
 
     def equation(self, ops: Ops, w: Any, x: Any, h: Any) -> tuple[Any]:
-        phi = ops.tanh if self.activation == "tanh" else ops.relu
-        return (phi(w.hh(h, x)),)
+        return (getattr(ops, self.activation)(w.hh(h, x)),)
 
     def fast_sequence(self, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState] | None:
-        if trains_on_cpu(x):
+        kernel = KERNELS.get(self.activation)
+        if kernel is None or trains_on_cpu(x):
             return None
-        kernel = torch.rnn_tanh if self.activation == "tanh" else torch.rnn_relu
         weights = [self.weight_ih, self.weight_hh, self.bias, torch.zeros_like(self.bias)]
         with kernel_arithmetic(x.device):
             y, h = kernel(x, state[0][None], weights, True, 1, 0.0, self.training, False, True)

@@ -12,8 +12,8 @@ import numpy as np
 
 from seqgen import store
 from seqgen.data.corpus import Unknowns, encode_corpus
-from seqgen.data.pairs import Pairs, encode_sources
-from seqgen.data.text import lines, survey, unix_newlines
+from seqgen.data.pairs import Pairs
+from seqgen.data.text import lines, unix_newlines
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.metrics.bootstrap import RESAMPLES, blocks_of, interval, p_value, resampled_ratios
 from seqgen.metrics.perplexity import LN2, OOV_BITS, ScoreTotals
@@ -24,6 +24,7 @@ from seqgen.tasks.scoring.evaluate import held_out_text
 from seqgen.tasks.scoring.perplexity import Scoring, protocol, scoring_signature
 from seqgen.tasks.scoring.surprisal import in_order
 from seqgen.tasks.scoring.translations import Translating, paired_records, translate
+from seqgen.wording import plural
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def common_text(models: Sequence[LoadedModel]) -> str:
     for loaded, text in zip(models, texts, strict=True):
         if not text.endswith(shortest) or not shortest:
             other = models[texts.index(shortest)].stored.name
-            digests = [short(hashlib.sha256(t.encode()).hexdigest()) for t in (shortest, text)]
+            digests = [short(digest_of(t)) for t in (shortest, text)]
             raise SeqgenError(
                 f"{other} and {loaded.stored.name} hold out different texts ({digests[0]} and "
                 f"{digests[1]}), so that their figures cannot be compared: give a text that none "
@@ -145,23 +146,38 @@ def hold_out_alike(models: Sequence[LoadedModel]) -> bool:
     return len({hashlib.sha256(path.read_bytes()).digest() for path in paths}) == 1
 
 
-def as_read(models: Sequence[LoadedModel], text: str) -> str:
-    """Return a text as the models read theirs: with LF for CRLF where all of them do so."""
-    if all(loaded.data.newlines == "lf" for loaded in models):
-        return "".join(unix_newlines([text]))
-    return text
+def as_read(loaded: LoadedModel, text: str | Pairs) -> str | Pairs:
+    """Return a text as a model reads its own: with LF for CRLF if it was trained so.
+
+    Pairs are returned as they are: their lines have been read, and have no ends.
+    """
+    if isinstance(text, Pairs) or loaded.data.newlines != "lf":
+        return text
+    return "".join(unix_newlines([text]))
+
+
+def newlines_warning(models: Sequence[LoadedModel], text: str | Pairs) -> str | None:
+    """Say in one line which models read CRLF as LF, and so fewer bytes, if only some do."""
+    if isinstance(text, Pairs):
+        return None
+    shorter = [m.stored.name for m in models if as_read(m, text) != text]
+    if not 0 < len(shorter) < len(models):
+        return None
+    ends = plural(text.count("\r\n"), "carriage return")
+    return f"{' and '.join(shorter)} read the text without its {ends}, the others with them"
 
 
 def trained_on(loaded: LoadedModel, text: str | Pairs) -> bool:
     """Return whether a text, or pairs, are all that a model was trained on."""
     data = record_of(loaded).get("data") or {}
-    return data.get("sha256") == digest_of(text)
+    return data.get("sha256") == digest_of(as_read(loaded, text))
 
 
 def digest_of(text: str | Pairs) -> str:
     """Return the SHA-256 of a text; of pairs, that of lines with a tab."""
-    chunks = [text] if isinstance(text, str) else (f"{s}\t{t}\n" for s, t in text)
-    return survey(chunks).sha256
+    if isinstance(text, Pairs):
+        return text.survey().sha256
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def record_of(loaded: LoadedModel) -> dict:
@@ -185,7 +201,8 @@ def compare(
 
     Args:
         models: at least one, with whatever tokens; all of text, or all of pairs.
-        text: not empty; what every model is scored on; pairs for models that read them.
+        text: not empty; every model reads it as it does its own, with CRLF or LF; pairs for
+            models that read them.
         scoring: how; each model in the way it was trained, unless told.
         translating: how sources are translated; None for no translations.
         seed: of the resampling.
@@ -198,21 +215,21 @@ def compare(
     """
     check_kinds(models, text)
     of_pairs = isinstance(text, Pairs)
-    whole = "".join(text.targets()) if of_pairs else text
-    if not whole:
+    if not whole_of(text):
         raise SeqgenError("the text is empty: there is nothing to score")
     each = [(scoring or Scoring()).check(loaded) for loaded in models]
-    found = [score_each_line(m, text, how) for m, how in zip(models, each, strict=True)]
-    ranked = rank(models, found, whole, seed, resamples)
-    data, drawn = digest_of(text), {"bootstrap": resamples, "seed": seed}
+    texts = [as_read(loaded, text) for loaded in models]
+    found = [score_each_line(*one) for one in zip(models, texts, each, strict=True)]
+    ranked = rank(models, found, list(map(whole_of, texts)), seed, resamples)
+    drawn = {"bootstrap": resamples, "seed": seed}
     records = [
         _facts(loaded)
         | figures
         | {
             "protocol": protocol(loaded, how),
-            "signature": scoring_signature("compare", loaded, how, data, **drawn),
+            "signature": scoring_signature("compare", loaded, how, digest_of(own), **drawn),
         }
-        for loaded, how, figures in zip(models, each, ranked, strict=True)
+        for loaded, own, how, figures in zip(models, texts, each, ranked, strict=True)
     ]
     if not of_pairs:
         return [Comparison(**record) for record in records]
@@ -254,7 +271,7 @@ def _facts(loaded: LoadedModel) -> dict[str, Any]:
 def rank(
     models: Sequence[LoadedModel],
     found: Sequence[LineBits],
-    text: str,
+    texts: Sequence[str],
     seed: int,
     resamples: int,
 ) -> list[dict[str, Any]]:
@@ -263,13 +280,13 @@ def rank(
     Args:
         models: M of them.
         found: the lines of one text under each.
-        text: not empty.
+        texts: that text as each model reads it; not empty.
         seed: of the resampling.
         resamples: of the text's blocks, the same for all models.
     """
-    sizes = np.array([len(line.encode()) for line in lines([text])])
+    sizes = np.stack([line_sizes(text) for text in texts], axis=1)  # (L, M)
     charged = np.stack([own.bits + own.oov_bits for own in found], axis=1)  # (L, M)
-    totals = charged.sum(0) / sizes.sum()
+    totals = charged.sum(0) / sizes.sum(0)
     best = int(totals.argmin())
     samples = _resampled(charged, sizes, seed, resamples)
     ranked = []
@@ -328,15 +345,34 @@ def _significance(
 def _resampled(
     charged: np.ndarray, sizes: np.ndarray, seed: int, resamples: int
 ) -> np.ndarray | None:
-    """Return bootstrap samples (R, M) of bits per byte, or None for a text of one block."""
-    blocks = blocks_of(sizes)
+    """Return bootstrap samples (R, M) of bits per byte, or None for a text of one block.
+
+    Args:
+        charged: (L, M), the bits of each line under each model.
+        sizes: (L, M), the bytes of each line as each model reads it.
+        seed: of the draws.
+        resamples: R.
+    """
+    blocks = blocks_of(sizes.max(1))
     count = int(blocks.max()) + 1
     if count < 2:
         return None
     totals = np.zeros((count, charged.shape[1]))
     # A model with a token of probability 0 has no interval; its column must not become nan.
     np.add.at(totals, blocks, np.where(np.isfinite(charged), charged, 0))
-    return resampled_ratios(totals, np.bincount(blocks, sizes), seed, resamples)
+    bytes_of = np.zeros((count, charged.shape[1]))
+    np.add.at(bytes_of, blocks, sizes)
+    return resampled_ratios(totals, bytes_of, seed, resamples)
+
+
+def whole_of(text: str | Pairs) -> str:
+    """Return what is scored of a text: all of it; of pairs the targets, as lines."""
+    return "".join(text.targets()) if isinstance(text, Pairs) else text
+
+
+def line_sizes(text: str) -> np.ndarray:
+    """Return the bytes of each line, its end included: (L,) int64."""
+    return np.array([len(line.encode()) for line in lines([text])])
 
 
 def score_each_line(loaded: LoadedModel, text: str | Pairs, scoring: Scoring) -> LineBits:
@@ -349,11 +385,12 @@ def score_each_line(loaded: LoadedModel, text: str | Pairs, scoring: Scoring) ->
         SeqgenError: the text holds no token.
     """
     unknowns, documents = Unknowns(loaded.tokenizer), scoring.documents
-    whole = "".join(text.targets()) if isinstance(text, Pairs) else text
+    whole = whole_of(text)
     framing = loaded.framing_of(documents)
     corpus = encode_corpus([whole], loaded.tokenizer, documents, framing=framing, unknowns=unknowns)
     if isinstance(text, Pairs):
-        corpus = replace(corpus, sources=encode_sources(text.sources(), loaded.source_tokenizer))
+        loaded.require_sources(text.source_features)
+        corpus = replace(corpus, sources=text.encoded_sources(loaded.source_tokenizer, None))
     if corpus.tokens.size == 0:
         raise SeqgenError(f"the text holds no token of {loaded.stored.name}: nothing to score")
     scored = in_order(score_corpus(loaded.model, corpus, scoring.batch_size, scoring.stride))

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from seqgen.data.pairs import Pairs
-from seqgen.data.text import Text, survey, unix_newlines
+from seqgen.data.text import Text, unix_newlines
 from seqgen.data.tokenfile import TokenFile, is_token_file, open_token_file
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.metrics.bleu import BleuOptions, corpus_score
@@ -215,7 +215,7 @@ def _translate(loaded: LoadedModel, pairs: Pairs, wanted: Wanted) -> dict[str, A
     """Return the same of a model's translations, and `translations`: all their figures."""
     scoring, how = wanted.scoring.check(loaded), wanted.translating
     found = translate(loaded, pairs, how.search)
-    digest = survey(f"{source}\t{target}\n" for source, target in pairs).sha256
+    digest = pairs.survey().sha256
     made = scoring_signature("translations", loaded, scoring, digest, search=how)
     signature = {"signature": made}
     figures: dict[str, Any] = {}

@@ -9,9 +9,10 @@ from typing import Any
 
 from seqgen.configs import Documents, require
 from seqgen.data.corpus import Corpus, Framing, Unknowns, encode_corpus
-from seqgen.data.pairs import FilePairs, Pairs, encode_sources
-from seqgen.data.text import Survey, Surveyor, Text, WordMeter, survey
+from seqgen.data.pairs import Pairs
+from seqgen.data.text import Survey, Surveyor, Text, WordMeter
 from seqgen.data.tokenfile import TokenFile, check_tokenizer, is_token_file, open_token_file
+from seqgen.data.vector_pairs import open_pairs
 from seqgen.errors import SeqgenError
 from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.metrics.signature import short, signature
@@ -54,7 +55,7 @@ class Scoring:
         window, stride = loaded.model.window, self.stride
         fits = stride is None or (stride >= 1 and (window is None or stride <= window))
         most = "" if window is None else f" to {window}, the window of {loaded.stored.name}"
-        require(fits, f"--stride is from 1{most}, not {stride}")
+        require(fits, f"--stride must be from 1{most}, not {stride}")
         return replace(self, documents=self.documents or loaded.data.documents)
 
     def warning(self, loaded: LoadedModel) -> str | None:
@@ -182,8 +183,8 @@ def held_out_pairs(loaded: LoadedModel) -> Pairs:
     files = loaded.stored.validation_pairs
     if files is None:
         raise SeqgenError(f"{loaded.stored.name} has no held-out pairs; give a FILE")
-    source, target = (Text((path,)) for path in files)
-    return FilePairs(source, target, tuple(map(str, files)))
+    source, target = files
+    return open_pairs((source,), (target,))
 
 
 def _score_pairs(
@@ -191,18 +192,19 @@ def _score_pairs(
 ) -> tuple[ScoreTotals, Survey, int]:
     """Return the totals of the targets given their sources, and how many of these are unknown."""
     surveyor, words, unknowns = Surveyor(), WordMeter(), Unknowns(loaded.tokenizer)
+    loaded.require_sources(pairs.source_features)
+    sources = pairs.encoded_sources(loaded.source_tokenizer, None)
     corpus = encode_corpus(
         words.watch(surveyor.watch(pairs.targets())), loaded.tokenizer, "line", unknowns=unknowns
     )
-    corpus = replace(corpus, sources=encode_sources(pairs.sources(), loaded.source_tokenizer))
+    corpus = replace(corpus, sources=sources)
     facts = surveyor.facts
     totals = replace(
         _score(loaded, corpus, facts, scoring),
         words=words.words + facts.lines,
         oov_bytes=unknowns.bytes,
     )
-    whole = survey(f"{source}\t{target}\n" for source, target in pairs)
-    return totals, replace(facts, sha256=whole.sha256), corpus.sources.oov
+    return totals, replace(facts, sha256=pairs.survey().sha256), corpus.sources.oov
 
 
 def _score_chunks(

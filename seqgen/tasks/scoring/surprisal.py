@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from seqgen.data.corpus import Corpus, Unknowns, encode_corpus
-from seqgen.data.pairs import Pairs, encode_sources
-from seqgen.data.sources import Sources
+from seqgen.data.pairs import Pairs
+from seqgen.data.sources import Sources, Vectors, content_of
 from seqgen.data.text import lines
 from seqgen.metrics.perplexity import LN2, OOV_BITS, ScoreTotals
 from seqgen.scoring import POOL, Scored, add_up, score_corpus
@@ -46,7 +46,7 @@ class Line:
     text: str
     totals: ScoreTotals
     scored: Scored
-    source: str | None = None
+    source: str | Vectors | None = None
     source_unknown: int = 0
 
     @property
@@ -103,26 +103,25 @@ def score_lines(
             index += 1
 
 
-def _items(chunks: Iterable[str] | Pairs) -> Iterable[str | tuple[str, str]]:
+def _items(chunks: Iterable[str] | Pairs) -> Iterable[str | tuple[str | Vectors, str]]:
     """Return what is scored one by one: lines with their newlines, or pairs."""
     return iter(chunks) if isinstance(chunks, Pairs) else lines(chunks)
 
 
 def _score_group(
-    loaded: LoadedModel, items: Sequence[str | tuple[str, str]], scoring: Scoring
+    loaded: LoadedModel, items: Sequence[str | tuple[str | Vectors, str]], scoring: Scoring
 ) -> Iterator[Line]:
     """Score lines, or the targets of pairs, side by side."""
     if not loaded.reads_sources:
         yield from _score_texts(loaded, items, None, scoring)
         return
-    tokenizer = loaded.source_tokenizer
-    sources = encode_sources((source + NEWLINE for source, _ in items), tokenizer)
+    sources = loaded.encode_sources([source for source, _ in items])
     found = _score_texts(loaded, [target + NEWLINE for _, target in items], sources, scoring)
     for line, (source, _), begin, end in zip(
         found, items, sources.starts, sources.ends, strict=True
     ):
-        unknown = int(np.count_nonzero(sources.values[begin:end] == tokenizer.unk_id))
-        yield replace(line, source=source, source_unknown=unknown)
+        read = sources.values[begin:end]
+        yield replace(line, source=source, source_unknown=loaded.unknown_in(read))
 
 
 def _score_texts(
@@ -243,7 +242,7 @@ def line_record(
 ) -> dict[str, Any]:
     """Return the keys of `seqgen perplexity --per-line --json`, in order."""
     scoring = replace(scoring, documents="line").check(loaded)
-    whole = line.text if line.source is None else f"{line.source}\t{line.text}"
+    whole = line.text if line.source is None else f"{content_of(line.source)}\t{line.text}"
     data = hashlib.sha256(whole.encode()).hexdigest()
     record = Perplexity(
         file=file,
@@ -254,5 +253,5 @@ def line_record(
     )
     about = {"line": line.index, "text": line.text}
     if line.source is not None:
-        about |= {"source": line.source, "source_unknown": line.source_unknown}
+        about |= {"source": str(line.source), "source_unknown": line.source_unknown}
     return {**asdict(record), **about}

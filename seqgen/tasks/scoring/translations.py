@@ -10,6 +10,7 @@ import numpy as np
 
 from seqgen.configs import require
 from seqgen.data.pairs import Pairs
+from seqgen.data.sources import Vectors
 from seqgen.errors import SeqgenError
 from seqgen.metrics.bleu import SEED, BleuOptions, Score, corpus_score, paired_scores
 from seqgen.tasks.loaded import LoadedModel
@@ -59,7 +60,7 @@ class Translations:
         cut: how many of them were cut at the greatest number of tokens.
     """
 
-    sources: list[str]
+    sources: list[str | Vectors]
     targets: list[str]
     texts: list[str]
     cut: int
@@ -81,7 +82,7 @@ def translate(loaded: LoadedModel, pairs: Pairs, search: BeamOptions) -> Transla
     if not both:
         raise SeqgenError("there are no pairs to translate")
     # Searching for sources of about equal length together is faster, and changes no result.
-    order = sorted(range(len(both)), key=lambda number: len(both[number][0]))
+    order = sorted(range(len(both)), key=lambda number: _length(both[number][0]))
     best = beam_search(loaded, [both[number][0] for number in order], search)
     found = {order[beam.index]: beam for beam in best if beam.rank == 0}
     return Translations(
@@ -132,13 +133,11 @@ def by_source_length(
         lengths: see `Translating.lengths`.
 
     Yields:
-        `unit` ("words", or "characters" where no source has two words), the range of lengths
-        from `least` to `most` that there are, the number of `pairs`, the `metric`, its `score`
-        and `exact_match`. A class without sources is left out.
+        `unit` ("words"; "characters" where no source has two words; "vectors" of such), the range
+        of lengths from `least` to `most` that there are, the number of `pairs`, the `metric`, its
+        `score` and `exact_match`. A class without sources is left out.
     """
-    words = [len(source.split()) for source in found.sources]
-    unit = "words" if max(words) > 1 else "characters"
-    sizes = np.array(words if unit == "words" else [len(source) for source in found.sources])
+    unit, sizes = _sizes(found.sources)
     limits = _equal_classes(sizes) if lengths is None else np.array(lengths, dtype=np.int64)
     classes = np.searchsorted(limits, sizes, side="left")  # (D,): a limit belongs to the class
     for number in np.unique(classes):
@@ -157,6 +156,20 @@ def by_source_length(
             "score": score.score,
             "exact_match": own.exact_match,
         }
+
+
+def _length(source: str | Vectors) -> int:
+    """Return the characters of a source, or its vectors."""
+    return len(source.values if isinstance(source, Vectors) else source)
+
+
+def _sizes(sources: Sequence[str | Vectors]) -> tuple[str, np.ndarray]:
+    """Return in what lengths are measured, and the length of each source (D,)."""
+    lengths = np.array([_length(source) for source in sources])
+    if isinstance(sources[0], Vectors):
+        return "vectors", lengths
+    words = np.array([len(source.split()) for source in sources])
+    return ("words", words) if words.max() > 1 else ("characters", lengths)
 
 
 def _equal_classes(sizes: np.ndarray) -> np.ndarray:

@@ -54,13 +54,13 @@ COMPILED_FROM_MINUTES, LEAST_SPEEDUP = 10, 1.03
 
 @dataclass(frozen=True)
 class Trial:
-    """A plan that trains for a moment on its text, so that its speed can be measured.
+    """A plan that trains for about a second on its text, to measure its speed.
 
     Attributes:
         plan: the plan.
         training: its complete training settings.
         prepared: the text.
-        device: where.
+        device: where to train.
     """
 
     plan: Plan
@@ -145,12 +145,12 @@ class Trial:
         """Return whether this is at least `LEAST_GAIN` times as fast as `other`."""
         if self.tokens < LEAST_GAIN * other.tokens:
             return False
-        # Measured again in alternation: the first two figures were taken some seconds apart.
+        # The first two measurements were some seconds apart, so measure again in alternation.
         return times_as_fast(lambda: self.measure()[0], lambda: other.measure()[0]) >= LEAST_GAIN
 
 
 def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Report) -> Plan:
-    """Return the plan with settings that suit the budget in minutes; given ones stay."""
+    """Return the plan with settings chosen for the budget in minutes; given ones stay."""
     config_class = registry.architecture(plan.architecture).load_config()
     sized, regularised = config_class.sizes[0].settings, config_class.regularised(1.0)
     left_open = {*sized, *regularised, "batch_size", "patience"} - plan.given.keys()
@@ -161,14 +161,14 @@ def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Re
     chosen |= more
     chosen |= _regularised(trial, config_class)
     tokens = plural(round(trial.tokens), "token")
-    fits = f"{tokens}, {trial.passes:.1f} passes over the text, fit the time"
     settings = ", ".join(f"{name} {_short(value)}" for name, value in chosen.items())
-    so_that = f" with {settings}, so that" if chosen else ":"
-    report(Notice(text=f"{plan.architecture}{so_that} {fits}"))
+    model = f"{plan.architecture} with {settings};" if chosen else f"{plan.architecture}:"
+    enough = f"the budget is enough for {tokens}, {trial.passes:.1f} passes over the text"
+    report(Notice(text=f"{model} {enough}"))
     counts = plan.reads == "text"  # n-grams know no sources
     if counts and trial.tokens < LEAST_TOKENS + prepared.train.tokens.size:
         order = 6 if prepared.tokenizer.kind in ("char", "byte") else 3
-        hint = "n-grams, counted in seconds, may do better than so little training"
+        hint = "with so little training, an n-gram model, counted in seconds, may do better"
         report(Notice(text=f"{hint}: --model ngram --order {order}"))
     return plan.with_settings(chosen)
 
@@ -178,7 +178,7 @@ def _short(value: float) -> str:
 
 
 def _sized(first: Trial, config_class: type[ModelConfig]) -> tuple[dict[str, Any], Trial]:
-    """Return the largest size that text and time suffice for, or the smallest; and its trial."""
+    """Return the largest size that text and time are enough for, or the smallest; and its trial."""
     text = first.prepared.train.tokens.size
     for size in _possible(first.plan, config_class):
         trial = first.with_settings(size.settings)
@@ -230,8 +230,8 @@ def _regularised(trial: Trial, config_class: type[ModelConfig]) -> dict[str, Any
     plan, found = trial.plan, config_class.regularised(trial.overfitting_ratio)
     training, validates = trial.training, trial.plan.data.val != "none"
     evenly = training.validate_every is None and training.schedule not in LATE
-    by_heart = plan.reads == "text" and trial.overfitting_ratio >= STOPS_FROM_RATIO
-    if by_heart and validates and evenly:
+    may_overfit = plan.reads == "text" and trial.overfitting_ratio >= STOPS_FROM_RATIO
+    if may_overfit and validates and evenly:
         found["patience"] = PATIENCE
     return plan.only_unset(found)
 
@@ -263,8 +263,8 @@ def choose_compilation(
         return training
     long = training.minutes is not None and training.minutes >= COMPILED_FROM_MINUTES
     # Documents of different lengths would each need compiled code, as would unfrozen layers.
-    same = plan.data.documents == "stream" and not training.unfreeze
-    if not (long and same and plan.model_class.over_tensors):
+    fixed_shapes = plan.data.documents == "stream" and not training.unfreeze
+    if not (long and fixed_shapes and plan.model_class.over_tensors):
         return replace(training, compile=False)
     trial = Trial(plan, training, prepared, device)
     report(Notice(text="compiling for a trial, which takes up to a minute"))

@@ -77,7 +77,11 @@ def impossible(tokenizer: Tokenizer, framing: Framing) -> list[int]:
 def ignored(settings: Sequence[str]) -> Notice | None:
     """Return a notice that names given settings of gradient training, which are ignored."""
     names = [name for name in settings if name in TrainingConfig.fields()]
-    return Notice(text=f"counting has no use for {', '.join(names)}: ignored") if names else None
+    return (
+        Notice(text=f"n-gram models are counted in one pass; ignored: {', '.join(names)}")
+        if names
+        else None
+    )
 
 
 def _announced(found: Fit) -> Notice:

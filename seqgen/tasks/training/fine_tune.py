@@ -8,6 +8,7 @@ from typing import Any
 
 from seqgen import registry, store
 from seqgen.configs import ModelConfig, require
+from seqgen.data.sources import require_same_sources
 from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel, load_weights, weights_of
 from seqgen.store import StoredModel
@@ -66,12 +67,12 @@ class Origin:
         """
         require(
             architecture is None,
-            f"--model is settled by --init-from: the architecture of {self.stored.name} is "
+            f"--model is fixed by --init-from: the architecture of {self.stored.name} is "
             f"{self.architecture}",
         )
         settled = {*self._model_settings, *TOKENIZER} - FREE
         for name in sorted(settled & set(flags)):
-            require(False, f"{name} is settled by --init-from: {self.stored.name} has its own")
+            require(False, f"{name} is fixed by --init-from: {self.stored.name} has its own")
 
     def settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings given, with those that follow from the origin.
@@ -114,14 +115,26 @@ class Origin:
         """
         window = self.model.window
         name, most = "--seq-len", window
-        if self.source_tokenizer is not None:
+        if registry.architecture(self.architecture).reads == "pairs":
             name, most = "--max-target-len", window and window - 1
         require(
             window is None or seq_len <= window,
-            f"{name} is at most the window of {self.stored.name}, {most}",
+            f"{name} must be at most the window of {self.stored.name}, {most}",
         )
         free = {name: settings[name] for name in FREE if name in settings}
         return type(self.model.config)(**{**self.model.config.to_dict(), **free})
+
+    def require_sources(self, features: int | None) -> None:
+        """Refuse sources of another kind than the origin's.
+
+        Args:
+            features: the width of sources that are vectors; None for text.
+
+        Raises:
+            SeqgenError: they are of another kind, or of another width.
+        """
+        own = getattr(self.model.config, "source_features", None)
+        require_same_sources(self.stored.name, own, features)
 
     def begin(
         self, model: NeuralLanguageModel, tokenizer: Tokenizer, source: Tokenizer | None
@@ -138,7 +151,9 @@ class Origin:
         """
         own = self.tokenizer, self.source_tokenizer
         if fingerprints(tokenizer, source) != fingerprints(*own):
-            raise SeqgenError(f"the data has other tokens than {self.stored.name}: give it as text")
+            raise SeqgenError(
+                f"the data has other tokens than {self.stored.name}: give the text itself"
+            )
         load_weights(model, weights_of(self.model))
 
 

@@ -81,7 +81,7 @@ class Plan:
             "vocab_size": sizes.target,
             "window": window,
             "source_vocab_size": sizes.source,
-            "source_features": None,
+            "source_features": sizes.source_features,
             "source_window": self.data.max_source_len + 1,
         }
         derived = {name: follows[name] for name in config_class.derived}
@@ -114,7 +114,7 @@ class Plan:
         elif training.seq_len > corpus.tokens.size:
             settled["seq_len"] = int(corpus.tokens.size)
             size = plural(int(corpus.tokens.size), "token")
-            report(Notice(text=f"the text has {size}, so --seq-len is that"))
+            report(Notice(text=f"--seq-len is reduced to the length of the text, {size}"))
         if "batch_size" not in given and corpus.ends.size > 1 and self.reads == "text":
             # Documents are shorter than the window: a step takes more of them for as many tokens,
             # but not so many that an epoch of a small corpus is only a few steps.
@@ -205,7 +205,10 @@ def _groups(
 
 # Settings that only one kind of data gives a meaning to.
 OF_TEXT = ("seq_len",)
-OF_PAIRS = ("source_tokenizer", "val_target", "max_source_len", "max_target_len", "batch_tokens")
+OF_PAIRS = (
+    *("source_tokenizer", "source_unknowns", "val_target"),
+    *("max_source_len", "max_target_len", "batch_tokens"),
+)
 
 
 def _require_reads(plan: Plan, flags: Collection[str]) -> None:
@@ -235,7 +238,10 @@ def _require_sense(
         UsageError: names the setting.
     """
     carries = model_class.carries_state and not training.reset_state
-    require(training.k2 is None or carries, "k2 is for models that carry their state along")
+    require(
+        training.k2 is None or carries,
+        "k2 needs a model that carries its state from window to window",
+    )
     validates = data.val != "none"
     require(training.patience is None or validates, "patience needs validation: no --val none")
     compiles = not model_class.counted and model_class.over_tensors is not None

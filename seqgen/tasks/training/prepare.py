@@ -12,7 +12,9 @@ from seqgen.configs import DataConfig, TrainingConfig, require
 from seqgen.data.batches import Batches, Overlapping, SampledBatches, training_batches
 from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.data.encoding import Sampling
-from seqgen.data.split import Split, check_parts, split_text
+from seqgen.data.overlap import Overlap, overlap_of_lines
+from seqgen.data.sources import Vectors
+from seqgen.data.split import Split, check_parts, path_of, split_text
 from seqgen.data.text import Survey, Text, survey
 from seqgen.data.token_writing import write_corpus
 from seqgen.data.tokenfile import is_token_file, read_tokenizer
@@ -26,10 +28,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class VocabSizes:
-    """How many tokens the targets have, and the sources; None where they share their tokens."""
+    """How many tokens the targets have, and the sources; None where they share their tokens.
+
+    `source_features` is the width of sources that are vectors.
+    """
 
     target: int = 1
     source: int | None = None
+    source_features: int | None = None
 
     @classmethod
     def of(cls, target: Tokenizer, source: Tokenizer | None) -> VocabSizes:
@@ -76,7 +82,7 @@ class Prepared:
         return VocabSizes.of(self.tokenizer, self.source_tokenizer)
 
     @property
-    def sample_prompt(self) -> str:
+    def sample_prompt(self) -> str | Vectors:
         """What the model goes on from, or writes from, to show how far it is."""
         return ""
 
@@ -98,6 +104,18 @@ class Prepared:
             path = stored.path / store.VALIDATION_TOKENS
             path.parent.mkdir(exist_ok=True)
             write_corpus(path, self.val, self.val_facts, self.tokenizer)
+
+    def overlap(self, data: DataConfig) -> Overlap | None:
+        """Return how many of the held-out lines are also in the training part.
+
+        None where that says nothing. Asked of lines that are documents and of a held-out file: of
+        a stream's end, parts of which may well have occurred before, nothing follows.
+        """
+        if self.split is None or self.split.val is None:
+            return None
+        if data.documents != "line" and path_of(data.val) is None:
+            return None
+        return overlap_of_lines(self.split)
 
     def batches(self, training: TrainingConfig, data: DataConfig, carries_state: bool) -> Batches:
         """Return the batches of the training part, for a model that may carry its state."""
@@ -154,8 +172,8 @@ def given_tokenizer(config: DataConfig) -> Tokenizer | None:
     if not Path(config.tokenizer).exists():
         tokenizer_kind(config.tokenizer)
     tokenizer = open_tokenizer(Path(config.tokenizer))
-    made = config.vocab_size is not None or config.min_count > 1
-    require(not made, f"the tokenizer {config.tokenizer} has its vocabulary already")
+    resized = config.vocab_size is not None or config.min_count > 1
+    require(not resized, f"the tokenizer {config.tokenizer} already has its vocabulary")
     return tokenizer
 
 

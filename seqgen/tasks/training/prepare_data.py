@@ -69,7 +69,7 @@ def prepare_tokens(
     """Split a token file; see `prepare_data`."""
     settled = {"tokenizer", "vocab_size", "min_count", "newlines", "subword_sampling"} & set(flags)
     for name in sorted(settled):
-        raise UsageError(f"--{name.replace('_', '-')} is settled by the token file {file.path}")
+        raise UsageError(f"--{name.replace('_', '-')} is fixed by the token file {file.path}")
     if "documents" in flags and config.documents != file.documents:
         raise UsageError(f"{file.path} was written with --documents {file.documents}")
     config = replace(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,21 +15,30 @@ from seqgen.configs import DataConfig, TrainingConfig, require
 from seqgen.data.batches import Batches, SampledBatches, training_batches
 from seqgen.data.corpus import Corpus
 from seqgen.data.encoding import Sampling
+from seqgen.data.overlap import Overlap, overlap_of_pairs
 from seqgen.data.pairs import (
-    FilePairs,
     Pairs,
-    SomePairs,
-    TabPairs,
     Tokenizers,
     drop_long,
     encode_pairs,
     fitting,
 )
+from seqgen.data.source_unknowns import UnknownsInSources
+from seqgen.data.sources import Vectors, VectorSources, require_same_sources
 from seqgen.data.split import held_out_lines, held_out_share
 from seqgen.data.text import Survey, Text, survey, text_files
 from seqgen.data.tokenfile import is_token_file
+from seqgen.data.vector_pairs import VectorPairs, open_pairs
+from seqgen.data.vectors import is_vector_file
 from seqgen.errors import SeqgenError
-from seqgen.tasks.training.prepare import Prepared, given_tokenizer, require_sampling
+from seqgen.tasks.training.cached_pairs import encode_once
+from seqgen.tasks.training.prepare import (
+    Prepared,
+    VocabSizes,
+    given_tokenizer,
+    require_sampling,
+)
+from seqgen.tasks.training.prepare_large import is_large
 from seqgen.tokenizers import Tokenizer, tokenizer_kind
 from seqgen.training.events import Notice, Report
 from seqgen.wording import plural
@@ -43,7 +52,8 @@ class PairFiles:
     """Where pairs are: in files with tabs, or in files of sources and files of targets.
 
     Attributes:
-        sources: files with tabs; or of the sources, where there are `targets`.
+        sources: files with tabs; or of the sources, where there are `targets`: texts, or one file
+            of vectors.
         targets: files of the targets, or none.
     """
 
@@ -55,7 +65,7 @@ class PairFiles:
         """Return the files that names, folders and patterns mean.
 
         Raises:
-            UsageError: one of them is a token file.
+            UsageError: one of them is a token file, or vectors come without targets.
             SeqgenError: one is not there.
         """
         files = cls(text_files(sources), text_files(targets))
@@ -70,11 +80,12 @@ class PairFiles:
 
     def pairs(self, config: DataConfig) -> Pairs:
         """Return the pairs in them."""
-        text, name = Text(self.sources, config.newlines), _joined(self.sources)
-        if not self.targets:
-            return TabPairs(text, name)
-        other = Text(self.targets, config.newlines)
-        return FilePairs(text, other, (name, _joined(self.targets)))
+        return open_pairs(self.sources, self.targets, config.newlines)
+
+    @property
+    def hold_vectors(self) -> bool:
+        """Whether the sources are vectors."""
+        return any(map(is_vector_file, self.sources))
 
 
 def _joined(paths: Sequence[Path]) -> str:
@@ -111,11 +122,15 @@ class PreparedPairs(Prepared):
     dropped: int
 
     @property
-    def source_tokenizer(self) -> Tokenizer:
+    def source_tokenizer(self) -> Tokenizer | None:
         return self.tokenizers.source
 
+    @property
+    def vocab_sizes(self) -> VocabSizes:
+        return replace(super().vocab_sizes, source_features=self.parts.train.source_features)
+
     @cached_property
-    def sample_prompt(self) -> str:
+    def sample_prompt(self) -> str | Vectors:
         return next(iter(self.parts.val or self.parts.train))[0]
 
     @property
@@ -129,8 +144,13 @@ class PreparedPairs(Prepared):
         }
 
     def keep_validation(self, stored: StoredModel) -> None:
-        if self.parts.val is not None:
-            stored.write_validation_pairs(self.parts.val.sources(), self.parts.val.targets())
+        if self.parts.val is None:
+            return
+        sources, targets = self.val.sources, self.parts.val.targets()
+        if isinstance(sources, VectorSources):
+            stored.write_validation_vectors(sources, targets)
+        else:
+            stored.write_validation_pairs(self.parts.val.sources(), targets)
 
     def batches(self, training: TrainingConfig, data: DataConfig, carries_state: bool) -> Batches:
         def batches_of(corpus: Corpus) -> Batches:
@@ -143,7 +163,15 @@ class PreparedPairs(Prepared):
             return batches_of(drop_long(corpus, data.max_source_len, data.max_target_len).corpus)
 
         sampled = data.subword_sampling is not None
-        return SampledBatches(cut_anew) if sampled else batches_of(self.train)
+        batches = SampledBatches(cut_anew) if sampled else batches_of(self.train)
+        source = self.tokenizers.source
+        if source is None or source.complete or not data.source_unknowns:
+            return batches
+        return UnknownsInSources(batches, data.source_unknowns, source.unk_id)
+
+    def overlap(self, data: DataConfig) -> Overlap | None:
+        """Return how many of the held-out pairs are also in the training part."""
+        return self.parts.val and overlap_of_pairs(self.parts.train, self.parts.val)
 
 
 def prepare_pairs(files: PairFiles, config: DataConfig, report: Report) -> PreparedPairs:
@@ -159,17 +187,15 @@ def prepare_pairs(files: PairFiles, config: DataConfig, report: Report) -> Prepa
         SeqgenError: they cannot be read, or leave nothing to train on or to validate with.
     """
     pairs = files.pairs(config)
-    facts, count = _survey(pairs)
-    if count == 0:
-        raise SeqgenError(f"{_joined(files.paths)} holds no pairs")
-    parts = split_pairs(pairs, count, config)
+    facts = _survey(files, pairs)
+    parts = split_pairs(pairs, facts.lines, config)
     tokenizers = make_tokenizers(pairs, parts.train, config)
-    for tokenizer in {id(t): t for t in (tokenizers.target, tokenizers.source)}.values():
+    for tokenizer in (tokenizers.target, tokenizers.source or tokenizers.target):
         require_sampling(config, type(tokenizer))
-    prepared = encode_pair_parts(files, facts, parts, tokenizers, config)
+    prepared = encode_pair_parts(files, facts, parts, tokenizers, config, report)
     if prepared.dropped:
         longest = f"{config.max_source_len} and {config.max_target_len} tokens"
-        dropped = f"{plural(prepared.dropped, 'pair')} of {count:,} left out"
+        dropped = f"{plural(prepared.dropped, 'pair')} of {facts.lines:,} left out"
         limits = "--max-source-len and --max-target-len"
         report(Notice(text=f"{dropped}: a side is longer than {longest} ({limits})"))
     return prepared
@@ -195,12 +221,10 @@ def reload_pairs(
     """
     apart = config.val == "none" or held_out_share(config.val) is None
     pairs = files.pairs(config)
-    facts, count = _survey(pairs)
-    if count == 0:
-        raise SeqgenError(f"{_joined(files.paths)} holds no pairs")
+    facts = _survey(files, pairs)
     if apart:  # kept with the model; the files themselves may be gone
         config = replace(config, val="none", val_target=None)
-    parts = split_pairs(pairs, count, config)
+    parts = split_pairs(pairs, facts.lines, config)
     if held_out is not None:
         parts = replace(parts, val=stored_pairs(held_out))
     return encode_pair_parts(files, facts, parts, tokenizers, config)
@@ -211,10 +235,16 @@ def stored_pairs(held_out: tuple[Path, Path]) -> Pairs:
     return PairFiles(held_out[:1], held_out[1:]).pairs(DataConfig())
 
 
-def _survey(pairs: Pairs) -> tuple[Survey, int]:
-    """Survey pairs as lines with a tab, wherever they come from; and count them."""
-    facts = survey(f"{source}\t{target}\n" for source, target in pairs)
-    return facts, facts.lines
+def _survey(files: PairFiles, pairs: Pairs) -> Survey:
+    """Survey the pairs in some files.
+
+    Raises:
+        SeqgenError: there are none.
+    """
+    facts = pairs.survey()
+    if facts.lines == 0:
+        raise SeqgenError(f"{_joined(files.paths)} holds no pairs")
+    return facts
 
 
 def split_pairs(pairs: Pairs, count: int, config: DataConfig) -> PairParts:
@@ -232,12 +262,20 @@ def split_pairs(pairs: Pairs, count: int, config: DataConfig) -> PairParts:
         targets = () if config.val_target is None else (config.val_target,)
         return PairParts(pairs, PairFiles.of((config.val,), targets).pairs(config))
     held = held_out_lines(count, share, config.split_seed)
-    return PairParts(SomePairs(pairs, ~held), SomePairs(pairs, held))
+    return PairParts(pairs.some(~held), pairs.some(held))
 
 
 def make_tokenizers(pairs: Pairs, train: Pairs, config: DataConfig) -> Tokenizers:
-    """Open or train the tokenizers of both sides: one of both, or one of each."""
+    """Open or train the tokenizers of both sides: one of both, or one of each.
+
+    Raises:
+        UsageError: the sources are vectors, and are to have a tokenizer.
+    """
     target = given_tokenizer(config)
+    if isinstance(pairs, VectorPairs):
+        none = config.source_tokenizer is None
+        require(none, "source_tokenizer has no meaning: vectors have no tokens")
+        return Tokenizers(target or _trained(config, _side(pairs, train, config).targets), None)
     if config.source_tokenizer is None:
         kind = tokenizer_kind(config.tokenizer) if target is None else type(target)
         read = pairs if kind.learns_from_whole_text else train
@@ -262,19 +300,30 @@ def _trained(config: DataConfig, lines: Callable[[], Iterator[str]]) -> Tokenize
 
 
 def encode_pair_parts(
-    files: PairFiles, facts: Survey, parts: PairParts, tokenizers: Tokenizers, config: DataConfig
+    files: PairFiles,
+    facts: Survey,
+    parts: PairParts,
+    tokenizers: Tokenizers,
+    config: DataConfig,
+    report: Report = lambda event: None,
 ) -> PreparedPairs:
-    """Encode both parts, without the pairs that are too long.
+    """Encode both parts, without the pairs that are too long; large ones once, into the cache.
 
     Raises:
-        SeqgenError: a part has no pair.
+        SeqgenError: a part has no pair, or the parts do not go together.
     """
-    train_pairs, train, dropped = _fitting(parts.train, tokenizers, config)
+    if parts.val is not None:
+        features = parts.train.source_features, parts.val.source_features
+        require_same_sources("the model", *features)
+    encode = encode_pairs
+    if is_large(files.paths) and tokenizers.source is not None:
+        encode = partial(encode_once, report=report)
+    train_pairs, train, dropped = _fitting(parts.train, tokenizers, config, encode)
     if not train.ends.size:
         raise SeqgenError(_nothing_left("train on", dropped))
     val_pairs, val = None, None
     if parts.val is not None:
-        val_pairs, val, more = _fitting(parts.val, tokenizers, config)
+        val_pairs, val, more = _fitting(parts.val, tokenizers, config, encode)
         dropped += more
         if not val.ends.size:
             raise SeqgenError(f"{_nothing_left('validate with', more)}, or --val none")
@@ -299,11 +348,13 @@ def _nothing_left(purpose: str, dropped: int) -> str:
     return f"there is no pair to {purpose}; give more"
 
 
-def _fitting(pairs: Pairs, tokenizers: Tokenizers, config: DataConfig) -> tuple[Pairs, Corpus, int]:
+def _fitting(
+    pairs: Pairs, tokenizers: Tokenizers, config: DataConfig, encode: Callable[..., Corpus]
+) -> tuple[Pairs, Corpus, int]:
     """Return the pairs that are short enough, as text and encoded, and how many others were."""
-    corpus = encode_pairs(pairs, tokenizers)
+    corpus = encode(pairs, tokenizers)
     kept = fitting(corpus, config.max_source_len, config.max_target_len)
     if kept.all():
         return pairs, corpus, 0
-    short = SomePairs(pairs, kept)
-    return short, encode_pairs(short, tokenizers), int(np.count_nonzero(~kept))
+    short = pairs.some(kept)
+    return short, encode(short, tokenizers), int(np.count_nonzero(~kept))

@@ -36,6 +36,8 @@ from seqgen.training.run import Budget, Diverged, Hooks, Run
 
 # A validation during training scores this much of a stream: rows, and tokens per row.
 VALIDATION_ROWS, VALIDATION_LENGTH = 32, 1024
+# Tokens of the text that the model writes to show how far it is.
+SAMPLE_TOKENS = 160
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,7 @@ class Session:
         model = self.loaded.model
         training = model.training
         model.eval()
-        text = fixed_sample(self.loaded, self.prepared.sample_prompt)
+        text = fixed_sample(self.loaded, self.prepared.sample_prompt, SAMPLE_TOKENS)
         model.train(training)
         return SampleLine(step=step, text=text)
 
@@ -249,7 +251,7 @@ class Session:
         if run.stopped in FINISHED:
             kept = as_stored(self.loaded)
             totals, seconds = final_validation(kept)
-            text = fixed_sample(kept, self.prepared.sample_prompt)
+            text = fixed_sample(kept, self.prepared.sample_prompt, SAMPLE_TOKENS)
         val_loss = run.last_loss if totals is None else totals.nats_per_token
         return TrainingResult(
             name=self.stored.name,

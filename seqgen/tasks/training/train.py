@@ -25,6 +25,7 @@ from seqgen.errors import SeqgenError
 from seqgen.models.base import LanguageModel
 from seqgen.models.precision import choose_device, own_randomness, parameter_type
 from seqgen.models.room import to_train
+from seqgen.presets import Preset
 from seqgen.store import StoredModel
 from seqgen.tasks.interrupts import ending_as_ctrl_c
 from seqgen.tasks.leaks import leak
@@ -41,6 +42,7 @@ from seqgen.tasks.training.prepare import Prepared
 from seqgen.tasks.training.prepare_data import prepare_data, reload_data
 from seqgen.tasks.training.prepare_pairs import PairFiles, prepare_pairs, reload_pairs
 from seqgen.tasks.training.session import Session, TrainingResult
+from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Notice, Report
 from seqgen.training.run import Run
 from seqgen.wording import plural
@@ -67,7 +69,8 @@ def train(
     Args:
         data: files, folders of files or patterns, joined in this order; or one token file.
         targets: of an architecture that reads pairs: the files whose line n is the target of line
-            n of `data`. Without them each line of `data` is source, tab, target.
+            n of `data`, or of source n of the file of vectors that `data` is. Without them each
+            line of `data` is source, tab, target.
         architecture: a name in the registry; the preset's, the configuration file's or lstm if
             None.
         preset: a name in `presets`; the configuration file's if None.
@@ -96,15 +99,8 @@ def train(
     store.check_free(name, overwrite)
     place = choose_device(device)
 
-    if plan.reads == "pairs":
-        prepared = prepare_pairs(PairFiles.of(data, targets), plan.data, report)
-        settled = plan.data
-    else:
-        require(not targets, f"{plan.architecture} learns from a text: it takes no --target")
-        prepared, settled = prepare_data(data, plan.data, set(flags), report)
-    if warning := leak(prepared, settled):
-        report(Notice(text=warning))
-    plan, training = _choose(replace(plan, data=settled), prepared, place, report)
+    prepared, plan = _prepare(plan, data, targets, flags, report)
+    plan, training = _choose(plan, prepared, place, report)
     if plan.model_class.counted and (notice := ignored(flags)):
         report(notice)
     model_config = plan.model_config(prepared.vocab_sizes, training.seq_len)
@@ -114,19 +110,36 @@ def train(
         # Created only now, so that a model too large for this machine leaves no folder behind.
         stem = f"{Path(data[0]).stem}-{plan.architecture}"
         stored = held.enter_context(store.building(name, stem, overwrite))
-        stored.write_config(
-            plan.architecture,
-            preset=beneath and beneath.name,
-            model=model_config.to_dict(),
-            training={} if model.counted else training.to_dict(),
-            data=plan.data.to_dict(),
-        )
+        _write_settings(stored, plan, beneath, model_config, training)
         _write_data(stored, prepared)
         tokenizers = prepared.tokenizer, plan.data, prepared.source_tokenizer
         loaded = LoadedModel(stored, model, *tokenizers)
         if model.counted:
             return count(loaded, prepared, report)
         return Session(loaded, prepared, training, stop_after, tensorboard, report).run()
+
+
+def _prepare(
+    plan: Plan,
+    data: Sequence[str | Path],
+    targets: Sequence[str | Path],
+    flags: Sequence[str],
+    report: Report,
+) -> tuple[Prepared, Plan]:
+    """Read what a new model learns from; see `train`.
+
+    Returns:
+        The data, and the plan with the settings that a token file determines.
+    """
+    if plan.reads == "pairs":
+        prepared = prepare_pairs(PairFiles.of(data, targets), plan.data, report)
+    else:
+        require(not targets, f"{plan.architecture} learns from a text: it takes no --target")
+        prepared, settled = prepare_data(data, plan.data, set(flags), report)
+        plan = replace(plan, data=settled)
+    if warning := leak(prepared, plan.data):
+        report(Notice(text=warning))
+    return prepared, plan
 
 
 def _choose(
@@ -148,8 +161,26 @@ def _initial_model(
     torch.manual_seed(training.seed)
     model = to_train(plan.model_class, config)
     if plan.origin is not None:
+        plan.origin.require_sources(prepared.vocab_sizes.source_features)
         plan.origin.begin(model, prepared.tokenizer, prepared.source_tokenizer)
     return model
+
+
+def _write_settings(
+    stored: StoredModel,
+    plan: Plan,
+    preset: Preset | None,
+    config: ModelConfig,
+    training: TrainingConfig,
+) -> None:
+    """Write the resolved settings into a model's folder; a counted model has none of training."""
+    stored.write_config(
+        plan.architecture,
+        preset=preset and preset.name,
+        model=config.to_dict(),
+        training={} if plan.model_class.counted else training.to_dict(),
+        data=plan.data.to_dict(),
+    )
 
 
 def _write_data(stored: StoredModel, prepared: Prepared) -> None:
@@ -206,21 +237,14 @@ def resume(
         done, result = checkpoint[1]["run"], stored.record.get("result")
         if done["stopped"] in FINISHED and result and not given:
             report(Notice(text=f"{stored.name} has finished; give a longer budget to go on"))
-            # The model may have been renamed or moved since.
-            named = {"name": stored.name, "path": str(stored.path)}
-            return TrainingResult(**{**result, **named})
+            return _finished(stored, result)
         training = _resumed_settings(stored, given, done, checkpoint[0])
         model, tokenizer = stored.load()
         source_tokenizer = stored.load_source_tokenizer(tokenizer)
         stored.check()
         stored.keep_current_hashes()
         data_config = stored.settings("data", DataConfig)
-        found = _found(stored, data, targets)
-        if source_tokenizer is None:
-            prepared = reload_data(found.sources, data_config, tokenizer, stored.validation_text)
-        else:
-            tokenizers = Tokenizers(tokenizer, source_tokenizer)
-            prepared = reload_pairs(found, data_config, tokenizers, stored.validation_pairs)
+        prepared = _reload(stored, data, targets, data_config, (tokenizer, source_tokenizer))
         _require_same(stored, prepared, changed_data)
         model.to(device=place, dtype=parameter_type(training.precision))
         loaded = LoadedModel(stored, model, tokenizer, data_config, source_tokenizer)
@@ -231,10 +255,40 @@ def resume(
         return session.run(checkpoint)
 
 
+def _finished(stored: StoredModel, result: Mapping[str, Any]) -> TrainingResult:
+    """Return the result of a run that has ended; the model may have been renamed since."""
+    return TrainingResult(**{**result, "name": stored.name, "path": str(stored.path)})
+
+
+def _reload(
+    stored: StoredModel,
+    data: Sequence[str | Path],
+    targets: Sequence[str | Path],
+    config: DataConfig,
+    tokenizers: tuple[Tokenizer, Tokenizer | None],
+) -> Prepared:
+    """Read a stored model's data again.
+
+    Args:
+        stored: the model.
+        data: where its text, or its sources, are now; if empty, where they were.
+        targets: where its targets are now.
+        config: how it was read.
+        tokenizers: the model's, and that of its sources if it has any.
+    """
+    found = _found(stored, data, targets)
+    if registry.architecture(stored.config["architecture"]).reads == "text":
+        return reload_data(found.sources, config, tokenizers[0], stored.validation_text)
+    return reload_pairs(found, config, Tokenizers(*tokenizers), stored.validation_pairs)
+
+
 def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
     """Refuse settings that cannot change, and models that are counted in one pass."""
     for key in given:
-        require(key in RESUMABLE, f"a resumed run keeps its {key}; give a budget or nothing")
+        require(
+            key in RESUMABLE,
+            f"a resumed run cannot change {key}, only its budget, checkpoint_every and keep",
+        )
     require(
         not registry.architecture(stored.config["architecture"]).load_model().counted,
         f"{stored.name} was counted in one pass: there is nothing to go on with; train it again",
@@ -285,7 +339,7 @@ def _lengthen(session: Session, done: dict[str, Any]) -> None:
     config = stored.config
     groups = {part: config.get(part) for part in ("preset", "model", "data")}
     stored.write_config(config["architecture"], training=session.training.to_dict(), **groups)
-    session.report(Notice(text=f"the schedule is fitted to {budget} from here"))
+    session.report(Notice(text=f"the learning-rate schedule now ends after {budget}"))
 
 
 def _budget(training: TrainingConfig) -> str:
@@ -305,7 +359,7 @@ def _found(
     if not isinstance(known, dict) or not {"files", "sha256"} <= known.keys():
         raise SeqgenError(f"{stored.path / store.RECORD} is damaged: it does not name the text")
     require(not targets or "target_files" in known, f"{stored.name} learned from a text")
-    require(bool(data) or not targets, "give the files of the sources, too")
+    require(bool(data) or not targets, "give the files of the sources as well")
     if data:
         return PairFiles(text_files(data), text_files(targets))
     paths = store.text_of(known)

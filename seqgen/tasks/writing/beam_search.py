@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from seqgen.configs import MOST_ROWS, MOST_SEED, Bounds, no_text, require, texts
+from seqgen.data.sources import Vectors
 from seqgen.decoding import beam
 from seqgen.decoding.beam_groups import BeamConfig, Ending, Ends, Fate, Source
 from seqgen.decoding.continuation import Continuation
@@ -66,7 +67,7 @@ class BeamOptions:
         why = no_text(self.force)
         require(why is None, f"--force {why}")
         one = not self.exhaustive or (self.groups == 1 and not self.stochastic)
-        require(one, "--exhaustive tries every text: it has no --groups and is not --stochastic")
+        require(one, "--exhaustive cannot be combined with --groups or --stochastic")
         if self.no_repeat_ngram is not None:
             NoRepeatNgram(self.no_repeat_ngram)
 
@@ -169,7 +170,7 @@ class Searcher:
 
     @property
     def processors(self) -> list[Processor]:
-        """What is possible: first without what can never be written."""
+        """Every filter in order, first the one for tokens that are never written."""
         options, end = self.options, self.loaded.framing.end
         wanted: list[Processor] = [Forbid(self.loaded.never)]
         if options.min_tokens and end is not None:
@@ -249,7 +250,7 @@ class Searcher:
 
 
 def beam_search(
-    loaded: LoadedModel, prompts: Iterable[str], options: BeamOptions
+    loaded: LoadedModel, prompts: Iterable[str | Vectors], options: BeamOptions
 ) -> Iterator[Beam]:
     """Search for the `options.nbest` best texts after each prompt; yield them in order.
 
@@ -271,14 +272,19 @@ def beam_search(
                 place += 1
 
 
-def explain(loaded: LoadedModel, prompts: Iterable[str], options: BeamOptions) -> Iterator[Tree]:
+def explain(
+    loaded: LoadedModel, prompts: Iterable[str | Vectors], options: BeamOptions
+) -> Iterator[Tree]:
     """Search as `beam_search` does, one prompt at a time, and yield the tree of each search.
 
     Raises:
         UsageError: the search is exhaustive, and has no tree to prune.
         SeqgenError: a prompt has something the model does not know.
     """
-    require(not options.exhaustive, "--explain shows what is pruned, and --exhaustive prunes none")
+    require(
+        not options.exhaustive,
+        "--explain cannot be combined with --exhaustive, which prunes nothing",
+    )
     searcher = Searcher(loaded, options)
     for (prompt,) in batches(loaded, prompts, 1):
         log: list[tuple[int, Sequence[Fate]]] = []

@@ -36,7 +36,7 @@ class Protocol:
     batch_size: int = 32
 
     def __post_init__(self) -> None:
-        require(self.passages >= 1, f"--passages is at least 1, not {self.passages}")
+        require(self.passages >= 1, f"--passages must be at least 1, not {self.passages}")
 
     def __str__(self) -> str:
         return f"{self.passages}x{self.prefix_words}+{self.words}words"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from seqgen.configs import require
+from seqgen.data.sources import Vectors
 from seqgen.decoding.processors import IMPOSSIBLE, Forbid, likeliest, normalise
 from seqgen.decoding.sampling import Row, prefill
 from seqgen.tasks.loaded import LoadedModel
@@ -80,7 +81,7 @@ class Explanation:
 
 
 def suggest(
-    loaded: LoadedModel, prompts: Iterable[str], count: int, batch_size: int = 32
+    loaded: LoadedModel, prompts: Iterable[str | Vectors], count: int, batch_size: int = 32
 ) -> Iterator[Suggestion]:
     """Yield the `count` likeliest next tokens of each prompt, the likeliest first.
 
@@ -88,7 +89,7 @@ def suggest(
         UsageError: `count` is below 1.
         SeqgenError: a prompt has something the model does not know.
     """
-    require(count >= 1, f"--suggest is at least 1, not {count}")
+    require(count >= 1, f"--suggest must be at least 1, not {count}")
     for batch in batches(loaded, prompts, batch_size):
         histories = [prompt.tokens for prompt in batch]
         own = normalise(prefill(loaded.model, histories, *opening(loaded, batch))[0])  # (B, V)
@@ -108,7 +109,10 @@ def suggest(
 
 
 def explain(
-    loaded: LoadedModel, prompts: Iterable[str], options: SampleOptions, candidates: int = 10
+    loaded: LoadedModel,
+    prompts: Iterable[str | Vectors],
+    options: SampleOptions,
+    candidates: int = 10,
 ) -> Iterator[Explanation]:
     """Write as `sample` does, one text at a time, and yield how each token came about.
 

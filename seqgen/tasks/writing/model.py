@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
+from seqgen.data.sources import Vectors
 from seqgen.decoding.hypotheses import Norm
 from seqgen.models.precision import Precision
 from seqgen.tasks import loaded
@@ -15,6 +16,10 @@ from seqgen.tasks.writing import beam_search, explain, sample
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+
+# One prompt, or several: lines of text, or sources of a model that writes from vectors.
+Prompts = str | Vectors | Iterable[str | Vectors]
 
 
 class SampleSettings(TypedDict, total=False):
@@ -77,7 +82,7 @@ class Model:
 
     def sample(
         self,
-        prompts: str | Iterable[str] = "",
+        prompts: Prompts = "",
         *,
         seed: int | None = None,
         **settings: Unpack[SampleSettings],
@@ -85,7 +90,8 @@ class Model:
         """Write text.
 
         Args:
-            prompts: what to go on from; an empty one is the start of a text.
+            prompts: what to go on from; an empty one is the start of a text. For a model that
+                writes from vectors: sources, such as those of `seqgen.data.vectors.open_vectors`.
             seed: the same seed gives the same texts; drawn if None, and in every record.
             settings: see `SampleSettings`.
 
@@ -96,21 +102,23 @@ class Model:
         return sample.sample(self.loaded, _several(prompts), options)
 
     def stream(
-        self, prompt: str = "", *, seed: int | None = None, **settings: Unpack[SampleSettings]
+        self,
+        prompt: str | Vectors = "",
+        *,
+        seed: int | None = None,
+        **settings: Unpack[SampleSettings],
     ) -> Iterator[str]:
         """Write one text; yield each piece of it as soon as it is certain."""
         options = sample.SampleOptions(seed=_drawn(seed), **settings)
         return sample.stream(self.loaded, prompt, options)
 
-    def suggest(
-        self, prompts: str | Iterable[str], count: int = 10
-    ) -> Iterator[explain.Suggestion]:
+    def suggest(self, prompts: Prompts, count: int = 10) -> Iterator[explain.Suggestion]:
         """Yield the `count` likeliest next tokens of each prompt, the likeliest first."""
         return explain.suggest(self.loaded, _several(prompts), count)
 
     def beam_search(
         self,
-        prompts: str | Iterable[str] = "",
+        prompts: Prompts = "",
         *,
         seed: int | None = None,
         **settings: Unpack[BeamSettings],
@@ -118,7 +126,7 @@ class Model:
         """Find the likeliest texts.
 
         Args:
-            prompts: what to go on from.
+            prompts: what to go on from; see `sample`.
             seed: of stochastic beams; drawn if None, and in their records.
             settings: see `BeamSettings`.
 
@@ -136,8 +144,8 @@ def load(
     return Model(loaded.load(name, device, precision))
 
 
-def _several(prompts: str | Iterable[str]) -> Iterable[str]:
-    return [prompts] if isinstance(prompts, str) else prompts
+def _several(prompts: Prompts) -> Iterable[str | Vectors]:
+    return [prompts] if isinstance(prompts, (str, Vectors)) else prompts
 
 
 def _drawn(seed: int | None) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqgen.configs import no_text
-from seqgen.data.sources import handles_of
+from seqgen.data.sources import Vectors, features_of, handles_of
 from seqgen.decoding.sampling import Opens
 from seqgen.errors import SeqgenError
 from seqgen.tasks.loaded import LoadedModel
@@ -27,15 +27,15 @@ class Prompt:
         text: what the text goes on from.
         tokens: its ids.
         source: what the text is written from; None for a model of text.
-        source_tokens: its ids, with EOS at the end.
+        source_tokens: its ids, with EOS at the end; or its vectors.
         source_unknown: how many of them are `<unk>`.
     """
 
     index: int
     text: str
     tokens: tuple[int, ...]
-    source: str | None = None
-    source_tokens: tuple[int, ...] = ()
+    source: str | Vectors | None = None
+    source_tokens: tuple[int, ...] | Vectors = ()
     source_unknown: int = 0
 
     @property
@@ -43,7 +43,7 @@ class Prompt:
         """What records of a model with sources have besides; nothing for a model of text."""
         if self.source is None:
             return {}
-        return {"source": self.source, "source_unknown": self.source_unknown}
+        return {"source": str(self.source), "source_unknown": self.source_unknown}
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,9 @@ class Lines:
         return iter(self.lines)
 
 
-def batches(loaded: LoadedModel, prompts: Iterable[str], size: int) -> Iterator[list[Prompt]]:
+def batches(
+    loaded: LoadedModel, prompts: Iterable[str | Vectors], size: int
+) -> Iterator[list[Prompt]]:
     """Yield prompts, up to `size` at a time: those that are there, without waiting for more.
 
     Raises:
@@ -68,7 +70,8 @@ def batches(loaded: LoadedModel, prompts: Iterable[str], size: int) -> Iterator[
     for texts in ready(prompts, size):
         batch: list[Prompt] = []
         for text in texts:
-            text = _as_read(loaded, text, isinstance(prompts, Lines))
+            if isinstance(text, str):
+                text = _as_read(loaded, text, isinstance(prompts, Lines))
             problem = _problem(loaded, text, index, prompts)
             if problem is not None:
                 if batch:
@@ -79,8 +82,10 @@ def batches(loaded: LoadedModel, prompts: Iterable[str], size: int) -> Iterator[
         yield batch
 
 
-def _read(loaded: LoadedModel, index: int, text: str) -> Prompt:
+def _read(loaded: LoadedModel, index: int, text: str | Vectors) -> Prompt:
     start, tokenizer = loaded.framing.start, loaded.source_tokenizer
+    if isinstance(text, Vectors):
+        return Prompt(index, "", (start,), text, text)
     if tokenizer is None:
         return Prompt(index, text, (start, *loaded.ids(text)))
     ids = tuple(tokenizer.encode(text).tolist())
@@ -88,7 +93,7 @@ def _read(loaded: LoadedModel, index: int, text: str) -> Prompt:
     return Prompt(index, "", (start,), text, (*ids, tokenizer.eos_id), unknown)
 
 
-def unknown_in_source(loaded: LoadedModel, source: str) -> int:
+def unknown_in_source(loaded: LoadedModel, source: str | Vectors) -> int:
     """Return how many tokens of a source the model does not know; 0 for a model of text."""
     return _read(loaded, 0, source).source_unknown
 
@@ -112,8 +117,14 @@ def _as_read(loaded: LoadedModel, text: str, line: bool) -> str:
 
 
 def _problem(
-    loaded: LoadedModel, text: str, index: int, prompts: Iterable[str]
+    loaded: LoadedModel, text: str | Vectors, index: int, prompts: Iterable[str | Vectors]
 ) -> SeqgenError | None:
+    try:
+        loaded.require_sources(features_of(text))
+    except SeqgenError as error:
+        return error
+    if isinstance(text, Vectors):
+        return None
     why = no_text(text)
     if why is not None:
         return SeqgenError(f"prompt {index} {why}")

@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import chain, islice
 
 from seqgen.configs import MOST_ROWS, MOST_SEED, MOST_TOKENS, Bounds, no_text, require, texts
+from seqgen.data.sources import Vectors
 from seqgen.decoding import sampling
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import Choose, CounterDraw, greedy
@@ -160,7 +161,7 @@ class Writer:
 
     @cached_property
     def processors(self) -> list[Processor]:
-        """Every filter in order: first what can never be written."""
+        """Every filter in order, first the one for tokens that are never written."""
         options, end = self.options, self.loaded.framing.end
         wanted: list[Processor] = [Forbid(self.loaded.never)]
         if options.ban:
@@ -193,7 +194,7 @@ class Writer:
         return sampling.sample(self.loaded.model, rows, *how, watch, opens)
 
 
-def stream(loaded: LoadedModel, prompt: str, options: SampleOptions) -> Iterator[str]:
+def stream(loaded: LoadedModel, prompt: str | Vectors, options: SampleOptions) -> Iterator[str]:
     """Write one text; yield each piece of it as soon as it is certain.
 
     The best of several is certain only when all are written.
@@ -212,7 +213,9 @@ def stream(loaded: LoadedModel, prompt: str, options: SampleOptions) -> Iterator
             yield step.text
 
 
-def sample(loaded: LoadedModel, prompts: Iterable[str], options: SampleOptions) -> Iterator[Sample]:
+def sample(
+    loaded: LoadedModel, prompts: Iterable[str | Vectors], options: SampleOptions
+) -> Iterator[Sample]:
     """Write `options.num_samples` texts for each prompt; yield them in order.
 
     Prompts may come slowly: a batch takes those that are there and never waits to fill.
@@ -278,7 +281,7 @@ def _best(
         yield max(group, key=lambda found: found[1].logprob / max(1, found[1].tokens))
 
 
-def fixed_sample(loaded: LoadedModel, prompt: str = "", tokens: int = 160) -> str:
+def fixed_sample(loaded: LoadedModel, prompt: str | Vectors = "", tokens: int = 160) -> str:
     """Return a text that the model writes now, always from the same prompt and draws."""
     options = SampleOptions(seed=0, temperature=0.8, max_tokens=tokens)
     return "".join(islice(stream(loaded, prompt, options), tokens))

@@ -1,0 +1,172 @@
+"""Files of vectors, `.npy` and `.safetensors`: what targets are written from, mapped, not read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from seqgen.data.sources import Vectors, VectorSources
+from seqgen.errors import SeqgenError, first_line
+
+ENDINGS = (".npy", ".safetensors")
+# The types of safetensors that NumPy has too.
+TYPES = {
+    "F16": "<f2",
+    "F32": "<f4",
+    "F64": "<f8",
+    "BOOL": "?",
+    **{f"{kind}{8 * size}": f"<{kind.lower()}{size}" for kind in "IU" for size in (1, 2, 4, 8)},
+}
+# The two tensors of a file whose sources differ in length.
+VALUES, LENGTHS = "values", "lengths"
+SHAPES = "(N, F) for a vector each, or (N, ..., F) for a sequence or a grid of vectors each"
+# So many numbers are checked at a time.
+BLOCK = 1 << 22
+
+
+@dataclass(frozen=True)
+class VectorFile:
+    """A file of vectors.
+
+    Attributes:
+        path: where it is.
+        sources: its vectors, mapped from the file.
+        shape: of every source, (..., F); None if they differ in length.
+    """
+
+    path: Path
+    sources: VectorSources
+    shape: tuple[int, ...] | None
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def vectors(self, number: int) -> Vectors:
+        """Return one source, called `name[number]`."""
+        begin, end = self.sources.starts[number], self.sources.ends[number]
+        return Vectors(self.sources.values[begin:end], f"{self.path.name}[{number}]")
+
+
+def is_vector_file(path: str | Path) -> bool:
+    """Return whether a file holds vectors, by the end of its name."""
+    return Path(path).suffix in ENDINGS
+
+
+def open_vectors(path: str | Path) -> VectorFile:
+    """Map a file of vectors and check it. Nothing in it is ever unpickled.
+
+    A `.npy` file holds one array; see `SHAPES`. A `.safetensors` file holds one such tensor, or
+    two where sources differ in length: `values` (all vectors of all sources, F) and `lengths`.
+
+    Raises:
+        SeqgenError: it is missing, damaged, of another shape or type, or has a value that is no
+            finite number.
+    """
+    path = Path(path)
+    if not is_vector_file(path):
+        raise SeqgenError(
+            f"{path} is no file of vectors: the name of one ends in .npy or .safetensors"
+        )
+    arrays = _arrays(path)
+    if set(arrays) == {VALUES, LENGTHS}:
+        file = VectorFile(path, _ragged(path, arrays[VALUES], arrays[LENGTHS]), None)
+    elif len(arrays) == 1:
+        (values,) = arrays.values()
+        _require(path, values.ndim >= 2, f"has shape {values.shape}; it must be {SHAPES}")
+        _require(path, values.size > 0, f"has shape {values.shape}: it holds no vectors")
+        file = VectorFile(path, VectorSources.of(values), values.shape[1:])
+    else:
+        names = ", ".join(sorted(arrays)) or "none"
+        only = f"give it one tensor, or {VALUES} and {LENGTHS}"
+        raise SeqgenError(f"{path} has these tensors: {names}; {only}")
+    _check_numbers(file)
+    return file
+
+
+def _require(path: Path, good: bool, problem: str) -> None:
+    if not good:
+        raise SeqgenError(f"{path} {problem}")
+
+
+def _arrays(path: Path) -> Mapping[str, np.ndarray]:
+    """Map the arrays of a file by name; that of a `.npy` file has none."""
+    try:
+        if path.suffix == ".npy":
+            # Unlike `numpy.load`, this reads no other format, and refuses objects by their header.
+            return {"": np.lib.format.open_memmap(path, mode="r")}
+        return _tensors(path)
+    except OSError as error:
+        raise SeqgenError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (ValueError, TypeError, KeyError, EOFError, SyntaxError) as error:
+        kind = path.suffix.removeprefix(".")
+        raise SeqgenError(f"{path} is damaged or no {kind} file: {first_line(error)}") from None
+
+
+def _tensors(path: Path) -> Mapping[str, np.ndarray]:
+    """Map the tensors of a safetensors file, which safetensors itself would copy to memory.
+
+    Raises:
+        OSError, ValueError: it cannot be read, or is damaged.
+        SeqgenError: a tensor has a type that NumPy does not have.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "np"):  # checks that the header fits the file
+            pass
+    except SafetensorError as error:
+        raise ValueError(first_line(error)) from None
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+    header.pop("__metadata__", None)
+    found = {}
+    for name, about in header.items():
+        known = about["dtype"] in TYPES
+        _require(path, known, f"has the type {about['dtype']}; save its vectors as F16 or F32")
+        kind, shape = np.dtype(TYPES[about["dtype"]]), tuple(about["shape"])
+        begin, end = about["data_offsets"]
+        place = 8 + length + begin
+        found[name] = np.zeros(shape, kind)
+        if end > begin:  # nothing cannot be mapped
+            found[name] = np.memmap(path, kind, "r", place, shape)
+    return found
+
+
+def _ragged(path: Path, values: np.ndarray, lengths: np.ndarray) -> VectorSources:
+    """Return sources of different lengths."""
+    shapes = f"has {VALUES} {values.shape} and {LENGTHS} {lengths.shape}"
+    fits = values.ndim == 2 and lengths.ndim == 1 and lengths.dtype.kind in "iu"
+    _require(path, fits, f"{shapes}; they must be (vectors, F), and a whole number a source")
+    _require(path, values.size > 0, "holds no vectors")
+    _require(path, bool((lengths >= 1).all()), "has a source without a vector")
+    ends = np.cumsum(lengths, dtype=np.int64)
+    total = ends[-1] if len(ends) else 0
+    together = f"its {LENGTHS} sum to {total:,}, and it has {len(values):,} vectors"
+    _require(path, total == len(values), together)
+    return VectorSources(values, ends)
+
+
+def _check_numbers(file: VectorFile) -> None:
+    """Refuse what a model could not compute with.
+
+    Raises:
+        SeqgenError: names the first source that has it.
+    """
+    values = file.sources.values  # (N, F)
+    if values.dtype.kind not in "fiub":
+        raise SeqgenError(f"{file.path} has the type {values.dtype}; vectors are numbers")
+    rows = max(1, BLOCK // file.sources.features)
+    for at in range(0, len(values), rows):
+        with np.errstate(over="ignore"):
+            finite = np.isfinite(values[at : at + rows].astype(np.float32)).all(1)
+        if not finite.all():
+            row = at + int(finite.argmin())
+            number = int(np.searchsorted(file.sources.ends, row, side="right"))
+            raise SeqgenError(
+                f"{file.path}: source {number} (from 0 on) has a value that is no finite number"
+            )
