@@ -83,8 +83,8 @@ class TwoFiles:
 
     @property
     def name(self) -> str:
-        """What records call both."""
-        return f"{self.source.name} {self.target.name}"
+        """What records call them: the file that is scored."""
+        return self.target.name
 
 
 @dataclass(frozen=True)
