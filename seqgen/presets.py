@@ -33,6 +33,18 @@ GPT2: Mapping[str, Any] = {
     "tie_weights": True,
 }
 
+# The transformer in the form of Vaswani et al. (2017); sources and targets share their tokens.
+FORM_OF_2017: Mapping[str, Any] = {
+    "positions": "sinusoidal",
+    "norm": "layernorm",
+    "norm_position": "post",
+    "activation": "relu",
+    "qk_norm": False,
+    "bias": True,
+    "scale_embedding": True,
+    "tie_weights": True,
+}
+
 # Windows of 50 characters, one a step, each from a zero state. The lectures do not name their
 # update rule; Adam is the one they recommend, with these settings (Kingma and Ba 2015).
 _LECTURES: Mapping[str, Any] = {
@@ -87,6 +99,57 @@ _ROWS = (
             "min_lr": 0.1,
             "steps": 2000,
             "precision": "float32",
+        },
+    ),
+    Preset(
+        "transformer-2017",
+        "seq2seq-transformer",
+        "the base model of Vaswani et al. (2017): 6 + 6 blocks of 512, 100,000 steps",
+        {
+            **FORM_OF_2017,
+            "tokenizer": "bpe",
+            "num_layers": 6,
+            "num_heads": 8,
+            "hidden_size": 512,
+            "ffn_size": 2048,
+            "dropout": 0.1,
+            "label_smoothing": 0.1,
+            "batch_tokens": 25_000,
+            "optimizer": "adam",
+            "lr": 512**-0.5 * 4000**-0.5,  # their rate at the end of the warm-up, its peak
+            "beta2": 0.98,
+            "eps": 1e-9,
+            "weight_decay": 0.0,
+            "clip_norm": 0.0,
+            "schedule": "inverse_sqrt",
+            "warmup": 0.04,  # 4,000 steps
+            # They average the last five checkpoints, some 6,000 steps in all.
+            "ema": 0.9995,
+            "steps": 100_000,
+        },
+    ),
+    Preset(
+        "transformer-small",
+        "seq2seq-transformer",
+        "a small translator of today: 3 + 3 blocks of 256, pre-norm, RMSNorm, RoPE, SwiGLU, Muon",
+        {
+            "positions": "rope",
+            "norm": "rmsnorm",
+            "norm_position": "pre",
+            "activation": "swiglu",
+            "qk_norm": True,
+            "bias": False,
+            "tie_weights": True,
+            "tokenizer": "bpe",
+            "num_layers": 3,
+            "num_heads": 4,
+            "hidden_size": 256,
+            "dropout": 0.3,
+            "label_smoothing": 0.1,
+            "batch_size": 64,
+            "optimizer": "muon",
+            "lr": 4e-3,
+            "epochs": 20.0,
         },
     ),
 )

@@ -1,6 +1,9 @@
-"""Numbers in sentences: one plural for every message."""
+"""Numbers in sentences: one plural for every message, and one list of settings."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 
 def plural(count: float, noun: str, several: str | None = None) -> str:
@@ -13,3 +16,16 @@ def plural(count: float, noun: str, several: str | None = None) -> str:
     """
     number = f"{count:,}" if isinstance(count, int) else f"{count:g}"
     return f"{number} {noun if count == 1 else several or noun + 's'}"
+
+
+def listed(settings: Mapping[str, Any]) -> str:
+    """Return settings and their values: "hidden_size 1,024, lr 0.01414"."""
+    return ", ".join(f"{name} {_short(value)}" for name, value in settings.items())
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

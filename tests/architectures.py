@@ -17,6 +17,7 @@ from seqgen.configs import ModelConfig
 from seqgen.data.corpus import Corpus
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
 from seqgen.models.mixture import Mixture
+from seqgen.models.recurrent import RecurrentLM
 from seqgen.training.counting import fit
 
 VOCAB = 7
@@ -46,6 +47,11 @@ GPT2 = {
     "bias": True,
     "tie_weights": True,
 }
+RECURRENT = [
+    name
+    for name, row in registry.ARCHITECTURES.items()
+    if issubclass(row.load_model(), RecurrentLM)
+]
 # An architecture without a row here is tested as its defaults make it.
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "rnn": {
@@ -149,6 +155,10 @@ class Case:
                 for parameter in model.parameters():
                     parameter.normal_(0, 0.4)
         return copy.deepcopy(LOUD[key])
+
+    def widths(self) -> tuple[int, ...]:
+        """Return how wide the parts are that a recurrent architecture's cell hands on."""
+        return registry.architecture(self.architecture).load_model().cell.widths(self.config())
 
     @property
     def neural(self) -> bool:
@@ -288,6 +298,22 @@ def over(cases: list[Case]) -> pytest.MarkDecorator:
 def first_of_each(cases: list[Case]) -> list[Case]:
     """Return one case an architecture, for the slower tests."""
     return list({case.architecture: case for case in reversed(cases)}.values())[::-1]
+
+
+def representatives(cases: list[Case]) -> list[Case]:
+    """Return the cases without those that differ from earlier ones by a recurrent cell alone.
+
+    What stands around a cell is `RecurrentLM`'s. Where a test does not depend on the equation,
+    the first architecture of the registry with a state of a shape (the widths of its parts)
+    stands for all of that shape.
+    """
+    first: dict[tuple[int, ...], str] = {}
+    return [
+        case
+        for case in cases
+        if case.architecture not in RECURRENT
+        or first.setdefault(case.widths(), case.architecture) == case.architecture
+    ]
 
 
 def ids(*shape: int, seed: int = 0, vocab: int = VOCAB) -> Tensor:

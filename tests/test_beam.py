@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from seqgen.configs import ModelConfig
 from seqgen.decoding.beam import search
-from seqgen.decoding.beam_groups import BeamConfig, Ending, Source, conditioned, gumbel
+from seqgen.decoding.beam_groups import (
+    BeamConfig,
+    Ending,
+    Source,
+    conditioned,
+    gumbel,
+    likeliest_of_rows,
+)
 from seqgen.decoding.exhaustive import exhaustive
 from seqgen.decoding.hypotheses import LengthNorm
 from seqgen.decoding.processors import Forbid, MinTokens, NoRepeatNgram
@@ -331,6 +338,27 @@ def test_stochastic_beams_are_a_sample_without_replacement():
                 cells += 1
         # A chi-square variable of n degrees is above n + 5 sqrt(2 n) less than once in 1e5.
         assert statistic < cells + 5 * math.sqrt(2 * cells)
+
+
+@given(
+    seed=st.integers(0, 999),
+    rows=st.integers(1, 4),
+    vocab_size=st.integers(1, 90),
+    values=st.integers(1, 60),
+    data=st.data(),
+)
+@settings(deadline=None, max_examples=60, derandomize=True)
+def test_the_likeliest_of_a_row_are_those_that_sorting_gives(seed, rows, vocab_size, values, data):
+    width = data.draw(st.integers(1, vocab_size))
+    rank = np.random.default_rng(seed).integers(0, values, (rows, vocab_size)).astype(np.float32)
+    rank[rank == 0] = -np.inf
+    expected = [
+        (row, column)
+        for row, numbers in enumerate(rank.tolist())
+        for column, number in enumerate(numbers)
+        if number > -math.inf and number >= sorted(numbers)[-width]
+    ]
+    assert list(zip(*(x.tolist() for x in likeliest_of_rows(rank, width)), strict=True)) == expected
 
 
 def test_noise_is_a_function_of_the_prefix_and_not_of_the_row():

@@ -12,7 +12,14 @@ def test_the_plain_lstm_makes_what_it_counts():
     assert decode.plain_lstm(9, 5, hidden_size=4)() == 5
 
 
-@pytest.mark.parametrize("build", [lambda: decode._transformer(3, 2), lambda: decode._beams(3)])
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: decode._transformer(3, 2),
+        lambda: decode._beams(3),
+        lambda: decode._translator(1, 64, 3),
+    ],
+)
 def test_both_sides_make_as_many_tokens(build):
     pytest.importorskip("transformers", reason="transformers is not installed")
     case = build()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,9 +12,17 @@ import torch.nn.functional as F
 
 from seqgen.benchmarks import gpt, train
 from seqgen.benchmarks.baselines import PlainGPT, PlainWindow
+from seqgen.benchmarks.pair_baselines import PlainSeq2Seq, PlainTranslator
 from seqgen.cli import run
+from seqgen.data.sources import TokenSources
 from seqgen.errors import SeqgenError
 from seqgen.models.cells.lstm import LSTM, LSTMConfig
+from seqgen.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from seqgen.models.seq2seq_transformer import (
+    FORM_OF_2017,
+    Seq2SeqTransformer,
+    Seq2SeqTransformerConfig,
+)
 from seqgen.models.transformer import Transformer
 from seqgen.models.transformer_config import TransformerConfig
 from seqgen.models.window import Window, WindowConfig
@@ -71,6 +80,87 @@ def test_the_plain_window_is_the_window_model():
     torch.testing.assert_close(ours(tokens)[0], plain(tokens))
 
 
+SOURCES = TokenSources.of([[3, 1, 4], [1, 5], [9, 2, 6, 5, 3]]).rows(range(3))
+
+
+def agree_on_pairs(ours, plain):
+    """Hold both to the same logits on targets (3, 4) of ragged sources."""
+    tokens = torch.randint(11, (3, 4))
+    theirs = plain(tokens, torch.from_numpy(SOURCES.values), torch.from_numpy(SOURCES.lengths))
+    logits, _ = ours(tokens, ours.remember(SOURCES))
+    torch.testing.assert_close(logits, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_the_plain_recurrent_translator_is_the_model():
+    torch.manual_seed(0)
+    plain = PlainSeq2Seq(11, 8, dropout=0.0)
+    config = Seq2SeqConfig(vocab_size=11, hidden_size=8, num_layers=1, dropout=0.0)
+    ours = Seq2Seq(config)
+    with torch.no_grad():
+        directions = ["_l0", "_l0_reverse"]
+        layers = [*ours.encoder.layers[0], ours.decoder.layers[0]]
+        theirs = [(plain.encoder, suffix) for suffix in directions] + [(plain.decoder, "_l0")]
+        for mine, (module, suffix) in zip(layers, theirs, strict=True):
+            for name in ("weight_ih", "weight_hh"):
+                getattr(mine, name).copy_(getattr(module, name + suffix))
+            bias, second = (getattr(module, name + suffix) for name in ("bias_ih", "bias_hh"))
+            # Ours has one bias for the gates, and a second only for the candidate.
+            mine.bias_hn.copy_(second.chunk(3)[2])
+            second.chunk(3)[2].zero_()
+            mine.bias.copy_(bias + second)
+            second.chunk(3)[2].copy_(mine.bias_hn)
+        ours.embedding.weight.copy_(plain.embedding.weight)
+        score = ours.alignment
+        score.of_query.weight.copy_(plain.of_query.weight)
+        score.of_key.load_state_dict(plain.of_key.state_dict())
+        score.v.copy_(plain.v.weight[0])
+        ours.combine.weight.copy_(plain.combine.weight)
+        ours.head.load_state_dict(plain.head.state_dict())
+    agree_on_pairs(ours, plain)
+
+
+def test_the_plain_translator_is_the_form_of_2017():
+    torch.manual_seed(0)
+    plain = PlainTranslator(11, 6, 8, layers=2, heads=2, dropout=0.0)
+    shape = {"hidden_size": 8, "num_layers": 2, "num_heads": 2, "ffn_size": 32}
+    config = Seq2SeqTransformerConfig(vocab_size=11, window=6, **shape, **FORM_OF_2017, dropout=0.0)
+    ours = Seq2SeqTransformer(config)
+    assert ours.parameter_count() == sum(p.numel() for p in plain.parameters())
+    pairs = [
+        *zip(ours.encoder.blocks, plain.transformer.encoder.layers, strict=True),
+        *zip(ours.blocks, plain.transformer.decoder.layers, strict=True),
+    ]
+    with torch.no_grad():
+        ours.embedding.weight.copy_(plain.embedding.weight)
+        for mine, theirs in pairs:
+            maps = [
+                (mine.attention.query_key_value, _projections(theirs.self_attn)),
+                (mine.attention.output, theirs.self_attn.out_proj),
+                (mine.attention_norm, theirs.norm1),
+                (mine.feed_forward.inner, theirs.linear1),
+                (mine.feed_forward.output, theirs.linear2),
+                (mine.feed_forward_norm, getattr(theirs, "norm3", theirs.norm2)),
+            ]
+            if hasattr(mine, "cross"):
+                every = _projections(theirs.multihead_attn)
+                for name in ("weight", "bias"):
+                    parts = getattr(every, name).split([8, 16])
+                    getattr(mine.cross.query, name).copy_(parts[0])
+                    getattr(mine.cross.key_value, name).copy_(parts[1])
+                maps += [
+                    (mine.cross.output, theirs.multihead_attn.out_proj),
+                    (mine.cross_norm, theirs.norm2),
+                ]
+            for one, other in maps:
+                one.weight.copy_(other.weight)
+                one.bias.copy_(other.bias)
+    agree_on_pairs(ours, plain)
+
+
+def _projections(attention):
+    return SimpleNamespace(weight=attention.in_proj_weight, bias=attention.in_proj_bias)
+
+
 def test_the_recipes_loss_scores_every_token_once():
     torch.manual_seed(0)
     model = PlainGPT(5, gpt.WINDOW, size=8, layers=1, heads=2, dropout=0.0)
@@ -104,8 +194,16 @@ def test_bench_train_prints_a_record_a_case(capsys):
     assert record["gflops"] > 0
 
 
+def test_bench_train_counts_the_targets_of_pairs(capsys):
+    command = ["bench", "train", "--seconds", "0.1", "--repeats", "1", "--only", "seq2seq gru"]
+    assert run([*command, "--json", "--precision", "float32", "--device", "cpu", "--quiet"]) == 0
+    (record,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (record["case"], record["baseline"]) == ("seq2seq gru 256", "nn.GRU, attention")
+    assert record["tokens_per_second"] > 0
+
+
 def test_bench_train_prints_a_table(capsys):
-    assert run(["bench", "train", "--seconds", "0.1", "--repeats", "1", "--only", "gru"]) == 0
+    assert run(["bench", "train", "--seconds", "0.1", "--repeats", "1", "--only", "gru 2"]) == 0
     shown = capsys.readouterr().out
     assert "gru 2 x 256" in shown
     assert "nn.GRU, float32" in shown

@@ -18,6 +18,7 @@ from architectures import (
     from_scratch,
     ids,
     over,
+    representatives,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -134,7 +135,7 @@ def test_steps_in_float32_agree_with_calls(case):
         assert stepped.argmax(-1).tolist() == token
 
 
-@over(first_of_each(NEURAL))
+@over(representatives(first_of_each(NEURAL)))
 def test_a_step_uses_the_weights_as_they_are_now(case):
     model = case.loud()
     before, _ = model.step([1], model.start(1))
@@ -146,7 +147,7 @@ def test_a_step_uses_the_weights_as_they_are_now(case):
     assert not np.allclose(before, logits)
 
 
-@over(CASES)
+@over(representatives(CASES))
 def test_every_stride_is_what_its_definition_says(case):
     model, text = case.loud(), ids(1, LENGTH, seed=3)
     window = model.window or 2
@@ -174,7 +175,7 @@ def test_the_past_is_read_and_the_future_is_not(case):
         assert not same[changed]
 
 
-@over(CASES)
+@over(representatives(CASES))
 def test_rows_are_independent(case):
     model, tokens = case.loud(), ids(4, LENGTH)
     together = in_pieces(model, tokens, [4, 9])
@@ -251,7 +252,7 @@ def run_program(pool, data):
         pool.feed(which, [[row[0] if row else 1, 2] for row in past])
 
 
-@over(CASES)
+@over(representatives(CASES))
 @given(data=st.data())
 @quick
 def test_random_programs_of_states_equal_each_row_alone(case, data):
@@ -260,7 +261,7 @@ def test_random_programs_of_states_equal_each_row_alone(case, data):
     run_program(Pool(model, stride), data)
 
 
-@over(CASES)
+@over(representatives(CASES))
 def test_ragged_rows_slide_each_at_its_own_time(case):
     model = case.loud()
     texts = [ids(n, seed=n).tolist() for n in (1, 3, 4, 6, 8, 11)]
@@ -275,7 +276,7 @@ def test_ragged_rows_slide_each_at_its_own_time(case):
         torch.testing.assert_close(torch.cat(got, 1)[row], wanted, **EXACT)
 
 
-@over(CASES)
+@over(representatives(CASES))
 def test_a_copy_does_not_change_when_the_original_goes_on(case):
     model, text, after = case.loud(), ids(2, 6), ids(2, LENGTH, seed=4)
     _, state = model(text, model.start(2))
@@ -294,7 +295,7 @@ def test_a_copy_does_not_change_when_the_original_goes_on(case):
         assert not original.numel() or original.data_ptr() != copied.data_ptr()
 
 
-@over(CASES)
+@over(representatives(CASES))
 def test_rows_that_were_one_part_after_select(case):
     model, text = case.loud(), ids(1, 7)
     _, state = model(text, model.start(1))
@@ -306,7 +307,7 @@ def test_rows_that_were_one_part_after_select(case):
         torch.testing.assert_close(logits[row], wanted, **EXACT)
 
 
-@over(CASES)
+@over(representatives(CASES))
 def test_rows_part_again_after_a_long_text(case):
     """A long text fills windows many times over; what two rows shared before is gone then."""
     model, common = case.loud(), ids(1, LENGTH)
@@ -320,7 +321,7 @@ def test_rows_part_again_after_a_long_text(case):
     torch.testing.assert_close(logits, expected, rtol=1e-12, atol=EXACT["atol"])
 
 
-@over(CASES)
+@over(representatives(CASES))
 def test_detach_keeps_the_values_and_drops_the_graph(case):
     model = case.loud()
     with torch.set_grad_enabled(model.window is None):  # a cache takes no part in a graph
@@ -350,7 +351,7 @@ def test_a_call_through_start_is_differentiable_or_refused(case):
     torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-12)
 
 
-@over(CASES)
+@over(representatives(CASES))
 def test_a_step_is_outside_of_every_graph(case):
     model, tokens = case.loud(), ids(2, 4)
     with torch.enable_grad():
@@ -366,7 +367,7 @@ def test_a_step_is_outside_of_every_graph(case):
     torch.testing.assert_close(torch.from_numpy(logits), wanted[:, 0], **EXACT)
 
 
-@over(CASES)
+@over(representatives(CASES))
 def test_scores_hits_and_ranks_are_those_of_the_logits(case, monkeypatch):
     model, tokens, targets = case.loud(), ids(3, LENGTH), ids(3, LENGTH, seed=1)
     expected = in_pieces(model, tokens, []).log_softmax(-1)
@@ -385,7 +386,7 @@ def test_scores_hits_and_ranks_are_those_of_the_logits(case, monkeypatch):
             assert scores.ranks is None if want != "ranks" else torch.equal(scores.ranks, places)
 
 
-@over(CASES)
+@over(representatives(CASES))
 def test_the_state_after_score_goes_on(case):
     model, tokens, targets = case.loud(), ids(2, 9), ids(2, 9, seed=1)
     _, state = model.score(tokens, targets, model.start(2))
@@ -415,7 +416,7 @@ def test_equal_logits_rank_by_id():
     assert scores.log_probs.exp().sum().item() == pytest.approx(1)
 
 
-@over(CASES)
+@over(representatives(CASES))
 def test_a_window_is_kept_where_there_is_no_state(case):
     model = case.build()
     if model.window is None:
@@ -451,7 +452,7 @@ def test_logits_are_float32_under_autocast(case):
             torch.testing.assert_close(logits, model(ids(2, length))[0], rtol=0.1, atol=0.1)
 
 
-@over(first_of_each(CASES))
+@over(representatives(first_of_each(CASES)))
 def test_old_slots_are_given_back(case):
     """What a state holds does not grow with the text once the window is full."""
     model = case.build()

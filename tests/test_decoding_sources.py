@@ -100,3 +100,43 @@ def test_a_sample_is_that_of_its_own_source():
     for row in rows:
         assert texts([row])[row] == pytest.approx(together[row])
     assert len({round(x, 9) for x in together.values()}) == 12
+
+
+def penalty(source, tokens):
+    """Something at most 0 that depends on the whole text and on its source."""
+    return -1.5 * (5 - len(tokens)) - (sum(tokens) + source.handle) % 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("nbest", [1, 4])
+def test_a_penalty_of_finished_texts_is_part_of_the_search(seed, nbest):
+    """With beams enough the n best are those of every text there is, penalised."""
+    model, norm = Table(3, seed), LengthNorm("gnmt", 1.0)
+    source = Source(0, (0,), 4)
+    every = exhaustive(model, 3**5, norm, (), Ending(source, 2, None, 5), Openings())
+    expected = {h.tokens: h.score + penalty(source, h.tokens) for h in every}
+    best = sorted(expected, key=lambda tokens: (-expected[tokens], tokens))[:nbest]
+    assert best != [h.tokens for h in every][:nbest]
+    config = BeamConfig(beams=3**5, nbest=nbest, norm=norm, max_tokens=5)
+    how = {"opens": Openings(), "penalty": penalty}
+    ((_, found),) = search(model, [source], config, (), 2, **how)
+    ending = Ending(source, 2, None, 5, penalty)
+    tried = exhaustive(model, nbest, norm, (), ending, Openings())
+    for hypotheses in (found, tried):
+        assert [h.tokens for h in hypotheses] == best
+        assert [h.score for h in hypotheses] == pytest.approx([expected[t] for t in best])
+
+
+@pytest.mark.parametrize("stochastic", [False, True])
+def test_a_source_may_have_a_limit_of_its_own(stochastic):
+    model = Table(3)
+    limits = [1, 3, None, 9]
+    sources = [Source(0, (0,), 5, limit) for limit in limits]
+    config = BeamConfig(beams=3, nbest=3, max_tokens=4, stochastic=stochastic)
+    together = dict(search(model, sources, config, (), None, opens=Openings()))
+    for place, limit in enumerate((1, 3, 4, 4)):
+        alone = BeamConfig(beams=3, nbest=3, max_tokens=limit, stochastic=stochastic)
+        source = Source(0, (0,), 5)
+        ((_, found),) = search(model, [source], alone, (), None, opens=Openings())
+        assert [h.tokens for h in together[place]] == [h.tokens for h in found]
+        assert {len(h.tokens) for h in found} == {limit}

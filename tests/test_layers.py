@@ -16,7 +16,7 @@ LAYERS = [
     {"__main__"},
     {"cli"},
     {"tasks", "benchmarks"},
-    {"formats"},
+    {"formats", "report"},
     {"store"},
     {"training", "decoding", "scoring"},
     {"models"},

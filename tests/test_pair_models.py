@@ -9,7 +9,9 @@ import torch
 import torch.nn.functional as F
 from architectures import (
     PAIRS,
+    RECURRENT,
     VOCAB,
+    Case,
     FixedSource,
     first_of_each,
     from_scratch,
@@ -35,11 +37,8 @@ from seqgen.models.cells.lstm import LSTMConfig
 from seqgen.models.encoders import RecurrentEncoder
 from seqgen.models.memory import Memory
 from seqgen.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from seqgen.models.seq2seq_transformer import (
-    FORM_OF_2017,
-    Seq2SeqTransformer,
-    Seq2SeqTransformerConfig,
-)
+from seqgen.models.seq2seq_transformer import Seq2SeqTransformer, Seq2SeqTransformerConfig
+from seqgen.presets import FORM_OF_2017
 from seqgen.tokenizers import CharTokenizer
 
 EXACT = {"rtol": 0, "atol": 1e-10}
@@ -219,6 +218,20 @@ def test_states_of_the_same_sources_join_without_copies():
     joined = type(state).cat([state.select([3, 1, 2]), kept.select([1, 4, 0])])
     assert joined.memory.owners == [3, 1, 2, 1, 4, 0]
     assert [*map(id, joined.memory.tensors())] == [*map(id, kept.memory.tensors())]
+
+
+@quick
+@given(owners=st.lists(st.integers(0, 2), min_size=1, max_size=9))
+def test_rows_are_grouped_by_source_as_arrays_too(owners):
+    keys = torch.zeros(3, 1, 2)
+    memory = Memory((keys,), (keys,), (), [1, 1, 1], owners)
+    x = torch.randn(len(owners), 4, 2)
+    grouped = memory.group_array(x.numpy())
+    torch.testing.assert_close(torch.from_numpy(grouped), memory.group(x), rtol=0, atol=0)
+    for row, (owner, own) in enumerate(zip(owners, x, strict=True)):
+        place = owners[:row].count(owner)
+        assert (grouped[owner, place] == own.numpy()).all()
+    assert (memory.ungroup_array(grouped) == x.numpy()).all()
 
 
 def searched(model, sources, config):
@@ -607,6 +620,16 @@ def test_a_vector_may_be_the_first_input(cell):
 def test_settings_that_make_no_sense(settings, said):
     with pytest.raises(UsageError, match=said):
         Seq2SeqConfig(vocab_size=5, **settings)
+
+
+@over([Case("seq2seq", name, {"cell": name, "bridge": "each"}) for name in RECURRENT])
+def test_any_cell_may_read_a_source_and_write_a_target(case):
+    test_padding_rows_and_their_order_change_nothing(case)
+    test_steps_equal_teacher_forcing(case)
+    test_weights_come_back(case)
+    model = case.loud()
+    model(ids(5, 4), remember(model, *SOURCES))[0].sin().sum().backward()
+    assert all(p.grad is not None and p.grad.any() for p in model.parameters())
 
 
 def test_a_cell_is_a_recurrent_architecture():

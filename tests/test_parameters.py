@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from architectures import NEURAL, ids, over
+from architectures import NEURAL, ids, over, representatives
 from safetensors.torch import load_file
 
 from seqgen.errors import SeqgenError
@@ -15,7 +15,7 @@ from seqgen.tokenizers.char import CharTokenizer
 from seqgen.training.optimizers import hidden_matrices
 
 
-@over(NEURAL)
+@over(representatives(NEURAL))
 def test_gradients_of_every_parameter(case):
     fields = case.config().to_dict()
     small = {"vocab_size": 3, "hidden_size": 4 if "window" in fields else 3, "ffn_size": 3}
@@ -166,7 +166,7 @@ def test_a_stored_model_is_the_same_model(case, tmp_path):
         assert loaded.head.weight is loaded.embedding.weight
 
 
-@over(NEURAL)
+@over(representatives(NEURAL))
 def test_weights_that_do_not_fit_are_refused(case, tmp_path):
     model = case.build()
     tensors = weights_of(model)
@@ -185,7 +185,7 @@ def test_weights_that_do_not_fit_are_refused(case, tmp_path):
         stored.load()
 
 
-@over(NEURAL)
+@over(representatives(NEURAL))
 def test_dropout_acts_in_training_alone(case):
     model, tokens = case.loud(dropout=0.5), ids(2, min(5, case.config().to_dict().get("window", 5)))
     torch.testing.assert_close(model(tokens)[0], case.loud()(tokens)[0], rtol=0, atol=0)

@@ -4,12 +4,16 @@ import json
 import statistics
 
 import pytest
+import torch
 
 from seqgen import presets
 from seqgen.benchmarks.baselines import PlainGPT
 from seqgen.cli import run
 from seqgen.errors import UsageError
+from seqgen.tasks.training.plan import plan_of
+from seqgen.tasks.training.prepare import VocabSizes
 from seqgen.tasks.training.train import train
+from seqgen.training.schedules import rate
 
 TEXT = "the cat sat on the mat.\nA dog ran; it was fun!\n" * 12
 
@@ -69,7 +73,54 @@ def test_a_preset_is_the_model_it_is_named_after(text, name, architecture, param
 
 
 def test_every_preset_is_tested_above():
-    assert list(presets.PRESETS) == ["lectures-rnn", "lectures-lstm", "gpt"]
+    of_text = ["lectures-rnn", "lectures-lstm", "gpt"]
+    assert list(presets.PRESETS) == [*of_text, "transformer-2017", "transformer-small"]
+
+
+def planned(name, vocab_size, **settings):
+    """Return the plan of a preset for pairs and its parameters, without any of their memory."""
+    plan = plan_of(None, presets.preset(name), settings, {}, list(settings))
+    with torch.device("meta"):
+        model = plan.model_class(plan.model_config(VocabSizes(vocab_size), 1))
+    return plan, model.parameter_count()
+
+
+def test_the_base_model_of_2017():
+    """65 million parameters with 37,000 tokens, and the rate of their equation 3 at every step."""
+    plan, parameters = planned("transformer-2017", 37_000)
+    attention, feed_forward, norm = 4 * (512**2 + 512), 2 * 512 * 2048 + 2048 + 512, 2 * 512
+    encoder = 6 * (attention + feed_forward + 2 * norm)
+    decoder = 6 * (2 * attention + feed_forward + 3 * norm)
+    assert parameters == 37_000 * 512 + encoder + decoder
+    assert parameters == pytest.approx(65e6, rel=0.05)
+    training = plan.training
+    for step in (1, 400, 4000, 16_000, 100_000):
+        theirs = 512**-0.5 * min(step**-0.5, step * 4000**-1.5)
+        ours = training.lr * rate(training, step / training.steps, step)
+        assert ours == pytest.approx(theirs, rel=1e-6) or step < 40  # never below a hundredth
+    adam = training.optimizer, training.beta1, training.beta2, training.eps
+    assert adam == ("adam", 0.9, 0.98, 1e-9)
+    assert (training.weight_decay, training.clip_norm, training.label_smoothing) == (0, 0, 0.1)
+
+
+def test_the_small_translator_of_today():
+    """Its feed-forward parts are 8/3 wide, in eights; nothing has a bias; all tokens share."""
+    plan, parameters = planned("transformer-small", 6000)
+    attention, feed_forward = 4 * 256**2 + 2 * 64, 3 * 256 * 688
+    encoder = 3 * (attention + feed_forward + 2 * 256) + 256
+    decoder = 3 * (2 * attention + feed_forward + 3 * 256) + 256
+    assert parameters == 6000 * 256 + encoder + decoder
+    assert (plan.training.optimizer, plan.model["dropout"]) == ("muon", 0.3)
+
+
+def test_a_preset_for_pairs_takes_flags_and_pairs(text):
+    pairs = text.parent / "pairs.tsv"
+    pairs.write_text("".join(f"{n} times\t{n}\n" for n in range(30)))
+    small = {"hidden_size": 8, "ffn_size": 16, "num_layers": 1, "num_heads": 2, "steps": 2}
+    result, config = trained(pairs, preset="transformer-2017", settings={**small, "seed": 1})
+    assert (result.steps, config["preset"]) == (2, "transformer-2017")
+    assert (config["training"]["steps"], config["training"]["warmup"]) == (2, 0.04)
+    assert config["model"]["norm_position"] == "post"
 
 
 def test_the_lectures_windows(text):

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from architectures import NEURAL, VOCAB, first_of_each, over
+from architectures import NEURAL, VOCAB, first_of_each, over, representatives
 
 from seqgen import registry
 from seqgen.configs import TrainingConfig
@@ -206,7 +206,7 @@ def test_a_budget_in_steps_asks_for_no_measurement(monkeypatch, tmp_path):
     assert (config["model"]["num_layers"], config["model"]["dropout"]) == (2, 0.1)
 
 
-@over(first_of_each(NEURAL))
+@over(representatives(first_of_each(NEURAL)))
 def test_every_architecture_can_be_measured(case):
     model = case.build(torch.float32)
     corpus = Corpus(np.arange(40, dtype=np.uint8) % VOCAB, np.array([40]), start=1)

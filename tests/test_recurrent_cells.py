@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from architectures import Case, ids
+from architectures import RECURRENT, Case, ids
 
 from seqgen import registry
+from seqgen.configs import DataConfig, TrainingConfig, resolve
 from seqgen.errors import UsageError
 from seqgen.models.cells.lstm import LSTMConfig
-from seqgen.models.recurrent import RecurrentLM
 from seqgen.models.scan import linear_scan
 
 H, V, B, T = 4, 5, 2, 5
@@ -267,7 +267,7 @@ def jordans(phi, mu):
     return equations
 
 
-paper("jordan", "jordan")(jordans(np.tanh, 0.0))
+paper("jordan", "jordan", decay=0.0)(jordans(np.tanh, 0.0))
 paper("jordan-decay", "jordan", activation="sigmoid", decay=0.6)(jordans(sigma, 0.6))
 
 
@@ -320,10 +320,8 @@ def test_a_cell_is_the_equations_of_its_paper(name):
 
 
 def test_every_recurrent_architecture_has_its_equations():
-    rows = registry.ARCHITECTURES.values()
-    recurrent = {row.name for row in rows if issubclass(row.load_model(), RecurrentLM)}
     older = {"rnn", "gru", "lstm"}  # whose plain forms are in test_cells
-    assert recurrent <= older | {architecture for architecture, *_ in CASES.values()}
+    assert {*RECURRENT} == older | {architecture for architecture, *_ in CASES.values()}
 
 
 # ---- how a cell begins ----
@@ -396,7 +394,7 @@ def test_decays_begin_near_one():
 
 @torch.no_grad()
 def test_jordans_state_is_what_the_model_predicted():
-    model = Case("jordan", "one", {"num_layers": 1}).loud()
+    model = Case("jordan", "one", {"num_layers": 1, "decay": 0.0}).loud()
     logits, state = model(ids(B, T))
     h, s = state.layers[0]
     torch.testing.assert_close(s, logits[:, -1].softmax(-1), **EXACT)
@@ -410,3 +408,18 @@ def test_forget_gates_of_both_dimensions_begin_open():
     assert bias[:, 0].tolist() == [0, 1, 0, 0, 0, 1, 0, 0] and torch.equal(
         bias[:, :1], bias[:, -1:]
     )
+
+
+@pytest.mark.parametrize("architecture", RECURRENT)
+def test_a_setting_of_another_cell_is_refused_in_one_line(architecture):
+    configs = {name: registry.architecture(name).load_config() for name in RECURRENT}
+    groups = [configs[architecture], TrainingConfig, DataConfig]
+    known = {name for group in groups for name in group.fields()}
+    foreign = {name for config in configs.values() for name in config.fields()} - known
+    for name in foreign:
+        with pytest.raises(UsageError, match=f"{architecture} has no setting '{name}'") as refused:
+            resolve({name: 1}, architecture, groups)
+        assert "\n" not in str(refused.value)
+    nearly = next(iter(configs[architecture].fields()))[:-1]
+    with pytest.raises(UsageError, match=f"did you mean '{nearly}"):
+        resolve({nearly: 1}, architecture, groups)

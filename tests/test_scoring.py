@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from architectures import CASES, VOCAB, first_of_each, from_scratch, ids, over
+from architectures import CASES, VOCAB, first_of_each, from_scratch, ids, over, representatives
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,7 +61,7 @@ def check(model, corpus, batch_size, stride=None):
     assert totals.nll_nats == pytest.approx(-sum(w.sum() for w in wanted), abs=1e-8)
 
 
-@over(CASES)
+@over(representatives(CASES))
 def test_documents_of_every_length_about_the_window(case):
     model = case.loud()
     lengths = list(range(1, 2 * (model.window or 4) + 3))
@@ -69,7 +69,7 @@ def test_documents_of_every_length_about_the_window(case):
     check(model, corpus, batch_size=4)
 
 
-@over(first_of_each(CASES))
+@over(representatives(first_of_each(CASES)))
 @pytest.mark.parametrize("piece", [1, 7, 8192])
 def test_pieces_and_batches_change_nothing(case, piece, monkeypatch):
     monkeypatch.setattr(scoring, "PIECE", piece)
@@ -79,7 +79,7 @@ def test_pieces_and_batches_change_nothing(case, piece, monkeypatch):
         check(model, corpus, batch_size)
 
 
-@over(first_of_each(CASES))
+@over(representatives(first_of_each(CASES)))
 def test_a_stream_is_one_row_in_order(case, monkeypatch):
     monkeypatch.setattr(scoring, "PIECE", 10)
     model = case.loud()

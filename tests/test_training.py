@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from architectures import NEURAL, VOCAB, Case, first_of_each, ids, over
+from architectures import NEURAL, VOCAB, Case, first_of_each, ids, over, representatives
 
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import Overlapping, training_batches
@@ -72,7 +72,7 @@ def nats(model, tokens, targets, state=None):
     return F.cross_entropy(logits[0], torch.as_tensor(targets), reduction="sum"), state
 
 
-@over(first_of_each(NEURAL))
+@over(representatives(first_of_each(NEURAL)))
 def test_the_loss_of_padded_documents_is_that_of_a_loop_over_them(case, monkeypatch):
     model, corpus = case.loud(), corpus_of(1, 4, 2, 5, 3)
     wanted = count = 0
@@ -86,7 +86,7 @@ def test_the_loss_of_padded_documents_is_that_of_a_loop_over_them(case, monkeypa
     assert first.tokens == count == 15
 
 
-@over(first_of_each(NEURAL))
+@over(representatives(first_of_each(NEURAL)))
 @pytest.mark.parametrize("reset", [False, True])
 def test_the_state_is_carried_unless_it_is_reset(case, reset, monkeypatch):
     """With a rate of next to nothing the losses are those of one model over the whole rows.
@@ -140,7 +140,7 @@ def test_the_gradient_stops_at_the_window(monkeypatch):
 def test_training_learns(monkeypatch):
     tokens = np.tile(np.array([1, 2, 3, 1, 4], dtype=np.uint8), 40)
     corpus = Corpus(tokens, np.array([tokens.size]), start=6)
-    for case in first_of_each(NEURAL):
+    for case in representatives(first_of_each(NEURAL)):
         _, events = run_loop(monkeypatch, case.build(), corpus, steps=80, lr=0.03, seq_len=8)
         assert events[0].train_loss == pytest.approx(math.log(VOCAB), abs=0.7)
         assert events[-1].train_loss < 0.4, case
@@ -172,7 +172,7 @@ def first_gradient(monkeypatch, model, corpus, documents="stream", step=0, **mor
     return {n: p.grad.clone() for n, p in trainer.model.named_parameters()}, events[step]
 
 
-@over(first_of_each(NEURAL))
+@over(representatives(first_of_each(NEURAL)))
 @pytest.mark.parametrize("documents", ["stream", "line"])
 def test_accumulated_pieces_are_the_whole_batch(case, documents, monkeypatch):
     """Three pieces of seven rows, which are of unequal lengths with documents."""

@@ -356,6 +356,8 @@ def test_vectors_and_text_are_not_mistaken_for_one_another(sides, tmp_path, caps
     wide = ["--source-vectors", tmp_path / "w.npy"]
     own = "t reads vectors of 5 numbers, not "
     for command in (["beam-search"], ["sample", "--greedy"]):
+        wanted = "seqgen: t writes from vectors: give --source-vectors FILE"
+        assert refusal(capsys, *command, "-m", "t", "--quiet") == wanted
         assert own + "text; give a file of such" in refusal(capsys, *command, "abc", "-m", "t")
         assert own + "vectors of 7 numbers" in refusal(capsys, *command, *wide, "-m", "t")
         line = refusal(capsys, *command, *wide, "-m", "text")

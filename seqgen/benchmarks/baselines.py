@@ -113,10 +113,10 @@ class PlainGPT(nn.Module):
 
 
 def plain_step(
-    model: nn.Module, rule: torch.optim.Optimizer, tokens: Tensor, targets: Tensor
+    model: nn.Module, rule: torch.optim.Optimizer, targets: Tensor, *inputs: Tensor
 ) -> Tensor:
     """Take one step of training (forward, backward, clip at 1, update); return the loss."""
-    loss = F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten())
+    loss = F.cross_entropy(model(*inputs).flatten(0, 1), targets.flatten())
     rule.zero_grad()
     loss.backward()
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -7,10 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import nn
 
 from seqgen.benchmarks import cases_with
+from seqgen.data.sources import TokenSources
 from seqgen.decoding.beam import search
 from seqgen.decoding.beam_groups import BeamConfig, Source
 from seqgen.decoding.continuation import Continuation
@@ -19,6 +21,11 @@ from seqgen.decoding.processors import Forbid
 from seqgen.decoding.sampling import Row, sample
 from seqgen.models.base import LanguageModel
 from seqgen.models.cells.lstm import LSTM, LSTMConfig
+from seqgen.models.seq2seq_transformer import (
+    FORM_OF_2017,
+    Seq2SeqTransformer,
+    Seq2SeqTransformerConfig,
+)
 from seqgen.models.transformer import Transformer
 from seqgen.models.transformer_config import TransformerConfig
 from seqgen.tokenizers import Tokenizer
@@ -27,6 +34,9 @@ from seqgen.tokenizers.char import CharTokenizer
 ALPHABET = "".join(map(chr, range(32, 93)))
 WINDOW = 256
 BATCH, BEAMS = 16, 5
+# Of translators: a joint subword vocabulary, and sources of 8 to 24 tokens, EOS included.
+PAIR_VOCAB, SHORTEST, LONGEST = 6000, 8, 24
+PAD, BOS, UNK, EOS = range(4)
 # Makes texts and returns the number of tokens it made.
 Run = Callable[[], int]
 
@@ -75,6 +85,8 @@ def measure(tokens: int, repeats: int, only: str | None = None) -> Iterator[Timi
         "transformer 6 x 384, batch 1": lambda n: _transformer(n, 1),
         f"transformer 6 x 384, batch {BATCH}": lambda n: _transformer(n, BATCH),
         f"transformer 6 x 384, {BEAMS} beams, batch {BATCH}": _beams,
+        _name_of_translator(3, 256): lambda n: _translator(3, 256, n),
+        _name_of_translator(6, 512): lambda n: _translator(6, 512, n),
     }
     wanted = cases_with(only, list(cases))
     bandwidth = memory_bandwidth()
@@ -245,6 +257,74 @@ def _beams(tokens: int) -> Case:
         theirs=generate,
         bytes_per_token=_bytes_per_token(model, BATCH * BEAMS, BATCH, tokens),
     )
+
+
+def _name_of_translator(layers: int, size: int) -> str:
+    return f"seq2seq-transformer {layers} x {size}, {BEAMS} beams, {BATCH} sources"
+
+
+def _translator(layers: int, size: int, tokens: int) -> Case:
+    """Return the form of 2017 and Marian, which has the same, on the same sources.
+
+    Neither ends a text by itself.
+    """
+    draw, heads = np.random.default_rng(0), size // 64
+    lengths = draw.integers(SHORTEST, LONGEST + 1, BATCH)
+    sources = TokenSources.of([[*draw.integers(4, PAIR_VOCAB, n - 1), EOS] for n in lengths])
+    settings = {"num_layers": layers, "num_heads": heads, "hidden_size": size}
+    shape = {"vocab_size": PAIR_VOCAB, "window": WINDOW, "ffn_size": 4 * size, **settings}
+    model = Seq2SeqTransformer(Seq2SeqTransformerConfig(**shape, **FORM_OF_2017)).eval()
+
+    def ours() -> int:
+        searched = [Source(i, (BOS,), i) for i in range(BATCH)]
+        config = BeamConfig(beams=BEAMS, max_tokens=tokens)
+        never = [Forbid((PAD, BOS, UNK, EOS))]
+        found = search(model, searched, config, never, None, opens=model.opens(sources))
+        return sum(len(beams[0].tokens) for _, beams in found)
+
+    cache = 2 * layers * size * (tokens / 2 + lengths.mean() / BEAMS)
+    read = model.parameter_count() - sum(p.numel() for p in model.encoder.parameters())
+    return Case(
+        name=_name_of_translator(layers, size),
+        baseline="transformers Marian",
+        ours=ours,
+        theirs=_marian(sources, layers, size, tokens),
+        bytes_per_token=4 * (read + BATCH * BEAMS * cache) / BATCH,
+    )
+
+
+def _marian(sources: TokenSources, layers: int, size: int, tokens: int) -> Run:
+    """Return what searches with Marian (Junczys-Dowmunt et al. 2018) of random weights.
+
+    Raises:
+        ImportError: transformers is not installed.
+    """
+    from transformers import MarianConfig, MarianMTModel
+
+    shape = {"layers": layers, "attention_heads": size // 64, "ffn_dim": 4 * size}
+    config = MarianConfig(
+        vocab_size=PAIR_VOCAB,
+        max_position_embeddings=WINDOW,
+        d_model=size,
+        activation_function="relu",
+        scale_embedding=True,
+        bos_token_id=None,
+        eos_token_id=None,
+        forced_eos_token_id=None,
+        pad_token_id=PAD,
+        decoder_start_token_id=BOS,
+        **{f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in shape.items()},
+    )
+    model = MarianMTModel(config).float().eval()
+    read = sources.rows(range(len(sources)))
+    values, lengths = torch.from_numpy(read.values), torch.from_numpy(read.lengths)
+    there = (torch.arange(values.shape[1]) < lengths[:, None]).long()
+
+    def run() -> int:
+        options = {"do_sample": False, "num_beams": BEAMS, "max_new_tokens": tokens}
+        return model.generate(values, attention_mask=there, **options)[:, 1:].numel()
+
+    return run
 
 
 def _transformers_model(vocab_size: int) -> nn.Module:

@@ -75,7 +75,7 @@ def plain_gpt(
                 group["lr"] = _rate(step, steps)
             begin = torch.randint(len(train) - WINDOW, (BATCH, 1))
             windows = train[begin + torch.arange(WINDOW + 1)]  # (B, W + 1)
-            loss = plain_step(model, rule, windows[:, :-1], windows[:, 1:])
+            loss = plain_step(model, rule, windows[:, 1:], windows[:, :-1])
             if (step + 1) % max(1, steps // 10) == 0:
                 report(step + 1, loss.item())
         seconds = time.monotonic() - start

@@ -12,21 +12,44 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from seqgen import registry
 from seqgen.benchmarks import cases_with
 from seqgen.benchmarks.baselines import PlainGPT, PlainRecurrent, PlainWindow, plain_step
+from seqgen.benchmarks.pair_baselines import PlainSeq2Seq, PlainTranslator
 from seqgen.configs import TrainingConfig
-from seqgen.data.batches import Batches, training_batches
+from seqgen.data.batches import Batch, Batches, training_batches
 from seqgen.data.corpus import Corpus
+from seqgen.data.sources import TokenSources
 from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.blocks import Attention
 from seqgen.models.precision import Precision, choose_device, choose_precision, parameter_type
+from seqgen.models.seq2seq_transformer import FORM_OF_2017, CrossAttention
 from seqgen.presets import GPT2
 from seqgen.training.optimizers import hidden_matrices
 from seqgen.training.speed import bf16_speedup, faster_precision, speed
 
 VOCAB, DROPOUT = 66, 0.1
+# Of pairs: a joint subword vocabulary, sides of 8 to 24 tokens, EOS included.
+PAIR_VOCAB, SHORTEST, LONGEST = 6000, 8, 24
+
+
+def _noise() -> Corpus:
+    """Return a stream of random tokens."""
+    tokens = np.random.default_rng(0).integers(1, VOCAB, 1 << 20).astype(np.uint8)
+    return Corpus(tokens, np.array([tokens.size]), start=1)
+
+
+def _noise_pairs() -> Corpus:
+    """Return pairs of random tokens and lengths."""
+    draw = np.random.default_rng(0)
+    sides = []
+    for lengths in draw.integers(SHORTEST, LONGEST + 1, (2, 1 << 13)):
+        tokens = draw.integers(1, PAIR_VOCAB, lengths.sum()).astype(np.uint16)
+        sides.append((tokens, lengths.cumsum()))
+    source, target = sides
+    return Corpus(*target, start=1, sources=TokenSources(*source))
 
 
 @dataclass(frozen=True)
@@ -56,7 +79,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Case:
-    """A model to train, the plain one beside it, and the shape of a batch."""
+    """A model to train, the plain one beside it, the shape of a batch, and what is trained on."""
 
     name: str
     baseline: str
@@ -65,6 +88,8 @@ class Case:
     plain: Callable[[], nn.Module]
     batch_size: int
     seq_len: int
+    vocab_size: int = VOCAB
+    corpus: Callable[[], Corpus] = _noise
 
 
 def _recurrent(architecture: str, kind: type[nn.RNNBase], size: int) -> Case:
@@ -97,6 +122,40 @@ def _transformer(layers: int, size: int, form: str, batch_size: int) -> Case:
     )
 
 
+def _pairs(
+    name: str,
+    baseline: str,
+    architecture: str,
+    settings: dict[str, Any],
+    plain: Callable[[], nn.Module],
+) -> Case:
+    return Case(
+        name=f"{architecture} {name}",
+        baseline=baseline,
+        architecture=architecture,
+        settings=settings,
+        plain=plain,
+        batch_size=64,
+        seq_len=LONGEST,
+        vocab_size=PAIR_VOCAB,
+        corpus=_noise_pairs,
+    )
+
+
+def _translator(layers: int, size: int, form: str) -> Case:
+    heads = size // 64
+    settings: dict[str, Any] = {"num_layers": layers, "num_heads": heads, "hidden_size": size}
+    if form == "form of 2017":
+        settings |= {**FORM_OF_2017, "ffn_size": 4 * size}
+    return _pairs(
+        f"{layers} x {size}, {form}",
+        "nn.Transformer",
+        "seq2seq-transformer",
+        settings,
+        lambda: PlainTranslator(PAIR_VOCAB, LONGEST, size, layers, heads, DROPOUT),
+    )
+
+
 CASES = (
     Case(
         name="window of 8, 256",
@@ -115,6 +174,15 @@ CASES = (
     _transformer(4, 128, "default form", 8),
     _transformer(6, 256, "GPT-2's form", 16),
     _transformer(6, 256, "default form", 16),
+    _pairs(
+        "gru 256",
+        "nn.GRU, attention",
+        "seq2seq",
+        {"hidden_size": 256, "num_layers": 1, "cell": "gru"},
+        lambda: PlainSeq2Seq(PAIR_VOCAB, 256, DROPOUT),
+    ),
+    _translator(3, 256, "form of 2017"),
+    _translator(3, 256, "default form"),
 )
 
 
@@ -148,8 +216,8 @@ def measure(
 def _model_of(case: Case) -> NeuralLanguageModel:
     kind = registry.architecture(case.architecture)
     config_class = kind.load_config()
-    derived = {"vocab_size": VOCAB, "window": case.seq_len}
-    shape = {name: derived[name] for name in config_class.derived}
+    derived = {"vocab_size": case.vocab_size, "window": case.seq_len}
+    shape = {name: derived[name] for name in config_class.derived & derived.keys()}
     return kind.load_model()(config_class(**shape, **case.settings, dropout=DROPOUT))
 
 
@@ -159,7 +227,7 @@ def _timed(case: Case, training: TrainingConfig, repeats: int, device: torch.dev
     model = _model_of(case)
     model.to(device=device, dtype=parameter_type(training.precision))
     batches = training_batches(
-        _noise(), "stream", model.carries_state, case.batch_size, case.seq_len, seed=0
+        case.corpus(), "stream", model.carries_state, case.batch_size, case.seq_len, seed=0
     )
     if training.precision == "auto":
         speedup = bf16_speedup(model, batches, training)
@@ -197,11 +265,6 @@ def _timed(case: Case, training: TrainingConfig, repeats: int, device: torch.dev
     )
 
 
-def _noise() -> Corpus:
-    tokens = np.random.default_rng(0).integers(1, VOCAB, 1 << 20).astype(np.uint8)
-    return Corpus(tokens, np.array([tokens.size]), start=1)
-
-
 def _plain_speed(
     model: nn.Module,
     rule: torch.optim.Optimizer,
@@ -212,22 +275,30 @@ def _plain_speed(
     made, steps, start = 0, 0, time.monotonic()
     while time.monotonic() - start < seconds:
         batch = batches.batch(steps)
-        tokens, targets = (torch.from_numpy(x).to(device) for x in (batch.tokens, batch.targets))
-        plain_step(model, rule, tokens, targets).item()  # which waits for a GPU
+        plain_step(model, rule, *_sent(batch, device)).item()  # which waits for a GPU
         made, steps = made + batch.count, steps + 1
     return made / (time.monotonic() - start)
+
+
+def _sent(batch: Batch, device: torch.device) -> list[Tensor]:
+    """Return targets (B, T) and what the model reads: tokens, and sources with their lengths."""
+    arrays = [batch.targets, batch.tokens]
+    if batch.source is not None:
+        arrays += [batch.source.values, batch.source.lengths]
+    return [torch.from_numpy(x).to(device) for x in arrays]
 
 
 def flops_per_token(model: NeuralLanguageModel, seq_len: int) -> int:
     """Return the floating-point operations of one token's products, forward and backward.
 
     Two for each weight of a matrix, and as many again for each of its two gradients; and in
-    attention the same for queries with keys and weights with values, over the whole window.
+    attention the same for queries with keys and weights with values, over the whole window. Of
+    a pair both sides count as equally long.
     """
     weights = sum(matrix.numel() for matrix, _ in hidden_matrices(model))
     weights += model.head.weight.numel()
-    if model.window is not None:
-        weights += 2 * model.config.num_layers * seq_len * model.config.hidden_size
+    attentions = sum(isinstance(part, Attention | CrossAttention) for part in model.modules())
+    weights += 2 * attentions * seq_len * model.config.hidden_size
     return 6 * weights
 
 

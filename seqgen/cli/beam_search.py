@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqgen.cli import options
+from seqgen.cli.attention import Shown, refuse_shown, source_options
 from seqgen.cli.completion import one_of
 from seqgen.cli.help import LENGTH, OUTPUT, SEARCH
 from seqgen.cli.output import (
@@ -21,13 +22,7 @@ from seqgen.cli.output import (
     standard_output,
     unescape,
 )
-from seqgen.cli.prompts import (
-    check_prompts,
-    given_or_piped,
-    given_sources,
-    given_vectors,
-    say_unknown,
-)
+from seqgen.cli.prompts import Given, say_unknown
 
 if TYPE_CHECKING:
     from seqgen.tasks.writing.beam_search import Tree
@@ -45,6 +40,7 @@ def beam_search(
     ] = None,
     model: options.Model = None,
     prompt_file: options.PromptFile = None,
+    source: options.SourceFile = None,
     source_vectors: options.SourceVectors = None,
     beams: Annotated[
         int,
@@ -86,6 +82,16 @@ def beam_search(
             rich_help_panel=SEARCH,
         ),
     ] = 0.5,
+    coverage_penalty: Annotated[
+        float,
+        typer.Option(
+            help="Lower the score of a finished text that leaves parts of its source unread: add "
+            "BETA times the sum of log(min(coverage, 1)) over the source's tokens (Wu et al. "
+            "2016).",
+            metavar="BETA",
+            rich_help_panel=SEARCH,
+        ),
+    ] = 0.0,
     stochastic: Annotated[
         bool,
         typer.Option(
@@ -115,9 +121,17 @@ def beam_search(
         ),
     ] = 100,
     min_tokens: options.MinTokens = 0,
+    max_ratio: options.MaxRatio = None,
     stop: options.Stop = None,
     no_repeat_ngram: options.NoRepeatNgram = None,
     force: options.Force = None,
+    copy_unknown: options.CopyUnknown = False,
+    attention: options.Attention = False,
+    plot: options.Plot = None,
+    align: options.Align = False,
+    align_words: options.AlignWords = False,
+    layer: options.Layer = None,
+    head: options.Head = None,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="Show the search tree.", rich_help_panel=OUTPUT),
@@ -143,7 +157,13 @@ def beam_search(
     from seqgen.tasks.loaded import load
     from seqgen.tasks.writing import beam_search as task
 
-    check_prompts(prompts, prompt_file, source_vectors)
+    given = Given(prompts, prompt_file, source, source_vectors)
+    of_source = source_options(
+        attention, align, align_words, layer, head, plot, max_ratio, copy_unknown
+    )
+    if explain:
+        refuse_shown(of_source, "--explain")
+    looks = Shown(of_source, plot, maps=not json and not quiet, inputs=given.files)
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
     wanted = task.BeamOptions(
         beams=beams,
@@ -161,33 +181,33 @@ def beam_search(
         exhaustive=exhaustive,
         seed=drawn,
         batch_size=batch_size,
+        coverage_penalty=coverage_penalty,
+        of_source=of_source,
     )
     loaded = load(model, device, choice("--precision", precision, PRECISIONS))
     if stochastic and seed is None and not quiet:
         say(f"seed {drawn}")
-    if source_vectors is not None:
-        from_sources, texts, piped = True, given_vectors(loaded, source_vectors, echo), True
-    else:
-        from_sources = given_sources(loaded, prompts, prompt_file, echo)
-        texts, piped = given_or_piped(prompts, prompt_file, quiet, from_sources)
+    from_sources = given.are_sources(loaded, echo)
+    texts, piped = given.texts(loaded, quiet)
     if explain:
         for tree in task.explain(loaded, texts, wanted):
             _put_tree(tree, json)
         return
     echoed = not from_sources and (is_terminal(sys.stdout) if echo is None else echo)
-    raw = not piped and len(texts) == 1 and nbest == 1
+    raw = not piped and len(texts) == 1 and nbest == 1 and not (align or align_words)
     unknown = 0
     for record in task.beam_search(loaded, texts, wanted):
         text = record.prompt + record.text if echoed else record.text
         if json:
-            put_record(record)
+            put_record(record.record())
         elif raw:
             put(text + "\n" if is_terminal(sys.stdout) else text)
         else:
             of = f", rank {record.rank}, score {record.score:.4f}" if nbest > 1 else ""
-            put(shown(text, f"prompt {record.index}{of}"))
+            put(shown(text, f"prompt {record.index}{of}", record.alignment))
+        looks.put(record.look, f"prompt {record.index}, rank {record.rank}")
         if from_sources and record.rank == 0:
-            unknown += record.source_unknown
+            unknown += record.of_source.source_unknown
     say_unknown(unknown, quiet)
 
 

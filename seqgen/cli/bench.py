@@ -43,8 +43,12 @@ def decode(
     package if it is installed. Runs of seqgen and of the baseline alternate; speeds and ratios
     are medians.
     """
-    from seqgen.benchmarks.decode import measure
+    import torch
 
+    from seqgen.benchmarks.decode import measure
+    from seqgen.tasks.machine import settle_products
+
+    settle_products(torch.device("cpu"))  # as every command that writes does
     timings = []
     for timing in measure(tokens, repeats, only):
         if json:

@@ -12,8 +12,14 @@ from seqgen.cli import options, translations
 from seqgen.cli.help import SCORES, flag, value
 from seqgen.cli.inputs import Inputs, Source, file_name
 from seqgen.cli.output import put_record, say
-from seqgen.cli.pairs import SourceFile, TargetFile, as_pairs, check_one_kind, open_pairs
-from seqgen.cli.perplexity import held_out_by
+from seqgen.cli.pairs import (
+    SourceFile,
+    TargetFile,
+    as_pairs,
+    check_one_kind,
+    held_out_by,
+    open_pairs,
+)
 from seqgen.cli.tables import count, figure, percentage, put_table
 from seqgen.errors import UsageError
 from seqgen.wording import plural

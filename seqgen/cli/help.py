@@ -25,7 +25,7 @@ COMMAND_PANELS = (TRAIN, WRITE, MEASURE, TEXTS, STORED, "Commands")
 ARGUMENTS, WHAT, MODEL, TEXT, BUDGET = "Arguments", "What to train", "Model", "Text", "Budget"
 OPTIMISATION, SEARCH, LENGTH = "Optimisation", "Search", "Length and number"
 FILTERS, SCORES, TESTS, MEASURED = "Filters", "Scores", "Significance", "What to measure"
-SAVING, OUTPUT = "Saving", "Output"
+ATTENTION, SAVING, OUTPUT = "Attention to the source", "Saving", "Output"
 MACHINE, OTHER = "Machine", "Other options"
 OPTION_PANELS = (
     *(
@@ -42,7 +42,7 @@ OPTION_PANELS = (
         SCORES,
         TESTS,
     ),
-    *(SAVING, OUTPUT, MACHINE, OTHER),
+    *(ATTENTION, SAVING, OUTPUT, MACHINE, OTHER),
 )
 WIDEST, USUAL = 100, 80
 # Columns of an option's name and value.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from seqgen.cli import completion
-from seqgen.cli.help import FILTERS, LENGTH, MACHINE, MODEL, OUTPUT, SAVING, TEXT
-from seqgen.cli.inputs import file_name
+from seqgen.cli.help import ATTENTION, FILTERS, LENGTH, MACHINE, MODEL, OUTPUT, SAVING, TEXT
+from seqgen.cli.inputs import file_name, file_path
 from seqgen.cli.process import use_threads
 from seqgen.configs import MOST_ROWS, MOST_SEED, Bounds
 
@@ -226,5 +227,92 @@ Echo = Annotated[
         help="Print the prompt before the text.",
         rich_help_panel=OUTPUT,
         show_default="on a terminal",
+    ),
+]
+SourceFile = Annotated[
+    str | None,
+    typer.Option(
+        "--source",
+        help="Read sources from this file, one a line, for a model that writes from sources; - is "
+        "standard input.",
+        parser=file_name,
+        metavar="FILE",
+        rich_help_panel=TEXT,
+        show_default=False,
+    ),
+]
+Attention = Annotated[
+    bool,
+    typer.Option(
+        "--attention",
+        help="Show what each token read of its source: all layers and heads with --json, else a "
+        "heat map on standard error.",
+        rich_help_panel=ATTENTION,
+    ),
+]
+Plot = Annotated[
+    Path | None,
+    typer.Option(
+        help="Draw the heat map into an .svg or .png file as well; further texts get FILE-1, "
+        "FILE-2 and so on. Needs matplotlib.",
+        parser=file_path,
+        metavar="FILE",
+        rich_help_panel=ATTENTION,
+        show_default=False,
+    ),
+]
+Align = Annotated[
+    bool,
+    typer.Option(
+        "--align",
+        help="After each text and a tab, write pairs i-j: target token j reads source token i "
+        "most. Both count from 0.",
+        rich_help_panel=ATTENTION,
+    ),
+]
+AlignWords = Annotated[
+    bool,
+    typer.Option(
+        "--align-words",
+        help="The same between words, which white space separates.",
+        rich_help_panel=ATTENTION,
+    ),
+]
+Layer = Annotated[
+    int | None,
+    typer.Option(
+        help="Read the attention of this layer, counted from 0.",
+        min=0,
+        metavar="N",
+        rich_help_panel=ATTENTION,
+        show_default="the mean of all",
+    ),
+]
+Head = Annotated[
+    int | None,
+    typer.Option(
+        help="Read the attention of this head, counted from 0.",
+        min=0,
+        metavar="N",
+        rich_help_panel=ATTENTION,
+        show_default="the mean of all",
+    ),
+]
+MaxRatio = Annotated[
+    float | None,
+    typer.Option(
+        help="Write at most this many tokens for each token of the source; both counts include "
+        "the end.",
+        metavar="R",
+        rich_help_panel=LENGTH,
+        show_default=False,
+    ),
+]
+CopyUnknown = Annotated[
+    bool,
+    typer.Option(
+        "--copy-unknown",
+        help="Allow <unk>, and put in its place the source word that it reads most.",
+        rich_help_panel=FILTERS,
     ),
 ]

@@ -133,11 +133,18 @@ def one_line(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n")
 
 
-def shown(text: str, heading: str) -> str:
-    """Return one of several texts as standard output takes it: a line, or a headed block."""
+def shown(text: str, heading: str, alignment: str | None = None) -> str:
+    """Return one of several texts as standard output takes it: a line, or a headed block.
+
+    Args:
+        text: it.
+        heading: which it is.
+        alignment: follows it after a tab, or on a line of its own.
+    """
     if not is_terminal(sys.stdout):
-        return one_line(text) + "\n"
-    return f"── {heading} ──\n{text}\n\n"
+        return "\t".join([one_line(text), *([] if alignment is None else [alignment])]) + "\n"
+    below = "" if alignment is None else f"\n{alignment}"
+    return f"── {heading} ──\n{text}{below}\n\n"
 
 
 def unescape(text: str) -> str:

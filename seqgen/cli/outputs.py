@@ -18,6 +18,7 @@ def check_out(
     overwrite: bool,
     kind: str,
     is_kind: Callable[[Path], bool],
+    flag: str = "--out",
 ) -> Path:
     """Return the file to write, with links followed.
 
@@ -27,6 +28,7 @@ def check_out(
         overwrite: replace what an earlier run has written.
         kind: what is written, as "a token file".
         is_kind: whether a file is one.
+        flag: what the user gave it by.
 
     Raises:
         UsageError: it is an input, or something else, or an earlier output and not to be
@@ -36,14 +38,14 @@ def check_out(
     if not out.exists():
         return out
     if not out.is_file():
-        raise UsageError(f"{out} is no regular file: give another --out")
-    _refuse_inputs(out, sources)
+        raise UsageError(f"{out} is no regular file: give another {flag}")
+    _refuse_inputs(out, sources, flag)
     if out.stat().st_size == 0:
         return out
     if not is_kind(out):
-        raise UsageError(f"{out} exists and is not {kind}: give another --out")
+        raise UsageError(f"{out} exists and is not {kind}: give another {flag}")
     if not overwrite:
-        raise UsageError(f"{out} exists: add --overwrite to replace it, or give another --out")
+        raise UsageError(f"{out} exists: add --overwrite to replace it, or give another {flag}")
     return out
 
 
@@ -68,11 +70,11 @@ def check_tokenizer_folder(out: Path, sources: Iterable[Source], overwrite: bool
         raise UsageError(f"{out} has a tokenizer: add --overwrite, or give another --out")
 
 
-def _refuse_inputs(out: Path, sources: Iterable[Source]) -> None:
+def _refuse_inputs(out: Path, sources: Iterable[Source], flag: str = "--out") -> None:
     status = out.stat()
     identity: Identity = (status.st_dev, status.st_ino)
     if any(source.identity == identity for source in sources):
-        raise UsageError(f"{out} is an input and cannot be the output: give another --out")
+        raise UsageError(f"{out} is an input and cannot be the output: give another {flag}")
 
 
 def check_replaced_model(name: str | None, sources: Iterable[str | Path]) -> None:

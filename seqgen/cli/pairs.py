@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqgen.cli.help import TEXT
-from seqgen.cli.inputs import Inputs, Source, file_name
+from seqgen.cli.inputs import Inputs, Pipe, Source, file_name
+from seqgen.cli.output import say
 from seqgen.errors import SeqgenError, UsageError
 
 if TYPE_CHECKING:
@@ -44,8 +46,8 @@ TargetFile = Annotated[
 
 
 @dataclass(frozen=True)
-class HeldOutPairs:
-    """The pairs that models hold out, in the place of a FILE.
+class NamedPairs:
+    """Pairs in the place of a FILE: those that models hold out, or the lines of two files.
 
     Attributes:
         pairs: all of them.
@@ -56,7 +58,7 @@ class HeldOutPairs:
     name: str = "validation"
 
     @classmethod
-    def by(cls, models: Sequence[LoadedModel]) -> HeldOutPairs:
+    def held_out_by(cls, models: Sequence[LoadedModel]) -> NamedPairs:
         """Return the pairs that all of some models hold out.
 
         Raises:
@@ -98,6 +100,62 @@ class Watched:
         return self.watch(self.source.chunks(self.newlines))
 
 
+def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Source | NamedPairs:
+    """Return the text that one model holds out, or that several do.
+
+    Raises:
+        SeqgenError: a model holds out nothing, or other text than another.
+    """
+    from seqgen.tasks.scoring.compare import common_text, hold_out_alike
+
+    names = " and ".join(loaded.stored.name for loaded in models)
+    if models[0].reads_sources:
+        pairs = NamedPairs.held_out_by(models)
+        if not quiet:
+            say(f"scoring the held-out pairs of {names}")
+        return pairs
+    path = models[0].stored.validation_text
+    if path is None:
+        raise SeqgenError(f"{models[0].stored.name} has no held-out text; give a FILE")
+    alike = len(models) == 1 or hold_out_alike(models)
+    held_out = path if alike else Pipe(iter([common_text(models).encode()]))
+    if not quiet:
+        say(f"scoring the held-out text of {names}")
+    return Source("validation", None, held_out)
+
+
+def beside(loaded: LoadedModel, source: Source, targets: Sequence[Source]) -> NamedPairs:
+    """Return the pairs of two files: line n of one with line n of the other.
+
+    Args:
+        loaded: the model that scores them.
+        source: the file of the sources.
+        targets: the file of the targets, and no other.
+
+    Raises:
+        UsageError: the model reads no pairs; or there is not one file of targets.
+    """
+    loaded.require_reads_sources("--source")
+    if len(targets) != 1:
+        raise UsageError(f"--source goes with one FILE of targets, not {len(targets)}")
+    pairs = as_pairs(TwoFiles(source, targets[0]), loaded.data.newlines)
+    return NamedPairs(pairs, targets[0].name)
+
+
+def _watched(pairs: Pairs, watch: Watch) -> Pairs:
+    """Return pairs that are taken note of as they pass, as lines with a tab."""
+    from seqgen.data.pairs import Pairs
+    from seqgen.data.sources import content_of
+
+    class WatchedPairs(Pairs):
+        def __iter__(self) -> Iterator[tuple[str, str]]:
+            passing, noted = itertools.tee(pairs)
+            lines = watch(f"{content_of(source)}\t{target}\n" for source, target in noted)
+            return (pair for _, pair in zip(lines, passing, strict=True))
+
+    return WatchedPairs()
+
+
 @dataclass(frozen=True)
 class WithVectors:
     """A FILE of targets, and the file of the vectors that they are written from.
@@ -125,7 +183,7 @@ class WithVectors:
         return VectorPairs(open_vectors(self.vectors), text, self.targets.title)
 
 
-Given = Source | TwoFiles | WithVectors | HeldOutPairs
+Given = Source | TwoFiles | WithVectors | NamedPairs
 
 
 def open_pairs(
@@ -193,7 +251,7 @@ def as_pairs(given: Given, newlines: str, watch: Watch | None = None) -> Pairs:
     """
     from seqgen.data.pairs import FilePairs, TabPairs
 
-    if isinstance(given, HeldOutPairs):
+    if isinstance(given, NamedPairs):
         return given.pairs if watch is None else _watched(given.pairs, watch)
     if isinstance(given, WithVectors):
         return given.pairs(newlines, watch)
@@ -205,15 +263,6 @@ def as_pairs(given: Given, newlines: str, watch: Watch | None = None) -> Pairs:
     source, target = (Watched(side, newlines) for side in sides)
     pairs = FilePairs(source, target, (sides[0].title, sides[1].title))
     return pairs if watch is None else _watched(pairs, watch)
-
-
-def _watched(pairs: Pairs, watch: Watch) -> Pairs:
-    """Return pairs that are taken note of, as lines with a tab, when they are asked for."""
-    from seqgen.data.sources import content_of
-
-    for _ in watch(f"{content_of(source)}\t{target}\n" for source, target in pairs):
-        pass
-    return pairs
 
 
 def check_vectors(name: str) -> None:

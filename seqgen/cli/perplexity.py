@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from seqgen.cli import options
-from seqgen.cli.help import MODEL, OUTPUT, SCORES, flag, value
-from seqgen.cli.inputs import Inputs, Pipe, Source, file_name, piped_input
+from seqgen.cli.attention import Shown, source_options
+from seqgen.cli.help import MODEL, OUTPUT, SCORES, TEXT, flag, value
+from seqgen.cli.inputs import Inputs, Source, file_name, piped_input
 from seqgen.cli.output import one_line, put, put_record, say
-from seqgen.cli.pairs import HeldOutPairs, WithVectors, as_text, check_one_kind, check_vectors
+from seqgen.cli.pairs import (
+    WithVectors,
+    as_text,
+    beside,
+    check_one_kind,
+    check_vectors,
+    held_out_by,
+)
 from seqgen.cli.tables import count, figure, percentage, put_table
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.wording import plural
@@ -23,6 +31,7 @@ if TYPE_CHECKING:
     from seqgen.tasks.loaded import LoadedModel
     from seqgen.tasks.scoring.perplexity import Perplexity, Scoring
     from seqgen.tasks.scoring.surprisal import Line
+    from seqgen.tasks.writing.records import Look
 
 
 T = TypeVar("T")
@@ -74,6 +83,22 @@ def perplexity(
             parser=file_name,
         ),
     ] = None,
+    source: Annotated[
+        str | None,
+        value(
+            "FILE",
+            TEXT,
+            "Line n of this file is the source of line n of FILE, for a model of pairs.",
+            default=False,
+            parser=file_name,
+        ),
+    ] = None,
+    attention: options.Attention = False,
+    plot: options.Plot = None,
+    align: options.Align = False,
+    align_words: options.AlignWords = False,
+    layer: options.Layer = None,
+    head: options.Head = None,
     batch_size: options.BatchSize = 32,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
@@ -85,7 +110,8 @@ def perplexity(
     """Score text: perplexity and bits per token, word, character and byte; accuracy.
 
     With several files or several models, the result is a table. With --per-line and several
-    models, each line is preceded by the name of the model that predicts it best.
+    models, each line is preceded by the name of the model that predicts it best. --attention and
+    --align are of single pairs and imply --per-line.
     """
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
     from seqgen.tasks.loaded import load
@@ -93,7 +119,11 @@ def perplexity(
 
     if documents is not None:
         choice("--documents", documents, DOCUMENTS)
+    of_source = source_options(attention, align, align_words, layer, head, plot)
+    per_line = per_line or of_source.looks
     _check(model, documents, per_line, per_token, show, fit)
+    if of_source.looks and len(model or []) > 1:
+        raise UsageError(f"{of_source.given[0]} takes one model")
     device_and_precision = device, choice("--precision", precision, PRECISIONS)
     models = [load(name, *device_and_precision) for name in model or [None]]
     scoring = Scoring(documents=documents, stride=stride, top5=top5, batch_size=batch_size)
@@ -102,10 +132,14 @@ def perplexity(
         if not quiet and (warning := scoring.warning(loaded)):
             say(warning)
     check_one_kind(models)
+    of_source.check(models[0])
     inputs = Inputs(quiet)
     if not files and not fit and piped_input() is not None:
         files = ["-"]
     sources = inputs.open(files or ())
+    looks = Shown(of_source, plot, maps=not json and not quiet, inputs=sources)
+    if source is not None:
+        sources = [beside(models[0], inputs.open_one(source), sources)]
     if fit is not None:
         models = [_fit(models[0], inputs.open_one(fit), scoring, json, quiet)]
         if not sources:
@@ -114,7 +148,7 @@ def perplexity(
         sources = [_with_vectors(models, sources, source_vectors)]
     sources = sources or [held_out_by(models, quiet)]
     if per_line:
-        _per_line(models, sources, scoring, json, verbose, quiet)
+        _per_line(models, sources, scoring, looks, json, verbose, quiet)
     elif per_token or show:
         _per_token(models[0], sources, scoring, show, json, verbose, quiet)
     else:
@@ -201,30 +235,6 @@ def _fit(
     return mixture
 
 
-def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Source | HeldOutPairs:
-    """Return the text that one model holds out, or that several do.
-
-    Raises:
-        SeqgenError: a model holds out nothing, or other text than another.
-    """
-    from seqgen.tasks.scoring.compare import common_text, hold_out_alike
-
-    names = " and ".join(loaded.stored.name for loaded in models)
-    if models[0].reads_sources:
-        pairs = HeldOutPairs.by(models)
-        if not quiet:
-            say(f"scoring the held-out pairs of {names}")
-        return pairs
-    path = models[0].stored.validation_text
-    if path is None:
-        raise SeqgenError(f"{models[0].stored.name} has no held-out text; give a FILE")
-    alike = len(models) == 1 or hold_out_alike(models)
-    held_out = path if alike else Pipe(iter([common_text(models).encode()]))
-    if not quiet:
-        say(f"scoring the held-out text of {names}")
-    return Source("validation", None, held_out)
-
-
 def _some(found: Iterator[T], file: str) -> Iterator[T]:
     """Yield what was scored; refuse nothing at all, as perplexity does.
 
@@ -241,6 +251,7 @@ def _per_line(
     models: list[LoadedModel],
     sources: list[Source],
     scoring: Scoring,
+    looks: Shown,
     json: bool,
     verbose: bool,
     quiet: bool,
@@ -256,14 +267,17 @@ def _per_line(
         file, surveyor = source.name, Surveyor()
         text = as_text(models[0], source, surveyor.watch)
         for liked in _some(whose_line(models, text, scoring), file):
+            look = looks.at(models[0], liked.lines[0])
+            looks.put(look, f"line {liked.lines[0].index}")
             if json:
-                _put_line_record(file, models, liked.best, liked.lines, scoring)
+                _put_line_record(file, models, liked.best, liked.lines, scoring, look)
                 continue
             if len(models) > 1:
                 bits = [names[liked.best], *(figure(x.bits_per_char) for x in liked.lines)]
             else:
                 bits = [figure(liked.lines[0].totals.bits_per_char)]
-            put("\t".join([*bits, one_line(liked.lines[0].text)]) + "\n")
+            pairs = [] if look is None or look.alignment is None else [look.alignment]
+            put("\t".join([*bits, one_line(liked.lines[0].text), *pairs]) + "\n")
         if not quiet:
             _sign(models, file, scoring, surveyor, verbose)
 
@@ -274,6 +288,7 @@ def _put_line_record(
     best: int,
     lines: tuple[Line, ...],
     scoring: Scoring,
+    look: Look | None,
 ) -> None:
     """Write the record of a line under the model that likes it best."""
     from seqgen.tasks.scoring.surprisal import line_record
@@ -283,7 +298,7 @@ def _put_line_record(
         names = (loaded.stored.name for loaded in models)
         record["best"] = models[best].stored.name
         record["bits"] = {name: line.bits for name, line in zip(names, lines, strict=True)}
-    put_record(record)
+    put_record(record if look is None else {**record, **look.keys()})
 
 
 def _per_token(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from seqgen.cli.inputs import Inputs, input_bytes, piped_input
+from seqgen.cli.inputs import Inputs, Source, input_bytes, piped_input
 from seqgen.cli.output import say
 from seqgen.cli.pairs import check_vectors
 from seqgen.errors import UsageError
@@ -16,69 +18,102 @@ if TYPE_CHECKING:
     from seqgen.tasks.loaded import LoadedModel
 
 
-def check_prompts(
-    prompts: list[str] | None, prompt_file: str | None, source_vectors: str | None = None
-) -> None:
-    """Refuse prompts from two places.
+@dataclass(frozen=True)
+class Given:
+    """What the command line has of prompts: arguments, a file that is one, a file of sources.
 
     Raises:
-        UsageError: there are both.
+        UsageError: there are two of them.
     """
-    places = {
-        "prompts": prompts,
-        "--prompt-file": prompt_file,
-        "--source-vectors": source_vectors,
-    }
-    given = [name for name, there in places.items() if there]
-    if len(given) > 1:
-        raise UsageError(f"give {given[0]} or {given[1]}, not both")
-    if source_vectors:
-        check_vectors(source_vectors)
+
+    prompts: list[str] | None
+    prompt_file: str | None = None
+    source_file: str | None = None
+    vectors: str | None = None
+
+    def __post_init__(self) -> None:
+        ways = {
+            "prompts": self.prompts,
+            "--prompt-file": self.prompt_file,
+            "--source": self.source_file,
+            "--source-vectors": self.vectors,
+        }
+        given = [name for name, there in ways.items() if there]
+        if len(given) > 1:
+            raise UsageError(f"give {given[0]} or {given[1]}, not both")
+        if self.vectors:
+            check_vectors(self.vectors)
+
+    @property
+    def nothing(self) -> bool:
+        """Whether prompts can come by standard input alone."""
+        return not (self.prompts or self.prompt_file or self.source_file or self.vectors)
+
+    @cached_property
+    def files(self) -> list[Source]:
+        """The file that is read, if there is one."""
+        name = self.source_file or self.prompt_file
+        return [Inputs().open_one(name)] if name else []
+
+    def texts(
+        self, loaded: LoadedModel, quiet: bool
+    ) -> tuple[Iterable[str] | Sequence[Vectors], bool]:
+        """Return the prompts, and whether they are the lines of a file or of standard input.
+
+        Given ones are a sequence: the default prompt, which is empty, if there is none. A file is
+        one prompt; as a source, without the newline at its end.
+
+        Args:
+            loaded: what reads them.
+            quiet: do not say that there is nothing.
+
+        Raises:
+            SeqgenError: the model writes from no vectors, or their file is damaged.
+        """
+        if self.vectors:
+            return given_vectors(loaded, self.vectors), True
+        if self.source_file:
+            (file,) = self.files
+            return _lines_of(file.title, file.chunks(), "no source, no text", quiet), True
+        if self.nothing and piped_input() is not None:
+            return _piped(quiet), True
+        if self.prompt_file:
+            text = self.files[0].text()
+            return [text.removesuffix("\n") if loaded.reads_sources else text], False
+        return self.prompts or [""], False
+
+    def are_sources(self, loaded: LoadedModel, echo: bool | None) -> bool:
+        """Return whether prompts are sources, for a model that writes from those; check them.
+
+        Raises:
+            UsageError: there is none, or the source is to be written before the text; or the
+                model writes from no source, and a file of them is given.
+        """
+        if self.vectors:
+            loaded.require_vectors()
+        if not loaded.reads_sources:
+            if self.source_file:
+                loaded.require_reads_sources("--source")
+            return False
+        if echo:
+            loaded.require_text("--echo")
+        if self.nothing and piped_input() is None:
+            name = loaded.stored.name
+            if loaded.source_features is not None:
+                raise UsageError(f"{name} writes from vectors: give --source-vectors FILE")
+            raise UsageError(f"{name} writes from a source: give one, or pipe them in, a line each")
+        return True
 
 
-def given_or_piped(
-    prompts: list[str] | None, prompt_file: str | None, quiet: bool, source: bool = False
-) -> tuple[Iterable[str], bool]:
-    """Return the prompts, and whether they come by standard input, a line each.
-
-    Given ones are a sequence: the default prompt, which is empty, if there is none. A file is one
-    prompt; as a source, without the newline at its end.
-    """
-    if not prompts and not prompt_file and piped_input() is not None:
-        return _piped(quiet), True
-    return _given(prompts, prompt_file, source), False
-
-
-def given_sources(
-    loaded: LoadedModel, prompts: list[str] | None, prompt_file: str | None, echo: bool | None
-) -> bool:
-    """Return whether prompts are sources, for a model that writes from those; check them.
-
-    Raises:
-        UsageError: there is none, or the source is to be written before the text.
-    """
-    if not loaded.reads_sources:
-        return False
-    if echo:
-        loaded.require_text("--echo")
-    if not prompts and not prompt_file and piped_input() is None:
-        name = loaded.stored.name
-        raise UsageError(f"{name} writes from a source: give one, or pipe them in, a line each")
-    return True
-
-
-def given_vectors(loaded: LoadedModel, path: str, echo: bool | None) -> Sequence[Vectors]:
+def given_vectors(loaded: LoadedModel, path: str) -> Sequence[Vectors]:
     """Return the sources in a file of vectors.
 
     Raises:
-        UsageError: the source is to be written before the text.
         SeqgenError: the model writes from none, or the file is damaged.
     """
     from seqgen.data.vectors import open_vectors
 
     loaded.require_vectors()
-    if echo:
-        loaded.require_text("--echo")
     file = open_vectors(path)
     return [file.vectors(number) for number in range(len(file))]
 
@@ -90,25 +125,26 @@ def say_unknown(count: int, quiet: bool) -> None:
         say(f"{unknown} of the sources unknown to the model, and read as <unk>")
 
 
-def _given(prompts: list[str] | None, prompt_file: str | None, source: bool) -> Sequence[str]:
-    if prompt_file:
-        text = Inputs().open_one(prompt_file).text()
-        return [text.removesuffix("\n") if source else text]
-    return prompts or [""]
-
-
 def _piped(quiet: bool) -> Iterable[str]:
+    from seqgen.data.text import decode_blocks
+
+    chunks = decode_blocks(input_bytes(), "standard input")
+    return _lines_of("standard input", chunks, "no prompt, no text", quiet)
+
+
+def _lines_of(name: str, chunks: Iterable[str], nothing: str, quiet: bool) -> Iterable[str]:
+    """Return the lines of a text as prompts, one each, as they come."""
     from seqgen.tasks.writing.prompts import Lines
 
-    return Lines("standard input", _lines(quiet))
+    return Lines(name, _lines(name, chunks, nothing, quiet))
 
 
-def _lines(quiet: bool) -> Iterator[str]:
-    from seqgen.data.text import decode_blocks, lines
+def _lines(name: str, chunks: Iterable[str], nothing: str, quiet: bool) -> Iterator[str]:
+    from seqgen.data.text import lines
 
     empty = True
-    for line in lines(decode_blocks(input_bytes(), "standard input")):
+    for line in lines(chunks):
         empty = False
         yield line.removesuffix("\n")
     if empty and not quiet:
-        say("standard input is empty: no prompt, no text")
+        say(f"{name} is empty: {nothing}")

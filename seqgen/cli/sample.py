@@ -11,16 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqgen.cli import options
+from seqgen.cli.attention import Shown, refuse_shown, source_options
 from seqgen.cli.help import FILTERS, LENGTH, OUTPUT, TEXT
 from seqgen.cli.interactive import check_terminal, converse
 from seqgen.cli.output import is_terminal, put, put_record, say, shown, unescape
-from seqgen.cli.prompts import (
-    check_prompts,
-    given_or_piped,
-    given_sources,
-    given_vectors,
-    say_unknown,
-)
+from seqgen.cli.prompts import Given, say_unknown
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
@@ -40,6 +35,7 @@ def sample(
     ] = None,
     model: options.Model = None,
     prompt_file: options.PromptFile = None,
+    source: options.SourceFile = None,
     source_vectors: options.SourceVectors = None,
     interactive: Annotated[
         bool,
@@ -131,6 +127,7 @@ def sample(
         ),
     ] = None,
     force: options.Force = None,
+    copy_unknown: options.CopyUnknown = False,
     greedy: Annotated[
         bool,
         typer.Option(
@@ -144,6 +141,7 @@ def sample(
         ),
     ] = 500,
     min_tokens: options.MinTokens = 0,
+    max_ratio: options.MaxRatio = None,
     num_samples: Annotated[
         int,
         typer.Option(
@@ -160,6 +158,12 @@ def sample(
         ),
     ] = 1,
     stop: options.Stop = None,
+    attention: options.Attention = False,
+    plot: options.Plot = None,
+    align: options.Align = False,
+    align_words: options.AlignWords = False,
+    layer: options.Layer = None,
+    head: options.Head = None,
     suggest: Annotated[
         int | None,
         typer.Option(
@@ -198,9 +202,16 @@ def sample(
     from seqgen.tasks.writing.prompts import unknown_in_source
     from seqgen.tasks.writing.sample import SampleOptions, stream
 
-    check_prompts(prompts, prompt_file, source_vectors)
+    given = Given(prompts, prompt_file, source, source_vectors)
+    of_source = source_options(
+        attention, align, align_words, layer, head, plot, max_ratio, copy_unknown
+    )
     if interactive:
-        _check_interactive(prompts, prompt_file, suggest, explain, num_samples, json)
+        _check_interactive(given, suggest, explain, num_samples, json)
+    for flag, instead in (("--suggest", suggest), ("--explain", explain), ("-i", interactive)):
+        if instead:
+            refuse_shown(of_source, flag)
+    looks = Shown(of_source, plot, maps=not json and not quiet, inputs=given.files)
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
     wanted = SampleOptions(
         seed=drawn,
@@ -222,6 +233,7 @@ def sample(
         best_of=best_of,
         stop=[unescape(text) for text in stop or ()],
         batch_size=batch_size,
+        of_source=of_source,
     )
     loaded = load(model, device, choice("--precision", precision, PRECISIONS))
     if seed is None and wanted.draws and not suggest and not quiet and not json:
@@ -235,19 +247,18 @@ def sample(
             loaded.require_text("--echo")
         converse(written, echo is not False and not loaded.reads_sources, quiet)
         return
-    if source_vectors is not None:
-        from_sources, texts, piped = True, given_vectors(loaded, source_vectors, echo), True
-    else:
-        from_sources = given_sources(loaded, prompts, prompt_file, echo)
-        texts, piped = given_or_piped(prompts, prompt_file, quiet, from_sources)
+    from_sources = given.are_sources(loaded, echo)
+    texts, piped = given.texts(loaded, quiet)
     echoed = not from_sources and (is_terminal(sys.stdout) if echo is None else echo)
+    aligned = align or align_words
+    raw = not (json or piped or aligned) and len(texts) == num_samples == 1
     if suggest or explain:
         _put_reasons(loaded, texts, wanted, suggest, json)
-    elif not json and not piped and len(texts) == 1 and num_samples == 1:
+    elif raw and not looks.wanted:
         _put_one(loaded, texts[0], wanted, echoed)
         say_unknown(unknown_in_source(loaded, texts[0]), quiet)
     else:
-        unknown = _put_records(loaded, texts, wanted, echoed, json)
+        unknown = _put_records(loaded, texts, wanted, echoed, json, raw, looks)
         say_unknown(unknown, quiet)
 
 
@@ -287,30 +298,34 @@ def _put_records(
     wanted: SampleOptions,
     echoed: bool,
     json: bool,
+    raw: bool,
+    looks: Shown,
 ) -> int:
-    """Write several texts, a line or a JSON record each; return the unknown tokens of sources."""
+    """Write texts, a line or a JSON record each; return the unknown tokens of sources.
+
+    A raw one is written as it is.
+    """
     from seqgen.tasks.writing.sample import sample as write
 
     unknown = 0
     for record in write(loaded, texts, wanted):
         if json:
-            put_record(record)
+            put_record(record.record())
         else:
             of = f", sample {record.sample}" if wanted.num_samples > 1 else ""
             text = record.prompt + record.text if echoed else record.text
-            put(shown(text, f"prompt {record.index}{of}"))
+            if raw:
+                put(text + "\n" if is_terminal(sys.stdout) else text)
+            else:
+                put(shown(text, f"prompt {record.index}{of}", record.alignment))
+        looks.put(record.look, f"prompt {record.index}, sample {record.sample}")
         if loaded.reads_sources and record.sample == 0:
-            unknown += record.source_unknown
+            unknown += record.of_source.source_unknown
     return unknown
 
 
 def _check_interactive(
-    prompts: list[str] | None,
-    prompt_file: str | None,
-    suggest: int | None,
-    explain: bool,
-    num_samples: int,
-    json: bool,
+    prompts: Given, suggest: int | None, explain: bool, num_samples: int, json: bool
 ) -> None:
     """Refuse what has no meaning with typed prompts.
 
@@ -318,8 +333,10 @@ def _check_interactive(
         UsageError: names it, or says that there is no terminal.
     """
     given = {
-        "PROMPT": bool(prompts),
-        "--prompt-file": prompt_file is not None,
+        "PROMPT": bool(prompts.prompts),
+        "--prompt-file": prompts.prompt_file is not None,
+        "--source": prompts.source_file is not None,
+        "--source-vectors": prompts.vectors is not None,
         "--suggest": suggest is not None,
         "--explain": explain,
         "--num-samples": num_samples > 1,

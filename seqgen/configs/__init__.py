@@ -2,7 +2,7 @@
 
 from seqgen.configs.data import DOCUMENTS, DataConfig, Documents
 from seqgen.configs.files import read_config, resolve, settings_of
-from seqgen.configs.model import DROPOUT_BY_OVERFITTING_RATIO, ModelConfig, Size
+from seqgen.configs.model import DROPOUT_BY_OVERFITTING_RATIO, ModelConfig, Size, by_ratio
 from seqgen.configs.options import PRECISIONS, choice, no_text, texts
 from seqgen.configs.settings import (
     MOST_LAYERS,
@@ -54,6 +54,7 @@ __all__ = [
     "Size",
     "TrainingConfig",
     "UsageError",
+    "by_ratio",
     "choice",
     "conform",
     "no_text",

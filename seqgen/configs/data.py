@@ -64,9 +64,9 @@ class DataConfig(Config):
         "Leave out pairs with a target longer than this many tokens.", 512, low=1, high=MOST_TOKENS
     )
     source_unknowns: float = setting(
-        "For pairs: share of the source tokens that training replaces by <unk>, drawn anew in every "
-        "step, so that the model learns to read unknown words; tokenizers without unknowns (byte, "
-        "bpe and unigram) replace none.",
+        "For pairs: share of the source tokens that each step of training replaces by <unk>, at "
+        "random, so that the model learns to read unknown words. Tokenizers without unknown tokens "
+        "(byte, bpe and unigram) replace none.",
         0.001,
         low=0,
         below=1,

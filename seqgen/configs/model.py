@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -38,6 +38,11 @@ DROPOUT_BY_OVERFITTING_RATIO = (
 )
 
 
+def by_ratio(rows: Iterable[tuple[float, float]], ratio: float) -> float:
+    """Return the value of the first row whose limit the ratio is below."""
+    return next(value for limit, value in rows if ratio < limit)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(Config):
     """What every architecture's configuration has."""
@@ -55,19 +60,16 @@ class ModelConfig(Config):
     )
 
     @classmethod
-    def regularised(cls, overfitting_ratio: float) -> dict[str, Any]:
+    def regularised(cls, overfitting_ratio: float, spelled: bool = False) -> dict[str, Any]:
         """Return the settings that reduce overfitting.
 
         Args:
             overfitting_ratio: passes over the text x parameters / tokens of the text.
+            spelled: tokens are characters or bytes.
         """
         if "dropout" not in cls.fields():
             return {}
-        return {
-            "dropout": next(
-                p for most, p in DROPOUT_BY_OVERFITTING_RATIO if overfitting_ratio < most
-            )
-        }
+        return {"dropout": by_ratio(DROPOUT_BY_OVERFITTING_RATIO, overfitting_ratio)}
 
     def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
         """Return whether products in bf16 units pay on a CPU: for small ones casting costs more."""

@@ -22,6 +22,7 @@ from seqgen.decoding.beam_groups import (
     Expansion,
     Fate,
     Group,
+    Penalty,
     Source,
     StochasticGroup,
 )
@@ -57,10 +58,10 @@ class Search:
         for number, group in enumerate(self.groups):
             if not group.live:
                 continue
-            fates = group.advance(expansion, taken, self.ending)
+            considered, others = group.advance(expansion, taken, self.ending)
             if watch is not None:
-                watch(self.place, number, fates)
-            for _, token, _, fate in fates:
+                watch(self.place, number, [*considered, *others])
+            for _, token, _, fate in considered:
                 if fate == "live":
                     taken[token] = taken.get(token, 0) + 1
 
@@ -83,6 +84,7 @@ def search(
     ends: Ends | None = None,
     watch: Watch | None = None,
     opens: Opens | None = None,
+    penalty: Penalty | None = None,
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
     """Search for the most probable texts after several prompts at once.
 
@@ -96,6 +98,7 @@ def search(
         ends: tells stop strings.
         watch: is shown the best candidates of every step.
         opens: opens a state for the sources' handles; None for a model that has no sources.
+        penalty: added to the score of a text that plain searches have finished.
 
     Yields:
         The place of a prompt in `sources` and its hypotheses, the best first, as soon as they
@@ -105,7 +108,7 @@ def search(
         for place in range(len(sources)):
             yield place, [Hypothesis(score=0.0, finish_reason="length")]
         return
-    endings = [Ending(source, eos_id, ends, config.max_tokens) for source in sources]
+    endings = [Ending.of(source, config, eos_id, ends, penalty) for source in sources]
     searches = [Search(ending, place, config) for place, ending in enumerate(endings)]
     width = 2 * config.beams // config.groups + (config.beams if config.groups > 1 else 0)
     prompts, handles = [s.tokens for s in sources], [s.handle for s in sources]
@@ -119,6 +122,7 @@ def search(
             filtered = processor(histories, filtered)
         rank = searches[0].groups[0].rank([row for _, row in rows], model_log_probs, filtered)
         expansion = Expansion(rank, model_log_probs, filtered, width)
+        expansion.order([group for owner in searches for group in owner.groups])
         for owner in searches:
             owner.advance(expansion, watch)
             if not owner.live:

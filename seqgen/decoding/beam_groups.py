@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,11 @@ MOST_BEAMS = 10**5
 MOST_DIVERSITY = 1e6
 # A candidate's parent, its token, that token's log-probability, and "live", "finished", "pruned".
 Fate = tuple[Hypothesis, int, float, str]
+# Those of the candidates that were considered, and of the others, made when they are asked for.
+Fates = tuple[list[Fate], Iterable[Fate]]
+# Minus the total of a parent and a token, the parent's place among the live ones, the token, what
+# ranks it, and both its log-probabilities.
+Candidate = tuple[float, int, int, float, float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,25 +75,41 @@ class Source:
         number: the prompt's number i, which stochastic noise depends on.
         tokens: the prompt's ids, with the start symbol first.
         handle: the number of the source that it is written from; equal sources have the same.
+        max_tokens: at most so many tokens of this text; None for no limit of its own.
     """
 
     number: int
     tokens: tuple[int, ...]
     handle: int = 0
+    max_tokens: int | None = None
 
 
 # Whether the tokens written after a prompt end the text by what they say (a stop string).
 Ends = Callable[[Source, Sequence[int]], bool]
+# What the score of a finished text gains by its tokens: never above 0, or a search that stops
+# when nothing can be better any more would stop too early.
+Penalty = Callable[[Source, Sequence[int]], float]
 
 
 @dataclass(frozen=True)
 class Ending:
-    """What ends a text after a prompt: a token, what the tokens say, or their number."""
+    """What ends a text after a prompt, and what a text that has ended scores.
+
+    A text ends by a token, by what the tokens say, or by their number.
+
+    Attributes:
+        source: the prompt.
+        eos_id: the token that ends a text, if one does.
+        ends: tells stop strings.
+        max_tokens: tokens of a text at most.
+        penalty: added to the score of a finished text.
+    """
 
     source: Source
     eos_id: int | None
     ends: Ends | None
     max_tokens: int
+    penalty: Penalty | None = None
 
     def __call__(self, parent: Hypothesis, token: int) -> str | None:
         """Return why `parent` with `token` ends but for its length, or None."""
@@ -98,9 +119,32 @@ class Ending:
             return "stop"
         return None
 
+    @classmethod
+    def of(
+        cls,
+        source: Source,
+        config: BeamConfig,
+        eos_id: int | None,
+        ends: Ends | None = None,
+        penalty: Penalty | None = None,
+    ) -> Ending:
+        """Return the end of a prompt's texts; a limit of its own counts if it is lower."""
+        own = config.max_tokens if source.max_tokens is None else source.max_tokens
+        return cls(source, eos_id, ends, min(own, config.max_tokens), penalty)
+
+    def finish(self, hypothesis: Hypothesis, reason: str, norm: LengthNorm) -> None:
+        """Give a hypothesis that has ended its score, but for the penalty."""
+        hypothesis.finish_reason = reason
+        hypothesis.score = hypothesis.logprob / norm(len(hypothesis.tokens))
+
+    def penalise(self, hypothesis: Hypothesis) -> None:
+        """Add the penalty to the score of a hypothesis that has ended."""
+        if self.penalty is not None:
+            hypothesis.score += self.penalty(self.source, hypothesis.tokens)
+
 
 class Expansion:
-    """The most probable next tokens of every row, as Python numbers."""
+    """Every row's likeliest next tokens, and the order in which groups consider them."""
 
     def __init__(
         self, rank: np.ndarray, model_log_probs: np.ndarray, filtered: np.ndarray, width: int
@@ -112,26 +156,78 @@ class Expansion:
     def widen(self, width: int) -> None:
         """Take `width` tokens of each row, and those equal to the last of them."""
         self.width = min(width, self._rank.shape[-1])
-        least = np.partition(self._rank, -self.width, axis=-1)[:, -self.width, None]  # (R, 1)
-        # A partition picks arbitrarily among equals, so all of them are taken.
-        chosen = (self._rank >= least) & (self._rank > IMPOSSIBLE)
-        rows, tokens = chosen.nonzero()
+        rows, tokens = likeliest_of_rows(self._rank, self.width)
         at = rows, tokens
-        each = zip(
-            tokens.tolist(),
-            self._rank[at].tolist(),
-            self._model_log_probs[at].tolist(),
-            self._filtered[at].tolist(),
-            strict=True,
-        )
-        self.rows: list[list[tuple[int, float, float, float]]] = [[] for _ in self._rank]
-        for row, candidate in zip(rows.tolist(), each, strict=True):
-            self.rows[row].append(candidate)
+        self._tokens = tokens  # (N,), row after row
+        self._values = self._rank[at], self._model_log_probs[at], self._filtered[at]  # (N,) each
+        edges = np.searchsorted(rows, np.arange(len(self._rank) + 1))
+        self._begins, self._counts = edges[:-1], np.diff(edges)  # (R,) each
+        self._known: dict[int, list[Candidate]] = {}
 
     @property
     def complete(self) -> bool:
         """Whether every possible token is there."""
         return self.width == self._rank.shape[-1]
+
+    def order(self, groups: Sequence[Group]) -> None:
+        """Put the candidates of all groups in order at once, which `candidates` then gives."""
+        live = [(number, h) for number, group in enumerate(groups) for h in group.live]
+        rows = [h.row for _, h in live]
+        counts = self._counts[rows]
+        parent = np.repeat(np.arange(len(live)), counts)  # (M,), of each candidate
+        first = np.repeat(self._begins[rows] - counts.cumsum() + counts, counts)
+        at = first + np.arange(parent.size)  # its place among the N
+        tokens, (rank, own, filtered) = self._tokens[at], (values[at] for values in self._values)
+        score = np.array([-h.logprob for _, h in live])[parent] - rank.astype(np.float64)
+        of_parent = np.array([number for number, _ in live])
+        order = np.lexsort((tokens, parent, score, of_parent[parent]))
+        places = np.array([place for group in groups for place in range(len(group.live))])
+        columns = score, places[parent], tokens, rank, own, filtered
+        ordered = list(zip(*(column[order].tolist() for column in columns), strict=True))
+        ends = np.bincount(of_parent, counts, len(groups)).astype(int).cumsum().tolist()
+        for group, begin, end in zip(groups, [0, *ends], ends, strict=False):
+            self._known[id(group)] = ordered[begin:end]
+
+    def candidates(self, group: Group) -> list[Candidate]:
+        """Return what the group's live hypotheses may become, the best first."""
+        if id(group) not in self._known:
+            self.order([group])
+        return self._known[id(group)]
+
+
+# How many blocks a row is cut into for each token that is wanted of it.
+BLOCKS = 3
+
+
+def likeliest_of_rows(rank: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return which are the `width` largest of each row, and those equal to the last of them.
+
+    The largest values of any `width` blocks of a row are at most its `width` largest, so most
+    of a large vocabulary is compared with a bound, and not sorted.
+
+    Args:
+        rank: (R, V); `IMPOSSIBLE` is never among them.
+        width: from 1 to V.
+
+    Returns:
+        Their rows, which ascend, and their columns.
+    """
+    vocab_size = rank.shape[1]
+    size = max(1, vocab_size // (BLOCKS * width))
+    count = vocab_size // size
+    blocks = rank[:, : count * size].reshape(len(rank), count, size)
+    largest = np.maximum.reduce(blocks, -1)  # (R, blocks)
+    bound = np.partition(largest, -width, axis=-1)[:, -width, None]  # (R, 1)
+    chosen = np.flatnonzero(rank >= np.maximum(bound, np.finfo(rank.dtype).min))
+    rows, columns = np.divmod(chosen, vocab_size)
+    values = rank[rows, columns]
+    # Which of equals a partition takes is chance, so all of them are taken.
+    order = np.lexsort((-values, rows))
+    edges = np.searchsorted(rows, np.arange(len(rank) + 1))
+    last = np.minimum(edges[:-1] + width, edges[1:]) - 1  # (R,); one before for an empty row
+    least = values[order][last] if values.size else values[:0]
+    kept = values >= least[rows] if values.size else slice(None)
+    return rows[kept], columns[kept]
 
 
 class Group:
@@ -146,58 +242,71 @@ class Group:
         rows: Sequence[Hypothesis], model_log_probs: np.ndarray, filtered: np.ndarray
     ) -> np.ndarray:
         """Return what ranks the next tokens (R, V) of each row among themselves."""
-        return np.where(filtered == IMPOSSIBLE, IMPOSSIBLE, np.maximum(model_log_probs, LEAST))
+        ranks = np.maximum(model_log_probs, LEAST)
+        np.copyto(ranks, IMPOSSIBLE, where=filtered == IMPOSSIBLE)
+        return ranks
 
-    def advance(self, expansion: Expansion, taken: dict[int, int], ending: Ending) -> list[Fate]:
-        """Take one step; return the fates of the best candidates.
+    def advance(self, expansion: Expansion, taken: dict[int, int], ending: Ending) -> Fates:
+        """Take one step; return the fates of the best candidates, the best first.
 
         Args:
             expansion: of the rows.
             taken: how many hypotheses of earlier groups took each token at this step.
             ending: what finishes a hypothesis.
         """
-        diversity = self.config.diversity
-        candidates = sorted(
-            (-parent.logprob - rank + diversity * taken.get(token, 0), place, token, own)
-            for place, parent in enumerate(self.live)
-            for token, rank, own, _ in expansion.rows[parent.row]
-        )
+        candidates = expansion.candidates(self)
+        if taken:
+            candidates = self._diverse(candidates, taken)
         parents, self.live, fates = self.live, [], []
-        for order, (_, place, token, own) in enumerate(candidates):
+        for order, (_, place, token, _, own, _) in enumerate(candidates):
+            if order >= self.size and len(self.live) == self.size:
+                break
             parent, fate = parents[place], "pruned"
-            if order < self.size or len(self.live) < self.size:
-                reason = ending(parent, token)
-                if reason is None and len(self.live) < self.size:
-                    self.live.append(_extended(parent, token, own))
-                    fate = "live"
-                elif reason is not None and order < self.size:
-                    self._finish(_extended(parent, token, own), reason)
-                    fate = "finished"
+            reason = ending(parent, token)
+            if reason is None and len(self.live) < self.size:
+                self.live.append(_extended(parent, token, own))
+                fate = "live"
+            elif reason is not None and order < self.size:
+                self._finish(_extended(parent, token, own), reason, ending)
+                fate = "finished"
             fates.append((parent, token, own, fate))
         if len(self.live) < self.size and not expansion.complete:
             # Stop strings ended too many of them: start again from more.
             self.live = parents
             expansion.widen(4 * expansion.width)
             return self.advance(expansion, taken, ending)
-        self._stop_if_certain()
-        return fates
+        self._stop_if_certain(ending)
+        others = candidates[len(fates) :]
+        pruned = ((parents[place], token, own, "pruned") for _, place, token, _, own, _ in others)
+        return fates, pruned
 
-    def _stop_if_certain(self) -> None:
+    def _diverse(self, candidates: list[Candidate], taken: dict[int, int]) -> list[Candidate]:
+        """Return the candidates in the order in which they stand less what was taken."""
+        diversity = self.config.diversity
+        return sorted(
+            (score + diversity * taken.get(token, 0), place, token, *rest)
+            for score, place, token, *rest in candidates
+        )
+
+    def _stop_if_certain(self, ending: Ending) -> None:
         if not self.live:
             return
-        config, length = self.config, len(self.live[0].tokens)
-        likeliest = max(hypothesis.logprob for hypothesis in self.live)
-        if length == config.max_tokens:
+        length = len(self.live[0].tokens)
+        if length == ending.max_tokens:
             for hypothesis in self.live:
-                self._finish(hypothesis, "length")
+                self._finish(hypothesis, "length", ending)
             self.live = []
-        elif self.best.beats(config.norm.bound(likeliest, length, config.max_tokens)):
-            self.live = []
+        elif self.best.full:
+            likeliest = max(hypothesis.logprob for hypothesis in self.live)
+            if self.best.beats(self.config.norm.bound(likeliest, length, ending.max_tokens)):
+                self.live = []
 
-    def _finish(self, hypothesis: Hypothesis, reason: str) -> None:
-        hypothesis.score = hypothesis.logprob / self.config.norm(len(hypothesis.tokens))
-        hypothesis.finish_reason = reason
-        self.best.add(hypothesis)
+    def _finish(self, hypothesis: Hypothesis, reason: str, ending: Ending) -> None:
+        ending.finish(hypothesis, reason, self.config.norm)
+        # A penalty may take a pass over the whole text: not for one that has lost without it.
+        if not self.best.beats(hypothesis.score):
+            ending.penalise(hypothesis)
+            self.best.add(hypothesis)
 
 
 def _extended(parent: Hypothesis, token: int, logprob: float) -> Hypothesis:
@@ -228,15 +337,15 @@ class StochasticGroup(Group):
         noise = gumbel(digests, np.arange(phi.shape[1])[None])
         return conditioned(phi + noise, parents)
 
-    def advance(self, expansion: Expansion, taken: dict[int, int], ending: Ending) -> list[Fate]:
+    def advance(self, expansion: Expansion, taken: dict[int, int], ending: Ending) -> Fates:
         places: list[tuple[float, tuple[int, ...], Hypothesis, Fate | None]] = [
             (-leaf.perturbed, leaf.tokens, leaf, None) for leaf in self.leaves
         ]
-        for parent in self.live:
-            for token, rank, own, filtered in expansion.rows[parent.row]:
-                new = _extended(parent, token, own)
-                new.weight, new.perturbed = parent.weight + filtered, rank
-                places.append((-rank, new.tokens, new, (parent, token, own, "pruned")))
+        for _, place, token, rank, own, filtered in expansion.candidates(self):
+            parent = self.live[place]
+            new = _extended(parent, token, own)
+            new.weight, new.perturbed = parent.weight + filtered, rank
+            places.append((-rank, new.tokens, new, (parent, token, own, "pruned")))
         places.sort(key=lambda place: place[:2])
         self.leaves, self.live, fates = [], [], []
         for order, (_, _, hypothesis, fate) in enumerate(places):
@@ -252,7 +361,7 @@ class StochasticGroup(Group):
         if not self.live:
             for leaf in self.leaves:
                 self.best.add(leaf)
-        return fates
+        return fates, ()
 
     def _check_end(self, hypothesis: Hypothesis, parent: Hypothesis, ending: Ending) -> None:
         token = hypothesis.tokens[-1]

@@ -48,7 +48,7 @@ class Continuation:
 
     Attributes:
         text: what is certain so far.
-        tokens: how many were drawn, EOS and a trimmed stop's included.
+        ids: the tokens that were drawn, EOS and a trimmed stop's included.
         logprob: their total log-probability under the model, in nats.
         finish_reason: None while it grows, then "eos", "stop" or "length".
 
@@ -71,14 +71,20 @@ class Continuation:
         self._decoder, self._stops = decoder, StopStrings(stops)
         self._max_tokens, self._eos_id = max_tokens, eos_id
         self._min_tokens = min_tokens
-        self.text, self.tokens, self.logprob = "", 0, 0.0
+        self.text, self.logprob = "", 0.0
+        self.ids: list[int] = []
         self.finish_reason: str | None = None
         if max_tokens == 0:
             self.finish_reason = "length"
 
-    def push(self, token: int, logprob: float) -> str:
+    @property
+    def tokens(self) -> int:
+        """How many tokens were drawn."""
+        return len(self.ids)
+
+    def push(self, token: int, logprob: float = 0.0) -> str:
         """Take the next token; return the text that it makes certain."""
-        self.tokens += 1
+        self.ids.append(token)
         self.logprob += logprob
         if token == self._eos_id:
             return self._finish("eos")

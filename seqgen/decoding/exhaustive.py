@@ -46,8 +46,9 @@ def exhaustive(
     if ending.max_tokens == 0:
         return [Hypothesis(score=0.0, finish_reason="length")]
     found = []
-    for hypothesis in _walk(model, Hypothesis(), logits, state, processors, ending):
-        hypothesis.score = hypothesis.logprob / norm(len(hypothesis.tokens))
+    for hypothesis, reason in _walk(model, Hypothesis(), logits, state, processors, ending):
+        ending.finish(hypothesis, reason, norm)
+        ending.penalise(hypothesis)
         found.append(hypothesis)
     return sorted(found, key=lambda h: h.rank)[:nbest]
 
@@ -59,8 +60,8 @@ def _walk(
     state: State,
     processors: Sequence[Processor],
     ending: Ending,
-) -> Iterator[Hypothesis]:
-    """Yield every finished text that begins with `parent`, whose next logits (1, V) these are.
+) -> Iterator[tuple[Hypothesis, str]]:
+    """Yield every text that begins with `parent`, whose next logits (1, V) these are, and its end.
 
     The state, of one row, is not used up.
     """
@@ -76,9 +77,8 @@ def _walk(
         reason = ending(parent, token)
         if reason is None and len(child.tokens) == ending.max_tokens:
             reason = "length"
-        child.finish_reason = reason
         if reason:
-            yield child
+            yield child, reason
         else:
             after, of_child = model.step([token], state.copy())
             yield from _walk(model, child, after, of_child, processors, ending)

@@ -89,6 +89,11 @@ class Best:
         if all(hypothesis.tokens != other.tokens for other in self.hypotheses):
             self.hypotheses = sorted([*self.hypotheses, hypothesis], key=lambda h: h.rank)[: self.n]
 
+    @property
+    def full(self) -> bool:
+        """Whether there are n."""
+        return len(self.hypotheses) == self.n
+
     def beats(self, bound: float) -> bool:
         """Return whether there are n, and all are better than `bound`."""
-        return len(self.hypotheses) == self.n and self.hypotheses[-1].score > bound
+        return self.full and self.hypotheses[-1].score > bound

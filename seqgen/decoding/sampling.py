@@ -26,12 +26,14 @@ class Row:
         sample: the sample's number j of that prompt.
         tokens: the prompt's ids, with the start symbol first.
         handle: the number of the source that it is written from; equal sources have the same.
+        max_tokens: at most so many tokens of this text; None for no limit of its own.
     """
 
     prompt: int
     sample: int
     tokens: tuple[int, ...]
     handle: int = 0
+    max_tokens: int | None = None
 
 
 class Step(NamedTuple):

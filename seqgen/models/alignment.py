@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from seqgen.models.memory import Memory
+from seqgen.models.ops import Ops, TensorOps
 
 
 class Score(nn.Module):
@@ -18,7 +20,12 @@ class Score(nn.Module):
         query_size: width of q.
         size: width H of h_j.
         scaled: divide by the square root of H (Vaswani et al. 2017).
+
+    Attributes:
+        ops: what the equations of `forward` are made of. `RowScore` calls them over arrays.
     """
+
+    ops: ClassVar[Ops] = TensorOps
 
     def __init__(self, query_size: int, size: int, scaled: bool) -> None:
         super().__init__()
@@ -47,7 +54,7 @@ class Dot(Score):
         return encoded
 
     def forward(self, query: Tensor, keys: Tensor, covered: Tensor | None) -> Tensor:
-        return (query * self.scale) @ keys.mT
+        return (query * self.scale) @ keys.swapaxes(1, 2)
 
 
 class General(Dot):
@@ -78,10 +85,10 @@ class Additive(Score):
         return self.of_key(encoded)
 
     def forward(self, query: Tensor, keys: Tensor, covered: Tensor | None) -> Tensor:
-        total = self.of_query(query).unsqueeze(2) + keys.unsqueeze(1)  # (S, N, L, H)
+        total = self.of_query(query)[:, :, None] + keys[:, None]  # (S, N, L, H)
         if covered is not None:
-            total = total + covered.unsqueeze(-1) * self.of_covered
-        return total.tanh() @ self.v * self.scale
+            total = total + covered[..., None] * self.of_covered
+        return self.ops.tanh(total) @ self.v * self.scale
 
 
 class Fertility(nn.Module):

@@ -191,14 +191,28 @@ def attend(
         mask = None if there is None else torch.from_numpy(there)[:, None, None]
         tensors = map(torch.from_numpy, (q[:, :, None], keys, values))
         return F.scaled_dot_product_attention(*tensors, attn_mask=mask)[:, :, 0].numpy()
-    scores = q[:, :, None] @ keys.swapaxes(2, 3)  # (B, heads, 1, n)
+    return attend_grouped(q[:, :, None], keys, values, there)[:, :, 0]
+
+
+def attend_grouped(
+    q: np.ndarray, keys: np.ndarray, values: np.ndarray, there: np.ndarray | None
+) -> np.ndarray:
+    """Return softmax(Q K^T / sqrt(D)) V (S, heads, G, D) for some queries a row.
+
+    Args:
+        q: (S, heads, G, D).
+        keys: (S, heads, n, D).
+        values: as keys.
+        there: (S, n), which of them a row has; None where each has all.
+    """
+    scores = q @ keys.swapaxes(2, 3)  # (S, heads, G, n)
     scores *= 1 / math.sqrt(q.shape[-1])
     if there is not None:
-        scores[~there[:, None, None].repeat(q.shape[1], 1)] = -np.inf
+        np.copyto(scores, -np.inf, where=~there[:, None, None])
     scores -= np.maximum.reduce(scores, -1, keepdims=True)
     np.exp(scores, out=scores)
     scores /= np.add.reduce(scores, -1, keepdims=True)
-    return (scores @ values)[:, :, 0]
+    return scores @ values
 
 
 def input_map(weight: Tensor, bias: Tensor, inputs: Tensor | None) -> ArrayMap:

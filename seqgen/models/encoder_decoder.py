@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from seqgen.configs import MOST_TOKENS, MOST_WIDTH, ModelConfig, require, setting
+from seqgen.configs import MOST_TOKENS, MOST_WIDTH, ModelConfig, by_ratio, require, setting
 from seqgen.data.sources import Source, Sources
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.memory import Memory
 from seqgen.models.state import State
+
+# Dropout by the overfitting ratio, as for models of text: where targets are sentences, and where
+# they are spelled out, in characters or bytes.
+DROPOUT = {
+    False: ((30, 0.1), (150, 0.2), (1000, 0.3), (math.inf, 0.4)),
+    True: ((200, 0.0), (1000, 0.1), (5000, 0.2), (math.inf, 0.3)),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +36,13 @@ class SourceConfig(ModelConfig):
     derived: ClassVar[frozenset[str]] = frozenset(
         {"vocab_size", "source_vocab_size", "source_features"}
     )
+
+    recipe: ClassVar[Mapping[str, Any]] = {
+        "optimizer": "muon",
+        "lr": 4e-3,
+        "batch_size": 32,
+        "weight_decay": 0.01,
+    }
 
     source_vocab_size: int | None = setting(
         "Number of tokens of the source's own tokenizer; none if it is joint.",
@@ -43,9 +58,16 @@ class SourceConfig(ModelConfig):
     )
 
     @classmethod
-    def regularised(cls, overfitting_ratio: float) -> dict[str, Any]:
-        """Return nothing: the rule is for models of text, which learn a small one by heart."""
-        return {}
+    def regularised(cls, overfitting_ratio: float, spelled: bool = False) -> dict[str, Any]:
+        """Return the settings that reduce overfitting.
+
+        A sentence has several good translations, so that certainty is discouraged too; a string
+        that is spelled out, such as a date, has one.
+        """
+        return {
+            "dropout": by_ratio(DROPOUT[spelled], overfitting_ratio),
+            "label_smoothing": 0.0 if spelled else 0.1,
+        }
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -160,13 +161,16 @@ def ragged_sequence(layer: Cell, x: Tensor, lengths: Sequence[int]) -> tuple[Ten
     order = sorted(range(rows), key=lambda row: -lengths[row])
     back = sorted(range(rows), key=order.__getitem__)
     x, state = x[order], layer.start(rows)
-    outputs, ended, begin = [], [], 0
-    for end in sorted(set(lengths)):
-        y, state = layer.sequence(x[: len(state[0]), begin:end], state)
+    outputs, ended = [], []
+    ends = sorted(set(lengths))
+    # One split, and not a slice each: the gradient of a slice is as large as all of x.
+    pieces = x.split([end - begin for begin, end in pairwise([0, *ends])], 1)
+    for end, piece in zip(ends, pieces, strict=True):
+        y, state = layer.sequence(piece[: len(state[0])], state)
         outputs.append(F.pad(y, (0, 0, 0, 0, 0, rows - len(y))))
         longer = sum(length > end for length in lengths)
         ended.append(tuple(part[longer:] for part in state))
-        state, begin = tuple(part[:longer] for part in state), end
+        state = tuple(part[:longer] for part in state)
     final = (torch.cat(parts)[back] for parts in zip(*reversed(ended), strict=True))
     return torch.cat(outputs, 1)[back], tuple(final)
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
@@ -119,6 +120,21 @@ class Memory(State):
         _, places = self._places
         flat = x.flatten(0, 1)
         return flat if places is None else flat[places.to(x.device)]
+
+    def group_array(self, x: np.ndarray) -> np.ndarray:
+        """Do what `group` does, for an array."""
+        groups, places = self._places
+        if places is None:
+            return x.reshape(len(self.lengths), groups, *x.shape[1:])
+        room = np.zeros((len(self.lengths) * groups, *x.shape[1:]), x.dtype)
+        room[places.numpy()] = x
+        return room.reshape(-1, groups, *x.shape[1:])
+
+    def ungroup_array(self, x: np.ndarray) -> np.ndarray:
+        """Do what `ungroup` does, for an array."""
+        _, places = self._places
+        flat = x.reshape(-1, *x.shape[2:])
+        return flat if places is None else flat[places.numpy()]
 
     @cached_property
     def _places(self) -> tuple[int, Tensor | None]:

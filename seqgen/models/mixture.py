@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from seqgen.configs import ModelConfig
-from seqgen.data.sources import Sources
+from seqgen.data.sources import Source, Sources
 from seqgen.models.base import LOGITS_AT_ONCE, LanguageModel
 from seqgen.models.scores import Predictions, first_best, ranks_in
 from seqgen.models.state import State
@@ -58,6 +58,27 @@ class Mixture(LanguageModel):
         """Return what opens states on sources; see `EncoderDecoder.opens`, which each part has."""
         each = [part.opens(sources, stride) for part in self.components]
         return lambda handles: MixtureState(tuple(opened(handles) for opened in each))
+
+    def remember(self, source: Source) -> MixtureState:
+        """Encode sources by each part; see `EncoderDecoder.remember`."""
+        return MixtureState(tuple(part.remember(source) for part in self.components))
+
+    def attend(self, tokens: Tensor, memory: MixtureState) -> Tensor:
+        """Return the weighted mean of what the parts read of a source, (B, 1, 1, T, L).
+
+        Args:
+            tokens: (B, T) of int64, what the decoders read, BOS first.
+            memory: of `remember`, with B rows.
+
+        Raises:
+            UsageError: a part has no attention.
+        """
+        parts = zip(self.components, memory.children, self.log_weights, strict=True)
+        each = [
+            math.exp(weight) * part.attend(tokens, child).mean((1, 2), keepdim=True)
+            for part, child, weight in parts
+        ]
+        return torch.stack(each).sum(0)
 
     def forward(
         self, tokens: Tensor, state: MixtureState | None = None, last: int | None = None

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
@@ -14,6 +15,8 @@ from seqgen import registry
 from seqgen.configs import MOST_LAYERS, MOST_WIDTH, Size, require, setting
 from seqgen.errors import UsageError
 from seqgen.models.alignment import Additive, Dot, Fertility, General, Score, read
+from seqgen.models.array_steps import ArraySteps
+from seqgen.models.base import require_no_graph
 from seqgen.models.cells.cell import Cell, LayerState
 from seqgen.models.dropout import Dropout
 from seqgen.models.encoder_decoder import (
@@ -31,6 +34,7 @@ from seqgen.models.encoders import (
 from seqgen.models.memory import Memory
 from seqgen.models.recurrent import RecurrentLM
 from seqgen.models.recurrent_config import RecurrentConfig
+from seqgen.models.row_seq2seq import RowSeq2Seq
 from seqgen.models.state import State
 
 SCORES: Mapping[str, type[Score]] = {"dot": Dot, "general": General, "additive": Additive}
@@ -40,13 +44,11 @@ SCORES: Mapping[str, type[Score]] = {"dot": Dot, "general": General, "additive":
 class Seq2SeqConfig(SourceConfig):
     """Recurrent layers over the source, and recurrent layers over the target that begin there."""
 
-    recipe: ClassVar[Mapping[str, Any]] = {
-        "optimizer": "adamw",
-        "lr": 2e-3,
-        "batch_size": 64,
-        "weight_decay": 0.01,
-    }
-    sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
+    recipe: ClassVar[Mapping[str, Any]] = {**SourceConfig.recipe, "lr": 6e-3}
+    sizes: ClassVar[tuple[Size, ...]] = (
+        Size({"hidden_size": 512, "embedding_size": 256}, tokens=1.5e6, text=3e5),
+        Size({"hidden_size": 256, "embedding_size": 256}),
+    )
 
     cell: str = setting("Recurrent cell: gru, lstm or rnn.", "gru")
     hidden_size: int = setting(
@@ -192,7 +194,7 @@ class RecurrentDecoder(nn.Module):
         return x, tuple(after)
 
 
-class Seq2Seq(EncoderDecoder):
+class Seq2Seq(ArraySteps, EncoderDecoder):
     """The registry's `seq2seq`.
 
     With h_1 ... h_L the encoder's features and s_t the decoder's state after the word y_t,
@@ -302,6 +304,12 @@ class Seq2Seq(EncoderDecoder):
     ) -> tuple[Tensor, Seq2SeqState]:
         features, _, state = self._run(tokens, state)
         return features, state
+
+    def step(self, tokens: Sequence[int], state: Seq2SeqState) -> tuple[np.ndarray, Seq2SeqState]:
+        if not self.suits_arrays():
+            return super().step(tokens, state)
+        require_no_graph(state)
+        return self.prepared(lambda: RowSeq2Seq(self))(tokens, state)
 
     def attend(self, tokens: Tensor, memory: Memory) -> Tensor:
         if self.alignment is None:

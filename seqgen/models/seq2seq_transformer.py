@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from seqgen.configs import MOST_LAYERS, MOST_TOKENS, Size, setting
 from seqgen.errors import SeqgenError
 from seqgen.models import one_token
+from seqgen.models.arrays import attend_grouped
 from seqgen.models.attention import full_attention, full_weights
 from seqgen.models.blocks import Attend, Block, norm_of
 from seqgen.models.dropout import Dropout
@@ -30,18 +31,6 @@ from seqgen.models.state import Rows
 from seqgen.models.transformer import Transformer, waves_of
 from seqgen.models.transformer_config import TransformerConfig
 
-# The form of Vaswani et al. (2017), for a joint vocabulary.
-FORM_OF_2017: Mapping[str, Any] = {
-    "positions": "sinusoidal",
-    "norm": "layernorm",
-    "norm_position": "post",
-    "activation": "relu",
-    "qk_norm": False,
-    "bias": True,
-    "scale_embedding": True,
-    "tie_weights": True,
-}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Seq2SeqTransformerConfig(SourceConfig, TransformerConfig):
@@ -54,13 +43,11 @@ class Seq2SeqTransformerConfig(SourceConfig, TransformerConfig):
     derived: ClassVar[frozenset[str]] = (
         SourceConfig.derived | TransformerConfig.derived | {"source_window"}
     )
-    recipe: ClassVar[Mapping[str, Any]] = {
-        "optimizer": "adamw",
-        "lr": 1e-3,
-        "batch_size": 64,
-        "weight_decay": 0.01,
-    }
-    sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
+    recipe: ClassVar[Mapping[str, Any]] = SourceConfig.recipe
+    sizes: ClassVar[tuple[Size, ...]] = (
+        Size({"num_layers": 3, "hidden_size": 256, "tie_weights": True}, tokens=1.5e6, text=3e5),
+        Size({"num_layers": 2, "hidden_size": 128, "tie_weights": True}),
+    )
 
     encoder_layers: int | None = setting(
         "Number of encoder blocks; by default as many as num_layers.", None, low=1, high=MOST_LAYERS
@@ -303,14 +290,19 @@ class RowReading:
     """`Reading` of one token a row, over arrays."""
 
     def __init__(self, own: one_token.Attend, memory: Memory) -> None:
-        self.own, self.reading = own, Reading(None, memory)
+        self.own, self.memory = own, memory
+        self.there = None if memory.there is None else memory.there.numpy()
 
     def __call__(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
         return self.own(layer, q, k, v)
 
     def source(self, layer: int, q: np.ndarray) -> np.ndarray:
         """Return what queries (B, heads, D) read of their sources."""
-        return self.reading.source(layer, torch.from_numpy(q)[:, :, None])[:, :, 0].numpy()
+        memory = self.memory
+        keys, values = memory.keys[layer].numpy(), memory.values[layer].numpy()
+        asked = memory.group_array(q).swapaxes(1, 2)  # (S, heads, G, D)
+        read = attend_grouped(asked, keys, values, self.there)
+        return memory.ungroup_array(read.swapaxes(1, 2))
 
 
 class RowCrossAttention:

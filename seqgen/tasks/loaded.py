@@ -118,6 +118,21 @@ class LoadedModel:
         name = self.stored.name
         require(not self.reads_sources, f"{what} is for models of text; {name} writes from sources")
 
+    def require_reads_sources(self, what: str) -> None:
+        """Refuse a model of text.
+
+        Args:
+            what: is for models that write from sources alone, such as a flag.
+
+        Raises:
+            UsageError: it is one.
+        """
+        name = self.stored.name
+        require(
+            self.reads_sources,
+            f"{what} is for models that write from sources; {name} is a model of text",
+        )
+
     @property
     def framing(self) -> Framing:
         """How its documents start and end."""

@@ -139,6 +139,15 @@ class Tokenizer(ABC):
         """Return an incremental decoder for what follows the ids of `history`."""
         return PieceDecoder(self)
 
+    def copied(self, word: str, before: str) -> str:
+        """Return how a word of another text is written in the place of an unknown token.
+
+        Args:
+            word: without white space around it.
+            before: the text that stands before it.
+        """
+        return word
+
     def first_unknown(self, text: str) -> tuple[int, str] | None:
         """Return the offset and the text of the first piece without an id, or None."""
         if not (self.encode(text) == self.unk_id).any():

@@ -84,6 +84,11 @@ class WordTokenizer(VocabularyTokenizer):
     pattern = re.compile(r" ?\w+(?:['\u2019]\w+)*| ?[^\w\s]|\s")
     split = pattern.findall
 
+    def copied(self, word: str, before: str) -> str:
+        # An unknown token has lost the space before it, which a word has and punctuation has not.
+        apart = before[-1:].strip() != "" and word[:1].isalnum()
+        return f" {word}" if apart else word
+
     def decode(self, ids: Sequence[int]) -> str:
         return "".join(["" if i < self.unk_id else self.vocabulary[i] for i in ids])
 

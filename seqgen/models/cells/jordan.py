@@ -25,7 +25,11 @@ class JordanConfig(RecurrentConfig):
 
     activation: Literal["tanh", "sigmoid"] = setting("Activation of the units.", "tanh")
     decay: float = setting(
-        "Share of the state that stays when an output is added to it.", 0.0, low=0, below=1
+        "Share of the state that stays when an output is added to it; with 0 only the last output "
+        "is read back.",
+        0.5,
+        low=0,
+        below=1,
     )
 
 

@@ -33,7 +33,7 @@ from seqgen.training.speed import (
     speed_at_first,
     times_as_fast,
 )
-from seqgen.wording import plural
+from seqgen.wording import listed, plural
 
 # The number of rows is doubled if that trains at least `LEAST_GAIN` times as fast and leaves at
 # least `LEAST_STEPS` steps, and each row at least `LEAST_WINDOWS` windows of text. The learning
@@ -161,8 +161,7 @@ def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Re
     chosen |= more
     chosen |= _regularised(trial, config_class)
     tokens = plural(round(trial.tokens), "token")
-    settings = ", ".join(f"{name} {_short(value)}" for name, value in chosen.items())
-    model = f"{plan.architecture} with {settings};" if chosen else f"{plan.architecture}:"
+    model = f"{plan.architecture} with {listed(chosen)};" if chosen else f"{plan.architecture}:"
     enough = f"the budget is enough for {tokens}, {trial.passes:.1f} passes over the text"
     report(Notice(text=f"{model} {enough}"))
     counts = plan.reads == "text"  # n-grams know no sources
@@ -171,10 +170,6 @@ def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Re
         hint = "with so little training, an n-gram model, counted in seconds, may do better"
         report(Notice(text=f"{hint}: --model ngram --order {order}"))
     return plan.with_settings(chosen)
-
-
-def _short(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
 def _sized(first: Trial, config_class: type[ModelConfig]) -> tuple[dict[str, Any], Trial]:
@@ -227,7 +222,8 @@ def _with_more_rows(trial: Trial, size: dict[str, Any]) -> tuple[dict[str, Any],
 
 def _regularised(trial: Trial, config_class: type[ModelConfig]) -> dict[str, Any]:
     """Return dropout and patience against overfitting, unless they are given."""
-    plan, found = trial.plan, config_class.regularised(trial.overfitting_ratio)
+    plan, spelled = trial.plan, trial.prepared.tokenizer.kind in ("char", "byte")
+    found = config_class.regularised(trial.overfitting_ratio, spelled)
     training, validates = trial.training, trial.plan.data.val != "none"
     evenly = training.validate_every is None and training.schedule not in LATE
     may_overfit = plan.reads == "text" and trial.overfitting_ratio >= STOPS_FROM_RATIO

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from seqgen import presets, registry
@@ -22,12 +23,16 @@ from seqgen.configs import (
     settings_of,
     with_default_budget,
 )
+from seqgen.data.corpus import Corpus
 from seqgen.models.base import LanguageModel
 from seqgen.models.precision import Precision, choose_precision
 from seqgen.tasks.training.fine_tune import Origin, architecture_of, origin_of
 from seqgen.tasks.training.prepare import Prepared, VocabSizes
 from seqgen.training.events import Notice, Report
 from seqgen.wording import plural
+
+# Tokens of a step on pairs, on the longer side of each: docs/recipes.md.
+PAIR_TOKENS = 2000
 
 
 def override(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,6 +116,8 @@ class Plan:
         if self.reads == "pairs":
             # Nothing is cut, and rows are whole pairs: for estimates alone.
             settled["seq_len"] = max(1, round(corpus.tokens.size / corpus.ends.size))
+            if not {"batch_size", "batch_tokens"} & given.keys():
+                settled["batch_size"] = rows_of_pairs(corpus, training.batch_size)
         elif training.seq_len > corpus.tokens.size:
             settled["seq_len"] = int(corpus.tokens.size)
             size = plural(int(corpus.tokens.size), "token")
@@ -201,6 +208,16 @@ def _groups(
         {**recipe, **given}, architecture, (config_class, TrainingConfig, DataConfig)
     )
     return model, with_default_budget(TrainingConfig(**training)), DataConfig(**data)
+
+
+def rows_of_pairs(corpus: Corpus, least: int) -> int:
+    """Return how many pairs make a step of `PAIR_TOKENS`, on the longer side.
+
+    There are at least `least`, and not so many that an epoch is only a few steps.
+    """
+    lengths = np.diff(corpus.ends, prepend=0)
+    longer = np.maximum(lengths, corpus.sources.lengths).mean()
+    return max(least, min(round(PAIR_TOKENS / longer), corpus.ends.size // 16))
 
 
 # Settings that only one kind of data gives a meaning to.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from seqgen.data.vector_pairs import VectorPairs, open_pairs
 from seqgen.data.vectors import is_vector_file
 from seqgen.errors import SeqgenError
 from seqgen.tasks.training.cached_pairs import encode_once
+from seqgen.tasks.training.choosing_tokenizer import suited_tokenizer
 from seqgen.tasks.training.prepare import (
     Prepared,
     VocabSizes,
@@ -41,7 +42,7 @@ from seqgen.tasks.training.prepare import (
 from seqgen.tasks.training.prepare_large import is_large
 from seqgen.tokenizers import Tokenizer, tokenizer_kind
 from seqgen.training.events import Notice, Report
-from seqgen.wording import plural
+from seqgen.wording import listed, plural
 
 if TYPE_CHECKING:
     from seqgen.store import StoredModel
@@ -174,13 +175,20 @@ class PreparedPairs(Prepared):
         return self.parts.val and overlap_of_pairs(self.parts.train, self.parts.val)
 
 
-def prepare_pairs(files: PairFiles, config: DataConfig, report: Report) -> PreparedPairs:
+def prepare_pairs(
+    files: PairFiles, config: DataConfig, given: Collection[str], report: Report
+) -> tuple[PreparedPairs, DataConfig]:
     """Read, split and encode what a new translator learns from.
 
     Args:
         files: the pairs.
         config: how to read them.
+        given: the names of the settings that stay as they are; a tokenizer that suits the pairs
+            is chosen where none is among them.
         report: takes notices.
+
+    Returns:
+        The pairs, and the configuration with what was chosen.
 
     Raises:
         UsageError: a setting makes no sense for pairs.
@@ -188,17 +196,26 @@ def prepare_pairs(files: PairFiles, config: DataConfig, report: Report) -> Prepa
     """
     pairs = files.pairs(config)
     facts = _survey(files, pairs)
+    chosen = suited_tokenizer(config, given, facts)
+    config = replace(config, **chosen)
     parts = split_pairs(pairs, facts.lines, config)
     tokenizers = make_tokenizers(pairs, parts.train, config)
     for tokenizer in (tokenizers.target, tokenizers.source or tokenizers.target):
         require_sampling(config, type(tokenizer))
     prepared = encode_pair_parts(files, facts, parts, tokenizers, config, report)
+    if chosen:
+        mean = round(facts.characters / facts.lines)
+        report(Notice(text=f"{listed(chosen)}: pairs have {mean:,} characters on average"))
     if prepared.dropped:
-        longest = f"{config.max_source_len} and {config.max_target_len} tokens"
-        dropped = f"{plural(prepared.dropped, 'pair')} of {facts.lines:,} left out"
-        limits = "--max-source-len and --max-target-len"
-        report(Notice(text=f"{dropped}: a side is longer than {longest} ({limits})"))
-    return prepared
+        report(_left_out(prepared.dropped, facts.lines, config))
+    return prepared, config
+
+
+def _left_out(dropped: int, count: int, config: DataConfig) -> Notice:
+    longest = f"{config.max_source_len} and {config.max_target_len} tokens"
+    pairs = f"{plural(dropped, 'pair')} of {count:,} left out"
+    limits = "--max-source-len and --max-target-len"
+    return Notice(text=f"{pairs}: a side is longer than {longest} ({limits})")
 
 
 def reload_pairs(

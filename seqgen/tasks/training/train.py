@@ -129,14 +129,15 @@ def _prepare(
     """Read what a new model learns from; see `train`.
 
     Returns:
-        The data, and the plan with the settings that a token file determines.
+        The data, and the plan with the settings that follow from it.
     """
     if plan.reads == "pairs":
-        prepared = prepare_pairs(PairFiles.of(data, targets), plan.data, report)
+        files = PairFiles.of(data, targets)
+        prepared, settled = prepare_pairs(files, plan.data, plan.given.keys(), report)
     else:
         require(not targets, f"{plan.architecture} learns from a text: it takes no --target")
         prepared, settled = prepare_data(data, plan.data, set(flags), report)
-        plan = replace(plan, data=settled)
+    plan = replace(plan, data=settled)
     if warning := leak(prepared, plan.data):
         report(Notice(text=warning))
     return prepared, plan

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from seqgen.configs import MOST_ROWS, MOST_SEED, Bounds, no_text, require, texts
+from seqgen.configs import MOST_ROWS, MOST_SEED, Bounds, require, texts
 from seqgen.data.sources import Vectors
 from seqgen.decoding import beam
-from seqgen.decoding.beam_groups import BeamConfig, Ending, Ends, Fate, Source
+from seqgen.decoding.beam_groups import BeamConfig, Ending, Ends, Fate, Penalty, Source
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.exhaustive import exhaustive
 from seqgen.decoding.hypotheses import Hypothesis, LengthNorm, Norm
-from seqgen.decoding.processors import Forbid, Force, MinTokens, NoRepeatNgram, Processor
+from seqgen.decoding.processors import Forbid, NoRepeatNgram, Processor
+from seqgen.tasks.attention import Attention, coverage_penalty
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.writing.prompts import Prompt, batches, first_unknown, opening
+from seqgen.tasks.writing.filters import begin_and_end, check_limits
+from seqgen.tasks.writing.from_source import SourceOptions, SourceReader
+from seqgen.tasks.writing.prompts import Prompt, batches, opening
+from seqgen.tasks.writing.records import OfSource, Written
+from seqgen.tokenizers import Decoder
+
+MOST_PENALTY = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +46,10 @@ class BeamOptions:
         exhaustive: try every text; for tiny vocabularies and lengths.
         seed: of stochastic beams.
         batch_size: prompts searched side by side.
+        coverage_penalty: beta of Wu et al. (2016), equation 14: added to the score of a finished
+            text is beta times the sum over the source's tokens of the logarithm of how much the
+            text has read of each, at most 1.
+        of_source: what is asked of a model that writes from sources.
     """
 
     beams: int = 5
@@ -55,21 +67,23 @@ class BeamOptions:
     exhaustive: bool = False
     seed: int = 0
     batch_size: int = 16
+    coverage_penalty: float = 0.0
+    of_source: SourceOptions = SourceOptions()
 
     def __post_init__(self) -> None:
         _ = self.config  # checks what is its own, --max-tokens among it
         Bounds(low=1, high=MOST_ROWS).check("--batch-size", self.batch_size)
         Bounds(low=0).check("--min-tokens", self.min_tokens)
         Bounds(low=0, high=MOST_SEED).check("--seed", self.seed)
-        few = self.min_tokens <= self.max_tokens
-        require(few, f"--min-tokens {self.min_tokens} is more than --max-tokens {self.max_tokens}")
+        check_limits(self.min_tokens, self.max_tokens, self.force)
         object.__setattr__(self, "stop", texts("--stop", self.stop))
-        why = no_text(self.force)
-        require(why is None, f"--force {why}")
         one = not self.exhaustive or (self.groups == 1 and not self.stochastic)
         require(one, "--exhaustive cannot be combined with --groups or --stochastic")
         if self.no_repeat_ngram is not None:
             NoRepeatNgram(self.no_repeat_ngram)
+        Bounds(low=0, high=MOST_PENALTY).check("--coverage-penalty", self.coverage_penalty)
+        ranks = not (self.stochastic and self.coverage_penalty)
+        require(ranks, "--stochastic samples texts, so that --coverage-penalty has no say in it")
 
     @property
     def norm(self) -> LengthNorm:
@@ -92,8 +106,11 @@ class BeamOptions:
 
 
 @dataclass(frozen=True)
-class Beam:
-    """The keys of `seqgen beam-search --json`, in order; `seed` is None where none is used."""
+class Beam(Written):
+    """A text, and what `seqgen beam-search --json` says of it; see `Written.record`.
+
+    `seed` is None where none is used.
+    """
 
     index: int
     rank: int
@@ -105,19 +122,7 @@ class Beam:
     finish_reason: str
     model: str
     seed: int | None
-
-
-@dataclass(frozen=True)
-class BeamOfSource(Beam):
-    """The same of a model that writes from sources; `prompt` is empty.
-
-    Attributes:
-        source: what the text is written from.
-        source_unknown: how many of its tokens the model does not know.
-    """
-
-    source: str
-    source_unknown: int
+    of_source: OfSource | None = None
 
 
 @dataclass(frozen=True)
@@ -163,22 +168,27 @@ class Tree:
 
 @dataclass(frozen=True)
 class Searcher:
-    """A model and the options it searches with."""
+    """A model and the options it searches with.
+
+    Raises:
+        UsageError: it cannot do what is asked of it.
+    """
 
     loaded: LoadedModel
     options: BeamOptions
 
+    def __post_init__(self) -> None:
+        covers = self.options.coverage_penalty > 0
+        if covers:
+            self.loaded.require_reads_sources("--coverage-penalty")
+        self.options.of_source.check(self.loaded, attention=covers)
+
     @property
     def processors(self) -> list[Processor]:
-        """Every filter in order, first the one for tokens that are never written."""
-        options, end = self.options, self.loaded.framing.end
-        wanted: list[Processor] = [Forbid(self.loaded.never)]
-        if options.min_tokens and end is not None:
-            wanted.append(MinTokens(options.min_tokens, end))
-        if options.force:
-            unknown = first_unknown(self.loaded, options.force)
-            require(unknown is None, f"--force: the model does not know {unknown and unknown[0]!r}")
-            wanted.append(Force(self.loaded.ids(options.force)))
+        """What is possible: first without what can never be written."""
+        options = self.options
+        wanted: list[Processor] = [Forbid(options.of_source.never(self.loaded))]
+        wanted += begin_and_end(self.loaded, options.min_tokens, options.force)
         if options.no_repeat_ngram is not None:
             wanted.append(NoRepeatNgram(options.no_repeat_ngram))
         return wanted
@@ -193,12 +203,31 @@ class Searcher:
         def ends(source: Source, tokens: Sequence[int]) -> bool:
             decoder = tokenizer.decoder(source.tokens)
             pieces = [decoder.push(token) for token in tokens]
-            if len(tokens) == options.max_tokens:
+            if len(tokens) == source.max_tokens:
                 pieces.append(decoder.flush())
             text = "".join(pieces[options.min_tokens :])
             return any(stop in text for stop in options.stop)
 
         return ends
+
+    def penalty(self, prompts: Sequence[Prompt]) -> Penalty | None:
+        """Return what a finished text loses by what it has not read of its source."""
+        options, given = self.options, {prompt.index: prompt for prompt in prompts}
+        if not options.coverage_penalty:
+            return None
+
+        @functools.cache
+        def attention(number: int) -> Attention:
+            return Attention(self.loaded, given[number].source_tokens)
+
+        def penalty(source: Source, tokens: Sequence[int]) -> float:
+            (weights,) = attention(source.number)([tokens])
+            mean = options.of_source.heads.mean(weights)
+            return coverage_penalty(
+                mean[:, : given[source.number].places], options.coverage_penalty
+            )
+
+        return penalty
 
     def search(
         self, prompts: Sequence[Prompt], watch: beam.Watch | None = None
@@ -206,15 +235,17 @@ class Searcher:
         """Search after all prompts side by side; see `seqgen.decoding.beam.search`."""
         opens, handles = opening(self.loaded, prompts)
         sources = [
-            Source(prompt.index, prompt.tokens, handle)
+            Source(prompt.index, prompt.tokens, handle, self._limit(prompt))
             for prompt, handle in zip(prompts, handles, strict=True)
         ]
         model, end, options = self.loaded.model, self.loaded.framing.end, self.options
+        penalty = self.penalty(prompts)
         if not options.exhaustive:
             config = options.config
-            how = (config, self.processors, end, self.ends, watch, opens)
+            how = (config, self.processors, end, self.ends, watch, opens, penalty)
             return beam.search(model, sources, *how)
-        endings = [Ending(source, end, self.ends, options.max_tokens) for source in sources]
+        how = (options.config, end, self.ends, penalty)
+        endings = [Ending.of(source, *how) for source in sources]
         return (
             (place, exhaustive(model, options.nbest, options.norm, self.processors, ending, opens))
             for place, ending in enumerate(endings)
@@ -222,31 +253,48 @@ class Searcher:
 
     def beams(self, prompt: Prompt, found: list[Hypothesis]) -> list[Beam]:
         """Return what was found as records."""
-        kind = BeamOfSource if self.loaded.reads_sources else Beam
+        texts = zip(found, self._texts(prompt, found), strict=True)
         return [
-            kind(
+            Beam(
                 index=prompt.index,
                 rank=rank,
                 prompt=prompt.text,
-                text=self._text(prompt, hypothesis),
+                text=text,
                 tokens=len(hypothesis.tokens),
                 logprob=hypothesis.logprob,
                 score=hypothesis.score,
                 finish_reason=hypothesis.finish_reason,
                 model=self.loaded.stored.name,
                 seed=self.options.seed if self.options.stochastic else None,
-                **prompt.about_source,
+                of_source=of_source,
             )
-            for rank, hypothesis in enumerate(found)
+            for rank, (hypothesis, (text, of_source)) in enumerate(texts)
         ]
 
-    def _text(self, prompt: Prompt, hypothesis: Hypothesis) -> str:
+    def _texts(
+        self, prompt: Prompt, found: Sequence[Hypothesis]
+    ) -> Iterator[tuple[str, OfSource | None]]:
+        """Yield the text of each hypothesis, and what its record has besides."""
         options, end = self.options, self.loaded.framing.end
-        decoder = self.loaded.tokenizer.decoder(prompt.tokens)
-        text = Continuation(decoder, options.stop, options.max_tokens, end, options.min_tokens)
-        for token in hypothesis.tokens:
-            text.push(token, 0.0)
-        return text.text
+        limit = self._limit(prompt)
+
+        def begin(decoder: Decoder) -> Continuation:
+            return Continuation(decoder, options.stop, limit, end, options.min_tokens)
+
+        written = [hypothesis.tokens for hypothesis in found]
+        if self.loaded.reads_sources:
+            reader = SourceReader(self.loaded, options.of_source)
+            yield from reader.finish(prompt, written, begin)
+            return
+        for tokens in written:
+            text = begin(self.loaded.tokenizer.decoder(prompt.tokens))
+            for token in tokens:
+                text.push(token)
+            yield text.text, None
+
+    def _limit(self, prompt: Prompt) -> int:
+        """Return how many tokens a text may have."""
+        return self.options.of_source.limit(prompt, self.options.max_tokens)
 
 
 def beam_search(
@@ -301,6 +349,7 @@ def _tree(
 ) -> Tree:
     options = searcher.options
     ranks = {hypothesis.tokens: rank for rank, hypothesis in enumerate(found)}
+    limit = options.of_source.limit(prompt, options.max_tokens)
     given = prompt.text if prompt.source is None else prompt.source
     tree = Tree(prompt.index, given, found=searcher.beams(prompt, found))
     numbers: dict[tuple[int, tuple[int, ...]], int] = {}
@@ -309,7 +358,7 @@ def _tree(
             if fate == "pruned" and place >= 2 * options.beams:
                 continue
             tokens = (*parent.tokens, token)
-            finished = fate == "live" and len(tokens) == options.max_tokens
+            finished = fate == "live" and len(tokens) == limit
             fate = "finished" if finished else fate
             numbers[group, tokens] = len(tree.nodes) + 1
             tree.nodes.append(

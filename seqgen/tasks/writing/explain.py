@@ -128,7 +128,7 @@ def explain(
     writer = Writer(loaded, options)
     samples = options.num_samples * options.best_of
     for (prompt,) in batches(loaded, prompts, 1):
-        opens, _ = opening(loaded, [prompt])
+        opens, (handle,) = opening(loaded, [prompt])
         for number in range(samples):
             seen: list[Explanation] = []
 
@@ -136,7 +136,7 @@ def explain(
                 one = [stage[0] for stage in stages]
                 seen.append(_explained(writer, rows[0], step, one, chosen[0], candidates))  # noqa: B023
 
-            for _ in writer.steps([Row(prompt.index, number, prompt.tokens)], watch, opens):
+            for _ in writer.steps([writer.row(prompt, number, handle)], watch, opens):
                 yield from seen
                 seen.clear()
 

@@ -13,6 +13,7 @@ from seqgen.decoding.hypotheses import Norm
 from seqgen.models.precision import Precision
 from seqgen.tasks import loaded
 from seqgen.tasks.writing import beam_search, explain, sample
+from seqgen.tasks.writing.from_source import SourceOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -43,6 +44,7 @@ class SampleSettings(TypedDict, total=False):
     best_of: int
     stop: str | Sequence[str]
     batch_size: int
+    of_source: SourceOptions
 
 
 class BeamSettings(TypedDict, total=False):
@@ -62,6 +64,8 @@ class BeamSettings(TypedDict, total=False):
     stochastic: bool
     exhaustive: bool
     batch_size: int
+    coverage_penalty: float
+    of_source: SourceOptions
 
 
 @dataclass(frozen=True)

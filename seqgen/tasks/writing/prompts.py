@@ -6,13 +6,13 @@ import queue
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from seqgen.configs import no_text
 from seqgen.data.sources import Vectors, features_of, handles_of
 from seqgen.decoding.sampling import Opens
 from seqgen.errors import SeqgenError
 from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.writing.records import OfSource
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,18 @@ class Prompt:
     source_unknown: int = 0
 
     @property
-    def about_source(self) -> dict[str, Any]:
-        """What records of a model with sources have besides; nothing for a model of text."""
+    def of_source(self) -> OfSource | None:
+        """What records of a model with sources have besides; None for a model of text."""
         if self.source is None:
-            return {}
-        return {"source": str(self.source), "source_unknown": self.source_unknown}
+            return None
+        return OfSource(source=str(self.source), source_unknown=self.source_unknown)
+
+    @property
+    def places(self) -> int:
+        """How many tokens or vectors the source has, its end not counted."""
+        if isinstance(self.source_tokens, Vectors):
+            return len(self.source_tokens.values)
+        return len(self.source_tokens) - 1
 
 
 @dataclass(frozen=True)
@@ -77,12 +84,13 @@ def batches(
                 if batch:
                     yield batch
                 raise problem
-            batch.append(_read(loaded, index, text))
+            batch.append(read_prompt(loaded, index, text))
             index += 1
         yield batch
 
 
-def _read(loaded: LoadedModel, index: int, text: str | Vectors) -> Prompt:
+def read_prompt(loaded: LoadedModel, index: int, text: str | Vectors) -> Prompt:
+    """Return a prompt, or a source for a model that writes from those, as ids or vectors."""
     start, tokenizer = loaded.framing.start, loaded.source_tokenizer
     if isinstance(text, Vectors):
         return Prompt(index, "", (start,), text, text)
@@ -95,7 +103,7 @@ def _read(loaded: LoadedModel, index: int, text: str | Vectors) -> Prompt:
 
 def unknown_in_source(loaded: LoadedModel, source: str | Vectors) -> int:
     """Return how many tokens of a source the model does not know; 0 for a model of text."""
-    return _read(loaded, 0, source).source_unknown
+    return read_prompt(loaded, 0, source).source_unknown
 
 
 def opening(loaded: LoadedModel, batch: Sequence[Prompt]) -> tuple[Opens | None, list[int]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
 
-from seqgen.configs import MOST_ROWS, MOST_SEED, MOST_TOKENS, Bounds, no_text, require, texts
+from seqgen.configs import MOST_ROWS, MOST_SEED, MOST_TOKENS, Bounds, texts
 from seqgen.data.sources import Vectors
 from seqgen.decoding import sampling
 from seqgen.decoding.continuation import Continuation
@@ -15,9 +16,7 @@ from seqgen.decoding.draw import Choose, CounterDraw, greedy
 from seqgen.decoding.processors import (
     Ban,
     Forbid,
-    Force,
     MinP,
-    MinTokens,
     NoRepeatNgram,
     PresenceAndFrequency,
     Processor,
@@ -29,7 +28,11 @@ from seqgen.decoding.processors import (
 )
 from seqgen.decoding.sampling import Opens, Row, Watch
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.writing.prompts import batches, first_unknown, opening
+from seqgen.tasks.writing.filters import begin_and_end, check_limits
+from seqgen.tasks.writing.from_source import SourceOptions, SourceReader
+from seqgen.tasks.writing.prompts import Prompt, batches, opening
+from seqgen.tasks.writing.records import OfSource, Written
+from seqgen.tokenizers import Decoder
 
 # The numbers of samples, and of the candidates of each, together fit the 64 bits that are hashed.
 BOUNDS = {
@@ -69,6 +72,7 @@ class SampleOptions:
             sample j draws as sample j x best_of + k.
         stop: a text, or several, that end a text, and are not part of it.
         batch_size: texts written side by side.
+        of_source: what is asked of a model that writes from sources.
     """
 
     seed: int
@@ -90,16 +94,14 @@ class SampleOptions:
     best_of: int = 1
     stop: str | Sequence[str] = ()
     batch_size: int = 32
+    of_source: SourceOptions = SourceOptions()
 
     def __post_init__(self) -> None:
         for name, bounds in BOUNDS.items():
             bounds.check(f"--{name.replace('_', '-')}", getattr(self, name))
-        few = self.min_tokens <= self.max_tokens
-        require(few, f"--min-tokens {self.min_tokens} is more than --max-tokens {self.max_tokens}")
+        check_limits(self.min_tokens, self.max_tokens, self.force)
         object.__setattr__(self, "stop", texts("--stop", self.stop))
         object.__setattr__(self, "ban", texts("--ban", self.ban))
-        why = no_text(self.force)
-        require(why is None, f"--force {why}")
         self.filters()
 
     @property
@@ -125,8 +127,11 @@ class SampleOptions:
 
 
 @dataclass(frozen=True)
-class Sample:
-    """The keys of `seqgen sample --json`, in order; `seed` is None where nothing is drawn."""
+class Sample(Written):
+    """A text, and what `seqgen sample --json` says of it; see `Written.record`.
+
+    `seed` is None where nothing is drawn.
+    """
 
     index: int
     sample: int
@@ -137,42 +142,32 @@ class Sample:
     finish_reason: str
     seed: int | None
     model: str
-
-
-@dataclass(frozen=True)
-class SampleOfSource(Sample):
-    """The same of a model that writes from sources; `prompt` is empty.
-
-    Attributes:
-        source: what the text is written from.
-        source_unknown: how many of its tokens the model does not know.
-    """
-
-    source: str
-    source_unknown: int
+    of_source: OfSource | None = None
 
 
 @dataclass(frozen=True)
 class Writer:
-    """A model and the options it writes with."""
+    """A model and the options it writes with.
+
+    Raises:
+        UsageError: it cannot do what is asked of it.
+    """
 
     loaded: LoadedModel
     options: SampleOptions
 
+    def __post_init__(self) -> None:
+        self.options.of_source.check(self.loaded)
+
     @cached_property
     def processors(self) -> list[Processor]:
         """Every filter in order, first the one for tokens that are never written."""
-        options, end = self.options, self.loaded.framing.end
-        wanted: list[Processor] = [Forbid(self.loaded.never)]
+        options = self.options
+        wanted: list[Processor] = [Forbid(options.of_source.never(self.loaded))]
         if options.ban:
             known = [t for t in options.ban if self.loaded.tokenizer.first_unknown(t) is None]
             wanted.append(Ban(tuple(map(self.loaded.ids, known))))
-        if options.min_tokens and end is not None:
-            wanted.append(MinTokens(options.min_tokens, end))
-        if options.force:
-            unknown = first_unknown(self.loaded, options.force)
-            require(unknown is None, f"--force: the model does not know {unknown and unknown[0]!r}")
-            wanted.append(Force(self.loaded.ids(options.force)))
+        wanted += begin_and_end(self.loaded, options.min_tokens, options.force)
         return [*wanted, *options.filters()]
 
     @property
@@ -180,11 +175,39 @@ class Writer:
         """How a token is picked."""
         return greedy if self.options.greedy else CounterDraw(self.options.seed)
 
+    def row(self, prompt: Prompt, sample: int, handle: int) -> Row:
+        """Return the place of a text among those that are written."""
+        limit = self.options.of_source.limit(prompt, self.options.max_tokens)
+        return Row(prompt.index, sample, prompt.tokens, handle, limit)
+
     def begin(self, row: Row) -> Continuation:
         """Open a text."""
-        decoder = self.loaded.tokenizer.decoder(row.tokens)
+        return self.open(row, self.loaded.tokenizer.decoder(row.tokens))
+
+    def open(self, row: Row, decoder: Decoder) -> Continuation:
+        """Open a text over a decoder."""
         options, end = self.options, self.loaded.framing.end
-        return Continuation(decoder, options.stop, options.max_tokens, end, options.min_tokens)
+        return Continuation(decoder, options.stop, row.max_tokens, end, options.min_tokens)
+
+    def record(self, prompt: Prompt, row: Row, text: Continuation) -> Sample:
+        """Return what is told of a finished text."""
+        written, of_source = text.text, None
+        if self.loaded.reads_sources:
+            reader = SourceReader(self.loaded, self.options.of_source)
+            begin = functools.partial(self.open, row)
+            ((written, of_source),) = reader.finish(prompt, [text.ids], begin)
+        return Sample(
+            index=row.prompt,
+            sample=row.sample // self.options.best_of,
+            prompt=prompt.text,
+            text=written,
+            tokens=text.tokens,
+            logprob=text.logprob,
+            finish_reason=str(text.finish_reason),
+            seed=self.options.seed if self.options.draws else None,
+            model=self.loaded.stored.name,
+            of_source=of_source,
+        )
 
     def steps(
         self, rows: Sequence[Row], watch: Watch | None = None, opens: Opens | None = None
@@ -197,18 +220,19 @@ class Writer:
 def stream(loaded: LoadedModel, prompt: str | Vectors, options: SampleOptions) -> Iterator[str]:
     """Write one text; yield each piece of it as soon as it is certain.
 
-    The best of several is certain only when all are written.
+    The best of several is certain only when all are written, and what stands for an unknown
+    token when the whole text is.
 
     Raises:
         SeqgenError: the prompt has something the model does not know.
     """
-    if options.best_of > 1:
+    if options.best_of > 1 or options.of_source.copy_unknown:
         yield next(sample(loaded, [prompt], options)).text
         return
     writer = Writer(loaded, options)
     ((prompt,),) = batches(loaded, [prompt], 1)
-    opens, _ = opening(loaded, [prompt])
-    for step in writer.steps([Row(0, 0, prompt.tokens)], opens=opens):
+    opens, (handle,) = opening(loaded, [prompt])
+    for step in writer.steps([writer.row(prompt, 0, handle)], opens=opens):
         if step.text:
             yield step.text
 
@@ -226,28 +250,16 @@ def sample(
     """
     writer = Writer(loaded, options)
     each = options.num_samples * options.best_of
-    kind = SampleOfSource if loaded.reads_sources else Sample
     for batch in batches(loaded, prompts, max(1, options.batch_size // each)):
         opens, handles = opening(loaded, batch)
         rows = (
-            Row(prompt.index, j, prompt.tokens, handle)
+            writer.row(prompt, j, handle)
             for prompt, handle in zip(batch, handles, strict=True)
             for j in range(each)
         )
         given = {prompt.index: prompt for prompt in batch}
         for row, text in _best(_finished(writer, rows, opens), options.best_of):
-            yield kind(
-                index=row.prompt,
-                sample=row.sample // options.best_of,
-                prompt=given[row.prompt].text,
-                text=text.text,
-                tokens=text.tokens,
-                logprob=text.logprob,
-                finish_reason=str(text.finish_reason),
-                seed=options.seed if options.draws else None,
-                model=loaded.stored.name,
-                **given[row.prompt].about_source,
-            )
+            yield writer.record(given[row.prompt], row, text)
 
 
 def _finished(

@@ -1,0 +1,225 @@
+"""Attention on the command line: what is asked for, a heat map of shades, pictures."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seqgen.cli.inputs import Source
+from seqgen.cli.output import console, is_terminal
+from seqgen.cli.outputs import check_out
+from seqgen.errors import UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from rich.text import Text
+
+    from seqgen.tasks.loaded import LoadedModel
+    from seqgen.tasks.scoring.surprisal import Line
+    from seqgen.tasks.writing.from_source import SourceOptions
+    from seqgen.tasks.writing.records import Look
+
+WIDTH = 80
+# Columns of a cell, and the most that labels take: on the left, and above (in lines).
+CELL, WIDEST_LABEL, HIGHEST_LABEL = 2, 16, 10
+SHADES = " ░▒▓█"
+
+
+def source_options(
+    attention: bool,
+    align: bool,
+    align_words: bool,
+    layer: int | None,
+    head: int | None,
+    plot: Path | None,
+    max_ratio: float | None = None,
+    copy_unknown: bool = False,
+) -> SourceOptions:
+    """Return what flags ask of a model that writes from sources; a picture needs attention."""
+    from seqgen.tasks.attention import Heads
+    from seqgen.tasks.writing.from_source import SourceOptions
+
+    return SourceOptions(
+        attention=attention or plot is not None,
+        align=align,
+        align_words=align_words,
+        heads=Heads(layer=layer, head=head),
+        max_ratio=max_ratio,
+        copy_unknown=copy_unknown,
+    )
+
+
+def refuse_shown(of_source: SourceOptions, instead: str) -> None:
+    """Refuse to show attention where no text is written.
+
+    Args:
+        of_source: what is asked for.
+        instead: the flag that shows something else.
+
+    Raises:
+        UsageError: attention or an alignment is asked for.
+    """
+    shows = ("--attention", "--align", "--align-words")
+    if shown := [flag for flag in of_source.given if flag in shows]:
+        raise UsageError(f"give {shown[0]} or {instead}, not both")
+
+
+@dataclass
+class Shown:
+    """Shows the attention of finished texts, one after the other.
+
+    Attributes:
+        options: what is asked for.
+        plot: where the first text's picture goes; the n-th further one's name has `-n` in it.
+        maps: draw heat maps on standard error.
+        inputs: what the command reads, which no picture replaces.
+        count: pictures drawn.
+    """
+
+    options: SourceOptions
+    plot: Path | None
+    maps: bool
+    inputs: Sequence[Source] = ()
+    count: int = 0
+
+    def __post_init__(self) -> None:
+        if self.plot is not None:
+            from seqgen.report.heat_map import check_plot
+
+            check_plot(self.plot)
+            self._place()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anything is shown beside the texts."""
+        return self.options.attention or self.options.align or self.options.align_words
+
+    def at(self, loaded: LoadedModel, line: Line) -> Look | None:
+        """Return what a scored target reads of its source; None where nothing is asked for."""
+        if not self.wanted:
+            return None
+        from seqgen.tasks.writing.from_source import SourceReader
+
+        reader = SourceReader(loaded, self.options)
+        return reader.look_at((line.source, line.text), line.scored.tokens.tolist())
+
+    def put(self, look: Look | None, title: str) -> None:
+        """Show what a text read of its source.
+
+        Args:
+            look: it; None where nothing is asked for.
+            title: which text it is.
+        """
+        if look is None or look.attention is None:
+            return
+        weights = self.options.heads.mean(look.attention)
+        title = f"{title}: {whose(self.options, look.attention.shape)}"
+        if self.plot is not None:
+            from seqgen.report.heat_map import draw_heat_map
+
+            rows, columns = (list(map(label, x)) for x in (look.target_pieces, look.source_pieces))
+            draw_heat_map(self._place(), weights, rows, columns, title)
+            self.count += 1
+        if self.maps and sys.stderr is not None:
+            put_heat_map(weights, look.target_pieces, look.source_pieces, title)
+
+    def _place(self) -> Path:
+        """Return where the next picture goes."""
+        from seqgen.report.heat_map import is_picture
+
+        number = f"-{self.count}" if self.count else ""
+        path = self.plot.with_name(f"{self.plot.stem}{number}{self.plot.suffix}")
+        return check_out(path, self.inputs, True, "a picture", is_picture, "--plot")
+
+
+def whose(options: SourceOptions, shape: Sequence[int]) -> str:
+    """Say which attention is shown of (layers, heads, T, L)."""
+    heads, (layers, each) = options.heads, shape[:2]
+    layer = f"mean of {layers} layers" if layers > 1 else "attention"
+    layer = layer if heads.layer is None else f"layer {heads.layer}"
+    if heads.head is not None:
+        return f"{layer}, head {heads.head}"
+    return f"{layer}, mean of {each} heads" if each > 1 else layer
+
+
+def label(piece: str) -> str:
+    """Return a token as a row or a column is labelled."""
+    text = piece.strip() or piece.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥")
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)
+
+
+def put_heat_map(
+    weights: np.ndarray, target: Sequence[str], source: Sequence[str], title: str
+) -> None:
+    """Draw a heat map on standard error: a row a target token, a column a source token.
+
+    Shades are relative to the largest weight. One that is too wide is drawn in several parts.
+
+    Args:
+        weights: (T, L).
+        target: the T tokens.
+        source: the L tokens.
+        title: stands above.
+    """
+    from rich.text import Text
+
+    out = console(sys.stderr)
+    width = out.width if is_terminal(sys.stderr) else WIDTH
+    most = weights.max(initial=0.0)
+    out.print(f"{title}; darkest {most:.2f}")
+    rows, columns = list(map(label, target)), list(map(label, source))
+    beside = min(WIDEST_LABEL, max(map(_cells, rows), default=0))
+    each = max(1, (width - beside - 1) // CELL)
+    coloured = out.color_system is not None
+    for begin in range(0, max(1, len(columns)), each):
+        for line in _above(columns[begin : begin + each]):
+            out.print(" " * (beside + 1) + line)
+        for row, of_row in zip(rows, weights[:, begin : begin + each], strict=True):
+            line = Text(_fitted(row, beside) + " ")
+            for weight in of_row:
+                line.append_text(_cell(weight / most if most else 0.0, coloured))
+            line.rstrip()
+            out.print(line)
+        out.print()
+
+
+def _cell(share: float, coloured: bool) -> Text:
+    """Return a cell, as dark as its share of the largest weight."""
+    from rich.text import Text
+
+    if coloured:
+        level = round(255 * share)
+        return Text(" " * CELL, style=f"on rgb({level},{level},{level})")
+    return Text(SHADES[min(len(SHADES) - 1, round(share * (len(SHADES) - 1)))] * CELL)
+
+
+def _above(columns: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of labels that are written from top to bottom."""
+    labels = [_shortened(column, HIGHEST_LABEL) for column in columns]
+    height = max(map(len, labels), default=0)
+    for line in range(height):
+        at = (text[line - height + len(text)] if line >= height - len(text) else " "
+              for text in labels)  # fmt: skip
+        yield "".join(_fitted(character, CELL) for character in at).rstrip()
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _cells(text: str) -> int:
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _fitted(text: str, width: int) -> str:
+    """Return a text that takes exactly so many columns of a terminal."""
+    from rich.cells import cell_len, set_cell_size
+
+    if cell_len(text) <= width:
+        return set_cell_size(text, width)
+    return set_cell_size(set_cell_size(text, width - 1) + "…", width)

@@ -1,0 +1,79 @@
+"""A picture of attention, drawn by matplotlib, which is an extra."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.files import replacing
+
+KINDS = (".svg", ".png")
+# Inches of a cell, and of a character beside it.
+CELL, CHARACTER = 0.28, 0.09
+# Pictures are no larger than this, in inches: cells of long texts get smaller.
+MOST_INCHES = 60.0
+
+
+def check_plot(path: Path) -> None:
+    """Refuse a picture that cannot be drawn, before the work begins.
+
+    Raises:
+        UsageError: the name has another ending.
+        SeqgenError: matplotlib is not installed; says how to install it.
+    """
+    if path.suffix.lower() not in KINDS:
+        raise UsageError(f"--plot writes {' or '.join(KINDS)} files: give {path} such a name")
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise SeqgenError(
+            "--plot needs the package matplotlib: pip install 'seqgen[plot]'"
+        ) from None
+
+
+def is_picture(path: Path) -> bool:
+    """Return whether a file begins as one of these pictures does."""
+    with path.open("rb") as file:
+        head = file.read(512)
+    return head.startswith(b"\x89PNG") or b"<svg" in head or b"DOCTYPE svg" in head
+
+
+def draw_heat_map(
+    path: Path, weights: np.ndarray, rows: Sequence[str], columns: Sequence[str], title: str
+) -> None:
+    """Draw weights as a grid of shades, the darker the larger.
+
+    Args:
+        path: an .svg or .png file.
+        weights: (T, L), from 0 to 1.
+        rows: T labels.
+        columns: L labels.
+        title: stands above.
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    left, top = (1 + CHARACTER * max(map(len, side), default=0) for side in (rows, columns))
+    width = min(MOST_INCHES, left + CELL * max(1, len(columns)) + 0.3)
+    height = min(MOST_INCHES, top + CELL * max(1, len(rows)) + 0.3)
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.add_subplot()
+    if weights.size:
+        image = axes.imshow(weights, cmap="Blues", vmin=0, interpolation="none", aspect="auto")
+        figure.colorbar(image, ax=axes, shrink=0.8)
+    plain = {"parse_math": False}  # a dollar is a dollar
+    axes.set_xticks(range(len(columns)), columns, rotation=90, **plain)
+    axes.set_yticks(range(len(rows)), rows, **plain)
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0)
+    axes.set_title(title, fontsize="medium", **plain)
+    # Texts stay texts in an SVG, and the same weights give the same file.
+    settings = {"svg.fonttype": "none", "svg.hashsalt": "seqgen"}
+    how = {"metadata": {"Date": None}} if path.suffix.lower() == ".svg" else {"dpi": 120}
+    with rc_context(settings), warnings.catch_warnings(), replacing(path) as file:
+        warnings.simplefilter("ignore")  # about characters that no font has
+        figure.savefig(file, format=path.suffix[1:].lower(), **how)

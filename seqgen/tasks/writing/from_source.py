@@ -1,0 +1,242 @@
+"""What is asked of a model that writes from sources, and what is told of its finished texts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from seqgen.configs import Bounds, require
+from seqgen.data.sources import Vectors
+from seqgen.decoding.continuation import Continuation
+from seqgen.tasks.attention import (
+    Attention,
+    Heads,
+    align,
+    by_words,
+    pharaoh,
+    pieces_of,
+    word_numbers,
+)
+from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.writing.prompts import Prompt, read_prompt
+from seqgen.tasks.writing.records import Look, OfSource
+from seqgen.tokenizers import Decoder, Tokenizer
+
+MOST_RATIO = 1000
+# R times a number of tokens, R being a decimal fraction, may fall just short of a whole number.
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    """What is asked of a model that writes from sources; nothing by default.
+
+    Attributes:
+        attention: tell what every token of a text read of the source.
+        align: tell which source token each target token reads most.
+        align_words: the same between words, which white space separates.
+        heads: whose attention counts, for all but `attention`, which has all.
+        max_ratio: at most so many tokens of a text for each token of its source; both counts
+            include the end, and every text may have one token.
+        copy_unknown: allow `<unk>`, and write the source token that it reads most in its place.
+    """
+
+    attention: bool = False
+    align: bool = False
+    align_words: bool = False
+    heads: Heads = Heads()
+    max_ratio: float | None = None
+    copy_unknown: bool = False
+
+    def __post_init__(self) -> None:
+        require(not (self.align and self.align_words), "give --align or --align-words, not both")
+        if self.max_ratio is not None:
+            Bounds(low=0, high=MOST_RATIO).check("--max-ratio", self.max_ratio)
+
+    @property
+    def given(self) -> list[str]:
+        """The flags that are given, in order."""
+        flags = {
+            "--attention": self.attention,
+            "--align": self.align,
+            "--align-words": self.align_words,
+            "--layer": self.heads.layer is not None,
+            "--head": self.heads.head is not None,
+            "--max-ratio": self.max_ratio is not None,
+            "--copy-unknown": self.copy_unknown,
+        }
+        return [flag for flag, given in flags.items() if given]
+
+    @property
+    def looks(self) -> bool:
+        """Whether a finished text's attention is asked for."""
+        return self.attention or self.align or self.align_words or self.copy_unknown
+
+    def check(self, loaded: LoadedModel, attention: bool = False) -> None:
+        """Refuse a model that cannot do what is asked.
+
+        Args:
+            loaded: the model.
+            attention: something else needs its attention.
+
+        Raises:
+            UsageError: it is a model of text; it has no attention, or not that layer or head.
+        """
+        for flag in self.given:
+            loaded.require_reads_sources(flag)
+        words = self.align_words or self.copy_unknown
+        flag = "--align-words" if self.align_words else "--copy-unknown"
+        has_words = loaded.source_tokenizer is not None or not words
+        require(has_words, f"{flag} is for sources of words; {loaded.stored.name} reads vectors")
+        if attention or self.looks:
+            self.heads.check(loaded)
+        else:
+            chosen = self.heads != Heads()
+            require(not chosen, "--layer and --head are for --attention: add that, or --align")
+
+    def limit(self, prompt: Prompt, max_tokens: int) -> int:
+        """Return how many tokens a text may have."""
+        if self.max_ratio is None:
+            return max_tokens
+        longest = math.floor(self.max_ratio * (prompt.places + 1) + ROUNDING)
+        return min(max_tokens, max(1, longest))
+
+    def never(self, loaded: LoadedModel) -> tuple[int, ...]:
+        """Return the ids that are never written."""
+        allowed = (loaded.tokenizer.unk_id,) if self.copy_unknown else ()
+        return tuple(token for token in loaded.never if token not in allowed)
+
+
+class CopyingDecoder(Decoder):
+    """Writes a word in the place of each unknown token.
+
+    Args:
+        inner: decodes all tokens.
+        tokenizer: whose ids they are.
+        words: one for each unknown token, in order.
+    """
+
+    def __init__(self, inner: Decoder, tokenizer: Tokenizer, words: Sequence[str]) -> None:
+        self.inner, self.tokenizer, self.words = inner, tokenizer, iter(words)
+        self.stand_in = tokenizer.decode([tokenizer.unk_id])
+        self.text = ""
+
+    def push(self, token: int) -> str:
+        piece = self.inner.push(token)
+        if token == self.tokenizer.unk_id:
+            before, _, after = piece.partition(self.stand_in)
+            word = self.tokenizer.copied(next(self.words), self.text + before)
+            piece = before + word + after
+        self.text += piece
+        return piece
+
+    def flush(self) -> str:
+        return self.inner.flush()
+
+
+@dataclass(frozen=True)
+class SourceReader:
+    """Reads finished texts once more, with their source: one pass for all texts of a source.
+
+    Args:
+        loaded: the model.
+        options: what is asked.
+    """
+
+    loaded: LoadedModel
+    options: SourceOptions
+
+    def finish(
+        self,
+        prompt: Prompt,
+        written: Sequence[Sequence[int]],
+        begin: Callable[[Decoder], Continuation],
+    ) -> Iterator[tuple[str, OfSource]]:
+        """Yield every text that was written from one source, and what its record has besides.
+
+        Args:
+            prompt: the source.
+            written: the ids of the texts, as they were drawn.
+            begin: opens a text over a decoder.
+        """
+        read: list[np.ndarray | None] = [None] * len(written)
+        if self.options.looks:
+            read = Attention(self.loaded, prompt.source_tokens)(written)
+        tokenizer = self.loaded.tokenizer
+        for ids, weights in zip(written, read, strict=True):
+            decoder = tokenizer.decoder(prompt.tokens)
+            if self.options.copy_unknown:
+                words = self.words_for_unknown(prompt.source, ids, weights)
+                decoder = CopyingDecoder(decoder, tokenizer, words)
+            text = begin(decoder)
+            # Words that were copied may end the text before.
+            pieces = [b"" if text.finish_reason else text.push(token).encode() for token in ids]
+            look = None if weights is None else self.look(prompt, ids, weights, pieces)
+            yield text.text, replace(prompt.of_source, look=look)
+
+    def look(
+        self,
+        prompt: Prompt,
+        ids: Sequence[int],
+        weights: np.ndarray,
+        pieces: Sequence[bytes],
+    ) -> Look:
+        """Return what is asked for of a text's attention.
+
+        Args:
+            prompt: the source.
+            ids: T tokens of the text.
+            weights: (layers, heads, T, L).
+            pieces: what each token adds to the text, in UTF-8.
+        """
+        options = self.options
+        alignment = None
+        if options.align or options.align_words:
+            own = len(ids) - (self.loaded.framing.end in ids)  # the end comes last
+            mean = options.heads.mean(weights)[:own, : prompt.places]
+            if options.align_words:
+                of_source = word_numbers(pieces_of(self.loaded.source_tokenizer, prompt.source))
+                mean = by_words(mean, word_numbers(pieces[:own]), of_source)
+            alignment = pharaoh(align(mean))
+        return Look(
+            attention=weights if options.attention else None,
+            target_pieces=self.loaded.tokenizer.pieces(ids),
+            source_pieces=self.source_pieces(prompt),
+            alignment=alignment,
+        )
+
+    def source_pieces(self, prompt: Prompt) -> list[str]:
+        """Return what a source's places are called: its tokens, or the numbers of its vectors."""
+        if isinstance(prompt.source_tokens, Vectors):
+            return [str(place) for place in range(prompt.places)]
+        return self.loaded.source_tokenizer.pieces(prompt.source_tokens)
+
+    def look_at(self, pair: tuple[str | Vectors, str], ids: Sequence[int]) -> Look:
+        """Return what is asked for of the attention of a target that was given.
+
+        Args:
+            pair: a source, and the target.
+            ids: the target's tokens, with its end.
+        """
+        source, target = pair
+        prompt = read_prompt(self.loaded, 0, source)
+        (weights,) = Attention(self.loaded, prompt.source_tokens)([ids])
+        return self.look(prompt, ids, weights, pieces_of(self.loaded.tokenizer, target))
+
+    def words_for_unknown(
+        self, source: str, ids: Sequence[int], weights: np.ndarray
+    ) -> Iterator[str]:
+        """Yield for each `<unk>` of a text the source token that it reads most.
+
+        White space and the source's end are not copied; a source that is empty gives nothing.
+        """
+        words = [piece.decode(errors="ignore").strip()
+                 for piece in pieces_of(self.loaded.source_tokenizer, source)]  # fmt: skip
+        places = [place for place, word in enumerate(words) if word]
+        mean = self.options.heads.mean(weights)
+        for row, token in zip(mean, ids, strict=True):
+            if token == self.loaded.tokenizer.unk_id:
+                yield words[max(places, key=row.__getitem__)] if places else ""

@@ -1,0 +1,82 @@
+"""What the records of `seqgen sample` and `seqgen beam-search` have in common."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+# Attention in records: a millionth is finer than any picture, and rows still sum to one.
+DIGITS = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What a text read of its source.
+
+    Attributes:
+        attention: (layers, heads, T, L), by all layers and heads; None if it is not asked for.
+        target_pieces: the T tokens of the text, its end included, as a person sees them.
+        source_pieces: the L tokens of the source, its end included.
+        alignment: pairs `i-j` of places, the source's first; None if it is not asked for.
+    """
+
+    attention: np.ndarray | None = field(compare=False)  # arrays have no one answer to ==
+    target_pieces: list[str]
+    source_pieces: list[str]
+    alignment: str | None
+
+    def keys(self) -> dict[str, Any]:
+        """Return its part of a record, in order, as JSON can hold it."""
+        found: dict[str, Any] = {}
+        if self.attention is not None:
+            found["attention"] = self.attention.astype(np.float64).round(DIGITS).tolist()
+            found["target_pieces"] = self.target_pieces
+            found["source_pieces"] = self.source_pieces
+        if self.alignment is not None:
+            found["alignment"] = self.alignment
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfSource:
+    """What a record has besides when its text is written from a source; `prompt` is then empty.
+
+    Attributes:
+        source: what the text is written from.
+        source_unknown: how many of its tokens the model does not know.
+        look: what the text read of it; None if nothing is asked for.
+    """
+
+    source: str
+    source_unknown: int
+    look: Look | None = None
+
+    def keys(self) -> dict[str, Any]:
+        """Return its part of a record, in order, as JSON can hold it."""
+        own = {"source": self.source, "source_unknown": self.source_unknown}
+        return own if self.look is None else {**own, **self.look.keys()}
+
+
+class Written:
+    """A dataclass of a text's figures, the last of which may be an `OfSource`."""
+
+    of_source: OfSource | None
+
+    @property
+    def look(self) -> Look | None:
+        """What the text read of its source, if that is asked for."""
+        return None if self.of_source is None else self.of_source.look
+
+    @property
+    def alignment(self) -> str | None:
+        """Which source tokens its tokens read most, if that is asked for."""
+        return None if self.look is None else self.look.alignment
+
+    def record(self) -> dict[str, Any]:
+        """Return the keys of `--json`, in order: its own, then those of its source."""
+        names = (field.name for field in dataclasses.fields(self))
+        own = {name: getattr(self, name) for name in names if name != "of_source"}
+        return own if self.of_source is None else {**own, **self.of_source.keys()}
