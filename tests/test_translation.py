@@ -501,7 +501,7 @@ def test_mixtures_of_translators_share_both_tokenizers(tsv, tmp_path, capsys):
     trained(tsv, "joint", source_tokenizer="char")
     trained(tsv, "apart", source_tokenizer="word")
     train([tsv], architecture="ngram", name="text", settings={"documents": "line"})
-    with pytest.raises(SeqgenError, match="different source tokenizers"):
+    with pytest.raises(SeqgenError, match="read their sources differently"):
         load("joint+apart")
     with pytest.raises(SeqgenError, match="cannot be mixed"):
         load("joint+text")

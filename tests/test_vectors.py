@@ -400,8 +400,8 @@ def test_mixtures_read_vectors_of_one_width(sides, tmp_path, capsys):
     trained((tmp_path / "w.npy", sides[1]), "wide")
     train([sides[1]], architecture="ngram", name="text", settings={"documents": "line"})
     assert len(records(capsys, "beam-search", "-m", "a+b", "--source-vectors", sides[0])) == COUNT
-    for other in ("wide", "text"):
-        with pytest.raises(SeqgenError, match="different tokens"):
+    for other, why in (("wide", "read their sources differently"), ("text", "different tokenizers")):
+        with pytest.raises(SeqgenError, match=why):
             load(f"a+{other}")
 
 

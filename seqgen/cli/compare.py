@@ -12,7 +12,7 @@ from seqgen.cli.help import MODEL, SCORES, TEXT
 from seqgen.cli.inputs import Inputs, file_name
 from seqgen.cli.output import put_record, say
 from seqgen.cli.pairs import (
-    NamedPairs,
+    HeldOutPairs,
     SourceFile,
     TargetFile,
     as_pairs,
@@ -144,7 +144,7 @@ def _text(
     if models[0].reads_sources:
         given = open_pairs(inputs, data, source, target)
         newlines = "lf" if all(one.data.newlines == "lf" for one in models) else "keep"
-        pairs = as_pairs(given or NamedPairs.held_out_by(models), newlines)
+        pairs = as_pairs(given or HeldOutPairs.by(models), newlines)
         return pairs, given and given.name
     if source or target:
         raise UsageError(f"--source is for translators; {models[0].stored.name} reads text")

@@ -25,7 +25,7 @@ SourceFile = Annotated[
     str | None,
     typer.Option(
         "--source",
-        help="Of pairs in two files: the file of the sources, a line each; needs --target.",
+        help="For pairs in two files: the sources, a line each; needs --target.",
         parser=file_name,
         metavar="FILE",
         rich_help_panel=TEXT,
@@ -36,7 +36,7 @@ TargetFile = Annotated[
     str | None,
     typer.Option(
         "--target",
-        help="The file of the targets: line n is the target of line n of --source.",
+        help="For pairs in two files: the targets; line n belongs to line n of --source.",
         parser=file_name,
         metavar="FILE",
         rich_help_panel=TEXT,
@@ -46,8 +46,8 @@ TargetFile = Annotated[
 
 
 @dataclass(frozen=True)
-class NamedPairs:
-    """Pairs in the place of a FILE: those that models hold out, or the lines of two files.
+class HeldOutPairs:
+    """The pairs that models hold out, in the place of a FILE.
 
     Attributes:
         pairs: all of them.
@@ -58,7 +58,7 @@ class NamedPairs:
     name: str = "validation"
 
     @classmethod
-    def held_out_by(cls, models: Sequence[LoadedModel]) -> NamedPairs:
+    def by(cls, models: Sequence[LoadedModel]) -> HeldOutPairs:
         """Return the pairs that all of some models hold out.
 
         Raises:
@@ -100,62 +100,6 @@ class Watched:
         return self.watch(self.source.chunks(self.newlines))
 
 
-def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Source | NamedPairs:
-    """Return the text that one model holds out, or that several do.
-
-    Raises:
-        SeqgenError: a model holds out nothing, or other text than another.
-    """
-    from seqgen.tasks.scoring.compare import common_text, hold_out_alike
-
-    names = " and ".join(loaded.stored.name for loaded in models)
-    if models[0].reads_sources:
-        pairs = NamedPairs.held_out_by(models)
-        if not quiet:
-            say(f"scoring the held-out pairs of {names}")
-        return pairs
-    path = models[0].stored.validation_text
-    if path is None:
-        raise SeqgenError(f"{models[0].stored.name} has no held-out text; give a FILE")
-    alike = len(models) == 1 or hold_out_alike(models)
-    held_out = path if alike else Pipe(iter([common_text(models).encode()]))
-    if not quiet:
-        say(f"scoring the held-out text of {names}")
-    return Source("validation", None, held_out)
-
-
-def beside(loaded: LoadedModel, source: Source, targets: Sequence[Source]) -> NamedPairs:
-    """Return the pairs of two files: line n of one with line n of the other.
-
-    Args:
-        loaded: the model that scores them.
-        source: the file of the sources.
-        targets: the file of the targets, and no other.
-
-    Raises:
-        UsageError: the model reads no pairs; or there is not one file of targets.
-    """
-    loaded.require_reads_sources("--source")
-    if len(targets) != 1:
-        raise UsageError(f"--source goes with one FILE of targets, not {len(targets)}")
-    pairs = as_pairs(TwoFiles(source, targets[0]), loaded.data.newlines)
-    return NamedPairs(pairs, targets[0].name)
-
-
-def _watched(pairs: Pairs, watch: Watch) -> Pairs:
-    """Return pairs that are taken note of as they pass, as lines with a tab."""
-    from seqgen.data.pairs import Pairs
-    from seqgen.data.sources import content_of
-
-    class WatchedPairs(Pairs):
-        def __iter__(self) -> Iterator[tuple[str, str]]:
-            passing, noted = itertools.tee(pairs)
-            lines = watch(f"{content_of(source)}\t{target}\n" for source, target in noted)
-            return (pair for _, pair in zip(lines, passing, strict=True))
-
-    return WatchedPairs()
-
-
 @dataclass(frozen=True)
 class WithVectors:
     """A FILE of targets, and the file of the vectors that they are written from.
@@ -183,7 +127,7 @@ class WithVectors:
         return VectorPairs(open_vectors(self.vectors), text, self.targets.title)
 
 
-Given = Source | TwoFiles | WithVectors | NamedPairs
+Given = Source | TwoFiles | WithVectors | HeldOutPairs
 
 
 def open_pairs(
@@ -213,6 +157,47 @@ def check_one_kind(models: Sequence[LoadedModel]) -> bool:
     if len(kinds) > 1:
         raise UsageError(f"{kinds[True]} scores pairs and {kinds[False]} text: score them apart")
     return models[0].reads_sources
+
+
+def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Source | HeldOutPairs:
+    """Return the text that one model holds out, or that several do.
+
+    Raises:
+        SeqgenError: a model holds out nothing, or other text than another.
+    """
+    from seqgen.tasks.scoring.compare import common_text, hold_out_alike
+
+    names = " and ".join(loaded.stored.name for loaded in models)
+    if models[0].reads_sources:
+        pairs = HeldOutPairs.by(models)
+        if not quiet:
+            say(f"scoring the held-out pairs of {names}")
+        return pairs
+    path = models[0].stored.validation_text
+    if path is None:
+        raise SeqgenError(f"{models[0].stored.name} has no held-out text; give a FILE")
+    alike = len(models) == 1 or hold_out_alike(models)
+    held_out = path if alike else Pipe(iter([common_text(models).encode()]))
+    if not quiet:
+        say(f"scoring the held-out text of {names}")
+    return Source("validation", None, held_out)
+
+
+def beside(loaded: LoadedModel, source: Source, targets: Sequence[Source]) -> TwoFiles:
+    """Return the files of two sides: line n of one belongs to line n of the other.
+
+    Args:
+        loaded: the model that scores them.
+        source: the file of the sources.
+        targets: the file of the targets, and no other.
+
+    Raises:
+        UsageError: the model reads no pairs; or there is not one file of targets.
+    """
+    loaded.require_reads_sources("--source")
+    if len(targets) != 1:
+        raise UsageError(f"--source goes with one FILE of targets, not {len(targets)}")
+    return TwoFiles(source, targets[0])
 
 
 def as_text(
@@ -251,7 +236,7 @@ def as_pairs(given: Given, newlines: str, watch: Watch | None = None) -> Pairs:
     """
     from seqgen.data.pairs import FilePairs, TabPairs
 
-    if isinstance(given, NamedPairs):
+    if isinstance(given, HeldOutPairs):
         return given.pairs if watch is None else _watched(given.pairs, watch)
     if isinstance(given, WithVectors):
         return given.pairs(newlines, watch)
@@ -263,6 +248,20 @@ def as_pairs(given: Given, newlines: str, watch: Watch | None = None) -> Pairs:
     source, target = (Watched(side, newlines) for side in sides)
     pairs = FilePairs(source, target, (sides[0].title, sides[1].title))
     return pairs if watch is None else _watched(pairs, watch)
+
+
+def _watched(pairs: Pairs, watch: Watch) -> Pairs:
+    """Return pairs that are taken note of as they pass, as lines with a tab."""
+    from seqgen.data.pairs import Pairs
+    from seqgen.data.sources import content_of
+
+    class WatchedPairs(Pairs):
+        def __iter__(self) -> Iterator[tuple[str, str]]:
+            passing, noted = itertools.tee(pairs)
+            lines = watch(f"{content_of(source)}\t{target}\n" for source, target in noted)
+            return (pair for _, pair in zip(lines, passing, strict=True))
+
+    return WatchedPairs()
 
 
 def check_vectors(name: str) -> None:

@@ -50,7 +50,7 @@ class Seq2SeqConfig(SourceConfig):
         Size({"hidden_size": 256, "embedding_size": 256}),
     )
 
-    cell: str = setting("Recurrent cell: gru, lstm or rnn.", "gru")
+    cell: str = setting("Recurrent cell: gru, lstm or another (docs/cells.md).", "gru")
     hidden_size: int = setting(
         registry.SHARED_DOCS["hidden_size"] + " Encoder and decoder have the same.",
         256,
