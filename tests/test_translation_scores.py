@@ -96,21 +96,28 @@ def outputs(records, folder, model) -> list[str]:
 
 
 def test_eval_is_what_the_pipe_of_commands_gives(records, folder):
-    (found,) = records("eval", folder / "pairs.tsv", "-m", "a")
-    (scored,) = records("perplexity", folder / "pairs.tsv", "-m", "a")
-    assert found["perplexity"] == scored
-    texts, targets = outputs(records, folder, "a"), [target for _, target in PAIRS]
-    bleu, chrf, ter = found["translations"]["metrics"]
-    assert bleu["score"] == pytest.approx(sacrebleu.corpus_bleu(texts, [targets]).score)
-    assert chrf["score"] == pytest.approx(sacrebleu.corpus_chrf(texts, [targets]).score)
-    assert ter["score"] == pytest.approx(sacrebleu.corpus_ter(texts, [targets]).score)
-    assert found["bleu"]["score"] == bleu["score"]
-    assert found["bleu"]["interval"] == bleu["confidence_interval"] > 0
-    matches = [text == target for text, target in zip(texts, targets, strict=True)]
-    assert sum(matches) > 0  # else nothing has been tested
-    assert found["translations"]["exact_match"] == sum(matches) / len(PAIRS)
-    assert found["diversity"]["model"]["words"] == sum(len(text.split()) for text in texts)
-    assert "|search:5beams+avg1+100tokens|" in found["translations"]["signature"]
+    # Every third target is another than the models have learned, so that no score is full.
+    pairs = [(s, t if n % 3 else f"NOT {t}") for n, (s, t) in enumerate(PAIRS)]
+    file, targets = folder / "test.tsv", [target for _, target in pairs]
+    file.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+    found = records("eval", file, "-m", "a", "-m", "b")
+    for one, model in zip(found, "ab", strict=True):
+        (scored,) = records("perplexity", file, "-m", model)
+        assert one["perplexity"] == scored
+        texts = outputs(records, folder, model)
+        bleu, chrf, ter = one["translations"]["metrics"]
+        assert bleu["score"] == pytest.approx(sacrebleu.corpus_bleu(texts, [targets]).score)
+        assert chrf["score"] == pytest.approx(sacrebleu.corpus_chrf(texts, [targets]).score)
+        assert ter["score"] == pytest.approx(sacrebleu.corpus_ter(texts, [targets]).score)
+        assert one["bleu"]["score"] == bleu["score"]
+        assert one["bleu"]["interval"] == bleu["confidence_interval"]
+        matches = [text == target for text, target in zip(texts, targets, strict=True)]
+        assert one["translations"]["exact_match"] == sum(matches) / len(PAIRS)
+        assert one["diversity"]["model"]["words"] == sum(len(text.split()) for text in texts)
+        assert "|search:5beams+avg1+100tokens|" in one["translations"]["signature"]
+    # Otherwise nothing has been tested.
+    assert any(0 < one["translations"]["exact_match"] < 1 for one in found)
+    assert any(one["bleu"]["interval"] > 0 for one in found)
 
 
 def test_classes_of_source_length(records, folder):
