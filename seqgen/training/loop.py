@@ -8,7 +8,6 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -201,15 +200,7 @@ class Trainer:
             if batch.source is not None:
                 past = self.model.remember(batch.source)
             logits, after = self._read(tokens, past, batch.advance)  # (B, T, V)
-        summed = partial(
-            F.cross_entropy,
-            logits.flatten(0, 1),
-            targets,
-            ignore_index=IGNORED,
-            reduction="sum",
-        )
-        nats = summed()
-        return summed(label_smoothing=smoothing) if smoothing else nats, nats, after
+        return *_cross_entropy(logits.flatten(0, 1), targets, smoothing), after
 
     def _read(
         self, tokens: Tensor, past: State | None, advance: int | None
@@ -349,6 +340,25 @@ class Trainer:
         self.run = Run.of(facts["run"])
         self.run.stopped = None
         self._validated_at = self.run.seconds
+
+
+def _cross_entropy(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """Return what is to be minimised and the nats, both summed over the targets that count.
+
+    With smoothing s the probability s is spread evenly over the vocabulary, and the rest is the
+    target's (Szegedy et al. 2016, section 7). One softmax serves both sums.
+
+    Args:
+        logits: (N, V).
+        targets: (N,) of int64, IGNORED where there is none.
+        smoothing: s, from 0 to below 1.
+    """
+    log_probs = logits.log_softmax(-1)
+    nats = F.nll_loss(log_probs, targets, ignore_index=IGNORED, reduction="sum")
+    if not smoothing:
+        return nats, nats
+    evenly = -(log_probs.mean(-1) * (targets != IGNORED)).sum()
+    return (1 - smoothing) * nats + smoothing * evenly, nats
 
 
 def _sent(ids: np.ndarray, device: torch.device) -> Tensor:
