@@ -13,7 +13,7 @@ from seqgen.data.corpus import Corpus
 from seqgen.data.sources import TokenSources
 from seqgen.data.text import Survey
 from seqgen.tasks.training import choosing, choosing_tokenizer
-from seqgen.tasks.training.choosing_tokenizer import suited_size, suited_tokenizer
+from seqgen.tasks.training.choosing_tokenizer import vocab_size_for, choose_tokenizer
 from seqgen.tasks.training.plan import rows_of_pairs
 from seqgen.tasks.training.train import train
 from seqgen.training.events import Notice
@@ -25,9 +25,9 @@ def facts_of(characters, pairs):
     return Survey(characters=characters, lines=pairs)
 
 
-def suited(characters, pairs, **given):
+def chosen_for(characters, pairs, **given):
     facts = facts_of(characters, pairs)
-    return suited_tokenizer(DataConfig(documents="line", **given), given, facts)
+    return choose_tokenizer(DataConfig(documents="line", **given), given, facts)
 
 
 def test_subwords_grow_with_the_cube_root_of_the_text():
@@ -35,16 +35,16 @@ def test_subwords_grow_with_the_cube_root_of_the_text():
 
     Vaswani et al. (2017) had 37,000 pieces for those.
     """
-    assert suited_size(3_900_000) == 6_000
-    assert suited_size(1_000_000_000) == pytest.approx(37_000, rel=0.05)
-    assert suited_size(8 * 3_900_000) == pytest.approx(2 * 6_000, rel=0.01)
-    assert (suited_size(1), suited_size(10**15)) == (500, 40_000)
+    assert vocab_size_for(3_900_000) == 6_000
+    assert vocab_size_for(1_000_000_000) == pytest.approx(37_000, rel=0.05)
+    assert vocab_size_for(8 * 3_900_000) == pytest.approx(2 * 6_000, rel=0.01)
+    assert (vocab_size_for(1), vocab_size_for(10**15)) == (500, 40_000)
 
 
 def test_short_strings_and_little_text_are_characters():
-    assert suited(495_000, 10_000) == {"tokenizer": "char"}  # the dates of `corpora/`
-    assert suited(3_900_000, 29_000) == {"tokenizer": "bpe", "vocab_size": 6_000}
-    assert suited(100_000, 700) == {"tokenizer": "char"}
+    assert chosen_for(495_000, 10_000) == {"tokenizer": "char"}  # the dates of `corpora/`
+    assert chosen_for(3_900_000, 29_000) == {"tokenizer": "bpe", "vocab_size": 6_000}
+    assert chosen_for(100_000, 700) == {"tokenizer": "char"}
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_short_strings_and_little_text_are_characters():
     ],
 )
 def test_what_is_given_stays(given, chosen):
-    assert suited(3_900_000, 29_000, **given) == chosen
+    assert chosen_for(3_900_000, 29_000, **given) == chosen
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def configured(data, **settings):
 def test_the_choice_is_said_and_stored(sentences):
     data, said = configured(sentences)
     length = len(sentences.read_text())
-    size, mean = suited_size(length), round(length / 40)
+    size, mean = vocab_size_for(length), round(length / 40)
     assert (data["tokenizer"], data["vocab_size"]) == ("bpe", size)
     assert said == [f"tokenizer bpe, vocab_size {size}: pairs have {mean} characters on average"]
 

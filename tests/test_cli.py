@@ -761,6 +761,8 @@ def test_architectures(cli):
         "rnn",
         "gru",
         "lstm",
+        *["ugrnn", "mgu", "mut1", "mut2", "mut3", "mlstm", "rhn", "nas"],
+        *["mingru", "minlstm", "rg-lru", "jordan", "grid"],
         "transformer",
         "seq2seq",
         "seq2seq-transformer",

@@ -155,12 +155,23 @@ def broken_files(folder: Path) -> dict[str, str]:
     np.save(folder / "cut.npy", good)
     (folder / "cut.npy").write_bytes((folder / "cut.npy").read_bytes()[:-4])
     (folder / "none.npy").write_bytes(b"")
+    header = (folder / "flat.npy").read_bytes()
+    for name, shape in (
+        ("open", b"(3, "),
+        ("absurd", b"(%d, 3)" % 10**30),
+        ("vast", b"(%d,4)" % 10**18),
+    ):
+        text = b"{'descr': '<f4', 'fortran_order': False, 'shape': " + shape
+        text += b"" if name == "open" else b", }"
+        (folder / f"{name}.npy").write_bytes(header[:8] + len(text).to_bytes(2, "little") + text)
     save_file({"a": good, "b": good}, folder / "two.safetensors")
     save_file({}, folder / "no.safetensors")
     lengths = {"short": [1, 2], "zero": [4, 0], "negative": [5, -1]}
     for name, counts in lengths.items():
         both = {"values": good, "lengths": np.array(counts)}
         save_file(both, folder / f"{name}.safetensors")
+    wrapped = np.array([2**63 + 6, 2**63 - 2], np.uint64)  # whose sum is 4 in 64 bits
+    save_file({"values": good, "lengths": wrapped}, folder / "wrapped.safetensors")
     save_file({"values": good, "lengths": good}, folder / "real.safetensors")
     save_file({"x": good}, folder / "torn.safetensors")
     (folder / "torn.safetensors").write_bytes((folder / "torn.safetensors").read_bytes()[:-4])
@@ -180,10 +191,12 @@ def broken_files(folder: Path) -> dict[str, str]:
         "zip.npy": "is damaged or no npy file",
         "cut.npy": "is damaged or no npy file",
         "none.npy": "is damaged or no npy file",
+        **dict.fromkeys(["open.npy", "absurd.npy", "vast.npy"], "is damaged or no npy file"),
         "two.safetensors": "has these tensors: a, b; give it one tensor, or values and lengths",
         "no.safetensors": "has these tensors: none",
-        "short.safetensors": "its lengths sum to 3, and it has 4 vectors",
+        "short.safetensors": "has lengths that sum to 3, and 4 vectors",
         "zero.safetensors": "has a source without a vector",
+        "wrapped.safetensors": "has a source of more than its 4 vectors",
         "negative.safetensors": "has a source without a vector",
         "real.safetensors": "a whole number a source",
         "torn.safetensors": "is damaged or no safetensors file",

@@ -122,7 +122,7 @@ def _settings_apart(config: dict[str, Any]) -> dict[str, str]:
             for name, value in (config.get(group) or {}).items()
             if value is not None and value != defaults[group].get(name)
         ]
-        lines[group] = ", ".join(apart) or "as the defaults are"
+        lines[group] = ", ".join(apart) or "all as by default"
     return lines
 
 

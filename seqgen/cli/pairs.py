@@ -141,8 +141,6 @@ def open_pairs(
     sides = source and [source], None, target and [target]
     check_sides([file] if file else [], *sides, data_name="FILE")
     if source is not None and target is not None:
-        if source == target == "-":
-            raise UsageError("standard input can be only one of the files")
         return TwoFiles(inputs.open_one(source), inputs.open_one(target))
     return None if file is None else inputs.open_one(file)
 
@@ -307,6 +305,8 @@ def check_sides(
     sources = source or source_vectors
     if bool(sources) != bool(target):
         raise UsageError(f"{flag} and --target go together: source n and line n")
+    if [*(sources or ()), *(target or ())].count("-") > 1:
+        raise UsageError("standard input can be only one of the files")
     if sources and data:
         raise UsageError(f"give {data_name}, or {flag} and --target, not both")
     if source_vectors:

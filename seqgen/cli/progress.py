@@ -65,7 +65,7 @@ class Figures:
         """Return a validation in one line, and remember it."""
         self.val_loss = event.val_loss
         bits = figure(self.bits_per_char(event.val_loss), 3)
-        # Most validations are the best so far; worth a word is only one that is not.
+        # Most validations are the best so far, so only the others are marked.
         worse = "" if event.best else "  (no better)"
         return f"step {event.step:,}  val {figure(event.val_loss)}  {bits} bits/char{worse}"
 

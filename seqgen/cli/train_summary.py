@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqgen import registry, store
-from seqgen.cli.output import say
+from seqgen.cli.output import console, is_terminal, say
 from seqgen.cli.tables import count, duration, figure
 from seqgen.wording import plural
 
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 # The summary ends with this many lines of a sample.
 SAMPLE_LINES = 6
+# Columns before a figure of the summary.
+INDENT = 17
 
 
 def how_to_go_on(result: TrainingResult) -> str:
@@ -65,7 +69,11 @@ def _table(result: TrainingResult) -> None:
     if result.val_loss is not None:
         rows["best"] = f"step {result.best_step:,}"
         rows["validation"] = f"{result.protocol}; {duration(result.validation_seconds)}"
+    room = max(40, console(sys.stderr).width - INDENT) if is_terminal(sys.stderr) else sys.maxsize
     for key, value in rows.items():
-        say(f"  {key:<14} {value}")
+        first, *more = textwrap.wrap(value, room)
+        say(f"  {key:<14} {first}")
+        for line in more:
+            say(f"{'':{INDENT}}{line}")
     for line in (result.sample or "").strip("\n").splitlines()[:SAMPLE_LINES]:
         say(f"  | {line}")

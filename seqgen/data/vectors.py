@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tokenize
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,11 @@ TYPES = {
 # The two tensors of a file whose sources differ in length.
 VALUES, LENGTHS = "values", "lengths"
 SHAPES = "(N, F) for a vector each, or (N, ..., F) for a sequence or a grid of vectors each"
+# What NumPy and `json` raise on a header that is wrong.
+DAMAGED = (
+    *(ValueError, TypeError, KeyError, EOFError, SyntaxError, OverflowError, RecursionError),
+    *(MemoryError, tokenize.TokenError),
+)
 # So many numbers are checked at a time.
 BLOCK = 1 << 22
 
@@ -97,11 +103,12 @@ def _arrays(path: Path) -> Mapping[str, np.ndarray]:
     try:
         if path.suffix == ".npy":
             # Unlike `numpy.load`, this reads no other format, and refuses objects by their header.
-            return {"": np.lib.format.open_memmap(path, mode="r")}
+            with np.errstate(over="ignore"):  # what its header says may be absurd
+                return {"": np.lib.format.open_memmap(path, mode="r")}
         return _tensors(path)
     except OSError as error:
         raise SeqgenError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (ValueError, TypeError, KeyError, EOFError, SyntaxError) as error:
+    except DAMAGED as error:
         kind = path.suffix.removeprefix(".")
         raise SeqgenError(f"{path} is damaged or no {kind} file: {first_line(error)}") from None
 
@@ -144,9 +151,11 @@ def _ragged(path: Path, values: np.ndarray, lengths: np.ndarray) -> VectorSource
     _require(path, fits, f"{shapes}; they must be (vectors, F), and a whole number a source")
     _require(path, values.size > 0, "holds no vectors")
     _require(path, bool((lengths >= 1).all()), "has a source without a vector")
+    longer = f"has a source of more than its {len(values):,} vectors"
+    _require(path, bool((lengths <= len(values)).all()), longer)
     ends = np.cumsum(lengths, dtype=np.int64)
     total = ends[-1] if len(ends) else 0
-    together = f"its {LENGTHS} sum to {total:,}, and it has {len(values):,} vectors"
+    together = f"has {LENGTHS} that sum to {total:,}, and {len(values):,} vectors"
     _require(path, total == len(values), together)
     return VectorSources(values, ends)
 

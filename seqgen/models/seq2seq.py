@@ -257,6 +257,11 @@ class Seq2Seq(ArraySteps, EncoderDecoder):
         if config.attention == "none":
             return None
         asks = self.decoder.size if config.query == "state" else config.input_size
+        require(
+            config.attention != "dot" or asks == self.encoder.size,
+            f"attention=dot compares vectors of one width, not of {asks} and {self.encoder.size}; "
+            "use attention=general",
+        )
         more = {"coverage": True} if config.coverage else {}
         return SCORES[config.attention](asks, self.encoder.size, config.scaled, **more)
 

@@ -47,7 +47,9 @@ def check_free(name: str | None, overwrite: bool) -> None:
     place = models_folder() / name
     restore(place)
     if taken(place) and not overwrite and not holds_no_weights(place):
-        raise UsageError(f"a model is called {name!r} already; give --overwrite or another --name")
+        raise UsageError(
+            f"a model named {name!r} already exists; give --overwrite or another --name"
+        )
 
 
 def list_models() -> list[StoredModel]:

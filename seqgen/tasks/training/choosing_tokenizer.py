@@ -22,7 +22,7 @@ SENTENCES_FROM, SUBWORDS_FROM = 80, 200_000
 PIECES_BY_ROOT, LEAST_PIECES, MOST_PIECES = 38, 500, 40_000
 
 
-def suited_tokenizer(config: DataConfig, given: Collection[str], facts: Survey) -> dict[str, Any]:
+def choose_tokenizer(config: DataConfig, given: Collection[str], facts: Survey) -> dict[str, Any]:
     """Return the settings of `DataConfig` that suit the text, and that are not given.
 
     Args:
@@ -38,11 +38,11 @@ def suited_tokenizer(config: DataConfig, given: Collection[str], facts: Survey) 
         chosen["tokenizer"] = "bpe" if long else "char"
     kinds = {chosen.get("tokenizer", config.tokenizer), config.source_tokenizer} - {None}
     if "vocab_size" not in given and kinds <= SUBWORDS:
-        chosen["vocab_size"] = suited_size(facts.characters)
+        chosen["vocab_size"] = vocab_size_for(facts.characters)
     return chosen
 
 
-def suited_size(characters: int) -> int:
+def vocab_size_for(characters: int) -> int:
     """Return how many subwords suit a text of so many characters, in whole hundreds."""
-    suited = 100 * round(PIECES_BY_ROOT * characters ** (1 / 3) / 100)
-    return min(max(suited, LEAST_PIECES), MOST_PIECES)
+    pieces = 100 * round(PIECES_BY_ROOT * characters ** (1 / 3) / 100)
+    return min(max(pieces, LEAST_PIECES), MOST_PIECES)

@@ -32,7 +32,7 @@ from seqgen.data.vector_pairs import VectorPairs, open_pairs
 from seqgen.data.vectors import is_vector_file
 from seqgen.errors import SeqgenError
 from seqgen.tasks.training.cached_pairs import encode_once
-from seqgen.tasks.training.choosing_tokenizer import suited_tokenizer
+from seqgen.tasks.training.choosing_tokenizer import choose_tokenizer
 from seqgen.tasks.training.prepare import (
     Prepared,
     VocabSizes,
@@ -196,7 +196,7 @@ def prepare_pairs(
     """
     pairs = files.pairs(config)
     facts = _survey(files, pairs)
-    chosen = suited_tokenizer(config, given, facts)
+    chosen = choose_tokenizer(config, given, facts)
     config = replace(config, **chosen)
     parts = split_pairs(pairs, facts.lines, config)
     tokenizers = make_tokenizers(pairs, parts.train, config)
