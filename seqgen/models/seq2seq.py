@@ -184,7 +184,7 @@ class RecurrentDecoder(nn.Module):
         self.dropout = Dropout(cell.dropout, cell.dropout_shares)
 
     def noise(self, rows: int) -> list[LayerNoise]:
-        """Draw what one training call drops in `rows` rows, in the input of each layer and in it."""
+        """Draw what one training call drops in `rows` rows, in each layer and in its input."""
         return [
             (self.dropout.shared_mask(rows, layer.weight_ih.shape[1], layer.bias), noise)
             for layer in self.layers
