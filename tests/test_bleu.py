@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF, TER
 
 from seqgen.cli import run
-from seqgen.metrics.bleu import BleuOptions, corpus_score, looks_tokenized, sentence_scores
+from seqgen.metrics.bleu import (
+    BleuOptions,
+    corpus_score,
+    looks_tokenized,
+    paired_scores,
+    sentence_scores,
+)
 from seqgen.tasks.scoring.bleu import paired_bleu, read_texts
 
 KEYS = {"BLEU": "bleu", "chrF": "chrf", "chrF++": "chrf++", "TER": "ter"}
@@ -317,6 +323,27 @@ def test_a_folder_of_several_files_is_no_hypothesis(cli, tmp_path, write):
         write(name, "a")
     code, out, err = cli("bleu", tmp_path / "d", tmp_path / "ref")
     assert (code, out) == (2, "") and "is 2 files" in err
+
+
+def test_every_seed_of_a_paired_test_gives_the_same_again():
+    reference = [f"a b c d e {n}" for n in range(30)]
+    one, other = (
+        [x.replace("c", "x") if n % k else x for n, x in enumerate(reference)] for k in (2, 3)
+    )
+    for seed in (0, 1):
+        tests = [
+            paired_scores([one, other], [reference], BleuOptions(), samples=200, seed=seed)
+            for _ in range(3)
+        ]
+        assert len({scores[1].p_value for scores in tests}) == 1
+
+
+@pytest.mark.parametrize("metric", ["bleu", "chrf", "ter"])
+def test_intervals_of_every_metric_are_json(cli, write, metric):
+    one, other = write("h", "a b c d", "e f x h"), write("r", "a b c d", "e f g h")
+    code, out, err = cli("bleu", one, other, "--metric", metric, "--confidence", "--json")
+    assert code == 0, err
+    assert json.loads(out)["confidence_interval"] > 0
 
 
 def test_lines_that_sacrebleu_cannot_resample_are_one_line(cli, write):

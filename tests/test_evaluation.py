@@ -22,7 +22,8 @@ from seqgen.metrics.diversity import distinct, diversity, repetition, zipf_expon
 from seqgen.metrics.signature import signature
 from seqgen.store import StoredModel
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.scoring.compare import common_text, compare, score_each_line
+from seqgen.tasks.scoring.compare import common_text, compare
+from seqgen.tasks.scoring.line_bits import score_each_line
 from seqgen.tasks.scoring.pairs import Pair, read_pairs, score_pairs
 from seqgen.tasks.scoring.perplexity import Scoring, perplexity
 from seqgen.tasks.scoring.surprisal import score_lines, score_tokens, whose_line

@@ -482,13 +482,10 @@ def test_settings_of_the_other_kind_of_data(tsv, sides, capsys):
     )
 
 
-def test_commands_for_models_of_text(tsv, tmp_path, capsys):
+def test_what_is_for_models_of_text(tsv, tmp_path, capsys):
     trained(tsv)
     text = tmp_path / "text.txt"
     text.write_text("one two\n")
-    for command in (["eval", text], ["compare", "t"], ["perplexity", tsv, "--fit", text]):
-        flags = [] if command[0] == "compare" else ["-m", "t"]
-        assert "models of text; t writes from sources" in refusal(capsys, *command, *flags)
     assert "--echo is for models of text" in refusal(
         capsys, "sample", "a", "-m", "t", "--echo", "--greedy"
     )
@@ -504,7 +501,7 @@ def test_mixtures_of_translators_share_both_tokenizers(tsv, tmp_path, capsys):
     trained(tsv, "joint", source_tokenizer="char")
     trained(tsv, "apart", source_tokenizer="word")
     train([tsv], architecture="ngram", name="text", settings={"documents": "line"})
-    with pytest.raises(SeqgenError, match="different source tokenizers"):
+    with pytest.raises(SeqgenError, match="read their sources differently"):
         load("joint+apart")
     with pytest.raises(SeqgenError, match="cannot be mixed"):
         load("joint+text")
@@ -519,3 +516,33 @@ def test_a_translator_in_the_list_of_models(tsv, capsys):
     assert run(["tokenize", str(tsv), "-m", "t", "--quiet"]) == 0
     assert run(["models", "remove", "t", "--yes"]) == 0
     assert records(capsys, "models") == []
+
+
+def test_a_tab_parts_what_is_tokenized(tsv, tmp_path, capsys):
+    loaded = trained(tsv, source_tokenizer="word")
+    first, *_ = records(capsys, "tokenize", tsv, "-m", "t", "--documents", "line")
+    own, tokenizer = loaded.source_tokenizer, loaded.tokenizer
+    source, target = pairs_of()[0]
+    assert (first["source"], first["text"]) == (source, target)
+    assert first["source_ids"] == [*own.encode(source).tolist(), own.eos_id]
+    ids = [tokenizer.bos_id, *tokenizer.encode(target).tolist(), tokenizer.eos_id]
+    assert first["ids"] == ids
+    capsys.readouterr()
+    assert run(["tokenize", str(tsv), "-m", "t", "--pieces"]) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines()[0] == "two\tt \\n"
+    assert "unknown" not in said.err
+    (tmp_path / "ids").write_text("1 2\n3\t4\n")
+    for flag, file, line in (("--stats", tsv, 1), ("--decode", tmp_path / "ids", 2)):
+        said = refusal(capsys, "tokenize", file, "-m", "t", flag, "--quiet")
+        assert f"line {line} has a tab" in said and f"{flag} takes one side at a time" in said
+    said = refusal(capsys, "tokenize", tsv, "-m", "t", "--out", tmp_path / "x.tok", "--quiet")
+    assert "--out is for text" in said
+
+
+def test_the_sample_of_training_is_of_the_first_held_out_source(tsv, capsys):
+    loaded = trained(tsv, steps=30, lr=0.01)
+    source, _ = next(iter(held_out_pairs(loaded)))
+    how = ["--seed", 0, "--temperature", 0.8, "--max-tokens", 160]
+    (found,) = records(capsys, "sample", source, "-m", "t", *how)
+    assert loaded.stored.record["result"]["sample"] == found["text"]

@@ -401,7 +401,7 @@ def test_mixtures_read_vectors_of_one_width(sides, tmp_path, capsys):
     train([sides[1]], architecture="ngram", name="text", settings={"documents": "line"})
     assert len(records(capsys, "beam-search", "-m", "a+b", "--source-vectors", sides[0])) == COUNT
     for other in ("wide", "text"):
-        with pytest.raises(SeqgenError, match="different tokens"):
+        with pytest.raises(SeqgenError, match="read their sources differently"):
             load(f"a+{other}")
 
 
@@ -412,5 +412,5 @@ def test_vectors_from_python(sides):
     several = [beam.text for beam in model.beam_search(file.vectors(n) for n in (2, 3))]
     assert one == several[1:]
     record = next(model.sample([file.vectors(5)], seed=1))
-    assert (record.source, record.model) == ("v.npy[5]", loaded.stored.name)
+    assert (record.of_source.source, record.model) == ("v.npy[5]", loaded.stored.name)
     assert "".join(model.stream(file.vectors(5), seed=1)) == record.text

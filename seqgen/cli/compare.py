@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,11 +11,21 @@ from seqgen.cli import completion, options
 from seqgen.cli.help import MODEL, SCORES, TEXT
 from seqgen.cli.inputs import Inputs, file_name
 from seqgen.cli.output import put_record, say
-from seqgen.cli.tables import byte_size, count, duration, figure, put_table, short_count
+from seqgen.cli.pairs import (
+    HeldOutPairs,
+    SourceFile,
+    TargetFile,
+    as_pairs,
+    check_one_kind,
+    open_pairs,
+)
+from seqgen.cli.tables import byte_size, count, duration, figure, percentage, put_table, short_count
+from seqgen.cli.translations import Beams, MaxTokens, say_cut, translating, with_interval
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
+    from seqgen.data.pairs import Pairs
     from seqgen.tasks.loaded import LoadedModel
     from seqgen.tasks.scoring.compare import Comparison
     from seqgen.tasks.scoring.perplexity import Scoring
@@ -37,13 +48,25 @@ def compare(
     data: Annotated[
         str | None,
         typer.Option(
-            help="Text to compare on; - is standard input.",
+            help="Text to compare on, or pairs for models that read those; - is standard input.",
             parser=file_name,
             metavar="FILE",
             rich_help_panel=TEXT,
             show_default="the text that all of them held out",
         ),
     ] = None,
+    source: SourceFile = None,
+    target: TargetFile = None,
+    bleu: Annotated[
+        bool,
+        typer.Option(
+            "--bleu/--no-bleu",
+            help="For translators: also translate the sources, and compare by BLEU.",
+            rich_help_panel=SCORES,
+        ),
+    ] = True,
+    beams: Beams = 5,
+    max_tokens: MaxTokens = 100,
     documents: options.Documents = None,
     resamples: Annotated[
         int,
@@ -67,7 +90,8 @@ def compare(
 
     An unknown token costs 8 bits for each of its bytes. Intervals are 95 %, from resampling
     about 200 blocks of lines. The p-value tests the difference from the best model on the same
-    blocks.
+    blocks. Translators are compared in bits per byte of the targets, given their sources, and by
+    the BLEU of their translations.
     """
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
     from seqgen.tasks.loaded import load
@@ -81,33 +105,65 @@ def compare(
     choice("--precision", precision, PRECISIONS)
     names = list(comparing.all_models()) if all_ else models
     loaded = [load(name, device, precision) for name in names]
-    for one in loaded:
-        one.require_text("compare")
+    of_pairs = check_one_kind(loaded)
     scoring = Scoring(documents=documents, stride=stride, batch_size=batch_size)
-    text = comparing.common_text(loaded) if data is None else Inputs(quiet).read_text(data)
+    text, what = _text(loaded, Inputs(quiet), data, source, target)
     if not quiet:
-        _warn(loaded, None if data is None else text, scoring)
-    found = comparing.compare(loaded, text, scoring=scoring, seed=seed, resamples=resamples)
+        _warn(loaded, text if what else None, scoring)
+    search = {"beams": beams, "max_tokens": max_tokens, "batch_size": batch_size}
+    wanted = translating(["bleu"], **search) if of_pairs and bleu else None
+    how = {"scoring": scoring, "translating": wanted, "seed": seed, "resamples": resamples}
+    found = comparing.compare(loaded, text, **how)
     if json:
         for one in found:
             put_record(one)
     else:
         _table(found)
-        if not quiet:
-            _explain(found, data, verbose)
+    if not quiet:
+        for one in found if wanted else ():
+            say_cut(one.model, one.cut, one.bleu["pairs"], max_tokens)
+        if not json:
+            _explain(found, what, verbose)
 
 
-def _warn(models: list[LoadedModel], text: str | None, scoring: Scoring) -> None:
+def _text(
+    models: list[LoadedModel],
+    inputs: Inputs,
+    data: str | None,
+    source: str | None,
+    target: str | None,
+) -> tuple[str | Pairs, str | None]:
+    """Return what models are compared on, and what was given for it; None if nothing was.
+
+    Raises:
+        UsageError: files are given that models of this kind do not read.
+        SeqgenError: they cannot be read; or nothing is given and models hold out other texts.
+    """
+    from seqgen.tasks.scoring import compare as comparing
+
+    if models[0].reads_sources:
+        given = open_pairs(inputs, data, source, target)
+        newlines = "lf" if all(one.data.newlines == "lf" for one in models) else "keep"
+        pairs = as_pairs(given or HeldOutPairs.by(models), newlines)
+        return pairs, given and given.name
+    if source or target:
+        raise UsageError(f"--source is for translators; {models[0].stored.name} reads text")
+    if data is None:
+        return comparing.common_text(models), None
+    return inputs.read_text(data), data
+
+
+def _warn(models: list[LoadedModel], given: str | Pairs | None, scoring: Scoring) -> None:
     """Say which models have seen a given text, and which cannot read it in this way."""
     from seqgen.tasks.scoring.compare import newlines_warning, trained_on
 
     for warning in filter(None, map(scoring.warning, models)):
         say(warning)
-    if text is None:
+    if given is None:
         return
-    if warning := newlines_warning(models, text):
+    if warning := newlines_warning(models, given):
         say(warning)
-    seen = [loaded.stored.name for loaded in models if trained_on(loaded, text)]
+    seen = [loaded.stored.name for loaded in models if trained_on(loaded, given)]
     if seen:
         say(f"{' and '.join(seen)} learnt from this very text: no fair comparison")
 
@@ -127,10 +183,28 @@ COLUMNS = {
 }
 
 
+# Of models of pairs: perplexity after bits per byte, and what is known of their translations.
+PERPLEXITY = {"perplexity": lambda r: figure(r.perplexity)}
+BLEU = {
+    "BLEU": lambda r: with_interval(r.bleu["score"], r.bleu["interval"]),
+    "p of BLEU": lambda r: "best" if r.bleu["best"] else figure(r.bleu["p_value"]),
+    "exact match": lambda r: percentage(r.bleu["exact_match"]),
+}
+
+
+def _columns(found: list[Comparison]) -> dict[str, Callable[[Any], str]]:
+    """Return the columns that records of this kind fill."""
+    if not hasattr(found[0], "perplexity"):
+        return COLUMNS
+    columns = {**dict(list(COLUMNS.items())[:2]), **PERPLEXITY, **COLUMNS}
+    return columns if found[0].bleu is None else {**columns, **BLEU}
+
+
 def _table(found: list[Comparison]) -> None:
     """Write a row a model, the best last."""
     ranked = sorted(found, key=lambda one: -one.total_bits_per_byte)
-    put_table(list(COLUMNS), [[show(one) for show in COLUMNS.values()] for one in ranked])
+    columns = _columns(found)
+    put_table(list(columns), [[show(one) for show in columns.values()] for one in ranked])
 
 
 def _explain(found: list[Comparison], data: str | None, verbose: bool) -> None:
@@ -140,3 +214,5 @@ def _explain(found: list[Comparison], data: str | None, verbose: bool) -> None:
     say(f"text: {what}, {', '.join(sizes)}")
     for one in found if verbose else ():
         say(f"{one.model}: {one.signature}")
+        if bleu := getattr(one, "bleu", None):
+            say(f"{one.model}: BLEU|{bleu['signature']}")

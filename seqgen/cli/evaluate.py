@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqgen.cli import options
+from seqgen.cli import options, translations
 from seqgen.cli.help import SCORES, flag, value
 from seqgen.cli.inputs import Inputs, Source, file_name
 from seqgen.cli.output import put_record, say
-from seqgen.cli.pairs import held_out_by
+from seqgen.cli.pairs import (
+    SourceFile,
+    TargetFile,
+    as_pairs,
+    check_one_kind,
+    held_out_by,
+    open_pairs,
+)
 from seqgen.cli.tables import count, figure, percentage, put_table
 from seqgen.errors import UsageError
 from seqgen.wording import plural
@@ -27,8 +34,8 @@ def evaluate(
     file: Annotated[
         str | None,
         typer.Argument(
-            help="Text to measure on, or - for standard input. Without a FILE, each model's "
-            "held-out text is used.",
+            help="Text to measure on, or pairs for translators; - is standard input. Without a "
+            "FILE, each model's held-out text is used.",
             parser=file_name,
             metavar="[FILE]",
             show_default=False,
@@ -44,7 +51,7 @@ def evaluate(
             "--bleu",
             SCORES,
             "Continue passages of the text, and score the continuations against the real ones by "
-            "BLEU.",
+            "BLEU. For translators: translate the sources, and score the translations.",
         ),
     ] = False,
     diversity: Annotated[
@@ -52,7 +59,7 @@ def evaluate(
         flag(
             "--diversity",
             SCORES,
-            "Measure how varied the continuations are: distinct n-grams, self-BLEU, repetition, "
+            "Measure how varied the texts written are: distinct n-grams, self-BLEU, repetition, "
             "Zipf exponent.",
         ),
     ] = False,
@@ -67,6 +74,14 @@ def evaluate(
             parser=file_name,
         ),
     ] = None,
+    source: SourceFile = None,
+    target: TargetFile = None,
+    metric: translations.Metrics = None,
+    by_length: translations.ByLength = None,
+    beams: translations.Beams = 5,
+    length_norm: translations.LengthNorm = "avg",
+    alpha: translations.Alpha = 1.0,
+    max_tokens: translations.MaxTokens = 100,
     documents: options.Documents = None,
     stride: options.Stride = None,
     passages: Annotated[int, value("N", SCORES, "Largest number of passages to continue.")] = 100,
@@ -83,7 +98,8 @@ def evaluate(
 
     Several models are shown side by side. --bleu and --diversity use passages of 64 words, taken
     evenly from the text: the model reads the first 32 words and writes as many tokens as the
-    other 32 have, at temperature 1. A model of lines continues the first half of a line.
+    other 32 have, at temperature 1. A model of lines continues the first half of a line. A
+    translator translates the sources by beam search.
     """
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
     from seqgen.tasks.loaded import load
@@ -94,12 +110,11 @@ def evaluate(
 
     if documents is not None:
         choice("--documents", documents, DOCUMENTS)
-    if file == "-" and "-" in (pairs or []):
-        raise UsageError("standard input can be only one of the files")
-    if file is not None and pairs and not (perplexity or bleu or diversity):
-        raise UsageError("--pairs alone reads no FILE: add --perplexity, --bleu or --diversity")
+    bleu = bleu or bool(metric) or by_length is not None
     everything = not (perplexity or bleu or diversity or pairs)
+    _check_files(file, source, target, pairs or [], perplexity or bleu or diversity)
     inputs = Inputs(quiet)
+    search = {"beams": beams, "length_norm": length_norm, "alpha": alpha, "max_tokens": max_tokens}
     wanted = Wanted(
         perplexity=perplexity or everything,
         bleu=bleu or everything,
@@ -107,26 +122,83 @@ def evaluate(
         pairs=_pairs(inputs.open(pairs or ())),
         scoring=Scoring(documents=documents, stride=stride, batch_size=batch_size),
         protocol=Protocol(passages=passages, seed=seed, batch_size=batch_size),
+        translating=translations.translating(metric, by_length, batch_size=batch_size, **search),
         lenient=everything,
     )
-    text = None if file is None else inputs.read_text_or_tokens(file)
     choice("--precision", precision, PRECISIONS)
     models = [load(name, device, precision) for name in model or [None]]
-    for loaded in models:
-        loaded.require_text("eval")
-    name = file
-    if text is None and wanted.needs_text and len(models) > 1:
-        text, name = held_out_by(models, quiet=True).text_or_tokens(), "validation"
+    of_pairs = check_one_kind(models)
+    _check_for_kind(models[0], source=source, metric=metric, by_length=by_length, pairs=pairs)
+    read = _reader(models, inputs, (file, source, target), wanted)
     found = []
     for loaded in models:
         wanted.scoring.check(loaded)
         if not quiet:
             _announce(loaded, wanted)
-        found.append(measure(loaded, text, name, wanted))
+        found.append(measure(loaded, *read(loaded), wanted))
         if json:
             put_record(found[-1])
     if not json:
         _table(found, verbose and not quiet)
+    if of_pairs and not quiet:
+        for one in filter(lambda one: one.translations, found):
+            own = one.translations
+            translations.say_cut(one.model, own["cut"], own["pairs"], max_tokens)
+
+
+def _check_files(
+    file: str | None, source: str | None, target: str | None, pairs: list[str], reads: bool
+) -> None:
+    """Refuse standard input that is wanted twice, and a FILE that nothing reads."""
+    if "-" in (file, source, target) and "-" in pairs:
+        raise UsageError("standard input can be only one of the files")
+    if (file is not None or source is not None) and pairs and not reads:
+        raise UsageError("--pairs alone reads no FILE: add --perplexity, --bleu or --diversity")
+
+
+def _check_for_kind(loaded: LoadedModel, pairs: list[str] | None, **of_pairs: Any) -> None:
+    """Refuse options that are for the other kind of model than those that are measured."""
+    if loaded.reads_sources:
+        if pairs:
+            loaded.require_text("--pairs")
+        return
+    for name in (name for name, given in of_pairs.items() if given):
+        flag = f"--{name.replace('_', '-')}"
+        raise UsageError(f"{flag} is for translators; {loaded.stored.name} reads text")
+
+
+Read = Callable[["LoadedModel"], tuple[Any, str | None]]
+
+
+def _reader(
+    models: Sequence[LoadedModel],
+    inputs: Inputs,
+    files: tuple[str | None, str | None, str | None],
+    wanted: Wanted,
+) -> Read:
+    """Return what gives each model the text or the pairs that it is measured on, and its name.
+
+    Args:
+        models: all of text, or all of pairs.
+        inputs: opens files.
+        files: FILE, and those of `--source` and `--target`.
+        wanted: what is to be measured.
+
+    Raises:
+        SeqgenError: what was given cannot be read; or several models hold out different texts.
+    """
+    if not any(files) and (len(models) == 1 or not wanted.needs_text):
+        return lambda loaded: (None, None)
+    if models[0].reads_sources:
+        given = open_pairs(inputs, *files) or held_out_by(models, quiet=True)
+        for _ in as_pairs(given, "keep"):  # a line that is no pair is refused before the work
+            pass
+        return lambda loaded: (as_pairs(given, loaded.data.newlines), given.name)
+    if files[0] is not None:
+        text, name = inputs.read_text_or_tokens(files[0]), files[0]
+    else:
+        text, name = held_out_by(models, quiet=True).text_or_tokens(), "validation"
+    return lambda loaded: (text, name)
 
 
 def _announce(loaded: LoadedModel, wanted: Wanted) -> None:
@@ -150,6 +222,9 @@ PERPLEXITY: tuple[Row, ...] = (
     ("accuracy", lambda r: percentage(r["accuracy"])),
     ("unknown tokens", lambda r: count(r["oov"])),
 )
+PAIR_PERPLEXITY: tuple[Row, ...] = (
+    ("unknown source tokens", lambda r: count(r["source_unknown"])),
+)
 DIVERSITY: tuple[Row, ...] = tuple(
     (label, lambda r, name=name: figure(r[name]))
     for label, name in (
@@ -166,10 +241,14 @@ DIVERSITY: tuple[Row, ...] = tuple(
 def _table(found: list[Evaluation], verbose: bool) -> None:
     """Write a row a figure and a column a model; what the text itself has stands in the last."""
     rows: list[list[str]] = []
+    of_pairs = [one for one in found if hasattr(one, "translations")]
     if any(one.perplexity for one in found):
         records = [one.perplexity for one in found]
-        rows += [[label, *(_shown(show, r) for r in records), ""] for label, show in PERPLEXITY]
-    if any(one.bleu for one in found):
+        shown = PERPLEXITY + (PAIR_PERPLEXITY if of_pairs else ())
+        rows += [[label, *(_shown(show, r) for r in records), ""] for label, show in shown]
+    if of_pairs and all(one.translations for one in of_pairs):
+        rows += [[*row, ""] for row in translations.score_rows(of_pairs)]
+    elif any(one.bleu for one in found):
         records = [one.bleu for one in found]
         texts = [_shown(lambda r: figure(r["text_score"], 2), r) for r in records]
         shown = [_shown(_bleu, r) for r in records]
@@ -182,9 +261,9 @@ def _table(found: list[Evaluation], verbose: bool) -> None:
             )
             rows.append([label, *own, _same(texts)])
     rows += _pair_rows(found)
-    if not any(one.bleu or one.diversity for one in found):
+    if not any(one.diversity or (one.bleu and one not in of_pairs) for one in found):
         rows = [row[:-1] for row in rows]
-    names = ["", *(one.model for one in found), "the text itself"]
+    names = ["", *(one.model for one in found), "the targets" if of_pairs else "the text itself"]
     put_table(names[: len(rows[0])], rows)
     _explain(found, verbose)
 
@@ -203,7 +282,7 @@ def _explain(found: list[Evaluation], verbose: bool) -> None:
 
 
 def _bleu(record: dict[str, Any]) -> str:
-    return f"{record['score']:.2f} ± {record['interval']:.2f}"
+    return translations.with_interval(record["score"], record["interval"])
 
 
 def _same(values: list[str]) -> str:
@@ -226,8 +305,11 @@ def _share(record: dict[str, Any]) -> str:
 
 
 def _signatures(one: Evaluation) -> list[str]:
-    parts = [one.perplexity, one.bleu or one.diversity, *(one.pairs or [])]
+    made = getattr(one, "translations", None)
+    parts = [one.perplexity, made or one.bleu or one.diversity, *(one.pairs or [])]
     found = [part["signature"] for part in parts if part]
-    if one.bleu:
+    if made:
+        found += [f"{own['metric']}|{own['signature']}" for own in made["metrics"]]
+    elif one.bleu:
         found.append(f"BLEU|{one.bleu['bleu_signature']}")
     return list(dict.fromkeys(found))

@@ -1,13 +1,16 @@
-"""Pairs of a source and a target as commands read them: from a FILE, or held out by a model."""
+"""Pairs of a source and a target as commands read them: from FILEs, or held out by a model."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from seqgen.cli.inputs import Pipe, Source
+import typer
+
+from seqgen.cli.help import TEXT
+from seqgen.cli.inputs import Inputs, Pipe, Source, file_name
 from seqgen.cli.output import say
 from seqgen.errors import SeqgenError, UsageError
 
@@ -18,10 +21,33 @@ if TYPE_CHECKING:
 
 Watch = Callable[[Iterable[str]], Iterator[str]]
 
+SourceFile = Annotated[
+    str | None,
+    typer.Option(
+        "--source",
+        help="For pairs in two files: the sources, a line each; needs --target.",
+        parser=file_name,
+        metavar="FILE",
+        rich_help_panel=TEXT,
+        show_default=False,
+    ),
+]
+TargetFile = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        help="For pairs in two files: the targets; line n belongs to line n of --source.",
+        parser=file_name,
+        metavar="FILE",
+        rich_help_panel=TEXT,
+        show_default=False,
+    ),
+]
+
 
 @dataclass(frozen=True)
-class NamedPairs:
-    """Pairs in the place of a FILE: those that models hold out, or the lines of two files.
+class HeldOutPairs:
+    """The pairs that models hold out, in the place of a FILE.
 
     Attributes:
         pairs: all of them.
@@ -32,7 +58,7 @@ class NamedPairs:
     name: str = "validation"
 
     @classmethod
-    def held_out_by(cls, models: Sequence[LoadedModel]) -> NamedPairs:
+    def by(cls, models: Sequence[LoadedModel]) -> HeldOutPairs:
         """Return the pairs that all of some models hold out.
 
         Raises:
@@ -49,106 +75,29 @@ class NamedPairs:
 
 
 @dataclass(frozen=True)
+class TwoFiles:
+    """The FILEs of `--source` and `--target`, in the place of one FILE of pairs."""
+
+    source: Source
+    target: Source
+
+    @property
+    def name(self) -> str:
+        """What records call them: the file that is scored."""
+        return self.target.name
+
+
+@dataclass(frozen=True)
 class Watched:
     """A FILE as a text that can be read any number of times, with what takes note of it."""
 
     source: Source
     newlines: str
-    watch: Watch
+    watch: Watch = iter
 
     def chunks(self) -> Iterator[str]:
         """Yield the text in pieces, from its start."""
         return self.watch(self.source.chunks(self.newlines))
-
-
-def as_text(
-    loaded: LoadedModel, source: Source | NamedPairs | WithVectors, watch: Watch | None = None
-) -> Iterable[str] | TokenFile | Pairs:
-    """Return what a model scores of a FILE: a text, or pairs if it reads those.
-
-    Args:
-        loaded: the model.
-        source: the FILE.
-        watch: takes note of the text as it passes; a token file is then read as its text.
-
-    Raises:
-        UsageError: it is a token file, and the model reads pairs.
-    """
-    if isinstance(source, NamedPairs):
-        return source.pairs if watch is None else _watched(source.pairs, watch)
-    newlines = loaded.data.newlines
-    if isinstance(source, WithVectors):
-        return source.pairs(newlines, watch)
-    if not loaded.reads_sources:
-        if watch is not None:
-            return watch(source.chunks(newlines))
-        return source.token_file or source.chunks(newlines)
-    loaded.require_sources(None)
-    require_lines(source)
-    from seqgen.data.pairs import TabPairs
-
-    return TabPairs(Watched(source, newlines, watch or iter), source.title)
-
-
-def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Source | NamedPairs:
-    """Return the text that one model holds out, or that several do.
-
-    Raises:
-        SeqgenError: a model holds out nothing, or other text than another.
-    """
-    from seqgen.tasks.scoring.compare import common_text, hold_out_alike
-
-    names = " and ".join(loaded.stored.name for loaded in models)
-    if models[0].reads_sources:
-        pairs = NamedPairs.held_out_by(models)
-        if not quiet:
-            say(f"scoring the held-out pairs of {names}")
-        return pairs
-    path = models[0].stored.validation_text
-    if path is None:
-        raise SeqgenError(f"{models[0].stored.name} has no held-out text; give a FILE")
-    alike = len(models) == 1 or hold_out_alike(models)
-    held_out = path if alike else Pipe(iter([common_text(models).encode()]))
-    if not quiet:
-        say(f"scoring the held-out text of {names}")
-    return Source("validation", None, held_out)
-
-
-def beside(loaded: LoadedModel, source: Source, targets: Sequence[Source]) -> NamedPairs:
-    """Return the pairs of two files: line n of one with line n of the other.
-
-    Args:
-        loaded: the model that scores them.
-        source: the file of the sources.
-        targets: the file of the targets, and no other.
-
-    Raises:
-        UsageError: the model reads no pairs; or there is not one file of targets.
-    """
-    from seqgen.data.pairs import FilePairs
-
-    loaded.require_reads_sources("--source")
-    if len(targets) != 1:
-        raise UsageError(f"--source goes with one FILE of targets, not {len(targets)}")
-    sides = source, targets[0]
-    for side in sides:
-        require_lines(side)
-    texts = (Watched(side, loaded.data.newlines, iter) for side in sides)
-    return NamedPairs(FilePairs(*texts, tuple(side.title for side in sides)), targets[0].name)
-
-
-def _watched(pairs: Pairs, watch: Watch) -> Pairs:
-    """Return pairs that are taken note of as they pass, as lines with a tab."""
-    from seqgen.data.pairs import Pairs
-    from seqgen.data.sources import content_of
-
-    class WatchedPairs(Pairs):
-        def __iter__(self) -> Iterator[tuple[str, str]]:
-            passing, noted = itertools.tee(pairs)
-            lines = watch(f"{content_of(source)}\t{target}\n" for source, target in noted)
-            return (pair for _, pair in zip(lines, passing, strict=True))
-
-    return WatchedPairs()
 
 
 @dataclass(frozen=True)
@@ -178,6 +127,143 @@ class WithVectors:
         return VectorPairs(open_vectors(self.vectors), text, self.targets.title)
 
 
+Given = Source | TwoFiles | WithVectors | HeldOutPairs
+
+
+def open_pairs(
+    inputs: Inputs, file: str | None, source: str | None, target: str | None
+) -> Source | TwoFiles | None:
+    """Return what was given of pairs: a FILE, or one for each side; None if nothing was.
+
+    Raises:
+        UsageError: there is one side alone, or both a FILE and sides.
+    """
+    sides = source and [source], None, target and [target]
+    check_sides([file] if file else [], *sides, data_name="FILE")
+    if source is not None and target is not None:
+        if source == target == "-":
+            raise UsageError("standard input can be only one of the files")
+        return TwoFiles(inputs.open_one(source), inputs.open_one(target))
+    return None if file is None else inputs.open_one(file)
+
+
+def check_one_kind(models: Sequence[LoadedModel]) -> bool:
+    """Refuse models of text beside models of pairs; return whether these are of pairs.
+
+    Raises:
+        UsageError: there are both: no FILE is for both.
+    """
+    kinds = {loaded.reads_sources: loaded.stored.name for loaded in models}
+    if len(kinds) > 1:
+        raise UsageError(f"{kinds[True]} scores pairs and {kinds[False]} text: score them apart")
+    return models[0].reads_sources
+
+
+def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Source | HeldOutPairs:
+    """Return the text that one model holds out, or that several do.
+
+    Raises:
+        SeqgenError: a model holds out nothing, or other text than another.
+    """
+    from seqgen.tasks.scoring.compare import common_text, hold_out_alike
+
+    names = " and ".join(loaded.stored.name for loaded in models)
+    if models[0].reads_sources:
+        pairs = HeldOutPairs.by(models)
+        if not quiet:
+            say(f"scoring the held-out pairs of {names}")
+        return pairs
+    path = models[0].stored.validation_text
+    if path is None:
+        raise SeqgenError(f"{models[0].stored.name} has no held-out text; give a FILE")
+    alike = len(models) == 1 or hold_out_alike(models)
+    held_out = path if alike else Pipe(iter([common_text(models).encode()]))
+    if not quiet:
+        say(f"scoring the held-out text of {names}")
+    return Source("validation", None, held_out)
+
+
+def beside(loaded: LoadedModel, source: Source, targets: Sequence[Source]) -> TwoFiles:
+    """Return the files of two sides: line n of one belongs to line n of the other.
+
+    Args:
+        loaded: the model that scores them.
+        source: the file of the sources.
+        targets: the file of the targets, and no other.
+
+    Raises:
+        UsageError: the model reads no pairs; or there is not one file of targets.
+    """
+    loaded.require_reads_sources("--source")
+    if len(targets) != 1:
+        raise UsageError(f"--source goes with one FILE of targets, not {len(targets)}")
+    return TwoFiles(source, targets[0])
+
+
+def as_text(
+    loaded: LoadedModel, given: Given, watch: Watch | None = None
+) -> Iterable[str] | TokenFile | Pairs:
+    """Return what a model scores of a FILE: a text, or pairs if it reads those.
+
+    Args:
+        loaded: the model.
+        given: the FILE, or what stands in its place.
+        watch: takes note of the text as it passes; a token file is then read as its text.
+
+    Raises:
+        UsageError: it is a token file, and the model reads pairs.
+    """
+    newlines = loaded.data.newlines
+    if not loaded.reads_sources and isinstance(given, Source):
+        if watch is not None:
+            return watch(given.chunks(newlines))
+        return given.token_file or given.chunks(newlines)
+    if isinstance(given, Source | TwoFiles):
+        loaded.require_sources(None)
+    return as_pairs(given, newlines, watch)
+
+
+def as_pairs(given: Given, newlines: str, watch: Watch | None = None) -> Pairs:
+    """Return the pairs of a FILE, or of what stands in its place.
+
+    Args:
+        given: the FILE.
+        newlines: "keep", or "lf" for LF instead of CRLF.
+        watch: takes note of the pairs, as lines with a tab.
+
+    Raises:
+        UsageError: a FILE is a token file.
+    """
+    from seqgen.data.pairs import FilePairs, TabPairs
+
+    if isinstance(given, HeldOutPairs):
+        return given.pairs if watch is None else _watched(given.pairs, watch)
+    if isinstance(given, WithVectors):
+        return given.pairs(newlines, watch)
+    sides = (given.source, given.target) if isinstance(given, TwoFiles) else (given,)
+    for side in sides:
+        require_lines(side)
+    if isinstance(given, Source):
+        return TabPairs(Watched(given, newlines, watch or iter), given.title)
+    source, target = (Watched(side, newlines) for side in sides)
+    pairs = FilePairs(source, target, (sides[0].title, sides[1].title))
+    return pairs if watch is None else _watched(pairs, watch)
+
+
+def _watched(pairs: Pairs, watch: Watch) -> Pairs:
+    """Return pairs that are taken note of as they pass, as lines with a tab."""
+    from seqgen.data.pairs import Pairs
+    from seqgen.data.sources import content_of
+
+    class WatchedPairs(Pairs):
+        def __iter__(self) -> Iterator[tuple[str, str]]:
+            passing, noted = itertools.tee(pairs)
+            lines = watch(f"{content_of(source)}\t{target}\n" for source, target in noted)
+            return (pair for _, pair in zip(lines, passing, strict=True))
+
+    return WatchedPairs()
+
+
 def check_vectors(name: str) -> None:
     """Refuse a file that holds no vectors, by its name, before anything is read.
 
@@ -205,9 +291,10 @@ def check_sides(
     source: list[str] | None,
     source_vectors: str | None,
     target: list[str] | None,
-    val: str | None,
-    val_source: str | None,
-    val_target: str | None,
+    val: str | None = None,
+    val_source: str | None = None,
+    val_target: str | None = None,
+    data_name: str = "DATA",
 ) -> None:
     """Refuse one side of pairs without the other, or both ways to give them.
 
@@ -221,7 +308,7 @@ def check_sides(
     if bool(sources) != bool(target):
         raise UsageError(f"{flag} and --target go together: source n and line n")
     if sources and data:
-        raise UsageError(f"give DATA, or {flag} and --target, not both")
+        raise UsageError(f"give {data_name}, or {flag} and --target, not both")
     if source_vectors:
         check_vectors(source_vectors)
     if (val_source is None) != (val_target is None):

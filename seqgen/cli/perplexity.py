@@ -14,7 +14,14 @@ from seqgen.cli.attention import Shown, source_options
 from seqgen.cli.help import MODEL, OUTPUT, SCORES, TEXT, flag, value
 from seqgen.cli.inputs import Inputs, Source, file_name, piped_input
 from seqgen.cli.output import one_line, put, put_record, say
-from seqgen.cli.pairs import WithVectors, as_text, beside, check_vectors, held_out_by
+from seqgen.cli.pairs import (
+    WithVectors,
+    as_text,
+    beside,
+    check_one_kind,
+    check_vectors,
+    held_out_by,
+)
 from seqgen.cli.tables import count, figure, percentage, put_table
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.wording import plural
@@ -124,7 +131,7 @@ def perplexity(
         scoring.check(loaded)
         if not quiet and (warning := scoring.warning(loaded)):
             say(warning)
-    _check_kinds(models, fit)
+    check_one_kind(models)
     of_source.check(models[0])
     inputs = Inputs(quiet)
     if not files and not fit and piped_input() is not None:
@@ -206,22 +213,13 @@ def _check(
         raise UsageError("--per-line scores each line alone: leave out --documents stream")
 
 
-def _check_kinds(models: list[LoadedModel], fit: str | None) -> None:
-    """Refuse models of text beside models of pairs, which one FILE cannot be for."""
-    if fit is not None:
-        models[0].require_text("--fit")
-    kinds = {loaded.reads_sources: loaded.stored.name for loaded in models}
-    if len(kinds) > 1:
-        raise UsageError(f"{kinds[True]} scores pairs and {kinds[False]} text: score them apart")
-
-
 def _fit(
     loaded: LoadedModel, source: Source, scoring: Scoring, json: bool, quiet: bool
 ) -> LoadedModel:
     """Find a mixture's weights; print them and return the mixture."""
     from seqgen.tasks.scoring.mix import fit
 
-    text = source.token_file or source.chunks(loaded.data.newlines)
+    text = as_text(loaded, source)
     how = {"documents": scoring.documents, "batch_size": scoring.batch_size}
     mixture, found = fit(loaded, text, **how)
     if json:

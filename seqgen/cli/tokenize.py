@@ -126,10 +126,13 @@ def tokenize(
     from seqgen.tasks.tokenize import (
         find_tokenizer,
         newlines_of,
+        pair_tokenizer,
         source_tokenizer_of,
         statistics,
         train_tokenizer,
+        without_pairs,
     )
+    from seqgen.tasks.tokenize import tokenize as encode
 
     choice("--documents", documents, DOCUMENTS)
     if newlines is not None:
@@ -142,20 +145,26 @@ def tokenize(
         _put_trained(out, made, json, quiet)
         return
     found = find_tokenizer(model, tokenizer)
-    if tokenizer is None and not quiet and (of_sources := source_tokenizer_of(model)):
-        say(f"with the tokenizer of the targets; that of the sources is --tokenizer {of_sources}")
+    if tokenizer is None and not quiet and (apart := source_tokenizer_of(model)):
+        say(f"with the tokenizer of the targets; that of the sources is --tokenizer {apart}")
+    of_sources = pair_tokenizer(model) if tokenizer is None else None
     if newlines is None:
         newlines = newlines_of(model) if tokenizer is None else "keep"
     if out is not None:
         out = check_out(out, sources, overwrite, "a token file", is_token_file)
+        if of_sources is not None:
+            raise UsageError("--out is for text: pairs are trained on as text, not as tokens")
         _write(out, sources, newlines, found, documents, json, quiet)
     elif stats:
         text = _token_file(sources, found) or join(sources, newlines)
+        if of_sources is not None:
+            text = without_pairs(text, "--stats")
         _show_statistics(statistics(text, found), json)
     elif decode:
-        _decode(sources, newlines, found, documents, json)
+        _decode(sources, newlines, found, documents, json, of_sources is not None)
     else:
-        _encode(join(sources, newlines), found, documents, pieces, json, quiet)
+        lines = encode(join(sources, newlines), found, documents, of_sources)
+        _put_lines(lines, found, of_sources or found, pieces, json, quiet)
 
 
 def _check_modes(
@@ -198,31 +207,34 @@ def _token_file(sources: list[Source], tokenizer: Tokenizer) -> TokenFile | None
     return file
 
 
-def _encode(
-    text: Iterable[str],
+def _put_lines(
+    encoded: Iterable[list[TokenizedLine]],
     tokenizer: Tokenizer,
-    documents: str,
+    of_sources: Tokenizer,
     pieces: bool,
     json: bool,
     quiet: bool,
 ) -> None:
-    from seqgen.tasks.tokenize import tokenize as encode
-
     unknown = 0
-    for lines in encode(text, tokenizer, documents):
+    for lines in encoded:
         if json:
             for line in lines:
                 put_record(line)
         else:
             put("".join([_shown(line, pieces) for line in lines]))
-        unknown += sum(line.ids.count(tokenizer.unk_id) for line in lines)
+        for line in lines:
+            unknown += line.ids.count(tokenizer.unk_id)
+            unknown += getattr(line, "source_ids", []).count(of_sources.unk_id)
     if unknown and not quiet:
         say(f"{unknown:,} unknown, written as <unk> (id {tokenizer.unk_id})")
 
 
 def _shown(line: TokenizedLine, pieces: bool) -> str:
-    shown = map(_piece, line.pieces) if pieces else map(str, line.ids)
-    return " ".join(shown) + "\n"
+    """Write a line's ids or pieces; of a pair the source's and the target's, with a tab between."""
+    sides = [line.pieces if pieces else line.ids]
+    if hasattr(line, "source"):
+        sides.insert(0, line.source_pieces if pieces else line.source_ids)
+    return "\t".join(" ".join(map(_piece if pieces else str, side)) for side in sides) + "\n"
 
 
 def _piece(piece: str) -> str:
@@ -231,14 +243,19 @@ def _piece(piece: str) -> str:
 
 
 def _decode(
-    sources: list[Source], newlines: str, tokenizer: Tokenizer, documents: str, json: bool
+    sources: list[Source],
+    newlines: str,
+    tokenizer: Tokenizer,
+    documents: str,
+    json: bool,
+    of_pairs: bool,
 ) -> None:
     from seqgen.data.text import unix_newlines
     from seqgen.tasks.tokenize import detokenize
 
     file = _token_file(sources, tokenizer)
     documents = documents if file is None else file.documents
-    rows = _rows(sources) if file is None else _documents(file)
+    rows = _rows(sources, of_pairs) if file is None else _documents(file)
     lines = detokenize(rows, tokenizer, documents)
     if json:
         for line in lines:
@@ -253,11 +270,14 @@ def _decode(
         put(text)
 
 
-def _rows(sources: list[Source]) -> Iterator[list[int]]:
-    """Read lines of ids, or of `--json`'s records."""
+def _rows(sources: list[Source], of_pairs: bool) -> Iterator[list[int]]:
+    """Read lines of ids, or of `--json`'s records; refuse the ids of pairs."""
     from seqgen.data.text import lines
+    from seqgen.tasks.tokenize import without_pairs
 
-    for number, line in enumerate(lines(join(sources, "lf")), start=1):
+    chunks = join(sources, "lf")
+    text = without_pairs(chunks, "--decode") if of_pairs else chunks
+    for number, line in enumerate(lines(text), start=1):
         yield _row(line, number)
 
 

@@ -11,13 +11,12 @@ from seqgen import presets, registry, store
 from seqgen.cli import completion, options
 from seqgen.cli.help import BUDGET, OPTIMISATION, OUTPUT, SAVING, TEXT, WHAT
 from seqgen.cli.inputs import Inputs, file_name, file_path, given_or_piped
-from seqgen.cli.output import put_record, say
+from seqgen.cli.output import put_record
 from seqgen.cli.outputs import check_replaced_model
 from seqgen.cli.pairs import check_sides
 from seqgen.cli.settings import option as setting
-from seqgen.cli.tables import count, duration, figure
+from seqgen.cli.train_summary import how_to_go_on, summarise
 from seqgen.errors import Interrupted, UsageError
-from seqgen.wording import plural
 
 # Flags whose name is not the setting's.
 SETTING_OF = {"layers": "num_layers", "heads": "num_heads"}
@@ -45,8 +44,6 @@ OWN = frozenset(
 )
 
 
-# The summary ends with this many lines of a sample.
-SAMPLE_LINES = 6
 # The end of --help: a paragraph for each preset.
 EPILOG = "\n\n".join(
     ["Presets:", *(f"{row.name}: {row.summary}." for row in presets.PRESETS.values())]
@@ -332,9 +329,9 @@ def train(
     if json:
         put_record(result)
     if result.stopped == "interrupted":
-        raise Interrupted(_stopped(result))
+        raise Interrupted(how_to_go_on(result))
     if not quiet:
-        _summary(result)
+        summarise(result)
 
 
 def _refuse(context: typer.Context, what: str, flags: tuple[str, ...]) -> None:
@@ -358,55 +355,3 @@ def _assignment(text: str) -> tuple[str, str]:
     if not equals or not key:
         raise UsageError(f"--set takes KEY=VALUE, not {text!r}")
     return key.strip().replace("-", "_"), value.strip()
-
-
-def _stopped(result: Any) -> str:
-    done = plural(result.steps, "step")
-    return f"stopped after {done}; go on with seqgen train --resume {result.name}"
-
-
-def _summary(result: Any) -> None:
-    if result.stopped == "stop-after":
-        say(_stopped(result))
-        return
-    counted = result.steps is None
-    work = f"{plural(result.tokens, 'token')} counted" if counted else plural(result.steps, "step")
-    parts = [f"{result.name}: {work} in {duration(result.seconds)}"]
-    if result.val_loss is not None:
-        parts.append(f"validation loss {figure(result.val_loss)} nats/token")
-        parts.append(f"{figure(result.val_bits_per_char)} bits/char")
-    say(", ".join(parts))
-    if result.steps is not None:
-        _table(result)
-    say(f"try: seqgen {_writes(result)} -m {result.name}")
-
-
-def _writes(result: Any) -> str:
-    """Return the command that writes with the new model."""
-    if registry.architecture(result.architecture).reads == "text":
-        return "sample"
-    settings = store.StoredModel(Path(result.path)).config["model"]
-    vectors = settings.get("source_features") is not None
-    return "beam-search --source-vectors FILE" if vectors else 'beam-search "a source"'
-
-
-def _table(result: Any) -> None:
-    """Show how a run ended, and what its model writes."""
-    early = {"patience": "early: validation stopped improving"}
-    stopped = early.get(result.stopped, "the budget is spent")
-    rows = {
-        "parameters": count(result.parameters),
-        "tokens": f"{count(result.tokens)}, {count(result.tokens_per_second)} per second",
-        "training loss": f"{figure(result.train_loss)} nats/token",
-        "stopped": stopped,
-    }
-    if result.epoch_loss is not None:
-        spread = f"standard deviation of its steps {figure(result.epoch_loss_std)}"
-        rows["last epoch"] = f"{figure(result.epoch_loss)} nats/token, {spread}"
-    if result.val_loss is not None:
-        rows["best"] = f"step {result.best_step:,}"
-        rows["validation"] = f"{result.protocol}; {duration(result.validation_seconds)}"
-    for key, value in rows.items():
-        say(f"  {key:<14} {value}")
-    for line in (result.sample or "").strip("\n").splitlines()[:SAMPLE_LINES]:
-        say(f"  | {line}")

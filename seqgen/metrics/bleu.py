@@ -248,6 +248,7 @@ def paired_scores(
         samples: resamples, or random exchanges.
         seed: of the test.
     """
+    from numpy.random import SeedSequence
     from sacrebleu.significance import PairedTest as SacreTest
 
     Bounds(low=2, high=MOST_RESAMPLES).check("--samples", samples)
@@ -257,6 +258,8 @@ def paired_scores(
     named = [(str(number), lines) for number, lines in enumerate(systems)]
     with _seeded(seed):
         paired = SacreTest(named, {"metric": metric}, references, kind, samples)
+        if seed == 0:  # which sacreBLEU takes for none, and draws anew each time
+            paired._seed = SeedSequence(0)
         signatures, results = paired()
     # By the name of the score, which tells how it was set up.
     ((name, signature),) = signatures.items()
@@ -283,6 +286,8 @@ def looks_tokenized(lines: Sequence[str]) -> bool:
 def _score(found: SacreScore, options: BleuOptions, signature: str, **figures: Any) -> Score:
     parts = {name: getattr(found, name) for name in PARTS[options.metric]}
     text = found.format(signature=signature)
+    # NumPy's single precision, as resampled scores have it, is not JSON's.
+    figures = {name: None if own is None else float(own) for name, own in figures.items()}
     return Score(found.name, float(found.score), signature, parts, text, **figures)
 
 

@@ -229,7 +229,7 @@ def load_mixture(stored: StoredMixture, device: torch.device, precision: Precisi
         if _vocabulary(other) != _vocabulary(first):
             raise SeqgenError(f"{names} use different tokenizers and cannot be mixed")
         if _source_vocabulary(other) != _source_vocabulary(first):
-            raise SeqgenError(f"{names} use different source tokenizers and cannot be mixed")
+            raise SeqgenError(f"{names} read their sources differently and cannot be mixed")
         if other.framing != first.framing:
             raise SeqgenError(
                 f"{names} were trained with different --documents and cannot be mixed"

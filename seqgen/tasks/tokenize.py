@@ -34,6 +34,15 @@ class TokenizedLine:
 
 
 @dataclass(frozen=True)
+class TokenizedPair(TokenizedLine):
+    """The same of a pair; `text`, `ids` and `pieces` are the target's."""
+
+    source: str
+    source_ids: list[int]
+    source_pieces: list[str]
+
+
+@dataclass(frozen=True)
 class Statistics:
     """What a vocabulary makes of a text: the keys of `seqgen tokenize --stats --json`.
 
@@ -95,6 +104,16 @@ def source_tokenizer_of(model: str | None) -> Path | None:
     return folder if folder.is_dir() else None
 
 
+def pair_tokenizer(model: str | None) -> Tokenizer | None:
+    """Return the tokenizer of the sources of a model of pairs; None for a model of text.
+
+    See `find_tokenizer` for what `model` is, and for its errors.
+    """
+    stored = store.find_all(model)
+    first = getattr(stored, "parts", (stored,))[0]
+    return first.load_source_tokenizer(load_tokenizer(first.path / "tokenizer"))
+
+
 def newlines_of(model: str | None) -> str:
     """Return how a model's text was read; see `find_tokenizer` for what `model` is."""
     stored = store.find_all(model)
@@ -121,7 +140,10 @@ def train_tokenizer(
 
 
 def tokenize(
-    chunks: Iterable[str], tokenizer: Tokenizer, documents: Documents = "stream"
+    chunks: Iterable[str],
+    tokenizer: Tokenizer,
+    documents: Documents = "stream",
+    source_tokenizer: Tokenizer | None = None,
 ) -> Iterator[list[TokenizedLine]]:
     """Encode a text line by line, each as soon as it has come.
 
@@ -129,6 +151,8 @@ def tokenize(
         chunks: the text in pieces cut anywhere.
         tokenizer: its ids.
         documents: "stream" keeps each line's newline; "line" is BOS line EOS.
+        source_tokenizer: the ids of what stands before the first tab of a line, which is then a
+            pair; with "line" it ends with EOS, as a model reads it.
 
     Yields:
         The lines that came together, in order.
@@ -137,14 +161,50 @@ def tokenize(
     for block in line_blocks(chunks):
         lines = []
         for text in _lines(block):
+            source, tab, target = text.partition("\t")
+            pair = source_tokenizer is not None and tab != ""
+            text = target if pair else text
             if documents == "line":
                 text = text.removesuffix("\n")
             ids = tokenizer.encode(text).tolist()
             if documents == "line":
                 ids = [tokenizer.bos_id, *ids, tokenizer.eos_id]
-            lines.append(TokenizedLine(index, text, ids, tokenizer.pieces(ids)))
+            line = TokenizedLine(index, text, ids, tokenizer.pieces(ids))
+            lines.append(_with_source(line, source, source_tokenizer, documents) if pair else line)
             index += 1
         yield lines
+
+
+def _with_source(
+    line: TokenizedLine, source: str, tokenizer: Tokenizer, documents: Documents
+) -> TokenizedPair:
+    ids = tokenizer.encode(source).tolist()
+    if documents == "line":
+        ids.append(tokenizer.eos_id)
+    pieces = tokenizer.pieces(ids)
+    return TokenizedPair(**vars(line), source=source, source_ids=ids, source_pieces=pieces)
+
+
+def without_pairs(chunks: Iterable[str], what: str) -> Iterator[str]:
+    """Yield a text unchanged that may hold no pair: no tab.
+
+    Args:
+        chunks: the text in pieces cut anywhere.
+        what: takes no pairs, such as a flag.
+
+    Raises:
+        SeqgenError: a line has a tab; names it.
+    """
+    number = 1
+    for chunk in chunks:
+        at = chunk.find("\t")
+        if at >= 0:
+            raise SeqgenError(
+                f"line {number + chunk.count(chr(10), 0, at)} has a tab, and is a pair for this "
+                f"model: {what} takes one side at a time (cut -f 2; cut -f 1 for the sources)"
+            )
+        number += chunk.count("\n")
+        yield chunk
 
 
 def _lines(block: str) -> list[str]:

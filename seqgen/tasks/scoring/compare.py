@@ -5,22 +5,22 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from seqgen import store
-from seqgen.data.corpus import Unknowns, encode_corpus
-from seqgen.data.text import lines, unix_newlines
+from seqgen.data.pairs import Pairs
+from seqgen.data.text import unix_newlines
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.metrics.bootstrap import RESAMPLES, blocks_of, interval, p_value, resampled_ratios
-from seqgen.metrics.perplexity import LN2, OOV_BITS, ScoreTotals
 from seqgen.metrics.signature import short
-from seqgen.scoring import add_up, score_corpus
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.scoring.evaluate import held_out_text
+from seqgen.tasks.scoring.line_bits import LineBits, line_sizes, score_each_line, whole_of
 from seqgen.tasks.scoring.perplexity import Scoring, protocol, scoring_signature
-from seqgen.tasks.scoring.surprisal import in_order
+from seqgen.tasks.scoring.translations import Translating, paired_records, translate
 from seqgen.wording import plural
 
 
@@ -76,18 +76,25 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class LineBits:
-    """A text's lines under one model.
+class PairComparison(Comparison):
+    """The same of models of pairs; tokens, characters and bytes are the targets'.
 
     Attributes:
-        bits: (L,) float64, the surprisal of each line's tokens, its end included.
-        oov_bits: (L,) float64, what its unknowns are charged.
-        totals: of the whole text.
+        perplexity: per token of the targets, given their sources.
+        bleu: of translations, as `paired_records` has it; None where they were not asked for.
+        cut: how many translations reached the greatest length; None likewise.
     """
 
-    bits: np.ndarray
-    oov_bits: np.ndarray
-    totals: ScoreTotals
+    perplexity: float | None
+    bleu: dict[str, Any] | None
+    cut: int | None
+
+
+# The keys of a comparison that the totals of a text have.
+OF_TOTALS = (
+    *("tokens", "characters", "bytes", "bits_per_char", "bits_per_byte"),
+    *("oov", "oov_bits_per_byte"),
+)
 
 
 def common_text(models: Sequence[LoadedModel]) -> str:
@@ -104,7 +111,7 @@ def common_text(models: Sequence[LoadedModel]) -> str:
     for loaded, text in zip(models, texts, strict=True):
         if not text.endswith(shortest) or not shortest:
             other = models[texts.index(shortest)].stored.name
-            digests = [short(_digest(t)) for t in (shortest, text)]
+            digests = [short(digest_of(t)) for t in (shortest, text)]
             raise SeqgenError(
                 f"{other} and {loaded.stored.name} hold out different texts ({digests[0]} and "
                 f"{digests[1]}), so that their figures cannot be compared: give a text that none "
@@ -121,13 +128,20 @@ def hold_out_alike(models: Sequence[LoadedModel]) -> bool:
     return len({hashlib.sha256(path.read_bytes()).digest() for path in paths}) == 1
 
 
-def as_read(loaded: LoadedModel, text: str) -> str:
-    """Return a text as a model reads its own: with LF for CRLF if it was trained so."""
-    return "".join(unix_newlines([text])) if loaded.data.newlines == "lf" else text
+def as_read(loaded: LoadedModel, text: str | Pairs) -> str | Pairs:
+    """Return a text as a model reads its own: with LF for CRLF if it was trained so.
+
+    Pairs are returned as they are: their lines have been read, and have no ends.
+    """
+    if isinstance(text, Pairs) or loaded.data.newlines != "lf":
+        return text
+    return "".join(unix_newlines([text]))
 
 
-def newlines_warning(models: Sequence[LoadedModel], text: str) -> str | None:
+def newlines_warning(models: Sequence[LoadedModel], text: str | Pairs) -> str | None:
     """Say in one line which models read CRLF as LF, and so fewer bytes, if only some do."""
+    if isinstance(text, Pairs):
+        return None
     shorter = [m.stored.name for m in models if as_read(m, text) != text]
     if not 0 < len(shorter) < len(models):
         return None
@@ -135,13 +149,16 @@ def newlines_warning(models: Sequence[LoadedModel], text: str) -> str | None:
     return f"{' and '.join(shorter)} read the text without its {ends}, the others with them"
 
 
-def trained_on(loaded: LoadedModel, text: str) -> bool:
-    """Return whether a text is all that a model was trained on."""
+def trained_on(loaded: LoadedModel, text: str | Pairs) -> bool:
+    """Return whether a text, or pairs, are all that a model was trained on."""
     data = record_of(loaded).get("data") or {}
-    return data.get("sha256") == _digest(as_read(loaded, text))
+    return data.get("sha256") == digest_of(as_read(loaded, text))
 
 
-def _digest(text: str) -> str:
+def digest_of(text: str | Pairs) -> str:
+    """Return the SHA-256 of a text; of pairs, that of lines with a tab."""
+    if isinstance(text, Pairs):
+        return text.survey().sha256
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -155,72 +172,135 @@ def record_of(loaded: LoadedModel) -> dict:
 
 def compare(
     models: Sequence[LoadedModel],
-    text: str,
+    text: str | Pairs,
     *,
     scoring: Scoring | None = None,
+    translating: Translating | None = None,
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> list[Comparison]:
     """Score one text under several models; return them as given.
 
     Args:
-        models: at least one, with whatever tokens.
-        text: not empty; every model reads it as it does its own, with CRLF or LF.
+        models: at least one, with whatever tokens; all of text, or all of pairs.
+        text: not empty; every model reads it as it does its own, with CRLF or LF; pairs for
+            models that read them.
         scoring: how; each model in the way it was trained, unless told.
+        translating: how sources are translated; None for no translations.
         seed: of the resampling.
         resamples: of the text's blocks, the same for all models.
 
     Raises:
-        UsageError: two models have one name, or the stride does not suit a window.
+        UsageError: two models have one name, or the stride does not suit a window; or a model
+            of pairs is given a text, or the other way round.
         SeqgenError: the text is empty, or holds no token of some model.
     """
-    names = [loaded.stored.name for loaded in models]
-    for loaded in models:
-        loaded.require_text("compare")
-    if len(set(names)) < len(names):
-        raise UsageError("a model is given twice")
-    if not text:
+    check_kinds(models, text)
+    of_pairs = isinstance(text, Pairs)
+    if not whole_of(text):
         raise SeqgenError("the text is empty: there is nothing to score")
     each = [(scoring or Scoring()).check(loaded) for loaded in models]
     texts = [as_read(loaded, text) for loaded in models]
     found = [score_each_line(*one) for one in zip(models, texts, each, strict=True)]
+    ranked = rank(models, found, list(map(whole_of, texts)), seed, resamples)
+    drawn = {"bootstrap": resamples, "seed": seed}
+    records = [
+        _facts(loaded)
+        | figures
+        | {
+            "protocol": protocol(loaded, how),
+            "signature": scoring_signature("compare", loaded, how, digest_of(own), **drawn),
+        }
+        for loaded, own, how, figures in zip(models, texts, each, ranked, strict=True)
+    ]
+    if not of_pairs:
+        return [Comparison(**record) for record in records]
+    written = _translations(models, text, translating, seed, resamples)
+    return [
+        PairComparison(**record, perplexity=own.totals.perplexity, **more)
+        for record, own, more in zip(records, found, written, strict=True)
+    ]
+
+
+def check_kinds(models: Sequence[LoadedModel], text: str | Pairs) -> None:
+    """Refuse a model that is given twice, and a text for models of pairs, or pairs for others.
+
+    Raises:
+        UsageError: says which.
+    """
+    if len({loaded.stored.name for loaded in models}) < len(models):
+        raise UsageError("a model is given twice")
+    for loaded in models:
+        if not isinstance(text, Pairs):
+            loaded.require_text("a text")
+        elif not loaded.reads_sources:
+            raise UsageError(f"{loaded.stored.name} reads text, and cannot be compared on pairs")
+
+
+def _facts(loaded: LoadedModel) -> dict[str, Any]:
+    """Return what a comparison tells of a model, whatever the text."""
+    result = record_of(loaded).get("result") or {}
+    return {
+        "model": loaded.stored.name,
+        "architecture": loaded.architecture,
+        "parameters": loaded.model.parameter_count(),
+        "seconds": result.get("seconds"),
+        "tokens_per_second": result.get("tokens_per_second"),
+        "size_bytes": loaded.stored.size,
+    }
+
+
+def rank(
+    models: Sequence[LoadedModel],
+    found: Sequence[LineBits],
+    texts: Sequence[str],
+    seed: int,
+    resamples: int,
+) -> list[dict[str, Any]]:
+    """Return what comparisons tell of each model's bits: its own, and beside the best model's.
+
+    Args:
+        models: M of them.
+        found: the lines of one text under each.
+        texts: that text as each model reads it; not empty.
+        seed: of the resampling.
+        resamples: of the text's blocks, the same for all models.
+    """
     sizes = np.stack([line_sizes(text) for text in texts], axis=1)  # (L, M)
     charged = np.stack([own.bits + own.oov_bits for own in found], axis=1)  # (L, M)
     totals = charged.sum(0) / sizes.sum(0)
     best = int(totals.argmin())
     samples = _resampled(charged, sizes, seed, resamples)
-    compared = []
-    for i, (loaded, own, how) in enumerate(zip(models, found, each, strict=True)):
+    ranked = []
+    for i, own in enumerate(found):
         low, high, p = _significance(samples, totals, i, best)
-        result = record_of(loaded).get("result") or {}
-        compared.append(
-            Comparison(
-                model=names[i],
-                architecture=loaded.architecture,
-                parameters=loaded.model.parameter_count(),
-                tokens=own.totals.tokens,
-                characters=own.totals.characters,
-                bytes=own.totals.bytes,
-                bits_per_char=own.totals.bits_per_char,
-                bits_per_byte=own.totals.bits_per_byte,
-                oov=own.totals.oov,
-                oov_bits_per_byte=own.totals.oov_bits_per_byte,
-                total_bits_per_byte=float(totals[i]),
-                low=low,
-                high=high,
-                best=names[best],
-                difference=float(totals[i]) - float(totals[best]),
-                p_value=p,
-                seconds=result.get("seconds"),
-                tokens_per_second=result.get("tokens_per_second"),
-                size_bytes=loaded.stored.size,
-                protocol=protocol(loaded, how),
-                signature=scoring_signature(
-                    "compare", loaded, how, _digest(texts[i]), bootstrap=resamples, seed=seed
-                ),
-            )
+        ranked.append(
+            {name: getattr(own.totals, name) for name in OF_TOTALS}
+            | {
+                "total_bits_per_byte": float(totals[i]),
+                "low": low,
+                "high": high,
+                "best": models[best].stored.name,
+                "difference": float(totals[i]) - float(totals[best]),
+                "p_value": p,
+            }
         )
-    return compared
+    return ranked
+
+
+def _translations(
+    models: Sequence[LoadedModel],
+    pairs: Pairs,
+    translating: Translating | None,
+    seed: int,
+    resamples: int,
+) -> list[dict[str, Any]]:
+    """Return `bleu` and `cut` of `PairComparison` for each model."""
+    if translating is None:
+        return [{"bleu": None, "cut": None}] * len(models)
+    written = [translate(loaded, pairs, translating.search) for loaded in models]
+    scored = paired_records(written, translating.metrics[0], resamples, seed)
+    return [{"bleu": record, "cut": own.cut} for record, own in zip(scored, written, strict=True)]
 
 
 def _significance(
@@ -265,49 +345,6 @@ def _resampled(
     bytes_of = np.zeros((count, charged.shape[1]))
     np.add.at(bytes_of, blocks, sizes)
     return resampled_ratios(totals, bytes_of, seed, resamples)
-
-
-def line_sizes(text: str) -> np.ndarray:
-    """Return the bytes of each line, its end included: (L,) int64."""
-    return np.array([len(line.encode()) for line in lines([text])])
-
-
-def score_each_line(loaded: LoadedModel, text: str, scoring: Scoring) -> LineBits:
-    """Score a text as `scoring` says, and return what each of its lines costs.
-
-    Lines can be told apart whatever the tokens are: a newline is always a token of its own.
-
-    Raises:
-        SeqgenError: the text holds no token.
-    """
-    unknowns = Unknowns(loaded.tokenizer)
-    documents = scoring.documents
-    corpus = encode_corpus(
-        [text],
-        loaded.tokenizer,
-        documents,
-        framing=loaded.framing_of(documents),
-        unknowns=unknowns,
-    )
-    if corpus.tokens.size == 0:
-        raise SeqgenError(f"the text holds no token of {loaded.stored.name}: nothing to score")
-    scored = in_order(score_corpus(loaded.model, corpus, scoring.batch_size, scoring.stride))
-    if documents == "line":
-        line = scored.documents
-    else:
-        ends = scored.tokens == loaded.tokenizer.newline_id
-        line = np.cumsum(ends) - ends
-    count = len(list(lines([text])))
-    of_unknowns = line[unknowns.places].astype(np.int64)
-    oov_bytes = np.bincount(of_unknowns, unknowns.sizes, minlength=count)
-    totals = replace(
-        add_up([scored], loaded.tokenizer),
-        characters=len(text),
-        bytes=len(text.encode()),
-        oov_bytes=unknowns.bytes,
-    )
-    bits = np.bincount(line, -scored.log_probs / LN2, minlength=count)
-    return LineBits(bits, OOV_BITS * oov_bytes, totals)
 
 
 def all_models() -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
+from seqgen.data.pairs import Pairs
 from seqgen.data.text import Text, unix_newlines
 from seqgen.data.tokenfile import TokenFile, is_token_file, open_token_file
 from seqgen.errors import SeqgenError, UsageError
@@ -14,7 +15,13 @@ from seqgen.metrics.bleu import BleuOptions, corpus_score
 from seqgen.metrics.diversity import diversity
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.scoring.pairs import Pair, score_pairs
-from seqgen.tasks.scoring.perplexity import Scoring, perplexity, scoring_signature
+from seqgen.tasks.scoring.perplexity import (
+    Scoring,
+    held_out_pairs,
+    perplexity,
+    scoring_signature,
+)
+from seqgen.tasks.scoring.translations import Translating, translate, translation_record
 from seqgen.tasks.writing.continuations import Passage, Protocol, find_passages, go_on
 
 BOOTSTRAP = 1000
@@ -28,11 +35,13 @@ class Wanted:
 
     Attributes:
         perplexity: score the text.
-        bleu: continue passages of the text, and compare with how they really go on.
-        diversity: how varied these continuations are, and the real ones.
-        pairs: pairs of texts by the name of their file.
+        bleu: continue passages of the text, and compare with how they really go on; or translate
+            the sources of pairs, and compare with their targets.
+        diversity: how varied these continuations or translations are, and the real ones.
+        pairs: pairs of texts, a better and a worse one, by the name of their file.
         scoring: how text is scored.
         protocol: how passages are continued.
+        translating: how sources are translated, and their translations scored.
         lenient: leave out what cannot be had, as long as something can.
     """
 
@@ -42,6 +51,7 @@ class Wanted:
     pairs: Mapping[str, Sequence[Pair]] = field(default_factory=dict)
     scoring: Scoring = field(default_factory=Scoring)
     protocol: Protocol = field(default_factory=Protocol)
+    translating: Translating = field(default_factory=Translating)
     lenient: bool = False
 
     @property
@@ -60,8 +70,8 @@ class Evaluation:
         parameters: how many numbers it has.
         file: the text.
         perplexity: the keys of `seqgen perplexity`.
-        bleu: see `continuation_bleu`.
-        diversity: of the model's continuations, the real ones (`text`), and a signature.
+        bleu: see `continuation_bleu`; of pairs, where BLEU is one of the metrics, the same keys.
+        diversity: of what the model wrote, of the real texts (`text`), and a signature.
         pairs: the keys of `PairScore`, a record a group.
         missing: what could not be had of all that applies, and why.
     """
@@ -75,6 +85,17 @@ class Evaluation:
     diversity: dict[str, Any] | None
     pairs: list[dict[str, Any]] | None
     missing: dict[str, str]
+
+
+@dataclass(frozen=True)
+class PairEvaluation(Evaluation):
+    """The same of a model that writes from sources.
+
+    Attributes:
+        translations: see `translation_record`; and a signature.
+    """
+
+    translations: dict[str, Any] | None
 
 
 class _Attempts:
@@ -104,60 +125,76 @@ class _Attempts:
 
 
 def evaluate(
-    loaded: LoadedModel, text: str | TokenFile | None, file: str | None, wanted: Wanted
+    loaded: LoadedModel, text: str | TokenFile | Pairs | None, file: str | None, wanted: Wanted
 ) -> Evaluation:
     """Measure what is wanted of a model.
 
     Args:
         loaded: the model.
-        text: what to score and to continue; its held-out part if None and one is needed.
+        text: what to score and to continue, or the pairs to score and to translate; its held-out
+            part if None and one is needed.
         file: what to call the text.
         wanted: what to measure.
 
     Raises:
+        UsageError: a model of text is given pairs, or a model of pairs a text.
         SeqgenError: there is no text, or none that can be continued; or of all that applies
             (`wanted.lenient`) nothing can be had.
     """
-    loaded.require_text("eval")
-    if text is None and wanted.needs_text:
-        text, file = held_out(loaded), "validation"
-    elif isinstance(text, str) and loaded.data.newlines == "lf":
-        text = "".join(unix_newlines([text]))
+    text, file = _read(loaded, text, file, wanted)
     attempt = _Attempts(wanted.lenient)
-    score = continued = None
+    score, written = None, {}
     if wanted.perplexity:
-        scored = text if isinstance(text, TokenFile) else [text]
-        score = attempt(
-            "perplexity",
-            lambda: asdict(perplexity(loaded, scored, file=file, scoring=wanted.scoring)),
-        )
+        scored = [text] if isinstance(text, str) else text
+        how = {"file": file, "scoring": wanted.scoring}
+        score = attempt("perplexity", lambda: asdict(perplexity(loaded, scored, **how)))
     if wanted.bleu or wanted.diversity:
-        continued = attempt("continuations", lambda: _continue(loaded, text, wanted))
-    if wanted.lenient and score is None and continued is None:
+        what, write = "continuations", _continue
+        if loaded.reads_sources:
+            what, write = "translations", _translate
+        written = attempt(what, lambda: write(loaded, text, wanted)) or {}
+    if wanted.lenient and score is None and not written:
         raise SeqgenError(next(iter(attempt.missing.values())))
-    bleu, varied = continued or (None, None)
     pairs = [
         asdict(found)
         for name, own in wanted.pairs.items()
         for found in score_pairs(loaded, own, name, wanted.scoring)
     ]
-    return Evaluation(
+    kind, more = Evaluation, {}
+    if loaded.reads_sources:
+        kind, more = PairEvaluation, {"translations": written.get("translations")}
+    return kind(
         model=loaded.stored.name,
         architecture=loaded.architecture,
         parameters=loaded.model.parameter_count(),
         file=file,
         perplexity=score,
-        bleu=bleu,
-        diversity=varied,
+        bleu=written.get("bleu"),
+        diversity=written.get("diversity"),
         pairs=pairs or None,
         missing=attempt.missing,
+        **more,
     )
 
 
-def _continue(
-    loaded: LoadedModel, text: str | TokenFile, wanted: Wanted
-) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """Return the BLEU of a model's continuations and their diversity, each where it is wanted."""
+def _read(
+    loaded: LoadedModel, text: str | TokenFile | Pairs | None, file: str | None, wanted: Wanted
+) -> tuple[str | TokenFile | Pairs | None, str | None]:
+    """Return what a model is measured on, and its name; see `evaluate`."""
+    if wanted.pairs:
+        loaded.require_text("--pairs")
+    if text is None and wanted.needs_text:
+        return held_out(loaded), "validation"
+    if isinstance(text, Pairs) != loaded.reads_sources and text is not None:
+        reads = "pairs" if loaded.reads_sources else "text"
+        raise UsageError(f"{loaded.stored.name} is measured on {reads}: give that")
+    if isinstance(text, str) and loaded.data.newlines == "lf":
+        text = "".join(unix_newlines([text]))
+    return text, file
+
+
+def _continue(loaded: LoadedModel, text: str | TokenFile, wanted: Wanted) -> dict[str, Any]:
+    """Return the `bleu` and the `diversity` of a model's continuations, as far as wanted."""
     if isinstance(text, TokenFile):
         raise _lost(text)
     scoring = wanted.scoring.check(loaded)
@@ -166,17 +203,53 @@ def _continue(
     digest = hashlib.sha256(text.encode()).hexdigest()
     how = {"protocol": wanted.protocol, "seed": wanted.protocol.seed}
     signature = {"signature": scoring_signature("continuations", loaded, scoring, digest, **how)}
-    bleu = continuation_bleu(passages, written) | signature if wanted.bleu else None
-    varied = _diversity(passages, written) | signature if wanted.diversity else None
-    return bleu, varied
+    figures: dict[str, Any] = {}
+    if wanted.bleu:
+        figures["bleu"] = continuation_bleu(passages, written) | signature
+    if wanted.diversity:
+        figures["diversity"] = _diversity([one.rest for one in passages], written) | signature
+    return figures
 
 
-def held_out(loaded: LoadedModel) -> str | TokenFile:
-    """Return a model's held-out text, or the tokens of one that has lost its text.
+def _translate(loaded: LoadedModel, pairs: Pairs, wanted: Wanted) -> dict[str, Any]:
+    """Return the same of a model's translations, and `translations`: all their figures."""
+    scoring, how = wanted.scoring.check(loaded), wanted.translating
+    found = translate(loaded, pairs, how.search)
+    digest = pairs.survey().sha256
+    made = scoring_signature("translations", loaded, scoring, digest, search=how)
+    signature = {"signature": made}
+    figures: dict[str, Any] = {}
+    if wanted.bleu:
+        record = translation_record(found, how)
+        figures["translations"] = record | signature
+        bleu = next((own for own in record["metrics"] if own["metric"] == "BLEU"), None)
+        if bleu is not None:
+            figures["bleu"] = _as_of_text(bleu, record["pairs"]) | signature
+    if wanted.diversity:
+        figures["diversity"] = _diversity(found.targets, found.texts) | signature
+    return figures
+
+
+def _as_of_text(bleu: dict[str, Any], pairs: int) -> dict[str, Any]:
+    """Return the BLEU of translations under the keys that the BLEU of continuations has."""
+    return {
+        "score": bleu["score"],
+        "mean": bleu.get("confidence_mean"),
+        "interval": bleu.get("confidence_interval"),
+        "text_score": None,
+        "passages": pairs,
+        "bleu_signature": bleu["signature"],
+    }
+
+
+def held_out(loaded: LoadedModel) -> str | TokenFile | Pairs:
+    """Return what a model holds out: pairs, a text, or the tokens of one that has lost its text.
 
     Raises:
-        SeqgenError: it has none.
+        SeqgenError: it holds out nothing.
     """
+    if loaded.reads_sources:
+        return held_out_pairs(loaded)
     path = loaded.stored.validation_text
     if path is None:
         raise SeqgenError(f"{loaded.stored.name} has no held-out text; give a FILE")
@@ -228,8 +301,7 @@ def continuation_bleu(passages: Sequence[Passage], written: Sequence[str]) -> di
     }
 
 
-def _diversity(passages: Sequence[Passage], written: Sequence[str]) -> dict[str, Any]:
-    real = [passage.rest for passage in passages]
+def _diversity(real: Sequence[str], written: Sequence[str]) -> dict[str, Any]:
     return {"model": asdict(diversity(written)), "text": asdict(diversity(real))}
 
 

@@ -11,6 +11,7 @@ import torch
 
 from seqgen.configs import Documents
 from seqgen.data.corpus import Corpus, encode_corpus
+from seqgen.data.pairs import Pairs, encode_pairs
 from seqgen.data.tokenfile import TokenFile
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import LanguageModel
@@ -47,7 +48,7 @@ class Fitted:
 
 def fit(
     loaded: LoadedModel,
-    text: Iterable[str] | TokenFile,
+    text: Iterable[str] | TokenFile | Pairs,
     *,
     documents: Documents | None = None,
     batch_size: int = 32,
@@ -56,7 +57,8 @@ def fit(
 
     Args:
         loaded: a mixture.
-        text: what no component was trained on, in pieces cut anywhere or as a token file.
+        text: what no component was trained on, in pieces cut anywhere or as a token file;
+            pairs for a mixture of models that read them.
         documents: as `perplexity`'s.
         batch_size: as `perplexity`'s.
 
@@ -66,13 +68,7 @@ def fit(
     """
     if not isinstance(loaded.stored, StoredMixture) or not isinstance(loaded.model, Mixture):
         raise UsageError("--fit finds the weights of a mixture: give -m A+B")
-    documents = documents or loaded.data.documents
-    if isinstance(text, TokenFile):
-        check_token_file(loaded, text, documents)
-        corpus = text.corpus
-    else:
-        framing = loaded.framing_of(documents)
-        corpus = encode_corpus(text, loaded.tokenizer, documents, framing=framing)
+    corpus = _corpus(loaded, text, documents or loaded.data.documents)
     columns = [token_log_probs(part, corpus, batch_size) for part in loaded.model.components]
     log_probs = torch.from_numpy(np.stack(columns, axis=1))  # (N, K)
     if not (log_probs > -torch.inf).any():
@@ -91,6 +87,19 @@ def fit(
         components=[_perplexity(column) for column in columns],
         rounds=len(history) - 1,
     )
+
+
+def _corpus(
+    loaded: LoadedModel, text: Iterable[str] | TokenFile | Pairs, documents: Documents
+) -> Corpus:
+    """Return what every component scores."""
+    if isinstance(text, Pairs):
+        return encode_pairs(text, loaded.tokenizers)
+    if isinstance(text, TokenFile):
+        check_token_file(loaded, text, documents)
+        return text.corpus
+    framing = loaded.framing_of(documents)
+    return encode_corpus(text, loaded.tokenizer, documents, framing=framing)
 
 
 def token_log_probs(model: LanguageModel, corpus: Corpus, batch_size: int = 32) -> np.ndarray:

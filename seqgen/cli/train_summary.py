@@ -1,0 +1,71 @@
+"""How `seqgen train` says on a terminal what came of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seqgen import registry, store
+from seqgen.cli.output import say
+from seqgen.cli.tables import count, duration, figure
+from seqgen.wording import plural
+
+if TYPE_CHECKING:
+    from seqgen.tasks.training.session import TrainingResult
+
+# The summary ends with this many lines of a sample.
+SAMPLE_LINES = 6
+
+
+def how_to_go_on(result: TrainingResult) -> str:
+    """Return the line that ends a run which was stopped before its budget was spent."""
+    done = plural(result.steps, "step")
+    return f"stopped after {done}; go on with seqgen train --resume {result.name}"
+
+
+def summarise(result: TrainingResult) -> None:
+    """Write to standard error how a run ended, how good its model is, and what to try."""
+    if result.stopped == "stop-after":
+        say(how_to_go_on(result))
+        return
+    counted = result.steps is None
+    work = f"{plural(result.tokens, 'token')} counted" if counted else plural(result.steps, "step")
+    parts = [f"{result.name}: {work} in {duration(result.seconds)}"]
+    if result.val_loss is not None:
+        parts.append(f"validation loss {figure(result.val_loss)} nats/token")
+        parts.append(f"{figure(result.val_bits_per_char)} bits/char")
+    say(", ".join(parts))
+    if result.steps is not None:
+        _table(result)
+    say(f"try: seqgen {_writes(result)} -m {result.name}")
+
+
+def _writes(result: TrainingResult) -> str:
+    """Return the command that writes with the new model."""
+    if registry.architecture(result.architecture).reads == "text":
+        return "sample"
+    settings = store.StoredModel(Path(result.path)).config["model"]
+    vectors = settings.get("source_features") is not None
+    return "beam-search --source-vectors FILE" if vectors else 'beam-search "a source"'
+
+
+def _table(result: TrainingResult) -> None:
+    """Show how a run ended, and what its model writes."""
+    early = {"patience": "early: validation stopped improving"}
+    stopped = early.get(result.stopped, "the budget is spent")
+    rows = {
+        "parameters": count(result.parameters),
+        "tokens": f"{count(result.tokens)}, {count(result.tokens_per_second)} per second",
+        "training loss": f"{figure(result.train_loss)} nats/token",
+        "stopped": stopped,
+    }
+    if result.epoch_loss is not None:
+        spread = f"standard deviation of its steps {figure(result.epoch_loss_std)}"
+        rows["last epoch"] = f"{figure(result.epoch_loss)} nats/token, {spread}"
+    if result.val_loss is not None:
+        rows["best"] = f"step {result.best_step:,}"
+        rows["validation"] = f"{result.protocol}; {duration(result.validation_seconds)}"
+    for key, value in rows.items():
+        say(f"  {key:<14} {value}")
+    for line in (result.sample or "").strip("\n").splitlines()[:SAMPLE_LINES]:
+        say(f"  | {line}")

@@ -1,0 +1,124 @@
+"""Measuring translations: the options of commands that translate in order to score."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from seqgen.cli.completion import one_of
+from seqgen.cli.help import SCORES, SEARCH, value
+from seqgen.cli.output import say
+from seqgen.cli.tables import count, figure, percentage
+from seqgen.errors import UsageError
+from seqgen.wording import plural
+
+if TYPE_CHECKING:
+    from seqgen.tasks.scoring.evaluate import Evaluation
+    from seqgen.tasks.scoring.translations import Translating
+
+Metrics = Annotated[
+    list[str] | None,
+    value(
+        "KIND",
+        SCORES,
+        "For translators: score translations by bleu, chrf, chrf++ or ter. Give the option again "
+        "for several.",
+        "--metric",
+        default="bleu, chrf, ter",
+        complete=one_of("bleu", "chrf", "chrf++", "ter"),
+    ),
+]
+ByLength = Annotated[
+    str | None,
+    value(
+        "N,N,...",
+        SCORES,
+        "For translators: the longest source of each class of lengths, in words.",
+        "--by-length",
+        default="five classes of about equal size",
+    ),
+]
+Beams = Annotated[
+    int, value("N", SEARCH, "For translators: translate with so many beams.", "--beams", min=1)
+]
+LengthNorm = Annotated[
+    str,
+    value(
+        "avg|gnmt|none",
+        SEARCH,
+        "For translators: how the search weighs lengths, as in `seqgen beam-search`.",
+        "--length-norm",
+        complete=one_of("avg", "gnmt", "none"),
+    ),
+]
+Alpha = Annotated[float, value("X", SEARCH, "Exponent of --length-norm.", "--alpha")]
+MaxTokens = Annotated[
+    int,
+    value("N", SEARCH, "For translators: longest translation, in tokens.", "--max-tokens", min=1),
+]
+
+
+def translating(
+    metrics: Sequence[str] | None = None,
+    by_length: str | None = None,
+    **search: Any,
+) -> Translating:
+    """Return how sources are translated and scored, as options say.
+
+    Args:
+        metrics: of `--metric`.
+        by_length: of `--by-length`.
+        search: fields of `BeamOptions`.
+
+    Raises:
+        UsageError: an option is wrong.
+    """
+    from seqgen.metrics.bleu import options_by_metric
+    from seqgen.tasks.scoring.translations import METRICS, Translating
+    from seqgen.tasks.writing.beam_search import BeamOptions
+
+    return Translating(
+        search=BeamOptions(**search),
+        metrics=tuple(options_by_metric(metrics or METRICS)),
+        lengths=None if by_length is None else _numbers(by_length),
+    )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(map(int, text.split(",")))
+    except ValueError:
+        raise UsageError(f"--by-length takes numbers such as 5,10,20, not {text!r}") from None
+
+
+def score_rows(found: Sequence[Evaluation]) -> Iterator[list[str]]:
+    """Yield the rows of a table of evaluations: a metric each, then the classes of length.
+
+    Args:
+        found: of models of pairs, by the same metrics on the same pairs.
+    """
+    records = [one.translations for one in found]
+    for same in zip(*(record["metrics"] for record in records), strict=True):
+        shown = (with_interval(own["score"], own.get("confidence_interval")) for own in same)
+        yield [same[0]["metric"], *shown]
+    yield ["exact match", *(percentage(record["exact_match"]) for record in records)]
+    for same in zip(*(record["by_length"] for record in records), strict=True):
+        own = same[0]
+        to = "" if own["least"] == own["most"] else f" to {own['most']}"
+        lengths = f"{own['least']}{to} {own['unit']}"
+        yield [
+            f"{own['metric']}, {lengths} ({count(own['pairs'])})",
+            *(figure(record["score"], 2) for record in same),
+        ]
+
+
+def with_interval(score: float, half: float | None) -> str:
+    """Return a score and half the width of its interval, if there is one."""
+    return figure(score, 2) if half is None else f"{figure(score, 2)} ± {half:.2f}"
+
+
+def say_cut(model: str, cut: int, pairs: int, most: int) -> None:
+    """Say how many translations reached the greatest length, if any."""
+    if cut:
+        of = f"{cut:,} of {plural(pairs, 'translation')}"
+        say(f"{model}: {of} cut at {most} tokens (--max-tokens)")
