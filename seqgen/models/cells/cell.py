@@ -179,12 +179,10 @@ class Cell(nn.Module):
                 maps = {**maps, name: (weight * mask, bias)}
         if config.state_dropout:
             # Maps that read vectors of the same width read the same ones, gated or not.
-            masks: dict[int, Tensor] = {}
-            for name in of_past:
-                width = maps[name][0].shape[1]
-                if width not in masks:
-                    masks[width] = scaled_mask((rows, width), config.state_dropout, self.bias)
-                past[name] = masks[width]
+            widths = {name: maps[name][0].shape[1] for name in of_past}
+            distinct = dict.fromkeys(widths.values())
+            masks = {n: scaled_mask((rows, n), config.state_dropout, self.bias) for n in distinct}
+            past = {name: masks[width] for name, width in widths.items()}
         if config.update_dropout and config.variational:
             shared = scaled_mask((rows, self.hidden_size), config.update_dropout, self.bias)
         elif config.update_dropout:
