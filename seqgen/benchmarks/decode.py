@@ -22,12 +22,12 @@ from seqgen.decoding.sampling import Row, sample
 from seqgen.models.base import LanguageModel
 from seqgen.models.cells.lstm import LSTM, LSTMConfig
 from seqgen.models.seq2seq_transformer import (
-    FORM_OF_2017,
     Seq2SeqTransformer,
     Seq2SeqTransformerConfig,
 )
 from seqgen.models.transformer import Transformer
 from seqgen.models.transformer_config import TransformerConfig
+from seqgen.presets import FORM_OF_2017
 from seqgen.tokenizers import Tokenizer
 from seqgen.tokenizers.char import CharTokenizer
 

@@ -8,7 +8,6 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -203,15 +202,7 @@ class Trainer:
             if batch.source is not None:
                 past = self.model.remember(batch.source)
             logits, after = self._read(tokens, past, batch.advance)  # (B, T, V)
-        summed = partial(
-            F.cross_entropy,
-            logits.flatten(0, 1),
-            targets.flatten(),
-            ignore_index=IGNORED,
-            reduction="sum",
-        )
-        nats = summed()
-        minimised = summed(label_smoothing=smoothing) if smoothing else nats
+        minimised, nats = _cross_entropy(logits.flatten(0, 1), targets.flatten(), smoothing)
         if self.penalties:
             minimised = minimised + self.penalties.cost(seen, targets)
         return minimised, nats, after
@@ -354,6 +345,25 @@ class Trainer:
         self.run = Run.of(facts["run"])
         self.run.stopped = None
         self._validated_at = self.run.seconds
+
+
+def _cross_entropy(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """Return what is to be minimised and the nats, both summed over the targets that count.
+
+    With smoothing s the probability s is spread evenly over the vocabulary, and the rest is the
+    target's (Szegedy et al. 2016, section 7). One softmax serves both sums.
+
+    Args:
+        logits: (N, V).
+        targets: (N,) of int64, IGNORED where there is none.
+        smoothing: s, from 0 to below 1.
+    """
+    log_probs = logits.log_softmax(-1)
+    nats = F.nll_loss(log_probs, targets, ignore_index=IGNORED, reduction="sum")
+    if not smoothing:
+        return nats, nats
+    evenly = -(log_probs.mean(-1) * (targets != IGNORED)).sum()
+    return (1 - smoothing) * nats + smoothing * evenly, nats
 
 
 def _sent(ids: np.ndarray, device: torch.device) -> Tensor:

@@ -187,7 +187,8 @@ class Writer:
     def open(self, row: Row, decoder: Decoder) -> Continuation:
         """Open a text over a decoder."""
         options, end = self.options, self.loaded.framing.end
-        return Continuation(decoder, options.stop, row.max_tokens, end, options.min_tokens)
+        limit = options.max_tokens if row.max_tokens is None else row.max_tokens
+        return Continuation(decoder, options.stop, limit, end, options.min_tokens)
 
     def record(self, prompt: Prompt, row: Row, text: Continuation) -> Sample:
         """Return what is told of a finished text."""
