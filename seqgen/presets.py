@@ -63,6 +63,14 @@ _LECTURES: Mapping[str, Any] = {
     "clip_norm": 0.0,
 }
 
+# Word models of text that is already cut into words, such as Penn Treebank.
+_WORDS: Mapping[str, Any] = {
+    "tokenizer": "whitespace",
+    "input": "embedding",
+    "tie_weights": True,
+    "warmup": 0.0,
+}
+
 _ROWS = (
     Preset(
         "lectures-rnn",
@@ -99,6 +107,67 @@ _ROWS = (
             "min_lr": 0.1,
             "steps": 2000,
             "precision": "float32",
+        },
+    ),
+    Preset(
+        "awd-lstm",
+        "lstm",
+        "words as in Merity et al. (2018): 3 LSTM layers of 1150, weights dropped, 500 epochs",
+        {
+            **_WORDS,
+            "num_layers": 3,
+            "hidden_size": 1150,
+            "embedding_size": 400,
+            "last_size": 400,
+            "forget_bias": 0.0,
+            "variational": True,
+            "word_dropout": 0.1,
+            "input_dropout": 0.4,
+            "dropout": 0.3,
+            "output_dropout": 0.4,
+            "weight_drop": 0.5,
+            "activation_penalty": 2.0,
+            "temporal_penalty": 1.0,
+            "seq_len": 70,
+            "batch_size": 40,
+            "optimizer": "sgd",
+            "lr": 30.0,
+            "momentum": 0.0,
+            "weight_decay": 1.2e-6,
+            "schedule": "constant",
+            "clip_norm": 0.25,
+            # In the place of NT-ASGD's mean of the weights; some six epochs of Penn Treebank.
+            "ema": 0.9995,
+            "epochs": 500.0,
+        },
+    ),
+    Preset(
+        "melis-lstm",
+        "lstm",
+        "the best LSTM of Melis et al. (2018) on Penn Treebank: 4 layers of 723, 100,000 steps",
+        {
+            **_WORDS,
+            "num_layers": 4,
+            "hidden_size": 723,
+            "forget_bias": 1.0,
+            # As the output they take the sum of all layers' outputs, which this makes it.
+            "residual": True,
+            "input_dropout": 0.6336,
+            "dropout": 0.3091,
+            "state_dropout": 0.6428,
+            "output_dropout": 0.7009,
+            "seq_len": 35,
+            "batch_size": 64,
+            "optimizer": "adam",
+            "lr": 3.96e-3,
+            "beta1": 0.0,
+            "beta2": 0.999,
+            "weight_decay": 7.449e-5,
+            "schedule": "step",
+            "step_share": 0.9,
+            "step_factor": 0.1,
+            "clip_norm": 10.0,
+            "steps": 100_000,
         },
     ),
     Preset(

@@ -82,7 +82,7 @@ def test_what_is_faster_is_the_loop(case, graph):
     layer, x, before = made(case)
     wanted = layer.loop(x, before)
     with torch.set_grad_enabled(graph):
-        got = layer.fast_sequence(x, before)
+        got = layer.fast_sequence(x, before, layer.noise(B))
         same(layer.sequence(x, before), wanted)
     if got is not None:
         same(got, wanted)

@@ -73,7 +73,7 @@ def test_a_preset_is_the_model_it_is_named_after(text, name, architecture, param
 
 
 def test_every_preset_is_tested_above():
-    of_text = ["lectures-rnn", "lectures-lstm", "gpt"]
+    of_text = ["lectures-rnn", "lectures-lstm", "gpt", "awd-lstm", "melis-lstm"]
     assert list(presets.PRESETS) == [*of_text, "transformer-2017", "transformer-small"]
 
 
@@ -83,6 +83,36 @@ def planned(name, vocab_size, **settings):
     with torch.device("meta"):
         model = plan.model_class(plan.model_config(VocabSizes(vocab_size), 1))
     return plan, model.parameter_count()
+
+
+def stacked(widths, inputs):
+    """Return the parameters of LSTM layers of these widths."""
+    reads = [inputs, *widths[:-1]]
+    return sum(4 * h * (e + h + 1) for h, e in zip(widths, reads, strict=True))
+
+
+def test_the_weight_dropped_lstm():
+    """24 million parameters with Penn Treebank's 10,000 words, and the paper's dropouts."""
+    plan, parameters = planned("awd-lstm", 10_000)
+    assert parameters == stacked([1150, 1150, 400], 400) + 10_000 * 401
+    assert parameters == pytest.approx(24e6, rel=0.02)
+    names = "input_dropout", "dropout", "output_dropout", "word_dropout", "weight_drop"
+    assert [plan.model[name] for name in names] == [0.4, 0.3, 0.4, 0.1, 0.5]
+    assert (plan.model["activation_penalty"], plan.model["temporal_penalty"]) == (2.0, 1.0)
+    training = plan.training
+    assert (training.optimizer, training.lr, training.clip_norm) == ("sgd", 30.0, 0.25)
+    assert rate(training, 0.0, 0) == rate(training, 1.0, 10**6) == 1.0
+
+
+def test_the_best_lstm_of_a_search():
+    """24 million parameters; the rate falls to a tenth in the last tenth of the steps."""
+    plan, parameters = planned("melis-lstm", 10_000)
+    assert parameters == stacked([723] * 4, 723) + 10_000 * 724
+    assert parameters == pytest.approx(24e6, rel=0.01)
+    training = plan.training
+    rates = [rate(training, share, int(share * 100_000)) for share in (0.0, 0.89, 0.91, 0.99)]
+    assert rates == pytest.approx([1, 1, 0.1, 0.1])
+    assert (training.beta1, training.beta2, training.batch_size) == (0.0, 0.999, 64)
 
 
 def test_the_base_model_of_2017():

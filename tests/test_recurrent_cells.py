@@ -338,7 +338,7 @@ def test_gates_begin_open_where_papers_have_them_so():
 def test_only_the_plain_lstm_is_the_kernels(name):
     layer = layer_of(name)
     x = torch.randn(B, T, 3, dtype=torch.float64)
-    assert layer.fast_sequence(x, layer.start(B)) is None
+    assert layer.fast_sequence(x, layer.start(B), layer.noise(B)) is None
 
 
 def test_an_input_gate_needs_a_forget_gate_to_be_coupled_to():

@@ -39,6 +39,10 @@ TINY = {
 }
 
 
+# Regularisers of matrices that read the past.
+PAST = "state_dropout", "weight_drop"
+
+
 @pytest.fixture
 def text(tmp_path) -> Path:
     draw = random.Random(0)
@@ -138,6 +142,30 @@ def test_resuming_with_documents_epochs_and_several_stops(name, text):
 
 def test_resuming_in_bf16_with_the_state_in_bf16(text):
     both_ways(text, "gru", [3], precision="bf16")
+
+
+EVERYTHING = {
+    "variational": True,
+    "word_dropout": 0.1,
+    "output_dropout": 0.3,
+    "state_dropout": 0.2,
+    "update_dropout": 0.2,
+    "zoneout": 0.1,
+    "zoneout_memory": 0.2,
+    "weight_drop": 0.3,
+    "batch_norm": True,
+    "activation_penalty": 2.0,
+    "temporal_penalty": 1.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "without"),
+    [("lstm", ()), ("lstm", ("variational",)), ("mingru", ("zoneout_memory", *PAST))],
+)
+def test_resuming_with_every_regulariser(name, without, text):
+    more = {key: value for key, value in EVERYTHING.items() if key not in without}
+    both_ways(text, name, [3], validate_every=2, **more)
 
 
 def test_resuming_without_validation(text):

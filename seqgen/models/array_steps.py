@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -31,7 +32,8 @@ class ArraySteps:
         known = self.__dict__.get("_prepared")
         if known is None or not known.holds():
             # Not by setattr: nn.Module might then register it as a part of the model.
-            known = self.__dict__["_prepared"] = _Prepared(self.parameters(), make)
+            tensors = itertools.chain(self.parameters(), self.buffers())
+            known = self.__dict__["_prepared"] = _Prepared(tensors, make)
         return known.value
 
 

@@ -142,7 +142,14 @@ class LanguageModel(nn.Module):
 
 
 class NeuralLanguageModel(Compilable, LanguageModel, Network):
-    """A model that makes features of the past and a linear `head` over them."""
+    """A model that makes features of the past and a linear `head` over them.
+
+    Attributes:
+        output_dropout: in a model whose configuration has penalties on activations, the module
+            through which the features pass last.
+    """
+
+    output_dropout: nn.Module
 
     @abstractmethod
     def hidden(self, tokens: Tensor, state: State | None) -> tuple[Tensor, State | None]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Literal
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
@@ -16,27 +19,88 @@ class Dropout(nn.Module):
     On a CPU torch draws one number an element, which takes a fifth of a training step; here one
     64-bit draw decides about four elements. The expectation is exact: what is kept is scaled by
     the probability that the sixteen bits really have.
+
+    Args:
+        p: the probability.
+        shared: with "time", a row of x (B, T, H) has one mask for all T (Gal and Ghahramani 2016).
     """
 
-    def __init__(self, p: float) -> None:
+    def __init__(self, p: float, shared: Literal["nothing", "time"] = "nothing") -> None:
         super().__init__()
-        self.p = p
+        self.p, self.shared = p, shared
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Drop elements of x; with `mask`, those that `shared_mask` chose."""
         if not self.training or self.p == 0:
             return x
+        if self.shared == "time":
+            mask = self.shared_mask(x.shape[0], x.shape[2], x) if mask is None else mask
+            return masked(x, mask)
         if x.device.type != "cpu":
             return F.dropout(x, self.p)
-        dropped = min(round(self.p * LEVELS), LEVELS - 1)
-        words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(1 << 63), None)
-        bits = words.view(torch.int16)[: x.numel()].view(x.shape)
-        # Values above the threshold survive; clamp turns the comparison into a 0/1 mask without
-        # a branch.
-        wide = torch.promote_types(x.dtype, torch.float32)
-        kept = bits.to(wide).sub_(dropped - LEVELS // 2 - 1).clamp_(0, 1)
-        # The product is rounded to bf16, never the scale: that would be off the same way for
-        # every element.
-        return (x * kept.mul_(LEVELS / (LEVELS - dropped))).to(x.dtype)
+        return masked(x, scaled_mask(x.shape, self.p, x))
+
+    def shared_mask(self, rows: int, width: int, like: Tensor) -> Tensor | None:
+        """Return one mask for all pieces (rows, T, width) of a training call, or None."""
+        if self.shared == "nothing" or not self.training or self.p == 0:
+            return None
+        return scaled_mask((rows, 1, width), self.p, like)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}, shared={self.shared}"
+
+
+class WordDropout(nn.Module):
+    """Sets all occurrences of a token to zero with probability p, the same for a whole call.
+
+    This drops rows of the embedding matrix (Gal and Ghahramani 2016; Merity et al. 2018).
+    """
+
+    def __init__(self, p: float, vocab_size: int) -> None:
+        super().__init__()
+        self.p, self.vocab_size = p, vocab_size
+
+    def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
+        """Return the vectors x (B, T, E) of tokens (B, T), or zeros."""
+        if not self.training or self.p == 0:
+            return x
+        return masked(x, scaled_mask((self.vocab_size, 1), self.p, x)[tokens])
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
+
+
+def masked(x: Tensor, mask: Tensor) -> Tensor:
+    """Return x * mask in x's type.
+
+    The product is rounded to bf16, never the scale: that would be off the same way for every
+    element.
+    """
+    return (x * mask).to(x.dtype)
+
+
+def scaled_mask(shape: Sequence[int], p: float, like: Tensor) -> Tensor:
+    """Return zeros with probability p and otherwise 1 / (1 - p), where `like` is.
+
+    The type is that of `like`, or float32 if that is wider.
+    """
+    return kept(shape, p, like).mul_(LEVELS / (LEVELS - _dropped(p)))
+
+
+def kept(shape: Sequence[int], p: float, like: Tensor) -> Tensor:
+    """Return zeros with probability p and otherwise ones; see `scaled_mask`."""
+    wide = torch.promote_types(like.dtype, torch.float32)
+    if like.device.type != "cpu":
+        ones = torch.empty(*shape, dtype=wide, device=like.device)
+        return ones.bernoulli_(1 - _dropped(p) / LEVELS)
+    size = torch.Size(shape)
+    words = torch.empty(-(-size.numel() // 4), dtype=torch.int64).random_(-(1 << 63), None)
+    bits = words.view(torch.int16)[: size.numel()].view(size)
+    # Values above the threshold survive; clamp turns the comparison into a 0/1 mask without
+    # a branch.
+    return bits.to(wide).sub_(_dropped(p) - LEVELS // 2 - 1).clamp_(0, 1)
+
+
+def _dropped(p: float) -> int:
+    """Return how many of the values of sixteen bits mean that an element goes."""
+    return min(round(p * LEVELS), LEVELS - 1)

@@ -45,7 +45,7 @@ class RecurrentEncoder(nn.Module):
     ) -> None:
         super().__init__()
         self.inputs, self.directions = inputs, tuple(directions)
-        self.residual, self.dropout = cell.residual, Dropout(cell.dropout)
+        self.residual, self.dropout = cell.residual, Dropout(cell.dropout, cell.dropout_shares)
         self.layers, self.size = nn.ModuleList(), input_size
         for _ in range(cell.num_layers):
             cells = nn.ModuleList(layer(self.size, cell) for _ in self.directions)
@@ -158,6 +158,7 @@ def ragged_sequence(layer: Cell, x: Tensor, lengths: Sequence[int]) -> tuple[Ten
     rows = len(lengths)
     if min(lengths) == max(lengths):
         return layer.sequence(x, layer.start(rows))
+    noise = layer.noise(rows)
     order = sorted(range(rows), key=lambda row: -lengths[row])
     back = sorted(range(rows), key=order.__getitem__)
     x, state = x[order], layer.start(rows)
@@ -166,7 +167,7 @@ def ragged_sequence(layer: Cell, x: Tensor, lengths: Sequence[int]) -> tuple[Ten
     # One split, and not a slice each: the gradient of a slice is as large as all of x.
     pieces = x.split([end - begin for begin, end in pairwise([0, *ends])], 1)
     for end, piece in zip(ends, pieces, strict=True):
-        y, state = layer.sequence(piece[: len(state[0])], state)
+        y, state = layer.sequence(piece[: len(state[0])], state, noise.rows(len(state[0])))
         outputs.append(F.pad(y, (0, 0, 0, 0, 0, rows - len(y))))
         longer = sum(length > end for length in lengths)
         ended.append(tuple(part[longer:] for part in state))

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from seqgen.models.array_steps import ArraySteps
 from seqgen.models.arrays import Affine, Arrays, ArrayStep
 from seqgen.models.base import NeuralLanguageModel, require_no_graph
+from seqgen.models.batch_norm import BatchNorm
 from seqgen.models.cells.cell import Cell, LayerState
-from seqgen.models.dropout import Dropout
+from seqgen.models.dropout import Dropout, WordDropout
 from seqgen.models.recurrent_config import RecurrentConfig
 from seqgen.models.state import State
 
@@ -37,10 +38,13 @@ class ArrayState(RecurrentState):
         arrays: for each layer the parts of its state.
         steps: how the layers go on, with weights that do not change meanwhile.
         head: logits from the last layer's h.
+        norms: for each layer what its output is multiplied by, and what is added; or none.
     """
 
-    def __init__(self, arrays: list[Arrays], steps: list[ArrayStep], head: Affine) -> None:
-        self.arrays, self.steps, self.head = arrays, steps, head
+    def __init__(
+        self, arrays: list[Arrays], steps: list[ArrayStep], head: Affine, norms: list[Arrays]
+    ) -> None:
+        self.arrays, self.steps, self.head, self.norms = arrays, steps, head, norms
 
     @property
     def layers(self) -> tuple[LayerState, ...]:
@@ -68,11 +72,20 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
         self.embedding = None
         if config.input == "embedding":
             self.embedding = nn.Embedding(config.vocab_size, config.input_size)
-        output_size = self.cell.widths(config)[0]
-        sizes = [config.input_size] + [output_size] * (config.num_layers - 1)
-        self.layers = nn.ModuleList(self.cell(size, config) for size in sizes)
-        self.dropout = Dropout(config.dropout)
-        self.head = nn.Linear(output_size, config.vocab_size)
+        self.cell.require_suits(config)
+        self.layers, size = nn.ModuleList(), config.input_size
+        for layer in [config] * (config.num_layers - 1) + [config.last]:
+            self.layers.append(self.cell(size, layer))
+            size = self.layers[-1].sizes[0]
+        self.norms = nn.ModuleList(
+            BatchNorm(layer.sizes[0]) for layer in self.layers if config.batch_norm
+        )
+        self.word_dropout = WordDropout(config.word_dropout, config.vocab_size)
+        self.input_dropout, self.dropout, self.output_dropout = (
+            Dropout(config.dropout if p is None else p, config.dropout_shares)
+            for p in (config.input_dropout, None, config.output_dropout)
+        )
+        self.head = nn.Linear(size, config.vocab_size)
         nn.init.xavier_uniform_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         if config.tie_weights:
@@ -87,20 +100,24 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
         x = self._input(tokens)  # (B, T, E)
         after = []
         for index, (layer, past) in enumerate(zip(self.layers, state.layers, strict=True)):
-            read = self.dropout(x)
+            read = (self.dropout if index > 0 else self.input_dropout)(x)
             if one_step:
                 past = layer.step(read[:, 0], past)
                 y = past[0].unsqueeze(1)
             else:
                 y, past = layer.sequence(read, past)  # (B, T, H)
+            if self.norms:
+                y = self.norms[index](y)
             x = x + y if self.config.residual and index > 0 else y
             after.append(past)
-        return self.dropout(x), RecurrentState(tuple(after))
+        return self.output_dropout(x), RecurrentState(tuple(after))
 
     def _input(self, tokens: Tensor) -> Tensor:
         if self.embedding is not None:
-            return self.embedding(tokens)
-        return F.one_hot(tokens, self.vocab_size).to(self.head.weight.dtype)
+            x = self.embedding(tokens)
+        else:
+            x = F.one_hot(tokens, self.vocab_size).to(self.head.weight.dtype)
+        return self.word_dropout(x, tokens)
 
     def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
         if not isinstance(state, ArrayState):
@@ -112,16 +129,23 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
         x, after = np.asarray(tokens), []
         for index, (step, past) in enumerate(zip(state.steps, state.arrays, strict=True)):
             arrays = step(x, past)
+            y = arrays[0]
+            if state.norms:
+                scale, shift = state.norms[index]
+                y = y * scale + shift
             # What a residual layer adds to is its input; the first layer has none.
-            x = x + arrays[0] if self.config.residual and index > 0 else arrays[0]
+            x = x + y if self.config.residual and index > 0 else y
             after.append(arrays)
-        return state.head(x), ArrayState(after, state.steps, state.head)
+        return state.head(x), ArrayState(after, state.steps, state.head, state.norms)
 
-    def _arrays(self) -> tuple[list[ArrayStep], Affine]:
+    def _arrays(self) -> tuple[list[ArrayStep], Affine, list[Arrays]]:
         every = self._one_hots() if self.embedding is None else self.embedding.weight
         inputs = [every, *[None] * (len(self.layers) - 1)]
         steps = [layer.array_step(x) for layer, x in zip(self.layers, inputs, strict=True)]
-        return steps, Affine(self.head.weight, self.head.bias)
+        norms = [
+            tuple(part.detach().numpy() for part in norm.scale_and_shift()) for norm in self.norms
+        ]
+        return steps, Affine(self.head.weight, self.head.bias), norms
 
     def _one_hots(self) -> Tensor:
         """Return the identity (V, V), of which only its ones take memory."""

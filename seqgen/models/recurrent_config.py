@@ -3,15 +3,94 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
-from seqgen.configs import MOST_LAYERS, MOST_WIDTH, ModelConfig, Size, require, setting
+from seqgen.configs import (
+    MOST_LAYERS,
+    MOST_RATE,
+    MOST_WIDTH,
+    ModelConfig,
+    Size,
+    require,
+    setting,
+)
 from seqgen.registry import SHARED_DOCS
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentConfig(ModelConfig):
+class CellRegularisers(ModelConfig):
+    """What keeps recurrent layers from overfitting, whatever stands around them."""
+
+    variational: bool = setting(
+        "Drop with one mask for all time steps of a row, instead of one a step (Gal and Ghahramani "
+        "2016): in dropout, input_dropout, output_dropout and update_dropout.",
+        False,
+    )
+    state_dropout: float = setting(
+        "Probability of dropping each unit that the recurrent matrices read, with one mask for all "
+        "time steps (Gal and Ghahramani 2016).",
+        0.0,
+        low=0,
+        below=1,
+    )
+    update_dropout: float = setting(
+        "Probability of dropping each unit of a step's update, what a gated cell adds to its past "
+        "(Semeniuta et al. 2016).",
+        0.0,
+        low=0,
+        below=1,
+    )
+    zoneout: float = setting(
+        "Probability that a unit of the output keeps the value it had before the step (Krueger et "
+        "al. 2017).",
+        0.0,
+        low=0,
+        below=1,
+    )
+    zoneout_memory: float = setting(
+        "The same for the other parts of a cell's state, such as the LSTM's memory.",
+        0.0,
+        low=0,
+        below=1,
+    )
+    weight_drop: float = setting(
+        "Probability of dropping each weight of the recurrent matrices, with one mask a training "
+        "call (Merity et al. 2018).",
+        0.0,
+        low=0,
+        below=1,
+    )
+    activation_penalty: float = setting(
+        "Penalty alpha on the features that the softmax layer reads: alpha times the mean of their "
+        "squares (Merity et al. 2017). It affects only the gradient.",
+        0.0,
+        low=0,
+        high=MOST_RATE,
+    )
+    temporal_penalty: float = setting(
+        "Penalty beta on how much the features change from step to step: beta times the mean "
+        "square of the difference (Merity et al. 2017). It affects only the gradient.",
+        0.0,
+        low=0,
+        high=MOST_RATE,
+    )
+
+    @property
+    def dropout_shares(self) -> Literal["nothing", "time"]:
+        """What the masks of dropout are shared by: see `Dropout`."""
+        return "time" if self.variational else "nothing"
+
+    def cell_regularisers(self) -> dict[str, Any]:
+        """Return the settings above, by name."""
+        return {name: getattr(self, name) for name in CELL_REGULARISERS}
+
+
+CELL_REGULARISERS = tuple(CellRegularisers.fields())
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentConfig(CellRegularisers):
     """A stack of recurrent layers between an embedding and a softmax."""
 
     recipe: ClassVar[Mapping[str, Any]] = {
@@ -55,21 +134,61 @@ class RecurrentConfig(ModelConfig):
     tie_weights: bool = setting(
         "Share the embedding matrix with the softmax layer (Press and Wolf 2017).", False
     )
+    last_size: int | None = setting(
+        "Width of the last layer, in units; by default the hidden size.",
+        None,
+        low=1,
+        high=MOST_WIDTH,
+    )
+    input_dropout: float | None = setting(
+        "The dropout of the first layer's input, where it is not to be `dropout`.",
+        None,
+        low=0,
+        below=1,
+    )
+    output_dropout: float | None = setting(
+        "The dropout of the softmax layer's input, where it is not to be `dropout`.",
+        None,
+        low=0,
+        below=1,
+    )
+    word_dropout: float = setting(
+        "Probability of dropping a token's whole input vector, wherever it stands in the batch "
+        "(Gal and Ghahramani 2016; Merity et al. 2018).",
+        0.0,
+        low=0,
+        below=1,
+    )
+    batch_norm: bool = setting(
+        "Normalise each layer's output over the batch and time before it is read (Ioffe and "
+        "Szegedy 2015; Laurent et al. 2016); evaluation uses running means and variances.",
+        False,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        alike = self.last_size in (None, self.hidden_size) or self.num_layers == 1
+        require(alike or not self.residual, "residual needs layers of one width, without last_size")
         if self.tie_weights:
             require(self.input == "embedding", "tie_weights needs --set input=embedding")
-            same = self.input_size == self.output_size
-            require(same, f"tie_weights needs embedding_size={self.output_size}, the head's width")
+            size = self.last.output_size
+            same = self.input_size == size
+            require(same, f"tie_weights needs embedding_size={size}, the head's width")
 
     def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
         return batch_size * self.hidden_size**2 >= self.bf16_pays_from
 
     @property
     def output_size(self) -> int:
-        """Width of each layer's output, and of what the head reads."""
+        """Width of a layer's output."""
         return self.hidden_size
+
+    @property
+    def last(self) -> RecurrentConfig:
+        """The configuration of the last layer, whose output the head reads."""
+        if self.last_size is None:
+            return self
+        return replace(self, hidden_size=self.last_size, last_size=None, tie_weights=False)
 
     @property
     def input_size(self) -> int:

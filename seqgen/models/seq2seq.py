@@ -33,7 +33,8 @@ from seqgen.models.encoders import (
 )
 from seqgen.models.memory import Memory
 from seqgen.models.recurrent import RecurrentLM
-from seqgen.models.recurrent_config import RecurrentConfig
+from seqgen.models.recurrent_config import CellRegularisers, RecurrentConfig
+from seqgen.models.recurrent_decoder import LayerNoise, RecurrentDecoder
 from seqgen.models.row_seq2seq import RowSeq2Seq
 from seqgen.models.state import State
 
@@ -41,7 +42,7 @@ SCORES: Mapping[str, type[Score]] = {"dot": Dot, "general": General, "additive":
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seq2SeqConfig(SourceConfig):
+class Seq2SeqConfig(CellRegularisers, SourceConfig):
     """Recurrent layers over the source, and recurrent layers over the target that begin there."""
 
     recipe: ClassVar[Mapping[str, Any]] = {**SourceConfig.recipe, "lr": 6e-3}
@@ -162,38 +163,6 @@ class Seq2SeqState(State):
         return replace(self, covered=F.pad(self.covered, (0, size - self.covered.shape[1])))
 
 
-class RecurrentDecoder(nn.Module):
-    """A stack of recurrent layers over what has been written.
-
-    Attributes:
-        size: the width H of what comes out.
-    """
-
-    def __init__(self, input_size: int, layer: type[Cell], cell: RecurrentConfig) -> None:
-        super().__init__()
-        self.layers, self.size = nn.ModuleList(), input_size
-        for _ in range(cell.num_layers):
-            self.layers.append(layer(self.size, cell))
-            self.size = self.layers[-1].sizes[0]
-        self.residual, self.dropout = cell.residual, Dropout(cell.dropout)
-
-    def forward(
-        self, x: Tensor, states: tuple[LayerState, ...]
-    ) -> tuple[Tensor, tuple[LayerState, ...]]:
-        """Take inputs x (B, T, E) to the last layer's h (B, T, H), and every layer's state."""
-        after = []
-        for index, (layer, past) in enumerate(zip(self.layers, states, strict=True)):
-            seen = self.dropout(x)
-            if seen.shape[1] == 1:
-                past = layer.step(seen[:, 0], past)
-                y = past[0].unsqueeze(1)
-            else:
-                y, past = layer.sequence(seen, past)  # (B, T, H)
-            x = x + y if self.residual and index > 0 else y
-            after.append(past)
-        return x, tuple(after)
-
-
 class Seq2Seq(ArraySteps, EncoderDecoder):
     """The registry's `seq2seq`.
 
@@ -237,7 +206,7 @@ class Seq2Seq(ArraySteps, EncoderDecoder):
             "attended": self.encoder.size * (config.attention != "none"),
             "thought": self.decoder.size * (config.bridge == "each"),
         }
-        self.combine, self.dropout = None, Dropout(config.dropout)
+        self.combine, self.output_dropout = None, Dropout(config.dropout, config.dropout_shares)
         if sum(parts.values()) > self.decoder.size or self.decoder.size != config.hidden_size:
             self.combine = nn.Linear(sum(parts.values()), config.hidden_size, bias=False)
 
@@ -288,7 +257,7 @@ class Seq2Seq(ArraySteps, EncoderDecoder):
         zeros = tuple(layer.start(rows) for layer in self.decoder.layers)
         if self.config.input_feeding:
             thought = torch.cat([thought, thought.new_zeros(rows, self.config.hidden_size)], -1)
-        return self.decoder(thought.unsqueeze(1), zeros)[1]
+        return self.decoder(thought.unsqueeze(1), zeros, self.decoder.noise(rows))[1]
 
     def start(self, memory: Memory, stride: int | None = None) -> Seq2SeqState:
         memory, rows = require_memory(memory), len(memory.owners)
@@ -330,19 +299,33 @@ class Seq2Seq(ArraySteps, EncoderDecoder):
             state = self.start(state)
         embedded = self.embedding(tokens)  # (B, T, E)
         features, weights = [], []
+        rows, like = len(tokens), self.head.weight
+        noise = self.decoder.noise(rows)
+        mask = self.output_dropout.shared_mask(rows, self.config.hidden_size, like)
         for x in embedded.split(1, 1) if self.step_by_step else [embedded]:
-            made, alpha, state = self._advance(x, state)
+            made, alpha, state = self._advance(x, state, noise, mask)
             features.append(made)
             weights.append(alpha)
         alphas = None if self.alignment is None else torch.cat(weights, 1)
         return torch.cat(features, 1), alphas, state
 
     def _advance(
-        self, x: Tensor, state: Seq2SeqState
+        self,
+        x: Tensor,
+        state: Seq2SeqState,
+        noise: list[LayerNoise],
+        mask: Tensor | None,
     ) -> tuple[Tensor, Tensor | None, Seq2SeqState]:
-        """Take embedded words x (B, T, E), one of them where the next depends on its features."""
+        """Take embedded words x (B, T, E), one of them where the next depends on its features.
+
+        Args:
+            x: the words.
+            state: before them.
+            noise: what the call drops in the decoder.
+            mask: of the features, if it is one for all T.
+        """
         seen = x if state.fed is None else torch.cat([x, state.fed.unsqueeze(1).to(x.dtype)], -1)
-        s, layers = self.decoder(seen, state.layers)  # (B, T, H)
+        s, layers = self.decoder(seen, state.layers, noise)  # (B, T, H)
         parts, alpha, covered = [s], None, state.covered
         if self.alignment is not None:
             query = s if self.config.query == "state" else x
@@ -356,7 +339,7 @@ class Seq2Seq(ArraySteps, EncoderDecoder):
             thought = state.memory.of_rows(state.memory.first[-1][0])  # (B, H)
             parts.append(thought.unsqueeze(1).expand_as(s))
         features = s if self.combine is None else self.combine(torch.cat(parts, -1)).tanh()
-        features = self.dropout(features)
+        features = self.output_dropout(features, mask)
         fed = None if state.fed is None else features[:, -1]
         return features, alpha, Seq2SeqState(layers, state.memory, fed, covered)
 
@@ -374,4 +357,7 @@ def recurrent_cell(config: Seq2SeqConfig) -> tuple[type[Cell], RecurrentConfig]:
         known = ", ".join(n for n, row in every if issubclass(row.load_model(), RecurrentLM))
         raise UsageError(f"cell is a recurrent architecture ({known}), not {config.cell}")
     names = ("hidden_size", "num_layers", "residual", "dropout", "vocab_size")
-    return model.cell, kind.load_config()(**{name: getattr(config, name) for name in names})
+    same = {name: getattr(config, name) for name in names} | config.cell_regularisers()
+    cell = kind.load_config()(**same)
+    model.cell.require_suits(cell)
+    return model.cell, cell

@@ -24,6 +24,7 @@ from seqgen.models.state import State
 from seqgen.training.average import Average
 from seqgen.training.events import Progress, Validated
 from seqgen.training.optimizers import UpdateRule
+from seqgen.training.penalties import ActivationPenalties
 from seqgen.training.run import Budget, Diverged, Hooks, Losses, LossWindow, Run
 from seqgen.training.schedules import rate
 
@@ -49,6 +50,7 @@ class Trainer:
     ) -> None:
         self.model, self.batches, self.config, self.hooks = model, batches, config, hooks
         self.rule = UpdateRule(model, config)
+        self.penalties = ActivationPenalties(model)
         self.average = Average(model, config.ema) if config.ema else None
         self._steps_per_epoch = batches.steps_per_epoch
         self.budget = Budget.of(config, self._steps_per_epoch)
@@ -195,12 +197,15 @@ class Trainer:
         """Return what is to be minimised and the nats, summed over targets, and the state after."""
         device, smoothing = self.model.device, self.config.label_smoothing
         tokens = _sent(batch.tokens, device)  # (B, T)
-        targets = _sent(batch.targets, device).flatten()
-        with arithmetic(self.config.precision, device):
+        targets = _sent(batch.targets, device)
+        with arithmetic(self.config.precision, device), self.penalties.watched() as seen:
             if batch.source is not None:
                 past = self.model.remember(batch.source)
             logits, after = self._read(tokens, past, batch.advance)  # (B, T, V)
-        return *_cross_entropy(logits.flatten(0, 1), targets, smoothing), after
+        minimised, nats = _cross_entropy(logits.flatten(0, 1), targets.flatten(), smoothing)
+        if self.penalties:
+            minimised = minimised + self.penalties.cost(seen, targets)
+        return minimised, nats, after
 
     def _read(
         self, tokens: Tensor, past: State | None, advance: int | None

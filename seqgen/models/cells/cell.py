@@ -11,7 +11,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from seqgen.configs import require
 from seqgen.models.arrays import Arrays, ArrayStep, input_map
+from seqgen.models.cells.noise import Noise, unchanged
+from seqgen.models.dropout import Dropout, kept, scaled_mask
 from seqgen.models.maps import Maps, RowInput, over_arrays, over_loop, over_tensors
 from seqgen.models.ops import ArrayOps, Ops, TensorOps
 
@@ -36,14 +39,26 @@ class Cell(nn.Module):
     one whose settings change what it reads or hands on `blocks` and `widths`. It may have a
     faster form of a whole sequence, `fast_sequence`, of which the equation is then the oracle.
 
+    What keeps a cell from overfitting stands around its equation: masks on what the maps of the
+    past read, dropped weights (`noise`) and zoneout (`after`). An equation with an update vector,
+    what is new in a step, passes it through `w.dropped` and says so by `has_update`.
+
     Attributes:
         inputs: blocks G of W_x x + b, where no setting changes them.
         parts: what the cell hands on from step to step, by name; the output, h, first.
+        has_update: the equation passes an update vector (B, H) through `w.dropped`.
+        readouts: maps of `maps_of_past` that read what was made in the step itself.
+        passing: parts that no later step reads.
+        reads_past: matrices act on the past.
         maps: for each matrix that is several maps below one another, the rows of each.
     """
 
     inputs: ClassVar[int]
     parts: ClassVar[tuple[str, ...]] = ("h",)
+    has_update: ClassVar[bool] = False
+    readouts: ClassVar[frozenset[str]] = frozenset()
+    passing: ClassVar[frozenset[str]] = frozenset()
+    reads_past: ClassVar[bool] = True
     maps: dict[str, tuple[int, ...]]
 
     def __init__(self, input_size: int, config: RecurrentConfig) -> None:
@@ -53,6 +68,40 @@ class Cell(nn.Module):
         self.weight_ih = self.stack("weight_ih", blocks, input_size, nn.init.xavier_uniform_)
         self.make_recurrent(config)
         self.bias = nn.Parameter(torch.zeros(blocks * self.hidden_size))
+        self.regular = config
+        self.zoneout = tuple(
+            0.0
+            if part in self.passing
+            else config.zoneout
+            if part == "h"
+            else config.zoneout_memory
+            for part in self.parts
+        )
+
+    @classmethod
+    def require_suits(cls, config: RecurrentConfig) -> None:
+        """Refuse settings of a regulariser that has nothing to act on in this cell.
+
+        Raises:
+            UsageError: names the setting.
+        """
+        require(
+            cls.has_update or not config.update_dropout,
+            "update_dropout needs a cell with an update vector, such as lstm or gru",
+        )
+        for name in ("state_dropout", "weight_drop"):
+            require(
+                cls.reads_past or not getattr(config, name),
+                f"{name} needs a cell whose matrices read the past, such as lstm or gru",
+            )
+        require(
+            "h" not in cls.passing or not config.zoneout,
+            "zoneout needs a cell that reads its output back; this one has zoneout_memory",
+        )
+        require(
+            len(cls.parts) > 1 or not config.zoneout_memory,
+            "zoneout_memory needs a cell with a memory beside its output, such as lstm",
+        )
 
     @classmethod
     def blocks(cls, config: RecurrentConfig) -> int:
@@ -116,10 +165,59 @@ class Cell(nn.Module):
         """Return the parts before the first step: zeros."""
         return tuple(self.bias.new_zeros(batch, size) for size in self.sizes)
 
-    def step(self, x: Tensor, state: LayerState) -> LayerState:
+    def noise(self, rows: int) -> Noise:
+        """Draw what one training call drops in `rows` rows; in evaluation nothing."""
+        maps, config = self.maps_of_past(), self.regular
+        if not self.training:
+            return Noise(maps, {})
+        past, update, shared = {}, None, None
+        of_past = [name for name in maps if name not in self.readouts]
+        if config.weight_drop:
+            for name in of_past:
+                weight, bias = maps[name]
+                mask = scaled_mask(weight.shape, config.weight_drop, weight)
+                maps = {**maps, name: (weight * mask, bias)}
+        if config.state_dropout:
+            # Maps that read vectors of the same width read the same ones, gated or not.
+            widths = {name: maps[name][0].shape[1] for name in of_past}
+            distinct = dict.fromkeys(widths.values())
+            masks = {n: scaled_mask((rows, n), config.state_dropout, self.bias) for n in distinct}
+            past = {name: masks[width] for name, width in widths.items()}
+        if config.update_dropout and config.variational:
+            shared = scaled_mask((rows, self.hidden_size), config.update_dropout, self.bias)
+        elif config.update_dropout:
+            update = Dropout(config.update_dropout)
+        return Noise(maps, past, update, shared)
+
+    def after(self, old: LayerState, new: LayerState) -> LayerState:
+        """Zone out: return the parts after a step, some elements as before it.
+
+        By Krueger et al. (2017),
+
+        part_t = d * part_{t-1} + (1 - d) * part'_t, with d drawn in training and its expectation,
+        the rate, in evaluation.
+
+        Args:
+            old: the parts before, tensors or arrays.
+            new: what the equation made of them.
+        """
+        if not any(self.zoneout):
+            return new
+        parts = []
+        for rate, before, now in zip(self.zoneout, old, new, strict=True):
+            if rate and self.training:
+                now = torch.where(kept(now.shape, rate, now) == 1, now, before.to(now.dtype))
+            elif rate:
+                now = now + rate * (before - now)
+            parts.append(now)
+        return tuple(parts)
+
+    def step(self, x: Tensor, state: LayerState, noise: Noise | None = None) -> LayerState:
         """Take one step: x (B, E) and the parts to the next ones."""
-        w = over_tensors(self.maps_of_past(), self.vectors())
-        return self.equation(TensorOps, w, F.linear(x, *self.map_of_input()), *state)
+        noise = noise or self.noise(len(x))
+        w = noise.into(over_tensors(noise.maps, self.vectors()))
+        new = self.equation(TensorOps, w, F.linear(x, *self.map_of_input()), *state)
+        return self.after(state, new)
 
     def array_step(self, inputs: Tensor | None) -> ArrayStep:
         """Return `step` over NumPy arrays, for weights that do not change.
@@ -131,28 +229,51 @@ class Cell(nn.Module):
         product = input_map(*of_input, inputs)
         beside = of_input if inputs is None else None
         w = over_arrays(self.maps_of_past(), self.vectors(), beside)
+        w.dropped = unchanged
         read = product if inputs is not None else functools.partial(RowInput, product)
 
         def step(x: np.ndarray, state: Arrays) -> Arrays:
-            return self.equation(ArrayOps, w, read(x), *state)
+            return self.after(state, self.equation(ArrayOps, w, read(x), *state))
 
         return step
 
-    def sequence(self, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
-        """Take a whole sequence: x (B, T, E) to every h (B, T, H), and the parts after it."""
-        return self.fast_sequence(x, state) or self.loop(x, state)
+    def sequence(
+        self, x: Tensor, state: LayerState, noise: Noise | None = None
+    ) -> tuple[Tensor, LayerState]:
+        """Take a whole sequence: x (B, T, E) to every h (B, T, H), and the parts after it.
 
-    def fast_sequence(self, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState] | None:
+        Args:
+            x: the inputs.
+            state: the parts before.
+            noise: what is dropped, where one training call takes several of these.
+        """
+        noise = noise or self.noise(len(x))
+        fast = None
+        if self.fits_kernel(noise) and not any(self.zoneout):
+            fast = self.fast_sequence(x, state, noise)
+        return fast or self.loop(x, state, noise)
+
+    def fits_kernel(self, noise: Noise) -> bool:
+        """Return whether `fast_sequence` can drop this."""
+        return noise.weights_alone
+
+    def fast_sequence(
+        self, x: Tensor, state: LayerState, noise: Noise
+    ) -> tuple[Tensor, LayerState] | None:
         """Return what `loop` would, from something faster; None where there is nothing."""
         return None
 
-    def loop(self, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
+    def loop(
+        self, x: Tensor, state: LayerState, noise: Noise | None = None
+    ) -> tuple[Tensor, LayerState]:
         """Take a whole sequence step by step; the input's product is made for all of it at once."""
+        noise = noise or self.noise(len(x))
         from_input = F.linear(x.transpose(0, 1), *self.map_of_input())  # (T, B, G H)
-        w, steps, parts = over_loop(self.maps_of_past(), self.vectors(), from_input, state)
+        w, steps, parts = over_loop(noise.maps, self.vectors(), from_input, state)
+        w = noise.into(w)
         outputs = []
         for x_t in steps.unbind(0):
-            parts = self.equation(TensorOps, w, x_t, *parts)
+            parts = self.after(parts, self.equation(TensorOps, w, x_t, *parts))
             outputs.append(parts[0])
         after = tuple(part.to(old.dtype) for part, old in zip(parts, state, strict=True))
         return torch.stack(outputs, 1).to(from_input.dtype), after

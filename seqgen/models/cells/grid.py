@@ -44,6 +44,8 @@ class GridCell(Cell):
 
     inputs = 8
     parts = "up", "h", "m"
+    has_update = True
+    passing = frozenset({"up"})
 
     def __init__(self, input_size: int, config: GridConfig) -> None:
         super().__init__(config.hidden_size, config)
@@ -65,7 +67,7 @@ class GridCell(Cell):
         functions = ops.sigmoid, ops.sigmoid, ops.tanh, ops.sigmoid
         gates = ops.gates(w.hh(h, x_gates), *functions, *functions)
         (i, f, g, o), (i_up, f_up, g_up, o_up) = gates[:4], gates[4:]
-        m, m_up = f * m + i * g, f_up * m_up + i_up * g_up
+        m, m_up = f * m + i * w.dropped(g), f_up * m_up + i_up * g_up
         return ops.join(o_up * ops.tanh(m_up), m_up), o * ops.tanh(m), m
 
 

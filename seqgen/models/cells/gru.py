@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from seqgen.configs import setting
 from seqgen.models.bptt import GRURecurrence
 from seqgen.models.cells.cell import Cell, LayerState
+from seqgen.models.cells.noise import Noise
 from seqgen.models.maps import Maps
 from seqgen.models.ops import Ops
 from seqgen.models.precision import kernel_arithmetic, trains_on_cpu
@@ -42,6 +43,7 @@ class GRUCell(Cell):
     """
 
     inputs = 3
+    has_update = True
 
     def __init__(self, input_size: int, config: GRUConfig) -> None:
         super().__init__(input_size, config)
@@ -66,17 +68,20 @@ class GRUCell(Cell):
             of_gates, of_n = ops.split(w.hh(h), 2, 1)
             r, z = ops.gates(x_gates + of_gates, ops.sigmoid, ops.sigmoid)
             n = ops.tanh(x_n + r * of_n)
+        n = w.dropped(n)
         return (n + z * (h - n),)
 
-    def fast_sequence(self, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState] | None:
+    def fast_sequence(
+        self, x: Tensor, state: LayerState, noise: Noise
+    ) -> tuple[Tensor, LayerState] | None:
         if self.bias_hn is None:  # no kernel has the form of 2014
             return None
+        of_past, bias = noise.maps["hh"]
         if trains_on_cpu(x):
             from_input = F.linear(x.transpose(0, 1), self.weight_ih, self.bias)  # (T, B, 3 H)
-            weight = self.weight_hh.to(from_input.dtype)
-            y = GRURecurrence.apply(from_input, weight, self._bias_hh(), state[0])
+            y = GRURecurrence.apply(from_input, of_past.to(from_input.dtype), bias, state[0])
             return y.transpose(0, 1), (y[-1].to(state[0].dtype),)
-        weights = [self.weight_ih, self.weight_hh, self.bias, self._bias_hh()]
+        weights = [self.weight_ih, of_past, self.bias, bias]
         with kernel_arithmetic(x.device):
             y, h = torch.gru(x, state[0][None], weights, True, 1, 0.0, self.training, False, True)
         return y, (h[0],)

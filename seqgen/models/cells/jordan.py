@@ -46,6 +46,8 @@ class JordanCell(Cell):
 
     inputs = 1
     parts = "h", "s"
+    readouts = frozenset({"out"})
+    passing = frozenset({"h"})
 
     def __init__(self, input_size: int, config: JordanConfig) -> None:
         super().__init__(input_size, config)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from seqgen.configs import ModelConfig
 from seqgen.models.cells.cell import Cell, LayerState
+from seqgen.models.cells.noise import Noise
 from seqgen.models.maps import Maps, over_tensors
 from seqgen.models.ops import Ops, TensorOps
 from seqgen.models.scan import linear_scan
@@ -21,6 +22,12 @@ class LinearCell(Cell):
 
     A cell defines `inputs` and `terms`.
     """
+
+    has_update = True
+    reads_past = False
+
+    def fits_kernel(self, noise: Noise) -> bool:
+        return True
 
     def make_recurrent(self, config: ModelConfig) -> None:
         """Make nothing: no matrix acts on the past."""
@@ -36,9 +43,11 @@ class LinearCell(Cell):
         a, b = self.terms(ops, w, x)
         return (a * h + b,)
 
-    def fast_sequence(self, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
+    def fast_sequence(
+        self, x: Tensor, state: LayerState, noise: Noise
+    ) -> tuple[Tensor, LayerState]:
         from_input = F.linear(x.transpose(0, 1), *self.map_of_input())  # (T, B, G H)
         wide = from_input.to(torch.promote_types(from_input.dtype, torch.float32))
-        a, b = self.terms(TensorOps, over_tensors({}, self.vectors()), wide)
+        a, b = self.terms(TensorOps, noise.into(over_tensors({}, self.vectors())), wide)
         y = linear_scan(a, b, state[0])
         return y.transpose(0, 1).to(from_input.dtype), (y[-1].to(state[0].dtype),)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from seqgen.configs import MOST_WIDTH, require, setting
 from seqgen.models.cells.cell import Cell, LayerState
+from seqgen.models.cells.noise import Noise
 from seqgen.models.maps import Maps
 from seqgen.models.ops import Ops
 from seqgen.models.precision import kernel_arithmetic
@@ -92,6 +93,8 @@ class LSTMCell(Cell):
 
     inputs = 4
     parts = "h", "c"
+    has_update = True
+    readouts = frozenset({"hr"})
 
     def __init__(self, input_size: int, config: LSTMConfig) -> None:
         super().__init__(input_size, config)
@@ -145,6 +148,7 @@ class LSTMCell(Cell):
             gates, g, o = self._peeping(ops, w, total, c)
         else:
             *gates, g, o = ops.gates(total, *[ops.sigmoid] * len(form.gates), ops.tanh, ops.sigmoid)
+        g = w.dropped(g)
         if len(gates) == 2:
             i, f = gates
             c = f * c + i * g
@@ -162,11 +166,14 @@ class LSTMCell(Cell):
         named = zip(self.form.gates, gates, strict=True)
         return [ops.sigmoid(a + getattr(w, f"p_{n}") * c) for n, a in named], ops.tanh(g), o
 
-    def fast_sequence(self, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState] | None:
+    def fast_sequence(
+        self, x: Tensor, state: LayerState, noise: Noise
+    ) -> tuple[Tensor, LayerState] | None:
         if not self.form.plain:
             return None
         past = [part[None] for part in state]
-        weights = [self.weight_ih, self.weight_hh, self.bias, torch.zeros_like(self.bias)]
+        of_past, _ = noise.maps["hh"]
+        weights = [self.weight_ih, of_past, self.bias, torch.zeros_like(self.bias)]
         with kernel_arithmetic(x.device):
             y, h, c = torch.lstm(x, past, weights, True, 1, 0.0, self.training, False, True)
         return y, (h[0], c[0])

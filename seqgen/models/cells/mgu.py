@@ -19,6 +19,7 @@ class MGUCell(Cell):
     """
 
     inputs = 2
+    has_update = True
 
     def maps_of_past(self) -> Maps:
         of_gate, of_candidate = self.weight_hh.chunk(2)
@@ -27,7 +28,7 @@ class MGUCell(Cell):
     def equation(self, ops: Ops, w: Any, x: Any, h: Any) -> tuple[Any]:
         x_f, x_n = ops.split(x, 1, 1)
         f = ops.sigmoid(w.gate(h, x_f))
-        n = ops.tanh(w.candidate(f * h, x_n))
+        n = w.dropped(ops.tanh(w.candidate(f * h, x_n)))
         return (h + f * (n - h),)
 
 

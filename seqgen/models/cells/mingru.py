@@ -40,7 +40,8 @@ class MinGRUCell(LinearCell):
     def terms(self, ops: Ops, w: Any, x: Any) -> tuple[Any, Any]:
         z, n = ops.split(x, 1, 1)
         z = ops.sigmoid(z)
-        return 1 - z, z * (made_positive(ops, n) if self.positive else n)
+        n = w.dropped(made_positive(ops, n) if self.positive else n)
+        return 1 - z, z * n
 
 
 def made_positive(ops: Ops, a: Any) -> Any:

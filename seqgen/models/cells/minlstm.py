@@ -44,7 +44,8 @@ class MinLSTMCell(LinearCell):
         gates, n = ops.split(x, 2, 1)
         f, i = ops.split(ops.sigmoid(gates), 1, 1)
         kept = f / (f + i)
-        return kept, (1 - kept) * (made_positive(ops, n) if self.positive else n)
+        n = w.dropped(made_positive(ops, n) if self.positive else n)
+        return kept, (1 - kept) * n
 
 
 class MinLSTM(RecurrentLM):

@@ -39,6 +39,7 @@ class MLSTMCell(Cell):
 
     inputs = 5
     parts = "h", "c"
+    has_update = True
 
     def __init__(self, input_size: int, config: MLSTMConfig) -> None:
         super().__init__(input_size, config)
@@ -57,7 +58,7 @@ class MLSTMCell(Cell):
         x_m, x_gates = ops.split(x, 1, 4)
         m = x_m * w.hm(h)
         i, f, g, o = ops.gates(w.gates(m, x_gates), ops.sigmoid, ops.sigmoid, ops.tanh, ops.sigmoid)
-        c = f * c + i * g
+        c = f * c + i * w.dropped(g)
         return o * ops.tanh(c), c
 
 

@@ -20,6 +20,7 @@ class MUT3Cell(Cell):
     """
 
     inputs = 3
+    has_update = True
 
     def maps_of_past(self) -> Maps:
         names = "update", "reset", "candidate"
@@ -29,7 +30,7 @@ class MUT3Cell(Cell):
         x_z, x_r, x_n = ops.split(x, 1, 1, 1)
         z = ops.sigmoid(w.update(ops.tanh(h), x_z))
         r = ops.sigmoid(w.reset(h, x_r))
-        n = ops.tanh(w.candidate(r * h, x_n))
+        n = w.dropped(ops.tanh(w.candidate(r * h, x_n)))
         return (h + z * (n - h),)
 
 

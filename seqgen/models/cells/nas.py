@@ -25,6 +25,7 @@ class NASCell(Cell):
 
     inputs = 8
     parts = "h", "c"
+    has_update = True
 
     def equation(self, ops: Ops, w: Any, x: Any, h: Any, c: Any) -> tuple[Any, Any]:
         sigmoid, tanh = ops.sigmoid, ops.tanh
@@ -32,7 +33,8 @@ class NASCell(Cell):
         u_sum, u_2, u_4 = ops.split(w.hh(h), 6, 1, 1)
         of_sums = ops.gates(x_sum + u_sum, *[sigmoid] * 4, *[tanh] * 2)
         a_1, a_3, a_6, a_8, a_5, a_7 = of_sums
-        c = tanh(tanh(a_1 * ops.relu(x_2 + u_2)) + c) * tanh(a_3 + ops.relu(x_4 * u_4))
+        new = w.dropped(tanh(a_1 * ops.relu(x_2 + u_2)))
+        c = tanh(new + c) * tanh(a_3 + ops.relu(x_4 * u_4))
         return tanh(c * tanh(tanh(a_5 * a_6) + sigmoid(a_7 + a_8))), c
 
 

@@ -44,7 +44,7 @@ class RGLRUCell(LinearCell):
         gates, v = ops.split(x, 2, 1)
         r, i = ops.split(ops.sigmoid(gates), 1, 1)
         log_a = w.log_decay * r
-        return ops.exp(log_a), ops.sqrt(-ops.expm1(2 * log_a)) * i * v
+        return ops.exp(log_a), ops.sqrt(-ops.expm1(2 * log_a)) * i * w.dropped(v)
 
 
 class RGLRU(RecurrentLM):

@@ -44,6 +44,7 @@ class RHNCell(Cell):
     """
 
     inputs = 2
+    has_update = True
 
     def __init__(self, input_size: int, config: RHNConfig) -> None:
         super().__init__(input_size, config)
@@ -70,10 +71,10 @@ class RHNCell(Cell):
 
     def equation(self, ops: Ops, w: Any, x: Any, h: Any) -> tuple[Any]:
         n, t = ops.gates(w.hh(h, x), ops.tanh, ops.sigmoid)
-        h = h + t * (n - h)
+        h = h + t * (w.dropped(n) - h)
         for layer in range(2, self.depth + 1):
             n, t = ops.gates(getattr(w, f"hh_{layer}")(h), ops.tanh, ops.sigmoid)
-            h = h + t * (n - h)
+            h = h + t * (w.dropped(n) - h)
         return (h,)
 
 

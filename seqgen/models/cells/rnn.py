@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from seqgen.configs import setting
 from seqgen.models.cells.cell import Cell, LayerState
+from seqgen.models.cells.noise import Noise
 from seqgen.models.ops import Ops
 from seqgen.models.precision import kernel_arithmetic, trains_on_cpu
 from seqgen.models.recurrent import RecurrentLM
@@ -49,11 +50,14 @@ class RNNCell(Cell):
     def equation(self, ops: Ops, w: Any, x: Any, h: Any) -> tuple[Any]:
         return (getattr(ops, self.activation)(w.hh(h, x)),)
 
-    def fast_sequence(self, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState] | None:
+    def fast_sequence(
+        self, x: Tensor, state: LayerState, noise: Noise
+    ) -> tuple[Tensor, LayerState] | None:
         kernel = KERNELS.get(self.activation)
         if kernel is None or trains_on_cpu(x):
             return None
-        weights = [self.weight_ih, self.weight_hh, self.bias, torch.zeros_like(self.bias)]
+        of_past, _ = noise.maps["hh"]
+        weights = [self.weight_ih, of_past, self.bias, torch.zeros_like(self.bias)]
         with kernel_arithmetic(x.device):
             y, h = kernel(x, state[0][None], weights, True, 1, 0.0, self.training, False, True)
         return y, (h[0],)

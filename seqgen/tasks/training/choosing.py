@@ -97,7 +97,7 @@ class Trial:
         about = {
             "question": "training in bf16",
             "architecture": self.plan.architecture,
-            "model": {k: v for k, v in shape.to_dict().items() if "dropout" not in k},
+            "model": {k: v for k, v in shape.to_dict().items() if k != "dropout"},
             "training": {name: getattr(self.training, name) for name in settings},
             "documents": self.plan.data.documents,
         }

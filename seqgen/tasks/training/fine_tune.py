@@ -11,11 +11,12 @@ from seqgen.configs import ModelConfig, require
 from seqgen.data.sources import require_same_sources
 from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel, load_weights, weights_of
+from seqgen.models.recurrent_config import CELL_REGULARISERS
 from seqgen.store import StoredModel
 from seqgen.tokenizers import Tokenizer
 
 # Model settings that do not affect the shapes of the weights, so fine-tuning may change them.
-FREE = frozenset({"dropout"})
+FREE = frozenset({"dropout", "input_dropout", "output_dropout", "word_dropout", *CELL_REGULARISERS})
 TOKENIZER = ("tokenizer", "source_tokenizer", "vocab_size", "min_count")
 
 
