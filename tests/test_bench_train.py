@@ -19,13 +19,13 @@ from seqgen.errors import SeqgenError
 from seqgen.models.cells.lstm import LSTM, LSTMConfig
 from seqgen.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from seqgen.models.seq2seq_transformer import (
-    FORM_OF_2017,
     Seq2SeqTransformer,
     Seq2SeqTransformerConfig,
 )
 from seqgen.models.transformer import Transformer
 from seqgen.models.transformer_config import TransformerConfig
 from seqgen.models.window import Window, WindowConfig
+from seqgen.presets import FORM_OF_2017
 
 
 def test_operations_by_hand():

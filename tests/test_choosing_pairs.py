@@ -13,7 +13,7 @@ from seqgen.data.corpus import Corpus
 from seqgen.data.sources import TokenSources
 from seqgen.data.text import Survey
 from seqgen.tasks.training import choosing, choosing_tokenizer
-from seqgen.tasks.training.choosing_tokenizer import vocab_size_for, choose_tokenizer
+from seqgen.tasks.training.choosing_tokenizer import choose_tokenizer, vocab_size_for
 from seqgen.tasks.training.plan import rows_of_pairs
 from seqgen.tasks.training.train import train
 from seqgen.training.events import Notice
@@ -147,7 +147,10 @@ def test_a_step_has_two_thousand_tokens_of_the_longer_side(pairs, rows):
 
 
 NARROW = {
-    "seq2seq": ({"hidden_size": 12, "embedding_size": 8}, {"hidden_size": 8, "embedding_size": 8}),
+    "seq2seq": (
+        {"hidden_size": 12, "embedding_size": 8, "tie_weights": False},
+        {"hidden_size": 8, "embedding_size": 8, "tie_weights": True},
+    ),
     "seq2seq-transformer": (
         {"num_layers": 2, "hidden_size": 16, "tie_weights": True},
         {"num_layers": 1, "hidden_size": 8, "tie_weights": True},
@@ -163,7 +166,11 @@ def narrow(request, monkeypatch):
         size.keys() for size in NARROW[request.param]
     ]
     sizes = zip(config_class.sizes, NARROW[request.param], strict=True)
-    tiny = tuple(replace(size, settings=settings, text=0.0) for size, settings in sizes)
+    limits = (1.5e6, 0.0)  # the tokens from which each is chosen
+    tiny = tuple(
+        replace(size, settings=settings, tokens=tokens, text=0.0)
+        for (size, settings), tokens in zip(sizes, limits, strict=True)
+    )
     monkeypatch.setattr(config_class, "sizes", tiny)
     return request.param
 

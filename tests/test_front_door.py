@@ -176,7 +176,7 @@ def test_what_is_completed_is_what_there_is(there):
     assert completion.smoothings("") == list(get_args(get_args(smoothing)[0]))
     assert completion.models("ti") == ["tiny"] and completion.models("a:0.5+t") == ["a:0.5+tiny"]
     assert completion.models("x") == []
-    assert completion.architectures("r") == ["rnn"] and "gpt" in completion.preset_names("")
+    assert completion.architectures("rn") == ["rnn"] and "gpt" in completion.preset_names("")
     assert completion.choices("optimizer")("ad") == ["adagrad", "adam", "adamw"]
 
 
@@ -277,7 +277,7 @@ def test_show_has_six_facts_the_curve_and_what_is_not_the_default(there, cli):
     last = out.splitlines()[-3:]
     assert [line.split()[0] for line in last] == ["model", "training", "data"]
     assert "hidden_size 8" in last[0] and "steps 3" in last[1] and "clip_norm" not in last[1]
-    assert last[2].split(maxsplit=1)[1] == "as the defaults are"
+    assert last[2].split(maxsplit=1)[1] == "all as by default"
     everything = cli("models", "show", "tiny", "--all")[1]
     assert re.search(r"(?m)^clip_norm +1\.0$", everything)
     assert str(record["result"]["val_bits_per_char"]) in everything

@@ -236,7 +236,7 @@ def test_a_hundred_million_samples_begin_on_the_command_line(monkeypatch, capsys
     with pytest.raises(EnoughError):
         many = ["--num-samples", "100000000", "--max-tokens", "3", "--json"]
         run(["sample", "-m", str(MODELS / "lstm-char"), *many, "ten"])
-    assert [record.sample for record in lines] == [0, 1, 2]
+    assert [record["sample"] for record in lines] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

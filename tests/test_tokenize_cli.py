@@ -230,7 +230,7 @@ def test_invalid_utf8_and_wrong_ids_say_where(go, stdin, tmp_path):
         (["-m", "x", "--tokenizer", "byte"], "not both"),
         (["--tokenizer", "byte", "--decode", "--pieces"], "give one of"),
         (["--tokenizer", "byte", "--vocab-size", "9"], "go with --train"),
-        (["--tokenizer", "bpe"], "learns its vocabulary from text"),
+        (["--tokenizer", "bpe"], "has to learn a vocabulary from text first"),
         (["--tokenizer", "byte", "--documents", "lines"], "did you mean 'line'"),
         (["--train", "bpee", "--out", "x"], "did you mean 'bpe'"),
         (["--train", "byte", "--min-count", "3", "--out", "x"], "no meaning for bytes"),

@@ -305,7 +305,7 @@ def check_sides(
     sources = source or source_vectors
     if bool(sources) != bool(target):
         raise UsageError(f"{flag} and --target go together: source n and line n")
-    if [*(sources or ()), *(target or ())].count("-") > 1:
+    if [*(source or ()), *(target or ())].count("-") > 1:
         raise UsageError("standard input can be only one of the files")
     if sources and data:
         raise UsageError(f"give {data_name}, or {flag} and --target, not both")

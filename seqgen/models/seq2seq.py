@@ -47,7 +47,9 @@ class Seq2SeqConfig(CellRegularisers, SourceConfig):
 
     recipe: ClassVar[Mapping[str, Any]] = {**SourceConfig.recipe, "lr": 6e-3}
     sizes: ClassVar[tuple[Size, ...]] = (
-        Size({"hidden_size": 512, "embedding_size": 256}, tokens=2e7, text=3e5),
+        Size(
+            {"hidden_size": 512, "embedding_size": 256, "tie_weights": False}, tokens=2e7, text=3e5
+        ),
         Size({"hidden_size": 256, "embedding_size": 256, "tie_weights": True}),
     )
 

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,21 +42,20 @@ def keep_measurement(about: dict[str, Any], found: dict[str, Any]) -> dict[str, 
         handle, temporary = tempfile.mkstemp(dir=place.parent, suffix=".tmp")
         with os.fdopen(handle, "wb") as file:
             file.write(content)
-        _put(Path(temporary), place, replace=kept_measurement(about) is None)
+        _put(Path(temporary), place, lambda: kept_measurement(about) is None)
     except (OSError, SeqgenError):
         return None
     return kept_measurement(about)
 
 
-def _put(temporary: Path, place: Path, replace: bool) -> None:
-    """Move a file to its place, unless another process has put a complete one there."""
+def _put(temporary: Path, place: Path, damaged: Callable[[], bool]) -> None:
+    """Move a file to its place, unless another process has put one there that is not damaged."""
     try:
-        if replace and place.exists():
-            temporary.replace(place)  # it was damaged
-            return
         os.link(temporary, place)
     except FileExistsError:
-        pass
+        # Asked only now: what another process has just put there is whole, because it was linked.
+        if damaged():
+            temporary.replace(place)
     except OSError:
         temporary.replace(place)  # a file system without links
     finally:
