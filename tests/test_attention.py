@@ -21,9 +21,10 @@ from seqgen.tasks import attention
 from seqgen.tasks.attention import Attention, Heads, coverage_penalty, windows
 from seqgen.tasks.loaded import load
 from seqgen.tasks.training.train import train
-from seqgen.tasks.writing.from_source import CopyingDecoder, SourceOptions
+from seqgen.tasks.writing.from_source import CopyingDecoder, SourceOptions, written_pieces
 from seqgen.tasks.writing.prompts import read_prompt
 from seqgen.tokenizers import CharTokenizer
+from seqgen.tokenizers.byte import ByteTokenizer
 from seqgen.tokenizers.word import WhitespaceTokenizer, WordTokenizer
 
 ARCHITECTURES = {
@@ -185,6 +186,15 @@ def test_words_are_what_white_space_separates():
     assert attention.word_numbers(found) == [0, 0, 1, 2]
 
 
+def test_every_token_has_its_part_of_the_text():
+    tokenizer = ByteTokenizer.train([])
+    ids = [*map(int, tokenizer.encode("aé €")), tokenizer.eos_id]
+    whole = written_pieces(tokenizer.decoder(), ids, tokenizer.eos_id, "aé €")
+    assert whole == [b"a", b"\xc3", b"\xa9", b" ", b"\xe2", b"\x82", b"\xac", b""]
+    trimmed = written_pieces(tokenizer.decoder(), ids, tokenizer.eos_id, "aé")
+    assert trimmed == [b"a", b"\xc3", b"\xa9", b"", b"", b"", b"", b""]
+
+
 def test_pairs_follow_a_tab(tsv, capsys):
     made(tsv)
     how = ["-m", "t", "--max-tokens", 4]
@@ -200,6 +210,11 @@ def test_pairs_follow_a_tab(tsv, capsys):
         pairs = [tuple(map(int, pair.split("-"))) for pair in record["alignment"].split()]
         assert [token for _, token in pairs] == list(range(len(text)))
         assert all(place < len(source) for place, _ in pairs)
+    # What might begin a stop string is held back while it is written, and still has its words.
+    for record in words:
+        longer = ["--stop", f"{record['text']} and more", "--align-words"]
+        (other,) = records(capsys, "beam-search", record["source"], *how, *longer)
+        assert (other["text"], other["alignment"]) == (record["text"], record["alignment"])
     assert "not both" in refusal(capsys, "beam-search", "one", *how, "--align", "--align-words")
     scored = said(capsys, "perplexity", tsv, "-m", "t", "--align", "-q").out.splitlines()
     assert len(scored) == 40

@@ -137,6 +137,34 @@ class CopyingDecoder(Decoder):
         return self.inner.flush()
 
 
+def written_pieces(decoder: Decoder, ids: Sequence[int], end: int | None, text: str) -> list[bytes]:
+    """Return the UTF-8 bytes that each token adds to a text; none past the text's end.
+
+    The tokens of one character have a byte each, but for the last one, which has the rest.
+
+    Args:
+        decoder: of the tokens.
+        ids: the tokens, with the end and a stop string's, if there are any.
+        end: the id of the end.
+        text: what is shown of them.
+    """
+    pieces, waiting, room = [], 0, len(text.encode())
+    for token in ids:
+        piece = b"" if token == end else decoder.push(token).encode()
+        piece = piece[:room]
+        room -= len(piece)
+        if not piece:
+            waiting += 1
+            pieces.append(piece)
+            continue
+        for place in range(len(pieces) - waiting, len(pieces)):
+            if len(piece) > 1:
+                pieces[place], piece = piece[:1], piece[1:]
+        pieces.append(piece)
+        waiting = 0
+    return pieces
+
+
 @dataclass(frozen=True)
 class SourceReader:
     """Reads finished texts once more, with their source: one pass for all texts of a source.
@@ -167,14 +195,18 @@ class SourceReader:
             read = Attention(self.loaded, prompt.source_tokens)(written)
         tokenizer = self.loaded.tokenizer
         for ids, weights in zip(written, read, strict=True):
-            decoder = tokenizer.decoder(prompt.tokens)
+            decoders = [tokenizer.decoder(prompt.tokens) for _ in range(2)]
             if self.options.copy_unknown:
-                words = self.words_for_unknown(prompt.source, ids, weights)
-                decoder = CopyingDecoder(decoder, tokenizer, words)
-            text = begin(decoder)
-            # Words that were copied may end the text before.
-            pieces = [b"" if text.finish_reason else text.push(token).encode() for token in ids]
-            look = None if weights is None else self.look(prompt, ids, weights, pieces)
+                words = list(self.words_for_unknown(prompt.source, ids, weights))
+                decoders = [CopyingDecoder(inner, tokenizer, words) for inner in decoders]
+            text = begin(decoders[0])
+            for token in ids:
+                if not text.finish_reason:  # words that were copied may end the text before
+                    text.push(token)
+            look = None
+            if weights is not None:
+                pieces = written_pieces(decoders[1], ids, self.loaded.framing.end, text.text)
+                look = self.look(prompt, ids, weights, pieces)
             yield text.text, replace(prompt.of_source, look=look)
 
     def look(
