@@ -546,3 +546,21 @@ def test_the_sample_of_training_is_of_the_first_held_out_source(tsv, capsys):
     how = ["--seed", 0, "--temperature", 0.8, "--max-tokens", 160]
     (found,) = records(capsys, "sample", source, "-m", "t", *how)
     assert loaded.stored.record["result"]["sample"] == found["text"]
+
+
+@pytest.mark.parametrize("size", [1, 16])
+def test_a_source_that_is_too_long_stops_after_those_before_it(
+    tsv, tmp_path, capsys, monkeypatch, size
+):
+    settings = {"positions": "learned", "max_source_len": 20}
+    trained(tsv, architecture="seq2seq-transformer", **settings)
+    (tmp_path / "sources").write_text(f"one\nsix\n{'x' * 21}\ntwo\n")
+    with (tmp_path / "sources").open() as lines:
+        monkeypatch.setattr(sys, "stdin", lines)
+        capsys.readouterr()
+        assert run(["beam-search", "-m", "t", "--json", "--batch-size", str(size)]) == 1
+    said = capsys.readouterr()
+    assert [json.loads(line)["source"] for line in said.out.splitlines()] == ["one", "six"]
+    assert "line 3 has 21 tokens, and t reads sources of at most 20" in said.err
+    longer = ["--init-from", "t", tsv, "--max-source-len", "21", "--steps", "1"]
+    assert "--max-source-len must be at most that of t, 20" in refusal(capsys, "train", *longer)

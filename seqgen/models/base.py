@@ -29,6 +29,8 @@ class LanguageModel(nn.Module):
         counted: it is estimated from counts (`training.counting`), not trained by gradients.
         carries_state: a state goes on from one training window to the next (truncated BPTT).
         window: how many tokens one training call may hold, or None where there is no limit.
+        source_window: how many values a source may have, its EOS included, or None where there is
+            no limit.
         rows_at_least: how many rows scoring works on side by side at least: many where the
             tokens cost less than the call.
     """
@@ -37,6 +39,7 @@ class LanguageModel(nn.Module):
     carries_state: ClassVar[bool] = False
     rows_at_least: ClassVar[int] = 1
     window: int | None = None
+    source_window: int | None = None
     config: ModelConfig
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,8 +41,8 @@ class Mixture(LanguageModel):
         self.components = nn.ModuleList(components)
         total = sum(weights)
         self.log_weights = [math.log(w / total) if w else -math.inf for w in weights]
-        windows = [part.window for part in components if part.window is not None]
-        self.window = min(windows, default=None)
+        self.window = _least(part.window for part in components)
+        self.source_window = _least(part.source_window for part in components)
         self.rows_at_least = min(part.rows_at_least for part in components)
 
     def parameter_count(self) -> int:
@@ -217,3 +217,8 @@ def fit_weights(
         if gain < tolerance or len(history) > rounds:
             return weights.tolist(), history
         weights = (joint - mixed).exp().mean(0)
+
+
+def _least(limits: Iterable[int | None]) -> int | None:
+    """Return the least of some limits, or None where there is none."""
+    return min((limit for limit in limits if limit is not None), default=None)

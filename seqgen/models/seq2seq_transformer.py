@@ -247,6 +247,8 @@ class Seq2SeqTransformer(Transformer, EncoderDecoder):
 
     def __init__(self, config: Seq2SeqTransformerConfig) -> None:
         super().__init__(config)
+        if config.positions == "learned":
+            self.source_window = config.source_window
         inputs = source_input(config, config.hidden_size, self.embedding)
         self.encoder = TransformerEncoder(config, inputs)
         self._initialise()

@@ -112,8 +112,13 @@ class Origin:
             seq_len: the training window; of pairs, the longest target and its EOS.
 
         Raises:
-            UsageError: the training window is longer than the origin's.
+            UsageError: the training window, or the longest source, is longer than the origin's.
         """
+        longest, most = settings.get("max_source_len"), self.model.source_window
+        require(
+            longest is None or most is None or longest < most,
+            f"--max-source-len must be at most that of {self.stored.name}, {most and most - 1}",
+        )
         window = self.model.window
         name, most = "--seq-len", window
         if registry.architecture(self.architecture).reads == "pairs":

@@ -80,11 +80,14 @@ def batches(
             if isinstance(text, str):
                 text = _as_read(loaded, text, isinstance(prompts, Lines))
             problem = _problem(loaded, text, index, prompts)
+            if problem is None:
+                prompt = read_prompt(loaded, index, text)
+                problem = _too_long(loaded, prompt, prompts)
             if problem is not None:
                 if batch:
                     yield batch
                 raise problem
-            batch.append(read_prompt(loaded, index, text))
+            batch.append(prompt)
             index += 1
         yield batch
 
@@ -122,6 +125,26 @@ def _as_read(loaded: LoadedModel, text: str, line: bool) -> str:
     if loaded.data.newlines != "lf" or "\r" not in text:
         return text
     return (text + "\n").replace("\r\n", "\n")[:-1] if line else text.replace("\r\n", "\n")
+
+
+def _too_long(
+    loaded: LoadedModel, prompt: Prompt, prompts: Iterable[str | Vectors]
+) -> SeqgenError | None:
+    """Return what to say of a source that the model has no positions for."""
+    most = loaded.model.source_window
+    if most is None:
+        return None
+    vectors = isinstance(prompt.source_tokens, Vectors)  # which have no end
+    most -= not vectors
+    if prompt.places <= most:
+        return None
+    what = f"prompt {prompt.index}"
+    if isinstance(prompts, Lines):
+        what = f"{prompts.source}: line {prompt.index + 1}"
+    return SeqgenError(
+        f"{what} has {prompt.places:,} {'vectors' if vectors else 'tokens'}, and "
+        f"{loaded.stored.name} reads sources of at most {most:,}; give a shorter one"
+    )
 
 
 def _problem(
