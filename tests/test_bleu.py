@@ -280,7 +280,7 @@ def test_standard_input_is_the_hypothesis(cli, write, monkeypatch):
         (["a"], [], 1, "has 2 lines and reference 0 .* 1: line n"),
         (["a", "b", "c"], [], 1, "has 2 lines and reference 0 .* 3"),
         ([], [], 1, "has no line"),
-        (["a", "b"], ["--metric", "rouge"], 2, "--metric is one of"),
+        (["a", "b"], ["--metric", "rouge"], 2, "--metric is not 'rouge'; it is one of bleu, chrf"),
         (
             ["a", "b"],
             ["--metric", "ter", "--tokenize", "13a"],

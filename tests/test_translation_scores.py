@@ -257,7 +257,8 @@ def test_what_is_refused(refusal, folder):
     assert "--source is for translators; text reads text" in refusal("eval", *sides, "-m", "text")
     assert "--source is for translators" in refusal("compare", *sides, "text")
     assert "--metric is for translators" in refusal("eval", "-m", "text", "--metric", "ter")
-    assert "--metric is one of" in refusal("eval", "-m", "a", "--metric", "rouge")
+    wrong = refusal("eval", "-m", "a", "--metric", "rouge")
+    assert "--metric is not 'rouge'; it is one of bleu" in wrong
     assert "--by-length takes numbers" in refusal("eval", "-m", "a", "--by-length", "short")
     assert "in ascending order" in refusal("eval", "-m", "a", "--by-length", "5,3")
     assert "--documents stream has no meaning" in refusal(

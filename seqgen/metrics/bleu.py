@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from seqgen.configs import Bounds, require
+from seqgen.configs import Bounds, choice, require
 from seqgen.errors import SeqgenError
 from seqgen.metrics.bootstrap import MOST_RESAMPLES
 
@@ -67,8 +67,8 @@ class BleuOptions:
     normalized: bool = False
 
     def __post_init__(self) -> None:
-        require(self.metric in METRICS, f"--metric is one of {', '.join(METRICS)}")
-        require(self.smooth in SMOOTHINGS, f"--smooth is one of {', '.join(SMOOTHINGS)}")
+        choice("--metric", self.metric, METRICS)
+        choice("--smooth", self.smooth, SMOOTHINGS)
         Bounds(low=1, high=MOST_ORDER).check("--max-order", self.max_order)
         Bounds(low=0, high=1e6).check("--smooth-value", self.smooth_value)
         for owner, flags in self.given_of().items():

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seqgen.errors import SeqgenError
+from seqgen.errors import SeqgenError, first_line
 from seqgen.files import is_temporary, parse_json, take_lock, write_bytes
 from seqgen.store import manifest
 from seqgen.store.layout import (
@@ -56,8 +56,14 @@ class ModelFolder:
         """
         try:
             value = parse_json((self.path / part).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise SeqgenError(f"{self.path / part} is missing or damaged: {error}") from None
+        except FileNotFoundError:
+            raise SeqgenError(
+                f"{self.path / part} is missing: {self.path} is no model, or a damaged one"
+            ) from None
+        except OSError as error:
+            raise SeqgenError(f"{self.path / part} cannot be read: {error.strerror}") from None
+        except ValueError as error:
+            raise SeqgenError(f"{self.path / part} is damaged: {first_line(error)}") from None
         if not isinstance(value, dict):
             raise SeqgenError(f"{self.path / part} is damaged: it holds no table")
         return value
