@@ -423,3 +423,13 @@ def test_a_setting_of_another_cell_is_refused_in_one_line(architecture):
     nearly = next(iter(configs[architecture].fields()))[:-1]
     with pytest.raises(UsageError, match=f"did you mean '{nearly}"):
         resolve({nearly: 1}, architecture, groups)
+
+
+def test_a_shut_gate_of_the_linear_unit_has_a_gradient():
+    """1 - a^2 is 0 there in float32, where the root has no derivative."""
+    cell = layer_of("rg-lru").float()
+    with torch.no_grad():
+        cell.bias.chunk(3)[0].fill_(-200.0)
+    outputs, _ = cell.sequence(torch.ones(2, 4, cell.weight_ih.shape[1]), cell.start(2))
+    outputs.sum().backward()
+    assert all(torch.isfinite(weight.grad).all() for weight in cell.parameters())

@@ -16,6 +16,8 @@ from seqgen.models.recurrent_config import RecurrentConfig
 # The decay of a fully open gate is a^SHARPNESS, and begins uniform between these.
 SHARPNESS = 8.0
 DECAYS = 0.9, 0.999
+# The least 1 - a^2, for a gate that is all but shut: it bounds the root's derivative by 1,000.
+LEAST_REST = 2.5e-7
 
 
 class RGLRUCell(LinearCell):
@@ -44,7 +46,9 @@ class RGLRUCell(LinearCell):
         gates, v = ops.split(x, 2, 1)
         r, i = ops.split(ops.sigmoid(gates), 1, 1)
         log_a = w.log_decay * r
-        return ops.exp(log_a), ops.sqrt(-ops.expm1(2 * log_a)) * i * w.dropped(v)
+        rest = -ops.expm1(2 * log_a)
+        rest = ops.where(rest > LEAST_REST, rest, LEAST_REST)
+        return ops.exp(log_a), ops.sqrt(rest) * i * w.dropped(v)
 
 
 class RGLRU(RecurrentLM):
