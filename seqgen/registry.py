@@ -131,12 +131,6 @@ _ROWS = (
         "minimal LSTM, for a parallel scan (Feng et al. 2024)",
     ),
     Architecture(
-        "rg-lru",
-        "seqgen.models.cells.rg_lru:RGLRU",
-        "seqgen.models.recurrent_config:RecurrentConfig",
-        "real-gated linear recurrent unit (De et al. 2024)",
-    ),
-    Architecture(
         "jordan",
         "seqgen.models.cells.jordan:Jordan",
         "seqgen.models.cells.jordan:JordanConfig",

@@ -762,7 +762,7 @@ def test_architectures(cli):
         "gru",
         "lstm",
         *["ugrnn", "mgu", "mut1", "mut2", "mut3", "mlstm", "rhn", "nas"],
-        *["mingru", "minlstm", "rg-lru", "jordan", "grid"],
+        *["mingru", "minlstm", "jordan", "grid"],
         "transformer",
         "seq2seq",
         "seq2seq-transformer",

@@ -246,15 +246,6 @@ def minlstm(p, x, h):
     return (f / (f + i) * h + i / (f + i) * new,)
 
 
-@paper("rg-lru", "rg-lru")
-def rg_lru(p, x, h):
-    w_r, w_i, w_v = blocks(p["weight_ih"], 3)
-    b_r, b_i, b_v = blocks(p["bias"], 3)
-    r, i = sigma(w_r @ x + b_r), sigma(w_i @ x + b_i)
-    a = sigma(p["decay"]) ** (8 * r)
-    return (a * h + np.sqrt(1 - a**2) * (i * (w_v @ x + b_v)),)
-
-
 # ---- other shapes ----
 
 
@@ -385,13 +376,6 @@ def test_the_forget_gate_of_the_minimal_lstm_begins_open():
     assert layer_of("minlstm", random=False).bias.tolist() == [1.0] * H + [0.0] * 2 * H
 
 
-def test_decays_begin_near_one():
-    kind = registry.architecture("rg-lru")
-    layer = kind.load_model().cell(3, kind.load_config()(vocab_size=V, hidden_size=1000))
-    decays = torch.sigmoid(layer.decay.detach()) ** 8
-    assert 0.9 <= decays.min() < 0.905 and 0.99 < decays.max() <= 0.9991
-
-
 @torch.no_grad()
 def test_jordans_state_is_what_the_model_predicted():
     model = Case("jordan", "one", {"num_layers": 1, "decay": 0.0}).loud()
@@ -423,13 +407,3 @@ def test_a_setting_of_another_cell_is_refused_in_one_line(architecture):
     nearly = next(iter(configs[architecture].fields()))[:-1]
     with pytest.raises(UsageError, match=f"did you mean '{nearly}"):
         resolve({nearly: 1}, architecture, groups)
-
-
-def test_a_shut_gate_of_the_linear_unit_has_a_gradient():
-    """1 - a^2 is 0 there in float32, where the root has no derivative."""
-    cell = layer_of("rg-lru").float()
-    with torch.no_grad():
-        cell.bias.chunk(3)[0].fill_(-200.0)
-    outputs, _ = cell.sequence(torch.ones(2, 4, cell.weight_ih.shape[1]), cell.start(2))
-    outputs.sum().backward()
-    assert all(torch.isfinite(weight.grad).all() for weight in cell.parameters())

@@ -119,7 +119,7 @@ def test_kernels_take_dropped_weights(name, monkeypatch):
     layer.sequence(x, before)
 
 
-@pytest.mark.parametrize("name", ["mingru", "rg-lru"])
+@pytest.mark.parametrize("name", ["mingru", "minlstm"])
 def test_a_scan_drops_updates_as_the_loop_does(name):
     layer, x, before = layer_of(name, update_dropout=0.5, variational=True)
     noise = layer.train().noise(B)

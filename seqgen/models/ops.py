@@ -21,7 +21,6 @@ class TensorOps:
     """torch's tensors."""
 
     sigmoid, tanh, relu, where = torch.sigmoid, torch.tanh, torch.relu, torch.where
-    exp, expm1, sqrt = torch.exp, torch.expm1, torch.sqrt
 
     @staticmethod
     def split(x: Tensor, *shares: int) -> Sequence[Tensor]:
@@ -73,7 +72,6 @@ class ArrayOps:
     """NumPy's arrays."""
 
     tanh, where = np.tanh, np.where
-    exp, expm1, sqrt = np.exp, np.expm1, np.sqrt
 
     @staticmethod
     def sigmoid(x: np.ndarray) -> np.ndarray:
