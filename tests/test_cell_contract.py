@@ -200,6 +200,7 @@ CALLS = {
     "sigmoid": lambda ops, x, v: [ops.sigmoid(x)],
     "tanh": lambda ops, x, v: [ops.tanh(x)],
     "relu": lambda ops, x, v: [ops.relu(x)],
+    "exp": lambda ops, x, v: [ops.exp(x)],
     "join": lambda ops, x, v: [ops.join(x, 2 * x)],
     "where": lambda ops, x, v: [ops.where(x > 0, x, 2 * x)],
     "softmax": lambda ops, x, v: [ops.softmax(x)],

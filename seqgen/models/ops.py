@@ -20,7 +20,7 @@ from torch import Tensor
 class TensorOps:
     """torch's tensors."""
 
-    sigmoid, tanh, relu, where = torch.sigmoid, torch.tanh, torch.relu, torch.where
+    sigmoid, tanh, relu, exp, where = torch.sigmoid, torch.tanh, torch.relu, torch.exp, torch.where
 
     @staticmethod
     def split(x: Tensor, *shares: int) -> Sequence[Tensor]:
@@ -71,7 +71,7 @@ def _runs(functions: tuple[Callable, ...]) -> list[tuple[Callable, ...]]:
 class ArrayOps:
     """NumPy's arrays."""
 
-    tanh, where = np.tanh, np.where
+    tanh, exp, where = np.tanh, np.exp, np.where
 
     @staticmethod
     def sigmoid(x: np.ndarray) -> np.ndarray:
