@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -90,9 +91,15 @@ class Forbid:
     name: ClassVar[str] = "never"
     ids: tuple[int, ...]
 
+    @cached_property
+    def _distinct(self) -> np.ndarray:
+        """The ids, each once, since each counts once."""
+        return np.unique(np.array(self.ids, dtype=np.intp))
+
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
-        ids = list(dict.fromkeys(self.ids))  # each counts once
-        taken = np.exp(log_probs[:, ids], dtype=np.float64).sum(-1, keepdims=True)  # (B, 1)
+        ids = self._distinct
+        of_each = np.exp(log_probs[:, ids], dtype=np.float64)
+        taken = np.add.reduce(of_each, -1, keepdims=True)  # (B, 1)
         # What is left is divided by its mass, which takes one pass; where that is little, the
         # difference would be inexact.
         little = taken[:, 0] > MOST_TAKEN

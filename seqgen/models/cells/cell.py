@@ -232,8 +232,11 @@ class Cell(nn.Module):
         w.dropped = unchanged
         read = product if inputs is not None else functools.partial(RowInput, product)
 
+        equation, zones_out = self.equation, any(self.zoneout)
+
         def step(x: np.ndarray, state: Arrays) -> Arrays:
-            return self.after(state, self.equation(ArrayOps, w, read(x), *state))
+            new = equation(ArrayOps, w, read(x), *state)
+            return self.after(state, new) if zones_out else new
 
         return step
 

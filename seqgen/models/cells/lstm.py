@@ -99,6 +99,7 @@ class LSTMCell(Cell):
     def __init__(self, input_size: int, config: LSTMConfig) -> None:
         super().__init__(input_size, config)
         self.form, size = config, config.hidden_size
+        self.gates = config.gates
         with torch.no_grad():
             for name, bias in zip(config.gates, self.bias.split(size), strict=False):
                 bias.fill_(config.forget_bias if name == "f" else 0.0)
@@ -147,7 +148,8 @@ class LSTMCell(Cell):
         if form.peepholes:
             gates, g, o = self._peeping(ops, w, total, c)
         else:
-            *gates, g, o = ops.gates(total, *[ops.sigmoid] * len(form.gates), ops.tanh, ops.sigmoid)
+            sigmoids = (ops.sigmoid,) * len(self.gates)
+            *gates, g, o = ops.gates(total, *sigmoids, ops.tanh, ops.sigmoid)
         g = w.dropped(g)
         if len(gates) == 2:
             i, f = gates
