@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 from architectures import contexts
-from test_translation import pairs_of, records, refusal, trained
+from helpers_cli import records, refusal
+from test_translation import pairs_of, trained
 
 from seqgen.cli import run
 from seqgen.cli.attention import put_heat_map

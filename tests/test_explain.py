@@ -72,12 +72,12 @@ def test_explanations_tell_what_sample_does():
         assert len(left) == min(2, len(possible))
         assert sum(c.after for c in left) == pytest.approx(1, rel=1e-5)
         assert step.token in {c.token for c in left}
-        assert {c.removed_by for c in step.candidates} <= {None, "never", "top-k"}
+        assert {c.removed_by for c in step.candidates} <= {None, "forbidden", "top-k"}
         for removed in step.removed:
             by = [c for c in step.candidates if c.removed_by == removed.filter]
             assert removed.count == len(by)
             assert removed.tokens == [c.text for c in by]
-        never = {c.token for c in step.candidates if c.removed_by == "never"}
+        never = {c.token for c in step.candidates if c.removed_by == "forbidden"}
         assert never == {c.token for c in step.candidates} & set(loaded.never)
         gone = [c.probability for c in step.candidates if c.removed_by == "top-k"]
         assert min(c.probability for c in left) >= max(gone, default=0)
@@ -164,7 +164,7 @@ def test_what_is_forced_is_not_removed_though_banned():
     assert step.text == "b"
     (chosen,) = (c for c in step.candidates if c.token == step.token)
     assert (chosen.after, chosen.removed_by) == (1.0, None)
-    assert {c.removed_by for c in step.candidates if c is not chosen} == {"never", "force"}
+    assert {c.removed_by for c in step.candidates if c is not chosen} == {"forbidden", "force"}
 
 
 def test_the_tree_of_a_search():

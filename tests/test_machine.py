@@ -136,11 +136,11 @@ def test_what_diverges_in_bf16_trains_in_float32(monkeypatch):
 def test_steps_use_what_was_measured_first_and_keep_to_it(monkeypatch):
     first = Products("threaded", "whole")
     monkeypatch.setattr(machine, "fastest_products", lambda: first)
-    machine.settle_products(CPU)
+    machine.choose_products(CPU)
     assert arrays._Settings.products == first
     monkeypatch.setattr(machine, "fastest_products", lambda: pytest.fail("measured again"))
     arrays.use_products(Products())
-    machine.settle_products(CPU)
+    machine.choose_products(CPU)
     assert arrays._Settings.products == first
 
 
@@ -160,16 +160,16 @@ def test_where_nothing_can_be_kept_steps_use_the_default(tmp_path, monkeypatch):
     monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "file"))
     monkeypatch.setattr(machine, "fastest_products", lambda: Products("threaded"))
     arrays.use_products(Products("threaded"))
-    machine.settle_products(CPU)
+    machine.choose_products(CPU)
     assert arrays._Settings.products == Products()
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"found": {"one": "both"}}', '{"found": 3}'])
 def test_a_damaged_answer_is_found_again_or_the_default(damage, home):
-    machine.settle_products(CPU)
+    machine.choose_products(CPU)
     (path,) = (home / "cache" / "machine").iterdir()
     path.write_text(damage)
-    machine.settle_products(CPU)
+    machine.choose_products(CPU)
     assert arrays._Settings.products.one in arrays.ONE_ROW
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from helpers_cli import records, refusal
 
 from seqgen.cli import run
 from seqgen.data.pairs import TabPairs
@@ -55,23 +56,6 @@ def trained(data, name="t", architecture="seq2seq", targets=(), report=None, **s
     train([data], targets=targets, architecture=architecture, name=name, settings=settings,
           **({"report": report} if report else {}))  # fmt: skip
     return load(name)
-
-
-def records(capsys, *arguments) -> list[dict]:
-    """Run a command in this process; return its records."""
-    capsys.readouterr()
-    assert run([*map(str, arguments), "--json"]) == 0
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-
-
-def refusal(capsys, *arguments) -> str:
-    """Return the one line that a refused command says."""
-    capsys.readouterr()
-    assert run([*map(str, arguments)]) in (1, 2)
-    said = capsys.readouterr()
-    assert said.out == ""
-    (line,) = said.err.strip("\n").split("\n")
-    return line
 
 
 # ---- training ----

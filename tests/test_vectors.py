@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from helpers_cli import records, refusal
 from helpers_io import quick
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,22 +45,6 @@ def trained(sides, name="t", architecture="seq2seq", **settings):
     how = {"architecture": architecture, "name": name, "settings": settings}
     train([sides[0]], targets=[sides[1]], **how)
     return load(name)
-
-
-def records(capsys, *arguments) -> list[dict]:
-    capsys.readouterr()
-    assert run([*map(str, arguments), "--json"]) == 0
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-
-
-def refusal(capsys, *arguments) -> str:
-    """Return the one line that a refused command says."""
-    capsys.readouterr()
-    assert run([*map(str, arguments)]) in (1, 2)
-    said = capsys.readouterr()
-    assert said.out == ""
-    (line,) = said.err.strip("\n").split("\n")
-    return line
 
 
 # ---- files ----

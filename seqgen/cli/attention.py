@@ -178,7 +178,7 @@ def put_heat_map(
         for line in _above(columns[begin : begin + each]):
             out.print(" " * (beside + 1) + line)
         for row, of_row in zip(rows, weights[:, begin : begin + each], strict=True):
-            line = Text(_fitted(row, beside) + " ")
+            line = Text(_to_width(row, beside) + " ")
             for weight in of_row:
                 line.append_text(_cell(weight / most if most else 0.0, coloured))
             line.rstrip()
@@ -203,7 +203,7 @@ def _above(columns: Sequence[str]) -> Iterator[str]:
     for line in range(height):
         at = (text[line - height + len(text)] if line >= height - len(text) else " "
               for text in labels)  # fmt: skip
-        yield "".join(_fitted(character, CELL) for character in at).rstrip()
+        yield "".join(_to_width(character, CELL) for character in at).rstrip()
 
 
 def _shortened(text: str, most: int) -> str:
@@ -216,7 +216,7 @@ def _cells(text: str) -> int:
     return cell_len(text)
 
 
-def _fitted(text: str, width: int) -> str:
+def _to_width(text: str, width: int) -> str:
     """Return a text that takes exactly so many columns of a terminal."""
     from rich.cells import cell_len, set_cell_size
 

@@ -46,9 +46,9 @@ def decode(
     import torch
 
     from seqgen.benchmarks.decode import measure
-    from seqgen.tasks.machine import settle_products
+    from seqgen.tasks.machine import choose_products
 
-    settle_products(torch.device("cpu"))  # as every command that writes does
+    choose_products(torch.device("cpu"))  # as every command that writes does
     timings = []
     for timing in measure(tokens, repeats, only):
         if json:

@@ -88,7 +88,7 @@ def leave(log_probs: np.ndarray, removed: np.ndarray) -> np.ndarray:
 class Forbid:
     """Never write these tokens: pad, bos, unk; and EOS for streams, newline for lines."""
 
-    name: ClassVar[str] = "never"
+    name: ClassVar[str] = "forbidden"
     ids: tuple[int, ...]
 
     @cached_property

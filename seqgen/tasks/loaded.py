@@ -27,7 +27,7 @@ from seqgen.models.base import LanguageModel
 from seqgen.models.mixture import Mixture
 from seqgen.models.precision import Precision, choose_device, parameter_type
 from seqgen.store import StoredMixture, StoredModel
-from seqgen.tasks.machine import settle_products
+from seqgen.tasks.machine import choose_products
 from seqgen.tokenizers import Tokenizer
 
 
@@ -202,7 +202,7 @@ def load_stored(stored: StoredModel, device: torch.device, precision: Precision)
             f"{stored.path} is damaged: its model has {model.vocab_size} tokens and its "
             f"tokenizer {tokenizer.vocab_size}"
         )
-    settle_products(device)
+    choose_products(device)
     source_tokenizer = stored.load_source_tokenizer(tokenizer)
     joint = source_tokenizer is None or source_tokenizer is tokenizer
     own = None if joint else source_tokenizer.vocab_size

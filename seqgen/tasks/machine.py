@@ -12,7 +12,7 @@ from seqgen.store.machine import keep_measurement, kept_measurement
 STEPS = {"question": "products of decoding steps", "version": 1}
 
 
-def settle_products(device: torch.device) -> None:
+def choose_products(device: torch.device) -> None:
     """Have decoding steps on a CPU ask for their products in the way that is fastest here.
 
     It is measured once, in some milliseconds, and kept: the ways differ in rounding, and a seed

@@ -280,9 +280,9 @@ class SubwordDecoder(Decoder):
             if self._line_start and token != self._tokenizer.unk_id:
                 raw = raw.removeprefix(b" ")
             self._line_start = token == self._tokenizer.newline_id
-        return self._settle(self._pending + raw)
+        return self._finished_text(self._pending + raw)
 
-    def _settle(self, raw: bytes) -> str:
+    def _finished_text(self, raw: bytes) -> str:
         """Return the text of all but an unfinished end, which is kept for later."""
         end = len(raw)
         if self._tokenizer.lossless:

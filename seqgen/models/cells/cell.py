@@ -77,6 +77,7 @@ class Cell(nn.Module):
             else config.zoneout_memory
             for part in self.parts
         )
+        self.zones_out = any(self.zoneout)
 
     @classmethod
     def require_suits(cls, config: RecurrentConfig) -> None:
@@ -126,14 +127,14 @@ class Cell(nn.Module):
         self.maps[name] = (self.hidden_size,) * blocks
         return weight
 
-    def fit(self, input_size: int, size: int) -> nn.Parameter | None:
+    def map_to_width(self, input_size: int, size: int) -> nn.Parameter | None:
         """Return a matrix for an input that is read as it is; None if it is `size` wide."""
         if input_size == size:
             return None
         return nn.Parameter(nn.init.xavier_uniform_(torch.empty(size, input_size)))
 
-    def fitted(self, weight: Tensor | None, size: int) -> Tensor:
-        """Return what `fit` did as a matrix: the identity where the input is read as it is."""
+    def matrix_to_width(self, weight: Tensor | None, size: int) -> Tensor:
+        """Return the matrix of `map_to_width`: the identity where the input is read as it is."""
         if weight is not None:
             return weight
         return torch.eye(size, dtype=self.bias.dtype, device=self.bias.device)
@@ -201,7 +202,7 @@ class Cell(nn.Module):
             old: the parts before, tensors or arrays.
             new: what the equation made of them.
         """
-        if not any(self.zoneout):
+        if not self.zones_out:
             return new
         parts = []
         for rate, before, now in zip(self.zoneout, old, new, strict=True):
@@ -232,7 +233,7 @@ class Cell(nn.Module):
         w.dropped = unchanged
         read = product if inputs is not None else functools.partial(RowInput, product)
 
-        equation, zones_out = self.equation, any(self.zoneout)
+        equation, zones_out = self.equation, self.zones_out
 
         def step(x: np.ndarray, state: Arrays) -> Arrays:
             new = equation(ArrayOps, w, read(x), *state)
@@ -252,7 +253,7 @@ class Cell(nn.Module):
         """
         noise = noise or self.noise(len(x))
         fast = None
-        if self.fits_kernel(noise) and not any(self.zoneout):
+        if self.fits_kernel(noise) and not self.zones_out:
             fast = self.fast_sequence(x, state, noise)
         return fast or self.loop(x, state, noise)
 

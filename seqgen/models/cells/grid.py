@@ -49,7 +49,7 @@ class GridCell(Cell):
 
     def __init__(self, input_size: int, config: GridConfig) -> None:
         super().__init__(config.hidden_size, config)
-        self.weight_in = self.fit(input_size, 2 * config.hidden_size)
+        self.weight_in = self.map_to_width(input_size, 2 * config.hidden_size)
         with torch.no_grad():
             for forget in self.bias.chunk(8)[1::4]:
                 forget.fill_(config.forget_bias)
@@ -58,7 +58,7 @@ class GridCell(Cell):
         self.weight_hh = self.stack("weight_hh", 8, config.hidden_size, torch.nn.init.orthogonal_)
 
     def map_of_input(self) -> tuple[Tensor, Tensor]:
-        of_h, of_m = self.fitted(self.weight_in, 2 * self.hidden_size).chunk(2)
+        of_h, of_m = self.matrix_to_width(self.weight_in, 2 * self.hidden_size).chunk(2)
         weight = torch.cat([self.weight_ih @ of_h, of_m])  # (9 H, E): of the gates, and m' itself
         return weight, F.pad(self.bias, (0, self.hidden_size))
 

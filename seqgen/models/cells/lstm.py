@@ -133,7 +133,7 @@ class LSTMCell(Cell):
         found = {}
         if self.form.peepholes:
             peepholes = self.peephole.split(self.hidden_size)
-            found |= zip([f"p_{name}" for name in (*self.form.gates, "o")], peepholes, strict=True)
+            found |= zip([f"p_{name}" for name in (*self.gates, "o")], peepholes, strict=True)
         if self.form.layer_norm:
             names = "bias", "gain_x", "gain_h", "gain_c", "bias_c"
             found |= {name: getattr(self, name) for name in names}
@@ -165,7 +165,7 @@ class LSTMCell(Cell):
     def _peeping(self, ops: Ops, w: Any, total: Any, c: Any) -> tuple[list[Any], Any, Any]:
         """Return the memory's gates, which read c_{t-1}; g; and what o adds p_o * c_t to."""
         *gates, g, o = ops.split(total, *[1] * self.blocks(self.form))
-        named = zip(self.form.gates, gates, strict=True)
+        named = zip(self.gates, gates, strict=True)
         return [ops.sigmoid(a + getattr(w, f"p_{n}") * c) for n, a in named], ops.tanh(g), o
 
     def fast_sequence(

@@ -31,11 +31,11 @@ class MUT1Cell(Cell):
 
     def __init__(self, input_size: int, config: RecurrentConfig) -> None:
         super().__init__(input_size, config)
-        self.weight_in = self.fit(input_size, config.hidden_size)
+        self.weight_in = self.map_to_width(input_size, config.hidden_size)
         self.bias_n = nn.Parameter(torch.zeros(config.hidden_size))
 
     def map_of_input(self) -> tuple[Tensor, Tensor]:
-        itself = self.fitted(self.weight_in, self.hidden_size)
+        itself = self.matrix_to_width(self.weight_in, self.hidden_size)
         return torch.cat([self.weight_ih, itself]), F.pad(self.bias, (0, self.hidden_size))
 
     def maps_of_past(self) -> Maps:

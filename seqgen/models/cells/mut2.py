@@ -30,7 +30,7 @@ class MUT2Cell(Cell):
 
     def __init__(self, input_size: int, config: RecurrentConfig) -> None:
         super().__init__(input_size, config)
-        self.weight_in = self.fit(input_size, config.hidden_size)
+        self.weight_in = self.map_to_width(input_size, config.hidden_size)
         self.bias_r = nn.Parameter(torch.zeros(config.hidden_size))
 
     def make_recurrent(self, config: RecurrentConfig) -> None:
@@ -38,7 +38,7 @@ class MUT2Cell(Cell):
 
     def map_of_input(self) -> tuple[Tensor, Tensor]:
         (of_z, of_n), (b_z, b_n) = self.weight_ih.chunk(2), self.bias.chunk(2)
-        itself = self.fitted(self.weight_in, self.hidden_size)
+        itself = self.matrix_to_width(self.weight_in, self.hidden_size)
         return torch.cat([of_z, itself, of_n]), torch.cat([b_z, self.bias_r, b_n])
 
     def maps_of_past(self) -> Maps:
