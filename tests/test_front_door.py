@@ -21,7 +21,7 @@ import typer
 from rich.console import Console
 
 from seqgen import registry, store
-from seqgen.cli import completion, make_app, progress, run, settings, tables, train
+from seqgen.cli import completion, make_app, model_facts, progress, run, settings, tables, train
 from seqgen.cli import help as help_page
 from seqgen.cli.examples import EXAMPLES
 from seqgen.configs import DataConfig, TrainingConfig
@@ -31,6 +31,7 @@ from seqgen.wording import plural
 
 TEXT = "the cat sat on the mat.\nA dog ran; it was fun!\n" * 12
 TINY = ["--hidden-size", "8", "--layers", "1", "--seed", "1", "--precision", "float32"]
+MODELS = Path(__file__).parent / "data" / "models"
 SHORT = ["--steps", "3", *TINY]
 
 
@@ -276,11 +277,27 @@ def test_show_has_six_facts_the_curve_and_what_is_not_the_default(there, cli):
     assert f"{record['result']['val_bits_per_char']:.4f} bits/char" in facts[4]
     last = out.splitlines()[-3:]
     assert [line.split()[0] for line in last] == ["model", "training", "data"]
-    assert "hidden_size 8" in last[0] and "steps 3" in last[1] and "clip_norm" not in last[1]
+    # Neither what every architecture has by default (clip_norm) nor an LSTM's own (lr, muon).
+    assert last[0].split(maxsplit=1)[1] == "hidden_size 8, num_layers 1"
+    assert last[1].split(maxsplit=1)[1] == "steps 3, precision float32, compile false, seed 1"
     assert last[2].split(maxsplit=1)[1] == "all as by default"
     everything = cli("models", "show", "tiny", "--all")[1]
     assert re.search(r"(?m)^clip_norm +1\.0$", everything)
     assert str(record["result"]["val_bits_per_char"]) in everything
+
+
+def test_settings_that_follow_from_the_optimizer_and_the_schedule_are_its_defaults():
+    config = store.StoredModel(MODELS / "lstm-char").config
+    assert config["training"]["optimizer"] == "muon"
+    as_given = {"optimizer": "sgd", "schedule": "slanted_triangular", "k2": 7}
+    resolved = {"lr": 0.5, "momentum": 0.9, "weight_decay": 0.0, "warmup": 0.1, "min_lr": 1 / 32}
+    config["training"] = {**as_given, **resolved}
+    config["model"] = {"vocab_size": 9, "forget_bias": None, "dropout": 0.1}
+    apart = model_facts._settings_apart(config)
+    said = "optimizer sgd, schedule slanted_triangular, k2 7"
+    assert (apart["model"], apart["training"]) == ("forget_bias none", said)
+    config["architecture"] = "of-a-later-version"
+    assert "vocab_size 9" in model_facts._settings_apart(config)["model"]
 
 
 def started():

@@ -147,8 +147,8 @@ def show(
 ) -> None:
     """Show what a model is and how its training went, also during training.
 
-    Prints six facts, the loss curve, every setting of the model, and the training and data
-    settings that differ from their defaults.
+    Prints six facts, the loss curve, and the settings that differ from the defaults of the
+    model's architecture.
     """
     from seqgen.tokenizers import load_tokenizer
 
