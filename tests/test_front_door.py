@@ -21,7 +21,17 @@ import typer
 from rich.console import Console
 
 from seqgen import registry, store
-from seqgen.cli import completion, make_app, model_facts, progress, run, settings, tables, train
+from seqgen.cli import (
+    completion,
+    make_app,
+    model_facts,
+    options,
+    progress,
+    run,
+    settings,
+    tables,
+    train,
+)
 from seqgen.cli import help as help_page
 from seqgen.cli.examples import EXAMPLES
 from seqgen.configs import DataConfig, TrainingConfig
@@ -69,6 +79,7 @@ def commands(command, name=""):
         yield from commands(found, f"{name} {own}".strip())
 
 
+SAME_EVERYWHERE = (options.Threads, options.Json, options.Quiet)
 ALL = dict(commands(typer.main.get_command(make_app())))
 
 
@@ -380,10 +391,12 @@ def test_threads(there, cli):
         assert (code, out, err.count("\n")) == (2, "", 1) and "--threads" in err
 
 
-def test_every_command_that_computes_takes_threads():
-    words = "train sample beam-search perplexity eval compare tokenize"
-    for name in [*words.split(), "bench decode", "bench train"]:
-        assert any(option.name == "threads" for option in ALL[name].params), name
+@pytest.mark.parametrize("name", [name for name in ALL if name not in ("", "bench")])
+def test_every_command_takes_the_options_that_mean_the_same_everywhere(name):
+    named = {flag: option for option in ALL[name].params for flag in option.opts}
+    assert {"--threads", "--json", "--quiet"} <= set(named)
+    for flag, option in zip(("--threads", "--json", "--quiet"), SAME_EVERYWHERE, strict=True):
+        assert named[flag].help == get_args(option)[1].help
 
 
 def test_rename_on_the_command_line(cli, tmp_path):

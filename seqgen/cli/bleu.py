@@ -115,6 +115,7 @@ def bleu(
         int,
         value("N", TESTS, "Random seed of the resampling; the default is sacreBLEU's.", min=0),
     ] = 12345,
+    threads: options.Threads = None,
     json: options.Json = False,
     verbose: options.Verbose = False,
     quiet: options.Quiet = False,

@@ -61,6 +61,7 @@ def models(
         str | None,
         typer.Option(hidden=True, metavar="NAME", autocompletion=completion.architectures),
     ] = None,
+    threads: options.Threads = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -77,7 +78,9 @@ def models(
 
 
 @app.command("list", cls=Command)
-def list_models(json: options.Json = False, quiet: options.Quiet = False) -> None:
+def list_models(
+    threads: options.Threads = None, json: options.Json = False, quiet: options.Quiet = False
+) -> None:
     """List trained models, the latest first."""
     _list(json, quiet)
 
@@ -142,6 +145,7 @@ def show(
     samples: Annotated[
         bool, flag("--samples", OUTPUT, "Show what the model wrote while it learned, step by step.")
     ] = False,
+    threads: options.Threads = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -189,6 +193,7 @@ def rename(
         ),
     ],
     new: Annotated[str, typer.Argument(help="Its new name.", metavar="NEW", show_default=False)],
+    threads: options.Threads = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -213,6 +218,7 @@ def remove(
         ),
     ],
     yes: Annotated[bool, flag("--yes", OTHER, "Do not ask for confirmation.", "-y")] = False,
+    threads: options.Threads = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -234,7 +240,12 @@ def remove(
 
 
 @app.command(cls=Command)
-def path(name: Name = None, json: options.Json = False, quiet: options.Quiet = False) -> None:
+def path(
+    name: Name = None,
+    threads: options.Threads = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
     """Print the folder of a model."""
     model = store.find(name)
     if json:
@@ -253,6 +264,7 @@ def cache(
             "Delete encoded texts and measured speeds; they are made again when needed.",
         ),
     ] = False,
+    threads: options.Threads = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
