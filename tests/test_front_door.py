@@ -386,9 +386,28 @@ def test_threads(there, cli):
             assert torch.get_num_threads() == 2 and os.environ["OMP_NUM_THREADS"] == "2"
         finally:
             torch.set_num_threads(before)
-    for wrong in ("0", "-1", "many", "1000000"):
-        code, out, err = cli("sample", "--threads", wrong)
-        assert (code, out, err.count("\n")) == (2, "", 1) and "--threads" in err
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name not in ("", "bench")])
+def test_a_wrong_number_of_threads_is_refused_in_our_words(name, cli):
+    range_of = f"at least 1 and at most {options.MOST_THREADS}"
+    for wrong, said in (("0", f"{range_of}, not 0"), ("many", "a whole number, not 'many'")):
+        refusal = f"seqgen: --threads must be {said}\n"
+        assert cli(*name.split(), "--threads", wrong) == (2, "", refusal)
+
+
+def test_numbers_are_refused_in_our_words(cli):
+    """Those of every command: no library's text is left."""
+    refused = 0
+    for name, command in ALL.items():
+        for option in command.params:
+            if getattr(option, "metavar", None) in ("N", "X", "R", "BETA"):
+                flag = max(option.opts, key=len)
+                code, _, err = cli(*name.split(), flag, "x")
+                said = rf"seqgen: {flag} must be (a whole number|a number), not 'x'\n"
+                assert code == 2 and re.fullmatch(said, err), (name, err)
+                refused += 1
+    assert refused > 80
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name not in ("", "bench")])

@@ -216,7 +216,7 @@ def test_wrong_usage_is_one_line_and_leaves_nothing(text, capfd, flags, said):
     [
         ({"preset": "gpt"}, "--preset lectures-rnn: the configuration file has gpt"),
         ({"architecture": "gru"}, "is for --model rnn, not gru"),
-        ({"preset": ["gpt"]}, "preset is a text or none"),
+        ({"preset": ["gpt"]}, "preset must be a text or none"),
     ],
 )
 def test_a_file_that_means_something_else(text, file, said):

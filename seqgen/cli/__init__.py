@@ -24,6 +24,7 @@ from seqgen.cli import (
     train,
 )
 from seqgen.cli.help import MEASURE, STORED, TEXTS, TRAIN, WRITE, Command, Group
+from seqgen.cli.numbers import read_numbers
 from seqgen.cli.output import is_terminal, put, say
 from seqgen.cli.process import prepare
 from seqgen.errors import Interrupted, SeqgenError, first_line, ran_out_of_memory
@@ -70,6 +71,7 @@ def make_app(boxes: bool = False) -> typer.Typer:
             app.command(name, cls=Command, rich_help_panel=panel, epilog=epilog)(function)
     app.add_typer(models.app, name="models", rich_help_panel=STORED)
     app.add_typer(bench.app, name="bench", rich_help_panel=MEASURE)
+    read_numbers(app)
     return app
 
 
