@@ -173,6 +173,11 @@ def test_the_list_of_settings_is_found(cli, monkeypatch):
     code, out, err = cli("train", "--model", "gru", "--set", "help")
     assert (code, err) == (0, "") and out == cli("models", "--architectures", "gru")[1]
     assert re.search(r"\n  reset +.*before, after.*\[default: after\]", out)
+    one = cli("train", "--model", "gru", "--set", "help=weight-decay")[1].split()
+    (line,) = (line for line in out.splitlines() if line.startswith("  weight_decay "))
+    assert one == ["training:", *line.split()]
+    code, out, err = cli("train", "--set", "help=dropuot")
+    assert (code, out, err.count("\n")) == (2, "", 1) and "did you mean 'dropout'?" in err
     assert cli("models", "--architectures", "gruu")[0] == 2
     code, _, err = cli("train", __file__, "--model", "gru", "--set", "rest=before")
     assert code == 2 and "did you mean 'reset'?" in err

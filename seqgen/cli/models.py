@@ -116,15 +116,15 @@ def _list_architectures(json: bool) -> None:
         put_facts({kind.name: kind.summary for kind in registry.ARCHITECTURES.values()})
 
 
-def put_settings(architecture: str, json: bool) -> None:
-    """Write every setting of an architecture, of training and of the data.
+def put_settings(architecture: str, json: bool, only: str | None = None) -> None:
+    """Write every setting of an architecture, of training and of the data, or one of them.
 
     Raises:
-        UsageError: there is no such architecture.
+        UsageError: there is no such architecture or setting.
     """
     from seqgen.cli.settings import facts_line, settings_of
 
-    found = settings_of(architecture)
+    found = settings_of(architecture, only)
     if json:
         for record in found:
             put_record(record)

@@ -219,7 +219,8 @@ def train(
         list[str] | None,
         typer.Option(
             "--set",
-            help="Set any other setting; --set help lists them all. Can be repeated.",
+            help="Set any other setting; --set help lists them all, --set help=KEY explains one. "
+            "Can be repeated.",
             metavar="KEY=VALUE",
             rich_help_panel=OPTIMISATION,
             show_default=False,
@@ -280,11 +281,11 @@ def train(
     from seqgen.tasks.training.train import resume as go_on
     from seqgen.tasks.training.train import train as run
 
-    if "help" in (set_ or ()):
-        put_settings(
-            model or (preset and presets.preset(preset).architecture) or registry.DEFAULT, json
-        )
-        return
+    for key, _, setting_name in (text.partition("=") for text in set_ or ()):
+        if key == "help":
+            of_preset = preset and presets.preset(preset).architecture
+            put_settings(model or of_preset or registry.DEFAULT, json, setting_name or None)
+            return
     data = [*(data or ()), *(data_option or ())]
     check_sides(data, source, source_vectors, target, val, val_source, val_target)
     data = data or source or ([source_vectors] if source_vectors else [])
