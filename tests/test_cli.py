@@ -246,6 +246,14 @@ def test_no_text_at_all(own, cli, tmp_path):
     refused(cli("perplexity"), 1, "run seqgen train")
 
 
+def test_a_home_that_is_a_file_is_named_before_any_work(cli, text, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("no ARPA file")
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "file"))
+    counted = ["--model", "ngram", "--minutes", "1"]  # which a note says are ignored
+    for command in (["train", text, *counted], ["import", tmp_path / "file"], ["sample"]):
+        refused(cli(*command), 1, "^seqgen: SEQGEN_HOME=.* is a file; set it to a folder")
+
+
 @pytest.mark.parametrize("below", ["file", "proc"])
 def test_a_home_that_cannot_be_written(cli, text, tmp_path, monkeypatch, below):
     (tmp_path / "file").write_text("x")
