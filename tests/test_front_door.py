@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import contextlib
 import io
@@ -257,6 +258,25 @@ def test_numbers_for_people():
     }
     assert {then: tables.age(then, now) for then in ages} == ages
     assert tables.figure(None) == tables.count(None) == tables.percentage(None) == "-"
+
+
+def test_numbers_are_formatted_in_one_place():
+    """No command has decimals, thousands or a percent sign of its own."""
+    own = []
+    for path in sorted(Path(tables.__file__).parent.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            spec = getattr(node, "format_spec", None)
+            if spec and re.search(r"[,%_eEfgG]|\.\d", _literal(spec)):
+                own.append(f"{path.name}:{node.lineno}")
+    assert [where for where in own if not where.startswith("tables.py:")] == []
+    assert own, "the test would see one"
+    assert tables.interval(12.3, 0.5, 2) == "12.30 ± 0.50"
+    assert tables.interval(1, None) == "1.0000" and tables.significant(1.25e13, 3) == "1.25e+13"
+
+
+def _literal(format_spec):
+    parts = (getattr(part, "value", None) for part in format_spec.values)
+    return "".join(part for part in parts if isinstance(part, str))
 
 
 def test_a_table_that_does_not_fit_is_turned(cli, monkeypatch, capfd):

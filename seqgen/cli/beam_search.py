@@ -23,6 +23,7 @@ from seqgen.cli.output import (
     unescape,
 )
 from seqgen.cli.prompts import Given, say_unknown
+from seqgen.cli.tables import figure
 
 if TYPE_CHECKING:
     from seqgen.tasks.writing.beam_search import Tree
@@ -203,7 +204,7 @@ def beam_search(
         elif raw:
             put(text + "\n" if is_terminal(sys.stdout) else text)
         else:
-            of = f", rank {record.rank}, score {record.score:.4f}" if nbest > 1 else ""
+            of = f", rank {record.rank}, score {figure(record.score)}" if nbest > 1 else ""
             put(shown(text, f"prompt {record.index}{of}", record.alignment))
         looks.put(record.look, f"prompt {record.index}, rank {record.rank}")
         if from_sources and record.rank == 0:
@@ -229,12 +230,11 @@ def _put_tree(found: Tree, json: bool) -> None:
     for node in found.nodes:
         rank = "" if node.rank is None else f"  ← rank {node.rank}"
         group = f"group {node.group}: " if node.group else ""
-        label = (
-            f"{SIGN[node.fate]}{group}{node.text!r}  {node.logprob:.3f} → {node.total:.3f}{rank}"
-        )
+        logprobs = f"{figure(node.logprob, 3)} → {figure(node.total, 3)}"
+        label = f"{SIGN[node.fate]}{group}{node.text!r}  {logprobs}{rank}"
         drawn[node.node] = drawn[node.parent].add(Text(label, style=STYLE[node.fate]))
     out = console(standard_output())
     out.print(root)
     for beam in found.found:
-        line = f"rank {beam.rank}: score {beam.score:.4f}, logprob {beam.logprob:.4f}, "
+        line = f"rank {beam.rank}: score {figure(beam.score)}, logprob {figure(beam.logprob)}, "
         out.print(line + f"{beam.finish_reason}: {beam.text!r}")

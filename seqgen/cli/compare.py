@@ -19,8 +19,18 @@ from seqgen.cli.pairs import (
     check_one_kind,
     open_pairs,
 )
-from seqgen.cli.tables import byte_size, count, duration, figure, percentage, put_table, short_count
-from seqgen.cli.translations import Beams, MaxTokens, say_cut, translating, with_interval
+from seqgen.cli.tables import (
+    MISSING,
+    byte_size,
+    count,
+    duration,
+    figure,
+    interval,
+    percentage,
+    put_table,
+    short_count,
+)
+from seqgen.cli.translations import Beams, MaxTokens, say_cut, translating
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
@@ -175,7 +185,7 @@ COLUMNS = {
     "bits/byte": lambda r: figure(r.bits_per_byte),
     "+ unknowns": lambda r: figure(r.oov_bits_per_byte),
     "= total": lambda r: figure(r.total_bits_per_byte),
-    "95 %": lambda r: "-" if r.low is None else f"{figure(r.low)} to {figure(r.high)}",
+    "95 %": lambda r: MISSING if r.low is None else f"{figure(r.low)} to {figure(r.high)}",
     "p": lambda r: "best" if r.model == r.best else figure(r.p_value),
     "training": lambda r: duration(r.seconds),
     "tokens/s": lambda r: count(r.tokens_per_second),
@@ -186,7 +196,7 @@ COLUMNS = {
 # Of models of pairs: perplexity after bits per byte, and what is known of their translations.
 PERPLEXITY = {"perplexity": lambda r: figure(r.perplexity)}
 BLEU = {
-    "BLEU": lambda r: with_interval(r.bleu["score"], r.bleu["interval"]),
+    "BLEU": lambda r: interval(r.bleu["score"], r.bleu["interval"], 2),
     "p of BLEU": lambda r: "best" if r.bleu["best"] else figure(r.bleu["p_value"]),
     "exact match": lambda r: percentage(r.bleu["exact_match"]),
 }

@@ -20,7 +20,7 @@ from seqgen.cli.pairs import (
     held_out_by,
     open_pairs,
 )
-from seqgen.cli.tables import count, figure, percentage, put_table
+from seqgen.cli.tables import MISSING, count, figure, interval, percentage, put_table
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
@@ -269,7 +269,7 @@ def _table(found: list[Evaluation], verbose: bool) -> None:
 
 
 def _shown(show: Callable[[dict[str, Any]], str], record: dict[str, Any] | None) -> str:
-    return "-" if record is None else show(record)
+    return MISSING if record is None else show(record)
 
 
 def _explain(found: list[Evaluation], verbose: bool) -> None:
@@ -282,26 +282,27 @@ def _explain(found: list[Evaluation], verbose: bool) -> None:
 
 
 def _bleu(record: dict[str, Any]) -> str:
-    return translations.with_interval(record["score"], record["interval"])
+    return interval(record["score"], record["interval"], 2)
 
 
 def _same(values: list[str]) -> str:
     """Return what the text has, if it is one text for all."""
-    return values[0] if len(set(values)) == 1 else "-"
+    return values[0] if len(set(values)) == 1 else MISSING
 
 
 def _pair_rows(found: list[Evaluation]) -> Iterator[list[str]]:
     for same in zip(*(one.pairs or [] for one in found), strict=True):
         first = same[0]
-        label = f"{Path(first['file']).stem}: {first['group'] or 'all'} ({first['pairs']:,})"
+        label = f"{Path(first['file']).stem}: {first['group'] or 'all'} ({count(first['pairs'])})"
         yield [label, *map(_share, same), ""]
 
 
 def _share(record: dict[str, Any]) -> str:
     more = f", {plural(record['ties'], 'tie')}" if record["ties"] else ""
     if record["oov"]:
-        more += f", {record['oov']:,} unknown"
-    return f"{record['share']:.1%} [{100 * record['low']:.1f}, {100 * record['high']:.1f}]{more}"
+        more += f", {count(record['oov'])} unknown"
+    low, high = (figure(100 * record[end], 1) for end in ("low", "high"))
+    return f"{percentage(record['share'], 1)} [{low}, {high}]{more}"
 
 
 def _signatures(one: Evaluation) -> list[str]:

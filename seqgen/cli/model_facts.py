@@ -9,7 +9,16 @@ from typing import Any
 from seqgen import registry, store
 from seqgen.cli.curve import curve
 from seqgen.cli.output import console, is_terminal, one_line, put
-from seqgen.cli.tables import MISSING, age, duration, figure, put_facts
+from seqgen.cli.tables import (
+    MISSING,
+    age,
+    count,
+    duration,
+    figure,
+    percentage,
+    put_facts,
+    significant,
+)
 from seqgen.configs import RULE_RECIPES, DataConfig, TrainingConfig
 from seqgen.errors import SeqgenError
 from seqgen.wording import plural
@@ -100,7 +109,7 @@ def _validation(result: dict[str, Any]) -> str:
     if result.get("val_loss") is None:
         return MISSING
     best = result.get("best_step")
-    of = "" if best is None else f", best at step {best:,}"
+    of = "" if best is None else f", best at step {count(best)}"
     bits, nats = figure(result.get("val_bits_per_char")), figure(result["val_loss"])
     return f"{bits} bits/char, {nats} nats/token{of}"
 
@@ -159,9 +168,9 @@ def _loss_curve(model: store.StoredModel) -> list[str]:
 
 def _ngrams(grams: dict[str, Any]) -> str:
     """Say what is stored of the n-grams of one order."""
-    parts = [f"{grams['stored']:,} stored of {grams['possible']:.4g} possible"]
+    parts = [f"{count(grams['stored'])} stored of {significant(grams['possible'], 4)} possible"]
     if grams["held_out_unseen"] is not None:
-        parts.append(f"{grams['held_out_unseen']:.2%} of the held-out ones never seen")
+        parts.append(f"{percentage(grams['held_out_unseen'])} of the held-out ones never seen")
     if grams["discounts"]:
-        parts.append("discounts " + " ".join(f"{d:.6g}" for d in grams["discounts"]))
+        parts.append("discounts " + " ".join(significant(d, 6) for d in grams["discounts"]))
     return "; ".join(parts)

@@ -13,7 +13,16 @@ from seqgen.cli import completion, options
 from seqgen.cli.help import MODEL, OTHER, OUTPUT, Command, Group, flag
 from seqgen.cli.model_facts import describe, put_model
 from seqgen.cli.output import is_terminal, put, put_record, say
-from seqgen.cli.tables import MISSING, age, byte_size, figure, put_facts, put_table, short_count
+from seqgen.cli.tables import (
+    MISSING,
+    age,
+    byte_size,
+    count,
+    figure,
+    put_facts,
+    put_table,
+    short_count,
+)
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.wording import plural
 
@@ -291,7 +300,7 @@ def cache(
             put_record(row)
         return
     for row in rows:
-        put(f"{row['kind']:<7}  {row['bytes']:>15,}  {row['path']}\n")
+        put(f"{row['kind']:<7}  {count(row['bytes']):>15}  {row['path']}\n")
     if not rows and not quiet:
         say("the cache is empty")
 

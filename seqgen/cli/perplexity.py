@@ -229,9 +229,9 @@ def _fit(
     if not quiet:
         parts = zip(mixture.stored.parts, found.weights, found.components, strict=True)
         for part, weight, perplexity in parts:
-            say(f"{part.name}: weight {weight:.4f}, perplexity {perplexity:.4f}")
+            say(f"{part.name}: weight {figure(weight)}, perplexity {figure(perplexity)}")
         tokens = plural(found.tokens, "token")
-        say(f"mixed: perplexity {found.perplexity:.4f} on {tokens} of {source.name}")
+        say(f"mixed: perplexity {figure(found.perplexity)} on {tokens} of {source.name}")
     return mixture
 
 

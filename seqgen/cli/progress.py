@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 from seqgen.cli.output import console, is_terminal, say
-from seqgen.cli.tables import clock, count, figure
+from seqgen.cli.tables import clock, count, figure, percentage
 from seqgen.training.events import (
     Encoding,
     Event,
@@ -44,9 +44,9 @@ def describe(event: Started) -> str:
     budget = plural(getattr(config, config.budget), config.budget.removesuffix("s"))
     return (
         f"{event.name}: {event.architecture}, {plural(event.parameters, 'parameter')}, "
-        f"{plural(event.vocab_size, 'token')} in the vocabulary; {event.train_tokens:,} to train "
-        f"on, {event.val_tokens:,} held out; {budget}, {config.precision} on {event.device}, "
-        f"seed {config.seed}"
+        f"{plural(event.vocab_size, 'token')} in the vocabulary; {count(event.train_tokens)} to "
+        f"train on, {count(event.val_tokens)} held out; {budget}, {config.precision} on "
+        f"{event.device}, seed {config.seed}"
     )
 
 
@@ -67,7 +67,7 @@ class Figures:
         bits = figure(self.bits_per_char(event.val_loss), 3)
         # Most validations are the best so far, so only the others are marked.
         worse = "" if event.best else "  (no better)"
-        return f"step {event.step:,}  val {figure(event.val_loss)}  {bits} bits/char{worse}"
+        return f"step {count(event.step)}  val {figure(event.val_loss)}  {bits} bits/char{worse}"
 
     def parts(self, event: Progress) -> list[str]:
         """Return loss, validation loss, bits per character and speed, the first ones first."""
@@ -97,7 +97,11 @@ class LineDisplay:
             say(f"  | {event.first_line}")
         elif isinstance(event, Progress) and time.monotonic() - self._said > LINE_SECONDS:
             self._said = time.monotonic()
-            parts = [f"step {event.step:,}", f"{event.share:.0%}", *self._figures.parts(event)]
+            parts = [
+                f"step {count(event.step)}",
+                percentage(event.share, 0),
+                *self._figures.parts(event),
+            ]
             say("  ".join(parts))
 
 
@@ -142,7 +146,7 @@ class LiveDisplay:
         loss, *others = self._figures.parts(event)
         room = self._console.width - LEAST_BAR - SHARE_AND_ETA
         line = loss
-        for part in [*others, f"step {event.step:,}"]:
+        for part in [*others, f"step {count(event.step)}"]:
             if len(line) + 2 + len(part) <= room:
                 line += "  " + part
         return line
@@ -160,7 +164,7 @@ class LiveDisplay:
         elif isinstance(event, Validated):
             self._bar.console.print(self._figures.validation(event))
         elif isinstance(event, SampleLine):
-            self._bar.console.print(f"{event.step:>7,} │ {event.first_line}", style="dim")
+            self._bar.console.print(f"{count(event.step):>7} │ {event.first_line}", style="dim")
         elif isinstance(event, Progress):
             left = event.seconds * (1 / event.share - 1) if event.share else 0.0
             line = self._fitting(event)

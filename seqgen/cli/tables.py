@@ -47,6 +47,17 @@ def percentage(share: float | None, digits: int = 2) -> str:
     return MISSING if share is None else f"{share:.{digits}%}"
 
 
+def interval(value: float, half: float | None, digits: int = 4) -> str:
+    """Return a figure and half the width of its interval, if it has one: 12.34 ± 0.56."""
+    shown = figure(value, digits)
+    return shown if half is None else f"{shown} ± {figure(half, digits)}"
+
+
+def significant(value: float, digits: int) -> str:
+    """Return a number of any size with so many significant digits: 0.7312, 1.2e+13."""
+    return f"{value:.{digits}g}"
+
+
 def byte_size(size: float) -> str:
     """Return bytes as a person reads them: 512 bytes, 3.4 MB."""
     for step, unit in SIZES:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from seqgen.cli.completion import one_of
 from seqgen.cli.help import SCORES, SEARCH, value
 from seqgen.cli.output import say
-from seqgen.cli.tables import count, figure, percentage
+from seqgen.cli.tables import count, figure, interval, percentage
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
@@ -99,7 +99,7 @@ def score_rows(found: Sequence[Evaluation]) -> Iterator[list[str]]:
     """
     records = [one.translations for one in found]
     for same in zip(*(record["metrics"] for record in records), strict=True):
-        shown = (with_interval(own["score"], own.get("confidence_interval")) for own in same)
+        shown = (interval(own["score"], own.get("confidence_interval"), 2) for own in same)
         yield [same[0]["metric"], *shown]
     yield ["exact match", *(percentage(record["exact_match"]) for record in records)]
     for same in zip(*(record["by_length"] for record in records), strict=True):
@@ -112,13 +112,8 @@ def score_rows(found: Sequence[Evaluation]) -> Iterator[list[str]]:
         ]
 
 
-def with_interval(score: float, half: float | None) -> str:
-    """Return a score and half the width of its interval, if there is one."""
-    return figure(score, 2) if half is None else f"{figure(score, 2)} ± {half:.2f}"
-
-
 def say_cut(model: str, cut: int, pairs: int, most: int) -> None:
     """Say how many translations reached the greatest length, if any."""
     if cut:
-        of = f"{cut:,} of {plural(pairs, 'translation')}"
+        of = f"{count(cut)} of {plural(pairs, 'translation')}"
         say(f"{model}: {of} cut at {most} tokens (--max-tokens)")
