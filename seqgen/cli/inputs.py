@@ -1,4 +1,4 @@
-"""What a command reads: one way in for every FILE, whatever kind of file it is."""
+"""The files that a command reads: regular files, pipes and standard input, all in one way."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 BLOCK = 1 << 20
 # A pipe that is shorter than this is kept in memory.
 IN_MEMORY = 1 << 24
-# The same file, whatever it is called: its device and its number there.
+# Identifies a file whatever it is called: its device and its inode.
 Identity = tuple[int, int]
 
 
@@ -77,7 +77,7 @@ def given_or_piped(names: Sequence[str] | None, usage: str) -> list[str]:
 
 
 class Pipe:
-    """Bytes that come only once, given out as often as they are asked for."""
+    """Bytes that can be read only once from where they come, and any number of times from here."""
 
     def __init__(self, coming: Iterator[bytes]) -> None:
         self._coming = coming
@@ -86,7 +86,7 @@ class Pipe:
         self._passed = False
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield all that comes, from the start; what has come is kept for the next reader."""
+        """Yield all blocks from the first on; they are kept, so that it can be called again."""
         assert not self._passed, "what was passed on was not kept"
         at = 0
         while block := self._block(at):
@@ -104,7 +104,7 @@ class Pipe:
         return block
 
     def pass_on(self) -> Iterator[bytes]:
-        """Yield all that comes, from the start, and keep none of it: for one reader, the last."""
+        """Yield all blocks from the first on, and keep no more of them: for the last reader."""
         kept = list(self._blocks_kept())
         self._passed = True
         return chain(kept, self._coming)

@@ -22,7 +22,7 @@ from seqgen.training.events import (
 )
 from seqgen.wording import plural
 
-# Off a terminal a line at least this often, so that a log stays short.
+# Off a terminal, seconds between two lines of progress: a log stays short.
 LINE_SECONDS = 15.0
 
 
@@ -39,7 +39,7 @@ def display(quiet: bool) -> Iterator[Report]:
 
 
 def describe(event: Started) -> str:
-    """Say in one line what is about to be trained."""
+    """Return one line about the run that begins."""
     config = event.training
     budget = plural(getattr(config, config.budget), config.budget.removesuffix("s"))
     return (
@@ -51,7 +51,7 @@ def describe(event: Started) -> str:
 
 
 class Figures:
-    """The figures both displays show."""
+    """Formats the figures that both displays show."""
 
     def __init__(self) -> None:
         self.started: Started | None = None
@@ -70,7 +70,7 @@ class Figures:
         return f"step {count(event.step)}  val {figure(event.val_loss)}  {bits} bits/char{worse}"
 
     def parts(self, event: Progress) -> list[str]:
-        """Return loss, validation loss, bits per character and speed, the first ones first."""
+        """Return loss, validation loss, bits per character and speed, the most important first."""
         parts = [f"loss {figure(event.train_loss)}"]
         if self.val_loss is not None:
             parts.append(f"val {figure(self.val_loss)}")
@@ -79,13 +79,13 @@ class Figures:
 
 
 class LineDisplay:
-    """A line now and then."""
+    """Plain lines, for a log: progress every few seconds, and every other event."""
 
     def __init__(self) -> None:
         self._figures, self._said = Figures(), -math.inf
 
     def take(self, event: Event) -> None:
-        """Show an event, if it is time."""
+        """Write a line for an event; progress is left out if a line was written just before."""
         if isinstance(event, Started):
             self._figures.started = event
             say(describe(event))
@@ -105,15 +105,16 @@ class LineDisplay:
             say("  ".join(parts))
 
 
-# What the live line needs besides its figures: a bar, the share spent, the time left.
+# Columns that the live line needs besides its figures: for the bar, and for the share of the budget
+# that is spent with the time that is left.
 LEAST_BAR, SHARE_AND_ETA = 12, 22
 
 
 class LiveDisplay:
-    """A bar with loss, speed and the time left; notices, validations, samples scroll above it.
+    """A bar with loss, speed and the time left; notices, validations and samples scroll above it.
 
-    Where the terminal is narrow, figures are left out from the last on: the bar, the loss and
-    the time left are always there.
+    On a narrow terminal the last figures are left out. The bar, the loss and the time left are
+    always shown.
     """
 
     def __init__(self) -> None:
@@ -142,7 +143,7 @@ class LiveDisplay:
         self._bar.stop()
 
     def _fitting(self, event: Progress) -> str:
-        """Return as many figures as the terminal has room for, the loss first."""
+        """Return the figures that fit on the terminal's line, beginning with the loss."""
         loss, *others = self._figures.parts(event)
         room = self._console.width - LEAST_BAR - SHARE_AND_ETA
         line = loss

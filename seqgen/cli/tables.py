@@ -108,7 +108,7 @@ def table(names: Sequence[str], left: int) -> Table:
 
     drawn = Table(box=box.SIMPLE if is_terminal(sys.stdout) else None, pad_edge=False)
     for column, name in enumerate(names):
-        # A name may be folded, a figure never.
+        # Text may continue on the next line of its cell; a figure is never broken.
         text = column < left
         drawn.add_column(
             name, justify="left" if text else "right", no_wrap=not text, overflow="fold"
@@ -119,7 +119,7 @@ def table(names: Sequence[str], left: int) -> Table:
 def put_table(names: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> None:
     """Write a table to standard output; the first `left` columns are text, the others figures.
 
-    One that does not fit the terminal is turned: a block a row, a line a column.
+    A table that does not fit the terminal is written as blocks: one per row, a line per column.
     """
     rows = list(rows)
     drawn = table(names, left)
@@ -136,7 +136,7 @@ def put_table(names: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1
         out.print(drawn)
 
 
-# A column of text is not made narrower than this.
+# The least width of a column of text.
 NARROWEST = 12
 
 
@@ -148,7 +148,7 @@ def _put_blocks(names: Sequence[str], rows: Sequence[Sequence[str]], left: int) 
 
 
 def put_facts(facts: Mapping[str, str], indent: int = 0) -> None:
-    """Write a fact a line; on a terminal a long one goes on below itself, off it never breaks."""
+    """Write one fact per line; on a terminal a long one is wrapped below itself."""
     from rich.table import Table
 
     width = max(map(len, facts), default=0)

@@ -1,4 +1,4 @@
-"""Text to ids and back, line by line; vocabularies made, and what they make of a text told."""
+"""Encode and decode text line by line, train tokenizers, and count what they make of a text."""
 
 from __future__ import annotations
 
