@@ -50,7 +50,6 @@ COMMANDS = {
     TEXTS: {"tokenize": tokenize.tokenize},
     STORED: {"import": exchange.import_, "export": exchange.export},
 }
-EPILOGS = {"train": train.EPILOG}
 
 
 def make_app(boxes: bool = False) -> typer.Typer:
@@ -67,8 +66,7 @@ def make_app(boxes: bool = False) -> typer.Typer:
     app.callback()(_options)
     for panel, commands in COMMANDS.items():
         for name, function in commands.items():
-            epilog = EPILOGS.get(name)
-            app.command(name, cls=Command, rich_help_panel=panel, epilog=epilog)(function)
+            app.command(name, cls=Command, rich_help_panel=panel)(function)
     app.add_typer(models.app, name="models", rich_help_panel=STORED)
     app.add_typer(bench.app, name="bench", rich_help_panel=MEASURE)
     read_numbers(app)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from seqgen import registry, store
+from seqgen import presets, registry, store
 from seqgen.cli import completion, options
 from seqgen.cli.help import MODEL, OTHER, OUTPUT, Command, Group, flag
 from seqgen.cli.model_facts import describe, put_model
@@ -123,6 +123,15 @@ def _list_architectures(json: bool) -> None:
             put_record({"name": kind.name, "summary": kind.summary})
     if not json:
         put_facts({kind.name: kind.summary for kind in registry.ARCHITECTURES.values()})
+
+
+def put_presets(json: bool) -> None:
+    """Write what each preset is."""
+    for preset in presets.PRESETS.values() if json else ():
+        facts = {"architecture": preset.architecture, "summary": preset.summary}
+        put_record({"name": preset.name, **facts})
+    if not json:
+        put_facts({preset.name: preset.summary for preset in presets.PRESETS.values()})
 
 
 def put_settings(architecture: str, json: bool, only: str | None = None) -> None:

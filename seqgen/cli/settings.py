@@ -80,7 +80,7 @@ def option(
 def default_of(name: str) -> str | None:
     """Return a setting's default as help shows it; None for nothing to show."""
     if name in CHOSEN:
-        return "chosen for the model"
+        return "chosen"
     for group in GROUPS:
         if name in group.fields():
             value = group.fields()[name].default
