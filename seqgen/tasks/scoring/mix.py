@@ -26,7 +26,7 @@ DIGITS = 4
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedWeights:
     """The keys of `seqgen perplexity --fit --json`, in order.
 
     Attributes:
@@ -52,7 +52,7 @@ def fit(
     *,
     documents: Documents | None = None,
     batch_size: int = 32,
-) -> tuple[LoadedModel, Fitted]:
+) -> tuple[LoadedModel, FittedWeights]:
     """Return a mixture with the weights under which a text is most probable, and what they give.
 
     Args:
@@ -79,7 +79,7 @@ def fit(
     stored = replace(loaded.stored, weights=tuple(weights))
     mixed = replace(loaded, stored=stored, model=Mixture(loaded.model.components, weights).eval())
     shares = torch.tensor(weights, dtype=torch.float64).log()
-    return mixed, Fitted(
+    return mixed, FittedWeights(
         model=stored.name,
         weights=[round(weight, DIGITS) for weight in weights],
         tokens=int(log_probs.shape[0]),
