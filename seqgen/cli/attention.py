@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqgen.cli.inputs import Source
+from seqgen.cli.inputs import Input
 from seqgen.cli.output import console, is_terminal
 from seqgen.cli.outputs import check_out
 from seqgen.cli.tables import figure
@@ -83,7 +83,7 @@ class Shown:
     options: SourceOptions
     plot: Path | None
     maps: bool
-    inputs: Sequence[Source] = ()
+    inputs: Sequence[Input] = ()
     count: int = 0
 
     def __post_init__(self) -> None:

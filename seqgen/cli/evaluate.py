@@ -10,7 +10,7 @@ import typer
 
 from seqgen.cli import options, translations
 from seqgen.cli.help import SCORES, flag, value
-from seqgen.cli.inputs import Inputs, Source, file_name
+from seqgen.cli.inputs import Input, Inputs, file_name
 from seqgen.cli.output import put_record, say
 from seqgen.cli.pairs import (
     SourceFile,
@@ -207,7 +207,7 @@ def _announce(loaded: LoadedModel, wanted: Wanted) -> None:
         say(warning)
 
 
-def _pairs(sources: list[Source]) -> dict[str, list[Pair]]:
+def _pairs(sources: list[Input]) -> dict[str, list[Pair]]:
     from seqgen.tasks.scoring.pairs import read_pairs
 
     return {source.title: read_pairs(source.chunks(), source.title) for source in sources}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqgen.cli.help import TEXT
-from seqgen.cli.inputs import Inputs, Pipe, Source, file_name
+from seqgen.cli.inputs import Input, Inputs, Pipe, file_name
 from seqgen.cli.output import say
 from seqgen.errors import SeqgenError, UsageError
 
@@ -78,8 +78,8 @@ class HeldOutPairs:
 class TwoFiles:
     """The FILEs of `--source` and `--target`, in the place of one FILE of pairs."""
 
-    source: Source
-    target: Source
+    source: Input
+    target: Input
 
     @property
     def name(self) -> str:
@@ -91,7 +91,7 @@ class TwoFiles:
 class Watched:
     """A FILE as a text that can be read any number of times, with what takes note of it."""
 
-    source: Source
+    source: Input
     newlines: str
     watch: Watch = iter
 
@@ -109,7 +109,7 @@ class WithVectors:
         vectors: the other's path.
     """
 
-    targets: Source
+    targets: Input
     vectors: str
 
     @property
@@ -127,12 +127,12 @@ class WithVectors:
         return VectorPairs(open_vectors(self.vectors), text, self.targets.title)
 
 
-Given = Source | TwoFiles | WithVectors | HeldOutPairs
+Given = Input | TwoFiles | WithVectors | HeldOutPairs
 
 
 def open_pairs(
     inputs: Inputs, file: str | None, source: str | None, target: str | None
-) -> Source | TwoFiles | None:
+) -> Input | TwoFiles | None:
     """Return what was given of pairs: a FILE, or one for each side; None if nothing was.
 
     Raises:
@@ -157,7 +157,7 @@ def check_one_kind(models: Sequence[LoadedModel]) -> bool:
     return models[0].reads_sources
 
 
-def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Source | HeldOutPairs:
+def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Input | HeldOutPairs:
     """Return the text that one model holds out, or that several do.
 
     Raises:
@@ -178,10 +178,10 @@ def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Source | HeldOutP
     held_out = path if alike else Pipe(iter([common_text(models).encode()]))
     if not quiet:
         say(f"scoring the held-out text of {names}")
-    return Source("validation", None, held_out)
+    return Input("validation", None, held_out)
 
 
-def beside(loaded: LoadedModel, source: Source, targets: Sequence[Source]) -> TwoFiles:
+def beside(loaded: LoadedModel, source: Input, targets: Sequence[Input]) -> TwoFiles:
     """Return the files of two sides: line n of one belongs to line n of the other.
 
     Args:
@@ -212,11 +212,11 @@ def as_text(
         UsageError: it is a token file, and the model reads pairs.
     """
     newlines = loaded.data.newlines
-    if not loaded.reads_sources and isinstance(given, Source):
+    if not loaded.reads_sources and isinstance(given, Input):
         if watch is not None:
             return watch(given.chunks(newlines))
         return given.token_file or given.chunks(newlines)
-    if isinstance(given, Source | TwoFiles):
+    if isinstance(given, Input | TwoFiles):
         loaded.require_sources(None)
     return as_pairs(given, newlines, watch)
 
@@ -241,7 +241,7 @@ def as_pairs(given: Given, newlines: str, watch: Watch | None = None) -> Pairs:
     sides = (given.source, given.target) if isinstance(given, TwoFiles) else (given,)
     for side in sides:
         require_lines(side)
-    if isinstance(given, Source):
+    if isinstance(given, Input):
         return TabPairs(Watched(given, newlines, watch or iter), given.title)
     source, target = (Watched(side, newlines) for side in sides)
     pairs = FilePairs(source, target, (sides[0].title, sides[1].title))
@@ -274,7 +274,7 @@ def check_vectors(name: str) -> None:
         raise UsageError(f"--source-vectors takes a file that ends in {' or '.join(ENDINGS)}")
 
 
-def require_lines(source: Source) -> None:
+def require_lines(source: Input) -> None:
     """Refuse a token file, where one side of pairs is read as lines.
 
     Raises:

@@ -12,7 +12,7 @@ import typer
 from seqgen.cli import options
 from seqgen.cli.attention import Shown, source_options
 from seqgen.cli.help import MODEL, OUTPUT, SCORES, TEXT, flag, value
-from seqgen.cli.inputs import Inputs, Source, file_name, piped_input
+from seqgen.cli.inputs import Input, Inputs, file_name, piped_input
 from seqgen.cli.output import one_line, put, put_record, say
 from seqgen.cli.pairs import (
     WithVectors,
@@ -156,7 +156,7 @@ def perplexity(
 
 
 def _with_vectors(
-    models: Sequence[LoadedModel], sources: Sequence[Source], vectors: str
+    models: Sequence[LoadedModel], sources: Sequence[Input], vectors: str
 ) -> WithVectors:
     """Return the one FILE of targets with its vectors.
 
@@ -174,7 +174,7 @@ def _with_vectors(
 
 def _whole(
     models: list[LoadedModel],
-    sources: list[Source],
+    sources: list[Input],
     scoring: Scoring,
     json: bool,
     verbose: bool,
@@ -214,7 +214,7 @@ def _check(
 
 
 def _fit(
-    loaded: LoadedModel, source: Source, scoring: Scoring, json: bool, quiet: bool
+    loaded: LoadedModel, source: Input, scoring: Scoring, json: bool, quiet: bool
 ) -> LoadedModel:
     """Find a mixture's weights; print them and return the mixture."""
     from seqgen.tasks.scoring.mix import fit
@@ -249,7 +249,7 @@ def _some(found: Iterator[T], file: str) -> Iterator[T]:
 
 def _per_line(
     models: list[LoadedModel],
-    sources: list[Source],
+    sources: list[Input],
     scoring: Scoring,
     looks: Shown,
     json: bool,
@@ -303,7 +303,7 @@ def _put_line_record(
 
 def _per_token(
     loaded: LoadedModel,
-    sources: list[Source],
+    sources: list[Input],
     scoring: Scoring,
     show: bool,
     json: bool,

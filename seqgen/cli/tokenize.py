@@ -14,7 +14,7 @@ import typer
 
 from seqgen.cli import completion, options
 from seqgen.cli.help import MODEL, OUTPUT, SAVING, TEXT, WHAT, flag, value
-from seqgen.cli.inputs import Inputs, Source, file_name, file_path, given_or_piped, join
+from seqgen.cli.inputs import Input, Inputs, file_name, file_path, given_or_piped, join
 from seqgen.cli.output import console, is_terminal, one_line, put, put_record, say
 from seqgen.cli.outputs import check_out, check_tokenizer_folder, is_token_file
 from seqgen.cli.tables import count, figure, percentage, put_facts
@@ -198,7 +198,7 @@ def _put_trained(out: Path, made: Tokenizer, json: bool, quiet: bool) -> None:
         say(f"{out}: {made.kind}, {plural(made.vocab_size, 'token')}")
 
 
-def _token_file(sources: list[Source], tokenizer: Tokenizer) -> TokenFile | None:
+def _token_file(sources: list[Input], tokenizer: Tokenizer) -> TokenFile | None:
     """Return the one token file that is given, whose tokens must be the tokenizer's."""
     from seqgen.data.tokenfile import check_tokenizer
 
@@ -244,7 +244,7 @@ def _piece(piece: str) -> str:
 
 
 def _decode(
-    sources: list[Source],
+    sources: list[Input],
     newlines: str,
     tokenizer: Tokenizer,
     documents: str,
@@ -271,7 +271,7 @@ def _decode(
         put(text)
 
 
-def _rows(sources: list[Source], of_pairs: bool) -> Iterator[list[int]]:
+def _rows(sources: list[Input], of_pairs: bool) -> Iterator[list[int]]:
     """Read lines of ids, or of `--json`'s records; refuse the ids of pairs."""
     from seqgen.data.text import lines
     from seqgen.tasks.tokenize import without_pairs
@@ -306,7 +306,7 @@ def _documents(file: TokenFile) -> Iterator[list[int]]:
 
 def _write(
     out: Path,
-    sources: list[Source],
+    sources: list[Input],
     newlines: str,
     tokenizer: Tokenizer,
     documents: str,
@@ -330,7 +330,7 @@ def _write(
 
 
 @contextlib.contextmanager
-def _progress(sources: list[Source], quiet: bool) -> Iterator[Callable[[int], None]]:
+def _progress(sources: list[Input], quiet: bool) -> Iterator[Callable[[int], None]]:
     """Open a bar on a terminal that takes the bytes of text done."""
     if quiet or not is_terminal(sys.stderr):
         yield lambda done: None
@@ -349,7 +349,7 @@ def _progress(sources: list[Source], quiet: bool) -> Iterator[Callable[[int], No
         yield lambda done: bar.update(task, completed=done)
 
 
-def _size(sources: list[Source]) -> int | None:
+def _size(sources: list[Input]) -> int | None:
     """Return how much text there is to come, where that is known."""
     paths = [source.content for source in sources if isinstance(source.content, Path)]
     packed = any(path.suffix in (".gz", ".xz", ".zst") for path in paths)
