@@ -22,7 +22,7 @@ from seqgen.cli.output import (
     standard_output,
     unescape,
 )
-from seqgen.cli.prompts import Given, say_unknown
+from seqgen.cli.prompts import GivenPrompts, say_unknown
 from seqgen.cli.tables import figure
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def beam_search(
     from seqgen.tasks.loaded import load
     from seqgen.tasks.writing import beam_search as task
 
-    given = Given(prompts, prompt_file, source, source_vectors)
+    given = GivenPrompts(prompts, prompt_file, source, source_vectors)
     of_source = source_options(
         attention, align, align_words, layer, head, plot, max_ratio, copy_unknown
     )

@@ -17,7 +17,7 @@ from seqgen.cli.pairs import (
     TargetFile,
     as_pairs,
     check_one_kind,
-    open_pairs,
+    given_pairs,
 )
 from seqgen.cli.tables import (
     MISSING,
@@ -152,7 +152,7 @@ def _text(
     from seqgen.tasks.scoring import compare as comparing
 
     if models[0].reads_sources:
-        given = open_pairs(inputs, data, source, target)
+        given = given_pairs(inputs, data, source, target)
         newlines = "lf" if all(one.data.newlines == "lf" for one in models) else "keep"
         pairs = as_pairs(given or HeldOutPairs.by(models), newlines)
         return pairs, given and given.name

@@ -17,8 +17,8 @@ from seqgen.cli.pairs import (
     TargetFile,
     as_pairs,
     check_one_kind,
+    given_pairs,
     held_out_by,
-    open_pairs,
 )
 from seqgen.cli.tables import MISSING, count, figure, interval, percentage, put_table
 from seqgen.errors import UsageError
@@ -190,7 +190,7 @@ def _reader(
     if not any(files) and (len(models) == 1 or not wanted.needs_text):
         return lambda loaded: (None, None)
     if models[0].reads_sources:
-        given = open_pairs(inputs, *files) or held_out_by(models, quiet=True)
+        given = given_pairs(inputs, *files) or held_out_by(models, quiet=True)
         for _ in as_pairs(given, "keep"):  # a line that is no pair is refused before the work
             pass
         return lambda loaded: (as_pairs(given, loaded.data.newlines), given.name)

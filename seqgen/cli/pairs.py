@@ -127,10 +127,10 @@ class WithVectors:
         return VectorPairs(open_vectors(self.vectors), text, self.targets.title)
 
 
-Given = Input | TwoFiles | WithVectors | HeldOutPairs
+ScoredInput = Input | TwoFiles | WithVectors | HeldOutPairs
 
 
-def open_pairs(
+def given_pairs(
     inputs: Inputs, file: str | None, source: str | None, target: str | None
 ) -> Input | TwoFiles | None:
     """Return what was given of pairs: a FILE, or one for each side; None if nothing was.
@@ -199,7 +199,7 @@ def beside(loaded: LoadedModel, source: Input, targets: Sequence[Input]) -> TwoF
 
 
 def as_text(
-    loaded: LoadedModel, given: Given, watch: Watch | None = None
+    loaded: LoadedModel, given: ScoredInput, watch: Watch | None = None
 ) -> Iterable[str] | TokenFile | Pairs:
     """Return what a model scores of a FILE: a text, or pairs if it reads those.
 
@@ -221,7 +221,7 @@ def as_text(
     return as_pairs(given, newlines, watch)
 
 
-def as_pairs(given: Given, newlines: str, watch: Watch | None = None) -> Pairs:
+def as_pairs(given: ScoredInput, newlines: str, watch: Watch | None = None) -> Pairs:
     """Return the pairs of a FILE, or of what stands in its place.
 
     Args:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenPrompts:
     """What the command line has of prompts: arguments, a file that is one, a file of sources.
 
     Raises:

@@ -15,7 +15,7 @@ from seqgen.cli.attention import Shown, refuse_shown, source_options
 from seqgen.cli.help import FILTERS, LENGTH, OUTPUT, TEXT
 from seqgen.cli.interactive import check_terminal, converse
 from seqgen.cli.output import is_terminal, put, put_record, say, shown, unescape
-from seqgen.cli.prompts import Given, say_unknown
+from seqgen.cli.prompts import GivenPrompts, say_unknown
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def sample(
     from seqgen.tasks.writing.prompts import unknown_in_source
     from seqgen.tasks.writing.sample import SampleOptions, stream
 
-    given = Given(prompts, prompt_file, source, source_vectors)
+    given = GivenPrompts(prompts, prompt_file, source, source_vectors)
     of_source = source_options(
         attention, align, align_words, layer, head, plot, max_ratio, copy_unknown
     )
@@ -325,7 +325,7 @@ def _put_records(
 
 
 def _check_interactive(
-    prompts: Given, suggest: int | None, explain: bool, num_samples: int, json: bool
+    prompts: GivenPrompts, suggest: int | None, explain: bool, num_samples: int, json: bool
 ) -> None:
     """Refuse what has no meaning with typed prompts.
 
