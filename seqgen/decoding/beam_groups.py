@@ -71,7 +71,7 @@ class BeamConfig:
 
 
 @dataclass(frozen=True)
-class Source:
+class SearchPrompt:
     """What one search is for.
 
     Attributes:
@@ -88,10 +88,10 @@ class Source:
 
 
 # Whether the tokens written after a prompt end the text by what they say (a stop string).
-Ends = Callable[[Source, Sequence[int]], bool]
+Ends = Callable[[SearchPrompt, Sequence[int]], bool]
 # What the score of a finished text gains by its tokens: never above 0, or a search that stops
 # when nothing can be better any more would stop too early.
-Penalty = Callable[[Source, Sequence[int]], float]
+Penalty = Callable[[SearchPrompt, Sequence[int]], float]
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Ending:
         penalty: added to the score of a finished text.
     """
 
-    source: Source
+    source: SearchPrompt
     eos_id: int | None
     ends: Ends | None
     max_tokens: int
@@ -125,7 +125,7 @@ class Ending:
     @classmethod
     def of(
         cls,
-        source: Source,
+        source: SearchPrompt,
         config: BeamConfig,
         eos_id: int | None,
         ends: Ends | None = None,
