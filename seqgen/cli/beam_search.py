@@ -166,7 +166,7 @@ def beam_search(
         refuse_shown(of_source, "--explain")
     looks = Shown(of_source, plot, maps=not json and not quiet, inputs=given.files)
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
-    wanted = task.BeamOptions(
+    search = task.BeamOptions(
         beams=beams,
         nbest=nbest,
         length_norm=length_norm,
@@ -191,13 +191,13 @@ def beam_search(
     from_sources = given.are_sources(loaded, echo)
     texts, piped = given.texts(loaded, quiet)
     if explain:
-        for tree in task.explain(loaded, texts, wanted):
+        for tree in task.explain(loaded, texts, search):
             _put_tree(tree, json)
         return
     echoed = not from_sources and (is_terminal(sys.stdout) if echo is None else echo)
     raw = not piped and len(texts) == 1 and nbest == 1 and not (align or align_words)
     unknown = 0
-    for record in task.beam_search(loaded, texts, wanted):
+    for record in task.beam_search(loaded, texts, search):
         text = record.prompt + record.text if echoed else record.text
         if json:
             put_record(record.record())

@@ -252,14 +252,14 @@ def _table(found: list[Evaluation], verbose: bool) -> None:
         records = [one.bleu for one in found]
         texts = [_shown(lambda r: figure(r["text_score"], 2), r) for r in records]
         shown = [_shown(_bleu, r) for r in records]
-        rows.append(["BLEU of continuations", *shown, _same(texts)])
+        rows.append(["BLEU of continuations", *shown, _common_value(texts)])
     if any(one.diversity for one in found):
         for label, show in DIVERSITY:
             own, texts = (
                 [_shown(show, one.diversity and one.diversity[whose]) for one in found]
                 for whose in ("model", "text")
             )
-            rows.append([label, *own, _same(texts)])
+            rows.append([label, *own, _common_value(texts)])
     rows += _pair_rows(found)
     if not any(one.diversity or (one.bleu and one not in of_pairs) for one in found):
         rows = [row[:-1] for row in rows]
@@ -285,19 +285,20 @@ def _bleu(record: dict[str, Any]) -> str:
     return interval(record["score"], record["interval"], 2)
 
 
-def _same(values: list[str]) -> str:
-    """Return what the text has, if it is one text for all."""
+def _common_value(values: list[str]) -> str:
+    """Return the figure of the text itself, if it is one for all models."""
     return values[0] if len(set(values)) == 1 else MISSING
 
 
 def _pair_rows(found: list[Evaluation]) -> Iterator[list[str]]:
-    for same in zip(*(one.pairs or [] for one in found), strict=True):
-        first = same[0]
+    for results in zip(*(one.pairs or [] for one in found), strict=True):
+        first = results[0]
         label = f"{Path(first['file']).stem}: {first['group'] or 'all'} ({count(first['pairs'])})"
-        yield [label, *map(_share, same), ""]
+        yield [label, *map(_share_preferred, results), ""]
 
 
-def _share(record: dict[str, Any]) -> str:
+def _share_preferred(record: dict[str, Any]) -> str:
+    """Return how often the better text of a pair is the more probable one, with its interval."""
     more = f", {plural(record['ties'], 'tie')}" if record["ties"] else ""
     if record["oov"]:
         more += f", {count(record['oov'])} unknown"

@@ -213,7 +213,7 @@ def sample(
             refuse_shown(of_source, flag)
     looks = Shown(of_source, plot, maps=not json and not quiet, inputs=given.files)
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
-    wanted = SampleOptions(
+    sampling = SampleOptions(
         seed=drawn,
         temperature=temperature,
         top_k=top_k,
@@ -236,12 +236,12 @@ def sample(
         of_source=of_source,
     )
     loaded = load(model, device, choice("--precision", precision, PRECISIONS))
-    if seed is None and wanted.draws and not suggest and not quiet and not json:
+    if seed is None and sampling.draws and not suggest and not quiet and not json:
         say(f"seed {drawn}")
     if interactive:
         # As if each prompt were a run of its own, with the next seed.
         def written(prompt: str, number: int) -> Iterable[str]:
-            return stream(loaded, prompt, replace(wanted, seed=drawn + number))
+            return stream(loaded, prompt, replace(sampling, seed=drawn + number))
 
         if echo:
             loaded.require_text("--echo")
@@ -253,19 +253,19 @@ def sample(
     aligned = align or align_words
     raw = not (json or piped or aligned) and len(texts) == num_samples == 1
     if suggest or explain:
-        _put_reasons(loaded, texts, wanted, suggest, json)
+        _put_reasons(loaded, texts, sampling, suggest, json)
     elif raw and not looks.wanted:
-        _put_one(loaded, texts[0], wanted, echoed)
+        _put_one(loaded, texts[0], sampling, echoed)
         say_unknown(unknown_in_source(loaded, texts[0]), quiet)
     else:
-        unknown = _put_records(loaded, texts, wanted, echoed, json, raw, looks)
+        unknown = _put_records(loaded, texts, sampling, echoed, json, raw, looks)
         say_unknown(unknown, quiet)
 
 
 def _put_reasons(
     loaded: LoadedModel,
     texts: Iterable[str],
-    wanted: SampleOptions,
+    sampling: SampleOptions,
     suggest: int | None,
     json: bool,
 ) -> None:
@@ -274,19 +274,19 @@ def _put_reasons(
     from seqgen.tasks.writing import explain as explaining
 
     if suggest:
-        found = explaining.suggest(loaded, texts, suggest, wanted.batch_size)
+        found = explaining.suggest(loaded, texts, suggest, sampling.batch_size)
         explanations.put_suggestions(found, json)
     else:
-        explanations.put_explanations(explaining.explain(loaded, texts, wanted), json)
+        explanations.put_explanations(explaining.explain(loaded, texts, sampling), json)
 
 
-def _put_one(loaded: LoadedModel, prompt: str, wanted: SampleOptions, echoed: bool) -> None:
+def _put_one(loaded: LoadedModel, prompt: str, sampling: SampleOptions, echoed: bool) -> None:
     """Write one text as it is, piece by piece."""
     from seqgen.tasks.writing.sample import stream
 
     if echoed:
         put(prompt)
-    for piece in stream(loaded, prompt, wanted):
+    for piece in stream(loaded, prompt, sampling):
         put(piece)
     if is_terminal(sys.stdout):
         put("\n")
@@ -295,7 +295,7 @@ def _put_one(loaded: LoadedModel, prompt: str, wanted: SampleOptions, echoed: bo
 def _put_records(
     loaded: LoadedModel,
     texts: Iterable[str],
-    wanted: SampleOptions,
+    sampling: SampleOptions,
     echoed: bool,
     json: bool,
     raw: bool,
@@ -308,11 +308,11 @@ def _put_records(
     from seqgen.tasks.writing.sample import sample as write
 
     unknown = 0
-    for record in write(loaded, texts, wanted):
+    for record in write(loaded, texts, sampling):
         if json:
             put_record(record.record())
         else:
-            of = f", sample {record.sample}" if wanted.num_samples > 1 else ""
+            of = f", sample {record.sample}" if sampling.num_samples > 1 else ""
             text = record.prompt + record.text if echoed else record.text
             if raw:
                 put(text + "\n" if is_terminal(sys.stdout) else text)

@@ -102,14 +102,14 @@ def settings_of(name: str, only: str | None = None) -> list[dict[str, Any]]:
     """
     kind = registry.architecture(name).load_config()
     groups = {"model": kind, "training": TrainingConfig, "data": DataConfig}
-    wanted = None if only is None else only.replace("-", "_")
-    if wanted is not None:
-        resolve({wanted: None}, name, groups.values())  # refuses one that there is not
+    setting_name = None if only is None else only.replace("-", "_")
+    if setting_name is not None:
+        resolve({setting_name: None}, name, groups.values())  # refuses one that there is not
     return [
         _describe(name, group, config, field, kind.recipe)
         for group, config in groups.items()
         for field in config.fields().values()
-        if wanted in (None, field.name)
+        if setting_name in (None, field.name)
     ]
 
 

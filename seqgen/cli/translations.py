@@ -98,17 +98,17 @@ def score_rows(found: Sequence[Evaluation]) -> Iterator[list[str]]:
         found: of models of pairs, by the same metrics on the same pairs.
     """
     records = [one.translations for one in found]
-    for same in zip(*(record["metrics"] for record in records), strict=True):
-        shown = (interval(own["score"], own.get("confidence_interval"), 2) for own in same)
-        yield [same[0]["metric"], *shown]
+    for scores in zip(*(record["metrics"] for record in records), strict=True):
+        shown = (interval(one["score"], one.get("confidence_interval"), 2) for one in scores)
+        yield [scores[0]["metric"], *shown]
     yield ["exact match", *(percentage(record["exact_match"]) for record in records)]
-    for same in zip(*(record["by_length"] for record in records), strict=True):
-        own = same[0]
-        to = "" if own["least"] == own["most"] else f" to {own['most']}"
-        lengths = f"{own['least']}{to} {own['unit']}"
+    for scores in zip(*(record["by_length"] for record in records), strict=True):
+        first = scores[0]
+        to = "" if first["least"] == first["most"] else f" to {first['most']}"
+        lengths = f"{first['least']}{to} {first['unit']}"
         yield [
-            f"{own['metric']}, {lengths} ({count(own['pairs'])})",
-            *(figure(record["score"], 2) for record in same),
+            f"{first['metric']}, {lengths} ({count(first['pairs'])})",
+            *(figure(one["score"], 2) for one in scores),
         ]
 
 

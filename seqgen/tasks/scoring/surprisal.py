@@ -230,9 +230,9 @@ def whose_line(
     index = 0
     for group in ready(_items(chunks), POOL * scoring.batch_size):
         found = [_score_group(m, group, how) for m, how in zip(models, each, strict=True)]
-        for same in zip(*found, strict=True):
-            bits = [line.bits for line in same]
-            numbered = tuple(replace(line, index=index) for line in same)
+        for by_model in zip(*found, strict=True):
+            bits = [line.bits for line in by_model]
+            numbered = tuple(replace(line, index=index) for line in by_model)
             yield Liked(bits.index(min(bits)), numbered)
             index += 1
 
