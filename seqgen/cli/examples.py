@@ -42,6 +42,14 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ),
         ("seqgen perplexity a.txt --per-line | sort -n | tail", "Find the most surprising lines."),
     ),
+    "diagnose": (
+        ("seqgen diagnose book.txt", "Look inside the latest model."),
+        (
+            "seqgen diagnose book.txt -m book-rnn --distance 50 --plot gradients.svg",
+            "Draw how far gradients reach.",
+        ),
+        ("seqgen diagnose book.txt -m book-gpt --layer 2 --json", "Write all figures as JSON."),
+    ),
     "bleu": (
         ("seqgen bleu output.txt reference.txt", "Score a translation."),
         ("seqgen bleu output.txt ref.txt --metric bleu --metric chrf --json", "Use two metrics."),

@@ -154,6 +154,10 @@ class TrainingConfig(Config):
     clip_norm_type: Literal["1", "2", "inf"] = setting(
         "Which norm clip_norm measures: 1, 2 or the largest element (inf).", "2"
     )
+    clip_norm_scope: Literal["all", "each"] = setting(
+        "Clip the gradient as a whole (all), or that of each matrix and vector on its own (each).",
+        "all",
+    )
     clip_value: float = setting(
         "Clip each element of the gradient to this size, after clip_norm; 0 turns it off.",
         0.0,

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
-from torch.nn.utils import clip_grad_value_, clip_grads_with_norm_, get_total_norm
 
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import IGNORED, Batch, Batches
@@ -22,6 +21,7 @@ from seqgen.models.base import NeuralLanguageModel, load_weights, weights_of
 from seqgen.models.precision import arithmetic, own_randomness, step_arithmetic
 from seqgen.models.state import State
 from seqgen.training.average import Average
+from seqgen.training.clipping import clip
 from seqgen.training.events import Progress, Validated
 from seqgen.training.optimizers import UpdateRule
 from seqgen.training.penalties import ActivationPenalties
@@ -155,22 +155,11 @@ class Trainer:
             for loss, nats in self._losses(batch):
                 loss.backward()
                 total = total + nats.detach()
-        norm = self._clipped()
+        norm = clip(self.model.parameters(), self.config)
         self.rule.step(rate(self.config, share, number))
         if self.average is not None:
             self.average.update(number)
         return total.item(), norm.item(), batch.count
-
-    def _clipped(self) -> Tensor:
-        """Clip the gradient; return the norm it had."""
-        config = self.config
-        parameters = [p for p in self.model.parameters() if p.grad is not None]
-        norm = get_total_norm([p.grad for p in parameters], float(config.clip_norm_type))
-        if config.clip_norm:
-            clip_grads_with_norm_(parameters, config.clip_norm, norm)
-        if config.clip_value:
-            clip_grad_value_(parameters, config.clip_value)
-        return norm
 
     def _losses(self, batch: Batch) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield, for each piece of the batch's rows, its share of the loss, and of plain nats.
