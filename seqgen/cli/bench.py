@@ -135,7 +135,10 @@ def train(
     choice("--precision", precision, PRECISIONS)
     choice("--optimizer", optimizer, ["adamw", "muon"])
     from seqgen.benchmarks.train import measure
+    from seqgen.models.precision import choose_device
+    from seqgen.tasks.machine import choose_products
 
+    choose_products(choose_device(device))  # as every command that trains does
     timings = []
     for timing in measure(seconds, repeats, only, precision, optimizer, device):
         if json:

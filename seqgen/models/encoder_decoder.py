@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from seqgen.configs import MOST_TOKENS, MOST_WIDTH, ModelConfig, by_ratio, require, setting
 from seqgen.data.sources import Source, Sources
 from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.linear import Linear
 from seqgen.models.memory import Memory
 from seqgen.models.state import State
 
@@ -179,7 +180,7 @@ def source_input(config: SourceConfig, size: int, embedding: nn.Embedding) -> nn
         embedding: the target's, whose matrix may be the source's too.
     """
     if config.source_features is not None:
-        return nn.Linear(config.source_features, size)
+        return Linear(config.source_features, size)
     of_source = nn.Embedding(config.source_vocab_size or config.vocab_size, size)
     if config.shares_embeddings:
         # The matrix and not the module: torch's functional calls swap a shared module's twice.

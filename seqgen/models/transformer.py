@@ -17,6 +17,7 @@ from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.blocks import Attend, Block, norm_of
 from seqgen.models.dropout import Dropout
 from seqgen.models.kv_cache import KVCache, empty_cache
+from seqgen.models.linear import Linear
 from seqgen.models.one_token import OneToken
 from seqgen.models.positions import rotations, sinusoids
 from seqgen.models.transformer_config import TransformerConfig
@@ -59,7 +60,7 @@ class Transformer(ArraySteps, NeuralLanguageModel):
         self.blocks = nn.ModuleList(self.block(config, i) for i in range(config.num_layers))
         self.final_norm = norm_of(config) if config.norm_position == "pre" else nn.Identity()
         self.dropout = Dropout(config.dropout)
-        self.head = nn.Linear(size, config.vocab_size, bias=False)
+        self.head = Linear(size, config.vocab_size, bias=False)
         self._initialise()
         if config.tie_weights:
             self.head.weight = self.embedding.weight

@@ -9,14 +9,15 @@ import torch
 from seqgen.models.arrays import Products, fastest_products, use_products
 from seqgen.store.machine import keep_measurement, kept_measurement
 
-STEPS = {"question": "products of decoding steps", "version": 1}
+STEPS = {"question": "products", "version": 2}
 
 
 def choose_products(device: torch.device) -> None:
-    """Have decoding steps on a CPU ask for their products in the way that is fastest here.
+    """Have products on a CPU be asked for in the ways that are fastest here.
 
     It is measured once, in some milliseconds, and kept: the ways differ in rounding, and a seed
-    is to give the same text every time. Where nothing can be kept it is the default.
+    is to give the same text every time, and a resumed run the same weights. Where nothing can be
+    kept they are the default.
     """
     if device.type != "cpu":
         return

@@ -15,6 +15,7 @@ from seqgen.configs import require
 from seqgen.models.arrays import Arrays, ArrayStep, input_map
 from seqgen.models.cells.noise import Noise, unchanged
 from seqgen.models.dropout import Dropout, kept, scaled_mask
+from seqgen.models.linear import linear
 from seqgen.models.maps import Maps, RowInput, over_arrays, over_loop, over_tensors
 from seqgen.models.ops import ArrayOps, Ops, TensorOps
 
@@ -272,7 +273,7 @@ class Cell(nn.Module):
     ) -> tuple[Tensor, LayerState]:
         """Take a whole sequence step by step; the input's product is made for all of it at once."""
         noise = noise or self.noise(len(x))
-        from_input = F.linear(x.transpose(0, 1), *self.map_of_input())  # (T, B, G H)
+        from_input = linear(x.transpose(0, 1), *self.map_of_input())  # (T, B, G H)
         w, steps, parts = over_loop(noise.maps, self.vectors(), from_input, state)
         w = noise.into(w)
         outputs = []

@@ -19,6 +19,7 @@ from seqgen import registry
 from seqgen.configs import ModelConfig, Size, TrainingConfig
 from seqgen.data.batches import Batches
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.models.arrays import products_in_use
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.precision import own_randomness, parameter_type
 from seqgen.models.room import to_train
@@ -100,6 +101,7 @@ class Trial:
             "model": {k: v for k, v in shape.to_dict().items() if k != "dropout"},
             "training": {name: getattr(self.training, name) for name in settings},
             "documents": self.plan.data.documents,
+            "products": products_in_use().many,
         }
         known = kept_measurement(about)
         if known is None:

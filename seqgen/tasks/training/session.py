@@ -25,7 +25,6 @@ from seqgen.scoring import add_up, parallel_rows, score_corpus
 from seqgen.store import METRICS, SAMPLES, MetricsLog, StoredModel
 from seqgen.tasks.interrupts import interruptible
 from seqgen.tasks.loaded import LoadedModel, load_stored
-from seqgen.tasks.machine import choose_products
 from seqgen.tasks.scoring.perplexity import Scoring, protocol, score_held_out
 from seqgen.tasks.training.board import Board
 from seqgen.tasks.training.prepare import Prepared
@@ -104,7 +103,6 @@ class Session:
             Interrupted: before the first step; nothing is saved.
             SeqgenError: training has diverged, or the folder cannot be written.
         """
-        choose_products(self.loaded.model.device)
         stop = threading.Event()
         step = checkpoint[1]["run"]["step"] if checkpoint else 0
         self.stored.rewind(step)

@@ -30,6 +30,7 @@ from seqgen.store import StoredModel
 from seqgen.tasks.interrupts import ending_as_ctrl_c
 from seqgen.tasks.leaks import leak
 from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.machine import choose_products
 from seqgen.tasks.training.board import require_tensorboard
 from seqgen.tasks.training.choosing import (
     choose_compilation,
@@ -149,6 +150,7 @@ def _choose(
     """Decide what the user left open; a counted model leaves nothing open."""
     if plan.model_class.counted:
         return plan, plan.training
+    choose_products(device)
     plan = choose_size(plan, prepared, device, report)
     training = plan.resolve(prepared, device, report)
     training = choose_training_precision(plan, training, prepared, device, report)
@@ -233,6 +235,7 @@ def resume(
     place = choose_device(device)
     given = {k: v for k, v in (settings or {}).items() if v is not None}
     _check_resumable(stored, given)
+    choose_products(place)
     with own_randomness(place), stored.locked():
         checkpoint = stored.read_checkpoint(lambda text: report(Notice(text=text)))
         done, result = checkpoint[1]["run"], stored.record.get("result")
