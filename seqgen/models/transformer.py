@@ -101,7 +101,7 @@ class Transformer(ArraySteps, NeuralLanguageModel):
     def step(self, tokens: Sequence[int], state: KVCache) -> tuple[np.ndarray, KVCache]:
         if not self.suits_arrays():
             return super().step(tokens, state)
-        if any(state.length(row) == self.window for row in range(len(tokens))):
+        if state.end - min(state.starts) == self.window:  # a row is full: the longest
             self._slide(state)
         return self.prepared(lambda: self.one_token(self))(tokens, state), state
 
