@@ -31,6 +31,7 @@ from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import greedy
 from seqgen.decoding.sampling import Row, sample
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.models import alignment
 from seqgen.models.alignment import Additive, Dot, General, read
 from seqgen.models.base import load_weights, weights_of
 from seqgen.models.cells.lstm import LSTMConfig
@@ -486,6 +487,40 @@ def test_attention_is_what_its_equation_says(kind, scaled):
             assert got == pytest.approx([*shares, *[0.0] * (3 - len(shares))], abs=1e-5)
             wanted = sum(a * h for a, h in zip(shares, encoded[source], strict=False))
             torch.testing.assert_close(context[row, t], wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("coverage", [False, True])
+@pytest.mark.parametrize("most", [1, 100, 400])
+def test_long_texts_are_compared_in_pieces(most, coverage, monkeypatch):
+    """In little memory the same scores and gradients, and nothing large is kept for a gradient."""
+    torch.manual_seed(0)
+    score = Additive(4, 5, False, coverage).double()
+    rows = (torch.randn(3, size, 4, dtype=torch.float64, requires_grad=True) for size in (7, 6))
+    queries, encoded = rows
+    encoded = torch.cat([encoded, encoded[..., :1]], -1)  # (S, L, H)
+    covered = torch.rand(3, 7, 6, dtype=torch.float64) if coverage else None
+    leaves = [queries, *score.parameters()]
+
+    def measured():
+        kept = []
+        hooks = torch.autograd.graph.saved_tensors_hooks(
+            lambda x: kept.append(x.numel()) or x, lambda x: x
+        )
+        with hooks:
+            scores = alignment.scores_of(score, queries, score.keys(encoded), covered)
+        loss = scores.softmax(-1).square().sum()
+        return scores, torch.autograd.grad(loss, leaves, retain_graph=True), max(kept)
+
+    scores, gradients, kept = measured()
+    assert kept == 3 * 7 * 6 * 5
+    monkeypatch.setattr(alignment, "MOST_NUMBERS", most)
+    in_pieces, same, kept = measured()
+    assert kept <= 3 * 7 * 6  # what goes in and out
+    with torch.no_grad():
+        read_only = alignment.scores_of(score, queries, score.keys(encoded), covered)
+    for ours in (in_pieces, read_only):
+        torch.testing.assert_close(ours, scores, rtol=0, atol=1e-12)
+    torch.testing.assert_close(same, gradients, rtol=0, atol=1e-12)
 
 
 @torch.no_grad()

@@ -441,7 +441,8 @@ def test_pairs_that_are_none(tmp_path, capsys):
     assert "no pair to train on" in refusal(capsys, "train", path, *how)
     path.write_text("one\to\n" * 20)
     line = refusal(capsys, "train", path, *how, "--max-source-len", "2")
-    assert "every pair to train on is too long" in line
+    assert "every pair to train on is too long: its source has more than 2 or its target" in line
+    assert line.endswith("raise --max-source-len or --max-target-len")
 
 
 def test_settings_of_the_other_kind_of_data(tsv, sides, capsys):
