@@ -609,6 +609,19 @@ def test_embeddings_are_shared_where_the_tokenizer_is_joint():
         transformer_2017(source_vocab_size=5, share_embeddings=True)
 
 
+@torch.no_grad()
+def test_a_transformer_knows_where_a_vector_stands():
+    """Equal vectors at different places differ; from distances alone they would not."""
+    settings = {"num_layers": 1, "num_heads": 2, "hidden_size": 8, "window": 8}
+    for positions in ("rope", "sinusoidal", "learned"):
+        config = Seq2SeqTransformerConfig(
+            vocab_size=5, source_features=3, positions=positions, **settings
+        )
+        encoded, _ = Seq2SeqTransformer(config).eval().encoder(torch.ones(1, 4, 3), [4])
+        distances = torch.cdist(encoded, encoded)[0] + torch.eye(4)
+        assert distances.min() > 1e-3, positions
+
+
 def test_vectors_are_sources_too():
     for model_class, config_class, more in (
         (Seq2Seq, Seq2SeqConfig, {"encoder": "none"}),
