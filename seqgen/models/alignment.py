@@ -14,7 +14,7 @@ from seqgen.models.memory import Memory
 from seqgen.models.ops import Ops, TensorOps
 
 # Intermediate numbers of scores that are held at once; more are computed in pieces.
-MOST_NUMBERS = 1 << 27
+MOST_NUMBERS = 1 << 26
 
 
 class Score(nn.Module):
