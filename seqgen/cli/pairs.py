@@ -36,7 +36,8 @@ TargetFile = Annotated[
     str | None,
     typer.Option(
         "--target",
-        help="For pairs in two files: the targets; line n belongs to line n of --source.",
+        help="For pairs in two files: the targets; line n belongs to line n of --source, or to "
+        "source n of --source-vectors.",
         parser=file_name,
         metavar="FILE",
         rich_help_panel=TEXT,
