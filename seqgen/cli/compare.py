@@ -13,11 +13,13 @@ from seqgen.cli.inputs import Inputs, file_name
 from seqgen.cli.output import put_record, say
 from seqgen.cli.pairs import (
     HeldOutPairs,
+    PairFiles,
     SourceFile,
     TargetFile,
     as_pairs,
     check_one_kind,
     given_pairs,
+    require_reads,
 )
 from seqgen.cli.tables import (
     MISSING,
@@ -66,6 +68,7 @@ def compare(
         ),
     ] = None,
     source: SourceFile = None,
+    source_vectors: options.SourceVectors = None,
     target: TargetFile = None,
     bleu: Annotated[
         bool,
@@ -76,7 +79,7 @@ def compare(
         ),
     ] = True,
     beams: Beams = 5,
-    max_tokens: MaxTokens = 100,
+    max_tokens: MaxTokens = None,
     documents: options.Documents = None,
     resamples: Annotated[
         int,
@@ -117,7 +120,8 @@ def compare(
     loaded = [load(name, device, precision) for name in names]
     of_pairs = check_one_kind(loaded)
     scoring = Scoring(documents=documents, stride=stride, batch_size=batch_size)
-    text, what = _text(loaded, Inputs(quiet), data, source, target)
+    files = PairFiles(data, source, source_vectors, target)
+    text, what = _text(loaded, Inputs(quiet), files)
     if not quiet:
         _warn(loaded, text if what else None, scoring)
     search = {"beams": beams, "max_tokens": max_tokens, "batch_size": batch_size}
@@ -131,17 +135,13 @@ def compare(
         _table(found)
     if not quiet:
         for one in found if wanted else ():
-            say_cut(one.model, one.cut, one.bleu["pairs"], max_tokens)
+            say_cut(one.model, one.cut, one.bleu["pairs"], one.max_tokens)
         if not json:
             _explain(found, what, verbose)
 
 
 def _text(
-    models: list[LoadedModel],
-    inputs: Inputs,
-    data: str | None,
-    source: str | None,
-    target: str | None,
+    models: list[LoadedModel], inputs: Inputs, files: PairFiles
 ) -> tuple[str | Pairs, str | None]:
     """Return what models are compared on, and what was given for it; None if nothing was.
 
@@ -152,15 +152,17 @@ def _text(
     from seqgen.tasks.scoring import compare as comparing
 
     if models[0].reads_sources:
-        given = given_pairs(inputs, data, source, target)
+        given = given_pairs(inputs, files)
+        if given is not None:
+            require_reads(models, given)
         newlines = "lf" if all(one.data.newlines == "lf" for one in models) else "keep"
         pairs = as_pairs(given or HeldOutPairs.by(models), newlines)
         return pairs, given and given.name
-    if source or target:
-        raise UsageError(f"--source is for translators; {models[0].stored.name} reads text")
-    if data is None:
+    if files.of_pairs:
+        raise UsageError(f"{files.of_pairs} is for translators; {models[0].stored.name} reads text")
+    if files.file is None:
         return comparing.common_text(models), None
-    return inputs.read_text(data), data
+    return inputs.read_text(files.file), files.file
 
 
 def _warn(models: list[LoadedModel], given: str | Pairs | None, scoring: Scoring) -> None:

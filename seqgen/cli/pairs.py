@@ -36,7 +36,8 @@ TargetFile = Annotated[
     str | None,
     typer.Option(
         "--target",
-        help="For pairs in two files: the targets; line n belongs to line n of --source.",
+        help="For pairs in two files: the targets; line n belongs to line n of --source, or to "
+        "source n of --source-vectors.",
         parser=file_name,
         metavar="FILE",
         rich_help_panel=TEXT,
@@ -130,19 +131,65 @@ class WithVectors:
 ScoredInput = Input | TwoFiles | WithVectors | HeldOutPairs
 
 
-def given_pairs(
-    inputs: Inputs, file: str | None, source: str | None, target: str | None
-) -> Input | TwoFiles | None:
+@dataclass(frozen=True)
+class PairFiles:
+    """The names of the FILEs of pairs that a command was given; None for those that it was not.
+
+    Attributes:
+        file: of pairs with a tab.
+        source: of the sources.
+        source_vectors: of sources that are vectors.
+        target: of the targets.
+    """
+
+    file: str | None
+    source: str | None
+    source_vectors: str | None
+    target: str | None
+
+    @property
+    def of_pairs(self) -> str | None:
+        """The option of a side that was given, if one was: those are for models of pairs."""
+        sides = {
+            "--source": self.source,
+            "--source-vectors": self.source_vectors,
+            "--target": self.target,
+        }
+        return next((option for option, name in sides.items() if name is not None), None)
+
+    @property
+    def any(self) -> bool:
+        """Whether anything was given."""
+        return self.file is not None or self.of_pairs is not None
+
+
+def given_pairs(inputs: Inputs, files: PairFiles) -> Input | TwoFiles | WithVectors | None:
     """Return what was given of pairs: a FILE, or one for each side; None if nothing was.
 
     Raises:
         UsageError: there is one side alone, or both a FILE and sides.
     """
-    sides = source and [source], None, target and [target]
+    file, source, target = files.file, files.source, files.target
+    sides = source and [source], files.source_vectors, target and [target]
     check_sides([file] if file else [], *sides, data_name="FILE")
-    if source is not None and target is not None:
-        return TwoFiles(inputs.open_one(source), inputs.open_one(target))
-    return None if file is None else inputs.open_one(file)
+    if target is None:
+        return None if file is None else inputs.open_one(file)
+    if files.source_vectors is not None:
+        return WithVectors(inputs.open_one(target), files.source_vectors)
+    return TwoFiles(inputs.open_one(source), inputs.open_one(target))
+
+
+def require_reads(models: Sequence[LoadedModel], given: ScoredInput) -> None:
+    """Refuse pairs whose sources models do not read: texts for vectors, or vectors for texts.
+
+    Raises:
+        SeqgenError: a model does not.
+    """
+    for loaded in models:
+        if isinstance(given, WithVectors):
+            loaded.require_vectors()
+        elif isinstance(given, Input | TwoFiles):
+            loaded.require_sources(None)
 
 
 def check_one_kind(models: Sequence[LoadedModel]) -> bool:
@@ -216,8 +263,7 @@ def as_text(
         if watch is not None:
             return watch(given.chunks(newlines))
         return given.token_file or given.chunks(newlines)
-    if isinstance(given, Input | TwoFiles):
-        loaded.require_sources(None)
+    require_reads([loaded], given)
     return as_pairs(given, newlines, watch)
 
 

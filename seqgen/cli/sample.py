@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -208,7 +208,7 @@ def sample(
     )
     if interactive:
         _check_interactive(given, suggest, explain, num_samples, json)
-    for flag, instead in (("--suggest", suggest), ("--explain", explain), ("-i", interactive)):
+    for flag, instead in (("--suggest", suggest), ("--explain", explain)):
         if instead:
             refuse_shown(of_source, flag)
     looks = Shown(of_source, plot, maps=not json and not quiet, inputs=given.files)
@@ -241,7 +241,10 @@ def sample(
     if interactive:
         # As if each prompt were a run of its own, with the next seed.
         def written(prompt: str, number: int) -> Iterable[str]:
-            return stream(loaded, prompt, replace(sampling, seed=drawn + number))
+            drawing = replace(sampling, seed=drawn + number)
+            if looks.wanted:
+                return _looked(loaded, prompt, number, drawing, looks)
+            return stream(loaded, prompt, drawing)
 
         if echo:
             loaded.require_text("--echo")
@@ -290,6 +293,22 @@ def _put_one(loaded: LoadedModel, prompt: str, sampling: SampleOptions, echoed: 
         put(piece)
     if is_terminal(sys.stdout):
         put("\n")
+
+
+def _looked(
+    loaded: LoadedModel, prompt: str, number: int, wanted: SampleOptions, looks: Shown
+) -> Iterator[str]:
+    """Yield the text of one source, with its alignment if one is wanted; then show its attention.
+
+    Attention is read when a text is finished, so that the text comes in one piece.
+    """
+    from seqgen.tasks.writing.sample import sample as write
+
+    (record,) = write(loaded, [prompt], wanted)
+    yield record.text if record.alignment is None else f"{record.text}\n{record.alignment}"
+    if looks.options.attention:
+        yield "\n"
+        looks.put(record.look, f"prompt {number}")
 
 
 def _put_records(

@@ -66,6 +66,8 @@ class Mixture(LanguageModel):
     def attend(self, tokens: Tensor, memory: MixtureState) -> Tensor:
         """Return the weighted mean of what the parts read of a source, (B, 1, 1, T, L).
 
+        Past its window, each part reads the text in windows of its own, as it predicts.
+
         Args:
             tokens: (B, T) of int64, what the decoders read, BOS first.
             memory: of `remember`, with B rows.
