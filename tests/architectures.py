@@ -75,6 +75,7 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "residual": {"residual": True},
         "tied": {"tie_weights": True, "num_layers": 1},
         "projected": {"projection": 5, "peepholes": True, "layer_norm": True, "residual": True},
+        "pointer": {"pointer": 4, "num_layers": 1},
     },
     "transformer": {
         "default": {},
@@ -216,7 +217,7 @@ CASES = [
     for variant, settings in VARIANTS.get(name, {"default": {}}).items()
 ]
 CASES.append(MixtureCase("mixture", "three", {}))
-CASES += [CachedCase("cached", name, {}) for name in ("lstm", "transformer")]
+CASES += [CachedCase("cached", name, {}) for name in ("lstm", "window")]
 NEURAL = [case for case in CASES if case.neural]
 
 

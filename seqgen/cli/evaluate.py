@@ -42,6 +42,9 @@ def evaluate(
         ),
     ] = None,
     model: options.Models = None,
+    cache: options.Cache = None,
+    cache_strength: options.CacheStrength = None,
+    cache_flatness: options.CacheFlatness = None,
     perplexity: Annotated[
         bool, flag("--perplexity", SCORES, "Score the text, as `seqgen perplexity` does.")
     ] = False,
@@ -126,7 +129,8 @@ def evaluate(
         lenient=everything,
     )
     choice("--precision", precision, PRECISIONS)
-    models = [load(name, device, precision) for name in model or [None]]
+    looked_up = options.cache_of(cache, cache_strength, cache_flatness)
+    models = [load(name, device, precision, looked_up) for name in model or [None]]
     of_pairs = check_one_kind(models)
     _check_for_kind(models[0], source=source, metric=metric, by_length=by_length, pairs=pairs)
     read = _reader(models, inputs, (file, source, target), wanted)
