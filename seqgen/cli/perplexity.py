@@ -152,7 +152,7 @@ def perplexity(
     if source is not None:
         sources = [beside(models[0], inputs.open_one(source), sources)]
     if fit is not None:
-        text = held_out_by(models, quiet) if fit == HELD_OUT else inputs.open_one(fit)
+        text = held_out_by(models, quiet=True) if fit == HELD_OUT else inputs.open_one(fit)
         models = [fit_on(text, models[0], scoring, json, quiet)]
         if not sources:
             return

@@ -16,6 +16,7 @@ from seqgen.errors import SeqgenError
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
 from seqgen.models.scores import Want, WrittenOut
 from seqgen.scoring import Scored
+from seqgen.training.loop import MOST_NATS
 
 if TYPE_CHECKING:
     from seqgen.tasks.loaded import LoadedModel
@@ -111,7 +112,7 @@ def score_dynamically(
         for segment in _segments(model, corpus, dynamic.segment):
             log_probs = segment.logits.log_softmax(-1)
             nats = -log_probs.gather(-1, segment.targets.unsqueeze(-1)).mean()
-            if not nats.isfinite():
+            if not nats <= MOST_NATS:
                 raise SeqgenError(
                     f"dynamic evaluation has diverged after {segment.first:,} tokens; give a "
                     "smaller --dynamic"
