@@ -12,6 +12,7 @@ import torch
 from architectures import VOCAB, CachedCase, Case, ids
 from helpers_cli import records, refusal
 
+import seqgen
 from seqgen.cli import run
 from seqgen.configs.cache import CacheConfig
 from seqgen.errors import UsageError
@@ -246,10 +247,12 @@ def test_a_cache_in_perplexity(home, capsys):
 
 
 def test_a_cache_where_text_is_written_and_compared(home, capsys):
-    for command in (("sample", "--seed", 1), ("beam-search",)):
+    for method, *command in (("sample", "sample", "--seed", 1), ("beam_search", "beam-search")):
         how = (*command, "a cat and", "-m", "net", "--max-tokens", 30)
         (plain,), (cached,) = records(capsys, *how), records(capsys, *how, *WANT)
         assert plain["text"] != cached["text"]
+        write = getattr(seqgen.load("net", cache=CacheConfig(50, 0.25, 0.5)), method)
+        assert next(write("a cat and", max_tokens=30, seed=1)).text == cached["text"]
     (found,) = records(capsys, "eval", home / "val", "-m", "net", "--perplexity", *WANT)
     (own,) = records(capsys, "perplexity", home / "val", "-m", "net", *WANT)
     assert found["perplexity"]["perplexity"] == own["perplexity"]
