@@ -40,6 +40,9 @@ def beam_search(
         ),
     ] = None,
     model: options.Model = None,
+    cache: options.Cache = None,
+    cache_strength: options.CacheStrength = None,
+    cache_flatness: options.CacheFlatness = None,
     prompt_file: options.PromptFile = None,
     source: options.SourceFile = None,
     source_vectors: options.SourceVectors = None,
@@ -185,7 +188,8 @@ def beam_search(
         coverage_penalty=coverage_penalty,
         of_source=of_source,
     )
-    loaded = load(model, device, choice("--precision", precision, PRECISIONS))
+    looked_up = options.cache_of(cache, cache_strength, cache_flatness)
+    loaded = load(model, device, choice("--precision", precision, PRECISIONS), looked_up)
     if stochastic and seed is None and not quiet:
         say(f"seed {drawn}")
     from_sources = given.are_sources(loaded, echo)

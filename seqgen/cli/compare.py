@@ -56,6 +56,9 @@ def compare(
     all_: Annotated[
         bool, typer.Option("--all", help="Compare all trained models.", rich_help_panel=MODEL)
     ] = False,
+    cache: options.Cache = None,
+    cache_strength: options.CacheStrength = None,
+    cache_flatness: options.CacheFlatness = None,
     stride: options.Stride = None,
     data: Annotated[
         str | None,
@@ -117,7 +120,8 @@ def compare(
         raise UsageError("give the models to compare, or --all")
     choice("--precision", precision, PRECISIONS)
     names = list(comparing.all_models()) if all_ else models
-    loaded = [load(name, device, precision) for name in names]
+    looked_up = options.cache_of(cache, cache_strength, cache_flatness)
+    loaded = [load(name, device, precision, looked_up) for name in names]
     of_pairs = check_one_kind(loaded)
     scoring = Scoring(documents=documents, stride=stride, batch_size=batch_size)
     files = PairFiles(data, source, source_vectors, target)

@@ -44,6 +44,9 @@ def evaluate(
         ),
     ] = None,
     model: options.Models = None,
+    cache: options.Cache = None,
+    cache_strength: options.CacheStrength = None,
+    cache_flatness: options.CacheFlatness = None,
     perplexity: Annotated[
         bool, flag("--perplexity", SCORES, "Score the text, as `seqgen perplexity` does.")
     ] = False,
@@ -130,7 +133,8 @@ def evaluate(
         lenient=everything,
     )
     choice("--precision", precision, PRECISIONS)
-    models = [load(name, device, precision) for name in model or [None]]
+    looked_up = options.cache_of(cache, cache_strength, cache_flatness)
+    models = [load(name, device, precision, looked_up) for name in model or [None]]
     of_pairs = check_one_kind(models)
     scoring_option = "--metric" if metric else "--by-length" if by_length else None
     _check_for_kind(models[0], pairs, files.of_pairs or scoring_option)

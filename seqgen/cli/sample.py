@@ -34,6 +34,9 @@ def sample(
         ),
     ] = None,
     model: options.Model = None,
+    cache: options.Cache = None,
+    cache_strength: options.CacheStrength = None,
+    cache_flatness: options.CacheFlatness = None,
     prompt_file: options.PromptFile = None,
     source: options.SourceFile = None,
     source_vectors: options.SourceVectors = None,
@@ -235,7 +238,8 @@ def sample(
         batch_size=batch_size,
         of_source=of_source,
     )
-    loaded = load(model, device, choice("--precision", precision, PRECISIONS))
+    looked_up = options.cache_of(cache, cache_strength, cache_flatness)
+    loaded = load(model, device, choice("--precision", precision, PRECISIONS), looked_up)
     if seed is None and sampling.draws and not suggest and not quiet and not json:
         say(f"seed {drawn}")
     if interactive:

@@ -22,6 +22,7 @@ from seqgen.tasks.scoring.perplexity import (
     Scoring,
     figures,
     protocol,
+    score_as,
     scoring_signature,
 )
 from seqgen.tasks.writing.prompts import ready
@@ -183,7 +184,7 @@ def score_tokens(
 
 
 def _stream(loaded: LoadedModel, corpus: Corpus, scoring: Scoring) -> Iterator[Scored]:
-    return score_corpus(loaded.model, corpus, 1, scoring.stride, scoring.want)
+    return score_as(replace(scoring, batch_size=1), loaded.model, corpus)
 
 
 def _tokens(loaded: LoadedModel, scored: Iterable[Scored], line: int = 0) -> Iterator[Token]:
