@@ -197,7 +197,7 @@ def conform(name: str, value: Any, kind: Any) -> Any:
         elif option is str and type(value) in (str, int, float):
             return str(value)  # TOML's val = 0.05 is a number
     expected = " or ".join(_describe(option) for option in options)
-    raise UsageError(f"{name} is {expected}, not {short(repr(value))}")
+    raise UsageError(f"{name} must be {expected}, not {short(repr(value))}")
 
 
 def _number(value: Any, kind: type) -> int | float | None:
