@@ -42,6 +42,7 @@ def beam_search(
     prompt_file: options.PromptFile = None,
     source: options.SourceFile = None,
     source_vectors: options.SourceVectors = None,
+    label: options.Label = None,
     beams: Annotated[
         int,
         typer.Option(
@@ -185,6 +186,7 @@ def beam_search(
         of_source=of_source,
     )
     loaded = load(model, device, choice("--precision", precision, PRECISIONS))
+    loaded = loaded.with_labels(label or ())
     if stochastic and seed is None and not quiet:
         say(f"seed {drawn}")
     from_sources = given.are_sources(loaded, echo)

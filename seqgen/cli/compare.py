@@ -105,13 +105,14 @@ def compare(
     choice("--precision", precision, PRECISIONS)
     names = list(comparing.all_models()) if all_ else models
     loaded = [load(name, device, precision) for name in names]
-    of_pairs = check_one_kind(loaded)
+    check_one_kind(loaded)
+    translates = loaded[0].reads_sources
     scoring = Scoring(documents=documents, stride=stride, batch_size=batch_size)
     text, what = _text(loaded, Inputs(quiet), data, source, target)
     if not quiet:
         _warn(loaded, text if what else None, scoring)
     search = {"beams": beams, "max_tokens": max_tokens, "batch_size": batch_size}
-    wanted = translating(["bleu"], **search) if of_pairs and bleu else None
+    wanted = translating(["bleu"], **search) if translates and bleu else None
     how = {"scoring": scoring, "translating": wanted, "seed": seed, "resamples": resamples}
     found = comparing.compare(loaded, text, **how)
     if json:
@@ -141,10 +142,10 @@ def _text(
     """
     from seqgen.tasks.scoring import compare as comparing
 
-    if models[0].reads_sources:
+    if models[0].reads_pairs:
         given = open_pairs(inputs, data, source, target)
         newlines = "lf" if all(one.data.newlines == "lf" for one in models) else "keep"
-        pairs = as_pairs(given or HeldOutPairs.by(models), newlines)
+        pairs = as_pairs(given or HeldOutPairs.by(models), newlines, loaded=models[0])
         return pairs, given and given.name
     if source or target:
         raise UsageError(f"--source is for translators; {models[0].stored.name} reads text")

@@ -127,7 +127,7 @@ def evaluate(
     )
     choice("--precision", precision, PRECISIONS)
     models = [load(name, device, precision) for name in model or [None]]
-    of_pairs = check_one_kind(models)
+    check_one_kind(models)
     _check_for_kind(models[0], source=source, metric=metric, by_length=by_length, pairs=pairs)
     read = _reader(models, inputs, (file, source, target), wanted)
     found = []
@@ -140,7 +140,7 @@ def evaluate(
             put_record(found[-1])
     if not json:
         _table(found, verbose and not quiet)
-    if of_pairs and not quiet:
+    if models[0].reads_sources and not quiet:
         for one in filter(lambda one: one.translations, found):
             own = one.translations
             translations.say_cut(one.model, own["cut"], own["pairs"], max_tokens)
@@ -189,11 +189,12 @@ def _reader(
     """
     if not any(files) and (len(models) == 1 or not wanted.needs_text):
         return lambda loaded: (None, None)
-    if models[0].reads_sources:
+    if models[0].reads_pairs:
         given = open_pairs(inputs, *files) or held_out_by(models, quiet=True)
-        for _ in as_pairs(given, "keep"):  # a line that is no pair is refused before the work
+        # A line that is no pair is refused before the work.
+        for _ in as_pairs(given, "keep", loaded=models[0]):
             pass
-        return lambda loaded: (as_pairs(given, loaded.data.newlines), given.name)
+        return lambda loaded: (as_pairs(given, loaded.data.newlines, loaded=loaded), given.name)
     if files[0] is not None:
         text, name = inputs.read_text_or_tokens(files[0]), files[0]
     else:

@@ -50,6 +50,16 @@ def perplexity(
     ] = None,
     model: options.Models = None,
     source_vectors: options.SourceVectors = None,
+    label: Annotated[
+        list[str] | None,
+        value(
+            "NAME",
+            TEXT,
+            "Of a model trained with --labels: FILE is plain text, and all its lines have this "
+            "label. Can be repeated.",
+            default=False,
+        ),
+    ] = None,
     documents: options.Documents = None,
     stride: options.Stride = None,
     per_line: Annotated[
@@ -125,7 +135,9 @@ def perplexity(
     if of_source.looks and len(model or []) > 1:
         raise UsageError(f"{of_source.given[0]} takes one model")
     device_and_precision = device, choice("--precision", precision, PRECISIONS)
-    models = [load(name, *device_and_precision) for name in model or [None]]
+    models = [
+        load(name, *device_and_precision).with_labels(label or ()) for name in model or [None]
+    ]
     scoring = Scoring(documents=documents, stride=stride, top5=top5, batch_size=batch_size)
     for loaded in models:
         scoring.check(loaded)
@@ -146,6 +158,8 @@ def perplexity(
             return
     if source_vectors is not None:
         sources = [_with_vectors(models, sources, source_vectors)]
+    if label and not sources:
+        raise UsageError("--label goes with a FILE of plain text: held-out lines have their own")
     sources = sources or [held_out_by(models, quiet)]
     if per_line:
         _per_line(models, sources, scoring, looks, json, verbose, quiet)

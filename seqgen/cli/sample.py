@@ -37,6 +37,7 @@ def sample(
     prompt_file: options.PromptFile = None,
     source: options.SourceFile = None,
     source_vectors: options.SourceVectors = None,
+    label: options.Label = None,
     interactive: Annotated[
         bool,
         typer.Option(
@@ -236,6 +237,7 @@ def sample(
         of_source=of_source,
     )
     loaded = load(model, device, choice("--precision", precision, PRECISIONS))
+    loaded = loaded.with_labels(label or ())
     if seed is None and wanted.draws and not suggest and not quiet and not json:
         say(f"seed {drawn}")
     if interactive:
@@ -243,7 +245,7 @@ def sample(
         def written(prompt: str, number: int) -> Iterable[str]:
             return stream(loaded, prompt, replace(wanted, seed=drawn + number))
 
-        if echo:
+        if echo and loaded.reads_sources:
             loaded.require_text("--echo")
         converse(written, echo is not False and not loaded.reads_sources, quiet)
         return

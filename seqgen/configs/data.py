@@ -46,6 +46,11 @@ class DataConfig(Config):
     documents: Documents = setting(
         "Treat the text as one continuous stream, or each line as a separate document.", "stream"
     )
+    labels: bool = setting(
+        "Each line is label<TAB>text: learn to write a text given its labels, with | between "
+        "several.",
+        False,
+    )
     val: str = setting(
         "What to hold out for validation: a share of the text such as 0.05, a file, or none.", "0.1"
     )

@@ -50,6 +50,8 @@ class Corpus:
         start: the id each document starts after.
         oov: how many tokens are `<unk>`.
         sources: what each document is written from, D of them; None for text alone.
+        unscored: an id, and the least of others, that are read in training and never scored;
+            None where every token is.
     """
 
     tokens: np.ndarray
@@ -57,6 +59,7 @@ class Corpus:
     start: int
     oov: int = 0
     sources: Sources | None = None
+    unscored: tuple[int, int] | None = None
 
     @cached_property
     def starts(self) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 from seqgen import store
 from seqgen.configs import DataConfig, Documents, require
 from seqgen.data.corpus import Framing
+from seqgen.data.labels import BETWEEN, Labels
 from seqgen.data.pairs import Tokenizers, encode_sources
 from seqgen.data.sources import (
     Sources,
@@ -40,19 +41,64 @@ class LoadedModel:
         model: in evaluation mode.
         tokenizer: its ids.
         data: how its text was read: `documents`, `newlines`.
-        source_tokenizer: the ids of its sources; None for a model of text, or of vectors.
+        source_tokenizer: the ids of its sources, or its labels; None for a model of text, or of
+            vectors.
+        label: what it is to write texts of; None where nothing was asked for.
     """
 
     stored: StoredModel
     model: LanguageModel
     tokenizer: Tokenizer
     data: DataConfig
-    source_tokenizer: Tokenizer | None = None
+    source_tokenizer: Tokenizer | Labels | None = None
+    label: str | None = None
+
+    @property
+    def labels(self) -> Labels | None:
+        """The labels that it was trained with; None for any other model."""
+        return self.source_tokenizer if isinstance(self.source_tokenizer, Labels) else None
+
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether it scores texts given something: a source each, or labels."""
+        return self.source_tokenizer is not None or self.source_features is not None
 
     @property
     def reads_sources(self) -> bool:
-        """Whether it writes from sources: it was trained on pairs."""
-        return self.source_tokenizer is not None or self.source_features is not None
+        """Whether it writes from sources, which stand where others have prompts."""
+        return self.reads_pairs and self.labels is None
+
+    def with_labels(self, names: Sequence[str]) -> LoadedModel:
+        """Return the model told which labels the texts have that it is to write or to score.
+
+        Args:
+            names: one or several; none leaves the model as it is.
+
+        Raises:
+            UsageError: it knows no labels, or not this one.
+        """
+        if not names:
+            return self
+        require(
+            self.labels is not None,
+            f"{self.stored.name} was trained without labels, so that it takes no --label",
+        )
+        label = BETWEEN.join(names)
+        self.labels.ids(label)
+        return replace(self, label=label)
+
+    def given_labels(self) -> Sources:
+        """Return the labels that the model was told, as its one source.
+
+        Raises:
+            UsageError: it was told none.
+        """
+        require(
+            self.label is not None,
+            f"{self.stored.name} writes texts with labels: give --label "
+            f"({self.labels and self.labels.listed})",
+        )
+        return self.labels.sources([self.label])
 
     @property
     def source_features(self) -> int | None:
@@ -115,8 +161,8 @@ class LoadedModel:
         Raises:
             UsageError: it does.
         """
-        name = self.stored.name
-        require(not self.reads_sources, f"{what} is for models of text; {name} writes from sources")
+        name, given = self.stored.name, "sources" if self.labels is None else "labels"
+        require(not self.reads_pairs, f"{what} is for models of text; {name} writes from {given}")
 
     def require_reads_sources(self, what: str) -> None:
         """Refuse a model of text.
@@ -152,6 +198,8 @@ class LoadedModel:
     def never(self) -> tuple[int, ...]:
         """The ids that are never written."""
         special = (self.tokenizer.pad_id, self.tokenizer.bos_id, self.tokenizer.unk_id)
+        if self.labels is not None:
+            special += tuple(range(self.labels.first, self.labels.first + len(self.labels)))
         # A stream has no end; a line, which ends with EOS, holds no newline.
         stream = self.framing.end is None
         return (*special, self.tokenizer.eos_id if stream else self.tokenizer.newline_id)
@@ -197,14 +245,15 @@ def load(
 def load_stored(stored: StoredModel, device: torch.device, precision: Precision) -> LoadedModel:
     """Load what `stored` holds; see `load`."""
     model, tokenizer = stored.load()
-    if model.vocab_size != tokenizer.vocab_size:
+    source_tokenizer = stored.load_source_tokenizer(tokenizer)
+    labels = source_tokenizer if isinstance(source_tokenizer, Labels) else ()
+    if model.vocab_size != tokenizer.vocab_size + len(labels):
         raise SeqgenError(
             f"{stored.path} is damaged: its model has {model.vocab_size} tokens and its "
-            f"tokenizer {tokenizer.vocab_size}"
+            f"tokenizer {tokenizer.vocab_size + len(labels)}"
         )
     choose_products(device)
-    source_tokenizer = stored.load_source_tokenizer(tokenizer)
-    joint = source_tokenizer is None or source_tokenizer is tokenizer
+    joint = labels or source_tokenizer is None or source_tokenizer is tokenizer
     own = None if joint else source_tokenizer.vocab_size
     if own != getattr(model.config, "source_vocab_size", None):
         raise SeqgenError(

@@ -48,10 +48,10 @@ class Scoring:
         Raises:
             UsageError: the stride does not suit its window.
         """
-        if loaded.reads_sources:
-            name = loaded.stored.name
+        if loaded.reads_pairs:
+            name, each = loaded.stored.name, "pairs" if loaded.reads_sources else "labelled lines"
             fits = self.documents != "stream"
-            require(fits, f"--documents stream has no meaning: {name} scores pairs, one by one")
+            require(fits, f"--documents stream has no meaning: {name} scores {each}, one by one")
         window, stride = loaded.model.window, self.stride
         fits = stride is None or (stride >= 1 and (window is None or stride <= window))
         most = "" if window is None else f" to {window}, the window of {loaded.stored.name}"
@@ -135,7 +135,8 @@ def perplexity(
     kind, more = Perplexity, {}
     if pairs:
         totals, facts, unknown = _score_pairs(loaded, text, scoring)
-        kind, more = PairPerplexity, {"source_unknown": unknown}
+        if loaded.reads_sources:
+            kind, more = PairPerplexity, {"source_unknown": unknown}
     elif isinstance(text, TokenFile):
         totals, facts = _score_token_file(loaded, text, scoring)
     else:
@@ -167,7 +168,7 @@ def score_text(
 def score_held_out(loaded: LoadedModel) -> ScoreTotals:
     """Return the totals of a model's held-out text, which it must have."""
     path, scoring = loaded.stored.validation_text, Scoring().check(loaded)
-    if loaded.reads_sources:
+    if loaded.reads_pairs:
         return _score_pairs(loaded, held_out_pairs(loaded), scoring)[0]
     if is_token_file(path):
         return _score_token_file(loaded, open_token_file(path), scoring)[0]
@@ -273,8 +274,9 @@ def protocol(loaded: LoadedModel, scoring: Scoring) -> str:
     end = "EOS" if loaded.data.documents == "line" else "newline"
     line = scoring.documents == "line"
     way = f"each line alone, {end} scored" if line else "one stream after a newline"
-    if loaded.reads_sources:
-        way = "each target given its source, EOS scored"
+    if loaded.reads_pairs:
+        given = "target given its source" if loaded.reads_sources else "line given its labels"
+        way = f"each {given}, EOS scored"
     parts = [
         way,
         f"{loaded.tokenizer.kind} tokens",
@@ -302,7 +304,9 @@ def scoring_signature(
         number,
         model=short(loaded.stored.digest),
         data=short(data),
-        documents="pairs" if loaded.reads_sources else scoring.documents,
+        documents=("pairs" if loaded.reads_sources else "labels")
+        if loaded.reads_pairs
+        else scoring.documents,
         tokens=loaded.tokenizer.kind,
         unknowns="scored",
         window="{}/{}".format(*_window(loaded, scoring)) if windowed else "none",

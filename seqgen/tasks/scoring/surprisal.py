@@ -112,7 +112,7 @@ def _score_group(
     loaded: LoadedModel, items: Sequence[str | tuple[str | Vectors, str]], scoring: Scoring
 ) -> Iterator[Line]:
     """Score lines, or the targets of pairs, side by side."""
-    if not loaded.reads_sources:
+    if not loaded.reads_pairs:
         yield from _score_texts(loaded, items, None, scoring)
         return
     sources = loaded.encode_sources([source for source, _ in items])
@@ -252,6 +252,8 @@ def line_record(
         **figures(line.totals),
     )
     about = {"line": line.index, "text": line.text}
-    if line.source is not None:
+    if loaded.labels is not None:
+        about |= {"label": line.source}
+    elif line.source is not None:
         about |= {"source": str(line.source), "source_unknown": line.source_unknown}
     return {**asdict(record), **about}

@@ -122,17 +122,24 @@ class Prepared:
         carries = carries_state and not training.reset_state
 
         def batches_of(corpus: Corpus) -> Batches:
-            shape = (training.batch_size, training.seq_len)
-            return training_batches(corpus, data.documents, carries, *shape, training.seed)
+            shape = (training.batch_size, training.seq_len, training.seed)
+            return training_batches(self.as_read(corpus, data), data.documents, carries, *shape)
 
         def cut_anew(epoch: int) -> Batches:
             sampling = Sampling(data.subword_sampling, training.seed, epoch)
-            text = self.split.train()
-            return batches_of(encode_corpus(text, self.tokenizer, data.documents, sampling))
+            return batches_of(self.segmented(data, sampling))
 
         sampled = data.subword_sampling is not None
         batches = SampledBatches(cut_anew) if sampled else batches_of(self.train)
         return batches if training.k2 is None else Overlapping(batches, training.k2)
+
+    def segmented(self, data: DataConfig, sampling: Sampling) -> Corpus:
+        """Return the training part encoded again, with a segmentation that is drawn."""
+        return encode_corpus(self.split.train(), self.tokenizer, data.documents, sampling)
+
+    def as_read(self, corpus: Corpus, data: DataConfig) -> Corpus:
+        """Return a training part as training reads it."""
+        return corpus
 
 
 def survey_text(text: Text) -> Survey:

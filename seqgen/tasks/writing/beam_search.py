@@ -123,6 +123,7 @@ class Beam(Written):
     model: str
     seed: int | None
     of_source: OfSource | None = None
+    label: str | None = None
 
 
 @dataclass(frozen=True)
@@ -267,6 +268,7 @@ class Searcher:
                 model=self.loaded.stored.name,
                 seed=self.options.seed if self.options.stochastic else None,
                 of_source=of_source,
+                label=self.loaded.label,
             )
             for rank, (hypothesis, (text, of_source)) in enumerate(texts)
         ]
