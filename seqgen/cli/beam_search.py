@@ -199,7 +199,7 @@ def beam_search(
     raw = not piped and len(texts) == 1 and nbest == 1 and not (align or align_words)
     unknown = 0
     for record in task.beam_search(loaded, texts, wanted):
-        text = record.prompt + record.text if echoed else record.text
+        text = loaded.echoed(record.prompt, record.text) if echoed else record.text
         if json:
             put_record(record.record())
         elif raw:

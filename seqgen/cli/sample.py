@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -243,11 +243,13 @@ def sample(
     if interactive:
         # As if each prompt were a run of its own, with the next seed.
         def written(prompt: str, number: int) -> Iterable[str]:
-            return stream(loaded, prompt, replace(wanted, seed=drawn + number))
+            pieces = stream(loaded, prompt, replace(wanted, seed=drawn + number))
+            return _with_echo(loaded, prompt if shown_again else "", pieces)
 
         if echo and loaded.reads_sources:
             loaded.require_text("--echo")
-        converse(written, echo is not False and not loaded.reads_sources, quiet)
+        shown_again = echo is not False and not loaded.reads_sources
+        converse(written, quiet)
         return
     from_sources = given.are_sources(loaded, echo)
     texts, piped = given.texts(loaded, quiet)
@@ -286,12 +288,21 @@ def _put_one(loaded: LoadedModel, prompt: str, wanted: SampleOptions, echoed: bo
     """Write one text as it is, piece by piece."""
     from seqgen.tasks.writing.sample import stream
 
-    if echoed:
-        put(prompt)
-    for piece in stream(loaded, prompt, wanted):
+    echo = prompt if echoed else ""
+    for piece in _with_echo(loaded, echo, stream(loaded, prompt, wanted)):
         put(piece)
     if is_terminal(sys.stdout):
         put("\n")
+
+
+def _with_echo(loaded: LoadedModel, echo: str, pieces: Iterable[str]) -> Iterator[str]:
+    """Yield the pieces of a text with its prompt, before the first or after the last."""
+    pieces = iter(pieces)
+    first = next(pieces, "")  # refuses a prompt before anything is shown
+    yield first if loaded.backward else echo + first
+    yield from pieces
+    if loaded.backward:
+        yield echo
 
 
 def _put_records(
@@ -315,7 +326,7 @@ def _put_records(
             put_record(record.record())
         else:
             of = f", sample {record.sample}" if wanted.num_samples > 1 else ""
-            text = record.prompt + record.text if echoed else record.text
+            text = loaded.echoed(record.prompt, record.text) if echoed else record.text
             if raw:
                 put(text + "\n" if is_terminal(sys.stdout) else text)
             else:

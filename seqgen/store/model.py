@@ -135,6 +135,8 @@ class StoredModel(ModelFolder):
         """
         config = self.config
         decisive = [config["architecture"], config["model"], config["data"].get("documents")]
+        if config["data"].get("direction", "forward") != "forward":
+            decisive.append(config["data"]["direction"])
         digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode())
         for path in [*self._tokenizer_files(), self.path / WEIGHTS]:
             with path.open("rb") as file:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from seqgen import __version__, formats, store
+from seqgen.errors import SeqgenError
 from seqgen.formats import packing
 from seqgen.store import StoredModel
 from seqgen.tasks.interrupts import ending_as_ctrl_c
@@ -71,6 +72,8 @@ def exported(loaded: LoadedModel, file_format: str) -> Iterable[bytes]:
         SeqgenError: the format cannot hold this kind of model.
     """
     write = formats.exporter(file_format)
+    if loaded.backward:
+        raise SeqgenError(f"{loaded.stored.name} reads from right to left, which no format can say")
     return write(loaded.model, loaded.tokenizer, loaded.data.documents, loaded.stored.name)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import torch
 
 from seqgen import store
 from seqgen.configs import DataConfig, Documents, require
-from seqgen.data.corpus import Framing
+from seqgen.data.corpus import Corpus, Framing
 from seqgen.data.labels import BETWEEN, Labels
 from seqgen.data.pairs import Tokenizers, encode_sources
 from seqgen.data.sources import (
@@ -23,13 +23,17 @@ from seqgen.data.sources import (
     features_of,
     require_same_sources,
 )
+from seqgen.decoding.backward import BackwardContinuation, BackwardDecoder
+from seqgen.decoding.continuation import Continuation
 from seqgen.errors import SeqgenError
 from seqgen.models.base import LanguageModel
 from seqgen.models.mixture import Mixture
 from seqgen.models.precision import Precision, choose_device, parameter_type
+from seqgen.models.scores import Want
+from seqgen.scoring import Scored, score_corpus
 from seqgen.store import StoredMixture, StoredModel
 from seqgen.tasks.machine import choose_products
-from seqgen.tokenizers import Tokenizer
+from seqgen.tokenizers import Decoder, Tokenizer
 
 
 @dataclass(frozen=True)
@@ -217,9 +221,38 @@ class LoadedModel:
         kinds = (tensor.dtype for tensor in tensors if tensor.is_floating_point())
         return str(next(kinds, torch.float32)).removeprefix("torch.")
 
+    @property
+    def backward(self) -> bool:
+        """Whether it reads and writes from right to left."""
+        return self.data.direction == "backward"
+
     def ids(self, text: str) -> tuple[int, ...]:
-        """Return the ids of a text, which may have unknown ones among them."""
-        return tuple(self.tokenizer.encode(text).tolist())
+        """Return the ids of a text as the model reads them; unknown ones may be among them."""
+        ids = self.tokenizer.encode(text)
+        return tuple((ids[::-1] if self.backward else ids).tolist())
+
+    def decoder(self, history: Sequence[int]) -> Decoder:
+        """Return what decodes the tokens that the model writes after those of `history`."""
+        if self.backward:
+            return BackwardDecoder(self.tokenizer, history)
+        return self.tokenizer.decoder(history)
+
+    def continuation(
+        self, decoder: Decoder, stops: Sequence[str], max_tokens: int, min_tokens: int = 0
+    ) -> Continuation:
+        """Open a text over a decoder; see `Continuation`."""
+        kind = BackwardContinuation if self.backward else Continuation
+        return kind(decoder, stops, max_tokens, self.framing.end, min_tokens)
+
+    def echoed(self, prompt: str, text: str) -> str:
+        """Return a text with its prompt where that belongs."""
+        return text + prompt if self.backward else prompt + text
+
+    def score(
+        self, corpus: Corpus, batch_size: int, stride: int | None = None, want: Want = "hits"
+    ) -> Iterator[Scored]:
+        """Score a corpus in the direction that the model reads in; see `score_corpus`."""
+        return score_corpus(self.model, corpus, batch_size, stride, want, self.data.direction)
 
 
 def load(
@@ -283,6 +316,8 @@ def load_mixture(stored: StoredMixture, device: torch.device, precision: Precisi
             raise SeqgenError(
                 f"{names} were trained with different --documents and cannot be mixed"
             )
+        if other.backward != first.backward:
+            raise SeqgenError(f"{names} read in different directions and cannot be mixed")
     model = Mixture([part.model for part in parts], stored.weights)
     return LoadedModel(stored, model.eval(), first.tokenizer, first.data, first.source_tokenizer)
 

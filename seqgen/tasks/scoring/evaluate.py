@@ -199,6 +199,8 @@ def _continue(loaded: LoadedModel, text: str | TokenFile, wanted: Wanted) -> dic
         raise _lost(text)
     if loaded.labels is not None:
         raise SeqgenError(f"{loaded.stored.name} writes from labels: nothing is continued")
+    if loaded.backward:
+        raise SeqgenError(f"{loaded.stored.name} writes from right to left: nothing is continued")
     scoring = wanted.scoring.check(loaded)
     passages = find_passages(text, scoring.documents, wanted.protocol)
     written = go_on(loaded, passages, wanted.protocol)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from seqgen.configs import Documents
+from seqgen.configs import Direction, Documents
 from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.data.pairs import Pairs, encode_pairs
 from seqgen.data.tokenfile import TokenFile
@@ -69,7 +69,8 @@ def fit(
     if not isinstance(loaded.stored, StoredMixture) or not isinstance(loaded.model, Mixture):
         raise UsageError("--fit finds the weights of a mixture: give -m A+B")
     corpus = _corpus(loaded, text, documents or loaded.data.documents)
-    columns = [token_log_probs(part, corpus, batch_size) for part in loaded.model.components]
+    how = batch_size, loaded.data.direction
+    columns = [token_log_probs(part, corpus, *how) for part in loaded.model.components]
     log_probs = torch.from_numpy(np.stack(columns, axis=1))  # (N, K)
     if not (log_probs > -torch.inf).any():
         raise SeqgenError("there is no token to fit weights on")
@@ -102,9 +103,12 @@ def _corpus(
     return encode_corpus(text, loaded.tokenizer, documents, framing=framing)
 
 
-def token_log_probs(model: LanguageModel, corpus: Corpus, batch_size: int = 32) -> np.ndarray:
+def token_log_probs(
+    model: LanguageModel, corpus: Corpus, batch_size: int = 32, direction: Direction = "forward"
+) -> np.ndarray:
     """Return the log-probability of every token of a corpus, in its order, (N,) float64."""
-    pieces = list(score_corpus(model, corpus, batch_size, want="log_probs"))
+    how = {"want": "log_probs", "direction": direction}
+    pieces = list(score_corpus(model, corpus, batch_size, **how))
     documents = np.concatenate([piece.documents for piece in pieces] or [np.zeros(0)])
     log_probs = np.concatenate([piece.log_probs for piece in pieces] or [np.zeros(0)])
     return log_probs[np.argsort(documents, kind="stable")]

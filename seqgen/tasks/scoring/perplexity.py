@@ -17,7 +17,7 @@ from seqgen.errors import SeqgenError
 from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.metrics.signature import short, signature
 from seqgen.models.scores import Want
-from seqgen.scoring import add_up, score_corpus
+from seqgen.scoring import add_up
 from seqgen.tasks.loaded import LoadedModel
 
 
@@ -264,7 +264,7 @@ def check_token_file(loaded: LoadedModel, file: TokenFile, documents: Documents)
 
 
 def _score(loaded: LoadedModel, corpus: Corpus, facts: Survey, scoring: Scoring) -> ScoreTotals:
-    scored = score_corpus(loaded.model, corpus, scoring.batch_size, scoring.stride, scoring.want)
+    scored = loaded.score(corpus, scoring.batch_size, scoring.stride, scoring.want)
     totals = add_up(scored, loaded.tokenizer)
     return replace(totals, characters=facts.characters, bytes=facts.bytes)
 
@@ -278,7 +278,7 @@ def protocol(loaded: LoadedModel, scoring: Scoring) -> str:
         given = "target given its source" if loaded.reads_sources else "line given its labels"
         way = f"each {given}, EOS scored"
     parts = [
-        way,
+        f"{way}, from right to left" if loaded.backward else way,
         f"{loaded.tokenizer.kind} tokens",
         "unknowns scored as <unk>",
     ]

@@ -15,7 +15,7 @@ from seqgen.data.pairs import Pairs
 from seqgen.data.sources import Sources, Vectors, content_of
 from seqgen.data.text import lines
 from seqgen.metrics.perplexity import LN2, OOV_BITS, ScoreTotals
-from seqgen.scoring import POOL, Scored, add_up, score_corpus
+from seqgen.scoring import POOL, Scored, add_up, in_order
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.scoring.perplexity import (
     Perplexity,
@@ -133,11 +133,9 @@ def _score_texts(
     corpus = replace(corpus, sources=sources)
     of_unknowns = np.searchsorted(corpus.ends, unknowns.places, side="right")
     oov_bytes = np.bincount(of_unknowns, unknowns.sizes, minlength=len(texts))
-    whole = in_order(
-        score_corpus(loaded.model, corpus, scoring.batch_size, scoring.stride, scoring.want)
-    )
+    whole = in_order(loaded.score(corpus, scoring.batch_size, scoring.stride, scoring.want))
     for number, (begin, end) in enumerate(zip(corpus.starts, corpus.ends, strict=True)):
-        own = _part(whole, slice(begin, end))
+        own = whole.take(slice(begin, end))
         text = texts[number]
         totals = replace(
             add_up([own], loaded.tokenizer),
@@ -147,27 +145,6 @@ def _score_texts(
             oov_bytes=int(oov_bytes[number]),
         )
         yield Line(number, text.removesuffix(NEWLINE), totals, own)
-
-
-def in_order(scored: Iterable[Scored]) -> Scored:
-    """Join pieces, in the order of the corpus."""
-    pieces = list(scored)
-    documents = np.concatenate([piece.documents for piece in pieces])
-    order = np.argsort(documents, kind="stable")
-    ranked = all(piece.ranks is not None for piece in pieces)
-    return Scored(
-        documents[order],
-        np.concatenate([piece.tokens for piece in pieces])[order],
-        np.concatenate([piece.log_probs for piece in pieces])[order],
-        np.concatenate([piece.hits for piece in pieces])[order],
-        np.concatenate([piece.ranks for piece in pieces])[order] if ranked else None,
-    )
-
-
-def _part(scored: Scored, where: slice) -> Scored:
-    ranks = None if scored.ranks is None else scored.ranks[where]
-    columns = (scored.documents, scored.tokens, scored.log_probs, scored.hits)
-    return Scored(*(column[where] for column in columns), ranks)
 
 
 def score_tokens(
@@ -183,7 +160,7 @@ def score_tokens(
 
 
 def _stream(loaded: LoadedModel, corpus: Corpus, scoring: Scoring) -> Iterator[Scored]:
-    return score_corpus(loaded.model, corpus, 1, scoring.stride, scoring.want)
+    return loaded.score(corpus, 1, scoring.stride, scoring.want)
 
 
 def _tokens(loaded: LoadedModel, scored: Iterable[Scored], line: int = 0) -> Iterator[Token]:

@@ -93,6 +93,7 @@ class Origin:
         config = self.stored.config
         inherited = {
             "documents": config["data"].get("documents", "stream"),
+            "direction": config["data"].get("direction", "forward"),
             "seq_len": config["training"].get("seq_len", 64),
         }
         labels = isinstance(self.source_tokenizer, Labels)

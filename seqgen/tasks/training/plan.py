@@ -244,6 +244,10 @@ def _require_reads(plan: Plan, flags: Collection[str]) -> None:
             name not in flags, f"{name} has no meaning: {plan.architecture} learns from {learns}"
         )
     require(
+        not pairs or plan.data.direction == "forward",
+        f"direction=backward has no meaning: {plan.architecture} learns from {learns}",
+    )
+    require(
         not pairs or plan.data.documents == "line",
         f"documents=stream has no meaning: {plan.architecture} learns from {learns}",
     )

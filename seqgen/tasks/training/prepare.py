@@ -11,6 +11,7 @@ from seqgen import store
 from seqgen.configs import DataConfig, TrainingConfig, require
 from seqgen.data.batches import Batches, Overlapping, SampledBatches, training_batches
 from seqgen.data.corpus import Corpus, encode_corpus
+from seqgen.data.direction import turned
 from seqgen.data.encoding import Sampling
 from seqgen.data.overlap import Overlap, overlap_of_lines
 from seqgen.data.sources import Vectors
@@ -138,8 +139,8 @@ class Prepared:
         return encode_corpus(self.split.train(), self.tokenizer, data.documents, sampling)
 
     def as_read(self, corpus: Corpus, data: DataConfig) -> Corpus:
-        """Return a training part as training reads it."""
-        return corpus
+        """Return a part as a model reads it: in its direction."""
+        return turned(corpus) if data.direction == "backward" else corpus
 
 
 def survey_text(text: Text) -> Survey:

@@ -183,13 +183,13 @@ class Writer:
 
     def begin(self, row: Row) -> Continuation:
         """Open a text."""
-        return self.open(row, self.loaded.tokenizer.decoder(row.tokens))
+        return self.open(row, self.loaded.decoder(row.tokens))
 
     def open(self, row: Row, decoder: Decoder) -> Continuation:
         """Open a text over a decoder."""
-        options, end = self.options, self.loaded.framing.end
+        options = self.options
         limit = options.max_tokens if row.max_tokens is None else row.max_tokens
-        return Continuation(decoder, options.stop, limit, end, options.min_tokens)
+        return self.loaded.continuation(decoder, options.stop, limit, options.min_tokens)
 
     def record(self, prompt: Prompt, row: Row, text: Continuation) -> Sample:
         """Return what is told of a finished text."""
