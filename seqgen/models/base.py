@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -82,6 +82,17 @@ class LanguageModel(nn.Module):
             batch: rows B.
             stride: how many tokens a full window drops at a time (transformers; W/2 if None);
                 models without a window ignore it.
+        """
+
+    def spell(self, words: Iterable[str], spelled_out: bool) -> None:
+        """Tell a new model how its tokens are spelled; most do not ask.
+
+        Args:
+            words: the V tokens.
+            spelled_out: each is a character, or a byte.
+
+        Raises:
+            UsageError: it reads words, and these are none.
         """
 
     def opens(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,6 +82,10 @@ class Prepared:
     def vocab_sizes(self) -> VocabSizes:
         """How many tokens there are on each side."""
         return VocabSizes.of(self.tokenizer, self.source_tokenizer)
+
+    def spellings(self) -> Iterator[str]:
+        """Yield each token as a person writes it, in the order of ids."""
+        yield from self.tokenizer.pieces(range(self.tokenizer.vocab_size))
 
     @property
     def sample_prompt(self) -> str | Vectors:

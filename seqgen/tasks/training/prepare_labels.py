@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,10 @@ class PreparedLabels(PreparedPairs):
     @property
     def vocab_sizes(self) -> VocabSizes:
         return VocabSizes(self.tokenizer.vocab_size + len(self.labels))
+
+    def spellings(self) -> Iterator[str]:
+        yield from super().spellings()
+        yield from self.labels.names
 
     @property
     def sample_prompt(self) -> str:

@@ -166,6 +166,7 @@ def _initial_model(
     """Return the model before its first step: drawn from the seed, or fine-tuning's origin."""
     torch.manual_seed(training.seed)
     model = to_train(plan.model_class, config)
+    model.spell(prepared.spellings(), prepared.tokenizer.kind in ("char", "byte"))
     if plan.origin is not None:
         plan.origin.require_sources(prepared.vocab_sizes.source_features)
         plan.origin.begin(model, prepared.tokenizer, prepared.source_tokenizer)
