@@ -211,6 +211,14 @@ def test_labels_stand_before_the_end_of_the_text(home, tmp_path, capsys):
     assert forward["text"] == backward["text"][::-1]
 
 
+def test_an_imported_model_reads_forwards_whatever_it_is_like(home, tmp_path):
+    arpa = tmp_path / "forward.arpa"
+    assert run(["export", "F-ngram-line", "--format", "arpa", "--out", str(arpa), "--quiet"]) == 0
+    like = ("--like", "B-ngram-line", "--name", "imported", "--quiet")
+    assert run(["import", str(arpa), *like]) == 0
+    assert not load("imported").backward
+
+
 def test_what_needs_the_other_direction_is_refused(home, capsys):
     mixed = "F-gru-line+B-gru-line"
     assert "different directions" in refusal(capsys, "sample", "-m", mixed)

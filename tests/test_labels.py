@@ -292,6 +292,8 @@ def test_an_unknown_label_is_named_with_its_line_and_the_nearest(home, tmp_path,
         (("train", "names.tsv", "--labels", "--documents", "stream"), "each line is a text"),
         (("train", "--labels", "--source", "names.tsv", "--target", "plain.txt"), "no --target"),
         (("beam-search", "-m", "gru", "--label", "a", "--max-ratio", 2), "--max-ratio is for"),
+        (("sample", "-m", "gru"), "give --label (a, b, long)"),
+        (("eval", "-m", "gru", "--pairs", "names.tsv", "--quiet"), "--pairs is for models of text"),
     ],
 )
 def test_commands_that_make_no_sense_are_refused(home, monkeypatch, capsys, arguments, said):

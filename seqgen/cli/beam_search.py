@@ -187,6 +187,7 @@ def beam_search(
     )
     loaded = load(model, device, choice("--precision", precision, PRECISIONS))
     loaded = loaded.with_labels(label or ())
+    loaded.require_label()
     if stochastic and seed is None and not quiet:
         say(f"seed {drawn}")
     from_sources = given.are_sources(loaded, echo)

@@ -238,6 +238,7 @@ def sample(
     )
     loaded = load(model, device, choice("--precision", precision, PRECISIONS))
     loaded = loaded.with_labels(label or ())
+    loaded.require_label()
     if seed is None and wanted.draws and not suggest and not quiet and not json:
         say(f"seed {drawn}")
     if interactive:

@@ -25,7 +25,7 @@ from seqgen.data.sources import (
 )
 from seqgen.decoding.backward import BackwardContinuation, BackwardDecoder
 from seqgen.decoding.continuation import Continuation
-from seqgen.errors import SeqgenError
+from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import LanguageModel
 from seqgen.models.mixture import Mixture
 from seqgen.models.precision import Precision, choose_device, parameter_type
@@ -91,17 +91,19 @@ class LoadedModel:
         self.labels.ids(label)
         return replace(self, label=label)
 
-    def given_labels(self) -> Sources:
-        """Return the labels that the model was told, as its one source.
+    def require_label(self) -> None:
+        """Refuse to write with a model that was trained with labels, and was told none.
 
         Raises:
-            UsageError: it was told none.
+            UsageError: names those that it knows.
         """
-        require(
-            self.label is not None,
-            f"{self.stored.name} writes texts with labels: give --label "
-            f"({self.labels and self.labels.listed})",
-        )
+        if self.labels is not None and self.label is None:
+            known = self.labels.listed
+            raise UsageError(f"{self.stored.name} writes texts with labels: give --label ({known})")
+
+    def given_labels(self) -> Sources:
+        """Return the labels that the model was told, as its one source; see `require_label`."""
+        self.require_label()
         return self.labels.sources([self.label])
 
     @property

@@ -55,9 +55,10 @@ class PreparedLabels(PreparedPairs):
 
     @property
     def about(self) -> dict[str, Any]:
-        return {**Prepared.about.fget(self), "labels": len(self.labels)}
+        return {**super().about, "labels": len(self.labels)}
 
     def batches(self, training: TrainingConfig, data: DataConfig, carries_state: bool) -> Batches:
+        # As for texts, which may be cut into windows; pairs never are.
         return Prepared.batches(self, training, data, carries_state)
 
     def segmented(self, data: DataConfig, sampling: Sampling) -> Corpus:
