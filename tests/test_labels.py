@@ -7,6 +7,7 @@ import pytest
 import torch
 from helpers_cli import records, refusal
 
+from seqgen import registry
 from seqgen.cli import run
 from seqgen.configs import read_config
 from seqgen.data.batches import IGNORED, DocumentBatches
@@ -141,6 +142,41 @@ def test_the_validation_loss_is_what_perplexity_gives(home, capsys):
     result = loaded.stored.record["result"]
     assert found["nll_nats"] / found["tokens"] == pytest.approx(result["val_loss"], rel=1e-6)
     assert found["bits_per_char"] == pytest.approx(result["val_bits_per_char"], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("gru", {"hidden_size": 8}),
+        ("window", {"hidden_size": 8}),
+        ("transformer", {"hidden_size": 8, "num_heads": 2, "window": 6}),
+    ],
+)
+def test_any_model_of_text_opens_states_on_labels(name, settings):
+    row = registry.architecture(name)
+    torch.manual_seed(0)
+    model = row.load_model()(row.load_config()(vocab_size=14, **settings)).double().eval()
+    sources = TokenSources.of([[1, 10, 12], [1, 11], [1, 10]])
+    handles = [1, 0, 2, 0]
+    _, state = model.step([1] * 4, model.opens(sources)(handles))
+    logits, _ = model.step([5, 6, 7, 8], state)
+    for row_of, handle, token in zip(logits, handles, [5, 6, 7, 8], strict=True):
+        begin, end = sources.starts[handle], sources.ends[handle]
+        read = torch.tensor([[*sources.values[begin:end].tolist(), 1, token]])
+        with torch.no_grad():
+            wanted = model(read)[0][0, -1].numpy()
+        np.testing.assert_allclose(row_of, wanted, rtol=1e-9)
+
+
+def test_typed_prompts_go_on_given_the_label(home, monkeypatch, capsys):
+    said = []
+    monkeypatch.setattr("seqgen.cli.sample.check_terminal", lambda: None)
+    monkeypatch.setattr(
+        "seqgen.cli.sample.converse", lambda write, quiet: said.append("".join(write("b", 0)))
+    )
+    assert run(["sample", "-i", "-m", "gru", "--label", "b", "--greedy", "--echo"]) == 0
+    (text,) = said
+    assert text.startswith("bb")
 
 
 # What it writes.

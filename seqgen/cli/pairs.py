@@ -153,8 +153,9 @@ def check_one_kind(models: Sequence[LoadedModel]) -> bool:
     """
     kinds = {(m.reads_pairs, m.labels is None): m for m in models}
     if len(kinds) > 1:
-        one, other = (f"{m.stored.name} scores {scored_by(m)}" for m in list(kinds.values())[:2])
-        raise UsageError(f"{one} and {other}: score them apart")
+        one, other, *_ = kinds.values()
+        apart = f"{other.stored.name} {scored_by(other)}: score them apart"
+        raise UsageError(f"{one.stored.name} scores {scored_by(one)} and {apart}")
     return models[0].reads_pairs
 
 
