@@ -158,9 +158,7 @@ def train(
     vocab_size: Annotated[int | None, setting("vocab_size", "N", TEXT)] = None,
     direction: Annotated[
         str | None,
-        setting(
-            "direction", "forward|backward", TEXT, complete=completion.one_of("forward", "backward")
-        ),
+        setting("direction", "KIND", TEXT, complete=completion.one_of("forward", "backward")),
     ] = None,
     labels: Annotated[bool | None, setting("labels", "", TEXT, "--labels")] = None,
     documents: Annotated[
