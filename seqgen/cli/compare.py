@@ -122,14 +122,15 @@ def compare(
     names = list(comparing.all_models()) if all_ else models
     looked_up = options.cache_of(cache, cache_strength, cache_flatness)
     loaded = [load(name, device, precision, looked_up) for name in names]
-    of_pairs = check_one_kind(loaded)
+    check_one_kind(loaded)
+    translates = loaded[0].reads_sources
     scoring = Scoring(documents=documents, stride=stride, batch_size=batch_size)
     files = PairFiles(data, source, source_vectors, target)
     text, what = _text(loaded, Inputs(quiet), files)
     if not quiet:
         _warn(loaded, text if what else None, scoring)
     search = {"beams": beams, "max_tokens": max_tokens, "batch_size": batch_size}
-    wanted = translating(["bleu"], **search) if of_pairs and bleu else None
+    wanted = translating(["bleu"], **search) if translates and bleu else None
     how = {"scoring": scoring, "translating": wanted, "seed": seed, "resamples": resamples}
     found = comparing.compare(loaded, text, **how)
     if json:
@@ -155,12 +156,12 @@ def _text(
     """
     from seqgen.tasks.scoring import compare as comparing
 
-    if models[0].reads_sources:
+    if models[0].reads_pairs:
         given = given_pairs(inputs, files)
         if given is not None:
             require_reads(models, given)
         newlines = "lf" if all(one.data.newlines == "lf" for one in models) else "keep"
-        pairs = as_pairs(given or HeldOutPairs.by(models), newlines)
+        pairs = as_pairs(given or HeldOutPairs.by(models), newlines, loaded=models[0])
         return pairs, given and given.name
     if files.of_pairs:
         raise UsageError(f"{files.of_pairs} is for translators; {models[0].stored.name} reads text")

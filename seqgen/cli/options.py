@@ -193,6 +193,17 @@ SourceVectors = Annotated[
         show_default=False,
     ),
 ]
+Label = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--label",
+        help="Of a model trained with --labels: the label of the text; give it again for a text "
+        "with several.",
+        metavar="NAME",
+        rich_help_panel=TEXT,
+        show_default=False,
+    ),
+]
 Stop = Annotated[
     list[str] | None,
     typer.Option(

@@ -151,6 +151,11 @@ def train(
         setting("source_tokenizer", "KIND", TEXT, complete=completion.tokenizers, parser=file_name),
     ] = None,
     vocab_size: Annotated[int | None, setting("vocab_size", "N", TEXT)] = None,
+    direction: Annotated[
+        str | None,
+        setting("direction", "KIND", TEXT, complete=completion.one_of("forward", "backward")),
+    ] = None,
+    labels: Annotated[bool | None, setting("labels", "", TEXT, "--labels")] = None,
     documents: Annotated[
         str | None,
         setting("documents", "stream|line", TEXT, complete=completion.one_of("stream", "line")),

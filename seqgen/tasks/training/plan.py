@@ -28,6 +28,7 @@ from seqgen.models.base import LanguageModel
 from seqgen.models.precision import Precision, choose_precision
 from seqgen.tasks.training.fine_tune import Origin, architecture_of, origin_of
 from seqgen.tasks.training.prepare import Prepared, VocabSizes
+from seqgen.tasks.training.prepare_labels import check_labels
 from seqgen.training.events import Notice, Report
 from seqgen.wording import plural
 
@@ -207,7 +208,9 @@ def _groups(
     model, training, data = resolve(
         {**recipe, **given}, architecture, (config_class, TrainingConfig, DataConfig)
     )
-    return model, with_default_budget(TrainingConfig(**training)), DataConfig(**data)
+    kind = registry.architecture(architecture)
+    read = check_labels(DataConfig(**data), given, kind.reads, kind.load_model().counted)
+    return model, with_default_budget(TrainingConfig(**training)), read
 
 
 def rows_of_pairs(corpus: Corpus, least: int) -> int:
@@ -240,6 +243,10 @@ def _require_reads(plan: Plan, flags: Collection[str]) -> None:
         require(
             name not in flags, f"{name} has no meaning: {plan.architecture} learns from {learns}"
         )
+    require(
+        not pairs or plan.data.direction == "forward",
+        f"direction=backward has no meaning: {plan.architecture} learns from {learns}",
+    )
     require(
         not pairs or plan.data.documents == "line",
         f"documents=stream has no meaning: {plan.architecture} learns from {learns}",

@@ -240,7 +240,8 @@ class Session:
         corpus = parallel_rows(self.prepared.val, VALIDATION_ROWS, VALIDATION_LENGTH)
 
         def validate() -> float:
-            scored = score_corpus(model, corpus, VALIDATION_ROWS, want="log_probs")
+            how = {"want": "log_probs", "direction": self.loaded.data.direction}
+            scored = score_corpus(model, corpus, VALIDATION_ROWS, **how)
             totals = add_up(scored, self.prepared.tokenizer)
             return totals.nll_nats / totals.tokens
 

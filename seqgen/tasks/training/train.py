@@ -40,6 +40,7 @@ from seqgen.tasks.training.count import count, ignored
 from seqgen.tasks.training.plan import Plan, override, plan_of, preset_of
 from seqgen.tasks.training.prepare import Prepared
 from seqgen.tasks.training.prepare_data import prepare_data, reload_data
+from seqgen.tasks.training.prepare_labels import prepare_labels, reload_labels
 from seqgen.tasks.training.prepare_pairs import PairFiles, prepare_pairs, reload_pairs
 from seqgen.tasks.training.session import Session, TrainingResult
 from seqgen.tokenizers import Tokenizer
@@ -134,6 +135,10 @@ def _prepare(
     if plan.reads == "pairs":
         files = PairFiles.of(data, targets)
         prepared, settled = prepare_pairs(files, plan.data, plan.given.keys(), report)
+    elif plan.data.labels:
+        require(not targets, "--labels takes label<TAB>text lines: it takes no --target")
+        known = plan.origin and plan.origin.source_tokenizer
+        prepared, settled = prepare_labels(data, plan.data, known), plan.data
     else:
         require(not targets, f"{plan.architecture} learns from a text: it takes no --target")
         prepared, settled = prepare_data(data, plan.data, set(flags), report)
@@ -161,6 +166,7 @@ def _initial_model(
     """Return the model before its first step: drawn from the seed, or fine-tuning's origin."""
     torch.manual_seed(training.seed)
     model = to_train(plan.model_class, config)
+    model.spell(prepared.spellings(), prepared.tokenizer.kind in ("char", "byte"))
     if plan.origin is not None:
         plan.origin.require_sources(prepared.vocab_sizes.source_features)
         plan.origin.begin(model, prepared.tokenizer, prepared.source_tokenizer)
@@ -188,7 +194,7 @@ def _write_data(stored: StoredModel, prepared: Prepared) -> None:
     """Write the tokenizers and the held-out part into a model's folder."""
     with stored.writing(store.TOKENIZER):
         prepared.tokenizer.save(stored.path / store.TOKENIZER)
-    if prepared.vocab_sizes.source is not None:
+    if prepared.source_tokenizer not in (None, prepared.tokenizer):
         with stored.writing(store.SOURCE_TOKENIZER):
             prepared.source_tokenizer.save(stored.path / store.SOURCE_TOKENIZER)
     with stored.writing("validation"):
@@ -278,6 +284,8 @@ def _reload(
         tokenizers: the model's, and that of its sources if it has any.
     """
     found = _found(stored, data, targets)
+    if config.labels:
+        return reload_labels(found.sources, config, tokenizers, stored.validation_pairs)
     if registry.architecture(stored.config["architecture"]).reads == "text":
         return reload_data(found.sources, config, tokenizers[0], stored.validation_text)
     return reload_pairs(found, config, Tokenizers(*tokenizers), stored.validation_pairs)
