@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from seqgen.cli import completion
-from seqgen.cli.help import ATTENTION, FILTERS, LENGTH, MACHINE, MODEL, OUTPUT, SAVING, TEXT
+from seqgen.cli.help import (
+    ATTENTION,
+    FILTERS,
+    LENGTH,
+    MACHINE,
+    MODEL,
+    OUTPUT,
+    SAVING,
+    TEXT,
+    WHAT,
+)
 from seqgen.cli.inputs import file_name, file_path
 from seqgen.cli.process import use_threads
-from seqgen.configs import MOST_ROWS, MOST_SEED, Bounds
+from seqgen.configs import MOST_ROWS, MOST_SEED, Bounds, count_of
 
 # More threads only get in each other's way, and OpenMP aborts where it cannot start them.
 MOST_THREADS = max(64, 4 * (os.cpu_count() or 1))
@@ -52,6 +63,17 @@ Models = Annotated[
         rich_help_panel=MODEL,
         show_default="the latest",
         autocompletion=completion.models,
+    ),
+]
+Parameters = Annotated[
+    int | None,
+    typer.Option(
+        help="Choose the hidden size at which the model has about this many parameters, embedding "
+        "and softmax layer included: 30000, 3e4, 100k, 1.5M.",
+        parser=partial(count_of, "--parameters"),
+        metavar="N",
+        rich_help_panel=WHAT,
+        show_default=False,
     ),
 ]
 Documents = Annotated[

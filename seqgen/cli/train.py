@@ -40,7 +40,7 @@ OWN = frozenset(
         "json",
         "quiet",
     }
-    | {"stop_after", "resume", "changed_data", "tensorboard"}
+    | {"parameters", "stop_after", "resume", "changed_data", "tensorboard"}
 )
 
 
@@ -133,6 +133,7 @@ def train(
     ] = None,
     layers: Annotated[int | None, setting("num_layers", "N", WHAT)] = None,
     hidden_size: Annotated[int | None, setting("hidden_size", "N", WHAT)] = None,
+    parameters: options.Parameters = None,
     heads: Annotated[int | None, setting("num_heads", "N", WHAT)] = None,
     dropout: Annotated[float | None, setting("dropout", "X", WHAT)] = None,
     order: Annotated[int | None, setting("order", "N", WHAT, default="5")] = None,
@@ -304,7 +305,8 @@ def train(
     common |= {"stop_after": stop_after, "tensorboard": tensorboard}
     with display(quiet) as report:
         if resume is not None:
-            _refuse(context, "--resume", ("model", "preset", "name", "overwrite", "config"))
+            own = ("model", "preset", "parameters", "name", "overwrite", "config")
+            _refuse(context, "--resume", own)
             sources = inputs.keep(data)
             result = go_on(resume, data=sources, changed_data=changed_data, report=report, **common)
         else:
@@ -323,6 +325,7 @@ def train(
                 name=name,
                 config=nested,
                 overwrite=overwrite,
+                parameters=parameters,
                 report=report,
                 **common,
             )

@@ -42,6 +42,7 @@ from seqgen.tasks.training.prepare import Prepared
 from seqgen.tasks.training.prepare_data import prepare_data, reload_data
 from seqgen.tasks.training.prepare_pairs import PairFiles, prepare_pairs, reload_pairs
 from seqgen.tasks.training.session import Session, TrainingResult
+from seqgen.tasks.training.width import with_open_width, with_parameters
 from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Notice, Report
 from seqgen.training.run import Run
@@ -60,6 +61,7 @@ def train(
     config: Mapping[str, Any] | None = None,
     device: str = "auto",
     overwrite: bool = False,
+    parameters: int | None = None,
     stop_after: int | None = None,
     tensorboard: bool = False,
     report: Report = lambda event: None,
@@ -81,6 +83,7 @@ def train(
         config: a configuration file as nested tables, see `configs.read_config`.
         device: auto, cpu, cuda or mps.
         overwrite: replace a model of that name, once the new one has its first trained weights.
+        parameters: choose the width, `hidden_size`, at which the model has about so many.
         stop_after: stop after so many steps, as if interrupted there; no part of the settings.
         tensorboard: log for TensorBoard too, into the model's folder.
         report: takes events while training goes on.
@@ -88,7 +91,7 @@ def train(
     Raises:
         Interrupted: before the first step; nothing is saved.
         UsageError: a setting is unknown or wrong, the preset is unknown or of another
-            architecture, or the name is in use.
+            architecture, the name is in use, or no width has so many parameters.
         SeqgenError: the data cannot be read, or the model not be written.
     """
     if tensorboard:
@@ -96,10 +99,17 @@ def train(
     flags = [name for name, value in (settings or {}).items() if value is not None]
     beneath = preset_of(preset, architecture, config or {})
     plan = plan_of(architecture, beneath, settings or {}, config or {}, flags)
+    if parameters is None:
+        plan.check_shape()
+    else:
+        plan = with_open_width(plan, flags)
     store.check_free(name, overwrite)
     place = choose_device(device)
 
-    prepared, plan = _prepare(plan, data, targets, flags, report)
+    prepared, plan = prepare_plan(plan, data, targets, flags, report)
+    if parameters is not None:
+        seq_len = plan.resolve(prepared, place, lambda event: None).seq_len
+        plan = with_parameters(plan, parameters, prepared.vocab_sizes, seq_len)
     plan, training = _choose(plan, prepared, place, report)
     if plan.model_class.counted and (notice := ignored(flags)):
         report(notice)
@@ -119,7 +129,7 @@ def train(
         return Session(loaded, prepared, training, stop_after, tensorboard, report).run()
 
 
-def _prepare(
+def prepare_plan(
     plan: Plan,
     data: Sequence[str | Path],
     targets: Sequence[str | Path],
