@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from helpers_cli import records, refusal
 
 from seqgen import registry, store
@@ -83,6 +84,12 @@ def test_the_count_by_hand():
     plan = with_parameters(planned("lstm"), 6_000, VocabSizes(target=5), 16)
     by_width = {h: 5 * h + 2 * (8 * h * h + 4 * h) + 5 * h + 5 for h in range(1, 99)}
     assert plan.model["hidden_size"] == min(by_width, key=lambda h: abs(by_width[h] - 6_000)) == 19
+
+
+def test_counting_draws_nothing():
+    before = torch.get_rng_state()
+    with_parameters(planned("transformer"), 3_000_000, VocabSizes(target=23), 16)
+    assert torch.equal(before, torch.get_rng_state())
 
 
 def test_a_preset_and_a_file_give_everything_but_the_width():

@@ -216,7 +216,10 @@ def _groups(
     if registry.architecture(architecture).reads == "pairs":
         recipe["documents"] = "line"  # a pair is a line, or one in each of two files
     model, training, data = resolve(
-        {**recipe, **given}, architecture, (config_class, TrainingConfig, DataConfig)
+        {**recipe, **given},
+        architecture,
+        (config_class, TrainingConfig, DataConfig),
+        registry.owners_of,
     )
     return model, with_default_budget(TrainingConfig(**training)), DataConfig(**data)
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection
 
-import torch
-
 from seqgen import registry
 from seqgen.configs import MOST_WIDTH, require
 from seqgen.errors import UsageError
-from seqgen.models.precision import own_randomness
+from seqgen.models.room import parameter_count
 from seqgen.tasks.training.plan import Plan
 from seqgen.tasks.training.prepare import VocabSizes
 
@@ -59,10 +57,8 @@ def with_parameters(plan: Plan, parameters: int, sizes: VocabSizes, seq_len: int
 
     @functools.cache
     def count(width: int) -> int:
-        # Tensors without content: widths of any size are counted in milliseconds.
-        with own_randomness(torch.device("cpu")), torch.device("meta"):
-            shape = plan.with_given({WIDTH: width}).model_config(sizes, seq_len)
-            return plan.model_class(shape).parameter_count()
+        shape = plan.with_given({WIDTH: width}).model_config(sizes, seq_len)
+        return parameter_count(plan.model_class, shape)
 
     near = _nearest_widths(count, _possible_widths(plan), parameters)
     best = min(near, key=lambda width: abs(count(width) - parameters))
