@@ -294,7 +294,7 @@ def train(
         for flag, value in context.params.items()
         if flag not in OWN and value is not None
     }
-    settings |= dict(map(_assignment, set_ or ()))
+    settings |= dict(map(assignment, set_ or ()))
     inputs = Inputs(quiet)
     if val is not None or val_source is not None:
         settings["val"] = inputs.keep_held_out(val or val_source)
@@ -353,7 +353,12 @@ def _check_no_model_name(data: list[str]) -> None:
                 )
 
 
-def _assignment(text: str) -> tuple[str, str]:
+def assignment(text: str) -> tuple[str, str]:
+    """Return the name and the value of a `--set`.
+
+    Raises:
+        UsageError: it is not KEY=VALUE.
+    """
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise UsageError(f"--set takes KEY=VALUE, not {text!r}")

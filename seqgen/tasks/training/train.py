@@ -108,8 +108,7 @@ def train(
 
     prepared, plan = prepare_plan(plan, data, targets, flags, report)
     if parameters is not None:
-        seq_len = plan.resolve(prepared, place, lambda event: None).seq_len
-        plan = with_parameters(plan, parameters, prepared.vocab_sizes, seq_len)
+        plan = solve_width(plan, prepared, parameters, place)
     plan, training = _choose(plan, prepared, place, report)
     if plan.model_class.counted and (notice := ignored(flags)):
         report(notice)
@@ -151,6 +150,12 @@ def prepare_plan(
     if warning := leak(prepared, plan.data):
         report(Notice(text=warning))
     return prepared, plan
+
+
+def solve_width(plan: Plan, prepared: Prepared, parameters: int, device: torch.device) -> Plan:
+    """Return the plan with the width for so many parameters; see `with_parameters`."""
+    seq_len = plan.resolve(prepared, device, lambda event: None).seq_len
+    return with_parameters(plan, parameters, prepared.vocab_sizes, seq_len)
 
 
 def _choose(
