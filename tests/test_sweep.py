@@ -150,7 +150,7 @@ def test_a_run_that_another_process_is_at_is_refused(capsys):
         (["--sweep", "rnn", "--parameters", "1"], "the nearest are"),
         (["--sweep", "rnn", "--seeds", "x", "--parameters", "3k"], "--seeds"),
         (["--sweep", "rnn", "--seeds", "-1", "--parameters", "3k"], "--seeds must be at least 0"),
-        (["--sweep", "rnn", *SMALL, "--set", "val=none"], "needs held-out text"),
+        (["--sweep", "rnn", *SMALL, "--set", "val=none"], "compares by held-out text"),
         (["--sweep", "rnn", *SMALL, "--set", "hidden_size=8"], "a sweep chooses it"),
         (["--sweep", "rnn", *SMALL, "--set", "colour=red"], "rnn has no setting 'colour'"),
         (["--sweep", "rnn", *SMALL, "--all"], "--all has no meaning with --sweep"),

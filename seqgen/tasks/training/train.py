@@ -30,6 +30,7 @@ from seqgen.store import StoredModel
 from seqgen.tasks.interrupts import ending_as_ctrl_c
 from seqgen.tasks.leaks import leak
 from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.machine import choose_products
 from seqgen.tasks.training.board import require_tensorboard
 from seqgen.tasks.training.choosing import (
     choose_compilation,
@@ -164,6 +165,7 @@ def _choose(
     """Decide what the user left open; a counted model leaves nothing open."""
     if plan.model_class.counted:
         return plan, plan.training
+    choose_products(device)  # trials are to measure what will run
     plan = choose_size(plan, prepared, device, report)
     training = plan.resolve(prepared, device, report)
     training = choose_training_precision(plan, training, prepared, device, report)
