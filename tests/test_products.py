@@ -11,9 +11,7 @@ from seqgen.models import maps, products
 from seqgen.models.arrays import Products, has_packed, use_products
 from seqgen.models.maps import over_loop
 
-needs_onednn = pytest.mark.skipif(
-    not has_packed(), reason="torch has no oneDNN here"
-)
+needs_onednn = pytest.mark.skipif(not has_packed(), reason="torch has no oneDNN here")
 
 
 @pytest.fixture
