@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from architectures import RECURRENT, Case, ids
+from helpers_cli import records
 from torch.nn import functional as F
 
+from seqgen import store
 from seqgen.models import maps, products
 from seqgen.models.arrays import Products, has_packed, use_products
 from seqgen.models.maps import over_loop
+from seqgen.tasks.training import session
+from seqgen.tasks.training import train as training
 
 needs_onednn = pytest.mark.skipif(not has_packed(), reason="torch has no oneDNN here")
 
@@ -105,3 +111,18 @@ def test_it_is_asked_only_where_it_is_faster_and_exact(packed, asked, monkeypatc
     use_products(Products())
     products.linear(x, weight, bias)
     assert not asked
+
+
+@needs_onednn
+def test_a_resumed_run_is_the_whole_run(packed, asked, capsys, monkeypatch):
+    for module in (training, session):
+        monkeypatch.setattr(module, "choose_products", lambda device: None)
+    text = Path(__file__).parent / "data" / "tiny.txt"
+    how = ("--model", "ugrnn", "--hidden-size", "8", "--steps", "4", "--seed", "1")
+    how = ("train", text, *how, "--precision", "float32")
+    records(capsys, *how, "--name", "whole")
+    records(capsys, *how, "--name", "parted", "--stop-after", "2")
+    records(capsys, "train", "--resume", "parted")
+    assert asked
+    whole, parted = (store.find(name).path / "model.safetensors" for name in ("whole", "parted"))
+    assert whole.read_bytes() == parted.read_bytes()
