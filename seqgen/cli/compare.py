@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqgen.cli import completion, options
+from seqgen.cli import sweep as sweeping
 from seqgen.cli.help import MODEL, SCORES, TEXT
 from seqgen.cli.inputs import Inputs, file_name
 from seqgen.cli.output import put_record, say
@@ -44,10 +45,11 @@ if TYPE_CHECKING:
 
 
 def compare(
+    context: typer.Context,
     models: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Trained models: names, paths or mixtures A+B.",
+            help="Trained models: names, paths or mixtures A+B; with --sweep, text files.",
             metavar="MODEL",
             show_default=False,
             autocompletion=completion.models,
@@ -59,6 +61,14 @@ def compare(
     cache: options.Cache = None,
     cache_strength: options.CacheStrength = None,
     cache_flatness: options.CacheFlatness = None,
+    sweep: sweeping.Architectures = None,
+    parameters: sweeping.Sizes = None,
+    seeds: sweeping.Seeds = None,
+    steps: sweeping.Steps = None,
+    epochs: sweeping.Epochs = None,
+    minutes: sweeping.Minutes = None,
+    set_: sweeping.Set = None,
+    plot: sweeping.Plot = None,
     stride: options.Stride = None,
     data: Annotated[
         str | None,
@@ -108,6 +118,10 @@ def compare(
     about 200 blocks of lines. The p-value tests the difference from the best model on the same
     blocks. Translators are compared in bits per byte of the targets, given their sources, and by
     the BLEU of their translations.
+
+    --sweep trains architectures at equal numbers of parameters, each under the same budget, and
+    tabulates their bits per character. What a sweep has trained is kept: the same command goes on
+    after an interruption, or adds sizes, seeds and architectures.
     """
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
     from seqgen.tasks.loaded import load
@@ -116,6 +130,11 @@ def compare(
 
     if documents is not None:
         choice("--documents", documents, DOCUMENTS)
+    sweeping.check_flags(context.params)
+    if sweep is not None:
+        choice("--precision", precision, PRECISIONS)
+        sweeping.sweep(context.params, models)
+        return
     if bool(models) == all_:
         raise UsageError("give the models to compare, or --all")
     choice("--precision", precision, PRECISIONS)

@@ -3,7 +3,7 @@
 from seqgen.configs.data import DOCUMENTS, DataConfig, Direction, Documents
 from seqgen.configs.files import read_config, resolve, settings_of
 from seqgen.configs.model import DROPOUT_BY_OVERFITTING_RATIO, ModelConfig, Size, by_ratio
-from seqgen.configs.options import PRECISIONS, choice, no_text, texts
+from seqgen.configs.options import PRECISIONS, choice, count_of, no_text, texts
 from seqgen.configs.settings import (
     MOST_LAYERS,
     MOST_RATE,
@@ -58,6 +58,7 @@ __all__ = [
     "by_ratio",
     "choice",
     "conform",
+    "count_of",
     "no_text",
     "read_config",
     "require",

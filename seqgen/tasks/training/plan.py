@@ -93,6 +93,19 @@ class Plan:
         derived = {name: follows[name] for name in config_class.derived}
         return config_class(**derived, **self.model)
 
+    def check_shape(self) -> None:
+        """Refuse settings of the model that contradict one another, before any text is read.
+
+        Raises:
+            UsageError: says which.
+        """
+        sizes = VocabSizes(source=None if self.data.source_tokenizer is None else 1)
+        self.model_config(sizes, self.training.seq_len)
+
+    def with_given(self, settings: Mapping[str, Any]) -> Plan:
+        """Return the plan as if the user had given `settings` too."""
+        return replace(self, given={**self.given, **settings}).with_settings({})
+
     def with_settings(self, settings: Mapping[str, Any]) -> Plan:
         """Return the plan with `settings` of model and training added to those that are given.
 
@@ -192,8 +205,6 @@ def plan_of(
     plan = Plan(architecture, model_class, origin, given, *groups)
     _require_sense(plan.training, plan.data, model_class)
     _require_reads(plan, flags)
-    sizes = VocabSizes(source=None if plan.data.source_tokenizer is None else 1)
-    plan.model_config(sizes, plan.training.seq_len)  # built only to check the settings
     return plan
 
 
@@ -206,7 +217,10 @@ def _groups(
     if registry.architecture(architecture).reads == "pairs":
         recipe["documents"] = "line"  # a pair is a line, or one in each of two files
     model, training, data = resolve(
-        {**recipe, **given}, architecture, (config_class, TrainingConfig, DataConfig)
+        {**recipe, **given},
+        architecture,
+        (config_class, TrainingConfig, DataConfig),
+        registry.owners_of,
     )
     kind = registry.architecture(architecture)
     read = check_labels(DataConfig(**data), given, kind.reads, kind.load_model().counted)

@@ -102,7 +102,8 @@ class Session:
 
         Raises:
             Interrupted: before the first step; nothing is saved.
-            SeqgenError: training has diverged, or the folder cannot be written.
+            Diverged: the loss or a gradient has grown without bounds.
+            SeqgenError: the folder cannot be written.
         """
         choose_products(self.loaded.model.device)
         stop = threading.Event()
@@ -133,7 +134,7 @@ class Session:
         try:
             run = trainer.train()
         except Diverged as error:
-            raise SeqgenError(f"{error} ({self.stored.kept})") from None
+            raise Diverged(f"{error} ({self.stored.kept})") from None
         if not self.stored.published:
             raise Interrupted(f"stopped before the first step: {self.stored.kept}")
         return run
