@@ -183,7 +183,7 @@ def show(
     tokenizer = own.describe()
     if config["data"].get("labels"):
         labels = model.load_source_tokenizer(own)
-        tokenizer["labels"] = f"{len(labels):,}: {labels.listed}"
+        tokenizer["labels"] = f"{count(len(labels))}: {labels.listed}"
     if json:
         facts = {"config": config, "training": record, "tokenizer_facts": tokenizer}
         put_record({**describe(model), **facts})

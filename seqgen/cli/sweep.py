@@ -14,11 +14,11 @@ import typer
 from seqgen.cli import completion
 from seqgen.cli.curve import curve
 from seqgen.cli.help import BUDGET, OPTIMISATION, OUTPUT, WHAT
-from seqgen.cli.inputs import Inputs, Source, file_path, given_or_piped
+from seqgen.cli.inputs import Input, Inputs, file_path, given_or_piped
 from seqgen.cli.output import console, is_terminal, put, put_record, say
 from seqgen.cli.outputs import check_out
 from seqgen.cli.settings import option as setting
-from seqgen.cli.tables import MISSING, figure, put_table, short_count
+from seqgen.cli.tables import MISSING, count, figure, put_table, short_count
 from seqgen.configs import MOST_SEED, conform, count_of, require
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def sweep(given: Mapping[str, Any], files: list[str] | None) -> None:
         draw_lines(place, series(found), "parameters", "bits/char")
 
 
-def _place(plot: Path, inputs: Iterable[Source]) -> Path:
+def _place(plot: Path, inputs: Iterable[Input]) -> Path:
     from seqgen.report.heat_map import check_plot, is_picture
 
     check_plot(plot)
@@ -188,7 +188,7 @@ def _trained(asked: Sweep, quiet: bool) -> Iterable[SweepRecord]:
     for number, cell in enumerate(cells, start=1):
         record = asked.finished(cell)
         if not quiet:
-            state = "trained before" if record else f"hidden_size {cell.hidden_size:,}"
+            state = "trained before" if record else f"hidden_size {count(cell.hidden_size)}"
             say(f"{number} of {len(cells)}: {cell.name}, {state}")
         if record is None:
             with display(quiet) as report:
