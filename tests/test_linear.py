@@ -6,9 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from seqgen.models import arrays, linear
+from seqgen.models import arrays, products
 from seqgen.models.arrays import Products
-from seqgen.models.linear import Linear
+from seqgen.models.products import Linear
 from seqgen.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from seqgen.models.seq2seq_transformer import Seq2SeqTransformer, Seq2SeqTransformerConfig
 
@@ -18,8 +18,8 @@ needs_onednn = pytest.mark.skipif(not arrays.has_packed(), reason="torch has no 
 @pytest.fixture
 def by_onednn(monkeypatch):
     """Have every product of float32 made by oneDNN, however small."""
-    monkeypatch.setattr(arrays._Settings, "products", Products(many="onednn"))
-    monkeypatch.setattr(linear, "FEWEST_TERMS", 0)
+    monkeypatch.setattr(arrays._Settings, "products", Products(some="packed"))
+    monkeypatch.setattr(products, "LEAST_MULTIPLICATIONS", 0)
 
 
 def gradients(map_, x, weight, bias):
@@ -37,8 +37,8 @@ def test_the_product_and_its_gradients_are_those_of_float64(by_onednn, shape, bi
     torch.manual_seed(0)
     x, weight, bias = torch.randn(shape), torch.randn(6, 5), torch.randn(6) if biased else None
     exact = gradients(F.linear, *(p if p is None else p.double() for p in (x, weight, bias)))
-    assert linear._suits_onednn(x, weight)
-    found = gradients(linear.linear, x, weight, bias)
+    assert products.suits_onednn(len(x), weight)
+    found = gradients(products.linear, x, weight, bias)
     for ours, theirs in zip(found, exact, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-4)
 
@@ -47,7 +47,7 @@ def test_the_product_and_its_gradients_are_those_of_float64(by_onednn, shape, bi
 def test_rows_may_lie_in_memory_in_any_order(by_onednn):
     torch.manual_seed(0)
     x, weight = torch.randn(4, 3, 5).transpose(0, 1), torch.randn(5, 6).T
-    torch.testing.assert_close(linear.linear(x, weight, None), F.linear(x, weight))
+    torch.testing.assert_close(products.linear(x, weight, None), F.linear(x, weight))
 
 
 @needs_onednn
@@ -82,15 +82,3 @@ def test_seq2seq_trains_on_the_same_gradients(by_onednn, monkeypatch, which):
     by_them = gradient()
     monkeypatch.setattr(arrays._Settings, "products", Products())
     torch.testing.assert_close(by_them, gradient(), rtol=1e-4, atol=1e-5)
-
-
-def test_float64_and_autocast_and_small_products_stay_with_torch(by_onednn, monkeypatch):
-    x, weight = torch.randn(7, 5), torch.randn(6, 5)
-    assert not linear._suits_onednn(x.double(), weight.double())
-    with torch.autocast("cpu", torch.bfloat16):
-        assert not linear._suits_onednn(x, weight)
-    monkeypatch.setattr(linear, "FEWEST_TERMS", 7 * 5 * 6 + 1)
-    assert not linear._suits_onednn(x, weight)
-    monkeypatch.setattr(arrays._Settings, "products", Products())
-    monkeypatch.setattr(linear, "FEWEST_TERMS", 0)
-    assert not linear._suits_onednn(x, weight)

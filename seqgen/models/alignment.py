@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from seqgen.models.linear import Linear
 from seqgen.models.memory import Memory
 from seqgen.models.ops import Ops, TensorOps
+from seqgen.models.products import Linear
 
 # Intermediate numbers of scores that are held at once; more are computed in pieces.
 MOST_NUMBERS = 1 << 26

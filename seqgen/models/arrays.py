@@ -100,31 +100,8 @@ class _Packed:
         return self.linear(torch.from_numpy(x), self.weight, self.bias, "none", [], "").numpy()
 
 
-class _Plain:
-    """W x + b (N, O) of a tensor x (N, I), by torch."""
-
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self.weight, self.bias = weight, bias
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight, self.bias)
-
-
-class _OneDNN(_Plain):
-    """W x + b (N, O) of a tensor x (N, I), by oneDNN."""
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return onednn_product(x, self.weight, self.bias)
-
-
-def onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return W x + b (N, O) of a tensor x (N, I), however x and W lie in memory; no graph."""
-    return torch.ops.mkldnn._linear_pointwise.default(x, weight, bias, "none", [], "")
-
-
 ONE_ROW = {"single": _Single, "threaded": _Threaded}
 SOME_ROWS = {"whole": _Whole, "packed": _Packed}
-MANY_ROWS = {"torch": _Plain, "onednn": _OneDNN}
 
 
 @dataclass(frozen=True)
@@ -133,8 +110,8 @@ class Products:
 
     Attributes:
         one: for one row, by one thread or by all.
-        some: for several, by torch's product or over oneDNN's packed weights (float32 only).
-        many: for whole sequences, in training and reading, by torch or by oneDNN (float32 only).
+        some: for several, by torch's product or over oneDNN's packed weights (float32 only), which
+            recurrent layers are then trained with, too (`models/products.py`).
 
     Raises:
         ValueError: there is no such way.
@@ -142,12 +119,10 @@ class Products:
 
     one: Literal["single", "threaded"] = "single"
     some: Literal["whole", "packed"] = "whole"
-    many: Literal["torch", "onednn"] = "torch"
 
     def __post_init__(self) -> None:
-        ways = (self.one, ONE_ROW), (self.some, SOME_ROWS), (self.many, MANY_ROWS)
-        if unknown := [name for name, known in ways if name not in known]:
-            raise ValueError(f"there are no products {unknown[0]!r}")
+        if self.one not in ONE_ROW or self.some not in SOME_ROWS:
+            raise ValueError(f"there are no products {self.one!r} and {self.some!r}")
 
 
 class _Settings:
@@ -161,39 +136,32 @@ def use_products(products: Products) -> None:
     _Settings.products = products
 
 
-def products_in_use() -> Products:
-    """Return how products are asked for."""
-    return _Settings.products
+def asks_onednn() -> bool:
+    """Return whether products of several rows are asked of oneDNN."""
+    return _Settings.products.some == "packed" and has_packed()
 
 
-# What is measured: the product for the gates of 256 units with inputs of 256; of how many rows, the
-# fewest and the many; for how many seconds, and the least number of calls.
-MEASURED_SHAPE, MEASURED_ROWS, MANY = (1024, 512), 8, 256
-MEASURED_SECONDS, LEAST_CALLS = 0.02, 3
-# The default is replaced only by a way at least this many times as fast. What trains is to be
-# chosen alike whenever it is measured, so there the difference must be plain.
-LEAST_GAIN, PLAIN_GAIN = 1.1, 1.4
+# What is measured: the product for the gates of 256 units with inputs of 256; the number of rows;
+# for how many seconds, and the least number of calls.
+MEASURED_SHAPE, MEASURED_ROWS, MEASURED_SECONDS, LEAST_CALLS = (1024, 512), 8, 0.02, 3
+# The default is replaced only by a way at least this many times as fast.
+LEAST_GAIN = 1.1
 
 
 def fastest_products() -> Products:
     """Measure which ways are fastest here, in some milliseconds."""
     weight, bias = torch.ones(MEASURED_SHAPE), torch.ones(MEASURED_SHAPE[0])
-    some, many = SOME_ROWS, MANY_ROWS
-    if not has_packed():
-        some, many = {"whole": _Whole}, {"torch": _Plain}
-    one_row, rows = np.ones((1, weight.shape[1]), np.float32), torch.ones(MANY, weight.shape[1])
+    some = SOME_ROWS if has_packed() else {"whole": _Whole}
     with torch.inference_mode():
         return Products(
-            one=_fastest(ONE_ROW, weight, bias, one_row),
-            some=_fastest(some, weight, bias, rows[:MEASURED_ROWS].numpy()),
-            many=_fastest(many, weight, bias, rows, PLAIN_GAIN),
+            one=_fastest(ONE_ROW, weight, bias, rows=1),
+            some=_fastest(some, weight, bias, rows=MEASURED_ROWS),
         )
 
 
-def _fastest(
-    ways: dict[str, Any], weight: Tensor, bias: Tensor, x: Any, gain: float = LEAST_GAIN
-) -> str:
+def _fastest(ways: dict[str, Any], weight: Tensor, bias: Tensor, rows: int) -> str:
     """Return the name of the fastest way; the first one's, unless another is much faster."""
+    x = np.ones((rows, weight.shape[1]), dtype=np.float32)
     functions = {name: way(weight, bias) for name, way in ways.items()}
     seconds = dict.fromkeys(functions, math.inf)
     until, calls = time.perf_counter() + MEASURED_SECONDS, 0
@@ -204,7 +172,7 @@ def _fastest(
             seconds[name] = min(seconds[name], time.perf_counter() - began)
         calls += 1
     default, best = next(iter(seconds)), min(seconds, key=seconds.__getitem__)
-    return best if seconds[default] >= gain * seconds[best] else default
+    return best if seconds[default] >= LEAST_GAIN * seconds[best] else default
 
 
 @functools.cache

@@ -8,8 +8,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from seqgen.models.dropout import Dropout
-from seqgen.models.linear import Linear
 from seqgen.models.positions import rotate
+from seqgen.models.products import Linear
 from seqgen.models.rms_norm import RMSNorm
 from seqgen.models.transformer_config import TransformerConfig
 

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from seqgen.configs import MOST_TOKENS, MOST_WIDTH, ModelConfig, by_ratio, require, setting
 from seqgen.data.sources import Source, Sources
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.linear import Linear
 from seqgen.models.memory import Memory
+from seqgen.models.products import Linear
 from seqgen.models.state import State
 
 # Dropout by the overfitting ratio, as for models of text: where targets are sentences, and where

@@ -31,8 +31,8 @@ from seqgen.models.encoders import (
     PlainEncoder,
     RecurrentEncoder,
 )
-from seqgen.models.linear import Linear
 from seqgen.models.memory import Memory
+from seqgen.models.products import Linear
 from seqgen.models.recurrent import RecurrentLM
 from seqgen.models.recurrent_config import CellRegularisers, RecurrentConfig
 from seqgen.models.recurrent_decoder import LayerNoise, RecurrentDecoder

@@ -25,9 +25,9 @@ from seqgen.models.encoder_decoder import (
     source_input,
 )
 from seqgen.models.kv_cache import KVCache
-from seqgen.models.linear import Linear
 from seqgen.models.memory import Memory
 from seqgen.models.positions import sinusoids
+from seqgen.models.products import Linear
 from seqgen.models.rms_norm import RMSNorm
 from seqgen.models.state import Rows
 from seqgen.models.transformer import Transformer, waves_of

@@ -17,9 +17,9 @@ from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.blocks import Attend, Block, norm_of
 from seqgen.models.dropout import Dropout
 from seqgen.models.kv_cache import KVCache, empty_cache
-from seqgen.models.linear import Linear
 from seqgen.models.one_token import OneToken
 from seqgen.models.positions import rotations, sinusoids
+from seqgen.models.products import Linear
 from seqgen.models.transformer_config import TransformerConfig
 
 # Tokens, over all windows, that a long text is worked through at a time.

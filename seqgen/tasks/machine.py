@@ -9,15 +9,17 @@ import torch
 from seqgen.models.arrays import Products, fastest_products, use_products
 from seqgen.store.machine import keep_measurement, kept_measurement
 
-STEPS = {"question": "products", "version": 2}
+STEPS = {"question": "products of decoding steps", "version": 1}
 
 
 def choose_products(device: torch.device) -> None:
-    """Have products on a CPU be asked for in the ways that are fastest here.
+    """Have models on a CPU ask for their products in the way that is fastest here.
+
+    That holds for decoding steps, and in float32 for the training of recurrent layers.
 
     It is measured once, in some milliseconds, and kept: the ways differ in rounding, and a seed
     is to give the same text every time, and a resumed run the same weights. Where nothing can be
-    kept they are the default.
+    kept it is the default.
     """
     if device.type != "cpu":
         return

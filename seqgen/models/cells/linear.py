@@ -11,7 +11,6 @@ from torch import Tensor
 from seqgen.configs import ModelConfig
 from seqgen.models.cells.cell import Cell, LayerState
 from seqgen.models.cells.noise import Noise
-from seqgen.models.linear import linear
 from seqgen.models.maps import Maps, over_tensors
 from seqgen.models.ops import Ops, TensorOps
 from seqgen.models.scan import linear_scan
@@ -46,7 +45,7 @@ class LinearCell(Cell):
     def fast_sequence(
         self, x: Tensor, state: LayerState, noise: Noise
     ) -> tuple[Tensor, LayerState]:
-        from_input = linear(x.transpose(0, 1), *self.map_of_input())  # (T, B, G H)
+        from_input = self.read_input(x.transpose(0, 1))  # (T, B, G H)
         wide = from_input.to(torch.promote_types(from_input.dtype, torch.float32))
         a, b = self.terms(TensorOps, noise.into(over_tensors({}, self.vectors())), wide)
         y = linear_scan(a, b, state[0])

@@ -19,7 +19,6 @@ from seqgen import registry
 from seqgen.configs import ModelConfig, Size, TrainingConfig
 from seqgen.data.batches import Batches
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.arrays import products_in_use
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.precision import own_randomness, parameter_type
 from seqgen.models.room import to_train
@@ -101,7 +100,6 @@ class Trial:
             "model": {k: v for k, v in shape.to_dict().items() if k != "dropout"},
             "training": {name: getattr(self.training, name) for name in settings},
             "documents": self.plan.data.documents,
-            "products": products_in_use().many,
         }
         known = kept_measurement(about)
         if known is None:
@@ -166,7 +164,7 @@ def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Re
     model = f"{plan.architecture} with {listed(chosen)};" if chosen else f"{plan.architecture}:"
     enough = f"the budget is enough for {tokens}, {trial.passes:.1f} passes over the text"
     report(Notice(text=f"{model} {enough}"))
-    counts = plan.reads == "text"  # n-grams know no sources
+    counts = plan.reads == "text" and not plan.data.labels  # n-grams know no sources
     if counts and trial.tokens < LEAST_TOKENS + prepared.train.tokens.size:
         order = 6 if prepared.tokenizer.kind in ("char", "byte") else 3
         hint = "with so little training, an n-gram model, counted in seconds, may do better"

@@ -25,6 +25,7 @@ from seqgen.scoring import add_up, parallel_rows, score_corpus
 from seqgen.store import METRICS, SAMPLES, MetricsLog, StoredModel
 from seqgen.tasks.interrupts import interruptible
 from seqgen.tasks.loaded import LoadedModel, load_stored
+from seqgen.tasks.machine import choose_products
 from seqgen.tasks.scoring.perplexity import Scoring, protocol, score_held_out
 from seqgen.tasks.training.board import Board
 from seqgen.tasks.training.prepare import Prepared
@@ -101,8 +102,10 @@ class Session:
 
         Raises:
             Interrupted: before the first step; nothing is saved.
-            SeqgenError: training has diverged, or the folder cannot be written.
+            Diverged: the loss or a gradient has grown without bounds.
+            SeqgenError: the folder cannot be written.
         """
+        choose_products(self.loaded.model.device)
         stop = threading.Event()
         step = checkpoint[1]["run"]["step"] if checkpoint else 0
         self.stored.rewind(step)
@@ -131,7 +134,7 @@ class Session:
         try:
             run = trainer.train()
         except Diverged as error:
-            raise SeqgenError(f"{error} ({self.stored.kept})") from None
+            raise Diverged(f"{error} ({self.stored.kept})") from None
         if not self.stored.published:
             raise Interrupted(f"stopped before the first step: {self.stored.kept}")
         return run
@@ -238,7 +241,8 @@ class Session:
         corpus = parallel_rows(self.prepared.val, VALIDATION_ROWS, VALIDATION_LENGTH)
 
         def validate() -> float:
-            scored = score_corpus(model, corpus, VALIDATION_ROWS, want="log_probs")
+            how = {"want": "log_probs", "direction": self.loaded.data.direction}
+            scored = score_corpus(model, corpus, VALIDATION_ROWS, **how)
             totals = add_up(scored, self.prepared.tokenizer)
             return totals.nll_nats / totals.tokens
 
