@@ -20,6 +20,7 @@ def by_onednn(monkeypatch):
     """Have every product of float32 made by oneDNN, however small."""
     monkeypatch.setattr(arrays._Settings, "products", Products(some="packed"))
     monkeypatch.setattr(products, "LEAST_MULTIPLICATIONS", 0)
+    monkeypatch.setattr(products, "LEAST_OF_SEQUENCES", 0)
 
 
 def gradients(map_, x, weight, bias):

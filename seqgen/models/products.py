@@ -20,6 +20,9 @@ from seqgen.models.arrays import asks_onednn
 
 # Multiplications from which oneDNN's product takes less time, with its call of some microseconds.
 LEAST_MULTIPLICATIONS = 1 << 21
+# The same for maps of sequences. oneDNN makes code for each new shape, which takes it most of a
+# millisecond, and pieces of sources of different lengths have hundreds of small ones.
+LEAST_OF_SEQUENCES = 1 << 24
 
 
 def suits_onednn(rows: int, weight: Tensor) -> bool:
@@ -46,7 +49,8 @@ class Linear(nn.Linear):
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return x W^T + b (..., O) of x (..., I), with its gradients."""
     rows = x.numel() // x.shape[-1]
-    if x.dtype == weight.dtype and suits_onednn(rows, weight):
+    large = rows * weight.numel() >= LEAST_OF_SEQUENCES
+    if large and x.dtype == weight.dtype and suits_onednn(rows, weight):
         return _Linear.apply(x, weight, bias)
     return F.linear(x, weight, bias)
 
