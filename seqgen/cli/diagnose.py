@@ -11,9 +11,9 @@ import typer
 from seqgen.cli import options
 from seqgen.cli.curve import curve
 from seqgen.cli.help import MEASURED, value
-from seqgen.cli.inputs import Input, Inputs, file_name
+from seqgen.cli.inputs import Inputs, file_name
 from seqgen.cli.output import put, put_record, say
-from seqgen.cli.outputs import check_out
+from seqgen.cli.outputs import check_picture
 from seqgen.cli.tables import MISSING, figure, percentage, put_table, significant
 from seqgen.wording import plural
 
@@ -88,14 +88,6 @@ def diagnose(
         say(f"{about.model}: means over {plural(about.windows, 'window')} of {size}")
 
 
-def check_picture(plot: Path, inputs: list[Input]) -> Path:
-    """Refuse a picture that cannot be drawn, or that would replace another file; return it."""
-    from seqgen.report.pictures import check_plot, is_picture
-
-    check_plot(plot)
-    return check_out(plot, inputs, True, "a picture", is_picture, "--plot")
-
-
 def _short(number: float | None) -> str:
     return MISSING if number is None else significant(number, 3)
 
@@ -162,17 +154,11 @@ def _put_heads(found: Diagnosis) -> None:
 
 
 def _draw(plot: Path, found: Diagnosis) -> None:
-    from seqgen.report.pictures import Series, draw_lines
+    from seqgen.report.lines import draw_lines
 
     points = found.distances
-    series = [Series("gradient norm", [(d.distance, d.grad_norm) for d in points])]
+    series = {"gradient norm": [(d.distance, d.grad_norm) for d in points]}
     if points[0].bound is not None:
-        series.append(Series("bound", [(d.distance, d.bound) for d in points], dashed=True))
-    draw_lines(
-        plot,
-        series,
-        title=f"{found.summary.model}: gradient of a loss by distance",
-        x="distance in tokens",
-        y="norm",
-        log_y=True,
-    )
+        series["its bound"] = [(d.distance, d.bound) for d in points]
+    title = f"{found.summary.model}: gradient of a loss by distance"
+    draw_lines(plot, series, "distance in tokens", "norm", log="y", marker="", title=title)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,9 +34,13 @@ def sample(
         ),
     ] = None,
     model: options.Model = None,
+    cache: options.Cache = None,
+    cache_strength: options.CacheStrength = None,
+    cache_flatness: options.CacheFlatness = None,
     prompt_file: options.PromptFile = None,
     source: options.SourceFile = None,
     source_vectors: options.SourceVectors = None,
+    label: options.Label = None,
     interactive: Annotated[
         bool,
         typer.Option(
@@ -208,7 +212,7 @@ def sample(
     )
     if interactive:
         _check_interactive(given, suggest, explain, num_samples, json)
-    for flag, instead in (("--suggest", suggest), ("--explain", explain), ("-i", interactive)):
+    for flag, instead in (("--suggest", suggest), ("--explain", explain)):
         if instead:
             refuse_shown(of_source, flag)
     looks = Shown(of_source, plot, maps=not json and not quiet, inputs=given.files)
@@ -235,17 +239,25 @@ def sample(
         batch_size=batch_size,
         of_source=of_source,
     )
-    loaded = load(model, device, choice("--precision", precision, PRECISIONS))
+    looked_up = options.cache_of(cache, cache_strength, cache_flatness)
+    loaded = load(model, device, choice("--precision", precision, PRECISIONS), looked_up)
+    loaded = loaded.with_labels(label or ())
+    loaded.require_label()
     if seed is None and sampling.draws and not suggest and not quiet and not json:
         say(f"seed {drawn}")
     if interactive:
         # As if each prompt were a run of its own, with the next seed.
         def written(prompt: str, number: int) -> Iterable[str]:
-            return stream(loaded, prompt, replace(sampling, seed=drawn + number))
+            drawing = replace(sampling, seed=drawn + number)
+            if looks.wanted:
+                return _looked(loaded, prompt, number, drawing, looks)
+            pieces = stream(loaded, prompt, drawing)
+            return _with_echo(loaded, prompt if shown_again else "", pieces)
 
-        if echo:
+        if echo and loaded.reads_sources:
             loaded.require_text("--echo")
-        converse(written, echo is not False and not loaded.reads_sources, quiet)
+        shown_again = echo is not False and not loaded.reads_sources
+        converse(written, quiet)
         return
     from_sources = given.are_sources(loaded, echo)
     texts, piped = given.texts(loaded, quiet)
@@ -284,12 +296,37 @@ def _put_one(loaded: LoadedModel, prompt: str, sampling: SampleOptions, echoed: 
     """Write one text as it is, piece by piece."""
     from seqgen.tasks.writing.sample import stream
 
-    if echoed:
-        put(prompt)
-    for piece in stream(loaded, prompt, sampling):
+    echo = prompt if echoed else ""
+    for piece in _with_echo(loaded, echo, stream(loaded, prompt, sampling)):
         put(piece)
     if is_terminal(sys.stdout):
         put("\n")
+
+
+def _looked(
+    loaded: LoadedModel, prompt: str, number: int, wanted: SampleOptions, looks: Shown
+) -> Iterator[str]:
+    """Yield the text of one source, with its alignment if one is wanted; then show its attention.
+
+    Attention is read when a text is finished, so that the text comes in one piece.
+    """
+    from seqgen.tasks.writing.sample import sample as write
+
+    (record,) = write(loaded, [prompt], wanted)
+    yield record.text if record.alignment is None else f"{record.text}\n{record.alignment}"
+    if looks.options.attention:
+        yield "\n"
+        looks.put(record.look, f"prompt {number}")
+
+
+def _with_echo(loaded: LoadedModel, echo: str, pieces: Iterable[str]) -> Iterator[str]:
+    """Yield the pieces of a text with its prompt, before the first or after the last."""
+    pieces = iter(pieces)
+    first = next(pieces, "")  # refuses a prompt before anything is shown
+    yield first if loaded.backward else echo + first
+    yield from pieces
+    if loaded.backward:
+        yield echo
 
 
 def _put_records(
@@ -313,7 +350,7 @@ def _put_records(
             put_record(record.record())
         else:
             of = f", sample {record.sample}" if sampling.num_samples > 1 else ""
-            text = record.prompt + record.text if echoed else record.text
+            text = loaded.echoed(record.prompt, record.text) if echoed else record.text
             if raw:
                 put(text + "\n" if is_terminal(sys.stdout) else text)
             else:

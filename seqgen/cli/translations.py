@@ -53,14 +53,22 @@ LengthNorm = Annotated[
 ]
 Alpha = Annotated[float, value("X", SEARCH, "Exponent of --length-norm.", "--alpha")]
 MaxTokens = Annotated[
-    int,
-    value("N", SEARCH, "For translators: longest translation, in tokens.", "--max-tokens", min=1),
+    int | None,
+    value(
+        "N",
+        SEARCH,
+        "For translators: longest translation, in tokens.",
+        "--max-tokens",
+        default="100, or twice the longest target if that is more",
+        min=1,
+    ),
 ]
 
 
 def translating(
     metrics: Sequence[str] | None = None,
     by_length: str | None = None,
+    max_tokens: int | None = None,
     **search: Any,
 ) -> Translating:
     """Return how sources are translated and scored, as options say.
@@ -68,6 +76,7 @@ def translating(
     Args:
         metrics: of `--metric`.
         by_length: of `--by-length`.
+        max_tokens: of `--max-tokens`; None for a limit that follows from the targets.
         search: fields of `BeamOptions`.
 
     Raises:
@@ -77,8 +86,11 @@ def translating(
     from seqgen.tasks.scoring.translations import METRICS, Translating
     from seqgen.tasks.writing.beam_search import BeamOptions
 
+    if max_tokens is not None:
+        search["max_tokens"] = max_tokens
     return Translating(
         search=BeamOptions(**search),
+        fit_targets=max_tokens is None,
         metrics=tuple(options_by_metric(metrics or METRICS)),
         lengths=None if by_length is None else _numbers(by_length),
     )

@@ -1,9 +1,9 @@
 """Frozen, documented, validated settings: the base of every configuration, and training's own."""
 
-from seqgen.configs.data import DOCUMENTS, DataConfig, Documents
+from seqgen.configs.data import DOCUMENTS, DataConfig, Direction, Documents
 from seqgen.configs.files import read_config, resolve, settings_of
 from seqgen.configs.model import DROPOUT_BY_OVERFITTING_RATIO, ModelConfig, Size, by_ratio
-from seqgen.configs.options import PRECISIONS, choice, no_text, texts
+from seqgen.configs.options import PRECISIONS, choice, count_of, no_text, texts
 from seqgen.configs.settings import (
     MOST_LAYERS,
     MOST_RATE,
@@ -49,6 +49,7 @@ __all__ = [
     "Bounds",
     "Config",
     "DataConfig",
+    "Direction",
     "Documents",
     "ModelConfig",
     "Size",
@@ -57,6 +58,7 @@ __all__ = [
     "by_ratio",
     "choice",
     "conform",
+    "count_of",
     "no_text",
     "read_config",
     "require",

@@ -43,4 +43,4 @@ def draw_heat_map(
     axes.xaxis.tick_top()
     axes.tick_params(length=0)
     axes.set_title(title, fontsize="medium", **plain)
-    save_picture(figure, path)
+    save_picture(path, figure)

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from seqgen.models.cells.cell import Cell, LayerState, Watch
@@ -63,7 +62,7 @@ class Steps:
 
     def __call__(self, cell: Cell, x: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
         """Take a sequence as `Cell.loop` does; see `Watch`."""
-        from_input = F.linear(x.transpose(0, 1), *cell.map_of_input())  # (T, B, G H)
+        from_input = cell.read_input(x.transpose(0, 1))  # (T, B, G H)
         noise = cell.noise(len(x))
         for x_t in from_input.unbind(0):
             maps = {
