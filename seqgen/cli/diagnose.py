@@ -14,7 +14,7 @@ from seqgen.cli.help import MEASURED, value
 from seqgen.cli.inputs import Inputs, file_name
 from seqgen.cli.output import put, put_record, say
 from seqgen.cli.outputs import check_picture
-from seqgen.cli.tables import MISSING, figure, percentage, put_table, significant
+from seqgen.cli.tables import figure, number, percentage, put_table
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
@@ -88,10 +88,6 @@ def diagnose(
         say(f"{about.model}: means over {plural(about.windows, 'window')} of {size}")
 
 
-def _short(number: float | None) -> str:
-    return MISSING if number is None else significant(number, 3)
-
-
 def _put_distances(found: Diagnosis) -> None:
     """Write the gradients of some distances as a table, and those of all as a picture."""
     last = found.distances[-1].distance
@@ -102,9 +98,9 @@ def _put_distances(found: Diagnosis) -> None:
     rows = [
         [
             str(d.distance),
-            _short(d.grad_norm),
-            *([_short(d.bound)] * bounded),
-            *([_short(d.weight_grad_norm)] * of_weights),
+            number(d.grad_norm),
+            *([number(d.bound)] * bounded),
+            *([number(d.weight_grad_norm)] * of_weights),
         ]
         for d in found.distances
         if d.distance in SHOWN or d.distance == last
@@ -124,14 +120,14 @@ def _put_distances(found: Diagnosis) -> None:
 def _put_layers(found: Diagnosis) -> None:
     columns = {
         "layer": lambda r: r.layer,
-        "weights": lambda r: _short(r.weight_norm),
-        "gradient": lambda r: _short(r.grad_norm),
-        "update ratio": lambda r: _short(r.update_ratio),
+        "weights": lambda r: number(r.weight_norm),
+        "gradient": lambda r: number(r.grad_norm),
+        "update ratio": lambda r: number(r.update_ratio),
         "saturated": lambda r: percentage(r.saturated, 1),
         "dead": lambda r: percentage(r.dead, 1),
-        "output mean": lambda r: _short(r.activation_mean),
-        "deviation": lambda r: _short(r.activation_std),
-        "spectral radius": lambda r: _short(r.spectral_radius),
+        "output mean": lambda r: number(r.activation_mean),
+        "deviation": lambda r: number(r.activation_std),
+        "spectral radius": lambda r: number(r.spectral_radius),
     }
     put_table(list(columns), [[show(r) for show in columns.values()] for r in found.layers])
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from seqgen.configs import TrainingConfig
+
+if TYPE_CHECKING:
+    from seqgen.training.diagnosis.layers import LayerFigures
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +70,21 @@ class Validated:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Diagnosed:
+    """What `--diagnose` sees of an update.
+
+    Attributes:
+        step: steps done, this one included.
+        share: how much of the budget was spent before it, 0 to 1.
+        layers: every layer's figures, in the order of use.
+    """
+
+    step: int
+    share: float
+    layers: list[LayerFigures]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Notice:
     """Something the user should know, in one line."""
 
@@ -92,5 +111,5 @@ class SampleLine:
         return next((line for line in self.text.split("\n") if line.strip()), "")[:80]
 
 
-Event = Started | Progress | Validated | Notice | Encoding | SampleLine
+Event = Started | Progress | Validated | Diagnosed | Notice | Encoding | SampleLine
 Report = Callable[[Event], None]

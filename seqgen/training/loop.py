@@ -94,6 +94,7 @@ class Trainer:
             loss, norm, tokens = self._step(run.step)
             self._require_sane(loss, norm)
             self._count(loss, tokens)
+            self.hooks.watch.stepped(run, loss, norm)
             window.losses.add(loss, tokens)
             run.seconds = time.monotonic() - began
             if self._over() or time.monotonic() - logged >= LOG_SECONDS:
@@ -155,8 +156,9 @@ class Trainer:
             for loss, nats in self._losses(batch):
                 loss.backward()
                 total = total + nats.detach()
-        norm = clip(self.model.parameters(), self.config)
-        self.rule.step(rate(self.config, share, number))
+        with self.hooks.watch.updating(self.run, batch):
+            norm = clip(self.model.parameters(), self.config)
+            self.rule.step(self.rate(share, number))
         if self.average is not None:
             self.average.update(number)
         return total.item(), norm.item(), batch.count
@@ -208,6 +210,10 @@ class Trainer:
         rest, _ = self.model(tokens[:, advance:], state)
         return torch.cat([first, rest], dim=1), state
 
+    def rate(self, share: float, step: int) -> float:
+        """Return the learning rate as a share of its peak; see `schedules.rate`."""
+        return rate(self.config, share, step)
+
     @torch.no_grad()
     def _loss_after_update(self) -> float:
         """Return the loss of the last batch after its update, which may have broken the weights."""
@@ -241,7 +247,7 @@ class Trainer:
                 train_loss_std=window.losses.std,
                 epoch_loss=run.epoch_loss,
                 epoch_loss_std=run.epoch_loss_std,
-                lr=rate(self.config, share, run.step),
+                lr=self.rate(share, run.step),
                 grad_norm=norm,
                 tokens_per_second=window.losses.tokens / max(now - window.since, 1e-9),
             )

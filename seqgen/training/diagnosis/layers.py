@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from seqgen.data.sources import Source
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.blocks import FeedForward
 from seqgen.models.cells.cell import Cell
@@ -127,12 +128,21 @@ def _watch(units: Units):
 
 
 @torch.no_grad()
-def units_of(model: NeuralLanguageModel, tokens: Tensor) -> dict[int, dict[str, float | None]]:
-    """Return how the units of each layer of the stack behave on texts (B, T), without dropout."""
+def units_of(
+    model: NeuralLanguageModel, tokens: Tensor, source: Source | None = None
+) -> dict[int, dict[str, float | None]]:
+    """Return how the units of each layer of the stack behave, without dropout.
+
+    Args:
+        model: in training or in evaluation mode, which it keeps.
+        tokens: (B, T) of int64, the beginnings of B texts.
+        source: what they are written from, for a model that reads sources.
+    """
     training = model.training
     model.eval()
+    past = None if source is None else model.remember(source)
     with watching_units(model) as units:
-        model.hidden(tokens, None)
+        model.hidden(tokens, past)
     model.train(training)
     return {index: seen.figures() for index, seen in units.items()}
 
