@@ -129,6 +129,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "Measure briefly; print JSON Lines.",
         ),
     ),
+    "bench points": (
+        ("seqgen bench points", "Follow every update rule for a hundred steps."),
+        ("seqgen bench points --lr 0.1 --steps 500", "Use a smaller rate, for longer."),
+        ("seqgen bench points --plot paths.svg", "Draw all the paths."),
+    ),
     "bench train": (
         ("seqgen bench train", "Measure every architecture."),
         ("seqgen bench train --only lstm --precision bf16", "Measure one in bf16."),
