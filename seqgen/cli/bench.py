@@ -201,6 +201,7 @@ def points(
     ] = 0.5,
     plot: options.Picture = None,
     seed: options.FixedSeed = 0,
+    threads: options.Threads = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:

@@ -59,7 +59,8 @@ class TrainingWatch(Watch):
         yield
         self.last = update.figures(self._units(batch), radius=False)
         after = Run(step=run.step + 1)
-        self.warnings.layers(after, self.last, rate(self.config, share, run.step))
+        if after.step >= FIRST_LOOK:  # the very first steps are large beside the initial weights
+            self.warnings.layers(after, self.last, rate(self.config, share, run.step))
         if self.records:
             self.report(Diagnosed(step=after.step, share=share, layers=self.last))
 
