@@ -15,7 +15,8 @@ class Architecture:
 
     `model` and `config` are "module:Class", imported only when used, so that listing
     architectures loads no torch. `reads` says what it is trained on: "text", or targets with
-    a source each: "pairs" of texts, "labels" or "vectors".
+    a source each: "pairs" of texts, "labels" or "vectors". `estimator` is the "module:name" of
+    the `Estimator` of one that is not trained by gradients.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Architecture:
     config: str
     summary: str
     reads: Literal["text", "pairs", "labels", "vectors"] = "text"
+    estimator: str | None = None
 
     def load_model(self) -> Any:
         """Import and return the LanguageModel class."""
@@ -45,6 +47,7 @@ _ROWS = (
         "seqgen.models.ngram:NGram",
         "seqgen.models.ngram:NGramConfig",
         "counted n-grams, up to modified Kneser-Ney smoothing",
+        estimator="seqgen.tasks.training.count:COUNTING",
     ),
     Architecture(
         "window",
