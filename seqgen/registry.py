@@ -50,6 +50,13 @@ _ROWS = (
         estimator="seqgen.tasks.training.count:COUNTING",
     ),
     Architecture(
+        "hmm",
+        "seqgen.models.hmm:HMM",
+        "seqgen.models.hmm:HMMConfig",
+        "hidden Markov model, by Baum and Welch's EM (Rabiner 1989)",
+        estimator="seqgen.tasks.training.expect:EXPECTATION",
+    ),
+    Architecture(
         "window",
         "seqgen.models.window:Window",
         "seqgen.models.window:WindowConfig",

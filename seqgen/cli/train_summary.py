@@ -55,7 +55,10 @@ def _writes(result: TrainingResult) -> str:
 
 def _table(result: TrainingResult) -> None:
     """Show how a run ended, and what its model writes."""
-    early = {"patience": "early: validation stopped improving"}
+    early = {
+        "patience": "early: validation stopped improving",
+        "converged": "early: the text's likelihood stopped rising",
+    }
     stopped = early.get(result.stopped, "the budget is spent")
     rows = {
         "parameters": count(result.parameters),
@@ -67,7 +70,8 @@ def _table(result: TrainingResult) -> None:
         spread = f"standard deviation of its steps {figure(result.epoch_loss_std)}"
         rows["last epoch"] = f"{figure(result.epoch_loss)} nats/token, {spread}"
     if result.val_loss is not None:
-        rows["best"] = f"step {result.best_step:,}"
+        if result.best_step is not None:
+            rows["best"] = f"step {result.best_step:,}"
         rows["validation"] = f"{result.protocol}; {duration(result.validation_seconds)}"
     room = max(40, console(sys.stderr).width - INDENT) if is_terminal(sys.stderr) else sys.maxsize
     for key, value in rows.items():

@@ -11,6 +11,7 @@ from typing import Any
 from seqgen import registry, store
 from seqgen.configs import TrainingConfig
 from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.scoring.perplexity import Scoring, protocol
 from seqgen.tasks.training.prepare import Prepared
 from seqgen.tasks.training.session import (
     TrainingResult,
@@ -112,6 +113,7 @@ def estimate(
         tokens_per_second=found.tokens / found.seconds,
         stopped=found.stopped,
         seed=found.seed,
+        protocol=protocol(loaded, Scoring().check(loaded)) if totals else None,
     )
     facts |= {"result": dataclasses.asdict(result)}
     write_record(loaded, prepared, **facts, **found.facts())

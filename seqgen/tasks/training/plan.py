@@ -131,10 +131,14 @@ class Plan:
         if training.init_from is not None and prepared.train.oov:
             unknown = plural(prepared.train.oov, "token")
             report(Notice(text=f"{training.init_from} does not know {unknown} of the text"))
-        if given.get("seed") is None:
-            settled["seed"] = secrets.randbelow(1 << 31)
+        settled["seed"] = self.seed()
         training = replace(training, **settled)
         return replace(training, precision=self._precision(training, device))
+
+    def seed(self) -> int:
+        """Return the user's seed, or a new one."""
+        given = self.given.get("seed")
+        return secrets.randbelow(1 << 31) if given is None else given
 
     def _precision(self, training: TrainingConfig, device: torch.device) -> Precision:
         """Resolve the user's precision for this model, except where that takes a trial."""

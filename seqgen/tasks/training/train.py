@@ -147,9 +147,9 @@ def _prepare(
 def _choose(
     plan: Plan, prepared: Prepared, device: torch.device, report: Report
 ) -> tuple[Plan, TrainingConfig]:
-    """Decide what the user left open; a counted model leaves nothing open."""
+    """Decide what the user left open; without gradients that is the seed alone."""
     if plan.model_class.counted:
-        return plan, plan.training
+        return plan, replace(plan.training, seed=plan.seed())
     plan = choose_size(plan, prepared, device, report)
     training = plan.resolve(prepared, device, report)
     training = choose_training_precision(plan, training, prepared, device, report)
