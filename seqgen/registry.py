@@ -15,7 +15,8 @@ class Architecture:
 
     `model` and `config` are "module:Class", imported only when used, so that listing
     architectures loads no torch. `reads` says what it is trained on: "text", or targets with
-    a source each: "pairs" of texts, "labels" or "vectors". `estimator` is the "module:name" of
+    a source each: "pairs" of texts, "labels" or "vectors"; or lines, "patterns", of which it is a
+    memory and no language model. `estimator` is the "module:name" of
     the `Estimator` of one that is not trained by gradients.
     """
 
@@ -23,7 +24,7 @@ class Architecture:
     model: str
     config: str
     summary: str
-    reads: Literal["text", "pairs", "labels", "vectors"] = "text"
+    reads: Literal["text", "pairs", "labels", "vectors", "patterns"] = "text"
     estimator: str | None = None
 
     def load_model(self) -> Any:
@@ -171,6 +172,14 @@ _ROWS = (
         "seqgen.models.seq2seq_transformer:Seq2SeqTransformerConfig",
         "encoder-decoder transformer (Vaswani et al. 2017)",
         "pairs",
+    ),
+    Architecture(
+        "hopfield",
+        "seqgen.models.hopfield:Hopfield",
+        "seqgen.models.hopfield:HopfieldConfig",
+        "memory that restores lines (Hopfield 1982); no language model",
+        "patterns",
+        estimator="seqgen.tasks.training.memorise:STORING",
     ),
 )
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # The summary ends with this many lines of a sample.
 SAMPLE_LINES = 6
+# The command that writes with a new model, by what it reads; for pairs it depends on the sources.
+WRITES = {"text": "sample", "patterns": 'restore "a line"'}
 # Columns before a figure of the summary.
 INDENT = 17
 
@@ -46,8 +48,9 @@ def summarise(result: TrainingResult) -> None:
 
 def _writes(result: TrainingResult) -> str:
     """Return the command that writes with the new model."""
-    if registry.architecture(result.architecture).reads == "text":
-        return "sample"
+    reads = registry.architecture(result.architecture).reads
+    if reads in WRITES:
+        return WRITES[reads]
     settings = store.StoredModel(Path(result.path)).config["model"]
     vectors = settings.get("source_features") is not None
     return "beam-search --source-vectors FILE" if vectors else 'beam-search "a source"'

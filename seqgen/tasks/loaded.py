@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from seqgen import store
+from seqgen import registry, store
 from seqgen.configs import DataConfig, Documents, require
 from seqgen.data.corpus import Framing
 from seqgen.data.pairs import Tokenizers, encode_sources
@@ -22,7 +22,7 @@ from seqgen.data.sources import (
     features_of,
     require_same_sources,
 )
-from seqgen.errors import SeqgenError
+from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import LanguageModel
 from seqgen.models.mixture import Mixture
 from seqgen.models.precision import Precision, choose_device, parameter_type
@@ -197,6 +197,11 @@ def load(
 def load_stored(stored: StoredModel, device: torch.device, precision: Precision) -> LoadedModel:
     """Load what `stored` holds; see `load`."""
     model, tokenizer = stored.load()
+    if registry.architecture(stored.config["architecture"]).reads == "patterns":
+        raise UsageError(
+            f"{stored.name} is an associative memory, no language model: it restores lines, with "
+            f"seqgen restore -m {stored.name}"
+        )
     if model.vocab_size != tokenizer.vocab_size:
         raise SeqgenError(
             f"{stored.path} is damaged: its model has {model.vocab_size} tokens and its "

@@ -95,7 +95,9 @@ def estimate(
     write_record(loaded, prepared, **facts, result=None)
     stored.seal()
     stored.publish()
-    totals, seconds = final_validation(as_stored(loaded))
+    totals, seconds = None, 0.0
+    if prepared.val is not None:
+        totals, seconds = final_validation(as_stored(loaded))
     if totals is not None and not math.isfinite(totals.nll_nats):
         report(Notice(text="the held-out text has tokens of probability 0: its loss is infinite"))
         totals = None

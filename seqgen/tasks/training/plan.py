@@ -206,8 +206,7 @@ def _groups(
     """Sort given settings and the recipe below them into model, training and data."""
     config_class = registry.architecture(architecture).load_config()
     recipe = {**config_class.recipe, **RULE_RECIPES.get(given.get("optimizer"), {})}
-    if registry.architecture(architecture).reads == "pairs":
-        recipe["documents"] = "line"  # a pair is a line, or one in each of two files
+    recipe |= OF_READS.get(registry.architecture(architecture).reads, {})
     model, training, data = resolve(
         {**recipe, **given}, architecture, (config_class, TrainingConfig, DataConfig)
     )
@@ -224,8 +223,15 @@ def rows_of_pairs(corpus: Corpus, least: int) -> int:
     return max(least, min(round(PAIR_TOKENS / longer), corpus.ends.size // 16))
 
 
+# What follows from what an architecture reads. A pair is a line, or one in each of two files; a
+# line that was held out would not be restored.
+OF_READS: Mapping[str, Mapping[str, Any]] = {
+    "pairs": {"documents": "line"},
+    "patterns": {"documents": "line", "val": "none"},
+}
 # Settings that only one kind of data gives a meaning to.
 OF_TEXT = ("seq_len",)
+LEARNS = {"text": "a text", "pairs": "pairs of a source and a target", "patterns": "lines"}
 OF_PAIRS = (
     *("source_tokenizer", "source_unknowns", "val_target"),
     *("max_source_len", "max_target_len", "batch_tokens"),
@@ -239,14 +245,18 @@ def _require_reads(plan: Plan, flags: Collection[str]) -> None:
         UsageError: names the setting.
     """
     pairs = plan.reads == "pairs"
-    learns = "pairs of a source and a target" if pairs else "a text"
+    learns = LEARNS[plan.reads]
     for name in OF_TEXT if pairs else OF_PAIRS:
         require(
             name not in flags, f"{name} has no meaning: {plan.architecture} learns from {learns}"
         )
     require(
-        not pairs or plan.data.documents == "line",
+        plan.reads == "text" or plan.data.documents == "line",
         f"documents=stream has no meaning: {plan.architecture} learns from {learns}",
+    )
+    require(
+        plan.reads != "patterns" or plan.data.val == "none",
+        f"val has no meaning: {plan.architecture} restores only lines that it has stored",
     )
 
 
