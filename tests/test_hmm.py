@@ -13,10 +13,12 @@ from helpers_cli import records, refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seqgen import registry
 from seqgen.cli import run
 from seqgen.data.corpus import Corpus
 from seqgen.errors import UsageError
 from seqgen.models.hmm import HMM, HMMConfig
+from seqgen.tasks.training.estimate import Estimator
 from seqgen.training import baum_welch
 from seqgen.training.baum_welch import Tables, expected_counts, fit, maximise, random_tables
 
@@ -282,3 +284,9 @@ def test_what_em_does_not_do_is_said(text, capsys):
     assert "h was estimated: it has no weights to begin from" in line
     line = refusal(capsys, "train", text, "--model", "hmm", "--set", "num_states=0")
     assert "num_states must be at least 1" in line
+
+
+def test_every_row_without_gradients_has_an_estimator():
+    """The class says so, too: what must not load the tasks asks the class."""
+    for row in registry.ARCHITECTURES.values():
+        assert row.load_model().counted == (Estimator.of(row.name) is not None)
