@@ -154,6 +154,12 @@ _ROWS = (
         "Grid LSTM over time and depth (Kalchbrenner et al. 2016)",
     ),
     Architecture(
+        "hawk",
+        "seqgen.models.hawk:Hawk",
+        "seqgen.models.hawk:HawkConfig",
+        "gated linear recurrences in residual blocks (De et al. 2024)",
+    ),
+    Architecture(
         "transformer",
         "seqgen.models.transformer:Transformer",
         "seqgen.models.transformer:TransformerConfig",

@@ -96,6 +96,10 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "smooth": {"num_states": 5},
         "likeliest": {"num_states": 3, "delta": 0.0},
     },
+    "hawk": {
+        "default": {},
+        "odd": {"recurrent_size": 5, "conv_width": 1, "num_layers": 1, "tie_weights": True},
+    },
     "window": {
         "plain": {"context_size": 5},
         "direct": {"context_size": 5, "direct": True},
