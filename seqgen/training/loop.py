@@ -21,9 +21,10 @@ from seqgen.models.precision import own_randomness, step_arithmetic
 from seqgen.models.state import State
 from seqgen.training.average import Average
 from seqgen.training.events import Progress, Validated
-from seqgen.training.objective import Objective, StepProgress
+from seqgen.training.objective import Objective
 from seqgen.training.optimizers import UpdateRule
 from seqgen.training.parts import Part, Weights
+from seqgen.training.regimes.base import OwnText, StepProgress
 from seqgen.training.run import Budget, Decision, Diverged, Hooks, Losses, LossWindow, Run
 from seqgen.training.schedules import rate
 
@@ -42,14 +43,21 @@ class Trainer:
         batches: the training part.
         config: with a budget, and a precision that is not "auto".
         hooks: functions to call during training.
+        own_text: what the texts are made of that some regimes let the model write; if it is
+            None, as where only time is measured, costs compare ids.
     """
 
     def __init__(
-        self, model: NeuralLanguageModel, batches: Batches, config: TrainingConfig, hooks: Hooks
+        self,
+        model: NeuralLanguageModel,
+        batches: Batches,
+        config: TrainingConfig,
+        hooks: Hooks,
+        own_text: OwnText | None = None,
     ) -> None:
         self.model, self.batches, self.config, self.hooks = model, batches, config, hooks
         self.rule = UpdateRule(model, config)
-        self.objective = Objective(model, config)
+        self.objective = Objective(model, config, own_text or OwnText())
         self.average = Average(model, config.ema) if config.ema else None
         self._steps_per_epoch = batches.steps_per_epoch
         self.budget = Budget.of(config, self._steps_per_epoch)
@@ -165,8 +173,7 @@ class Trainer:
         """Take one step; return the loss in nats per token, the gradient's norm and the tokens."""
         batch = self.batches.batch(progress.step)
         self.rule.thaw(progress.share)
-        for parameter in self.objective.parameters():
-            parameter.grad = None
+        self.objective.begin_step()
         total = 0.0
         with step_arithmetic(self.config.precision, self.model.device):
             for loss, nats in self._losses(batch, progress):
@@ -174,6 +181,7 @@ class Trainer:
                 total = total + nats.detach()
         norm = self._clipped()
         self.rule.step(rate(self.config, progress.share, progress.step))
+        self.objective.end_step()
         if self.average is not None:
             self.average.update(progress.step)
         return total.item(), norm.item(), batch.count
@@ -248,6 +256,7 @@ class Trainer:
                 lr=rate(self.config, share, run.step),
                 grad_norm=norm,
                 tokens_per_second=window.losses.tokens / max(now - window.since, 1e-9),
+                figures=self.objective.figures(),
             )
         )
 
@@ -306,7 +315,7 @@ class Trainer:
         parts: dict[str, Part] = {"model": Weights(self.model), "optimizer": self.rule}
         if self.average is not None:
             parts["average"] = self.average
-        return parts
+        return parts | self.objective.parts()
 
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return what a checkpoint holds, for `restore`: tensors by name, and facts for JSON.

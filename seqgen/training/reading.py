@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,6 +53,7 @@ class Reader:
         past: State | None,
         source: Source | None = None,
         advance: int | None = None,
+        repeat: Sequence[int] | None = None,
     ) -> Reading:
         """Read tokens (B, T).
 
@@ -59,11 +62,14 @@ class Reader:
             past: the state before them, if one is carried.
             source: what the rows are written from, B sources; then there is no past.
             advance: return the state after this many columns; None for all of them.
+            repeat: which row of the past, or of the source, each row has; None for its own.
         """
         model = self.model
         with arithmetic(self.config.precision, model.device), self.penalties.watched() as seen:
             if source is not None:
                 past = model.remember(source)
+            if repeat is not None and past is not None:
+                past = past.select(repeat)
             logits, after = _logits(model, tokens, past, advance)  # (B, T, V)
         return Reading(logits, after, seen)
 
@@ -80,8 +86,24 @@ class Reader:
             reading.logits.flatten(0, 1), targets.flatten(), self.config.label_smoothing
         )
         if self.penalties:
-            minimised = minimised + self.penalties.cost(reading.seen, targets)
+            minimised = minimised + self.penalty(reading, targets)
         return minimised, nats
+
+    def penalty(self, reading: Reading, targets: Tensor) -> Tensor | float:
+        """Return the penalties on activations, summed over the targets that count."""
+        return self.penalties.cost(reading.seen, targets) if self.penalties else 0.0
+
+    @contextlib.contextmanager
+    def features_kept(self) -> Iterator[list[Tensor]]:
+        """Collect the features (B, T, H) that the head reads in the calls within."""
+        kept: list[Tensor] = []
+        handle = self.model.head.register_forward_pre_hook(
+            lambda head, inputs: kept.append(inputs[0])
+        )
+        try:
+            yield kept
+        finally:
+            handle.remove()
 
 
 def _logits(
