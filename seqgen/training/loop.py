@@ -125,13 +125,18 @@ class Trainer:
         run.stopped = decision.stop
         if window.losses.tokens:
             self._log(window, norm)
+        self._finish(began)
+        return run
+
+    def _finish(self, began: float) -> None:
+        """Validate and save the last step of a run that began at this time."""
+        run = self.run
         # An interrupted run does not validate here: it must resume as if it had never stopped.
         if run.stopped == self.config.budget and run.last_validated != run.step:
             self._validate()
             run.seconds = time.monotonic() - began
         if run.step:  # nothing to save before the first step
             self._checkpoint()
-        return run
 
     def _count(self, loss: float, tokens: int) -> None:
         run = self.run
