@@ -14,7 +14,7 @@ from torch import nn
 from seqgen.benchmarks import cases_with
 from seqgen.data.sources import TokenSources
 from seqgen.decoding.beam import search
-from seqgen.decoding.beam_groups import BeamConfig, Source
+from seqgen.decoding.beam_groups import BeamConfig, SearchPrompt
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import CounterDraw
 from seqgen.decoding.processors import Forbid
@@ -241,7 +241,7 @@ def _beams(tokens: int) -> Case:
     start = torch.tensor(firsts)[:, None]
 
     def ours() -> int:
-        sources = [Source(i, (first,)) for i, first in enumerate(firsts)]
+        sources = [SearchPrompt(i, (first,)) for i, first in enumerate(firsts)]
         config = BeamConfig(beams=BEAMS, max_tokens=tokens)
         found = search(model, sources, config, [Forbid(never)], None)
         return sum(len(beams[0].tokens) for _, beams in found)
@@ -276,7 +276,7 @@ def _translator(layers: int, size: int, tokens: int) -> Case:
     model = Seq2SeqTransformer(Seq2SeqTransformerConfig(**shape, **FORM_OF_2017)).eval()
 
     def ours() -> int:
-        searched = [Source(i, (BOS,), i) for i in range(BATCH)]
+        searched = [SearchPrompt(i, (BOS,), i) for i in range(BATCH)]
         config = BeamConfig(beams=BEAMS, max_tokens=tokens)
         never = [Forbid((PAD, BOS, UNK, EOS))]
         found = search(model, searched, config, never, None, opens=model.opens(sources))

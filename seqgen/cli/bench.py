@@ -152,7 +152,7 @@ def _recipe(text: Path, steps: int, json: bool, quiet: bool) -> None:
 
     def report(step: int, loss: float) -> None:
         if not quiet:
-            say(f"step {step}  loss {loss:.4f}")
+            say(f"step {count(step)}  loss {figure(loss)}")
 
     result = plain_gpt(text, steps, report=report)
     if json:

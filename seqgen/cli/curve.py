@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from seqgen.cli.tables import count
+
 Point = tuple[float, float]
 
 
@@ -39,6 +41,6 @@ def curve(
     steps = [x for _, points in finite for x, _ in points]
     low, high = min(steps), max(steps)
     ticks = sorted({round(low + (high - low) * part / 4) for part in range(5)})
-    plotext.xticks(ticks, [f"{tick:,}" for tick in ticks])
+    plotext.xticks(ticks, [count(tick) for tick in ticks])
     picture = plotext.uncolorize(plotext.build())
     return [line.rstrip() for line in picture.rstrip("\n").splitlines()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -13,21 +12,12 @@ from seqgen.cli import completion
 from seqgen.cli.help import ATTENTION, FILTERS, LENGTH, MACHINE, MODEL, OUTPUT, SAVING, TEXT
 from seqgen.cli.inputs import file_name, file_path
 from seqgen.cli.process import use_threads
-from seqgen.configs import MOST_ROWS, MOST_SEED, Bounds
+from seqgen.configs import MOST_ROWS, MOST_SEED
+from seqgen.configs.cache import FLATNESS, STRENGTH, CacheConfig
+from seqgen.errors import UsageError
 
 # More threads only get in each other's way, and OpenMP aborts where it cannot start them.
 MOST_THREADS = max(64, 4 * (os.cpu_count() or 1))
-
-
-def at_most(most: int) -> Callable[[typer.CallbackParam, int | None], int | None]:
-    """Return what refuses a number above `most`, which help need not spell out."""
-
-    def check(param: typer.CallbackParam, value: int | None) -> int | None:
-        Bounds(high=most).check(param.opts[0], value)
-        return value
-
-    return check
-
 
 Model = Annotated[
     str | None,
@@ -110,8 +100,8 @@ Seed = Annotated[
     int | None,
     typer.Option(
         help="Random seed; the same seed gives the same result.",
-        callback=at_most(MOST_SEED),
         min=0,
+        max=MOST_SEED,
         metavar="N",
         rich_help_panel=MACHINE,
         show_default="random, and reported",
@@ -121,8 +111,8 @@ FixedSeed = Annotated[
     int,
     typer.Option(
         help="Random seed; fixed by default, so that figures can be compared.",
-        callback=at_most(MOST_SEED),
         min=0,
+        max=MOST_SEED,
         metavar="N",
         rich_help_panel=MACHINE,
     ),
@@ -158,8 +148,8 @@ BatchSize = Annotated[
     int,
     typer.Option(
         help="Texts to process at once; affects speed and memory, not the result.",
-        callback=at_most(MOST_ROWS),
         min=1,
+        max=MOST_ROWS,
         metavar="N",
         rich_help_panel=MACHINE,
     ),
@@ -316,3 +306,52 @@ CopyUnknown = Annotated[
         rich_help_panel=FILTERS,
     ),
 ]
+Cache = Annotated[
+    int | None,
+    typer.Option(
+        help="Look up what followed at the last N positions where the model's features were alike "
+        "(a continuous cache). For models with hidden vectors.",
+        metavar="N",
+        rich_help_panel=MODEL,
+        show_default="no cache",
+    ),
+]
+CacheStrength = Annotated[
+    float | None,
+    typer.Option(
+        help="Weight of the cache, from 0 to below 1.",
+        metavar="X",
+        rich_help_panel=MODEL,
+        show_default=f"{STRENGTH:g}",
+    ),
+]
+CacheFlatness = Annotated[
+    float | None,
+    typer.Option(
+        help="Multiply products of features by this: the smaller, the flatter the cache's "
+        "distribution.",
+        metavar="X",
+        rich_help_panel=MODEL,
+        show_default=f"{FLATNESS:g}",
+    ),
+]
+
+
+def cache_of(
+    size: int | None, strength: float | None, flatness: float | None
+) -> CacheConfig | None:
+    """Return the cache that options ask for, or None.
+
+    Raises:
+        UsageError: a value is out of bounds, or there is no `--cache` that it belongs to.
+    """
+    if size is None:
+        given = {"--cache-strength": strength, "--cache-flatness": flatness}
+        for name in (name for name, value in given.items() if value is not None):
+            raise UsageError(f"{name} belongs to a cache: give --cache N as well")
+        return None
+    return CacheConfig(
+        size,
+        STRENGTH if strength is None else strength,
+        FLATNESS if flatness is None else flatness,
+    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from seqgen.cli.inputs import Inputs, Source, input_bytes, piped_input
+from seqgen.cli.inputs import Input, Inputs, input_bytes, piped_input
 from seqgen.cli.output import say
 from seqgen.cli.pairs import check_vectors
 from seqgen.errors import UsageError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenPrompts:
     """What the command line has of prompts: arguments, a file that is one, a file of sources.
 
     Raises:
@@ -50,7 +50,7 @@ class Given:
         return not (self.prompts or self.prompt_file or self.source_file or self.vectors)
 
     @cached_property
-    def files(self) -> list[Source]:
+    def files(self) -> list[Input]:
         """The file that is read, if there is one."""
         name = self.source_file or self.prompt_file
         return [Inputs().open_one(name)] if name else []

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 import typer
 
 from seqgen import registry
-from seqgen.configs import Config, DataConfig, TrainingConfig
+from seqgen.configs import Config, DataConfig, TrainingConfig, resolve
 from seqgen.registry import SHARED_DOCS
 
 # Settings that seqgen chooses for the architecture, the text and the budget unless they are given.
@@ -81,7 +81,7 @@ def option(
 def default_of(name: str) -> str | None:
     """Return a setting's default as help shows it; None for nothing to show."""
     if name in CHOSEN:
-        return "chosen for the model"
+        return "chosen"
     for group in GROUPS:
         if name in group.fields():
             value = group.fields()[name].default
@@ -89,20 +89,28 @@ def default_of(name: str) -> str | None:
     return None
 
 
-def settings_of(name: str) -> list[dict[str, Any]]:
+def settings_of(name: str, only: str | None = None) -> list[dict[str, Any]]:
     """Return every setting that `train --model NAME` takes, as `models --architectures` shows it.
 
     Loads the architecture's code, and so torch.
 
+    Args:
+        name: of the architecture.
+        only: the one setting to return.
+
     Raises:
-        UsageError: there is no such architecture.
+        UsageError: there is no such architecture or setting.
     """
     kind = registry.architecture(name).load_config()
     groups = {"model": kind, "training": TrainingConfig, "data": DataConfig}
+    setting_name = None if only is None else only.replace("-", "_")
+    if setting_name is not None:
+        resolve({setting_name: None}, name, groups.values())  # refuses one that there is not
     return [
         _describe(name, group, config, field, kind.recipe)
         for group, config in groups.items()
         for field in config.fields().values()
+        if setting_name in (None, field.name)
     ]
 
 

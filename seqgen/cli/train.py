@@ -44,12 +44,6 @@ OWN = frozenset(
 )
 
 
-# The end of --help: a paragraph for each preset.
-EPILOG = "\n\n".join(
-    ["Presets:", *(f"{row.name}: {row.summary}." for row in presets.PRESETS.values())]
-)
-
-
 def _choice(name: str, panel: str, metavar: str = "KIND", **more: Any) -> Any:
     """Return the option of a training setting that has fixed values."""
     return setting(name, metavar, panel, complete=completion.choices(name), **more)
@@ -113,8 +107,8 @@ def train(
     model: Annotated[
         str | None,
         typer.Option(
-            help=f"Architecture: {', '.join(registry.ARCHITECTURES)}. "
-            "`seqgen models --architectures` describes them.",
+            help="Architecture, such as lstm, gru, transformer, ngram or seq2seq; "
+            "`seqgen models --architectures` lists all.",
             metavar="NAME",
             rich_help_panel=WHAT,
             show_default=registry.DEFAULT,
@@ -124,7 +118,8 @@ def train(
     preset: Annotated[
         str | None,
         typer.Option(
-            help="Use the settings of a known model, listed below; your own flags override them.",
+            help=f"Use the settings of a known model: {', '.join(presets.PRESETS)}. Your own "
+            "flags override them; --preset help describes them.",
             metavar="NAME",
             rich_help_panel=WHAT,
             show_default=False,
@@ -220,7 +215,8 @@ def train(
         list[str] | None,
         typer.Option(
             "--set",
-            help="Set any other setting; --set help lists them all. Can be repeated.",
+            help="Set any other setting; --set help lists them all, --set help=KEY explains one. "
+            "Can be repeated.",
             metavar="KEY=VALUE",
             rich_help_panel=OPTIMISATION,
             show_default=False,
@@ -274,18 +270,24 @@ def train(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Train a model on text, or on pairs of texts; for five minutes by default."""
-    from seqgen.cli.models import put_settings
+    """Train a model on text, or on pairs of texts; for five minutes by default.
+
+    Where the default is "chosen", it is made to fit the architecture, the text and the budget.
+    """
+    from seqgen.cli.models import put_presets, put_settings
     from seqgen.cli.progress import display
     from seqgen.configs import read_config
     from seqgen.tasks.training.train import resume as go_on
     from seqgen.tasks.training.train import train as run
 
-    if "help" in (set_ or ()):
-        put_settings(
-            model or (preset and presets.preset(preset).architecture) or registry.DEFAULT, json
-        )
+    if preset == "help":
+        put_presets(json)
         return
+    for key, _, setting_name in (text.partition("=") for text in set_ or ()):
+        if key == "help":
+            of_preset = preset and presets.preset(preset).architecture
+            put_settings(model or of_preset or registry.DEFAULT, json, setting_name or None)
+            return
     data = [*(data or ()), *(data_option or ())]
     check_sides(data, source, source_vectors, target, val, val_source, val_target)
     data = data or source or ([source_vectors] if source_vectors else [])

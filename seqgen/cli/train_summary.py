@@ -67,7 +67,7 @@ def _table(result: TrainingResult) -> None:
         spread = f"standard deviation of its steps {figure(result.epoch_loss_std)}"
         rows["last epoch"] = f"{figure(result.epoch_loss)} nats/token, {spread}"
     if result.val_loss is not None:
-        rows["best"] = f"step {result.best_step:,}"
+        rows["best"] = f"step {count(result.best_step)}"
         rows["validation"] = f"{result.protocol}; {duration(result.validation_seconds)}"
     room = max(40, console(sys.stderr).width - INDENT) if is_terminal(sys.stderr) else sys.maxsize
     for key, value in rows.items():

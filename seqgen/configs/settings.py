@@ -201,7 +201,7 @@ def conform(name: str, value: Any, kind: Any) -> Any:
         str(c) for option in options if get_origin(option) is Literal for c in get_args(option)
     ]
     hint = did_you_mean(str(value), choices)
-    raise UsageError(f"{name} is {expected}, not {short(repr(value))}{hint}")
+    raise UsageError(f"{name} must be {expected}, not {short(repr(value))}{hint}")
 
 
 def _number(value: Any, kind: type) -> int | float | None:

@@ -8,9 +8,13 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from seqgen.models.memory import Memory
 from seqgen.models.ops import Ops, TensorOps
+
+# Intermediate numbers of scores that are held at once; more are computed in pieces.
+MOST_NUMBERS = 1 << 26
 
 
 class Score(nn.Module):
@@ -22,6 +26,7 @@ class Score(nn.Module):
         scaled: divide by the square root of H (Vaswani et al. 2017).
 
     Attributes:
+        width: how many numbers are computed for a query at a place.
         ops: what the equations of `forward` are made of. `RowScore` calls them over arrays.
     """
 
@@ -29,7 +34,7 @@ class Score(nn.Module):
 
     def __init__(self, query_size: int, size: int, scaled: bool) -> None:
         super().__init__()
-        self.query_size, self.size = query_size, size
+        self.query_size, self.size, self.width = query_size, size, 1
         self.scale = 1 / math.sqrt(size) if scaled else 1.0
 
     @abstractmethod
@@ -76,6 +81,7 @@ class Additive(Score):
 
     def __init__(self, query_size: int, size: int, scaled: bool, coverage: bool = False) -> None:
         super().__init__(query_size, size, scaled)
+        self.width = size
         self.of_query = nn.Linear(query_size, size, bias=False)
         self.of_key = nn.Linear(size, size)
         self.v = nn.Parameter(torch.empty(size).uniform_(-1, 1) / math.sqrt(size))
@@ -105,6 +111,29 @@ class Fertility(nn.Module):
         return 1 / (self.MOST * self.map(encoded).sigmoid())
 
 
+def scores_of(score: Score, queries: Tensor, keys: Tensor, covered: Tensor | None) -> Tensor:
+    """Return scores (S, N, L) in bounded memory; see `Score.forward` for the arguments.
+
+    What additive attention computes for long texts is H times as large as its scores. Above
+    `MOST_NUMBERS`, some queries are done at a time, and a training call does them again for the
+    gradient instead of keeping their intermediate numbers.
+    """
+    each = keys.shape[0] * keys.shape[1] * score.width
+    if queries.shape[1] * each <= MOST_NUMBERS:
+        return score(queries, keys, covered)
+    size = max(1, MOST_NUMBERS // each)
+    pieces = queries.split(size, 1)
+    past = [None] * len(pieces) if covered is None else covered.split(size, 1)
+    if torch.is_grad_enabled():
+        made = [
+            checkpoint(score, piece, keys, own, use_reentrant=False)
+            for piece, own in zip(pieces, past, strict=True)
+        ]
+    else:
+        made = [score(piece, keys, own) for piece, own in zip(pieces, past, strict=True)]
+    return torch.cat(made, 1)
+
+
 def read(
     score: Score, query: Tensor, memory: Memory, covered: Tensor | None
 ) -> tuple[Tensor, Tensor]:
@@ -122,7 +151,7 @@ def read(
     queries = memory.group(query)  # (S, G, T, Q)
     if covered is not None:
         covered = memory.group(covered).flatten(1, 2)
-    scores = score(queries.flatten(1, 2), memory.keys[0], covered)  # (S, G T, L)
+    scores = scores_of(score, queries.flatten(1, 2), memory.keys[0], covered)  # (S, G T, L)
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     if memory.there is not None:
         scores = scores.masked_fill(~memory.there[:, None], -math.inf)

@@ -161,11 +161,24 @@ class NeuralLanguageModel(Compilable, LanguageModel, Network):
     def forward(
         self, tokens: Tensor, state: State | None = None, last: int | None = None
     ) -> tuple[Tensor, State | None]:
-        features, state = self.hidden(tokens, state)
-        if last is not None:
-            features = features[:, -last:]
-        logits = self.head(features)  # (B, T, V)
-        return logits.to(torch.promote_types(logits.dtype, torch.float32)), state
+        features, after = self.hidden(tokens, state)
+        return self.logits(features, tokens, state, last), after
+
+    def logits(
+        self, features: Tensor, tokens: Tensor, past: State | None, last: int | None = None
+    ) -> Tensor:
+        """Return the logits (B, T, V) after tokens, or after the `last` of them.
+
+        A model that predicts from more than the features of one position overrides this.
+
+        Args:
+            features: (B, T, H) of `hidden`.
+            tokens: (B, T), which `hidden` read.
+            past: the state that `hidden` was given, which may be used up.
+            last: see `forward`.
+        """
+        logits = self.head(features if last is None else features[:, -last:])
+        return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def require_no_graph(state: State) -> None:

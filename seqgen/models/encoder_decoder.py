@@ -117,9 +117,10 @@ class EncoderDecoder(NeuralLanguageModel):
             ValueError: there is no memory.
         """
 
-    @abstractmethod
     def attend(self, tokens: Tensor, memory: Memory) -> Tensor:
         """Return how much each prediction reads of each place of its source.
+
+        A text past the window is read in windows, as it is written and scored.
 
         Args:
             tokens: (B, T) of int64, what the decoder reads, BOS first.
@@ -131,6 +132,15 @@ class EncoderDecoder(NeuralLanguageModel):
         Raises:
             UsageError: the model has no attention.
         """
+        pieces = [
+            self.attend_in_window(tokens[:, begin:end], memory)[:, :, :, past:]
+            for begin, past, end in windows(tokens.shape[1], self.window)
+        ]
+        return torch.cat(pieces, 3)
+
+    @abstractmethod
+    def attend_in_window(self, tokens: Tensor, memory: Memory) -> Tensor:
+        """Do what `attend` does, for no more tokens than the window holds."""
 
     def remember(self, source: Source) -> Memory:
         """Encode sources as `data` holds them."""
@@ -168,6 +178,26 @@ class EncoderDecoder(NeuralLanguageModel):
             return self.start(memory.select(rows), stride)
 
         return opened
+
+
+def windows(length: int, window: int | None) -> list[tuple[int, int, int]]:
+    """Return what a text is read in: where each context begins, how much of it is past, its end.
+
+    A row that holds W tokens falls back to its last W - S, S being half the window (see
+    `KVCache`).
+
+    Args:
+        length: of the text, at least 1.
+        window: W; None for one context.
+    """
+    if window is None or length <= window:
+        return [(0, 0, length)]
+    stride = max(1, window // 2)
+    found = [(0, 0, window)]
+    while found[-1][2] < length:
+        begin = found[-1][0] + stride
+        found.append((begin, window - stride, min(begin + window, length)))
+    return found
 
 
 def source_input(config: SourceConfig, size: int, embedding: nn.Embedding) -> nn.Module:

@@ -17,6 +17,8 @@ from seqgen.models.base import NeuralLanguageModel, require_no_graph
 from seqgen.models.batch_norm import BatchNorm
 from seqgen.models.cells.cell import Cell, LayerState
 from seqgen.models.dropout import Dropout, WordDropout
+from seqgen.models.pointer import Pointer
+from seqgen.models.recent import Recent
 from seqgen.models.recurrent_config import RecurrentConfig
 from seqgen.models.state import State
 
@@ -26,13 +28,21 @@ FEW_ROWS = 8
 
 @dataclass
 class RecurrentState(State):
-    """For each layer, the parts that its cell hands on, (B, H) unless it says otherwise."""
+    """What the layers hand on, and what a pointer looks back at.
+
+    Attributes:
+        layers: for each layer, the parts that its cell hands on, (B, H) unless it says otherwise.
+        recent: the last positions; None in a model without a pointer.
+    """
 
     layers: tuple[LayerState, ...]
+    recent: Recent | None = None
 
 
 class ArrayState(RecurrentState):
     """The state between one-token steps over arrays: tensors are made when someone asks.
+
+    A model with a pointer has none.
 
     Attributes:
         arrays: for each layer the parts of its state.
@@ -90,9 +100,11 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
         nn.init.zeros_(self.head.bias)
         if config.tie_weights:
             self.embedding.weight = self.head.weight
+        self.pointer = Pointer(size, config.pointer) if config.pointer else None
 
     def start(self, batch: int, stride: int | None = None) -> RecurrentState:
-        return RecurrentState(tuple(layer.start(batch) for layer in self.layers))
+        recent = Recent.empty(batch, self.head.weight) if self.pointer else None
+        return RecurrentState(tuple(layer.start(batch) for layer in self.layers), recent)
 
     def hidden(self, tokens: Tensor, state: RecurrentState | None) -> tuple[Tensor, RecurrentState]:
         state = state or self.start(tokens.shape[0])
@@ -110,7 +122,27 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
                 y = self.norms[index](y)
             x = x + y if self.config.residual and index > 0 else y
             after.append(past)
-        return self.output_dropout(x), RecurrentState(tuple(after))
+        features, recent = self.output_dropout(x), None
+        if self.pointer:
+            # A position sees itself, so the next one sees all of these but the oldest.
+            recent = state.recent.extended(features, tokens).last(self.pointer.reach - 1)
+        return features, RecurrentState(tuple(after), recent)
+
+    def logits(
+        self,
+        features: Tensor,
+        tokens: Tensor,
+        past: RecurrentState | None,
+        last: int | None = None,
+    ) -> Tensor:
+        logits = super().logits(features, tokens, past, last)
+        if not self.pointer:
+            return logits
+        recent = (past or self.start(tokens.shape[0])).recent
+        return self.pointer(logits, features, recent.extended(features, tokens))
+
+    def suits_arrays(self) -> bool:
+        return not self.pointer and super().suits_arrays()
 
     def _input(self, tokens: Tensor) -> Tensor:
         if self.embedding is not None:

@@ -164,6 +164,13 @@ class RecurrentConfig(CellRegularisers):
         "Szegedy 2015; Laurent et al. 2016); evaluation uses running means and variances.",
         False,
     )
+    pointer: int = setting(
+        "Number of recent tokens that a learned pointer can copy from, mixed with the softmax by "
+        "a sentinel (Merity et al. 2017); 0 for no pointer.",
+        0,
+        low=0,
+        high=MOST_WIDTH,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

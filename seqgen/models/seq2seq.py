@@ -287,7 +287,7 @@ class Seq2Seq(ArraySteps, EncoderDecoder):
         require_no_graph(state)
         return self.prepared(lambda: RowSeq2Seq(self))(tokens, state)
 
-    def attend(self, tokens: Tensor, memory: Memory) -> Tensor:
+    def attend_in_window(self, tokens: Tensor, memory: Memory) -> Tensor:
         if self.alignment is None:
             raise UsageError("this model has no attention; train one without attention=none")
         _, alpha, _ = self._run(tokens, memory)

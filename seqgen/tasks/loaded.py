@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch
 
 from seqgen import store
 from seqgen.configs import DataConfig, Documents, require
+from seqgen.configs.cache import CacheConfig
 from seqgen.data.corpus import Framing
 from seqgen.data.pairs import Tokenizers, encode_sources
 from seqgen.data.sources import (
@@ -23,7 +24,8 @@ from seqgen.data.sources import (
     require_same_sources,
 )
 from seqgen.errors import SeqgenError
-from seqgen.models.base import LanguageModel
+from seqgen.models.base import LanguageModel, NeuralLanguageModel
+from seqgen.models.continuous_cache import Cached
 from seqgen.models.mixture import Mixture
 from seqgen.models.precision import Precision, choose_device, parameter_type
 from seqgen.store import StoredMixture, StoredModel
@@ -41,6 +43,7 @@ class LoadedModel:
         tokenizer: its ids.
         data: how its text was read: `documents`, `newlines`.
         source_tokenizer: the ids of its sources; None for a model of text, or of vectors.
+        cache: the continuous cache beside it, or beside the parts of a mixture that can have one.
     """
 
     stored: StoredModel
@@ -48,6 +51,7 @@ class LoadedModel:
     tokenizer: Tokenizer
     data: DataConfig
     source_tokenizer: Tokenizer | None = None
+    cache: CacheConfig | None = None
 
     @property
     def reads_sources(self) -> bool:
@@ -175,7 +179,10 @@ class LoadedModel:
 
 
 def load(
-    name: str | Path | None = None, device: str = "auto", precision: Precision = "auto"
+    name: str | Path | None = None,
+    device: str = "auto",
+    precision: Precision = "auto",
+    cache: CacheConfig | None = None,
 ) -> LoadedModel:
     """Load a trained model.
 
@@ -183,15 +190,47 @@ def load(
         name: a name, a path, or None for the latest written; a mixture such as A:0.7+B:0.3.
         device: auto, cpu, cuda or mps.
         precision: "auto" is float32: decoding and scoring never round more than they must.
+        cache: a continuous cache to put beside it.
 
     Raises:
-        SeqgenError: there is no such model, or it is damaged.
+        SeqgenError: there is no such model, or it is damaged, or it can have no cache.
     """
     place = choose_device(device)
     stored = store.find_all(name)
     if isinstance(stored, StoredMixture):
-        return load_mixture(stored, place, precision)
-    return load_stored(stored, place, precision)
+        loaded = load_mixture(stored, place, precision)
+    else:
+        loaded = load_stored(stored, place, precision)
+    return loaded if cache is None else with_cache(loaded, cache)
+
+
+def with_cache(loaded: LoadedModel, cache: CacheConfig) -> LoadedModel:
+    """Return a model with a continuous cache beside it.
+
+    In a mixture, each part that has features to look up gets one.
+
+    Raises:
+        UsageError: the model writes from sources.
+        SeqgenError: it is estimated from counts.
+    """
+    loaded.require_text("--cache")
+    parts = parts_of(loaded.model)
+    cached = [Cached(p, cache) if isinstance(p, NeuralLanguageModel) else p for p in parts]
+    if not any(isinstance(part, Cached) for part in cached):
+        raise SeqgenError(
+            f"{loaded.stored.name} has no hidden vectors, which --cache compares; give a neural "
+            "model, or a mixture with one"
+        )
+    model = cached[0]
+    if isinstance(loaded.stored, StoredMixture):
+        model = Mixture(cached, loaded.stored.weights)
+    return replace(loaded, model=model.eval(), cache=cache)
+
+
+def parts_of(model: LanguageModel) -> list[LanguageModel]:
+    """Return the components of a mixture, or the model alone; without their caches."""
+    parts = list(model.components) if isinstance(model, Mixture) else [model]
+    return [part.inner if isinstance(part, Cached) else part for part in parts]
 
 
 def load_stored(stored: StoredModel, device: torch.device, precision: Precision) -> LoadedModel:

@@ -213,7 +213,7 @@ def _continue(loaded: LoadedModel, text: str | TokenFile, wanted: Wanted) -> dic
 
 def _translate(loaded: LoadedModel, pairs: Pairs, wanted: Wanted) -> dict[str, Any]:
     """Return the same of a model's translations, and `translations`: all their figures."""
-    scoring, how = wanted.scoring.check(loaded), wanted.translating
+    scoring, how = wanted.scoring.check(loaded), wanted.translating.fitted(loaded, pairs)
     found = translate(loaded, pairs, how.search)
     digest = pairs.survey().sha256
     made = scoring_signature("translations", loaded, scoring, digest, search=how)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,9 +16,11 @@ from seqgen.data.vector_pairs import open_pairs
 from seqgen.errors import SeqgenError
 from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.metrics.signature import short, signature
+from seqgen.models.base import LanguageModel
 from seqgen.models.scores import Want
-from seqgen.scoring import add_up, score_corpus
+from seqgen.scoring import Scored, add_up, score_corpus
 from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.scoring.dynamic import Dynamic, score_dynamically
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +32,14 @@ class Scoring:
         stride: how many tokens a full window gives up at a time; half the window if None.
         top5: find every token's rank also where that is slow, as for n-grams over words.
         batch_size: documents side by side; changes no figure.
+        dynamic: how the model learns from the text as it is scored; not at all if None.
     """
 
     documents: Documents | None = None
     stride: int | None = None
     top5: bool = False
     batch_size: int = 32
+    dynamic: Dynamic | None = None
 
     @property
     def want(self) -> Want:
@@ -46,7 +50,7 @@ class Scoring:
         """Return this for one model, with its `documents`.
 
         Raises:
-            UsageError: the stride does not suit its window.
+            UsageError: the stride does not suit its window, or the model cannot learn so.
         """
         if loaded.reads_sources:
             name = loaded.stored.name
@@ -56,7 +60,11 @@ class Scoring:
         fits = stride is None or (stride >= 1 and (window is None or stride <= window))
         most = "" if window is None else f" to {window}, the window of {loaded.stored.name}"
         require(fits, f"--stride must be from 1{most}, not {stride}")
-        return replace(self, documents=self.documents or loaded.data.documents)
+        documents, dynamic = self.documents or loaded.data.documents, self.dynamic
+        if dynamic is not None:
+            require(stride is None, "give --stride or --dynamic, not both")
+            dynamic = dynamic.check(loaded, documents)
+        return replace(self, documents=documents, dynamic=dynamic)
 
     def warning(self, loaded: LoadedModel) -> str | None:
         """Say in one line what of this way the model has never learned, if anything."""
@@ -263,9 +271,15 @@ def check_token_file(loaded: LoadedModel, file: TokenFile, documents: Documents)
 
 
 def _score(loaded: LoadedModel, corpus: Corpus, facts: Survey, scoring: Scoring) -> ScoreTotals:
-    scored = score_corpus(loaded.model, corpus, scoring.batch_size, scoring.stride, scoring.want)
-    totals = add_up(scored, loaded.tokenizer)
+    totals = add_up(score_as(scoring, loaded.model, corpus), loaded.tokenizer)
     return replace(totals, characters=facts.characters, bytes=facts.bytes)
+
+
+def score_as(scoring: Scoring, model: LanguageModel, corpus: Corpus) -> Iterator[Scored]:
+    """Score a corpus in the way that `scoring` says; see `score_corpus`."""
+    if scoring.dynamic is not None:
+        return score_dynamically(model, corpus, scoring.dynamic, scoring.want)
+    return score_corpus(model, corpus, scoring.batch_size, scoring.stride, scoring.want)
 
 
 def protocol(loaded: LoadedModel, scoring: Scoring) -> str:
@@ -282,6 +296,13 @@ def protocol(loaded: LoadedModel, scoring: Scoring) -> str:
     ]
     if loaded.model.window is not None:
         parts.append("window {}, stride {}".format(*_window(loaded, scoring)))
+    if (cache := loaded.cache) is not None:
+        parts.append(
+            f"cache of {cache.size:,} positions, strength {cache.strength:g}, flatness "
+            f"{cache.flatness:g}"
+        )
+    if scoring.dynamic is not None:
+        parts.append(str(scoring.dynamic))
     return "; ".join(parts)
 
 
@@ -298,6 +319,11 @@ def scoring_signature(
         more: what else was chosen.
     """
     windowed = loaded.model.window is not None
+    if (cache := loaded.cache) is not None:
+        more = {"cache": f"{cache.size}/{cache.strength:g}/{cache.flatness:g}", **more}
+    if (dynamic := scoring.dynamic) is not None:
+        rule = f"{dynamic.rate:g}/{dynamic.decay:g}/{dynamic.segment}"
+        more = {"dynamic": rule, **more}
     return signature(
         number,
         model=short(loaded.stored.digest),
@@ -313,4 +339,6 @@ def scoring_signature(
 
 def _window(loaded: LoadedModel, scoring: Scoring) -> tuple[int, int]:
     window = loaded.model.window
+    if scoring.dynamic is not None:
+        return window, scoring.dynamic.segment
     return window, max(1, window // 2) if scoring.stride is None else scoring.stride

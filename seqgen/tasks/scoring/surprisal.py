@@ -22,6 +22,7 @@ from seqgen.tasks.scoring.perplexity import (
     Scoring,
     figures,
     protocol,
+    score_as,
     scoring_signature,
 )
 from seqgen.tasks.writing.prompts import ready
@@ -183,7 +184,7 @@ def score_tokens(
 
 
 def _stream(loaded: LoadedModel, corpus: Corpus, scoring: Scoring) -> Iterator[Scored]:
-    return score_corpus(loaded.model, corpus, 1, scoring.stride, scoring.want)
+    return score_as(replace(scoring, batch_size=1), loaded.model, corpus)
 
 
 def _tokens(loaded: LoadedModel, scored: Iterable[Scored], line: int = 0) -> Iterator[Token]:
@@ -230,9 +231,9 @@ def whose_line(
     index = 0
     for group in ready(_items(chunks), POOL * scoring.batch_size):
         found = [_score_group(m, group, how) for m, how in zip(models, each, strict=True)]
-        for same in zip(*found, strict=True):
-            bits = [line.bits for line in same]
-            numbered = tuple(replace(line, index=index) for line in same)
+        for by_model in zip(*found, strict=True):
+            bits = [line.bits for line in by_model]
+            numbered = tuple(replace(line, index=index) for line in by_model)
             yield Liked(bits.index(min(bits)), numbered)
             index += 1
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from seqgen.configs import MOST_ROWS, MOST_SEED, Bounds, require, texts
 from seqgen.data.sources import Vectors
 from seqgen.decoding import beam
-from seqgen.decoding.beam_groups import BeamConfig, Ending, Ends, Fate, Penalty, Source
+from seqgen.decoding.beam_groups import BeamConfig, Ending, Ends, Fate, Penalty, SearchPrompt
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.exhaustive import exhaustive
 from seqgen.decoding.hypotheses import Hypothesis, LengthNorm, Norm
@@ -200,7 +200,7 @@ class Searcher:
         if not options.stop:
             return None
 
-        def ends(source: Source, tokens: Sequence[int]) -> bool:
+        def ends(source: SearchPrompt, tokens: Sequence[int]) -> bool:
             decoder = tokenizer.decoder(source.tokens)
             pieces = [decoder.push(token) for token in tokens]
             if len(tokens) == source.max_tokens:
@@ -220,7 +220,7 @@ class Searcher:
         def attention(number: int) -> Attention:
             return Attention(self.loaded, given[number].source_tokens)
 
-        def penalty(source: Source, tokens: Sequence[int]) -> float:
+        def penalty(source: SearchPrompt, tokens: Sequence[int]) -> float:
             (weights,) = attention(source.number)([tokens])
             mean = options.of_source.heads.mean(weights)
             return coverage_penalty(
@@ -235,7 +235,7 @@ class Searcher:
         """Search after all prompts side by side; see `seqgen.decoding.beam.search`."""
         opens, handles = opening(self.loaded, prompts)
         sources = [
-            Source(prompt.index, prompt.tokens, handle, self._limit(prompt))
+            SearchPrompt(prompt.index, prompt.tokens, handle, self._limit(prompt))
             for prompt, handle in zip(prompts, handles, strict=True)
         ]
         model, end, options = self.loaded.model, self.loaded.framing.end, self.options

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
+from seqgen.configs.cache import CacheConfig
 from seqgen.data.sources import Vectors
 from seqgen.decoding.hypotheses import Norm
 from seqgen.models.precision import Precision
@@ -142,10 +143,13 @@ class Model:
 
 
 def load(
-    name: str | Path | None = None, device: str = "auto", precision: Precision = "auto"
+    name: str | Path | None = None,
+    device: str = "auto",
+    precision: Precision = "auto",
+    cache: CacheConfig | None = None,
 ) -> Model:
     """Load a trained model; see `seqgen.load`."""
-    return Model(loaded.load(name, device, precision))
+    return Model(loaded.load(name, device, precision, cache))
 
 
 def _several(prompts: Prompts) -> Iterable[str | Vectors]:

@@ -172,26 +172,26 @@ class Writer:
 
     @property
     def choose(self) -> Choose:
-        """How a token is picked."""
+        """What picks a token from log-probabilities."""
         return greedy if self.options.greedy else CounterDraw(self.options.seed)
 
     def row(self, prompt: Prompt, sample: int, handle: int) -> Row:
-        """Return the place of a text among those that are written."""
+        """Return what identifies one of the texts to write, and where it begins."""
         limit = self.options.of_source.limit(prompt, self.options.max_tokens)
         return Row(prompt.index, sample, prompt.tokens, handle, limit)
 
     def begin(self, row: Row) -> Continuation:
-        """Open a text."""
+        """Begin a text after its prompt."""
         return self.open(row, self.loaded.tokenizer.decoder(row.tokens))
 
     def open(self, row: Row, decoder: Decoder) -> Continuation:
-        """Open a text over a decoder."""
+        """Begin a text, whose tokens `decoder` turns into characters."""
         options, end = self.options, self.loaded.framing.end
         limit = options.max_tokens if row.max_tokens is None else row.max_tokens
         return Continuation(decoder, options.stop, limit, end, options.min_tokens)
 
     def record(self, prompt: Prompt, row: Row, text: Continuation) -> Sample:
-        """Return what is told of a finished text."""
+        """Return the record of a finished text."""
         written, of_source = text.text, None
         if self.loaded.reads_sources:
             reader = SourceReader(self.loaded, self.options.of_source)
