@@ -190,6 +190,11 @@ def architecture(name: str) -> Architecture:
     return named("architecture", name, ARCHITECTURES)
 
 
+def owners_of(setting: str) -> list[str]:
+    """Return the architectures that have a setting of their own called `setting`."""
+    return [row.name for row in _ROWS if setting in row.load_config().fields()]
+
+
 # What the settings mean that several architectures have, or that have a flag in `train`: help
 # shows them without loading a model's code.
 SHARED_DOCS = {

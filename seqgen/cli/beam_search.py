@@ -46,6 +46,7 @@ def beam_search(
     prompt_file: options.PromptFile = None,
     source: options.SourceFile = None,
     source_vectors: options.SourceVectors = None,
+    label: options.Label = None,
     beams: Annotated[
         int,
         typer.Option(
@@ -190,6 +191,8 @@ def beam_search(
     )
     looked_up = options.cache_of(cache, cache_strength, cache_flatness)
     loaded = load(model, device, choice("--precision", precision, PRECISIONS), looked_up)
+    loaded = loaded.with_labels(label or ())
+    loaded.require_label()
     if stochastic and seed is None and not quiet:
         say(f"seed {drawn}")
     from_sources = given.are_sources(loaded, echo)
@@ -202,7 +205,7 @@ def beam_search(
     raw = not piped and len(texts) == 1 and nbest == 1 and not (align or align_words)
     unknown = 0
     for record in task.beam_search(loaded, texts, search):
-        text = record.prompt + record.text if echoed else record.text
+        text = loaded.echoed(record.prompt, record.text) if echoed else record.text
         if json:
             put_record(record.record())
         elif raw:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqgen.cli import completion, options
+from seqgen.cli import sweep as sweeping
 from seqgen.cli.help import MODEL, SCORES, TEXT
 from seqgen.cli.inputs import Inputs, file_name
 from seqgen.cli.output import put_record, say
@@ -44,10 +45,11 @@ if TYPE_CHECKING:
 
 
 def compare(
+    context: typer.Context,
     models: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Trained models: names, paths or mixtures A+B.",
+            help="Trained models: names, paths or mixtures A+B; with --sweep, text files.",
             metavar="MODEL",
             show_default=False,
             autocompletion=completion.models,
@@ -59,6 +61,14 @@ def compare(
     cache: options.Cache = None,
     cache_strength: options.CacheStrength = None,
     cache_flatness: options.CacheFlatness = None,
+    sweep: sweeping.Architectures = None,
+    parameters: sweeping.Sizes = None,
+    seeds: sweeping.Seeds = None,
+    steps: sweeping.Steps = None,
+    epochs: sweeping.Epochs = None,
+    minutes: sweeping.Minutes = None,
+    set_: sweeping.Set = None,
+    plot: sweeping.Plot = None,
     stride: options.Stride = None,
     data: Annotated[
         str | None,
@@ -108,6 +118,10 @@ def compare(
     about 200 blocks of lines. The p-value tests the difference from the best model on the same
     blocks. Translators are compared in bits per byte of the targets, given their sources, and by
     the BLEU of their translations.
+
+    --sweep trains architectures at equal numbers of parameters, each under the same budget, and
+    tabulates their bits per character. What a sweep has trained is kept: the same command goes on
+    after an interruption, or adds sizes, seeds and architectures.
     """
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
     from seqgen.tasks.loaded import load
@@ -116,20 +130,26 @@ def compare(
 
     if documents is not None:
         choice("--documents", documents, DOCUMENTS)
+    sweeping.check_flags(context.params)
+    if sweep is not None:
+        choice("--precision", precision, PRECISIONS)
+        sweeping.sweep(context.params, models)
+        return
     if bool(models) == all_:
         raise UsageError("give the models to compare, or --all")
     choice("--precision", precision, PRECISIONS)
     names = list(comparing.all_models()) if all_ else models
     looked_up = options.cache_of(cache, cache_strength, cache_flatness)
     loaded = [load(name, device, precision, looked_up) for name in names]
-    of_pairs = check_one_kind(loaded)
+    check_one_kind(loaded)
+    translates = loaded[0].reads_sources
     scoring = Scoring(documents=documents, stride=stride, batch_size=batch_size)
     files = PairFiles(data, source, source_vectors, target)
     text, what = _text(loaded, Inputs(quiet), files)
     if not quiet:
         _warn(loaded, text if what else None, scoring)
     search = {"beams": beams, "max_tokens": max_tokens, "batch_size": batch_size}
-    wanted = translating(["bleu"], **search) if of_pairs and bleu else None
+    wanted = translating(["bleu"], **search) if translates and bleu else None
     how = {"scoring": scoring, "translating": wanted, "seed": seed, "resamples": resamples}
     found = comparing.compare(loaded, text, **how)
     if json:
@@ -155,12 +175,12 @@ def _text(
     """
     from seqgen.tasks.scoring import compare as comparing
 
-    if models[0].reads_sources:
+    if models[0].reads_pairs:
         given = given_pairs(inputs, files)
         if given is not None:
             require_reads(models, given)
         newlines = "lf" if all(one.data.newlines == "lf" for one in models) else "keep"
-        pairs = as_pairs(given or HeldOutPairs.by(models), newlines)
+        pairs = as_pairs(given or HeldOutPairs.by(models), newlines, loaded=models[0])
         return pairs, given and given.name
     if files.of_pairs:
         raise UsageError(f"{files.of_pairs} is for translators; {models[0].stored.name} reads text")

@@ -135,7 +135,7 @@ def evaluate(
     choice("--precision", precision, PRECISIONS)
     looked_up = options.cache_of(cache, cache_strength, cache_flatness)
     models = [load(name, device, precision, looked_up) for name in model or [None]]
-    of_pairs = check_one_kind(models)
+    check_one_kind(models)
     scoring_option = "--metric" if metric else "--by-length" if by_length else None
     _check_for_kind(models[0], pairs, files.of_pairs or scoring_option)
     read = _reader(models, inputs, files, wanted)
@@ -149,7 +149,7 @@ def evaluate(
             put_record(found[-1])
     if not json:
         _table(found, verbose and not quiet)
-    if of_pairs and not quiet:
+    if models[0].reads_sources and not quiet:
         for one in filter(lambda one: one.translations, found):
             own = one.translations
             translations.say_cut(one.model, own["cut"], own["pairs"], own["max_tokens"])
@@ -195,12 +195,13 @@ def _reader(
     """
     if not files.any and (len(models) == 1 or not wanted.needs_text):
         return lambda loaded: (None, None)
-    if models[0].reads_sources:
+    if models[0].reads_pairs:
         given = given_pairs(inputs, files) or held_out_by(models, quiet=True)
         require_reads(models, given)
-        for _ in as_pairs(given, "keep"):  # a line that is no pair is refused before the work
+        # A line that is no pair is refused before the work.
+        for _ in as_pairs(given, "keep", loaded=models[0]):
             pass
-        return lambda loaded: (as_pairs(given, loaded.data.newlines), given.name)
+        return lambda loaded: (as_pairs(given, loaded.data.newlines, loaded=loaded), given.name)
     if files.file is not None:
         text, name = inputs.read_text_or_tokens(files.file), files.file
     else:

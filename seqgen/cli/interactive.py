@@ -26,24 +26,20 @@ def check_terminal() -> None:
         raise UsageError("--interactive needs a terminal; pipe prompts in without it, one a line")
 
 
-def converse(write: Write, echo: bool, quiet: bool) -> None:
+def converse(write: Write, quiet: bool) -> None:
     """Continue each prompt that is typed, until Ctrl-D.
 
     Ctrl-C stops the text that is being written, or discards the line that is being typed.
 
     Args:
         write: returns the pieces of a text.
-        echo: show the prompt again before its text.
         quiet: do not explain the keys.
     """
     if not quiet:
         say("Type a prompt. Ctrl-C stops a text; Ctrl-D ends.")
     for number, prompt in enumerate(_prompts()):
         try:
-            pieces = iter(write(prompt, number))
-            first = next(pieces, "")  # raises if the prompt is refused, before anything is shown
-            put(prompt + first if echo else first)
-            for piece in pieces:
+            for piece in write(prompt, number):
                 put(piece)
         except KeyboardInterrupt:
             pass  # back to the prompt

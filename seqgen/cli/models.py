@@ -179,7 +179,11 @@ def show(
         _samples(model, json, quiet)
         return
     config, record = model.config, model.record
-    tokenizer = load_tokenizer(model.path / "tokenizer").describe()
+    own = load_tokenizer(model.path / "tokenizer")
+    tokenizer = own.describe()
+    if config["data"].get("labels"):
+        labels = model.load_source_tokenizer(own)
+        tokenizer["labels"] = f"{count(len(labels))}: {labels.listed}"
     if json:
         facts = {"config": config, "training": record, "tokenizer_facts": tokenizer}
         put_record({**describe(model), **facts})

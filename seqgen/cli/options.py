@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from seqgen.cli import completion
-from seqgen.cli.help import ATTENTION, FILTERS, LENGTH, MACHINE, MODEL, OUTPUT, SAVING, TEXT
+from seqgen.cli.help import (
+    ATTENTION,
+    FILTERS,
+    LENGTH,
+    MACHINE,
+    MODEL,
+    OUTPUT,
+    SAVING,
+    TEXT,
+    WHAT,
+)
 from seqgen.cli.inputs import file_name, file_path
 from seqgen.cli.process import use_threads
-from seqgen.configs import MOST_ROWS, MOST_SEED
+from seqgen.configs import MOST_ROWS, MOST_SEED, count_of
 from seqgen.configs.cache import FLATNESS, STRENGTH, CacheConfig
 from seqgen.errors import UsageError
 
@@ -42,6 +53,17 @@ Models = Annotated[
         rich_help_panel=MODEL,
         show_default="the latest",
         autocompletion=completion.models,
+    ),
+]
+Parameters = Annotated[
+    int | None,
+    typer.Option(
+        help="Choose the hidden size at which the model has about this many parameters, embedding "
+        "and softmax layer included: 30000, 3e4, 100k, 1.5M.",
+        parser=partial(count_of, "--parameters"),
+        metavar="N",
+        rich_help_panel=WHAT,
+        show_default=False,
     ),
 ]
 Documents = Annotated[
@@ -189,6 +211,17 @@ SourceVectors = Annotated[
         help="The .npy or .safetensors file of the vectors that a model of vectors writes from.",
         parser=file_name,
         metavar="FILE",
+        rich_help_panel=TEXT,
+        show_default=False,
+    ),
+]
+Label = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--label",
+        help="Of a model trained with --labels: the label of the text; give it again for a text "
+        "with several.",
+        metavar="NAME",
         rich_help_panel=TEXT,
         show_default=False,
     ),

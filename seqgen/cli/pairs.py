@@ -198,10 +198,19 @@ def check_one_kind(models: Sequence[LoadedModel]) -> bool:
     Raises:
         UsageError: there are both: no FILE is for both.
     """
-    kinds = {loaded.reads_sources: loaded.stored.name for loaded in models}
+    kinds = {(m.reads_pairs, m.labels is None): m for m in models}
     if len(kinds) > 1:
-        raise UsageError(f"{kinds[True]} scores pairs and {kinds[False]} text: score them apart")
-    return models[0].reads_sources
+        one, other, *_ = kinds.values()
+        apart = f"{other.stored.name} {scored_by(other)}: score them apart"
+        raise UsageError(f"{one.stored.name} scores {scored_by(one)} and {apart}")
+    return models[0].reads_pairs
+
+
+def scored_by(loaded: LoadedModel) -> str:
+    """Return what a model scores, in a word or two."""
+    if loaded.labels is not None:
+        return "labelled lines"
+    return "pairs" if loaded.reads_pairs else "text"
 
 
 def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Input | HeldOutPairs:
@@ -213,10 +222,10 @@ def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Input | HeldOutPa
     from seqgen.tasks.scoring.compare import common_text, hold_out_alike
 
     names = " and ".join(loaded.stored.name for loaded in models)
-    if models[0].reads_sources:
+    if models[0].reads_pairs:
         pairs = HeldOutPairs.by(models)
         if not quiet:
-            say(f"scoring the held-out pairs of {names}")
+            say(f"scoring the held-out {scored_by(models[0])} of {names}")
         return pairs
     path = models[0].stored.validation_text
     if path is None:
@@ -259,25 +268,33 @@ def as_text(
         UsageError: it is a token file, and the model reads pairs.
     """
     newlines = loaded.data.newlines
-    if not loaded.reads_sources and isinstance(given, Input):
+    if not loaded.reads_pairs and isinstance(given, Input):
         if watch is not None:
             return watch(given.chunks(newlines))
         return given.token_file or given.chunks(newlines)
     require_reads([loaded], given)
-    return as_pairs(given, newlines, watch)
+    return as_pairs(given, newlines, watch, loaded)
 
 
-def as_pairs(given: ScoredInput, newlines: str, watch: Watch | None = None) -> Pairs:
+def as_pairs(
+    given: ScoredInput,
+    newlines: str,
+    watch: Watch | None = None,
+    loaded: LoadedModel | None = None,
+) -> Pairs:
     """Return the pairs of a FILE, or of what stands in its place.
 
     Args:
         given: the FILE.
         newlines: "keep", or "lf" for LF instead of CRLF.
         watch: takes note of the pairs, as lines with a tab.
+        loaded: what reads them, where that is known: one with labels reads lines that have some,
+            or that have those which it was told.
 
     Raises:
-        UsageError: a FILE is a token file.
+        UsageError: a FILE is a token file, or one of sources for a model with labels.
     """
+    from seqgen.data.labelled import LabelledLines, LinesOfLabel
     from seqgen.data.pairs import FilePairs, TabPairs
 
     if isinstance(given, HeldOutPairs):
@@ -288,7 +305,12 @@ def as_pairs(given: ScoredInput, newlines: str, watch: Watch | None = None) -> P
     for side in sides:
         require_lines(side)
     if isinstance(given, Input):
-        return TabPairs(Watched(given, newlines, watch or iter), given.title)
+        text = Watched(given, newlines, watch or iter)
+        if loaded is None or loaded.labels is None:
+            return TabPairs(text, given.title)
+        if loaded.label is not None:
+            return LinesOfLabel(text, loaded.label)
+        return LabelledLines(text, given.title, loaded.labels)
     source, target = (Watched(side, newlines) for side in sides)
     pairs = FilePairs(source, target, (sides[0].title, sides[1].title))
     return pairs if watch is None else _watched(pairs, watch)

@@ -54,6 +54,16 @@ def perplexity(
     cache_strength: options.CacheStrength = None,
     cache_flatness: options.CacheFlatness = None,
     source_vectors: options.SourceVectors = None,
+    label: Annotated[
+        list[str] | None,
+        value(
+            "NAME",
+            TEXT,
+            "Of a model trained with --labels: FILE is plain text, and all its lines have this "
+            "label. Can be repeated.",
+            default=False,
+        ),
+    ] = None,
     documents: options.Documents = None,
     stride: options.Stride = None,
     per_line: Annotated[
@@ -134,7 +144,10 @@ def perplexity(
         raise UsageError(f"{of_source.given[0]} takes one model")
     device_and_precision = device, choice("--precision", precision, PRECISIONS)
     looked_up = options.cache_of(cache, cache_strength, cache_flatness)
-    models = [load(name, *device_and_precision, looked_up) for name in model or [None]]
+    models = [
+        load(name, *device_and_precision, looked_up).with_labels(label or ())
+        for name in model or [None]
+    ]
     learns = dynamic_of(dynamic, dynamic_decay, dynamic_segment, per_line)
     how = {"documents": documents, "stride": stride, "top5": top5, "batch_size": batch_size}
     scoring = Scoring(**how, dynamic=learns)
@@ -158,6 +171,8 @@ def perplexity(
             return
     if source_vectors is not None:
         sources = [_with_vectors(models, sources, source_vectors)]
+    if label and not sources:
+        raise UsageError("--label goes with a FILE of plain text: held-out lines have their own")
     sources = sources or [held_out_by(models, quiet)]
     if per_line:
         _per_line(models, sources, scoring, looks, json, verbose, quiet)

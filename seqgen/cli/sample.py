@@ -40,6 +40,7 @@ def sample(
     prompt_file: options.PromptFile = None,
     source: options.SourceFile = None,
     source_vectors: options.SourceVectors = None,
+    label: options.Label = None,
     interactive: Annotated[
         bool,
         typer.Option(
@@ -240,6 +241,8 @@ def sample(
     )
     looked_up = options.cache_of(cache, cache_strength, cache_flatness)
     loaded = load(model, device, choice("--precision", precision, PRECISIONS), looked_up)
+    loaded = loaded.with_labels(label or ())
+    loaded.require_label()
     if seed is None and sampling.draws and not suggest and not quiet and not json:
         say(f"seed {drawn}")
     if interactive:
@@ -248,11 +251,13 @@ def sample(
             drawing = replace(sampling, seed=drawn + number)
             if looks.wanted:
                 return _looked(loaded, prompt, number, drawing, looks)
-            return stream(loaded, prompt, drawing)
+            pieces = stream(loaded, prompt, drawing)
+            return _with_echo(loaded, prompt if shown_again else "", pieces)
 
-        if echo:
+        if echo and loaded.reads_sources:
             loaded.require_text("--echo")
-        converse(written, echo is not False and not loaded.reads_sources, quiet)
+        shown_again = echo is not False and not loaded.reads_sources
+        converse(written, quiet)
         return
     from_sources = given.are_sources(loaded, echo)
     texts, piped = given.texts(loaded, quiet)
@@ -291,9 +296,8 @@ def _put_one(loaded: LoadedModel, prompt: str, sampling: SampleOptions, echoed: 
     """Write one text as it is, piece by piece."""
     from seqgen.tasks.writing.sample import stream
 
-    if echoed:
-        put(prompt)
-    for piece in stream(loaded, prompt, sampling):
+    echo = prompt if echoed else ""
+    for piece in _with_echo(loaded, echo, stream(loaded, prompt, sampling)):
         put(piece)
     if is_terminal(sys.stdout):
         put("\n")
@@ -313,6 +317,16 @@ def _looked(
     if looks.options.attention:
         yield "\n"
         looks.put(record.look, f"prompt {number}")
+
+
+def _with_echo(loaded: LoadedModel, echo: str, pieces: Iterable[str]) -> Iterator[str]:
+    """Yield the pieces of a text with its prompt, before the first or after the last."""
+    pieces = iter(pieces)
+    first = next(pieces, "")  # refuses a prompt before anything is shown
+    yield first if loaded.backward else echo + first
+    yield from pieces
+    if loaded.backward:
+        yield echo
 
 
 def _put_records(
@@ -336,7 +350,7 @@ def _put_records(
             put_record(record.record())
         else:
             of = f", sample {record.sample}" if sampling.num_samples > 1 else ""
-            text = record.prompt + record.text if echoed else record.text
+            text = loaded.echoed(record.prompt, record.text) if echoed else record.text
             if raw:
                 put(text + "\n" if is_terminal(sys.stdout) else text)
             else:

@@ -40,7 +40,7 @@ OWN = frozenset(
         "json",
         "quiet",
     }
-    | {"stop_after", "resume", "changed_data", "tensorboard"}
+    | {"parameters", "stop_after", "resume", "changed_data", "tensorboard"}
 )
 
 
@@ -128,6 +128,7 @@ def train(
     ] = None,
     layers: Annotated[int | None, setting("num_layers", "N", WHAT)] = None,
     hidden_size: Annotated[int | None, setting("hidden_size", "N", WHAT)] = None,
+    parameters: options.Parameters = None,
     heads: Annotated[int | None, setting("num_heads", "N", WHAT)] = None,
     dropout: Annotated[float | None, setting("dropout", "X", WHAT)] = None,
     order: Annotated[int | None, setting("order", "N", WHAT, default="5")] = None,
@@ -151,6 +152,11 @@ def train(
         setting("source_tokenizer", "KIND", TEXT, complete=completion.tokenizers, parser=file_name),
     ] = None,
     vocab_size: Annotated[int | None, setting("vocab_size", "N", TEXT)] = None,
+    direction: Annotated[
+        str | None,
+        setting("direction", "KIND", TEXT, complete=completion.one_of("forward", "backward")),
+    ] = None,
+    labels: Annotated[bool | None, setting("labels", "", TEXT, "--labels")] = None,
     documents: Annotated[
         str | None,
         setting("documents", "stream|line", TEXT, complete=completion.one_of("stream", "line")),
@@ -296,7 +302,7 @@ def train(
         for flag, value in context.params.items()
         if flag not in OWN and value is not None
     }
-    settings |= dict(map(_assignment, set_ or ()))
+    settings |= dict(map(assignment, set_ or ()))
     inputs = Inputs(quiet)
     if val is not None or val_source is not None:
         settings["val"] = inputs.keep_held_out(val or val_source)
@@ -307,7 +313,8 @@ def train(
     common |= {"stop_after": stop_after, "tensorboard": tensorboard}
     with display(quiet) as report:
         if resume is not None:
-            _refuse(context, "--resume", ("model", "preset", "name", "overwrite", "config"))
+            own = ("model", "preset", "parameters", "name", "overwrite", "config")
+            _refuse(context, "--resume", own)
             sources = inputs.keep(data)
             result = go_on(resume, data=sources, changed_data=changed_data, report=report, **common)
         else:
@@ -326,6 +333,7 @@ def train(
                 name=name,
                 config=nested,
                 overwrite=overwrite,
+                parameters=parameters,
                 report=report,
                 **common,
             )
@@ -353,7 +361,12 @@ def _check_no_model_name(data: list[str]) -> None:
                 )
 
 
-def _assignment(text: str) -> tuple[str, str]:
+def assignment(text: str) -> tuple[str, str]:
+    """Return the name and the value of a `--set`.
+
+    Raises:
+        UsageError: it is not KEY=VALUE.
+    """
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise UsageError(f"--set takes KEY=VALUE, not {text!r}")

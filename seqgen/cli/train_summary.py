@@ -46,9 +46,12 @@ def summarise(result: TrainingResult) -> None:
 
 def _writes(result: TrainingResult) -> str:
     """Return the command that writes with the new model."""
+    config = store.StoredModel(Path(result.path)).config
+    if config["data"].get("labels"):
+        return "sample --label NAME"
     if registry.architecture(result.architecture).reads == "text":
         return "sample"
-    settings = store.StoredModel(Path(result.path)).config["model"]
+    settings = config["model"]
     vectors = settings.get("source_features") is not None
     return "beam-search --source-vectors FILE" if vectors else 'beam-search "a source"'
 

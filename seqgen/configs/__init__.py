@@ -1,9 +1,9 @@
 """Frozen, documented, validated settings: the base of every configuration, and training's own."""
 
-from seqgen.configs.data import DOCUMENTS, DataConfig, Documents
+from seqgen.configs.data import DOCUMENTS, DataConfig, Direction, Documents
 from seqgen.configs.files import read_config, resolve, settings_of
 from seqgen.configs.model import DROPOUT_BY_OVERFITTING_RATIO, ModelConfig, Size, by_ratio
-from seqgen.configs.options import PRECISIONS, choice, no_text, texts
+from seqgen.configs.options import PRECISIONS, choice, count_of, no_text, texts
 from seqgen.configs.regimes import REGIMES, RegimeConfig
 from seqgen.configs.settings import (
     MOST_LAYERS,
@@ -51,6 +51,7 @@ __all__ = [
     "Bounds",
     "Config",
     "DataConfig",
+    "Direction",
     "Documents",
     "ModelConfig",
     "RegimeConfig",
@@ -60,6 +61,7 @@ __all__ = [
     "by_ratio",
     "choice",
     "conform",
+    "count_of",
     "no_text",
     "read_config",
     "require",

@@ -33,11 +33,11 @@ class ArraySteps:
         if known is None or not known.holds():
             # Not by setattr: nn.Module might then register it as a part of the model.
             tensors = itertools.chain(self.parameters(), self.buffers())
-            known = self.__dict__["_prepared"] = _Prepared(tensors, make)
+            known = self.__dict__["_prepared"] = Prepared(tensors, make)
         return known.value
 
 
-class _Prepared:
+class Prepared:
     """A value computed from weights, and marks of the weights as they were then.
 
     The value holds closures over one model's tensors, so it is neither copied nor pickled.

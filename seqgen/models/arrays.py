@@ -109,7 +109,8 @@ class Products:
 
     Attributes:
         one: for one row, by one thread or by all.
-        some: for several, by torch's product or over oneDNN's packed weights (float32 only).
+        some: for several, by torch's product or over oneDNN's packed weights (float32 only), which
+            recurrent layers are then trained with, too (`models/products.py`).
 
     Raises:
         ValueError: there is no such way.
@@ -132,6 +133,11 @@ class _Settings:
 def use_products(products: Products) -> None:
     """Have models that are made from now on ask for their products so."""
     _Settings.products = products
+
+
+def asks_onednn() -> bool:
+    """Return whether products of several rows are asked of oneDNN."""
+    return _Settings.products.some == "packed" and has_packed()
 
 
 # What is measured: the product for the gates of 256 units with inputs of 256; the number of rows;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from seqgen.configs import require
 from seqgen.models.array_steps import ArraySteps
 from seqgen.models.arrays import Affine, Arrays, ArrayStep
 from seqgen.models.base import NeuralLanguageModel, require_no_graph
@@ -20,6 +21,7 @@ from seqgen.models.dropout import Dropout, WordDropout
 from seqgen.models.pointer import Pointer
 from seqgen.models.recent import Recent
 from seqgen.models.recurrent_config import RecurrentConfig
+from seqgen.models.spelled import SpelledEmbedding
 from seqgen.models.state import State
 
 # So few rows step faster in NumPy, whose calls cost a fraction of torch's.
@@ -82,6 +84,8 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
         self.embedding = None
         if config.input == "embedding":
             self.embedding = nn.Embedding(config.vocab_size, config.input_size)
+        elif config.input == "char-cnn":
+            self.embedding = SpelledEmbedding(config)
         self.cell.require_suits(config)
         self.layers, size = nn.ModuleList(), config.input_size
         for layer in [config] * (config.num_layers - 1) + [config.last]:
@@ -101,6 +105,11 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
         if config.tie_weights:
             self.embedding.weight = self.head.weight
         self.pointer = Pointer(size, config.pointer) if config.pointer else None
+
+    def spell(self, words: Iterable[str], spelled_out: bool) -> None:
+        if isinstance(self.embedding, SpelledEmbedding):
+            require(not spelled_out, "input=char-cnn is for words; these tokens are characters")
+            self.embedding.spell(words)
 
     def start(self, batch: int, stride: int | None = None) -> RecurrentState:
         recent = Recent.empty(batch, self.head.weight) if self.pointer else None

@@ -194,7 +194,7 @@ def _with_source(
     line: TokenizedLine, source: str, tokenizer: Tokenizer, documents: Documents
 ) -> TokenizedPair:
     ids = tokenizer.encode(source).tolist()
-    if documents == "line":
+    if documents == "line" and tokenizer.eos_id is not None:  # labels have no end
         ids.append(tokenizer.eos_id)
     pieces = tokenizer.pieces(ids)
     return TokenizedPair(**vars(line), source=source, source_ids=ids, source_pieces=pieces)

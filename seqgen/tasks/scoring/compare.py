@@ -198,7 +198,7 @@ def compare(
         SeqgenError: the text is empty, or holds no token of some model.
     """
     check_kinds(models, text)
-    of_pairs = isinstance(text, Pairs)
+    translates = models[0].reads_sources
     if not whole_of(text):
         raise SeqgenError("the text is empty: there is nothing to score")
     each = [(scoring or Scoring()).check(loaded) for loaded in models]
@@ -215,7 +215,7 @@ def compare(
         }
         for loaded, own, how, figures in zip(models, texts, each, ranked, strict=True)
     ]
-    if not of_pairs:
+    if not translates:
         return [Comparison(**record) for record in records]
     written = _translations(models, text, translating, seed, resamples)
     return [
@@ -235,7 +235,7 @@ def check_kinds(models: Sequence[LoadedModel], text: str | Pairs) -> None:
     for loaded in models:
         if not isinstance(text, Pairs):
             loaded.require_text("a text")
-        elif not loaded.reads_sources:
+        elif not loaded.reads_pairs:
             raise UsageError(f"{loaded.stored.name} reads text, and cannot be compared on pairs")
 
 

@@ -59,6 +59,7 @@ class Dynamic:
         trained = isinstance(model, NeuralLanguageModel)
         what = "estimated from counts" if model.counted else "a mixture"
         require(trained, f"--dynamic trains one neural model on the text; {name} is {what}")
+        require(not loaded.backward, f"--dynamic reads from left to right; {name} reads backward")
         stream = documents == "stream"
         require(stream, "--dynamic follows one continuous text, not lines on their own")
         require(loaded.precision != "bfloat16", "--dynamic needs --precision float32 or float64")

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqgen.configs import Documents
+from seqgen.configs import Direction, Documents
 from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.data.pairs import Pairs, encode_pairs
 from seqgen.data.tokenfile import TokenFile
@@ -75,7 +75,8 @@ def fit(
     corpus = _corpus(loaded, text, documents or loaded.data.documents)
 
     def columns(part: LanguageModel) -> Tensor:
-        return torch.from_numpy(token_log_probs(part, corpus, batch_size))
+        found = token_log_probs(part, corpus, batch_size, loaded.data.direction)
+        return torch.from_numpy(found)
 
     if not corpus.tokens.size:
         raise SeqgenError("there is no token to fit weights on")
@@ -135,9 +136,12 @@ def _corpus(
     return encode_corpus(text, loaded.tokenizer, documents, framing=framing)
 
 
-def token_log_probs(model: LanguageModel, corpus: Corpus, batch_size: int = 32) -> np.ndarray:
+def token_log_probs(
+    model: LanguageModel, corpus: Corpus, batch_size: int = 32, direction: Direction = "forward"
+) -> np.ndarray:
     """Return the log-probability of every token of a corpus, in its order, (N,) float64."""
-    pieces = list(score_corpus(model, corpus, batch_size, want="log_probs"))
+    how = {"want": "log_probs", "direction": direction}
+    pieces = list(score_corpus(model, corpus, batch_size, **how))
     documents = np.concatenate([piece.documents for piece in pieces] or [np.zeros(0)])
     log_probs = np.concatenate([piece.log_probs for piece in pieces] or [np.zeros(0)])
     return log_probs[np.argsort(documents, kind="stable")]

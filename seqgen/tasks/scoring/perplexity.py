@@ -16,9 +16,8 @@ from seqgen.data.vector_pairs import open_pairs
 from seqgen.errors import SeqgenError
 from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.metrics.signature import short, signature
-from seqgen.models.base import LanguageModel
 from seqgen.models.scores import Want
-from seqgen.scoring import Scored, add_up, score_corpus
+from seqgen.scoring import Scored, add_up
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.scoring.dynamic import Dynamic, score_dynamically
 
@@ -52,10 +51,10 @@ class Scoring:
         Raises:
             UsageError: the stride does not suit its window, or the model cannot learn so.
         """
-        if loaded.reads_sources:
-            name = loaded.stored.name
+        if loaded.reads_pairs:
+            name, each = loaded.stored.name, "pairs" if loaded.reads_sources else "labelled lines"
             fits = self.documents != "stream"
-            require(fits, f"--documents stream has no meaning: {name} scores pairs, one by one")
+            require(fits, f"--documents stream has no meaning: {name} scores {each}, one by one")
         window, stride = loaded.model.window, self.stride
         fits = stride is None or (stride >= 1 and (window is None or stride <= window))
         most = "" if window is None else f" to {window}, the window of {loaded.stored.name}"
@@ -143,7 +142,8 @@ def perplexity(
     kind, more = Perplexity, {}
     if pairs:
         totals, facts, unknown = _score_pairs(loaded, text, scoring)
-        kind, more = PairPerplexity, {"source_unknown": unknown}
+        if loaded.reads_sources:
+            kind, more = PairPerplexity, {"source_unknown": unknown}
     elif isinstance(text, TokenFile):
         totals, facts = _score_token_file(loaded, text, scoring)
     else:
@@ -175,7 +175,7 @@ def score_text(
 def score_held_out(loaded: LoadedModel) -> ScoreTotals:
     """Return the totals of a model's held-out text, which it must have."""
     path, scoring = loaded.stored.validation_text, Scoring().check(loaded)
-    if loaded.reads_sources:
+    if loaded.reads_pairs:
         return _score_pairs(loaded, held_out_pairs(loaded), scoring)[0]
     if is_token_file(path):
         return _score_token_file(loaded, open_token_file(path), scoring)[0]
@@ -271,15 +271,15 @@ def check_token_file(loaded: LoadedModel, file: TokenFile, documents: Documents)
 
 
 def _score(loaded: LoadedModel, corpus: Corpus, facts: Survey, scoring: Scoring) -> ScoreTotals:
-    totals = add_up(score_as(scoring, loaded.model, corpus), loaded.tokenizer)
+    totals = add_up(score_as(scoring, loaded, corpus), loaded.tokenizer)
     return replace(totals, characters=facts.characters, bytes=facts.bytes)
 
 
-def score_as(scoring: Scoring, model: LanguageModel, corpus: Corpus) -> Iterator[Scored]:
-    """Score a corpus in the way that `scoring` says; see `score_corpus`."""
+def score_as(scoring: Scoring, loaded: LoadedModel, corpus: Corpus) -> Iterator[Scored]:
+    """Score a corpus in the way that `scoring` says; see `LoadedModel.score`."""
     if scoring.dynamic is not None:
-        return score_dynamically(model, corpus, scoring.dynamic, scoring.want)
-    return score_corpus(model, corpus, scoring.batch_size, scoring.stride, scoring.want)
+        return score_dynamically(loaded.model, corpus, scoring.dynamic, scoring.want)
+    return loaded.score(corpus, scoring.batch_size, scoring.stride, scoring.want)
 
 
 def protocol(loaded: LoadedModel, scoring: Scoring) -> str:
@@ -287,10 +287,11 @@ def protocol(loaded: LoadedModel, scoring: Scoring) -> str:
     end = "EOS" if loaded.data.documents == "line" else "newline"
     line = scoring.documents == "line"
     way = f"each line alone, {end} scored" if line else "one stream after a newline"
-    if loaded.reads_sources:
-        way = "each target given its source, EOS scored"
+    if loaded.reads_pairs:
+        given = "target given its source" if loaded.reads_sources else "line given its labels"
+        way = f"each {given}, EOS scored"
     parts = [
-        way,
+        f"{way}, from right to left" if loaded.backward else way,
         f"{loaded.tokenizer.kind} tokens",
         "unknowns scored as <unk>",
     ]
@@ -328,7 +329,9 @@ def scoring_signature(
         number,
         model=short(loaded.stored.digest),
         data=short(data),
-        documents="pairs" if loaded.reads_sources else scoring.documents,
+        documents=("pairs" if loaded.reads_sources else "labels")
+        if loaded.reads_pairs
+        else scoring.documents,
         tokens=loaded.tokenizer.kind,
         unknowns="scored",
         window="{}/{}".format(*_window(loaded, scoring)) if windowed else "none",

@@ -29,6 +29,7 @@ from seqgen.models.base import LanguageModel
 from seqgen.models.precision import Precision, choose_precision
 from seqgen.tasks.training.fine_tune import Origin, architecture_of, origin_of
 from seqgen.tasks.training.prepare import Prepared, VocabSizes
+from seqgen.tasks.training.prepare_labels import check_labels
 from seqgen.training.events import Notice, Report
 from seqgen.wording import plural
 
@@ -92,6 +93,19 @@ class Plan:
         }
         derived = {name: follows[name] for name in config_class.derived}
         return config_class(**derived, **self.model)
+
+    def check_shape(self) -> None:
+        """Refuse settings of the model that contradict one another, before any text is read.
+
+        Raises:
+            UsageError: says which.
+        """
+        sizes = VocabSizes(source=None if self.data.source_tokenizer is None else 1)
+        self.model_config(sizes, self.training.seq_len)
+
+    def with_given(self, settings: Mapping[str, Any]) -> Plan:
+        """Return the plan as if the user had given `settings` too."""
+        return replace(self, given={**self.given, **settings}).with_settings({})
 
     def with_settings(self, settings: Mapping[str, Any]) -> Plan:
         """Return the plan with `settings` of model and training added to those that are given.
@@ -193,8 +207,6 @@ def plan_of(
     _require_sense(plan.training, plan.data, model_class)
     _require_reads(plan, flags)
     _require_regime(plan, flags)
-    sizes = VocabSizes(source=None if plan.data.source_tokenizer is None else 1)
-    plan.model_config(sizes, plan.training.seq_len)  # built only to check the settings
     return plan
 
 
@@ -207,9 +219,14 @@ def _groups(
     if registry.architecture(architecture).reads == "pairs":
         recipe["documents"] = "line"  # a pair is a line, or one in each of two files
     model, training, data = resolve(
-        {**recipe, **given}, architecture, (config_class, TrainingConfig, DataConfig)
+        {**recipe, **given},
+        architecture,
+        (config_class, TrainingConfig, DataConfig),
+        registry.owners_of,
     )
-    return model, with_default_budget(TrainingConfig(**training)), DataConfig(**data)
+    kind = registry.architecture(architecture)
+    read = check_labels(DataConfig(**data), given, kind.reads, kind.load_model().counted)
+    return model, with_default_budget(TrainingConfig(**training)), read
 
 
 def rows_of_pairs(corpus: Corpus, least: int) -> int:
@@ -244,6 +261,10 @@ def _require_reads(plan: Plan, flags: Collection[str]) -> None:
         require(
             name not in flags, f"{name} has no meaning: {plan.architecture} learns from {learns}"
         )
+    require(
+        not pairs or plan.data.direction == "forward",
+        f"direction=backward has no meaning: {plan.architecture} learns from {learns}",
+    )
     require(
         not pairs or plan.data.documents == "line",
         f"documents=stream has no meaning: {plan.architecture} learns from {learns}",

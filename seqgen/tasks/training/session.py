@@ -103,7 +103,8 @@ class Session:
 
         Raises:
             Interrupted: before the first step; nothing is saved.
-            SeqgenError: training has diverged, or the folder cannot be written.
+            Diverged: the loss or a gradient has grown without bounds.
+            SeqgenError: the folder cannot be written.
         """
         choose_products(self.loaded.model.device)
         stop = threading.Event()
@@ -134,7 +135,7 @@ class Session:
         try:
             run = trainer.train()
         except Diverged as error:
-            raise SeqgenError(f"{error} ({self.stored.kept})") from None
+            raise Diverged(f"{error} ({self.stored.kept})") from None
         if not self.stored.published:
             raise Interrupted(f"stopped before the first step: {self.stored.kept}")
         return run
@@ -243,7 +244,8 @@ class Session:
         corpus = parallel_rows(self.prepared.val, VALIDATION_ROWS, VALIDATION_LENGTH)
 
         def validate() -> float:
-            scored = score_corpus(model, corpus, VALIDATION_ROWS, want="log_probs")
+            how = {"want": "log_probs", "direction": self.loaded.data.direction}
+            scored = score_corpus(model, corpus, VALIDATION_ROWS, **how)
             totals = add_up(scored, self.prepared.tokenizer)
             return totals.nll_nats / totals.tokens
 

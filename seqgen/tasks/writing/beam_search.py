@@ -123,6 +123,7 @@ class Beam(Written):
     model: str
     seed: int | None
     of_source: OfSource | None = None
+    label: str | None = None
 
 
 @dataclass(frozen=True)
@@ -196,17 +197,19 @@ class Searcher:
     @property
     def ends(self) -> Ends | None:
         """What tells whether ids have written a stop string, decoded as `_text` does."""
-        options, tokenizer = self.options, self.loaded.tokenizer
+        options, loaded = self.options, self.loaded
         if not options.stop:
             return None
+        # A text that is written from right to left is decoded mirrored.
+        stops = [stop[::-1] if loaded.backward else stop for stop in options.stop]
 
         def ends(source: SearchPrompt, tokens: Sequence[int]) -> bool:
-            decoder = tokenizer.decoder(source.tokens)
+            decoder = loaded.decoder(source.tokens)
             pieces = [decoder.push(token) for token in tokens]
             if len(tokens) == source.max_tokens:
                 pieces.append(decoder.flush())
             text = "".join(pieces[options.min_tokens :])
-            return any(stop in text for stop in options.stop)
+            return any(stop in text for stop in stops)
 
         return ends
 
@@ -267,6 +270,7 @@ class Searcher:
                 model=self.loaded.stored.name,
                 seed=self.options.seed if self.options.stochastic else None,
                 of_source=of_source,
+                label=self.loaded.label,
             )
             for rank, (hypothesis, (text, of_source)) in enumerate(texts)
         ]
@@ -275,11 +279,10 @@ class Searcher:
         self, prompt: Prompt, found: Sequence[Hypothesis]
     ) -> Iterator[tuple[str, OfSource | None]]:
         """Yield the text of each hypothesis, and what its record has besides."""
-        options, end = self.options, self.loaded.framing.end
-        limit = self._limit(prompt)
+        options, limit = self.options, self._limit(prompt)
 
         def begin(decoder: Decoder) -> Continuation:
-            return Continuation(decoder, options.stop, limit, end, options.min_tokens)
+            return self.loaded.continuation(decoder, options.stop, limit, options.min_tokens)
 
         written = [hypothesis.tokens for hypothesis in found]
         if self.loaded.reads_sources:
@@ -287,7 +290,7 @@ class Searcher:
             yield from reader.finish(prompt, written, begin)
             return
         for tokens in written:
-            text = begin(self.loaded.tokenizer.decoder(prompt.tokens))
+            text = begin(self.loaded.decoder(prompt.tokens))
             for token in tokens:
                 text.push(token)
             yield text.text, None
