@@ -2,12 +2,14 @@
 
     python docs/settings.py
 
-A test fails if the page is not what this script makes.
+It also writes the defaults of each architecture into the package (`registry.DEFAULTS`). A test
+fails if either is not what this script makes.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import sys
 import typing
 from pathlib import Path
@@ -85,5 +87,17 @@ def page() -> str:
     return "\n".join(lines)
 
 
+def defaults() -> str:
+    """Return the file of the defaults that follow from the architecture, a line for each."""
+    lines = []
+    for row in registry.ARCHITECTURES.values():
+        config = row.load_config()
+        model = {name: field.default for name, field in config.fields().items()}
+        groups = {"model": model, "training": dict(config.recipe)}
+        lines.append(f"{json.dumps(row.name)}: {json.dumps(groups)}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
 if __name__ == "__main__":
+    registry.DEFAULTS.write_text(defaults(), encoding="utf-8")
     PAGE.write_text(page(), encoding="utf-8")

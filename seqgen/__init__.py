@@ -9,6 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from seqgen.configs.cache import CacheConfig
     from seqgen.models.precision import Precision
     from seqgen.tasks.writing.model import Model
 
@@ -16,7 +17,10 @@ __version__ = "0.1.0"
 
 
 def load(
-    name: str | Path | None = None, device: str = "auto", precision: Precision = "auto"
+    name: str | Path | None = None,
+    device: str = "auto",
+    precision: Precision = "auto",
+    cache: CacheConfig | None = None,
 ) -> Model:
     """Load a trained model to write with: `seqgen.load("latest").sample("Once")`.
 
@@ -24,11 +28,12 @@ def load(
         name: a name, a path, or "latest" or None for the latest written.
         device: auto, cpu, cuda or mps.
         precision: "auto" is float32.
+        cache: a continuous cache to put beside it, such as `CacheConfig(500)`.
 
     Raises:
-        SeqgenError: there is no such model, or it is damaged.
+        SeqgenError: there is no such model, or it is damaged, or it can have no cache.
     """
     # Only now, so that `import seqgen` loads no torch.
     from seqgen.tasks.writing import model
 
-    return model.load(name, device, precision)
+    return model.load(name, device, precision, cache)

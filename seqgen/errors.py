@@ -34,14 +34,14 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an error says, in one line; PyTorch's stack frames stand on further lines."""
+    """Return the first line that says something; PyTorch adds lines with its stack frames."""
     heading, *lines = (str(error).strip() or type(error).__name__).splitlines()
     return lines[0].strip() if lines and heading.endswith(":") else heading
 
 
 def ran_out_of_memory(error: BaseException) -> bool:
     """Return whether an error says that there is not enough memory for what was asked."""
-    # PyTorch has a class of its own for a GPU's memory, and for the machine's none.
+    # PyTorch raises a plain RuntimeError if the machine, not a GPU, is out of memory.
     words = ("memory", "Storage size calculation overflowed", "invalid size")
     known = isinstance(error, RuntimeError) and any(word in str(error) for word in words)
     return known or isinstance(error, MemoryError)

@@ -53,13 +53,13 @@ def _as_words(word: int | np.ndarray) -> np.ndarray:
 def uniforms(*words: int | np.ndarray) -> np.ndarray:
     """Return uniform numbers in [0, 1), float64, one for each hashed tuple of words."""
     if all(isinstance(word, int) for word in words):
-        # Arrays of one element cost ten times what whole numbers do.
+        # For a single tuple, Python integers are ten times as fast as arrays of one element.
         return np.asarray((_hash_int(words) >> 11) * 2.0**-53)
     return (hash64(*words) >> _S11).astype(np.float64) * 2.0**-53
 
 
 def _hash_int(words: Sequence[int]) -> int:
-    """Return `hash64` of whole numbers, by whole numbers."""
+    """Return `hash64` of integers, computed with Python integers."""
     h = 0
     for word in words:
         h = ((h + int(GAMMA)) ^ word) & 0xFFFFFFFFFFFFFFFF

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from seqgen.errors import named
+
+# The default settings of each architecture, which `python docs/settings.py` writes from the code.
+DEFAULTS = Path(__file__).with_name("defaults.json")
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,14 @@ class Architecture:
     def load_config(self) -> Any:
         """Import and return the ModelConfig class."""
         return load_object(self.config)
+
+    def defaults(self) -> dict[str, dict[str, Any]]:
+        """Return its default settings without importing its code, and so without torch.
+
+        Returns:
+            `model`: all settings that a user may set; `training`: those of its own recipe.
+        """
+        return json.loads(DEFAULTS.read_text(encoding="utf-8"))[self.name]
 
 
 def load_object(target: str) -> Any:
@@ -200,6 +213,11 @@ def architecture(name: str) -> Architecture:
         UsageError: there is none; names the nearest.
     """
     return named("architecture", name, ARCHITECTURES)
+
+
+def owners_of(setting: str) -> list[str]:
+    """Return the architectures that have a setting of their own called `setting`."""
+    return [row.name for row in _ROWS if setting in row.load_config().fields()]
 
 
 # What the settings mean that several architectures have, or that have a flag in `train`: help

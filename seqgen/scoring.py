@@ -9,7 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seqgen.configs import Direction
 from seqgen.data.corpus import Corpus
+from seqgen.data.direction import reading_order, turned
 from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.models.base import LanguageModel
 from seqgen.models.scores import Want
@@ -41,6 +43,24 @@ class Scored:
     hits: np.ndarray | None = None
     ranks: np.ndarray | None = None
 
+    @property
+    def columns(self) -> tuple[np.ndarray | None, ...]:
+        """All of it, one value a token each."""
+        return self.documents, self.tokens, self.log_probs, self.hits, self.ranks
+
+    def take(self, where: np.ndarray | slice) -> Scored:
+        """Return some of the tokens, or all in another order."""
+        return Scored(*(None if column is None else column[where] for column in self.columns))
+
+
+def in_order(scored: Iterable[Scored]) -> Scored:
+    """Join pieces, in the order of the corpus; a column that a piece lacks is left out."""
+    each = zip(*(piece.columns for piece in scored), strict=True)
+    whole = Scored(
+        *(None if any(own is None for own in column) else np.concatenate(column) for column in each)
+    )
+    return whole.take(np.argsort(whole.documents, kind="stable"))
+
 
 def add_up(scored: Iterable[Scored], tokenizer: Tokenizer) -> ScoreTotals:
     """Add up scores; the text's characters and bytes are not known here."""
@@ -61,13 +81,13 @@ def add_up(scored: Iterable[Scored], tokenizer: Tokenizer) -> ScoreTotals:
     return total
 
 
-@torch.inference_mode()
 def score_corpus(
     model: LanguageModel,
     corpus: Corpus,
     batch_size: int = 32,
     stride: int | None = None,
     want: Want = "hits",
+    direction: Direction = "forward",
 ) -> Iterator[Scored]:
     """Score every document of a corpus, each from the start of a text.
 
@@ -81,10 +101,25 @@ def score_corpus(
         batch_size: documents side by side, at most.
         stride: see `LanguageModel.start`.
         want: see `LanguageModel.score`; with hits come ranks where these are quick.
+        direction: in which the model reads; the scores are in the order of the text either way.
 
     Yields:
         The pieces of each document in order; documents in order but for pools sorted by length.
+        Backward, all of it at once.
     """
+    if direction == "forward":
+        yield from _score_documents(model, corpus, batch_size, stride, want)
+        return
+    read = list(_score_documents(model, turned(corpus), batch_size, stride, want))
+    if read:
+        yield in_order(read).take(reading_order(corpus))
+
+
+@torch.inference_mode()
+def _score_documents(
+    model: LanguageModel, corpus: Corpus, batch_size: int, stride: int | None, want: Want
+) -> Iterator[Scored]:
+    """Score every document as it stands; see `score_corpus`."""
     batch_size = max(batch_size, model.rows_at_least)
     want = "ranks" if want == "hits" and model.quick_ranks else want
     opens = opener(model, corpus, stride)

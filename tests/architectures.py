@@ -14,8 +14,10 @@ from torch import Tensor
 
 from seqgen import registry
 from seqgen.configs import ModelConfig
+from seqgen.configs.cache import CacheConfig
 from seqgen.data.corpus import Corpus
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
+from seqgen.models.continuous_cache import Cached
 from seqgen.models.mixture import Mixture
 from seqgen.models.recurrent import RecurrentLM
 from seqgen.training import baum_welch, counting
@@ -73,6 +75,7 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "residual": {"residual": True},
         "tied": {"tie_weights": True, "num_layers": 1},
         "projected": {"projection": 5, "peepholes": True, "layer_norm": True, "residual": True},
+        "pointer": {"pointer": 4, "num_layers": 1},
     },
     "transformer": {
         "default": {},
@@ -209,6 +212,22 @@ class MixtureCase(Case):
         return False
 
 
+@dataclass(frozen=True)
+class CachedCase(Case):
+    """A neural model beside a continuous cache that is shorter than most texts of tests."""
+
+    def config(self, **more: Any) -> Any:
+        return ModelConfig(vocab_size=more.get("vocab_size", VOCAB))
+
+    def build(self, dtype: torch.dtype = torch.float64, seed: int = 1, **more: Any) -> Any:
+        inner = Case(self.variant, "inner", self.settings).build(dtype, seed, **more)
+        return Cached(inner, CacheConfig(size=5, strength=0.4, flatness=0.7)).eval()
+
+    @property
+    def neural(self) -> bool:
+        return False
+
+
 CASES = [
     Case(name, variant, settings)
     for name, row in registry.ARCHITECTURES.items()
@@ -216,6 +235,7 @@ CASES = [
     for variant, settings in VARIANTS.get(name, {"default": {}}).items()
 ]
 CASES.append(MixtureCase("mixture", "three", {}))
+CASES += [CachedCase("cached", name, {}) for name in ("lstm", "window")]
 NEURAL = [case for case in CASES if case.neural]
 
 

@@ -17,9 +17,10 @@ from test_translation import pairs_of, trained
 from seqgen.cli import run
 from seqgen.cli.attention import put_heat_map
 from seqgen.errors import UsageError
+from seqgen.models.encoder_decoder import windows
 from seqgen.report.heat_map import draw_heat_map
 from seqgen.tasks import attention
-from seqgen.tasks.attention import Attention, Heads, coverage_penalty, windows
+from seqgen.tasks.attention import Attention, Heads, coverage_penalty
 from seqgen.tasks.loaded import load
 from seqgen.tasks.training.train import train
 from seqgen.tasks.writing.from_source import CopyingDecoder, SourceOptions, written_pieces
@@ -145,6 +146,21 @@ def test_an_ensemble_reads_as_its_parts_do_on_average(tsv, capsys):
     np.testing.assert_allclose(found[0, 0], 0.75 * each[0] + 0.25 * each[1], atol=1e-6)
     (record,) = records(capsys, "beam-search", "one", "-m", "a+b", "--attention")
     assert np.shape(record["attention"])[:2] == (1, 1)
+
+
+def test_parts_of_an_ensemble_have_windows_of_their_own(tsv):
+    a, b = (made_with_window(tsv, name, most) for name, most in (("a", 9), ("b", 5)))
+    assert (a.model.window, b.model.window) == (10, 6)
+    source = [*a.ids("one two"), a.tokenizer.eos_id]
+    target = [a.ids("otosoxottsoxtsoxto")]  # three windows of b, and more than one of a
+    (found,) = Attention(load("a+b"), source)(target)
+    each = [Attention(one, source)(target)[0].mean((0, 1)) for one in (a, b)]
+    np.testing.assert_allclose(found[0, 0], (each[0] + each[1]) / 2, atol=1e-6)
+
+
+def made_with_window(tsv, name, most):
+    """Train a transformer whose targets have at most so many tokens."""
+    return trained(tsv, name, "seq2seq-transformer", max_target_len=most, positions="learned")
 
 
 def test_one_layer_or_one_head_can_be_chosen(tsv, capsys):
@@ -361,6 +377,29 @@ def test_a_heat_map_fits_and_leaves_the_data_alone(tsv, capsys):
     assert "\x1b" not in shown.err
     assert said(capsys, *how, "--attention", "--quiet").err == ""
     assert "layer" not in said(capsys, *how, "--attention", "--json").err
+
+
+def test_typed_sources_show_their_attention(tsv, capsys, monkeypatch):
+    """`sample -i --attention` against a run for each source."""
+    made(tsv)
+    how = ["-m", "t", "--greedy", "--max-tokens", 4, "--attention", "--align"]
+    each = [said(capsys, "sample", source, *how, "--seed", 1) for source in ("one", "two six")]
+    typed = iter(["one", "two six"])
+
+    def answer(prompt):
+        try:
+            return next(typed)
+        except StopIteration:
+            raise EOFError from None
+
+    monkeypatch.setattr("builtins.input", answer)
+    monkeypatch.setattr("seqgen.cli.interactive.is_terminal", lambda stream: True)
+    session = said(capsys, "sample", "-i", *how)
+    texts = [one.out.rstrip("\n").split("\t") for one in each]
+    assert session.out == "".join(f"{text}\n{pairs}\n\n" for text, pairs in texts) + "\n"
+    maps = [one.err.split("\n", 1)[1] for one in each]  # below the title
+    first, second = session.err.split("prompt 1: ")
+    assert first.endswith(maps[0]) and second.endswith(maps[1])
 
 
 def test_a_heat_map_by_hand(monkeypatch):

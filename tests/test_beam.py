@@ -16,7 +16,7 @@ from seqgen.decoding.beam import search
 from seqgen.decoding.beam_groups import (
     BeamConfig,
     Ending,
-    Source,
+    SearchPrompt,
     conditioned,
     gumbel,
     likeliest_of_rows,
@@ -86,7 +86,7 @@ def enumerated(model, prompt, eos, norm, max_tokens, allowed=lambda tokens: True
 
 
 def one(model, config, processors=(), eos=None, prompt=(0,), **options):
-    ((place, found),) = search(model, [Source(0, prompt)], config, processors, eos, **options)
+    ((place, found),) = search(model, [SearchPrompt(0, prompt)], config, processors, eos, **options)
     assert place == 0
     return found
 
@@ -104,7 +104,7 @@ def test_enough_beams_are_exhaustive_search(kind, alpha, eos, seed):
     found = one(model, config, eos=eos)
     assert [h.tokens for h in found] == [text for _, text in expected]
     assert [h.score for h in found] == pytest.approx([score for score, _ in expected])
-    tried = exhaustive(model, 5, norm, (), Ending(Source(0, (0,)), eos, None, 4))
+    tried = exhaustive(model, 5, norm, (), Ending(SearchPrompt(0, (0,)), eos, None, 4))
     assert [h.tokens for h in tried] == [text for _, text in expected]
     assert [h.finish_reason for h in tried] == [h.finish_reason for h in found]
 
@@ -220,7 +220,7 @@ def test_caches_and_batches_change_nothing(kind, eos):
     model, norm = neural(kind), LengthNorm("avg", 0.8)
     prompts = [(1, 2, 3), (4,), (5, 5, 5, 1, 2), (2, 3, 1)]
     config = BeamConfig(beams=4, nbest=4, norm=norm, max_tokens=14)
-    sources = [Source(i, prompt) for i, prompt in enumerate(prompts)]
+    sources = [SearchPrompt(i, prompt) for i, prompt in enumerate(prompts)]
     together = dict(search(model, sources, config, (), eos))
     assert sorted(together) == [0, 1, 2, 3]
     for place, prompt in enumerate(prompts):
@@ -318,7 +318,7 @@ def test_stochastic_beams_are_a_sample_without_replacement():
     texts = {text: math.exp(s) for s, text in enumerated(model, (0,), 2, LengthNorm("none"), 3)}
     assert sum(texts.values()) == pytest.approx(1)
     config = BeamConfig(beams=3, nbest=3, max_tokens=3, stochastic=True, seed=11)
-    sources = [Source(i, (0,)) for i in range(draws)]
+    sources = [SearchPrompt(i, (0,)) for i in range(draws)]
     first, second = Counter(), Counter()
     for at in range(0, draws, 500):
         for _, found in search(model, sources[at : at + 500], config, (), 2):
@@ -364,7 +364,7 @@ def test_the_likeliest_of_a_row_are_those_that_sorting_gives(seed, rows, vocab_s
 def test_noise_is_a_function_of_the_prefix_and_not_of_the_row():
     model = neural("gru")
     config = BeamConfig(beams=3, nbest=3, max_tokens=6, stochastic=True, seed=5)
-    sources = [Source(i, (1 + i % 3,)) for i in range(6)]
+    sources = [SearchPrompt(i, (1 + i % 3,)) for i in range(6)]
     together = dict(search(model, sources, config, (), None))
     for source in reversed(sources):
         ((_, alone),) = search(model, [source], config, (), None)
@@ -410,7 +410,7 @@ def test_what_is_refused(wrong):
 
 @pytest.mark.parametrize("max_tokens", [10, 10**9])
 def test_exhaustive_search_refuses_what_it_cannot_try(max_tokens):
-    ending = Ending(Source(0, (0,)), None, None, max_tokens)
+    ending = Ending(SearchPrompt(0, (0,)), None, None, max_tokens)
     with pytest.raises(UsageError, match="at most 1,000,000"):
         exhaustive(Table(40), 1, LengthNorm(), (), ending)
 

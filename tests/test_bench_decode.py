@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from architectures import RECURRENT
 
 from seqgen.benchmarks import decode
 from seqgen.cli import run
@@ -35,6 +36,16 @@ def test_bench_decode_prints_a_record_a_case(capsys):
     pair = record["tokens_per_second"], record["baseline_tokens_per_second"]
     assert record["ratio"] == pytest.approx(pair[0] / pair[1])
     assert record["bandwidth_fraction"] > 0
+
+
+def test_bench_decode_measures_every_cell(capsys):
+    command = ["bench", "decode", "--tokens", "2", "--repeats", "1", "--only", "cell", "--json"]
+    assert run([*command, "--quiet"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [record["case"] for record in found] == [f"cell {name} 1 x 256" for name in RECURRENT]
+    lstm = next(record for record in found if record["case"] == "cell lstm 1 x 256")
+    assert lstm["baseline"] == "lstm 1 x 256"
+    assert all(record["ratio"] > 0 for record in found)
 
 
 def test_bench_decode_knows_its_cases(capsys):

@@ -194,6 +194,17 @@ def test_bench_train_prints_a_record_a_case(capsys):
     assert record["gflops"] > 0
 
 
+def test_bench_train_measures_a_cell_beside_an_lstm_as_large(capsys):
+    command = ["bench", "train", "--seconds", "0.1", "--repeats", "1", "--only", "cell ugrnn"]
+    assert run([*command, "--json", "--precision", "float32", "--device", "cpu", "--quiet"]) == 0
+    (record,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert record["case"] == "cell ugrnn 1 x 256"
+    size = int(record["baseline"].removeprefix("nn.LSTM 1 x "))
+    # V H twice, 4 gates of H x H twice, and PyTorch's two biases.
+    counts = {h: 2 * train.VOCAB * h + 8 * h * h + 8 * h + train.VOCAB for h in range(1, 400)}
+    assert size == min(counts, key=lambda h: abs(counts[h] - record["parameters"]))
+
+
 def test_bench_train_counts_the_targets_of_pairs(capsys):
     command = ["bench", "train", "--seconds", "0.1", "--repeats", "1", "--only", "seq2seq gru"]
     assert run([*command, "--json", "--precision", "float32", "--device", "cpu", "--quiet"]) == 0

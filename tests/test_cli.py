@@ -192,8 +192,8 @@ def test_wrong_usage_is_one_line(there, cli, arguments, code, pattern):
         (["--set", "hiden_size=3"], 2, "did you mean 'hidden_size'"),
         (["--set", "layers=1"], 2, "num_layers"),
         (["--set", "nonsense"], 2, "KEY=VALUE"),
-        (["--set", "seq_len=inf"], 2, "seq_len is a whole number"),
-        (["--set", "beta1=nan"], 2, "beta1 is a number"),
+        (["--set", "seq_len=inf"], 2, "seq_len must be a whole number"),
+        (["--set", "beta1=nan"], 2, "beta1 must be a number"),
         (["--set", "forget_bias=1e999"], 2, "forget_bias"),
         (["--steps", "0"], 2, "steps"),
         (["--steps", "3", "--minutes", "1"], 2, "one budget"),
@@ -246,6 +246,14 @@ def test_no_text_at_all(own, cli, tmp_path):
     refused(cli("perplexity"), 1, "run seqgen train")
 
 
+def test_a_home_that_is_a_file_is_named_before_any_work(cli, text, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("no ARPA file")
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "file"))
+    counted = ["--model", "ngram", "--minutes", "1"]  # which a note says are ignored
+    for command in (["train", text, *counted], ["import", tmp_path / "file"], ["sample"]):
+        refused(cli(*command), 1, "^seqgen: SEQGEN_HOME=.* is a file; set it to a folder")
+
+
 @pytest.mark.parametrize("below", ["file", "proc"])
 def test_a_home_that_cannot_be_written(cli, text, tmp_path, monkeypatch, below):
     (tmp_path / "file").write_text("x")
@@ -262,7 +270,7 @@ def test_a_home_that_cannot_be_written(cli, text, tmp_path, monkeypatch, below):
         ("c.json", "[1]", "holds no settings"),
         ("c.toml", "stpes = 3", "did you mean 'steps'"),
         ("c.toml", "architecture = 5", "no architecture"),
-        ("c.toml", "steps = 'many'", "steps is a whole number"),
+        ("c.toml", "steps = 'many'", "steps must be a whole number"),
     ],
 )
 def test_a_damaged_configuration_file_is_one_line(own, cli, text, tmp_path, name, content, pattern):

@@ -8,7 +8,7 @@ import torch
 from test_beam import Seen, Table
 
 from seqgen.decoding.beam import search
-from seqgen.decoding.beam_groups import BeamConfig, Ending, Source
+from seqgen.decoding.beam_groups import BeamConfig, Ending, SearchPrompt
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import CounterDraw
 from seqgen.decoding.exhaustive import exhaustive
@@ -54,7 +54,7 @@ def test_prefill_opens_a_state_for_each_length():
 def test_a_search_is_that_of_its_own_source(width):
     model, config = Table(3), BeamConfig(beams=width, nbest=2, max_tokens=5)
     every = itertools.product([(0,), (1,)], [5, 3])
-    sources = [Source(i, prompt, handle) for i, (prompt, handle) in enumerate(every)]
+    sources = [SearchPrompt(i, prompt, handle) for i, (prompt, handle) in enumerate(every)]
     together = dict(search(model, sources, config, (), 2, opens=Openings()))
     texts = set()
     for place, source in enumerate(sources):
@@ -72,7 +72,7 @@ def test_a_search_is_that_of_its_own_source(width):
 def test_exhaustive_search_reads_the_source():
     model, norm = Table(3), LengthNorm()
     for handle in (1, 2, 3):
-        source = Source(0, (0,), handle)
+        source = SearchPrompt(0, (0,), handle)
         tried = exhaustive(model, 3, norm, (), Ending(source, 2, None, 4), Openings())
         config = BeamConfig(beams=81, nbest=3, norm=norm, max_tokens=4)
         ((_, found),) = search(model, [source], config, (), 2, opens=Openings())
@@ -112,7 +112,7 @@ def penalty(source, tokens):
 def test_a_penalty_of_finished_texts_is_part_of_the_search(seed, nbest):
     """With beams enough the n best are those of every text there is, penalised."""
     model, norm = Table(3, seed), LengthNorm("gnmt", 1.0)
-    source = Source(0, (0,), 4)
+    source = SearchPrompt(0, (0,), 4)
     every = exhaustive(model, 3**5, norm, (), Ending(source, 2, None, 5), Openings())
     expected = {h.tokens: h.score + penalty(source, h.tokens) for h in every}
     best = sorted(expected, key=lambda tokens: (-expected[tokens], tokens))[:nbest]
@@ -131,12 +131,12 @@ def test_a_penalty_of_finished_texts_is_part_of_the_search(seed, nbest):
 def test_a_source_may_have_a_limit_of_its_own(stochastic):
     model = Table(3)
     limits = [1, 3, None, 9]
-    sources = [Source(0, (0,), 5, limit) for limit in limits]
+    sources = [SearchPrompt(0, (0,), 5, limit) for limit in limits]
     config = BeamConfig(beams=3, nbest=3, max_tokens=4, stochastic=stochastic)
     together = dict(search(model, sources, config, (), None, opens=Openings()))
     for place, limit in enumerate((1, 3, 4, 4)):
         alone = BeamConfig(beams=3, nbest=3, max_tokens=limit, stochastic=stochastic)
-        source = Source(0, (0,), 5)
+        source = SearchPrompt(0, (0,), 5)
         ((_, found),) = search(model, [source], alone, (), None, opens=Openings())
         assert [h.tokens for h in together[place]] == [h.tokens for h in found]
         assert {len(h.tokens) for h in found} == {limit}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import contextlib
 import io
@@ -21,7 +22,17 @@ import typer
 from rich.console import Console
 
 from seqgen import registry, store
-from seqgen.cli import completion, make_app, progress, run, settings, tables, train
+from seqgen.cli import (
+    completion,
+    make_app,
+    model_facts,
+    options,
+    progress,
+    run,
+    settings,
+    tables,
+    train,
+)
 from seqgen.cli import help as help_page
 from seqgen.cli.examples import EXAMPLES
 from seqgen.configs import DataConfig, TrainingConfig
@@ -31,6 +42,7 @@ from seqgen.wording import plural
 
 TEXT = "the cat sat on the mat.\nA dog ran; it was fun!\n" * 12
 TINY = ["--hidden-size", "8", "--layers", "1", "--seed", "1", "--precision", "float32"]
+MODELS = Path(__file__).parent / "data" / "models"
 SHORT = ["--steps", "3", *TINY]
 
 
@@ -68,6 +80,7 @@ def commands(command, name=""):
         yield from commands(found, f"{name} {own}".strip())
 
 
+SAME_EVERYWHERE = (options.Threads, options.Json, options.Quiet)
 ALL = dict(commands(typer.main.get_command(make_app())))
 
 
@@ -161,6 +174,11 @@ def test_the_list_of_settings_is_found(cli, monkeypatch):
     code, out, err = cli("train", "--model", "gru", "--set", "help")
     assert (code, err) == (0, "") and out == cli("models", "--architectures", "gru")[1]
     assert re.search(r"\n  reset +.*before, after.*\[default: after\]", out)
+    one = cli("train", "--model", "gru", "--set", "help=weight-decay")[1].split()
+    (line,) = (line for line in out.splitlines() if line.startswith("  weight_decay "))
+    assert one == ["training:", *line.split()]
+    code, out, err = cli("train", "--set", "help=dropuot")
+    assert (code, out, err.count("\n")) == (2, "", 1) and "did you mean 'dropout'?" in err
     assert cli("models", "--architectures", "gruu")[0] == 2
     code, _, err = cli("train", __file__, "--model", "gru", "--set", "rest=before")
     assert code == 2 and "did you mean 'reset'?" in err
@@ -242,6 +260,25 @@ def test_numbers_for_people():
     assert tables.figure(None) == tables.count(None) == tables.percentage(None) == "-"
 
 
+def test_numbers_are_formatted_in_one_place():
+    """No command has decimals, thousands or a percent sign of its own."""
+    own = []
+    for path in sorted(Path(tables.__file__).parent.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            spec = getattr(node, "format_spec", None)
+            if spec and re.search(r"[,%_eEfgG]|\.\d", _literal(spec)):
+                own.append(f"{path.name}:{node.lineno}")
+    assert [where for where in own if not where.startswith("tables.py:")] == []
+    assert own, "the test would see one"
+    assert tables.interval(12.3, 0.5, 2) == "12.30 ± 0.50"
+    assert tables.interval(1, None) == "1.0000" and tables.significant(1.25e13, 3) == "1.25e+13"
+
+
+def _literal(format_spec):
+    parts = (getattr(part, "value", None) for part in format_spec.values)
+    return "".join(part for part in parts if isinstance(part, str))
+
+
 def test_a_table_that_does_not_fit_is_turned(cli, monkeypatch, capfd):
     for module in (tables, sys.modules["seqgen.cli.output"]):
         monkeypatch.setattr(module, "is_terminal", lambda stream: True)
@@ -276,11 +313,27 @@ def test_show_has_six_facts_the_curve_and_what_is_not_the_default(there, cli):
     assert f"{record['result']['val_bits_per_char']:.4f} bits/char" in facts[4]
     last = out.splitlines()[-3:]
     assert [line.split()[0] for line in last] == ["model", "training", "data"]
-    assert "hidden_size 8" in last[0] and "steps 3" in last[1] and "clip_norm" not in last[1]
+    # Neither what every architecture has by default (clip_norm) nor an LSTM's own (lr, muon).
+    assert last[0].split(maxsplit=1)[1] == "hidden_size 8, num_layers 1"
+    assert last[1].split(maxsplit=1)[1] == "steps 3, precision float32, compile false, seed 1"
     assert last[2].split(maxsplit=1)[1] == "all as by default"
     everything = cli("models", "show", "tiny", "--all")[1]
     assert re.search(r"(?m)^clip_norm +1\.0$", everything)
     assert str(record["result"]["val_bits_per_char"]) in everything
+
+
+def test_settings_that_follow_from_the_optimizer_and_the_schedule_are_its_defaults():
+    config = store.StoredModel(MODELS / "lstm-char").config
+    assert config["training"]["optimizer"] == "muon"
+    as_given = {"optimizer": "sgd", "schedule": "slanted_triangular", "k2": 7}
+    resolved = {"lr": 0.5, "momentum": 0.9, "weight_decay": 0.0, "warmup": 0.1, "min_lr": 1 / 32}
+    config["training"] = {**as_given, **resolved}
+    config["model"] = {"vocab_size": 9, "forget_bias": None, "dropout": 0.1}
+    apart = model_facts._settings_apart(config)
+    said = "optimizer sgd, schedule slanted_triangular, k2 7"
+    assert (apart["model"], apart["training"]) == ("forget_bias none", said)
+    config["architecture"] = "of-a-later-version"
+    assert "vocab_size 9" in model_facts._settings_apart(config)["model"]
 
 
 def started():
@@ -358,15 +411,36 @@ def test_threads(there, cli):
             assert torch.get_num_threads() == 2 and os.environ["OMP_NUM_THREADS"] == "2"
         finally:
             torch.set_num_threads(before)
-    for wrong in ("0", "-1", "many", "1000000"):
-        code, out, err = cli("sample", "--threads", wrong)
-        assert (code, out, err.count("\n")) == (2, "", 1) and "--threads" in err
 
 
-def test_every_command_that_computes_takes_threads():
-    words = "train sample beam-search perplexity eval compare tokenize"
-    for name in [*words.split(), "bench decode", "bench train"]:
-        assert any(option.name == "threads" for option in ALL[name].params), name
+@pytest.mark.parametrize("name", [name for name in ALL if name not in ("", "bench")])
+def test_a_wrong_number_of_threads_is_refused_in_our_words(name, cli):
+    range_of = f"at least 1 and at most {options.MOST_THREADS}"
+    for wrong, said in (("0", f"{range_of}, not 0"), ("many", "a whole number, not 'many'")):
+        refusal = f"seqgen: --threads must be {said}\n"
+        assert cli(*name.split(), "--threads", wrong) == (2, "", refusal)
+
+
+def test_numbers_are_refused_in_our_words(cli):
+    """Those of every command: no library's text is left."""
+    refused = 0
+    for name, command in ALL.items():
+        for option in command.params:
+            if getattr(option, "metavar", None) in ("N", "X", "R", "BETA"):
+                flag = max(option.opts, key=len)
+                code, _, err = cli(*name.split(), flag, "x")
+                said = rf"seqgen: {flag} must be (a whole number( \(.*\))?|a number), not 'x'\n"
+                assert code == 2 and re.fullmatch(said, err), (name, err)
+                refused += 1
+    assert refused > 80
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name not in ("", "bench")])
+def test_every_command_takes_the_options_that_mean_the_same_everywhere(name):
+    named = {flag: option for option in ALL[name].params for flag in option.opts}
+    assert {"--threads", "--json", "--quiet"} <= set(named)
+    for flag, option in zip(("--threads", "--json", "--quiet"), SAME_EVERYWHERE, strict=True):
+        assert named[flag].help == get_args(option)[1].help
 
 
 def test_rename_on_the_command_line(cli, tmp_path):

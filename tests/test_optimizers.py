@@ -406,9 +406,9 @@ def test_the_full_batch_converges():
     [
         ({"nesterov": True}, "nesterov needs momentum"),
         ({"nesterov": True, "momentum": 0.9, "dampening": 0.1}, "no dampening"),
-        ({"optimizer": "sgdm"}, "optimizer is one of sgd, adagrad"),
-        ({"schedule": "triangle"}, "schedule is one of constant, inverse_time"),
-        ({"clip_norm_type": "3"}, "clip_norm_type is one of 1, 2, inf"),
+        ({"optimizer": "sgdm"}, "optimizer must be one of sgd, adagrad"),
+        ({"schedule": "triangle"}, "schedule must be one of constant, inverse_time"),
+        ({"clip_norm_type": "3"}, "clip_norm_type must be one of 1, 2, inf"),
         ({"k2": 3, "seq_len": 4}, "k2 must be at least seq_len, 4, not 3"),
         ({"ema": 1.0}, "ema must be at least 0 and less than 1"),
         ({"accumulate": 0}, "accumulate must be at least 1"),

@@ -26,11 +26,12 @@ from seqgen.cli import run
 from seqgen.data.sources import TokenSources
 from seqgen.decoding.beam import search
 from seqgen.decoding.beam_groups import BeamConfig
-from seqgen.decoding.beam_groups import Source as Searched
+from seqgen.decoding.beam_groups import SearchPrompt as Searched
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import greedy
 from seqgen.decoding.sampling import Row, sample
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.models import alignment
 from seqgen.models.alignment import Additive, Dot, General, read
 from seqgen.models.base import load_weights, weights_of
 from seqgen.models.cells.lstm import LSTMConfig
@@ -488,6 +489,40 @@ def test_attention_is_what_its_equation_says(kind, scaled):
             torch.testing.assert_close(context[row, t], wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("coverage", [False, True])
+@pytest.mark.parametrize("most", [1, 100, 400])
+def test_long_texts_are_compared_in_pieces(most, coverage, monkeypatch):
+    """In little memory the same scores and gradients, and nothing large is kept for a gradient."""
+    torch.manual_seed(0)
+    score = Additive(4, 5, False, coverage).double()
+    rows = (torch.randn(3, size, 4, dtype=torch.float64, requires_grad=True) for size in (7, 6))
+    queries, encoded = rows
+    encoded = torch.cat([encoded, encoded[..., :1]], -1)  # (S, L, H)
+    covered = torch.rand(3, 7, 6, dtype=torch.float64) if coverage else None
+    leaves = [queries, *score.parameters()]
+
+    def measured():
+        kept = []
+        hooks = torch.autograd.graph.saved_tensors_hooks(
+            lambda x: kept.append(x.numel()) or x, lambda x: x
+        )
+        with hooks:
+            scores = alignment.scores_of(score, queries, score.keys(encoded), covered)
+        loss = scores.softmax(-1).square().sum()
+        return scores, torch.autograd.grad(loss, leaves, retain_graph=True), max(kept)
+
+    scores, gradients, kept = measured()
+    assert kept == 3 * 7 * 6 * 5
+    monkeypatch.setattr(alignment, "MOST_NUMBERS", most)
+    in_pieces, same, kept = measured()
+    assert kept <= 3 * 7 * 6  # what goes in and out
+    with torch.no_grad():
+        read_only = alignment.scores_of(score, queries, score.keys(encoded), covered)
+    for ours in (in_pieces, read_only):
+        torch.testing.assert_close(ours, scores, rtol=0, atol=1e-12)
+    torch.testing.assert_close(same, gradients, rtol=0, atol=1e-12)
+
+
 @torch.no_grad()
 def test_coverage_adds_up_what_was_read():
     """One source, by hand: C_j after t steps is the sum of alpha_j over its fertility."""
@@ -572,6 +607,19 @@ def test_embeddings_are_shared_where_the_tokenizer_is_joint():
     assert own.encoder.inputs.weight is not own.embedding.weight
     with pytest.raises(UsageError, match="one tokenizer"):
         transformer_2017(source_vocab_size=5, share_embeddings=True)
+
+
+@torch.no_grad()
+def test_a_transformer_knows_where_a_vector_stands():
+    """Equal vectors at different places differ; from distances alone they would not."""
+    settings = {"num_layers": 1, "num_heads": 2, "hidden_size": 8, "window": 8}
+    for positions in ("rope", "sinusoidal", "learned"):
+        config = Seq2SeqTransformerConfig(
+            vocab_size=5, source_features=3, positions=positions, **settings
+        )
+        encoded, _ = Seq2SeqTransformer(config).eval().encoder(torch.ones(1, 4, 3), [4])
+        distances = torch.cdist(encoded, encoded)[0] + torch.eye(4)
+        assert distances.min() > 1e-3, positions
 
 
 def test_vectors_are_sources_too():

@@ -216,7 +216,7 @@ def test_wrong_usage_is_one_line_and_leaves_nothing(text, capfd, flags, said):
     [
         ({"preset": "gpt"}, "--preset lectures-rnn: the configuration file has gpt"),
         ({"architecture": "gru"}, "is for --model rnn, not gru"),
-        ({"preset": ["gpt"]}, "preset is a text or none"),
+        ({"preset": ["gpt"]}, "preset must be a text or none"),
     ],
 )
 def test_a_file_that_means_something_else(text, file, said):
@@ -228,11 +228,27 @@ def test_the_presets_own_architecture_may_be_named_too(text):
     assert trained(text, preset="lectures-rnn", architecture="rnn")[0].architecture == "rnn"
 
 
-def test_help_lists_every_preset(capfd):
+def test_help_names_every_preset_and_describes_it_when_asked(capfd):
     assert run(["train", "--help"]) == 0
-    lines = [line.strip() for line in capfd.readouterr().out.splitlines()]
-    for preset in presets.PRESETS.values():
-        assert any(line.startswith(f"{preset.name}: ") for line in lines)
+    words = capfd.readouterr().out.replace(",", " ").replace(". ", " ").split()
+    assert set(presets.PRESETS) <= set(words)
+    assert run(["train", "--preset", "help"]) == 0
+    lines = [line.split(maxsplit=1) for line in capfd.readouterr().out.splitlines()]
+    assert lines == [[row.name, row.summary] for row in presets.PRESETS.values()]
+    assert run(["train", "--preset", "help", "--json"]) == 0
+    records = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert records == [
+        {"name": row.name, "architecture": row.architecture, "summary": row.summary}
+        for row in presets.PRESETS.values()
+    ]
+
+
+def test_the_help_of_train_is_not_endless(capfd):
+    """Names may be listed, and a sentence or two say what an option does."""
+    assert run(["train", "--help"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    options = sum(line.lstrip().startswith("--") for line in lines)
+    assert len(lines) <= 45 + 2.2 * options
 
 
 def test_epoch_mean_and_spread_are_those_of_its_windows(text, monkeypatch):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from architectures import RECURRENT, Case, ids
+from helpers_cli import refusal
 
 from seqgen import registry
 from seqgen.configs import DataConfig, TrainingConfig, resolve
@@ -407,3 +410,17 @@ def test_a_setting_of_another_cell_is_refused_in_one_line(architecture):
     nearly = next(iter(configs[architecture].fields()))[:-1]
     with pytest.raises(UsageError, match=f"did you mean '{nearly}"):
         resolve({nearly: 1}, architecture, groups)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "setting", "said"),
+    [
+        ("gru", "forget_gate=false", "gru has no setting 'forget_gate', which lstm has; did you"),
+        ("lstm", "depth=3", "lstm has no setting 'depth', which rhn has"),
+        ("lstm", "num_heads=2", ", which transformer and seq2seq-transformer have"),
+        ("ngram", "hidden_size=9", ", which window, rnn, gru and others have"),
+    ],
+)
+def test_the_refusal_says_which_cell_has_the_setting(architecture, setting, said, capsys):
+    text = Path(__file__).parent / "data" / "tiny.txt"
+    assert said in refusal(capsys, "train", text, "--model", architecture, "--set", setting)

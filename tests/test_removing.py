@@ -66,6 +66,29 @@ def test_a_strangers_folder_stays_as_it_is(content, more, tmp_path, remove):
     assert files(folder) == before
 
 
+@pytest.mark.parametrize("content", ["{}", "{broken", '{"architectures": ["GPT2"]}'])
+@pytest.mark.parametrize("more", [(), ("model.safetensors",), ("manifest.json",)])
+def test_a_hand_made_folder_among_the_models_is_not_one(content, more, remove):
+    folder = store.models_folder() / "mine"
+    folder.mkdir(parents=True)
+    for part in ("config.json", *more):
+        (folder / part).write_text(content)
+    before = files(folder)
+    code, said = remove("mine")
+    assert (code, said.count("\n")) == (1, 1)
+    assert "does not look like a model; nothing was removed" in said
+    assert files(folder) == before
+
+
+@pytest.mark.parametrize("part", ["config.json", "manifest.json"])
+def test_a_damaged_model_is_still_removed(part, remove):
+    """What seqgen wrote is known by the manifest, or by the configuration."""
+    place = store.models_folder() / "m"
+    shutil.copytree(MODELS / NAME, place)
+    (place / part).write_text("{broken")
+    assert remove("m") == (0, f"removed {place}\n")
+
+
 @pytest.mark.parametrize(
     "stranger",
     ["notes.txt", ".git/HEAD", ".env", "tokenizer/mine", "checkpoints/step-1/x", "old/config.json"],

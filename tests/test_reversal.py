@@ -10,9 +10,20 @@ import torch.nn.functional as F
 from seqgen.data.batches import IGNORED, PairBatches
 from seqgen.data.corpus import Corpus
 from seqgen.data.sources import TokenSources
+from seqgen.models.encoder_decoder import EncoderDecoder
 from seqgen.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from seqgen.models.seq2seq_transformer import Seq2SeqTransformer, Seq2SeqTransformerConfig
 
 EOS, START = 2, 1
+SIZE = {"vocab_size": 12, "hidden_size": 32, "dropout": 0.0}
+
+
+def recurrent() -> Seq2Seq:
+    return Seq2Seq(Seq2SeqConfig(**SIZE, attention="additive"))
+
+
+def transformer() -> Seq2SeqTransformer:
+    return Seq2SeqTransformer(Seq2SeqTransformerConfig(**SIZE, num_layers=2, num_heads=2, window=9))
 
 
 def strings(count: int, seed: int) -> list[list[int]]:
@@ -29,12 +40,12 @@ def reversal(count: int, seed: int) -> Corpus:
     return Corpus(np.concatenate(targets), ends, START, sources=both)
 
 
-def trained(steps: int, **settings) -> Seq2Seq:
+def trained(make, steps: int, lr: float) -> EncoderDecoder:
     torch.manual_seed(0)
-    model = Seq2Seq(Seq2SeqConfig(vocab_size=12, hidden_size=32, dropout=0.0, **settings)).train()
+    model = make().train()
     batches = PairBatches(reversal(32 * steps, 0), 32, seed=0)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.01, total_steps=steps)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, lr, total_steps=steps)
     for step in range(steps):
         batch = batches.batch(step)
         logits, _ = model(torch.from_numpy(batch.tokens), model.remember(batch.source))
@@ -49,17 +60,20 @@ def trained(steps: int, **settings) -> Seq2Seq:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("make", "steps", "lr"), [(recurrent, 400, 0.01), (transformer, 800, 0.005)]
+)
 @torch.no_grad()
-def test_attention_looks_at_the_mirrored_place():
+def test_attention_looks_at_the_mirrored_place(make, steps, lr):
     with torch.enable_grad():
-        model = trained(400, attention="additive")
+        model = trained(make, steps, lr)
     held_out = PairBatches(reversal(200, 1), 200, seed=0).batch(0)
     memory = model.remember(held_out.source)
     tokens, targets = map(torch.from_numpy, (held_out.tokens, held_out.targets))
     inside = targets != IGNORED
     right = (model(tokens, memory)[0].argmax(-1) == targets) | ~inside
     assert right.all(-1).float().mean() >= 0.95
-    places = model.attend(tokens, memory)[:, 0, 0].argmax(-1)  # (B, T)
+    places = model.attend(tokens, memory).mean((1, 2)).argmax(-1)  # (B, T), over layers and heads
     letters = inside & (targets != EOS)
     # The last letter of a source stands before its EOS.
     lengths = torch.from_numpy(held_out.source.lengths)[:, None]

@@ -441,7 +441,8 @@ def test_pairs_that_are_none(tmp_path, capsys):
     assert "no pair to train on" in refusal(capsys, "train", path, *how)
     path.write_text("one\to\n" * 20)
     line = refusal(capsys, "train", path, *how, "--max-source-len", "2")
-    assert "every pair to train on is too long" in line
+    assert "every pair to train on is too long: its source has more than 2 or its target" in line
+    assert line.endswith("raise --max-source-len or --max-target-len")
 
 
 def test_settings_of_the_other_kind_of_data(tsv, sides, capsys):
@@ -516,6 +517,11 @@ def test_a_tab_parts_what_is_tokenized(tsv, tmp_path, capsys):
     said = capsys.readouterr()
     assert said.out.splitlines()[0] == "two\tt \\n"
     assert "unknown" not in said.err
+    (tmp_path / "torn.tsv").write_text("one\tuno\ntwo\n")
+    assert run(["tokenize", str(tmp_path / "torn.tsv"), "-m", "t", "--quiet"]) == 1
+    said = capsys.readouterr()
+    assert said.out.count("\n") == 1 and said.err.count("\n") == 1
+    assert "line 2 has no tab, and this model reads pairs" in said.err
     (tmp_path / "ids").write_text("1 2\n3\t4\n")
     for flag, file, line in (("--stats", tsv, 1), ("--decode", tmp_path / "ids", 2)):
         said = refusal(capsys, "tokenize", file, "-m", "t", flag, "--quiet")

@@ -139,7 +139,9 @@ def test_classes_of_source_length(records, folder):
 
 def test_classes_by_hand():
     sources = ["a", "bb", "ccc", "dddd", "eeeee", "ffffff"]
-    found = Translations(sources, sources, ["a", "bb", "x", "y", "z", "ffffff"], cut=0)
+    found = Translations(
+        sources, sources, ["a", "bb", "x", "y", "z", "ffffff"], cut=0, max_tokens=100
+    )
     classes = list(by_source_length(found, BleuOptions(metric="chrf"), [2, 2 + 2, 9]))
     assert [(c["unit"], c["least"], c["most"], c["pairs"]) for c in classes] == [
         ("characters", 1, 2, 2),
@@ -150,7 +152,7 @@ def test_classes_by_hand():
     assert [c["metric"] for c in classes] == ["chrF2"] * 3
     equal = [c["pairs"] for c in by_source_length(found, BleuOptions())]
     assert (len(equal), sum(equal), max(equal)) == (5, 6, 2)
-    same = Translations(["", ""], ["x", "y"], ["x", "z"], cut=0)
+    same = Translations(["", ""], ["x", "y"], ["x", "z"], cut=0, max_tokens=100)
     (only,) = by_source_length(same, BleuOptions())
     assert (only["least"], only["most"], only["pairs"], only["exact_match"]) == (0, 0, 2, 0.5)
 
@@ -182,6 +184,23 @@ def test_translations_that_are_cut_are_said(cli, records, folder):
     assert code == 0 and "30 of 30 translations cut at 1 tokens (--max-tokens)" in err
     (found,) = records("eval", folder / "pairs.tsv", "-m", "a", "--bleu", "--max-tokens", 1)
     assert found["translations"]["cut"] == 30
+
+
+def test_targets_longer_than_the_usual_limit_are_not_cut(records, cli, folder):
+    """The limit follows from the targets, and is one for all sources."""
+    long = " ".join(WORDS * 20).upper()  # 120 words and the end
+    file = folder / "long.tsv"
+    file.write_text(f"{PAIRS[0][0]}\t{PAIRS[0][1]}\none\t{long}\n")
+    (found,) = records("eval", file, "-m", "a", "--bleu")
+    assert found["translations"]["max_tokens"] == 242
+    assert "+242tokens|" in found["translations"]["signature"]
+    (compared, _) = records("compare", "a", "b", "--data", file)
+    assert compared["max_tokens"] == 242
+    given = ["--max-tokens", 3]
+    (found,) = records("eval", file, "-m", "a", "--bleu", *given)
+    assert (found["translations"]["max_tokens"], found["translations"]["cut"]) == (3, 2)
+    code, _, err = cli("compare", "a", "--data", file, *given)
+    assert code == 0 and "2 of 2 translations cut at 3 tokens" in err
 
 
 def test_compare_adds_perplexity_and_bleu(records, cli, folder):
@@ -218,7 +237,9 @@ def test_compare_adds_perplexity_and_bleu(records, cli, folder):
 def test_the_best_of_ter_is_the_least():
     texts = {"good": ["a b c d", "e f g h"], "bad": ["a x c y", "z f g w"]}
     sources = ["1", "2"]
-    systems = [Translations(sources, texts["good"], texts[name], 0) for name in ("bad", "good")]
+    systems = [
+        Translations(sources, texts["good"], texts[name], 0, 100) for name in ("bad", "good")
+    ]
     bad, good = paired_records(systems, BleuOptions(metric="ter"), samples=10)
     assert (bad["best"], good["best"]) == (False, True)
     (alone,) = paired_records(systems[:1], BleuOptions(), samples=10)

@@ -346,6 +346,47 @@ def test_a_model_writes_from_the_vectors_it_is_given(sides, capsys):
     assert np.mean(right) >= 0.9
 
 
+def test_held_out_vectors_are_evaluated_and_compared(sides, tmp_path, capsys):
+    """`eval` and `compare` of a file of vectors against the commands that they stand for."""
+    trained(sides, "a", steps=60, lr=0.02, hidden_size=16)
+    trained(sides, "b", seed=2)
+    both = ["--source-vectors", sides[0], "--target", sides[1]]
+    (found,) = records(capsys, "eval", *both, "-m", "a")
+    (scored,) = records(capsys, "perplexity", sides[1], "--source-vectors", sides[0], "-m", "a")
+    assert found["perplexity"] == scored
+    texts = records(capsys, "beam-search", "-m", "a", "--source-vectors", sides[0])
+    right = [r["text"] == t for r, t in zip(texts, sides[1].read_text().split(), strict=True)]
+    assert found["translations"]["exact_match"] == np.mean(right)
+    assert 0 < np.mean(right) < 1
+    (lengths,) = found["translations"]["by_length"]
+    assert (lengths["unit"], lengths["most"], lengths["pairs"]) == ("vectors", 3, COUNT)
+    one, other = records(capsys, "compare", "a", "b", *both)
+    assert (one["best"], other["bleu"]["pairs"]) == ("a", COUNT)
+    assert one["perplexity"] == pytest.approx(scored["perplexity"])
+
+
+def test_measuring_other_vectors_than_a_model_reads(sides, tmp_path, capsys):
+    trained(sides)
+    train([sides[1]], architecture="ngram", name="text", settings={"documents": "line"})
+    np.save(tmp_path / "w.npy", np.ones((COUNT, 7)))
+    (tmp_path / "pairs.tsv").write_text("a\tb\n")
+    vectors, target = ["--source-vectors", sides[0]], ["--target", sides[1]]
+    for command, data in (["eval", "-m"], []), (["compare"], ["--data"]):
+        said = {
+            "t reads vectors of 5 numbers, not vectors of 7 numbers": [
+                *("--source-vectors", tmp_path / "w.npy"),
+                *target,
+            ],
+            "t reads vectors of 5 numbers, not text": [*data, tmp_path / "pairs.tsv"],
+            "--source-vectors and --target go together": vectors,
+            "give --source or --source-vectors": [*vectors, *target, "--source", sides[1]],
+        }
+        for problem, arguments in said.items():
+            assert problem in refusal(capsys, *command, "t", *arguments, "--quiet")
+        line = refusal(capsys, *command, "text", *vectors, *target, "--quiet")
+        assert line == "seqgen: --source-vectors is for translators; text reads text"
+
+
 def test_vectors_and_text_are_not_mistaken_for_one_another(sides, tmp_path, capsys):
     trained(sides)
     train([sides[1]], architecture="ngram", name="text", settings={"documents": "line"})

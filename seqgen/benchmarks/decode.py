@@ -6,15 +6,16 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 from torch import nn
 
-from seqgen.benchmarks import cases_with
+from seqgen.benchmarks import cases_with, cells
 from seqgen.data.sources import TokenSources
 from seqgen.decoding.beam import search
-from seqgen.decoding.beam_groups import BeamConfig, Source
+from seqgen.decoding.beam_groups import BeamConfig, SearchPrompt
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import CounterDraw
 from seqgen.decoding.processors import Forbid
@@ -78,7 +79,7 @@ def measure(tokens: int, repeats: int, only: str | None = None) -> Iterator[Timi
     Args:
         tokens: tokens of each text, from 1 to 255.
         repeats: alternated runs of each, after one that is not counted.
-        only: cases whose name contains this.
+        only: cases whose name contains this; those of the cells where it begins with "cell".
     """
     cases: dict[str, Callable[[int], Case]] = {
         "lstm 2 x 256, batch 1": _lstm,
@@ -88,6 +89,9 @@ def measure(tokens: int, repeats: int, only: str | None = None) -> Iterator[Timi
         _name_of_translator(3, 256): lambda n: _translator(3, 256, n),
         _name_of_translator(6, 512): lambda n: _translator(6, 512, n),
     }
+    if cells.wanted(only):
+        names = cells.recurrent_architectures()
+        cases = {cells.name_of(name): partial(_cell, name) for name in names}
     wanted = cases_with(only, list(cases))
     bandwidth = memory_bandwidth()
     for name in wanted:
@@ -167,6 +171,37 @@ def _lstm(tokens: int) -> Case:
     )
 
 
+def _cell(architecture: str, tokens: int) -> Case:
+    """Return the case of a cell's steps beside those of our LSTM with as many parameters."""
+    vocab_size = len(ALPHABET)
+    model = cells.cell_model(architecture, vocab_size)
+    size = cells.nearest_size(
+        lambda n: cells.cell_model("lstm", vocab_size, n).parameter_count(),
+        model.parameter_count(),
+    )
+    return Case(
+        name=cells.name_of(architecture),
+        baseline=f"lstm 1 x {size}",
+        ours=_steps(model, tokens),
+        theirs=_steps(cells.cell_model("lstm", vocab_size, size), tokens),
+        bytes_per_token=4 * (model.parameter_count() - model.embedding.weight.numel()),
+    )
+
+
+def _steps(model: LanguageModel, tokens: int) -> Run:
+    """Return what takes steps of one row, without choosing tokens."""
+    model.eval()
+
+    @torch.inference_mode()
+    def run() -> int:
+        state = model.start(1)
+        for token in range(tokens):
+            _, state = model.step([token % model.vocab_size], state)
+        return tokens
+
+    return run
+
+
 def plain_lstm(vocab_size: int, tokens: int, hidden_size: int = 256) -> Run:
     """Return what samples from `nn.LSTM` as tutorials do: embed, step, softmax, multinomial."""
     embedding = nn.Embedding(vocab_size, hidden_size)
@@ -241,7 +276,7 @@ def _beams(tokens: int) -> Case:
     start = torch.tensor(firsts)[:, None]
 
     def ours() -> int:
-        sources = [Source(i, (first,)) for i, first in enumerate(firsts)]
+        sources = [SearchPrompt(i, (first,)) for i, first in enumerate(firsts)]
         config = BeamConfig(beams=BEAMS, max_tokens=tokens)
         found = search(model, sources, config, [Forbid(never)], None)
         return sum(len(beams[0].tokens) for _, beams in found)
@@ -276,7 +311,7 @@ def _translator(layers: int, size: int, tokens: int) -> Case:
     model = Seq2SeqTransformer(Seq2SeqTransformerConfig(**shape, **FORM_OF_2017)).eval()
 
     def ours() -> int:
-        searched = [Source(i, (BOS,), i) for i in range(BATCH)]
+        searched = [SearchPrompt(i, (BOS,), i) for i in range(BATCH)]
         config = BeamConfig(beams=BEAMS, max_tokens=tokens)
         never = [Forbid((PAD, BOS, UNK, EOS))]
         found = search(model, searched, config, never, None, opens=model.opens(sources))

@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from seqgen import registry
-from seqgen.benchmarks import cases_with
+from seqgen.benchmarks import cases_with, cells
 from seqgen.benchmarks.baselines import PlainGPT, PlainRecurrent, PlainWindow, plain_step
 from seqgen.benchmarks.pair_baselines import PlainSeq2Seq, PlainTranslator
 from seqgen.configs import TrainingConfig
@@ -186,6 +186,25 @@ CASES = (
 )
 
 
+def _cell(architecture: str) -> Case:
+    """Return the case of a cell beside PyTorch's LSTM, of the size that has as many parameters."""
+    large = cells.cell_model(architecture, VOCAB).parameter_count()
+
+    def plain(size: int) -> nn.Module:
+        return PlainRecurrent(nn.LSTM, VOCAB, size, 1, 0.0)
+
+    size = cells.nearest_size(lambda n: sum(p.numel() for p in plain(n).parameters()), large)
+    return Case(
+        name=cells.name_of(architecture),
+        baseline=f"nn.LSTM 1 x {size}",
+        architecture=architecture,
+        settings={"hidden_size": cells.SIZE, "num_layers": 1},
+        plain=lambda: plain(size),
+        batch_size=32,
+        seq_len=64,
+    )
+
+
 def measure(
     seconds: float,
     repeats: int,
@@ -199,18 +218,21 @@ def measure(
     Args:
         seconds: how long a run is.
         repeats: alternated runs of each, after one that is not counted.
-        only: cases whose name contains this.
+        only: cases whose name contains this; those of the cells where it begins with "cell".
         precision: ours; the baselines compute in float32.
         optimizer: ours; the baselines use AdamW.
         device: where both train.
     """
-    wanted = cases_with(only, [case.name for case in CASES])
+    found: dict[str, Callable[[], Case]] = {case.name: lambda case=case: case for case in CASES}
+    if cells.wanted(only):
+        names = cells.recurrent_architectures()
+        found = {cells.name_of(name): partial(_cell, name) for name in names}
+    wanted = cases_with(only, list(found))
     place = choose_device(device)
     precision = choose_precision(precision, place)
     training = TrainingConfig(minutes=seconds / 60, precision=precision, optimizer=optimizer)
-    for case in CASES:
-        if case.name in wanted:
-            yield _timed(case, training, repeats, place)
+    for name in wanted:
+        yield _timed(found[name](), training, repeats, place)
 
 
 def _model_of(case: Case) -> NeuralLanguageModel:

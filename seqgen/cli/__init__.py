@@ -25,6 +25,7 @@ from seqgen.cli import (
     train,
 )
 from seqgen.cli.help import MEASURE, STORED, TEXTS, TRAIN, WRITE, Command, Group
+from seqgen.cli.numbers import read_numbers
 from seqgen.cli.output import is_terminal, put, say
 from seqgen.cli.process import prepare
 from seqgen.errors import Interrupted, SeqgenError, first_line, ran_out_of_memory
@@ -54,7 +55,6 @@ COMMANDS = {
     TEXTS: {"tokenize": tokenize.tokenize},
     STORED: {"import": exchange.import_, "export": exchange.export},
 }
-EPILOGS = {"train": train.EPILOG}
 
 
 def make_app(boxes: bool = False) -> typer.Typer:
@@ -71,10 +71,10 @@ def make_app(boxes: bool = False) -> typer.Typer:
     app.callback()(_options)
     for panel, commands in COMMANDS.items():
         for name, function in commands.items():
-            epilog = EPILOGS.get(name)
-            app.command(name, cls=Command, rich_help_panel=panel, epilog=epilog)(function)
+            app.command(name, cls=Command, rich_help_panel=panel)(function)
     app.add_typer(models.app, name="models", rich_help_panel=STORED)
     app.add_typer(bench.app, name="bench", rich_help_panel=MEASURE)
+    read_numbers(app)
     return app
 
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqgen.cli.inputs import Source
+from seqgen.cli.inputs import Input
 from seqgen.cli.output import console, is_terminal
 from seqgen.cli.outputs import check_out
+from seqgen.cli.tables import figure
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Shown:
     options: SourceOptions
     plot: Path | None
     maps: bool
-    inputs: Sequence[Source] = ()
+    inputs: Sequence[Input] = ()
     count: int = 0
 
     def __post_init__(self) -> None:
@@ -169,7 +170,7 @@ def put_heat_map(
     out = console(sys.stderr)
     width = out.width if is_terminal(sys.stderr) else WIDTH
     most = weights.max(initial=0.0)
-    out.print(f"{title}; darkest {most:.2f}")
+    out.print(f"{title}; darkest {figure(most, 2)}")
     rows, columns = list(map(label, target)), list(map(label, source))
     beside = min(WIDEST_LABEL, max(map(_cells, rows), default=0))
     each = max(1, (width - beside - 1) // CELL)

@@ -22,7 +22,8 @@ from seqgen.cli.output import (
     standard_output,
     unescape,
 )
-from seqgen.cli.prompts import Given, say_unknown
+from seqgen.cli.prompts import GivenPrompts, say_unknown
+from seqgen.cli.tables import figure
 
 if TYPE_CHECKING:
     from seqgen.tasks.writing.beam_search import Tree
@@ -39,9 +40,13 @@ def beam_search(
         ),
     ] = None,
     model: options.Model = None,
+    cache: options.Cache = None,
+    cache_strength: options.CacheStrength = None,
+    cache_flatness: options.CacheFlatness = None,
     prompt_file: options.PromptFile = None,
     source: options.SourceFile = None,
     source_vectors: options.SourceVectors = None,
+    label: options.Label = None,
     beams: Annotated[
         int,
         typer.Option(
@@ -157,7 +162,7 @@ def beam_search(
     from seqgen.tasks.loaded import load
     from seqgen.tasks.writing import beam_search as task
 
-    given = Given(prompts, prompt_file, source, source_vectors)
+    given = GivenPrompts(prompts, prompt_file, source, source_vectors)
     of_source = source_options(
         attention, align, align_words, layer, head, plot, max_ratio, copy_unknown
     )
@@ -165,7 +170,7 @@ def beam_search(
         refuse_shown(of_source, "--explain")
     looks = Shown(of_source, plot, maps=not json and not quiet, inputs=given.files)
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
-    wanted = task.BeamOptions(
+    search = task.BeamOptions(
         beams=beams,
         nbest=nbest,
         length_norm=length_norm,
@@ -184,26 +189,29 @@ def beam_search(
         coverage_penalty=coverage_penalty,
         of_source=of_source,
     )
-    loaded = load(model, device, choice("--precision", precision, PRECISIONS))
+    looked_up = options.cache_of(cache, cache_strength, cache_flatness)
+    loaded = load(model, device, choice("--precision", precision, PRECISIONS), looked_up)
+    loaded = loaded.with_labels(label or ())
+    loaded.require_label()
     if stochastic and seed is None and not quiet:
         say(f"seed {drawn}")
     from_sources = given.are_sources(loaded, echo)
     texts, piped = given.texts(loaded, quiet)
     if explain:
-        for tree in task.explain(loaded, texts, wanted):
+        for tree in task.explain(loaded, texts, search):
             _put_tree(tree, json)
         return
     echoed = not from_sources and (is_terminal(sys.stdout) if echo is None else echo)
     raw = not piped and len(texts) == 1 and nbest == 1 and not (align or align_words)
     unknown = 0
-    for record in task.beam_search(loaded, texts, wanted):
-        text = record.prompt + record.text if echoed else record.text
+    for record in task.beam_search(loaded, texts, search):
+        text = loaded.echoed(record.prompt, record.text) if echoed else record.text
         if json:
             put_record(record.record())
         elif raw:
             put(text + "\n" if is_terminal(sys.stdout) else text)
         else:
-            of = f", rank {record.rank}, score {record.score:.4f}" if nbest > 1 else ""
+            of = f", rank {record.rank}, score {figure(record.score)}" if nbest > 1 else ""
             put(shown(text, f"prompt {record.index}{of}", record.alignment))
         looks.put(record.look, f"prompt {record.index}, rank {record.rank}")
         if from_sources and record.rank == 0:
@@ -229,12 +237,11 @@ def _put_tree(found: Tree, json: bool) -> None:
     for node in found.nodes:
         rank = "" if node.rank is None else f"  ← rank {node.rank}"
         group = f"group {node.group}: " if node.group else ""
-        label = (
-            f"{SIGN[node.fate]}{group}{node.text!r}  {node.logprob:.3f} → {node.total:.3f}{rank}"
-        )
+        logprobs = f"{figure(node.logprob, 3)} → {figure(node.total, 3)}"
+        label = f"{SIGN[node.fate]}{group}{node.text!r}  {logprobs}{rank}"
         drawn[node.node] = drawn[node.parent].add(Text(label, style=STYLE[node.fate]))
     out = console(standard_output())
     out.print(root)
     for beam in found.found:
-        line = f"rank {beam.rank}: score {beam.score:.4f}, logprob {beam.logprob:.4f}, "
+        line = f"rank {beam.rank}: score {figure(beam.score)}, logprob {figure(beam.logprob)}, "
         out.print(line + f"{beam.finish_reason}: {beam.text!r}")

@@ -25,7 +25,13 @@ MOST_STATES = 4096
 app = typer.Typer(cls=Group, help="Measure speed on this machine.", no_args_is_help=True)
 Only = Annotated[
     str | None,
-    value("TEXT", MEASURED, "Measure only cases whose name contains this.", default=False),
+    value(
+        "TEXT",
+        MEASURED,
+        "Measure only cases whose name contains this; with `cell`, every recurrent cell beside an "
+        "LSTM with as many parameters.",
+        default=False,
+    ),
 ]
 
 
@@ -138,7 +144,10 @@ def train(
     choice("--precision", precision, PRECISIONS)
     choice("--optimizer", optimizer, ["adamw", "muon"])
     from seqgen.benchmarks.train import measure
+    from seqgen.models.precision import choose_device
+    from seqgen.tasks.machine import choose_products
 
+    choose_products(choose_device(device))  # as training does
     timings = []
     for timing in measure(seconds, repeats, only, precision, optimizer, device):
         if json:
@@ -221,7 +230,7 @@ def _recipe(text: Path, steps: int, json: bool, quiet: bool) -> None:
 
     def report(step: int, loss: float) -> None:
         if not quiet:
-            say(f"step {step}  loss {loss:.4f}")
+            say(f"step {count(step)}  loss {figure(loss)}")
 
     result = plain_gpt(text, steps, report=report)
     if json:

@@ -13,7 +13,7 @@ from seqgen.cli.completion import one_of
 from seqgen.cli.help import OUTPUT, SCORES, TESTS, flag, value
 from seqgen.cli.inputs import Inputs, file_name, piped_input
 from seqgen.cli.output import put, put_record, say
-from seqgen.cli.tables import figure, put_table
+from seqgen.cli.tables import figure, interval, put_table
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
@@ -115,6 +115,7 @@ def bleu(
         int,
         value("N", TESTS, "Random seed of the resampling; the default is sacreBLEU's.", min=0),
     ] = 12345,
+    threads: options.Threads = None,
     json: options.Json = False,
     verbose: options.Verbose = False,
     quiet: options.Quiet = False,
@@ -235,9 +236,9 @@ def _put_paired(
     for name, found in paired_bleu(texts, wanted, test, samples, seed):
         if json:
             put_record(record_of(found, file=name))
-        interval = "" if found.interval is None else f"{found.mean:.4f} ± {found.interval:.4f}"
+        mean = "" if found.interval is None else interval(found.mean, found.interval)
         p_value = "" if found.p_value is None else figure(found.p_value)
-        rows.append((name, figure(found.score), interval, p_value))
+        rows.append((name, figure(found.score), mean, p_value))
     if not json:
         names = ("file", found.metric, "mean ± 95 %", f"p against {Path(rows[0][0]).name}")
         put_table(names, rows)

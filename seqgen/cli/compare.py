@@ -8,19 +8,32 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqgen.cli import completion, options
+from seqgen.cli import sweep as sweeping
 from seqgen.cli.help import MODEL, SCORES, TEXT
 from seqgen.cli.inputs import Inputs, file_name
 from seqgen.cli.output import put_record, say
 from seqgen.cli.pairs import (
     HeldOutPairs,
+    PairFiles,
     SourceFile,
     TargetFile,
     as_pairs,
     check_one_kind,
-    open_pairs,
+    given_pairs,
+    require_reads,
 )
-from seqgen.cli.tables import byte_size, count, duration, figure, percentage, put_table, short_count
-from seqgen.cli.translations import Beams, MaxTokens, say_cut, translating, with_interval
+from seqgen.cli.tables import (
+    MISSING,
+    byte_size,
+    count,
+    duration,
+    figure,
+    interval,
+    percentage,
+    put_table,
+    short_count,
+)
+from seqgen.cli.translations import Beams, MaxTokens, say_cut, translating
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
@@ -32,10 +45,11 @@ if TYPE_CHECKING:
 
 
 def compare(
+    context: typer.Context,
     models: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Trained models: names, paths or mixtures A+B.",
+            help="Trained models: names, paths or mixtures A+B; with --sweep, text files.",
             metavar="MODEL",
             show_default=False,
             autocompletion=completion.models,
@@ -44,6 +58,17 @@ def compare(
     all_: Annotated[
         bool, typer.Option("--all", help="Compare all trained models.", rich_help_panel=MODEL)
     ] = False,
+    cache: options.Cache = None,
+    cache_strength: options.CacheStrength = None,
+    cache_flatness: options.CacheFlatness = None,
+    sweep: sweeping.Architectures = None,
+    parameters: sweeping.Sizes = None,
+    seeds: sweeping.Seeds = None,
+    steps: sweeping.Steps = None,
+    epochs: sweeping.Epochs = None,
+    minutes: sweeping.Minutes = None,
+    set_: sweeping.Set = None,
+    plot: sweeping.Plot = None,
     stride: options.Stride = None,
     data: Annotated[
         str | None,
@@ -56,6 +81,7 @@ def compare(
         ),
     ] = None,
     source: SourceFile = None,
+    source_vectors: options.SourceVectors = None,
     target: TargetFile = None,
     bleu: Annotated[
         bool,
@@ -66,7 +92,7 @@ def compare(
         ),
     ] = True,
     beams: Beams = 5,
-    max_tokens: MaxTokens = 100,
+    max_tokens: MaxTokens = None,
     documents: options.Documents = None,
     resamples: Annotated[
         int,
@@ -92,6 +118,10 @@ def compare(
     about 200 blocks of lines. The p-value tests the difference from the best model on the same
     blocks. Translators are compared in bits per byte of the targets, given their sources, and by
     the BLEU of their translations.
+
+    --sweep trains architectures at equal numbers of parameters, each under the same budget, and
+    tabulates their bits per character. What a sweep has trained is kept: the same command goes on
+    after an interruption, or adds sizes, seeds and architectures.
     """
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
     from seqgen.tasks.loaded import load
@@ -100,18 +130,26 @@ def compare(
 
     if documents is not None:
         choice("--documents", documents, DOCUMENTS)
+    sweeping.check_flags(context.params)
+    if sweep is not None:
+        choice("--precision", precision, PRECISIONS)
+        sweeping.sweep(context.params, models)
+        return
     if bool(models) == all_:
         raise UsageError("give the models to compare, or --all")
     choice("--precision", precision, PRECISIONS)
     names = list(comparing.all_models()) if all_ else models
-    loaded = [load(name, device, precision) for name in names]
-    of_pairs = check_one_kind(loaded)
+    looked_up = options.cache_of(cache, cache_strength, cache_flatness)
+    loaded = [load(name, device, precision, looked_up) for name in names]
+    check_one_kind(loaded)
+    translates = loaded[0].reads_sources
     scoring = Scoring(documents=documents, stride=stride, batch_size=batch_size)
-    text, what = _text(loaded, Inputs(quiet), data, source, target)
+    files = PairFiles(data, source, source_vectors, target)
+    text, what = _text(loaded, Inputs(quiet), files)
     if not quiet:
         _warn(loaded, text if what else None, scoring)
     search = {"beams": beams, "max_tokens": max_tokens, "batch_size": batch_size}
-    wanted = translating(["bleu"], **search) if of_pairs and bleu else None
+    wanted = translating(["bleu"], **search) if translates and bleu else None
     how = {"scoring": scoring, "translating": wanted, "seed": seed, "resamples": resamples}
     found = comparing.compare(loaded, text, **how)
     if json:
@@ -121,17 +159,13 @@ def compare(
         _table(found)
     if not quiet:
         for one in found if wanted else ():
-            say_cut(one.model, one.cut, one.bleu["pairs"], max_tokens)
+            say_cut(one.model, one.cut, one.bleu["pairs"], one.max_tokens)
         if not json:
             _explain(found, what, verbose)
 
 
 def _text(
-    models: list[LoadedModel],
-    inputs: Inputs,
-    data: str | None,
-    source: str | None,
-    target: str | None,
+    models: list[LoadedModel], inputs: Inputs, files: PairFiles
 ) -> tuple[str | Pairs, str | None]:
     """Return what models are compared on, and what was given for it; None if nothing was.
 
@@ -141,16 +175,18 @@ def _text(
     """
     from seqgen.tasks.scoring import compare as comparing
 
-    if models[0].reads_sources:
-        given = open_pairs(inputs, data, source, target)
+    if models[0].reads_pairs:
+        given = given_pairs(inputs, files)
+        if given is not None:
+            require_reads(models, given)
         newlines = "lf" if all(one.data.newlines == "lf" for one in models) else "keep"
-        pairs = as_pairs(given or HeldOutPairs.by(models), newlines)
+        pairs = as_pairs(given or HeldOutPairs.by(models), newlines, loaded=models[0])
         return pairs, given and given.name
-    if source or target:
-        raise UsageError(f"--source is for translators; {models[0].stored.name} reads text")
-    if data is None:
+    if files.of_pairs:
+        raise UsageError(f"{files.of_pairs} is for translators; {models[0].stored.name} reads text")
+    if files.file is None:
         return comparing.common_text(models), None
-    return inputs.read_text(data), data
+    return inputs.read_text(files.file), files.file
 
 
 def _warn(models: list[LoadedModel], given: str | Pairs | None, scoring: Scoring) -> None:
@@ -175,7 +211,7 @@ COLUMNS = {
     "bits/byte": lambda r: figure(r.bits_per_byte),
     "+ unknowns": lambda r: figure(r.oov_bits_per_byte),
     "= total": lambda r: figure(r.total_bits_per_byte),
-    "95 %": lambda r: "-" if r.low is None else f"{figure(r.low)} to {figure(r.high)}",
+    "95 %": lambda r: MISSING if r.low is None else f"{figure(r.low)} to {figure(r.high)}",
     "p": lambda r: "best" if r.model == r.best else figure(r.p_value),
     "training": lambda r: duration(r.seconds),
     "tokens/s": lambda r: count(r.tokens_per_second),
@@ -186,7 +222,7 @@ COLUMNS = {
 # Of models of pairs: perplexity after bits per byte, and what is known of their translations.
 PERPLEXITY = {"perplexity": lambda r: figure(r.perplexity)}
 BLEU = {
-    "BLEU": lambda r: with_interval(r.bleu["score"], r.bleu["interval"]),
+    "BLEU": lambda r: interval(r.bleu["score"], r.bleu["interval"], 2),
     "p of BLEU": lambda r: "best" if r.bleu["best"] else figure(r.bleu["p_value"]),
     "exact match": lambda r: percentage(r.bleu["exact_match"]),
 }

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from seqgen.cli.tables import count
 
 Point = tuple[float, float]
 
 
 def curve(
-    series: Sequence[tuple[str, Sequence[Point]]], width: int = 72, height: int = 14
+    series: Sequence[tuple[str, Sequence[Point]]],
+    width: int = 72,
+    height: int = 14,
+    ticks: Mapping[float, str] | None = None,
 ) -> list[str]:
     """Draw several series of points into one picture, later ones over earlier ones.
 
@@ -17,6 +22,7 @@ def curve(
         series: for each, the character that marks it, and its points (x, y).
         width: columns of the whole picture.
         height: lines of it.
+        ticks: places on the horizontal axis and their labels; five whole numbers if None.
 
     Returns:
         The lines, without colour; none without a finite point.
@@ -36,9 +42,14 @@ def curve(
     for mark, points in finite:
         if points:
             plotext.scatter(*zip(*points, strict=True), marker=mark)
-    steps = [x for _, points in finite for x, _ in points]
-    low, high = min(steps), max(steps)
-    ticks = sorted({round(low + (high - low) * part / 4) for part in range(5)})
-    plotext.xticks(ticks, [f"{tick:,}" for tick in ticks])
+    ticks = ticks or _five_steps([x for _, points in finite for x, _ in points])
+    plotext.xticks(list(ticks), list(ticks.values()))
     picture = plotext.uncolorize(plotext.build())
     return [line.rstrip() for line in picture.rstrip("\n").splitlines()]
+
+
+def _five_steps(steps: Sequence[float]) -> dict[float, str]:
+    """Return five whole numbers from the first step to the last, and what they are called."""
+    low, high = min(steps), max(steps)
+    ticks = sorted({round(low + (high - low) * part / 4) for part in range(5)})
+    return {tick: count(tick) for tick in ticks}

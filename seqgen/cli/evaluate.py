@@ -10,17 +10,19 @@ import typer
 
 from seqgen.cli import options, translations
 from seqgen.cli.help import SCORES, flag, value
-from seqgen.cli.inputs import Inputs, Source, file_name
+from seqgen.cli.inputs import Input, Inputs, file_name
 from seqgen.cli.output import put_record, say
 from seqgen.cli.pairs import (
+    PairFiles,
     SourceFile,
     TargetFile,
     as_pairs,
     check_one_kind,
+    given_pairs,
     held_out_by,
-    open_pairs,
+    require_reads,
 )
-from seqgen.cli.tables import count, figure, percentage, put_table
+from seqgen.cli.tables import MISSING, count, figure, interval, percentage, put_table
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
@@ -42,6 +44,9 @@ def evaluate(
         ),
     ] = None,
     model: options.Models = None,
+    cache: options.Cache = None,
+    cache_strength: options.CacheStrength = None,
+    cache_flatness: options.CacheFlatness = None,
     perplexity: Annotated[
         bool, flag("--perplexity", SCORES, "Score the text, as `seqgen perplexity` does.")
     ] = False,
@@ -75,13 +80,14 @@ def evaluate(
         ),
     ] = None,
     source: SourceFile = None,
+    source_vectors: options.SourceVectors = None,
     target: TargetFile = None,
     metric: translations.Metrics = None,
     by_length: translations.ByLength = None,
     beams: translations.Beams = 5,
     length_norm: translations.LengthNorm = "avg",
     alpha: translations.Alpha = 1.0,
-    max_tokens: translations.MaxTokens = 100,
+    max_tokens: translations.MaxTokens = None,
     documents: options.Documents = None,
     stride: options.Stride = None,
     passages: Annotated[int, value("N", SCORES, "Largest number of passages to continue.")] = 100,
@@ -112,7 +118,8 @@ def evaluate(
         choice("--documents", documents, DOCUMENTS)
     bleu = bleu or bool(metric) or by_length is not None
     everything = not (perplexity or bleu or diversity or pairs)
-    _check_files(file, source, target, pairs or [], perplexity or bleu or diversity)
+    files = PairFiles(file, source, source_vectors, target)
+    _check_files(files, pairs or [], perplexity or bleu or diversity)
     inputs = Inputs(quiet)
     search = {"beams": beams, "length_norm": length_norm, "alpha": alpha, "max_tokens": max_tokens}
     wanted = Wanted(
@@ -126,10 +133,12 @@ def evaluate(
         lenient=everything,
     )
     choice("--precision", precision, PRECISIONS)
-    models = [load(name, device, precision) for name in model or [None]]
-    of_pairs = check_one_kind(models)
-    _check_for_kind(models[0], source=source, metric=metric, by_length=by_length, pairs=pairs)
-    read = _reader(models, inputs, (file, source, target), wanted)
+    looked_up = options.cache_of(cache, cache_strength, cache_flatness)
+    models = [load(name, device, precision, looked_up) for name in model or [None]]
+    check_one_kind(models)
+    scoring_option = "--metric" if metric else "--by-length" if by_length else None
+    _check_for_kind(models[0], pairs, files.of_pairs or scoring_option)
+    read = _reader(models, inputs, files, wanted)
     found = []
     for loaded in models:
         wanted.scoring.check(loaded)
@@ -140,31 +149,28 @@ def evaluate(
             put_record(found[-1])
     if not json:
         _table(found, verbose and not quiet)
-    if of_pairs and not quiet:
+    if models[0].reads_sources and not quiet:
         for one in filter(lambda one: one.translations, found):
             own = one.translations
-            translations.say_cut(one.model, own["cut"], own["pairs"], max_tokens)
+            translations.say_cut(one.model, own["cut"], own["pairs"], own["max_tokens"])
 
 
-def _check_files(
-    file: str | None, source: str | None, target: str | None, pairs: list[str], reads: bool
-) -> None:
+def _check_files(files: PairFiles, pairs: list[str], reads: bool) -> None:
     """Refuse standard input that is wanted twice, and a FILE that nothing reads."""
-    if "-" in (file, source, target) and "-" in pairs:
+    if "-" in (files.file, files.source, files.target) and "-" in pairs:
         raise UsageError("standard input can be only one of the files")
-    if (file is not None or source is not None) and pairs and not reads:
+    if files.any and pairs and not reads:
         raise UsageError("--pairs alone reads no FILE: add --perplexity, --bleu or --diversity")
 
 
-def _check_for_kind(loaded: LoadedModel, pairs: list[str] | None, **of_pairs: Any) -> None:
+def _check_for_kind(loaded: LoadedModel, pairs: list[str] | None, of_pairs: str | None) -> None:
     """Refuse options that are for the other kind of model than those that are measured."""
     if loaded.reads_sources:
         if pairs:
             loaded.require_text("--pairs")
         return
-    for name in (name for name, given in of_pairs.items() if given):
-        flag = f"--{name.replace('_', '-')}"
-        raise UsageError(f"{flag} is for translators; {loaded.stored.name} reads text")
+    if of_pairs is not None:
+        raise UsageError(f"{of_pairs} is for translators; {loaded.stored.name} reads text")
 
 
 Read = Callable[["LoadedModel"], tuple[Any, str | None]]
@@ -173,7 +179,7 @@ Read = Callable[["LoadedModel"], tuple[Any, str | None]]
 def _reader(
     models: Sequence[LoadedModel],
     inputs: Inputs,
-    files: tuple[str | None, str | None, str | None],
+    files: PairFiles,
     wanted: Wanted,
 ) -> Read:
     """Return what gives each model the text or the pairs that it is measured on, and its name.
@@ -181,21 +187,23 @@ def _reader(
     Args:
         models: all of text, or all of pairs.
         inputs: opens files.
-        files: FILE, and those of `--source` and `--target`.
+        files: what was given.
         wanted: what is to be measured.
 
     Raises:
         SeqgenError: what was given cannot be read; or several models hold out different texts.
     """
-    if not any(files) and (len(models) == 1 or not wanted.needs_text):
+    if not files.any and (len(models) == 1 or not wanted.needs_text):
         return lambda loaded: (None, None)
-    if models[0].reads_sources:
-        given = open_pairs(inputs, *files) or held_out_by(models, quiet=True)
-        for _ in as_pairs(given, "keep"):  # a line that is no pair is refused before the work
+    if models[0].reads_pairs:
+        given = given_pairs(inputs, files) or held_out_by(models, quiet=True)
+        require_reads(models, given)
+        # A line that is no pair is refused before the work.
+        for _ in as_pairs(given, "keep", loaded=models[0]):
             pass
-        return lambda loaded: (as_pairs(given, loaded.data.newlines), given.name)
-    if files[0] is not None:
-        text, name = inputs.read_text_or_tokens(files[0]), files[0]
+        return lambda loaded: (as_pairs(given, loaded.data.newlines, loaded=loaded), given.name)
+    if files.file is not None:
+        text, name = inputs.read_text_or_tokens(files.file), files.file
     else:
         text, name = held_out_by(models, quiet=True).text_or_tokens(), "validation"
     return lambda loaded: (text, name)
@@ -207,7 +215,7 @@ def _announce(loaded: LoadedModel, wanted: Wanted) -> None:
         say(warning)
 
 
-def _pairs(sources: list[Source]) -> dict[str, list[Pair]]:
+def _pairs(sources: list[Input]) -> dict[str, list[Pair]]:
     from seqgen.tasks.scoring.pairs import read_pairs
 
     return {source.title: read_pairs(source.chunks(), source.title) for source in sources}
@@ -252,14 +260,14 @@ def _table(found: list[Evaluation], verbose: bool) -> None:
         records = [one.bleu for one in found]
         texts = [_shown(lambda r: figure(r["text_score"], 2), r) for r in records]
         shown = [_shown(_bleu, r) for r in records]
-        rows.append(["BLEU of continuations", *shown, _same(texts)])
+        rows.append(["BLEU of continuations", *shown, _common_value(texts)])
     if any(one.diversity for one in found):
         for label, show in DIVERSITY:
             own, texts = (
                 [_shown(show, one.diversity and one.diversity[whose]) for one in found]
                 for whose in ("model", "text")
             )
-            rows.append([label, *own, _same(texts)])
+            rows.append([label, *own, _common_value(texts)])
     rows += _pair_rows(found)
     if not any(one.diversity or (one.bleu and one not in of_pairs) for one in found):
         rows = [row[:-1] for row in rows]
@@ -269,7 +277,7 @@ def _table(found: list[Evaluation], verbose: bool) -> None:
 
 
 def _shown(show: Callable[[dict[str, Any]], str], record: dict[str, Any] | None) -> str:
-    return "-" if record is None else show(record)
+    return MISSING if record is None else show(record)
 
 
 def _explain(found: list[Evaluation], verbose: bool) -> None:
@@ -282,26 +290,28 @@ def _explain(found: list[Evaluation], verbose: bool) -> None:
 
 
 def _bleu(record: dict[str, Any]) -> str:
-    return translations.with_interval(record["score"], record["interval"])
+    return interval(record["score"], record["interval"], 2)
 
 
-def _same(values: list[str]) -> str:
-    """Return what the text has, if it is one text for all."""
-    return values[0] if len(set(values)) == 1 else "-"
+def _common_value(values: list[str]) -> str:
+    """Return the figure of the text itself, if it is one for all models."""
+    return values[0] if len(set(values)) == 1 else MISSING
 
 
 def _pair_rows(found: list[Evaluation]) -> Iterator[list[str]]:
-    for same in zip(*(one.pairs or [] for one in found), strict=True):
-        first = same[0]
-        label = f"{Path(first['file']).stem}: {first['group'] or 'all'} ({first['pairs']:,})"
-        yield [label, *map(_share, same), ""]
+    for results in zip(*(one.pairs or [] for one in found), strict=True):
+        first = results[0]
+        label = f"{Path(first['file']).stem}: {first['group'] or 'all'} ({count(first['pairs'])})"
+        yield [label, *map(_share_preferred, results), ""]
 
 
-def _share(record: dict[str, Any]) -> str:
+def _share_preferred(record: dict[str, Any]) -> str:
+    """Return how often the better text of a pair is the more probable one, with its interval."""
     more = f", {plural(record['ties'], 'tie')}" if record["ties"] else ""
     if record["oov"]:
-        more += f", {record['oov']:,} unknown"
-    return f"{record['share']:.1%} [{100 * record['low']:.1f}, {100 * record['high']:.1f}]{more}"
+        more += f", {count(record['oov'])} unknown"
+    low, high = (figure(100 * record[end], 1) for end in ("low", "high"))
+    return f"{percentage(record['share'], 1)} [{low}, {high}]{more}"
 
 
 def _signatures(one: Evaluation) -> list[str]:

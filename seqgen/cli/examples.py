@@ -63,7 +63,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "compare": (
         ("seqgen compare book-lstm book-ngram", "Compare two models on their held-out text."),
         ("seqgen compare --all --data test.txt", "Compare all models on a text."),
-        ("seqgen compare a b --json", "Print unrounded figures."),
+        (
+            "seqgen compare --sweep gru,lstm --parameters 30k,100k book.txt",
+            "Train both at equal sizes, and compare.",
+        ),
     ),
     "import": (
         ("seqgen import news.arpa", "Import an n-gram model from another tool."),

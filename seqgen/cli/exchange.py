@@ -44,6 +44,7 @@ def import_(
     overwrite: Annotated[
         bool, flag("--overwrite", SAVING, "Replace the model of that name.")
     ] = False,
+    threads: options.Threads = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -92,6 +93,7 @@ def export(
         ),
     ] = "-",
     overwrite: options.Overwrite = False,
+    threads: options.Threads = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:

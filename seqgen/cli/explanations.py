@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from seqgen.cli.output import console, is_terminal, one_line, put, put_record, standard_output
+from seqgen.cli.output import console, one_line, put, put_record, standard_output
+from seqgen.cli.tables import MISSING, count, figure, table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,7 +20,7 @@ def put_suggestions(suggestions: Iterable[Suggestion], json: bool) -> None:
         if json:
             put_record(found)
         else:
-            put(f"{found.index}\t{found.probability:.4f}\t{one_line(found.text)}\n")
+            put(f"{found.index}\t{figure(found.probability)}\t{one_line(found.text)}\n")
 
 
 def put_explanations(explanations: Iterable[Explanation], json: bool) -> None:
@@ -34,22 +34,16 @@ def put_explanations(explanations: Iterable[Explanation], json: bool) -> None:
         out.print(heading + repr(found.text))
         out.print(_candidates(found))
         for removed in found.removed:
-            what = f"{removed.filter} removed {removed.count} (mass {removed.mass:.4f}): "
-            out.print(what + " ".join(map(repr, removed.tokens)))
+            mass, tokens = figure(removed.mass), " ".join(map(repr, removed.tokens))
+            out.print(f"{removed.filter} removed {count(removed.count)} (mass {mass}): {tokens}")
         out.print()
 
 
 def _candidates(found: Explanation) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE if is_terminal(sys.stdout) else None, pad_edge=False)
-    for name in ("", "token", "model", "after filters", "removed by"):
-        right = name in ("model", "after filters")
-        table.add_column(name, justify="right" if right else "left", no_wrap=True)
+    drawn = table(("", "token", "removed by", "model", "after filters"), left=3)
     for candidate in found.candidates:
-        after = f"{candidate.after:.4f}" if candidate.removed_by is None else "-"
         chosen = "*" if candidate.token == found.token else ""
-        text, removed = repr(candidate.text), candidate.removed_by or ""
-        table.add_row(chosen, text, f"{candidate.probability:.4f}", after, removed)
-    return table
+        after = MISSING if candidate.removed_by else figure(candidate.after)
+        text, removed_by = repr(candidate.text), candidate.removed_by or ""
+        drawn.add_row(chosen, text, removed_by, figure(candidate.probability), after)
+    return drawn

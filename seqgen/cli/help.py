@@ -110,9 +110,6 @@ class _Help:
             out.print(paragraph)
         for title, rows in [*_commands(self, ctx), *_options(self, ctx)]:
             _print_panel(out, title, rows, terminal)
-        for text in _paragraphs(self.epilog):
-            out.print()
-            out.print(text)
         if examples := EXAMPLES.get(_name(ctx)):
             _print_examples(out, examples)
         lines = out.file.getvalue().splitlines()

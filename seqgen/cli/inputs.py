@@ -1,4 +1,4 @@
-"""What a command reads: one way in for every FILE, whatever kind of file it is."""
+"""The files that a command reads: regular files, pipes and standard input, all in one way."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 BLOCK = 1 << 20
 # A pipe that is shorter than this is kept in memory.
 IN_MEMORY = 1 << 24
-# The same file, whatever it is called: its device and its number there.
+# Identifies a file whatever it is called: its device and its inode.
 Identity = tuple[int, int]
 
 
@@ -77,7 +77,7 @@ def given_or_piped(names: Sequence[str] | None, usage: str) -> list[str]:
 
 
 class Pipe:
-    """Bytes that come only once, given out as often as they are asked for."""
+    """Bytes that can be read only once from where they come, and any number of times from here."""
 
     def __init__(self, coming: Iterator[bytes]) -> None:
         self._coming = coming
@@ -86,7 +86,7 @@ class Pipe:
         self._passed = False
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield all that comes, from the start; what has come is kept for the next reader."""
+        """Yield all blocks from the first on; they are kept, so that it can be called again."""
         assert not self._passed, "what was passed on was not kept"
         at = 0
         while block := self._block(at):
@@ -104,7 +104,7 @@ class Pipe:
         return block
 
     def pass_on(self) -> Iterator[bytes]:
-        """Yield all that comes, from the start, and keep none of it: for one reader, the last."""
+        """Yield all blocks from the first on, and keep no more of them: for the last reader."""
         kept = list(self._blocks_kept())
         self._passed = True
         return chain(kept, self._coming)
@@ -124,7 +124,7 @@ class Pipe:
 
 
 @dataclass(frozen=True)
-class Source:
+class Input:
     """A text, or a token file, that can be read as often as needed.
 
     Attributes:
@@ -209,11 +209,11 @@ class Inputs:
 
     def __init__(self, quiet: bool = False) -> None:
         self._quiet = quiet
-        self._known: dict[Identity | None, Source] = {}
+        self._known: dict[Identity | None, Input] = {}
         self._kept_texts: dict[Identity | None, Path] = {}
         self._folders: list[tempfile.TemporaryDirectory] = []
 
-    def open(self, names: Iterable[str]) -> list[Source]:
+    def open(self, names: Iterable[str]) -> list[Input]:
         """Return what names of files, folders and patterns mean, a file each, in order.
 
         A file that is named twice is read once, and that is said.
@@ -222,14 +222,14 @@ class Inputs:
             UsageError: a name is empty.
             SeqgenError: a name is not there, or a folder or a pattern has no file.
         """
-        found: dict[Identity | None, Source] = {}
+        found: dict[Identity | None, Input] = {}
         for name in names:
             for source in self._named(name):
                 self._say_if_known(source, found)
                 found.setdefault(source.identity, source)
         return list(found.values())
 
-    def open_one(self, name: str) -> Source:
+    def open_one(self, name: str) -> Input:
         """Return the one file that a name means.
 
         Raises:
@@ -258,7 +258,7 @@ class Inputs:
         second time, and that is said.
         """
         kept: list[str | Path] = []
-        found: dict[Identity | None, Source] = {}
+        found: dict[Identity | None, Input] = {}
         for name in names:
             sources = self._named(name)
             new = [source for source in sources if not self._say_if_known(source, found)]
@@ -276,35 +276,35 @@ class Inputs:
         (kept,) = self.keep([val])
         return val if kept == val else str(kept.resolve())
 
-    def _say_if_known(self, source: Source, found: dict[Identity | None, Source]) -> bool:
+    def _say_if_known(self, source: Input, found: dict[Identity | None, Input]) -> bool:
         known = source.identity in found
         if known and not self._quiet:
             say(f"{source.title} is given twice; it is read once")
         return known
 
-    def _named(self, name: str) -> list[Source]:
+    def _named(self, name: str) -> list[Input]:
         from seqgen.data.text import text_files
 
         if name == "-":
             return [self._pipe(name, _identity(_standard_input()))]
         return [self._at(path) for path in text_files([file_name(name)])]
 
-    def _at(self, path: Path) -> Source:
+    def _at(self, path: Path) -> Input:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             return self._pipe(str(path), _identity(status))
-        source = Source(str(path), _identity(status), path)
+        source = Input(str(path), _identity(status), path)
         self._known.setdefault(source.identity, source)
         return source
 
-    def _pipe(self, name: str, identity: Identity | None) -> Source:
+    def _pipe(self, name: str, identity: Identity | None) -> Input:
         if identity not in self._known:
             standard = name == "-" or identity == _identity(_standard_input())
             coming = input_bytes() if standard else _blocks_of(Path(name))
-            self._known[identity] = Source(name, identity, Pipe(coming))
+            self._known[identity] = Input(name, identity, Pipe(coming))
         return self._known[identity]
 
-    def _kept(self, source: Source) -> Path:
+    def _kept(self, source: Input) -> Path:
         """Keep what comes by a pipe in the cache, once; return where it is."""
         from seqgen import store
 
@@ -328,7 +328,7 @@ class Inputs:
         return link
 
 
-def _stem(source: Source) -> str:
+def _stem(source: Input) -> str:
     if source.name == "-" or Path(source.name) == Path("/dev/stdin"):
         return "stdin"
     # A shell's <(command) is called /dev/fd/63 or so.
@@ -358,7 +358,7 @@ def _blocks_of(path: Path) -> Iterator[bytes]:
         raise SeqgenError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def join(sources: Iterable[Source], newlines: str) -> Iterator[str]:
+def join(sources: Iterable[Input], newlines: str) -> Iterator[str]:
     """Yield the texts of several files as one, as `cat` would, for the only time."""
     from seqgen.data.text import unix_newlines
 

@@ -1,4 +1,4 @@
-"""`seqgen sample --interactive`: a prompt a line, with history; the model is loaded once."""
+"""`seqgen sample --interactive`: reads one prompt per line, with history; loads the model once."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from seqgen.cli.output import is_terminal, put, say
 from seqgen.errors import SeqgenError, UsageError
 
 PROMPT = "> "
-# No line that can be typed.
-FORGOTTEN = "\n"
-# Returns the pieces of a text: of a prompt, the n-th one of the session.
+# Stands for a line that Ctrl-C discarded. Nobody can type it: a typed line has no newline.
+DISCARDED = "\n"
+# (prompt, its number in the session from 0) -> the pieces of the text that continues it.
 Write = Callable[[str, int], Iterable[str]]
 
 
 def check_terminal() -> None:
-    """Refuse to ask where nobody can answer.
+    """Refuse to start where nobody can type a prompt.
 
     Raises:
         UsageError: standard input or standard output is no terminal.
@@ -26,28 +26,24 @@ def check_terminal() -> None:
         raise UsageError("--interactive needs a terminal; pipe prompts in without it, one a line")
 
 
-def converse(write: Write, echo: bool, quiet: bool) -> None:
+def converse(write: Write, quiet: bool) -> None:
     """Continue each prompt that is typed, until Ctrl-D.
 
-    Ctrl-C stops the text that is being written, or forgets the line that is being typed.
+    Ctrl-C stops the text that is being written, or discards the line that is being typed.
 
     Args:
-        write: writes a text, piece by piece.
-        echo: show the prompt again before its text.
+        write: returns the pieces of a text.
         quiet: do not explain the keys.
     """
     if not quiet:
         say("Type a prompt. Ctrl-C stops a text; Ctrl-D ends.")
     for number, prompt in enumerate(_prompts()):
         try:
-            pieces = iter(write(prompt, number))
-            first = next(pieces, "")  # refuses a prompt before anything is shown
-            put(prompt + first if echo else first)
-            for piece in pieces:
+            for piece in write(prompt, number):
                 put(piece)
         except KeyboardInterrupt:
             pass  # back to the prompt
-        except SeqgenError as error:  # such as an unknown character: the next prompt may do
+        except SeqgenError as error:  # such as an unknown character; the session goes on
             say(f"seqgen: {error}")
         put("\n")
 
@@ -57,17 +53,17 @@ def _prompts() -> Iterator[str]:
     with contextlib.suppress(ImportError):  # Windows has history without it
         import readline  # noqa: F401
     while (line := _typed()) is not None:
-        if line != FORGOTTEN:
+        if line != DISCARDED:
             yield line
 
 
 def _typed() -> str | None:
-    """Return the next line: None for Ctrl-D, and `FORGOTTEN` for Ctrl-C."""
+    """Return the next line: None for Ctrl-D, and `DISCARDED` for Ctrl-C."""
     try:
         return input(PROMPT)
     except KeyboardInterrupt:
         put("\n")
-        return FORGOTTEN
+        return DISCARDED
     except EOFError:
         put("\n")
         return None

@@ -6,11 +6,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from seqgen import store
+from seqgen import registry, store
 from seqgen.cli.curve import curve
 from seqgen.cli.output import console, is_terminal, one_line, put
-from seqgen.cli.tables import MISSING, age, duration, figure, put_facts
-from seqgen.configs import DataConfig, ModelConfig, TrainingConfig
+from seqgen.cli.tables import (
+    MISSING,
+    age,
+    count,
+    duration,
+    figure,
+    percentage,
+    put_facts,
+    significant,
+)
+from seqgen.configs import RULE_RECIPES, DataConfig, TrainingConfig
 from seqgen.errors import SeqgenError
 from seqgen.wording import plural
 
@@ -79,6 +88,7 @@ def _six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str,
         f"{plural(record.get('parameters') or 0, 'parameter')}",
         "text": f"{files or MISSING}, {plural(data.get('characters') or 0, 'character')}",
         "tokenizer": f"{tokenizer['kind']}, {plural(size or 0, 'token')}",
+        **({"labels": tokenizer["labels"]} if "labels" in tokenizer else {}),
         "training": _training(model, result),
         "validation": _validation(result),
         "written": f"{age(record.get('created'))}, {model.path}",
@@ -100,33 +110,47 @@ def _validation(result: dict[str, Any]) -> str:
     if result.get("val_loss") is None:
         return MISSING
     best = result.get("best_step")
-    of = "" if best is None else f", best at step {best:,}"
+    of = "" if best is None else f", best at step {count(best)}"
     bits, nats = figure(result.get("val_bits_per_char")), figure(result["val_loss"])
     return f"{bits} bits/char, {nats} nats/token{of}"
 
 
 def _settings_apart(config: dict[str, Any]) -> dict[str, str]:
-    """Return a model's settings by group: of training and data those that are not the default."""
-    schedule = config.get("training", {}).get("schedule")  # which some defaults follow from
-    training = TrainingConfig(**({} if schedule is None else {"schedule": schedule}))
-    derived = dict.fromkeys(ModelConfig.derived)  # the tokenizer's, shown with it
-    defaults = {
-        "model": {name: config["model"].get(name) for name in derived},
-        "training": training.to_dict(),
-        "data": DataConfig().to_dict(),
-    }
+    """Return by group the settings of a model that are not the defaults of its architecture."""
     lines = {}
-    for group in ("model", "training", "data"):
+    for group, defaults in _defaults(config).items():
         apart = [
             f"{name} {_in_line(value)}"
             for name, value in (config.get(group) or {}).items()
-            if value is not None and value != defaults[group].get(name)
+            # What has no default follows from the data, such as the size of the vocabulary.
+            if value != defaults.get(name, value)
         ]
         lines[group] = ", ".join(apart) or "all as by default"
     return lines
 
 
+def _defaults(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return by group the defaults of the architecture, as its optimizer and schedule set them."""
+    row = registry.ARCHITECTURES.get(config["architecture"])
+    # A later version may have stored an architecture that this one does not know.
+    own = row.defaults() if row else {"model": dict.fromkeys(config["model"]), "training": {}}
+    given = config.get("training") or {}
+    recipe = {"schedule": TrainingConfig.schedule, **own["training"]}
+    chosen = {"schedule": given.get("schedule", recipe["schedule"])}
+    follow = RULE_RECIPES.get(given.get("optimizer"), {})
+    training = TrainingConfig(**{**recipe, **follow, **chosen}).to_dict()
+    data = DataConfig(**({"documents": "line"} if row and row.reads == "pairs" else {}))
+    return {
+        "model": own["model"],
+        "training": {**training, "schedule": recipe["schedule"]},
+        "data": data.to_dict(),
+    }
+
+
 def _in_line(value: Any) -> str:
+    """Return a value on one line; of a setting, as `--set` takes it."""
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
     return one_line(value) if isinstance(value, str) else str(value)
 
 
@@ -145,9 +169,9 @@ def _loss_curve(model: store.StoredModel) -> list[str]:
 
 def _ngrams(grams: dict[str, Any]) -> str:
     """Say what is stored of the n-grams of one order."""
-    parts = [f"{grams['stored']:,} stored of {grams['possible']:.4g} possible"]
+    parts = [f"{count(grams['stored'])} stored of {significant(grams['possible'], 4)} possible"]
     if grams["held_out_unseen"] is not None:
-        parts.append(f"{grams['held_out_unseen']:.2%} of the held-out ones never seen")
+        parts.append(f"{percentage(grams['held_out_unseen'])} of the held-out ones never seen")
     if grams["discounts"]:
-        parts.append("discounts " + " ".join(f"{d:.6g}" for d in grams["discounts"]))
+        parts.append("discounts " + " ".join(significant(d, 6) for d in grams["discounts"]))
     return "; ".join(parts)

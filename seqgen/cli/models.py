@@ -8,12 +8,21 @@ from typing import Annotated, Any
 
 import typer
 
-from seqgen import registry, store
+from seqgen import presets, registry, store
 from seqgen.cli import completion, options
 from seqgen.cli.help import MODEL, OTHER, OUTPUT, Command, Group, flag
 from seqgen.cli.model_facts import describe, put_model
 from seqgen.cli.output import is_terminal, put, put_record, say
-from seqgen.cli.tables import MISSING, age, byte_size, figure, put_facts, put_table, short_count
+from seqgen.cli.tables import (
+    MISSING,
+    age,
+    byte_size,
+    count,
+    figure,
+    put_facts,
+    put_table,
+    short_count,
+)
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.wording import plural
 
@@ -61,6 +70,7 @@ def models(
         str | None,
         typer.Option(hidden=True, metavar="NAME", autocompletion=completion.architectures),
     ] = None,
+    threads: options.Threads = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -77,7 +87,9 @@ def models(
 
 
 @app.command("list", cls=Command)
-def list_models(json: options.Json = False, quiet: options.Quiet = False) -> None:
+def list_models(
+    threads: options.Threads = None, json: options.Json = False, quiet: options.Quiet = False
+) -> None:
     """List trained models, the latest first."""
     _list(json, quiet)
 
@@ -113,15 +125,24 @@ def _list_architectures(json: bool) -> None:
         put_facts({kind.name: kind.summary for kind in registry.ARCHITECTURES.values()})
 
 
-def put_settings(architecture: str, json: bool) -> None:
-    """Write every setting of an architecture, of training and of the data.
+def put_presets(json: bool) -> None:
+    """Write what each preset is."""
+    for preset in presets.PRESETS.values() if json else ():
+        facts = {"architecture": preset.architecture, "summary": preset.summary}
+        put_record({"name": preset.name, **facts})
+    if not json:
+        put_facts({preset.name: preset.summary for preset in presets.PRESETS.values()})
+
+
+def put_settings(architecture: str, json: bool, only: str | None = None) -> None:
+    """Write every setting of an architecture, of training and of the data, or one of them.
 
     Raises:
-        UsageError: there is no such architecture.
+        UsageError: there is no such architecture or setting.
     """
     from seqgen.cli.settings import facts_line, settings_of
 
-    found = settings_of(architecture)
+    found = settings_of(architecture, only)
     if json:
         for record in found:
             put_record(record)
@@ -142,13 +163,14 @@ def show(
     samples: Annotated[
         bool, flag("--samples", OUTPUT, "Show what the model wrote while it learned, step by step.")
     ] = False,
+    threads: options.Threads = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Show what a model is and how its training went, also during training.
 
-    Prints six facts, the loss curve, every setting of the model, and the training and data
-    settings that differ from their defaults.
+    Prints six facts, the loss curve, and the settings that differ from the defaults of the
+    model's architecture.
     """
     from seqgen.tokenizers import load_tokenizer
 
@@ -157,7 +179,11 @@ def show(
         _samples(model, json, quiet)
         return
     config, record = model.config, model.record
-    tokenizer = load_tokenizer(model.path / "tokenizer").describe()
+    own = load_tokenizer(model.path / "tokenizer")
+    tokenizer = own.describe()
+    if config["data"].get("labels"):
+        labels = model.load_source_tokenizer(own)
+        tokenizer["labels"] = f"{count(len(labels))}: {labels.listed}"
     if json:
         facts = {"config": config, "training": record, "tokenizer_facts": tokenizer}
         put_record({**describe(model), **facts})
@@ -189,6 +215,7 @@ def rename(
         ),
     ],
     new: Annotated[str, typer.Argument(help="Its new name.", metavar="NEW", show_default=False)],
+    threads: options.Threads = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -213,6 +240,7 @@ def remove(
         ),
     ],
     yes: Annotated[bool, flag("--yes", OTHER, "Do not ask for confirmation.", "-y")] = False,
+    threads: options.Threads = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -234,7 +262,12 @@ def remove(
 
 
 @app.command(cls=Command)
-def path(name: Name = None, json: options.Json = False, quiet: options.Quiet = False) -> None:
+def path(
+    name: Name = None,
+    threads: options.Threads = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
     """Print the folder of a model."""
     model = store.find(name)
     if json:
@@ -253,6 +286,7 @@ def cache(
             "Delete encoded texts and measured speeds; they are made again when needed.",
         ),
     ] = False,
+    threads: options.Threads = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -279,7 +313,7 @@ def cache(
             put_record(row)
         return
     for row in rows:
-        put(f"{row['kind']:<7}  {row['bytes']:>15,}  {row['path']}\n")
+        put(f"{row['kind']:<7}  {count(row['bytes']):>15}  {row['path']}\n")
     if not rows and not quiet:
         say("the cache is empty")
 

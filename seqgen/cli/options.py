@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from seqgen.cli import completion
-from seqgen.cli.help import ATTENTION, FILTERS, LENGTH, MACHINE, MODEL, OUTPUT, SAVING, TEXT
+from seqgen.cli.help import (
+    ATTENTION,
+    FILTERS,
+    LENGTH,
+    MACHINE,
+    MODEL,
+    OUTPUT,
+    SAVING,
+    TEXT,
+    WHAT,
+)
 from seqgen.cli.inputs import file_name, file_path
 from seqgen.cli.process import use_threads
-from seqgen.configs import MOST_ROWS, MOST_SEED, Bounds
+from seqgen.configs import MOST_ROWS, MOST_SEED, count_of
+from seqgen.configs.cache import FLATNESS, STRENGTH, CacheConfig
+from seqgen.errors import UsageError
 
 # More threads only get in each other's way, and OpenMP aborts where it cannot start them.
 MOST_THREADS = max(64, 4 * (os.cpu_count() or 1))
-
-
-def at_most(most: int) -> Callable[[typer.CallbackParam, int | None], int | None]:
-    """Return what refuses a number above `most`, which help need not spell out."""
-
-    def check(param: typer.CallbackParam, value: int | None) -> int | None:
-        Bounds(high=most).check(param.opts[0], value)
-        return value
-
-    return check
-
 
 Model = Annotated[
     str | None,
@@ -52,6 +53,17 @@ Models = Annotated[
         rich_help_panel=MODEL,
         show_default="the latest",
         autocompletion=completion.models,
+    ),
+]
+Parameters = Annotated[
+    int | None,
+    typer.Option(
+        help="Choose the hidden size at which the model has about this many parameters, embedding "
+        "and softmax layer included: 30000, 3e4, 100k, 1.5M.",
+        parser=partial(count_of, "--parameters"),
+        metavar="N",
+        rich_help_panel=WHAT,
+        show_default=False,
     ),
 ]
 Documents = Annotated[
@@ -110,8 +122,8 @@ Seed = Annotated[
     int | None,
     typer.Option(
         help="Random seed; the same seed gives the same result.",
-        callback=at_most(MOST_SEED),
         min=0,
+        max=MOST_SEED,
         metavar="N",
         rich_help_panel=MACHINE,
         show_default="random, and reported",
@@ -121,8 +133,8 @@ FixedSeed = Annotated[
     int,
     typer.Option(
         help="Random seed; fixed by default, so that figures can be compared.",
-        callback=at_most(MOST_SEED),
         min=0,
+        max=MOST_SEED,
         metavar="N",
         rich_help_panel=MACHINE,
     ),
@@ -158,8 +170,8 @@ BatchSize = Annotated[
     int,
     typer.Option(
         help="Texts to process at once; affects speed and memory, not the result.",
-        callback=at_most(MOST_ROWS),
         min=1,
+        max=MOST_ROWS,
         metavar="N",
         rich_help_panel=MACHINE,
     ),
@@ -199,6 +211,17 @@ SourceVectors = Annotated[
         help="The .npy or .safetensors file of the vectors that a model of vectors writes from.",
         parser=file_name,
         metavar="FILE",
+        rich_help_panel=TEXT,
+        show_default=False,
+    ),
+]
+Label = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--label",
+        help="Of a model trained with --labels: the label of the text; give it again for a text "
+        "with several.",
+        metavar="NAME",
         rich_help_panel=TEXT,
         show_default=False,
     ),
@@ -316,3 +339,52 @@ CopyUnknown = Annotated[
         rich_help_panel=FILTERS,
     ),
 ]
+Cache = Annotated[
+    int | None,
+    typer.Option(
+        help="Look up what followed at the last N positions where the model's features were alike "
+        "(a continuous cache). For models with hidden vectors.",
+        metavar="N",
+        rich_help_panel=MODEL,
+        show_default="no cache",
+    ),
+]
+CacheStrength = Annotated[
+    float | None,
+    typer.Option(
+        help="Weight of the cache, from 0 to below 1.",
+        metavar="X",
+        rich_help_panel=MODEL,
+        show_default=str(STRENGTH),
+    ),
+]
+CacheFlatness = Annotated[
+    float | None,
+    typer.Option(
+        help="Multiply products of features by this: the smaller, the flatter the cache's "
+        "distribution.",
+        metavar="X",
+        rich_help_panel=MODEL,
+        show_default=str(FLATNESS),
+    ),
+]
+
+
+def cache_of(
+    size: int | None, strength: float | None, flatness: float | None
+) -> CacheConfig | None:
+    """Return the cache that options ask for, or None.
+
+    Raises:
+        UsageError: a value is out of bounds, or there is no `--cache` that it belongs to.
+    """
+    if size is None:
+        given = {"--cache-strength": strength, "--cache-flatness": flatness}
+        for name in (name for name, value in given.items() if value is not None):
+            raise UsageError(f"{name} belongs to a cache: give --cache N as well")
+        return None
+    return CacheConfig(
+        size,
+        STRENGTH if strength is None else strength,
+        FLATNESS if flatness is None else flatness,
+    )

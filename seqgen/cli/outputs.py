@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from seqgen import store
-from seqgen.cli.inputs import Identity, Source
+from seqgen.cli.inputs import Identity, Input
 from seqgen.errors import UsageError
 
 
 def check_out(
     out: Path,
-    sources: Iterable[Source],
+    sources: Iterable[Input],
     overwrite: bool,
     kind: str,
     is_kind: Callable[[Path], bool],
@@ -49,7 +49,7 @@ def check_out(
     return out
 
 
-def check_tokenizer_folder(out: Path, sources: Iterable[Source], overwrite: bool) -> None:
+def check_tokenizer_folder(out: Path, sources: Iterable[Input], overwrite: bool) -> None:
     """Refuse a folder whose tokenizer is not seqgen's, or is not to be replaced.
 
     Raises:
@@ -70,7 +70,7 @@ def check_tokenizer_folder(out: Path, sources: Iterable[Source], overwrite: bool
         raise UsageError(f"{out} has a tokenizer: add --overwrite, or give another --out")
 
 
-def _refuse_inputs(out: Path, sources: Iterable[Source], flag: str = "--out") -> None:
+def _refuse_inputs(out: Path, sources: Iterable[Input], flag: str = "--out") -> None:
     status = out.stat()
     identity: Identity = (status.st_dev, status.st_ino)
     if any(source.identity == identity for source in sources):

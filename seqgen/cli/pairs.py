@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqgen.cli.help import TEXT
-from seqgen.cli.inputs import Inputs, Pipe, Source, file_name
+from seqgen.cli.inputs import Input, Inputs, Pipe, file_name
 from seqgen.cli.output import say
 from seqgen.errors import SeqgenError, UsageError
 
@@ -36,7 +36,8 @@ TargetFile = Annotated[
     str | None,
     typer.Option(
         "--target",
-        help="For pairs in two files: the targets; line n belongs to line n of --source.",
+        help="For pairs in two files: the targets; line n belongs to line n of --source, or to "
+        "source n of --source-vectors.",
         parser=file_name,
         metavar="FILE",
         rich_help_panel=TEXT,
@@ -78,8 +79,8 @@ class HeldOutPairs:
 class TwoFiles:
     """The FILEs of `--source` and `--target`, in the place of one FILE of pairs."""
 
-    source: Source
-    target: Source
+    source: Input
+    target: Input
 
     @property
     def name(self) -> str:
@@ -91,7 +92,7 @@ class TwoFiles:
 class Watched:
     """A FILE as a text that can be read any number of times, with what takes note of it."""
 
-    source: Source
+    source: Input
     newlines: str
     watch: Watch = iter
 
@@ -109,7 +110,7 @@ class WithVectors:
         vectors: the other's path.
     """
 
-    targets: Source
+    targets: Input
     vectors: str
 
     @property
@@ -127,22 +128,68 @@ class WithVectors:
         return VectorPairs(open_vectors(self.vectors), text, self.targets.title)
 
 
-Given = Source | TwoFiles | WithVectors | HeldOutPairs
+ScoredInput = Input | TwoFiles | WithVectors | HeldOutPairs
 
 
-def open_pairs(
-    inputs: Inputs, file: str | None, source: str | None, target: str | None
-) -> Source | TwoFiles | None:
+@dataclass(frozen=True)
+class PairFiles:
+    """The names of the FILEs of pairs that a command was given; None for those that it was not.
+
+    Attributes:
+        file: of pairs with a tab.
+        source: of the sources.
+        source_vectors: of sources that are vectors.
+        target: of the targets.
+    """
+
+    file: str | None
+    source: str | None
+    source_vectors: str | None
+    target: str | None
+
+    @property
+    def of_pairs(self) -> str | None:
+        """The option of a side that was given, if one was: those are for models of pairs."""
+        sides = {
+            "--source": self.source,
+            "--source-vectors": self.source_vectors,
+            "--target": self.target,
+        }
+        return next((option for option, name in sides.items() if name is not None), None)
+
+    @property
+    def any(self) -> bool:
+        """Whether anything was given."""
+        return self.file is not None or self.of_pairs is not None
+
+
+def given_pairs(inputs: Inputs, files: PairFiles) -> Input | TwoFiles | WithVectors | None:
     """Return what was given of pairs: a FILE, or one for each side; None if nothing was.
 
     Raises:
         UsageError: there is one side alone, or both a FILE and sides.
     """
-    sides = source and [source], None, target and [target]
+    file, source, target = files.file, files.source, files.target
+    sides = source and [source], files.source_vectors, target and [target]
     check_sides([file] if file else [], *sides, data_name="FILE")
-    if source is not None and target is not None:
-        return TwoFiles(inputs.open_one(source), inputs.open_one(target))
-    return None if file is None else inputs.open_one(file)
+    if target is None:
+        return None if file is None else inputs.open_one(file)
+    if files.source_vectors is not None:
+        return WithVectors(inputs.open_one(target), files.source_vectors)
+    return TwoFiles(inputs.open_one(source), inputs.open_one(target))
+
+
+def require_reads(models: Sequence[LoadedModel], given: ScoredInput) -> None:
+    """Refuse pairs whose sources models do not read: texts for vectors, or vectors for texts.
+
+    Raises:
+        SeqgenError: a model does not.
+    """
+    for loaded in models:
+        if isinstance(given, WithVectors):
+            loaded.require_vectors()
+        elif isinstance(given, Input | TwoFiles):
+            loaded.require_sources(None)
 
 
 def check_one_kind(models: Sequence[LoadedModel]) -> bool:
@@ -151,13 +198,22 @@ def check_one_kind(models: Sequence[LoadedModel]) -> bool:
     Raises:
         UsageError: there are both: no FILE is for both.
     """
-    kinds = {loaded.reads_sources: loaded.stored.name for loaded in models}
+    kinds = {(m.reads_pairs, m.labels is None): m for m in models}
     if len(kinds) > 1:
-        raise UsageError(f"{kinds[True]} scores pairs and {kinds[False]} text: score them apart")
-    return models[0].reads_sources
+        one, other, *_ = kinds.values()
+        apart = f"{other.stored.name} {scored_by(other)}: score them apart"
+        raise UsageError(f"{one.stored.name} scores {scored_by(one)} and {apart}")
+    return models[0].reads_pairs
 
 
-def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Source | HeldOutPairs:
+def scored_by(loaded: LoadedModel) -> str:
+    """Return what a model scores, in a word or two."""
+    if loaded.labels is not None:
+        return "labelled lines"
+    return "pairs" if loaded.reads_pairs else "text"
+
+
+def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Input | HeldOutPairs:
     """Return the text that one model holds out, or that several do.
 
     Raises:
@@ -166,10 +222,10 @@ def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Source | HeldOutP
     from seqgen.tasks.scoring.compare import common_text, hold_out_alike
 
     names = " and ".join(loaded.stored.name for loaded in models)
-    if models[0].reads_sources:
+    if models[0].reads_pairs:
         pairs = HeldOutPairs.by(models)
         if not quiet:
-            say(f"scoring the held-out pairs of {names}")
+            say(f"scoring the held-out {scored_by(models[0])} of {names}")
         return pairs
     path = models[0].stored.validation_text
     if path is None:
@@ -178,10 +234,10 @@ def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Source | HeldOutP
     held_out = path if alike else Pipe(iter([common_text(models).encode()]))
     if not quiet:
         say(f"scoring the held-out text of {names}")
-    return Source("validation", None, held_out)
+    return Input("validation", None, held_out)
 
 
-def beside(loaded: LoadedModel, source: Source, targets: Sequence[Source]) -> TwoFiles:
+def beside(loaded: LoadedModel, source: Input, targets: Sequence[Input]) -> TwoFiles:
     """Return the files of two sides: line n of one belongs to line n of the other.
 
     Args:
@@ -199,7 +255,7 @@ def beside(loaded: LoadedModel, source: Source, targets: Sequence[Source]) -> Tw
 
 
 def as_text(
-    loaded: LoadedModel, given: Given, watch: Watch | None = None
+    loaded: LoadedModel, given: ScoredInput, watch: Watch | None = None
 ) -> Iterable[str] | TokenFile | Pairs:
     """Return what a model scores of a FILE: a text, or pairs if it reads those.
 
@@ -212,26 +268,33 @@ def as_text(
         UsageError: it is a token file, and the model reads pairs.
     """
     newlines = loaded.data.newlines
-    if not loaded.reads_sources and isinstance(given, Source):
+    if not loaded.reads_pairs and isinstance(given, Input):
         if watch is not None:
             return watch(given.chunks(newlines))
         return given.token_file or given.chunks(newlines)
-    if isinstance(given, Source | TwoFiles):
-        loaded.require_sources(None)
-    return as_pairs(given, newlines, watch)
+    require_reads([loaded], given)
+    return as_pairs(given, newlines, watch, loaded)
 
 
-def as_pairs(given: Given, newlines: str, watch: Watch | None = None) -> Pairs:
+def as_pairs(
+    given: ScoredInput,
+    newlines: str,
+    watch: Watch | None = None,
+    loaded: LoadedModel | None = None,
+) -> Pairs:
     """Return the pairs of a FILE, or of what stands in its place.
 
     Args:
         given: the FILE.
         newlines: "keep", or "lf" for LF instead of CRLF.
         watch: takes note of the pairs, as lines with a tab.
+        loaded: what reads them, where that is known: one with labels reads lines that have some,
+            or that have those which it was told.
 
     Raises:
-        UsageError: a FILE is a token file.
+        UsageError: a FILE is a token file, or one of sources for a model with labels.
     """
+    from seqgen.data.labelled import LabelledLines, LinesOfLabel
     from seqgen.data.pairs import FilePairs, TabPairs
 
     if isinstance(given, HeldOutPairs):
@@ -241,8 +304,13 @@ def as_pairs(given: Given, newlines: str, watch: Watch | None = None) -> Pairs:
     sides = (given.source, given.target) if isinstance(given, TwoFiles) else (given,)
     for side in sides:
         require_lines(side)
-    if isinstance(given, Source):
-        return TabPairs(Watched(given, newlines, watch or iter), given.title)
+    if isinstance(given, Input):
+        text = Watched(given, newlines, watch or iter)
+        if loaded is None or loaded.labels is None:
+            return TabPairs(text, given.title)
+        if loaded.label is not None:
+            return LinesOfLabel(text, loaded.label)
+        return LabelledLines(text, given.title, loaded.labels)
     source, target = (Watched(side, newlines) for side in sides)
     pairs = FilePairs(source, target, (sides[0].title, sides[1].title))
     return pairs if watch is None else _watched(pairs, watch)
@@ -274,7 +342,7 @@ def check_vectors(name: str) -> None:
         raise UsageError(f"--source-vectors takes a file that ends in {' or '.join(ENDINGS)}")
 
 
-def require_lines(source: Source) -> None:
+def require_lines(source: Input) -> None:
     """Refuse a token file, where one side of pairs is read as lines.
 
     Raises:

@@ -11,8 +11,10 @@ import typer
 
 from seqgen.cli import options
 from seqgen.cli.attention import Shown, source_options
+from seqgen.cli.dynamic import Decay, Rate, Segment, dynamic_of
+from seqgen.cli.fit import HELD_OUT, fit_on
 from seqgen.cli.help import MODEL, OUTPUT, SCORES, TEXT, flag, value
-from seqgen.cli.inputs import Inputs, Source, file_name, piped_input
+from seqgen.cli.inputs import Input, Inputs, file_name, piped_input
 from seqgen.cli.output import one_line, put, put_record, say
 from seqgen.cli.pairs import (
     WithVectors,
@@ -24,7 +26,6 @@ from seqgen.cli.pairs import (
 )
 from seqgen.cli.tables import count, figure, percentage, put_table
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.wording import plural
 
 if TYPE_CHECKING:
     from seqgen.data.text import Surveyor
@@ -49,7 +50,20 @@ def perplexity(
         ),
     ] = None,
     model: options.Models = None,
+    cache: options.Cache = None,
+    cache_strength: options.CacheStrength = None,
+    cache_flatness: options.CacheFlatness = None,
     source_vectors: options.SourceVectors = None,
+    label: Annotated[
+        list[str] | None,
+        value(
+            "NAME",
+            TEXT,
+            "Of a model trained with --labels: FILE is plain text, and all its lines have this "
+            "label. Can be repeated.",
+            default=False,
+        ),
+    ] = None,
     documents: options.Documents = None,
     stride: options.Stride = None,
     per_line: Annotated[
@@ -78,11 +92,15 @@ def perplexity(
         value(
             "FILE",
             MODEL,
-            "Fit the weights of the mixture -m A+B on this text, and print the -m value to use.",
+            "Fit the weights of the mixture -m A+B on this text, and with --cache its strength and "
+            "flatness; print the options to use. FILE may be held-out, the model's held-out text.",
             default=False,
             parser=file_name,
         ),
     ] = None,
+    dynamic: Rate = None,
+    dynamic_decay: Decay = None,
+    dynamic_segment: Segment = None,
     source: Annotated[
         str | None,
         value(
@@ -125,8 +143,14 @@ def perplexity(
     if of_source.looks and len(model or []) > 1:
         raise UsageError(f"{of_source.given[0]} takes one model")
     device_and_precision = device, choice("--precision", precision, PRECISIONS)
-    models = [load(name, *device_and_precision) for name in model or [None]]
-    scoring = Scoring(documents=documents, stride=stride, top5=top5, batch_size=batch_size)
+    looked_up = options.cache_of(cache, cache_strength, cache_flatness)
+    models = [
+        load(name, *device_and_precision, looked_up).with_labels(label or ())
+        for name in model or [None]
+    ]
+    learns = dynamic_of(dynamic, dynamic_decay, dynamic_segment, per_line)
+    how = {"documents": documents, "stride": stride, "top5": top5, "batch_size": batch_size}
+    scoring = Scoring(**how, dynamic=learns)
     for loaded in models:
         scoring.check(loaded)
         if not quiet and (warning := scoring.warning(loaded)):
@@ -141,11 +165,14 @@ def perplexity(
     if source is not None:
         sources = [beside(models[0], inputs.open_one(source), sources)]
     if fit is not None:
-        models = [_fit(models[0], inputs.open_one(fit), scoring, json, quiet)]
+        text = held_out_by(models, quiet=True) if fit == HELD_OUT else inputs.open_one(fit)
+        models = [fit_on(text, models[0], scoring, json, quiet)]
         if not sources:
             return
     if source_vectors is not None:
         sources = [_with_vectors(models, sources, source_vectors)]
+    if label and not sources:
+        raise UsageError("--label goes with a FILE of plain text: held-out lines have their own")
     sources = sources or [held_out_by(models, quiet)]
     if per_line:
         _per_line(models, sources, scoring, looks, json, verbose, quiet)
@@ -156,7 +183,7 @@ def perplexity(
 
 
 def _with_vectors(
-    models: Sequence[LoadedModel], sources: Sequence[Source], vectors: str
+    models: Sequence[LoadedModel], sources: Sequence[Input], vectors: str
 ) -> WithVectors:
     """Return the one FILE of targets with its vectors.
 
@@ -174,7 +201,7 @@ def _with_vectors(
 
 def _whole(
     models: list[LoadedModel],
-    sources: list[Source],
+    sources: list[Input],
     scoring: Scoring,
     json: bool,
     verbose: bool,
@@ -213,28 +240,6 @@ def _check(
         raise UsageError("--per-line scores each line alone: leave out --documents stream")
 
 
-def _fit(
-    loaded: LoadedModel, source: Source, scoring: Scoring, json: bool, quiet: bool
-) -> LoadedModel:
-    """Find a mixture's weights; print them and return the mixture."""
-    from seqgen.tasks.scoring.mix import fit
-
-    text = as_text(loaded, source)
-    how = {"documents": scoring.documents, "batch_size": scoring.batch_size}
-    mixture, found = fit(loaded, text, **how)
-    if json:
-        put_record(found)
-    else:
-        put(f"{found.model}\n")
-    if not quiet:
-        parts = zip(mixture.stored.parts, found.weights, found.components, strict=True)
-        for part, weight, perplexity in parts:
-            say(f"{part.name}: weight {weight:.4f}, perplexity {perplexity:.4f}")
-        tokens = plural(found.tokens, "token")
-        say(f"mixed: perplexity {found.perplexity:.4f} on {tokens} of {source.name}")
-    return mixture
-
-
 def _some(found: Iterator[T], file: str) -> Iterator[T]:
     """Yield what was scored; refuse nothing at all, as perplexity does.
 
@@ -249,7 +254,7 @@ def _some(found: Iterator[T], file: str) -> Iterator[T]:
 
 def _per_line(
     models: list[LoadedModel],
-    sources: list[Source],
+    sources: list[Input],
     scoring: Scoring,
     looks: Shown,
     json: bool,
@@ -303,7 +308,7 @@ def _put_line_record(
 
 def _per_token(
     loaded: LoadedModel,
-    sources: list[Source],
+    sources: list[Input],
     scoring: Scoring,
     show: bool,
     json: bool,

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 from seqgen.cli.output import console, is_terminal, say
-from seqgen.cli.tables import clock, count, figure
+from seqgen.cli.tables import clock, count, figure, percentage
 from seqgen.training.events import (
     Encoding,
     Event,
@@ -22,7 +22,7 @@ from seqgen.training.events import (
 )
 from seqgen.wording import plural
 
-# Off a terminal a line at least this often, so that a log stays short.
+# Off a terminal, seconds between two lines of progress: a log stays short.
 LINE_SECONDS = 15.0
 
 
@@ -39,19 +39,19 @@ def display(quiet: bool) -> Iterator[Report]:
 
 
 def describe(event: Started) -> str:
-    """Say in one line what is about to be trained."""
+    """Return one line about the run that begins."""
     config = event.training
     budget = plural(getattr(config, config.budget), config.budget.removesuffix("s"))
     return (
         f"{event.name}: {event.architecture}, {plural(event.parameters, 'parameter')}, "
-        f"{plural(event.vocab_size, 'token')} in the vocabulary; {event.train_tokens:,} to train "
-        f"on, {event.val_tokens:,} held out; {budget}, {config.precision} on {event.device}, "
-        f"seed {config.seed}"
+        f"{plural(event.vocab_size, 'token')} in the vocabulary; {count(event.train_tokens)} to "
+        f"train on, {count(event.val_tokens)} held out; {budget}, {config.precision} on "
+        f"{event.device}, seed {config.seed}"
     )
 
 
 class Figures:
-    """The figures both displays show."""
+    """Formats the figures that both displays show."""
 
     def __init__(self) -> None:
         self.started: Started | None = None
@@ -67,10 +67,10 @@ class Figures:
         bits = figure(self.bits_per_char(event.val_loss), 3)
         # Most validations are the best so far, so only the others are marked.
         worse = "" if event.best else "  (no better)"
-        return f"step {event.step:,}  val {figure(event.val_loss)}  {bits} bits/char{worse}"
+        return f"step {count(event.step)}  val {figure(event.val_loss)}  {bits} bits/char{worse}"
 
     def parts(self, event: Iteration) -> list[str]:
-        """Return loss, validation loss, bits per character and speed, the first ones first."""
+        """Return loss, validation loss, bits per character and speed, the most important first."""
         parts = [f"loss {figure(event.train_loss)}"]
         if self.val_loss is not None:
             parts.append(f"val {figure(self.val_loss)}")
@@ -79,13 +79,13 @@ class Figures:
 
 
 class LineDisplay:
-    """A line now and then."""
+    """Plain lines, for a log: progress every few seconds, and every other event."""
 
     def __init__(self) -> None:
         self._figures, self._said = Figures(), -math.inf
 
     def take(self, event: Event) -> None:
-        """Show an event, if it is time."""
+        """Write a line for an event; progress is left out if a line was written just before."""
         if isinstance(event, Started):
             self._figures.started = event
             say(describe(event))
@@ -97,19 +97,24 @@ class LineDisplay:
             say(f"  | {event.first_line}")
         elif isinstance(event, Iteration) and time.monotonic() - self._said > LINE_SECONDS:
             self._said = time.monotonic()
-            parts = [f"step {event.step:,}", f"{event.share:.0%}", *self._figures.parts(event)]
+            parts = [
+                f"step {count(event.step)}",
+                percentage(event.share, 0),
+                *self._figures.parts(event),
+            ]
             say("  ".join(parts))
 
 
-# What the live line needs besides its figures: a bar, the share spent, the time left.
+# Columns that the live line needs besides its figures: for the bar, and for the share of the budget
+# that is spent with the time that is left.
 LEAST_BAR, SHARE_AND_ETA = 12, 22
 
 
 class LiveDisplay:
-    """A bar with loss, speed and the time left; notices, validations, samples scroll above it.
+    """A bar with loss, speed and the time left; notices, validations and samples scroll above it.
 
-    Where the terminal is narrow, figures are left out from the last on: the bar, the loss and
-    the time left are always there.
+    On a narrow terminal the last figures are left out. The bar, the loss and the time left are
+    always shown.
     """
 
     def __init__(self) -> None:
@@ -138,11 +143,11 @@ class LiveDisplay:
         self._bar.stop()
 
     def _fitting(self, event: Iteration) -> str:
-        """Return as many figures as the terminal has room for, the loss first."""
+        """Return the figures that fit on the terminal's line, beginning with the loss."""
         loss, *others = self._figures.parts(event)
         room = self._console.width - LEAST_BAR - SHARE_AND_ETA
         line = loss
-        for part in [*others, f"step {event.step:,}"]:
+        for part in [*others, f"step {count(event.step)}"]:
             if len(line) + 2 + len(part) <= room:
                 line += "  " + part
         return line
@@ -160,7 +165,7 @@ class LiveDisplay:
         elif isinstance(event, Validated):
             self._bar.console.print(self._figures.validation(event))
         elif isinstance(event, SampleLine):
-            self._bar.console.print(f"{event.step:>7,} │ {event.first_line}", style="dim")
+            self._bar.console.print(f"{count(event.step):>7} │ {event.first_line}", style="dim")
         elif isinstance(event, Iteration):
             left = event.seconds * (1 / event.share - 1) if event.share else 0.0
             line = self._fitting(event)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from seqgen.cli.inputs import Inputs, Source, input_bytes, piped_input
+from seqgen.cli.inputs import Input, Inputs, input_bytes, piped_input
 from seqgen.cli.output import say
 from seqgen.cli.pairs import check_vectors
 from seqgen.errors import UsageError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenPrompts:
     """What the command line has of prompts: arguments, a file that is one, a file of sources.
 
     Raises:
@@ -50,7 +50,7 @@ class Given:
         return not (self.prompts or self.prompt_file or self.source_file or self.vectors)
 
     @cached_property
-    def files(self) -> list[Source]:
+    def files(self) -> list[Input]:
         """The file that is read, if there is one."""
         name = self.source_file or self.prompt_file
         return [Inputs().open_one(name)] if name else []
@@ -76,7 +76,7 @@ class Given:
             (file,) = self.files
             return _lines_of(file.title, file.chunks(), "no source, no text", quiet), True
         if self.nothing and piped_input() is not None:
-            return _piped(quiet), True
+            return piped_lines("no prompt, no text", quiet), True
         if self.prompt_file:
             text = self.files[0].text()
             return [text.removesuffix("\n") if loaded.reads_sources else text], False
@@ -125,11 +125,17 @@ def say_unknown(count: int, quiet: bool) -> None:
         say(f"{unknown} of the sources unknown to the model, and read as <unk>")
 
 
-def _piped(quiet: bool) -> Iterable[str]:
+def piped_lines(nothing: str, quiet: bool) -> Iterable[str]:
+    """Return the lines of standard input, as they come.
+
+    Args:
+        nothing: what follows if there is none, in words.
+        quiet: do not say so.
+    """
     from seqgen.data.text import decode_blocks
 
     chunks = decode_blocks(input_bytes(), "standard input")
-    return _lines_of("standard input", chunks, "no prompt, no text", quiet)
+    return _lines_of("standard input", chunks, nothing, quiet)
 
 
 def _lines_of(name: str, chunks: Iterable[str], nothing: str, quiet: bool) -> Iterable[str]:

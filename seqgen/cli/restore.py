@@ -10,7 +10,7 @@ from seqgen.cli import options
 from seqgen.cli.help import SEARCH, flag
 from seqgen.cli.inputs import piped_input
 from seqgen.cli.output import one_line, put, put_record, say
-from seqgen.cli.prompts import Given
+from seqgen.cli.prompts import piped_lines
 from seqgen.errors import UsageError
 
 # How a line that did not settle ended.
@@ -54,11 +54,10 @@ def restore(
     from seqgen.tasks.writing.restore import load_memory
     from seqgen.tasks.writing.restore import restore as restored
 
-    given = Given(lines)
-    if given.nothing and piped_input() is None:
+    if not lines and piped_input() is None:
         raise UsageError("give a line to restore, or pipe lines in")
     memory = load_memory(model)
-    texts, _ = given.texts(memory, quiet)
+    texts = lines or piped_lines("nothing to restore", quiet)
     for record in restored(memory, texts, synchronous=synchronous, seed=seed):
         if json:
             put_record(record)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +15,7 @@ from seqgen.cli.attention import Shown, refuse_shown, source_options
 from seqgen.cli.help import FILTERS, LENGTH, OUTPUT, TEXT
 from seqgen.cli.interactive import check_terminal, converse
 from seqgen.cli.output import is_terminal, put, put_record, say, shown, unescape
-from seqgen.cli.prompts import Given, say_unknown
+from seqgen.cli.prompts import GivenPrompts, say_unknown
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,9 +34,13 @@ def sample(
         ),
     ] = None,
     model: options.Model = None,
+    cache: options.Cache = None,
+    cache_strength: options.CacheStrength = None,
+    cache_flatness: options.CacheFlatness = None,
     prompt_file: options.PromptFile = None,
     source: options.SourceFile = None,
     source_vectors: options.SourceVectors = None,
+    label: options.Label = None,
     interactive: Annotated[
         bool,
         typer.Option(
@@ -202,18 +206,18 @@ def sample(
     from seqgen.tasks.writing.prompts import unknown_in_source
     from seqgen.tasks.writing.sample import SampleOptions, stream
 
-    given = Given(prompts, prompt_file, source, source_vectors)
+    given = GivenPrompts(prompts, prompt_file, source, source_vectors)
     of_source = source_options(
         attention, align, align_words, layer, head, plot, max_ratio, copy_unknown
     )
     if interactive:
         _check_interactive(given, suggest, explain, num_samples, json)
-    for flag, instead in (("--suggest", suggest), ("--explain", explain), ("-i", interactive)):
+    for flag, instead in (("--suggest", suggest), ("--explain", explain)):
         if instead:
             refuse_shown(of_source, flag)
     looks = Shown(of_source, plot, maps=not json and not quiet, inputs=given.files)
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
-    wanted = SampleOptions(
+    sampling = SampleOptions(
         seed=drawn,
         temperature=temperature,
         top_k=top_k,
@@ -235,17 +239,25 @@ def sample(
         batch_size=batch_size,
         of_source=of_source,
     )
-    loaded = load(model, device, choice("--precision", precision, PRECISIONS))
-    if seed is None and wanted.draws and not suggest and not quiet and not json:
+    looked_up = options.cache_of(cache, cache_strength, cache_flatness)
+    loaded = load(model, device, choice("--precision", precision, PRECISIONS), looked_up)
+    loaded = loaded.with_labels(label or ())
+    loaded.require_label()
+    if seed is None and sampling.draws and not suggest and not quiet and not json:
         say(f"seed {drawn}")
     if interactive:
         # As if each prompt were a run of its own, with the next seed.
         def written(prompt: str, number: int) -> Iterable[str]:
-            return stream(loaded, prompt, replace(wanted, seed=drawn + number))
+            drawing = replace(sampling, seed=drawn + number)
+            if looks.wanted:
+                return _looked(loaded, prompt, number, drawing, looks)
+            pieces = stream(loaded, prompt, drawing)
+            return _with_echo(loaded, prompt if shown_again else "", pieces)
 
-        if echo:
+        if echo and loaded.reads_sources:
             loaded.require_text("--echo")
-        converse(written, echo is not False and not loaded.reads_sources, quiet)
+        shown_again = echo is not False and not loaded.reads_sources
+        converse(written, quiet)
         return
     from_sources = given.are_sources(loaded, echo)
     texts, piped = given.texts(loaded, quiet)
@@ -253,19 +265,19 @@ def sample(
     aligned = align or align_words
     raw = not (json or piped or aligned) and len(texts) == num_samples == 1
     if suggest or explain:
-        _put_reasons(loaded, texts, wanted, suggest, json)
+        _put_reasons(loaded, texts, sampling, suggest, json)
     elif raw and not looks.wanted:
-        _put_one(loaded, texts[0], wanted, echoed)
+        _put_one(loaded, texts[0], sampling, echoed)
         say_unknown(unknown_in_source(loaded, texts[0]), quiet)
     else:
-        unknown = _put_records(loaded, texts, wanted, echoed, json, raw, looks)
+        unknown = _put_records(loaded, texts, sampling, echoed, json, raw, looks)
         say_unknown(unknown, quiet)
 
 
 def _put_reasons(
     loaded: LoadedModel,
     texts: Iterable[str],
-    wanted: SampleOptions,
+    sampling: SampleOptions,
     suggest: int | None,
     json: bool,
 ) -> None:
@@ -274,28 +286,53 @@ def _put_reasons(
     from seqgen.tasks.writing import explain as explaining
 
     if suggest:
-        found = explaining.suggest(loaded, texts, suggest, wanted.batch_size)
+        found = explaining.suggest(loaded, texts, suggest, sampling.batch_size)
         explanations.put_suggestions(found, json)
     else:
-        explanations.put_explanations(explaining.explain(loaded, texts, wanted), json)
+        explanations.put_explanations(explaining.explain(loaded, texts, sampling), json)
 
 
-def _put_one(loaded: LoadedModel, prompt: str, wanted: SampleOptions, echoed: bool) -> None:
+def _put_one(loaded: LoadedModel, prompt: str, sampling: SampleOptions, echoed: bool) -> None:
     """Write one text as it is, piece by piece."""
     from seqgen.tasks.writing.sample import stream
 
-    if echoed:
-        put(prompt)
-    for piece in stream(loaded, prompt, wanted):
+    echo = prompt if echoed else ""
+    for piece in _with_echo(loaded, echo, stream(loaded, prompt, sampling)):
         put(piece)
     if is_terminal(sys.stdout):
         put("\n")
 
 
+def _looked(
+    loaded: LoadedModel, prompt: str, number: int, wanted: SampleOptions, looks: Shown
+) -> Iterator[str]:
+    """Yield the text of one source, with its alignment if one is wanted; then show its attention.
+
+    Attention is read when a text is finished, so that the text comes in one piece.
+    """
+    from seqgen.tasks.writing.sample import sample as write
+
+    (record,) = write(loaded, [prompt], wanted)
+    yield record.text if record.alignment is None else f"{record.text}\n{record.alignment}"
+    if looks.options.attention:
+        yield "\n"
+        looks.put(record.look, f"prompt {number}")
+
+
+def _with_echo(loaded: LoadedModel, echo: str, pieces: Iterable[str]) -> Iterator[str]:
+    """Yield the pieces of a text with its prompt, before the first or after the last."""
+    pieces = iter(pieces)
+    first = next(pieces, "")  # refuses a prompt before anything is shown
+    yield first if loaded.backward else echo + first
+    yield from pieces
+    if loaded.backward:
+        yield echo
+
+
 def _put_records(
     loaded: LoadedModel,
     texts: Iterable[str],
-    wanted: SampleOptions,
+    sampling: SampleOptions,
     echoed: bool,
     json: bool,
     raw: bool,
@@ -308,12 +345,12 @@ def _put_records(
     from seqgen.tasks.writing.sample import sample as write
 
     unknown = 0
-    for record in write(loaded, texts, wanted):
+    for record in write(loaded, texts, sampling):
         if json:
             put_record(record.record())
         else:
-            of = f", sample {record.sample}" if wanted.num_samples > 1 else ""
-            text = record.prompt + record.text if echoed else record.text
+            of = f", sample {record.sample}" if sampling.num_samples > 1 else ""
+            text = loaded.echoed(record.prompt, record.text) if echoed else record.text
             if raw:
                 put(text + "\n" if is_terminal(sys.stdout) else text)
             else:
@@ -325,7 +362,7 @@ def _put_records(
 
 
 def _check_interactive(
-    prompts: Given, suggest: int | None, explain: bool, num_samples: int, json: bool
+    prompts: GivenPrompts, suggest: int | None, explain: bool, num_samples: int, json: bool
 ) -> None:
     """Refuse what has no meaning with typed prompts.
 

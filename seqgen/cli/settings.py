@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 import typer
 
 from seqgen import registry
-from seqgen.configs import Config, DataConfig, TrainingConfig
+from seqgen.configs import Config, DataConfig, TrainingConfig, resolve
 from seqgen.registry import SHARED_DOCS
 
 # Settings that seqgen chooses for the architecture, the text and the budget unless they are given.
@@ -65,10 +65,11 @@ def option(
         parser: reads what was typed.
     """
     choices = choices or choices_of(type_of(name))
-    listed = f" One of: {', '.join(choices)}." if choices and "|" not in metavar else ""
+    doc = doc_of(name)
+    known = "|" in metavar or all(choice in doc for choice in choices)
     return typer.Option(
         *flags,
-        help=doc_of(name) + listed,
+        help=doc if known else f"{doc} One of: {', '.join(choices)}.",
         metavar=metavar,
         rich_help_panel=panel,
         show_default=default or default_of(name) or False,
@@ -80,7 +81,7 @@ def option(
 def default_of(name: str) -> str | None:
     """Return a setting's default as help shows it; None for nothing to show."""
     if name in CHOSEN:
-        return "chosen for the model"
+        return "chosen"
     for group in GROUPS:
         if name in group.fields():
             value = group.fields()[name].default
@@ -88,20 +89,28 @@ def default_of(name: str) -> str | None:
     return None
 
 
-def settings_of(name: str) -> list[dict[str, Any]]:
+def settings_of(name: str, only: str | None = None) -> list[dict[str, Any]]:
     """Return every setting that `train --model NAME` takes, as `models --architectures` shows it.
 
     Loads the architecture's code, and so torch.
 
+    Args:
+        name: of the architecture.
+        only: the one setting to return.
+
     Raises:
-        UsageError: there is no such architecture.
+        UsageError: there is no such architecture or setting.
     """
     kind = registry.architecture(name).load_config()
     groups = {"model": kind, "training": TrainingConfig, "data": DataConfig}
+    setting_name = None if only is None else only.replace("-", "_")
+    if setting_name is not None:
+        resolve({setting_name: None}, name, groups.values())  # refuses one that there is not
     return [
         _describe(name, group, config, field, kind.recipe)
         for group, config in groups.items()
         for field in config.fields().values()
+        if setting_name in (None, field.name)
     ]
 
 

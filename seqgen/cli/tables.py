@@ -47,6 +47,17 @@ def percentage(share: float | None, digits: int = 2) -> str:
     return MISSING if share is None else f"{share:.{digits}%}"
 
 
+def interval(value: float, half: float | None, digits: int = 4) -> str:
+    """Return a figure and half the width of its interval, if it has one: 12.34 ± 0.56."""
+    shown = figure(value, digits)
+    return shown if half is None else f"{shown} ± {figure(half, digits)}"
+
+
+def significant(value: float, digits: int) -> str:
+    """Return a number of any size with so many significant digits: 0.7312, 1.2e+13."""
+    return f"{value:.{digits}g}"
+
+
 def byte_size(size: float) -> str:
     """Return bytes as a person reads them: 512 bytes, 3.4 MB."""
     for step, unit in SIZES:
@@ -97,7 +108,7 @@ def table(names: Sequence[str], left: int) -> Table:
 
     drawn = Table(box=box.SIMPLE if is_terminal(sys.stdout) else None, pad_edge=False)
     for column, name in enumerate(names):
-        # A name may be folded, a figure never.
+        # Text may continue on the next line of its cell; a figure is never broken.
         text = column < left
         drawn.add_column(
             name, justify="left" if text else "right", no_wrap=not text, overflow="fold"
@@ -108,7 +119,7 @@ def table(names: Sequence[str], left: int) -> Table:
 def put_table(names: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> None:
     """Write a table to standard output; the first `left` columns are text, the others figures.
 
-    One that does not fit the terminal is turned: a block a row, a line a column.
+    A table that does not fit the terminal is written as blocks: one per row, a line per column.
     """
     rows = list(rows)
     drawn = table(names, left)
@@ -125,7 +136,7 @@ def put_table(names: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1
         out.print(drawn)
 
 
-# A column of text is not made narrower than this.
+# The least width of a column of text.
 NARROWEST = 12
 
 
@@ -137,7 +148,7 @@ def _put_blocks(names: Sequence[str], rows: Sequence[Sequence[str]], left: int) 
 
 
 def put_facts(facts: Mapping[str, str], indent: int = 0) -> None:
-    """Write a fact a line; on a terminal a long one goes on below itself, off it never breaks."""
+    """Write one fact per line; on a terminal a long one is wrapped below itself."""
     from rich.table import Table
 
     width = max(map(len, facts), default=0)

@@ -14,9 +14,10 @@ import typer
 
 from seqgen.cli import completion, options
 from seqgen.cli.help import MODEL, OUTPUT, SAVING, TEXT, WHAT, flag, value
-from seqgen.cli.inputs import Inputs, Source, file_name, file_path, given_or_piped, join
+from seqgen.cli.inputs import Input, Inputs, file_name, file_path, given_or_piped, join
 from seqgen.cli.output import console, is_terminal, one_line, put, put_record, say
 from seqgen.cli.outputs import check_out, check_tokenizer_folder, is_token_file
+from seqgen.cli.tables import count, figure, percentage, put_facts
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.wording import plural
 
@@ -194,10 +195,10 @@ def _put_trained(out: Path, made: Tokenizer, json: bool, quiet: bool) -> None:
     if json:
         put_record({"path": str(out), "kind": made.kind, "vocab_size": made.vocab_size})
     if not quiet:
-        say(f"{out}: {made.kind}, {made.vocab_size:,} tokens")
+        say(f"{out}: {made.kind}, {plural(made.vocab_size, 'token')}")
 
 
-def _token_file(sources: list[Source], tokenizer: Tokenizer) -> TokenFile | None:
+def _token_file(sources: list[Input], tokenizer: Tokenizer) -> TokenFile | None:
     """Return the one token file that is given, whose tokens must be the tokenizer's."""
     from seqgen.data.tokenfile import check_tokenizer
 
@@ -226,7 +227,7 @@ def _put_lines(
             unknown += line.ids.count(tokenizer.unk_id)
             unknown += getattr(line, "source_ids", []).count(of_sources.unk_id)
     if unknown and not quiet:
-        say(f"{unknown:,} unknown, written as <unk> (id {tokenizer.unk_id})")
+        say(f"{count(unknown)} unknown, written as <unk> (id {tokenizer.unk_id})")
 
 
 def _shown(line: TokenizedLine, pieces: bool) -> str:
@@ -243,7 +244,7 @@ def _piece(piece: str) -> str:
 
 
 def _decode(
-    sources: list[Source],
+    sources: list[Input],
     newlines: str,
     tokenizer: Tokenizer,
     documents: str,
@@ -270,7 +271,7 @@ def _decode(
         put(text)
 
 
-def _rows(sources: list[Source], of_pairs: bool) -> Iterator[list[int]]:
+def _rows(sources: list[Input], of_pairs: bool) -> Iterator[list[int]]:
     """Read lines of ids, or of `--json`'s records; refuse the ids of pairs."""
     from seqgen.data.text import lines
     from seqgen.tasks.tokenize import without_pairs
@@ -305,7 +306,7 @@ def _documents(file: TokenFile) -> Iterator[list[int]]:
 
 def _write(
     out: Path,
-    sources: list[Source],
+    sources: list[Input],
     newlines: str,
     tokenizer: Tokenizer,
     documents: str,
@@ -321,7 +322,7 @@ def _write(
         sizes = {"characters": facts.characters, "bytes": facts.bytes}
         put_record({"path": str(out), "tokens": done.tokens, **sizes, "oov": done.oov})
     if not quiet:
-        unknown = f", {done.oov:,} unknown" if done.oov else ""
+        unknown = f", {count(done.oov)} unknown" if done.oov else ""
         say(
             f"{out}: {plural(done.tokens, 'token')} of {plural(facts.characters, 'character')} "
             f"({plural(facts.bytes, 'byte')}){unknown}"
@@ -329,7 +330,7 @@ def _write(
 
 
 @contextlib.contextmanager
-def _progress(sources: list[Source], quiet: bool) -> Iterator[Callable[[int], None]]:
+def _progress(sources: list[Input], quiet: bool) -> Iterator[Callable[[int], None]]:
     """Open a bar on a terminal that takes the bytes of text done."""
     if quiet or not is_terminal(sys.stderr):
         yield lambda done: None
@@ -348,7 +349,7 @@ def _progress(sources: list[Source], quiet: bool) -> Iterator[Callable[[int], No
         yield lambda done: bar.update(task, completed=done)
 
 
-def _size(sources: list[Source]) -> int | None:
+def _size(sources: list[Input]) -> int | None:
     """Return how much text there is to come, where that is known."""
     paths = [source.content for source in sources if isinstance(source.content, Path)]
     packed = any(path.suffix in (".gz", ".xz", ".zst") for path in paths)
@@ -360,22 +361,20 @@ def _show_statistics(found: Statistics, json: bool) -> None:
         put_record(found)
         return
     rows: dict[str, str] = {
-        "tokens": f"{found.tokens:,}",
-        "characters": f"{found.characters:,}",
-        "bytes": f"{found.bytes:,}",
+        "tokens": count(found.tokens),
+        "characters": count(found.characters),
+        "bytes": count(found.bytes),
     }
     if found.tokens:
-        rows["characters/token"] = f"{found.characters_per_token:.4f}"
-        rows["bytes/token"] = f"{found.bytes_per_token:.4f}"
-    rows["vocabulary used"] = (
-        f"{found.used:,} of {found.vocab_size:,} ({found.used / found.vocab_size:.1%})"
-    )
-    rows["unknown"] = f"{found.unknown:,}"
+        rows["characters/token"] = figure(found.characters_per_token)
+        rows["bytes/token"] = figure(found.bytes_per_token)
+    used = percentage(found.used / found.vocab_size, 1)
+    rows["vocabulary used"] = f"{count(found.used)} of {count(found.vocab_size)} ({used})"
+    rows["unknown"] = count(found.unknown)
     rows["longest pieces"] = _listed(found.longest)
     rows["most frequent"] = _listed(found.frequent)
-    width = max(map(len, rows))
-    put("".join(f"{name:<{width}}  {value}\n" for name, value in rows.items()))
+    put_facts(rows)
 
 
 def _listed(pieces: Iterable[tuple[str, int]]) -> str:
-    return "  ".join(f"{_piece(piece)} ({count:,})" for piece, count in pieces)
+    return "  ".join(f"{_piece(piece)} ({count(times)})" for piece, times in pieces)

@@ -40,13 +40,7 @@ OWN = frozenset(
         "json",
         "quiet",
     }
-    | {"stop_after", "resume", "changed_data", "tensorboard"}
-)
-
-
-# The end of --help: a paragraph for each preset.
-EPILOG = "\n\n".join(
-    ["Presets:", *(f"{row.name}: {row.summary}." for row in presets.PRESETS.values())]
+    | {"parameters", "stop_after", "resume", "changed_data", "tensorboard"}
 )
 
 
@@ -113,8 +107,8 @@ def train(
     model: Annotated[
         str | None,
         typer.Option(
-            help=f"Architecture: {', '.join(registry.ARCHITECTURES)}. "
-            "`seqgen models --architectures` describes them.",
+            help="Architecture, such as lstm, gru, transformer, ngram or seq2seq; "
+            "`seqgen models --architectures` lists all.",
             metavar="NAME",
             rich_help_panel=WHAT,
             show_default=registry.DEFAULT,
@@ -124,7 +118,8 @@ def train(
     preset: Annotated[
         str | None,
         typer.Option(
-            help="Use the settings of a known model, listed below; your own flags override them.",
+            help=f"Use the settings of a known model: {', '.join(presets.PRESETS)}. Your own "
+            "flags override them; --preset help describes them.",
             metavar="NAME",
             rich_help_panel=WHAT,
             show_default=False,
@@ -133,6 +128,7 @@ def train(
     ] = None,
     layers: Annotated[int | None, setting("num_layers", "N", WHAT)] = None,
     hidden_size: Annotated[int | None, setting("hidden_size", "N", WHAT)] = None,
+    parameters: options.Parameters = None,
     heads: Annotated[int | None, setting("num_heads", "N", WHAT)] = None,
     dropout: Annotated[float | None, setting("dropout", "X", WHAT)] = None,
     order: Annotated[int | None, setting("order", "N", WHAT, default="5")] = None,
@@ -156,6 +152,11 @@ def train(
         setting("source_tokenizer", "KIND", TEXT, complete=completion.tokenizers, parser=file_name),
     ] = None,
     vocab_size: Annotated[int | None, setting("vocab_size", "N", TEXT)] = None,
+    direction: Annotated[
+        str | None,
+        setting("direction", "KIND", TEXT, complete=completion.one_of("forward", "backward")),
+    ] = None,
+    labels: Annotated[bool | None, setting("labels", "", TEXT, "--labels")] = None,
     documents: Annotated[
         str | None,
         setting("documents", "stream|line", TEXT, complete=completion.one_of("stream", "line")),
@@ -195,6 +196,7 @@ def train(
             show_default=False,
         ),
     ] = None,
+    regime: Annotated[str | None, _choice("regime", OPTIMISATION)] = None,
     optimizer: Annotated[str | None, _choice("optimizer", OPTIMISATION)] = None,
     lr: Annotated[float | None, setting("lr", "X", OPTIMISATION)] = None,
     schedule: Annotated[str | None, _choice("schedule", OPTIMISATION)] = None,
@@ -219,7 +221,8 @@ def train(
         list[str] | None,
         typer.Option(
             "--set",
-            help="Set any other setting; --set help lists them all. Can be repeated.",
+            help="Set any other setting; --set help lists them all, --set help=KEY explains one. "
+            "Can be repeated.",
             metavar="KEY=VALUE",
             rich_help_panel=OPTIMISATION,
             show_default=False,
@@ -273,18 +276,24 @@ def train(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Train a model on text, or on pairs of texts; for five minutes by default."""
-    from seqgen.cli.models import put_settings
+    """Train a model on text, or on pairs of texts; for five minutes by default.
+
+    Where the default is "chosen", it is made to fit the architecture, the text and the budget.
+    """
+    from seqgen.cli.models import put_presets, put_settings
     from seqgen.cli.progress import display
     from seqgen.configs import read_config
     from seqgen.tasks.training.train import resume as go_on
     from seqgen.tasks.training.train import train as run
 
-    if "help" in (set_ or ()):
-        put_settings(
-            model or (preset and presets.preset(preset).architecture) or registry.DEFAULT, json
-        )
+    if preset == "help":
+        put_presets(json)
         return
+    for key, _, setting_name in (text.partition("=") for text in set_ or ()):
+        if key == "help":
+            of_preset = preset and presets.preset(preset).architecture
+            put_settings(model or of_preset or registry.DEFAULT, json, setting_name or None)
+            return
     data = [*(data or ()), *(data_option or ())]
     check_sides(data, source, source_vectors, target, val, val_source, val_target)
     data = data or source or ([source_vectors] if source_vectors else [])
@@ -293,7 +302,7 @@ def train(
         for flag, value in context.params.items()
         if flag not in OWN and value is not None
     }
-    settings |= dict(map(_assignment, set_ or ()))
+    settings |= dict(map(assignment, set_ or ()))
     inputs = Inputs(quiet)
     if val is not None or val_source is not None:
         settings["val"] = inputs.keep_held_out(val or val_source)
@@ -304,7 +313,8 @@ def train(
     common |= {"stop_after": stop_after, "tensorboard": tensorboard}
     with display(quiet) as report:
         if resume is not None:
-            _refuse(context, "--resume", ("model", "preset", "name", "overwrite", "config"))
+            own = ("model", "preset", "parameters", "name", "overwrite", "config")
+            _refuse(context, "--resume", own)
             sources = inputs.keep(data)
             result = go_on(resume, data=sources, changed_data=changed_data, report=report, **common)
         else:
@@ -323,6 +333,7 @@ def train(
                 name=name,
                 config=nested,
                 overwrite=overwrite,
+                parameters=parameters,
                 report=report,
                 **common,
             )
@@ -350,7 +361,12 @@ def _check_no_model_name(data: list[str]) -> None:
                 )
 
 
-def _assignment(text: str) -> tuple[str, str]:
+def assignment(text: str) -> tuple[str, str]:
+    """Return the name and the value of a `--set`.
+
+    Raises:
+        UsageError: it is not KEY=VALUE.
+    """
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise UsageError(f"--set takes KEY=VALUE, not {text!r}")

@@ -48,10 +48,13 @@ def summarise(result: TrainingResult) -> None:
 
 def _writes(result: TrainingResult) -> str:
     """Return the command that writes with the new model."""
+    config = store.StoredModel(Path(result.path)).config
+    if config["data"].get("labels"):
+        return "sample --label NAME"
     reads = registry.architecture(result.architecture).reads
     if reads in WRITES:
         return WRITES[reads]
-    settings = store.StoredModel(Path(result.path)).config["model"]
+    settings = config["model"]
     vectors = settings.get("source_features") is not None
     return "beam-search --source-vectors FILE" if vectors else 'beam-search "a source"'
 
@@ -74,7 +77,7 @@ def _table(result: TrainingResult) -> None:
         rows["last epoch"] = f"{figure(result.epoch_loss)} nats/token, {spread}"
     if result.val_loss is not None:
         if result.best_step is not None:
-            rows["best"] = f"step {result.best_step:,}"
+            rows["best"] = f"step {count(result.best_step)}"
         rows["validation"] = f"{result.protocol}; {duration(result.validation_seconds)}"
     room = max(40, console(sys.stderr).width - INDENT) if is_terminal(sys.stderr) else sys.maxsize
     for key, value in rows.items():

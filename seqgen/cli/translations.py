@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from seqgen.cli.completion import one_of
 from seqgen.cli.help import SCORES, SEARCH, value
 from seqgen.cli.output import say
-from seqgen.cli.tables import count, figure, percentage
+from seqgen.cli.tables import count, figure, interval, percentage
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
@@ -53,14 +53,22 @@ LengthNorm = Annotated[
 ]
 Alpha = Annotated[float, value("X", SEARCH, "Exponent of --length-norm.", "--alpha")]
 MaxTokens = Annotated[
-    int,
-    value("N", SEARCH, "For translators: longest translation, in tokens.", "--max-tokens", min=1),
+    int | None,
+    value(
+        "N",
+        SEARCH,
+        "For translators: longest translation, in tokens.",
+        "--max-tokens",
+        default="100, or twice the longest target if that is more",
+        min=1,
+    ),
 ]
 
 
 def translating(
     metrics: Sequence[str] | None = None,
     by_length: str | None = None,
+    max_tokens: int | None = None,
     **search: Any,
 ) -> Translating:
     """Return how sources are translated and scored, as options say.
@@ -68,6 +76,7 @@ def translating(
     Args:
         metrics: of `--metric`.
         by_length: of `--by-length`.
+        max_tokens: of `--max-tokens`; None for a limit that follows from the targets.
         search: fields of `BeamOptions`.
 
     Raises:
@@ -77,8 +86,11 @@ def translating(
     from seqgen.tasks.scoring.translations import METRICS, Translating
     from seqgen.tasks.writing.beam_search import BeamOptions
 
+    if max_tokens is not None:
+        search["max_tokens"] = max_tokens
     return Translating(
         search=BeamOptions(**search),
+        fit_targets=max_tokens is None,
         metrics=tuple(options_by_metric(metrics or METRICS)),
         lengths=None if by_length is None else _numbers(by_length),
     )
@@ -98,27 +110,22 @@ def score_rows(found: Sequence[Evaluation]) -> Iterator[list[str]]:
         found: of models of pairs, by the same metrics on the same pairs.
     """
     records = [one.translations for one in found]
-    for same in zip(*(record["metrics"] for record in records), strict=True):
-        shown = (with_interval(own["score"], own.get("confidence_interval")) for own in same)
-        yield [same[0]["metric"], *shown]
+    for scores in zip(*(record["metrics"] for record in records), strict=True):
+        shown = (interval(one["score"], one.get("confidence_interval"), 2) for one in scores)
+        yield [scores[0]["metric"], *shown]
     yield ["exact match", *(percentage(record["exact_match"]) for record in records)]
-    for same in zip(*(record["by_length"] for record in records), strict=True):
-        own = same[0]
-        to = "" if own["least"] == own["most"] else f" to {own['most']}"
-        lengths = f"{own['least']}{to} {own['unit']}"
+    for scores in zip(*(record["by_length"] for record in records), strict=True):
+        first = scores[0]
+        to = "" if first["least"] == first["most"] else f" to {first['most']}"
+        lengths = f"{first['least']}{to} {first['unit']}"
         yield [
-            f"{own['metric']}, {lengths} ({count(own['pairs'])})",
-            *(figure(record["score"], 2) for record in same),
+            f"{first['metric']}, {lengths} ({count(first['pairs'])})",
+            *(figure(one["score"], 2) for one in scores),
         ]
-
-
-def with_interval(score: float, half: float | None) -> str:
-    """Return a score and half the width of its interval, if there is one."""
-    return figure(score, 2) if half is None else f"{figure(score, 2)} ± {half:.2f}"
 
 
 def say_cut(model: str, cut: int, pairs: int, most: int) -> None:
     """Say how many translations reached the greatest length, if any."""
     if cut:
-        of = f"{cut:,} of {plural(pairs, 'translation')}"
+        of = f"{count(cut)} of {plural(pairs, 'translation')}"
         say(f"{model}: {of} cut at {most} tokens (--max-tokens)")

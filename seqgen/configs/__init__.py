@@ -1,9 +1,10 @@
 """Frozen, documented, validated settings: the base of every configuration, and training's own."""
 
-from seqgen.configs.data import DOCUMENTS, DataConfig, Documents
+from seqgen.configs.data import DOCUMENTS, DataConfig, Direction, Documents
 from seqgen.configs.files import read_config, resolve, settings_of
 from seqgen.configs.model import DROPOUT_BY_OVERFITTING_RATIO, ModelConfig, Size, by_ratio
-from seqgen.configs.options import PRECISIONS, choice, no_text, texts
+from seqgen.configs.options import PRECISIONS, choice, count_of, no_text, texts
+from seqgen.configs.regimes import REGIMES, RegimeConfig
 from seqgen.configs.settings import (
     MOST_LAYERS,
     MOST_RATE,
@@ -44,19 +45,23 @@ __all__ = [
     "MOST_TOKENS",
     "MOST_WIDTH",
     "PRECISIONS",
+    "REGIMES",
     "RESUMABLE",
     "RULE_RECIPES",
     "Bounds",
     "Config",
     "DataConfig",
+    "Direction",
     "Documents",
     "ModelConfig",
+    "RegimeConfig",
     "Size",
     "TrainingConfig",
     "UsageError",
     "by_ratio",
     "choice",
     "conform",
+    "count_of",
     "no_text",
     "read_config",
     "require",

@@ -9,6 +9,7 @@ from seqgen.configs.settings import MOST_SEED, MOST_TOKENS, Config, setting
 
 Documents = Literal["stream", "line"]
 DOCUMENTS: tuple[str, ...] = get_args(Documents)
+Direction = Literal["forward", "backward"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +46,16 @@ class DataConfig(Config):
     )
     documents: Documents = setting(
         "Treat the text as one continuous stream, or each line as a separate document.", "stream"
+    )
+    direction: Direction = setting(
+        "Learn to write from left to right (forward), or from right to left (backward): then a "
+        "prompt is what the text ends with.",
+        "forward",
+    )
+    labels: bool = setting(
+        "Each line is label<TAB>text: learn to write a text given its labels, with | between "
+        "several.",
+        False,
     )
     val: str = setting(
         "What to hold out for validation: a share of the text such as 0.05, a file, or none.", "0.1"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,23 @@ from seqgen.configs.settings import Config
 from seqgen.errors import SeqgenError, UsageError, did_you_mean
 from seqgen.files import parse_json
 
+# Of the architectures that have a setting, an error names so many.
+MOST_OWNERS = 3
+
 
 def resolve(
-    settings: Mapping[str, Any], architecture: str, groups: Iterable[type[Config]]
+    settings: Mapping[str, Any],
+    architecture: str,
+    groups: Iterable[type[Config]],
+    owners: Callable[[str], Sequence[str]] = lambda name: (),
 ) -> list[dict[str, Any]]:
     """Deal `settings` out to the configuration classes that have a field of that name.
+
+    Args:
+        settings: by name.
+        architecture: whose they are.
+        groups: the configuration classes.
+        owners: which architectures have a setting, for one that this one does not have.
 
     Returns:
         For each class, in order, its share of the settings. A field of the same name in two
@@ -31,11 +43,20 @@ def resolve(
     for name, value in settings.items():
         owner = next((i for i, group in enumerate(groups) if name in group.fields()), None)
         if owner is None:
-            hint = did_you_mean(name, known)
+            hint = _belongs_to(owners(name)) + did_you_mean(name, known)
             listed = f"seqgen models --architectures {architecture} lists all of them"
             raise UsageError(f"{architecture} has no setting {name!r}{hint} ({listed})")
         shares[owner][name] = value
     return shares
+
+
+def _belongs_to(owners: Sequence[str]) -> str:
+    """Return `", which lstm has"` for the architectures that have a setting, the first few."""
+    if not owners:
+        return ""
+    *others, last = owners if len(owners) <= MOST_OWNERS else (*owners[:MOST_OWNERS], "others")
+    named = f"{', '.join(others)} and {last}" if others else last
+    return f", which {named} {'have' if others else 'has'}"
 
 
 def read_config(path: Path) -> dict[str, Any]:

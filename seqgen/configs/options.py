@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from fractions import Fraction
 
-from seqgen.configs.settings import require
+from seqgen.configs.settings import require, short
 from seqgen.errors import did_you_mean
 
 PRECISIONS = ("auto", "float32", "float64", "bf16")
+COUNT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(?:e\+?(\d{1,2}))?([kmb]?)", re.IGNORECASE)
+THOUSANDS = {"": 0, "k": 3, "m": 6, "b": 9}
 
 
 def choice(flag: str, value: str, allowed: Iterable[str]) -> str:
@@ -20,6 +24,23 @@ def choice(flag: str, value: str, allowed: Iterable[str]) -> str:
     hint = did_you_mean(value, allowed) or f"; it is one of {', '.join(allowed)}"
     require(value in allowed, f"{flag} is not {value!r}{hint}")
     return value
+
+
+def count_of(flag: str, text: str) -> int:
+    """Return the whole number that "30000", "3e4", "30k" or "1.5M" means.
+
+    Raises:
+        UsageError: it means none, or none above 0; names the flag.
+    """
+    found = COUNT.fullmatch(text.strip())
+    number = Fraction(0)
+    if found is not None:
+        digits, exponent, unit = found.groups()
+        power = int(exponent or 0) + THOUSANDS[unit.lower()]
+        number = Fraction(digits.rstrip(".")) * 10**power
+    whole = number.denominator == 1 and number > 0
+    require(whole, f"{flag} must be a whole number (30000, 3e4, 30k or 1.5M), not {short(text)!r}")
+    return int(number)
 
 
 def texts(flag: str, given: str | Iterable[str]) -> tuple[str, ...]:

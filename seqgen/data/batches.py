@@ -210,8 +210,11 @@ class DocumentBatches(Batches):
         before = np.where(self._opens(rows), self.corpus.start, tokens[self.begin[rows] - 1])
         before = before if offset == 0 else tokens[last]
         read = np.concatenate([before[:, None], targets[:, :-1]], axis=1)
+        if self.corpus.unscored is not None:
+            one, least = self.corpus.unscored
+            inside &= (targets != one) & (targets < least)
         scored = np.where(inside, targets, IGNORED)
-        return Batch(read.astype(np.int64), scored, offset == 0, int(left.sum()))
+        return Batch(read.astype(np.int64), scored, offset == 0, max(1, int(inside.sum())))
 
     def _opens(self, rows: np.ndarray) -> np.ndarray:
         """Return which rows begin a document, (B,) bool; the others continue a long one."""

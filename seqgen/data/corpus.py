@@ -50,6 +50,9 @@ class Corpus:
         start: the id each document starts after.
         oov: how many tokens are `<unk>`.
         sources: what each document is written from, D of them; None for text alone.
+        end: the id that each document ends with; None for a stream, which has no end.
+        unscored: an id, and the least of others, that are read in training and never scored;
+            None where every token is.
     """
 
     tokens: np.ndarray
@@ -57,6 +60,8 @@ class Corpus:
     start: int
     oov: int = 0
     sources: Sources | None = None
+    end: int | None = None
+    unscored: tuple[int, int] | None = None
 
     @cached_property
     def starts(self) -> np.ndarray:
@@ -155,7 +160,7 @@ def gather(pieces: Iterable[np.ndarray], framing: Framing, tokenizer: Tokenizer)
         tokens.add(ids)
     if framing.end is None and tokens.size:
         ends.add(np.array([tokens.size]))
-    return Corpus(tokens.array(), ends.array(), framing.start, oov)
+    return Corpus(tokens.array(), ends.array(), framing.start, oov, end=framing.end)
 
 
 class Gathered:

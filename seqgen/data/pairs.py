@@ -12,6 +12,7 @@ import numpy as np
 
 from seqgen.data.corpus import Corpus, Framing, encode_corpus
 from seqgen.data.encoding import Sampling
+from seqgen.data.labels import Labels
 from seqgen.data.sources import Sources, TokenSources, Vectors
 from seqgen.data.text import Survey, lines, survey
 from seqgen.errors import SeqgenError
@@ -24,11 +25,12 @@ class Tokenizers:
 
     Attributes:
         target: that of the targets.
-        source: that of the sources; None for vectors, which have no tokens.
+        source: that of the sources; None for vectors, which have no tokens; the labels of texts
+            that are written from those.
     """
 
     target: Tokenizer
-    source: Tokenizer | None
+    source: Tokenizer | Labels | None
 
     @property
     def joint(self) -> bool:
@@ -71,7 +73,9 @@ class Pairs(ABC):
         """The width of sources that are vectors; None for text."""
         return None
 
-    def encoded_sources(self, tokenizer: Tokenizer | None, sampling: Sampling | None) -> Sources:
+    def encoded_sources(
+        self, tokenizer: Tokenizer | Labels | None, sampling: Sampling | None
+    ) -> Sources:
         """Return every source as a model reads it; see `encode_sources`."""
         return encode_sources(self.sources(), tokenizer, sampling)
 
@@ -183,9 +187,11 @@ def encode_pairs(pairs: Pairs, tokenizers: Tokenizers, sampling: Sampling | None
 
 
 def encode_sources(
-    source_lines: Iterable[str], tokenizer: Tokenizer, sampling: Sampling | None = None
+    source_lines: Iterable[str], tokenizer: Tokenizer | Labels, sampling: Sampling | None = None
 ) -> TokenSources:
-    """Encode sources, one per line, each with EOS at its end, so that none is empty."""
+    """Encode sources, one per line: texts with EOS at the end, so that none is empty; or labels."""
+    if isinstance(tokenizer, Labels):
+        return tokenizer.sources(source_lines)
     framing = Framing.of(tokenizer, "line")
     read = encode_corpus(source_lines, tokenizer, "line", sampling, framing)
     return TokenSources(read.tokens, read.ends, read.oov)

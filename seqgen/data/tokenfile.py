@@ -132,7 +132,7 @@ def open_token_file(path: str | Path) -> TokenFile:
         ends = arrays["ends"]
         if documents == "stream":
             ends = np.array([arrays["tokens"].size][: arrays["tokens"].size], dtype=np.int64)
-        corpus = Corpus(arrays["tokens"], ends, framing.start, oov)
+        corpus = Corpus(arrays["tokens"], ends, framing.start, oov, end=framing.end)
     except OSError as error:
         raise SeqgenError(f"{path} cannot be read: {error.strerror or error}") from None
     except (KeyError, TypeError, ValueError) as error:

@@ -23,7 +23,7 @@ from seqgen.decoding.beam_groups import (
     Fate,
     Group,
     Penalty,
-    Source,
+    SearchPrompt,
     StochasticGroup,
 )
 from seqgen.decoding.hypotheses import Best, Hypothesis
@@ -77,7 +77,7 @@ class Search:
 @torch.inference_mode()
 def search(
     model: LanguageModel,
-    sources: Sequence[Source],
+    sources: Sequence[SearchPrompt],
     config: BeamConfig,
     processors: Sequence[Processor],
     eos_id: int | None,

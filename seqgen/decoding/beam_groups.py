@@ -18,12 +18,15 @@ LEAST = -1e30
 MOST_TOKENS = 10**9
 MOST_BEAMS = 10**5
 MOST_DIVERSITY = 1e6
-# A candidate's parent, its token, that token's log-probability, and "live", "finished", "pruned".
+# What became of a candidate: its parent, its token, the token's log-probability, and "live",
+# "finished" or "pruned".
 Fate = tuple[Hypothesis, int, float, str]
-# Those of the candidates that were considered, and of the others, made when they are asked for.
+# The fates of the candidates that were considered, and those of all others, which are computed only
+# if a search tree is drawn.
 Fates = tuple[list[Fate], Iterable[Fate]]
-# Minus the total of a parent and a token, the parent's place among the live ones, the token, what
-# ranks it, and both its log-probabilities.
+# A parent and a token: minus their total, which sorts the best first; the parent's place among the
+# live hypotheses; the token; the total that ranks it; and the token's log-probability, first under
+# the model, then after the filters.
 Candidate = tuple[float, int, int, float, float, float]
 
 
@@ -68,7 +71,7 @@ class BeamConfig:
 
 
 @dataclass(frozen=True)
-class Source:
+class SearchPrompt:
     """What one search is for.
 
     Attributes:
@@ -85,10 +88,10 @@ class Source:
 
 
 # Whether the tokens written after a prompt end the text by what they say (a stop string).
-Ends = Callable[[Source, Sequence[int]], bool]
+Ends = Callable[[SearchPrompt, Sequence[int]], bool]
 # What the score of a finished text gains by its tokens: never above 0, or a search that stops
 # when nothing can be better any more would stop too early.
-Penalty = Callable[[Source, Sequence[int]], float]
+Penalty = Callable[[SearchPrompt, Sequence[int]], float]
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ class Ending:
         penalty: added to the score of a finished text.
     """
 
-    source: Source
+    source: SearchPrompt
     eos_id: int | None
     ends: Ends | None
     max_tokens: int
@@ -122,7 +125,7 @@ class Ending:
     @classmethod
     def of(
         cls,
-        source: Source,
+        source: SearchPrompt,
         config: BeamConfig,
         eos_id: int | None,
         ends: Ends | None = None,
@@ -303,14 +306,15 @@ class Group:
 
     def _finish(self, hypothesis: Hypothesis, reason: str, ending: Ending) -> None:
         ending.finish(hypothesis, reason, self.config.norm)
-        # A penalty may take a pass over the whole text: not for one that has lost without it.
+        # A penalty may need a pass over the whole text, and it only lowers the score. A hypothesis
+        # that is worse than the n best without it needs none.
         if not self.best.beats(hypothesis.score):
             ending.penalise(hypothesis)
             self.best.add(hypothesis)
 
 
 def _extended(parent: Hypothesis, token: int, logprob: float) -> Hypothesis:
-    """Return the hypothesis longer by a token; it stands in its parent's row."""
+    """Return `parent` with one more token; its state is still in the parent's row."""
     tokens = (*parent.tokens, token)
     return Hypothesis(tokens=tokens, logprob=parent.logprob + logprob, row=parent.row)
 

@@ -258,15 +258,15 @@ def paired_scores(
     named = [(str(number), lines) for number, lines in enumerate(systems)]
     with _seeded(seed):
         paired = SacreTest(named, {"metric": metric}, references, kind, samples)
-        if seed == 0:  # which sacreBLEU takes for none, and draws anew each time
+        if seed == 0:  # sacreBLEU takes 0 for no seed, and would draw a new one each time
             paired._seed = SeedSequence(0)
         signatures, results = paired()
-    # By the name of the score, which tells how it was set up.
+    # Both are by the name of the score, which sacreBLEU makes from its settings.
     ((name, signature),) = signatures.items()
     scores = []
     for lines, result in zip(systems, results[name], strict=True):
         found = options.build().corpus_score(lines, references)
-        # sacreBLEU finds a text significantly different from itself.
+        # For a text compared with itself sacreBLEU gives a p-value that looks significant.
         p_value = 1.0 if scores and list(lines) == list(systems[0]) else result.p_value
         figures = {"mean": result.mean, "interval": result.ci, "p_value": p_value}
         scores.append(_score(found, options, signature.format(), **figures))

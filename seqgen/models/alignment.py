@@ -8,9 +8,14 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from seqgen.models.memory import Memory
 from seqgen.models.ops import Ops, TensorOps
+from seqgen.models.products import Linear
+
+# Intermediate numbers of scores that are held at once; more are computed in pieces.
+MOST_NUMBERS = 1 << 26
 
 
 class Score(nn.Module):
@@ -22,6 +27,7 @@ class Score(nn.Module):
         scaled: divide by the square root of H (Vaswani et al. 2017).
 
     Attributes:
+        width: how many numbers are computed for a query at a place.
         ops: what the equations of `forward` are made of. `RowScore` calls them over arrays.
     """
 
@@ -29,7 +35,7 @@ class Score(nn.Module):
 
     def __init__(self, query_size: int, size: int, scaled: bool) -> None:
         super().__init__()
-        self.query_size, self.size = query_size, size
+        self.query_size, self.size, self.width = query_size, size, 1
         self.scale = 1 / math.sqrt(size) if scaled else 1.0
 
     @abstractmethod
@@ -62,7 +68,7 @@ class General(Dot):
 
     def __init__(self, query_size: int, size: int, scaled: bool) -> None:
         super().__init__(query_size, size, scaled)
-        self.map = nn.Linear(size, query_size, bias=False)
+        self.map = Linear(size, query_size, bias=False)
 
     def keys(self, encoded: Tensor) -> Tensor:
         return self.map(encoded)
@@ -76,8 +82,9 @@ class Additive(Score):
 
     def __init__(self, query_size: int, size: int, scaled: bool, coverage: bool = False) -> None:
         super().__init__(query_size, size, scaled)
-        self.of_query = nn.Linear(query_size, size, bias=False)
-        self.of_key = nn.Linear(size, size)
+        self.width = size
+        self.of_query = Linear(query_size, size, bias=False)
+        self.of_key = Linear(size, size)
         self.v = nn.Parameter(torch.empty(size).uniform_(-1, 1) / math.sqrt(size))
         self.of_covered = nn.Parameter(torch.zeros(size)) if coverage else None
 
@@ -98,11 +105,34 @@ class Fertility(nn.Module):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.map = nn.Linear(size, 1)
+        self.map = Linear(size, 1)
 
     def forward(self, encoded: Tensor) -> Tensor:
         """Return the inverse of each place's fertility, (S, L, 1), from h (S, L, H)."""
         return 1 / (self.MOST * self.map(encoded).sigmoid())
+
+
+def scores_of(score: Score, queries: Tensor, keys: Tensor, covered: Tensor | None) -> Tensor:
+    """Return scores (S, N, L) in bounded memory; see `Score.forward` for the arguments.
+
+    What additive attention computes for long texts is H times as large as its scores. Above
+    `MOST_NUMBERS`, some queries are done at a time, and a training call does them again for the
+    gradient instead of keeping their intermediate numbers.
+    """
+    each = keys.shape[0] * keys.shape[1] * score.width
+    if queries.shape[1] * each <= MOST_NUMBERS:
+        return score(queries, keys, covered)
+    size = max(1, MOST_NUMBERS // each)
+    pieces = queries.split(size, 1)
+    past = [None] * len(pieces) if covered is None else covered.split(size, 1)
+    if torch.is_grad_enabled():
+        made = [
+            checkpoint(score, piece, keys, own, use_reentrant=False)
+            for piece, own in zip(pieces, past, strict=True)
+        ]
+    else:
+        made = [score(piece, keys, own) for piece, own in zip(pieces, past, strict=True)]
+    return torch.cat(made, 1)
 
 
 def read(
@@ -122,7 +152,7 @@ def read(
     queries = memory.group(query)  # (S, G, T, Q)
     if covered is not None:
         covered = memory.group(covered).flatten(1, 2)
-    scores = score(queries.flatten(1, 2), memory.keys[0], covered)  # (S, G T, L)
+    scores = scores_of(score, queries.flatten(1, 2), memory.keys[0], covered)  # (S, G T, L)
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     if memory.there is not None:
         scores = scores.masked_fill(~memory.there[:, None], -math.inf)

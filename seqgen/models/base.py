@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from seqgen.configs import ModelConfig
+from seqgen.data.sources import Sources
 from seqgen.models.compilable import Compilable
 from seqgen.models.network import Network
 from seqgen.models.scores import Predictions, Scores, Want, WrittenOut
@@ -82,6 +83,43 @@ class LanguageModel(nn.Module):
             stride: how many tokens a full window drops at a time (transformers; W/2 if None);
                 models without a window ignore it.
         """
+
+    def spell(self, words: Iterable[str], spelled_out: bool) -> None:
+        """Tell a new model how its tokens are spelled; most do not ask.
+
+        Args:
+            words: the V tokens.
+            spelled_out: each is a character, or a byte.
+
+        Raises:
+            UsageError: it reads words, and these are none.
+        """
+
+    def opens(
+        self, sources: Sources, stride: int | None = None
+    ) -> Callable[[Sequence[int]], State]:
+        """Return what opens states on sources, whose handles are their numbers.
+
+        A model of text reads a source, such as labels, as the tokens that come first.
+
+        Args:
+            sources: of this model's own ids.
+            stride: see `start`.
+        """
+
+        @torch.no_grad()
+        def opened(handles: Sequence[int]) -> State:
+            source = sources.rows(handles)
+            states, places = [], []
+            for length in np.unique(source.lengths).tolist():
+                rows = np.flatnonzero(source.lengths == length)
+                tokens = torch.from_numpy(source.values[rows, :length]).to(self.device)
+                states.append(self(tokens, self.start(len(rows), stride), last=1)[1])
+                places += rows.tolist()
+            state = type(states[0]).cat(states) if len(states) > 1 else states[0]
+            return state if places == sorted(places) else state.select(np.argsort(places).tolist())
+
+        return opened
 
     def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
         """Read one token of each row, as decoding does.
@@ -161,11 +199,24 @@ class NeuralLanguageModel(Compilable, LanguageModel, Network):
     def forward(
         self, tokens: Tensor, state: State | None = None, last: int | None = None
     ) -> tuple[Tensor, State | None]:
-        features, state = self.hidden(tokens, state)
-        if last is not None:
-            features = features[:, -last:]
-        logits = self.head(features)  # (B, T, V)
-        return logits.to(torch.promote_types(logits.dtype, torch.float32)), state
+        features, after = self.hidden(tokens, state)
+        return self.logits(features, tokens, state, last), after
+
+    def logits(
+        self, features: Tensor, tokens: Tensor, past: State | None, last: int | None = None
+    ) -> Tensor:
+        """Return the logits (B, T, V) after tokens, or after the `last` of them.
+
+        A model that predicts from more than the features of one position overrides this.
+
+        Args:
+            features: (B, T, H) of `hidden`.
+            tokens: (B, T), which `hidden` read.
+            past: the state that `hidden` was given, which may be used up.
+            last: see `forward`.
+        """
+        logits = self.head(features if last is None else features[:, -last:])
+        return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def require_no_graph(state: State) -> None:

@@ -15,6 +15,7 @@ from seqgen.configs import MOST_TOKENS, MOST_WIDTH, ModelConfig, by_ratio, requi
 from seqgen.data.sources import Source, Sources
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.memory import Memory
+from seqgen.models.products import Linear
 from seqgen.models.state import State
 
 # Dropout by the overfitting ratio, as for models of text: where targets are sentences, and where
@@ -117,9 +118,10 @@ class EncoderDecoder(NeuralLanguageModel):
             ValueError: there is no memory.
         """
 
-    @abstractmethod
     def attend(self, tokens: Tensor, memory: Memory) -> Tensor:
         """Return how much each prediction reads of each place of its source.
+
+        A text past the window is read in windows, as it is written and scored.
 
         Args:
             tokens: (B, T) of int64, what the decoder reads, BOS first.
@@ -131,6 +133,15 @@ class EncoderDecoder(NeuralLanguageModel):
         Raises:
             UsageError: the model has no attention.
         """
+        pieces = [
+            self.attend_in_window(tokens[:, begin:end], memory)[:, :, :, past:]
+            for begin, past, end in windows(tokens.shape[1], self.window)
+        ]
+        return torch.cat(pieces, 3)
+
+    @abstractmethod
+    def attend_in_window(self, tokens: Tensor, memory: Memory) -> Tensor:
+        """Do what `attend` does, for no more tokens than the window holds."""
 
     def remember(self, source: Source) -> Memory:
         """Encode sources as `data` holds them."""
@@ -170,6 +181,26 @@ class EncoderDecoder(NeuralLanguageModel):
         return opened
 
 
+def windows(length: int, window: int | None) -> list[tuple[int, int, int]]:
+    """Return what a text is read in: where each context begins, how much of it is past, its end.
+
+    A row that holds W tokens falls back to its last W - S, S being half the window (see
+    `KVCache`).
+
+    Args:
+        length: of the text, at least 1.
+        window: W; None for one context.
+    """
+    if window is None or length <= window:
+        return [(0, 0, length)]
+    stride = max(1, window // 2)
+    found = [(0, 0, window)]
+    while found[-1][2] < length:
+        begin = found[-1][0] + stride
+        found.append((begin, window - stride, min(begin + window, length)))
+    return found
+
+
 def source_input(config: SourceConfig, size: int, embedding: nn.Embedding) -> nn.Module:
     """Return what makes vectors (S, L, size) of source values: an embedding, or a linear map.
 
@@ -179,7 +210,7 @@ def source_input(config: SourceConfig, size: int, embedding: nn.Embedding) -> nn
         embedding: the target's, whose matrix may be the source's too.
     """
     if config.source_features is not None:
-        return nn.Linear(config.source_features, size)
+        return Linear(config.source_features, size)
     of_source = nn.Embedding(config.source_vocab_size or config.vocab_size, size)
     if config.shares_embeddings:
         # The matrix and not the module: torch's functional calls swap a shared module's twice.

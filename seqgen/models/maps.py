@@ -18,6 +18,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from seqgen.models.arrays import Affine, ArrayMap
+from seqgen.models.products import product, suits_onednn
 
 # By name, W (O, I) and b (O,), or no b.
 Maps = Mapping[str, tuple[Tensor, Tensor | None]]
@@ -53,11 +54,17 @@ class LoopMap(TensorMap):
 
     def __call__(self, h: Tensor, plus: Tensor | None = None) -> Tensor:
         h = h.to(self.transposed.dtype)
+        if suits_onednn(len(h), self.transposed):
+            return _Product.apply(self, h, plus)
         y = super().__call__(h, plus)
-        y.register_hook(functools.partial(self.gradients.__setitem__, len(self.inputs)))
+        y.register_hook(functools.partial(self.gradients.__setitem__, self.keep(h)))
+        return y
+
+    def keep(self, h: Tensor) -> int:
+        """Keep what goes into a call; return the number of the call."""
         self.inputs.append(h.detach())
         self.gradients.append(None)
-        return y
+        return len(self.inputs) - 1
 
     def collect(self) -> tuple[Tensor | None, Tensor | None]:
         """Return the gradients of W and b, and forget those of the calls."""
@@ -67,7 +74,27 @@ class LoopMap(TensorMap):
         d_y = torch.cat([self.gradients[i] for i in known])  # (calls B, O)
         self.gradients[:] = [None] * len(self.gradients)
         d_bias = None if self.bias is None else d_y.sum(0)
-        return d_y.T @ torch.cat([self.inputs[i] for i in known]), d_bias
+        inputs = torch.cat([self.inputs[i] for i in known])  # (calls B, I)
+        if suits_onednn(len(inputs), self.transposed):
+            return product(d_y.T, inputs.T), d_bias
+        return d_y.T @ inputs, d_bias
+
+
+class _Product(Function):
+    """A call of a `LoopMap` by oneDNN."""
+
+    @staticmethod
+    def forward(ctx: Any, map_: LoopMap, h: Tensor, plus: Tensor | None) -> Tensor:
+        ctx.map, ctx.call, ctx.added = map_, map_.keep(h), plus is not None
+        y = product(h, map_.transposed.T, map_.bias)
+        return y if plus is None else y.add_(plus)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_y: Tensor) -> tuple[Tensor | None, ...]:
+        ctx.map.gradients[ctx.call] = d_y
+        d_h = product(d_y, ctx.map.transposed) if ctx.needs_input_grad[1] else None
+        return None, d_h, d_y if ctx.added else None
 
 
 class _Collect(Function):

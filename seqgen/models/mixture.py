@@ -66,6 +66,8 @@ class Mixture(LanguageModel):
     def attend(self, tokens: Tensor, memory: MixtureState) -> Tensor:
         """Return the weighted mean of what the parts read of a source, (B, 1, 1, T, L).
 
+        Past its window, each part reads the text in windows of its own, as it predicts.
+
         Args:
             tokens: (B, T) of int64, what the decoders read, BOS first.
             memory: of `remember`, with B rows.
@@ -190,7 +192,10 @@ def weighted_sum(log_probs: Sequence[Tensor], log_weights: Sequence[float]) -> T
 
 
 def fit_weights(
-    log_probs: Tensor, tolerance: float = 1e-7, rounds: int = 1000
+    log_probs: Tensor,
+    tolerance: float = 1e-7,
+    rounds: int = 1000,
+    tied: Callable[[Tensor], Tensor] = lambda weights: weights,
 ) -> tuple[list[float], list[float]]:
     """Find the weights under which held-out text is most probable, by EM (Jelinek 1980).
 
@@ -201,13 +206,16 @@ def fit_weights(
         log_probs: (N, K), of each token under each component, in nats.
         tolerance: stop when a round gains less than so many nats a token.
         rounds: stop after so many.
+        tied: returns the most probable weights among those allowed, from the shares (K,) of the
+            text that a round gave; all weights that sum to 1 are allowed if not given.
 
     Returns:
         The K weights, and the mean log-probability before every round and after the last.
     """
     possible = (log_probs > -torch.inf).any(1)
     log_probs = log_probs[possible].double()
-    weights = torch.full((log_probs.shape[1],), 1 / log_probs.shape[1], dtype=torch.float64)
+    parts = log_probs.shape[1]
+    weights = tied(torch.full((parts,), 1 / parts, dtype=torch.float64))
     history: list[float] = []
     while True:
         joint = log_probs + weights.log()  # (N, K)
@@ -216,7 +224,7 @@ def fit_weights(
         gain = history[-1] - history[-2] if len(history) > 1 else torch.inf
         if gain < tolerance or len(history) > rounds:
             return weights.tolist(), history
-        weights = (joint - mixed).exp().mean(0)
+        weights = tied((joint - mixed).exp().mean(0))
 
 
 def _least(limits: Iterable[int | None]) -> int | None:

@@ -37,7 +37,9 @@ class TensorOps:
         blocks: list[Tensor] = []
         parts = zip(_runs(functions), TensorOps.split(x, *map(len, _runs(functions))), strict=True)
         for run, block in parts:
-            blocks += run[0](block).chunk(len(run), -1)
+            y = run[0](block)
+            # A chunk of one would be a node in the graph, whose gradient is a copy.
+            blocks += (y,) if len(run) == 1 else y.chunk(len(run), -1)
         return blocks
 
     @staticmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,13 +11,18 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from seqgen.configs import require
 from seqgen.models.array_steps import ArraySteps
 from seqgen.models.arrays import Affine, Arrays, ArrayStep
 from seqgen.models.base import NeuralLanguageModel, require_no_graph
 from seqgen.models.batch_norm import BatchNorm
 from seqgen.models.cells.cell import Cell, LayerState
 from seqgen.models.dropout import Dropout, WordDropout
+from seqgen.models.pointer import Pointer
+from seqgen.models.products import Linear
+from seqgen.models.recent import Recent
 from seqgen.models.recurrent_config import RecurrentConfig
+from seqgen.models.spelled import SpelledEmbedding
 from seqgen.models.state import State
 
 # So few rows step faster in NumPy, whose calls cost a fraction of torch's.
@@ -26,13 +31,21 @@ FEW_ROWS = 8
 
 @dataclass
 class RecurrentState(State):
-    """For each layer, the parts that its cell hands on, (B, H) unless it says otherwise."""
+    """What the layers hand on, and what a pointer looks back at.
+
+    Attributes:
+        layers: for each layer, the parts that its cell hands on, (B, H) unless it says otherwise.
+        recent: the last positions; None in a model without a pointer.
+    """
 
     layers: tuple[LayerState, ...]
+    recent: Recent | None = None
 
 
 class ArrayState(RecurrentState):
     """The state between one-token steps over arrays: tensors are made when someone asks.
+
+    A model with a pointer has none.
 
     Attributes:
         arrays: for each layer the parts of its state.
@@ -72,6 +85,8 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
         self.embedding = None
         if config.input == "embedding":
             self.embedding = nn.Embedding(config.vocab_size, config.input_size)
+        elif config.input == "char-cnn":
+            self.embedding = SpelledEmbedding(config)
         self.cell.require_suits(config)
         self.layers, size = nn.ModuleList(), config.input_size
         for layer in [config] * (config.num_layers - 1) + [config.last]:
@@ -85,14 +100,21 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
             Dropout(config.dropout if p is None else p, config.dropout_shares)
             for p in (config.input_dropout, None, config.output_dropout)
         )
-        self.head = nn.Linear(size, config.vocab_size)
+        self.head = Linear(size, config.vocab_size)
         nn.init.xavier_uniform_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         if config.tie_weights:
             self.embedding.weight = self.head.weight
+        self.pointer = Pointer(size, config.pointer) if config.pointer else None
+
+    def spell(self, words: Iterable[str], spelled_out: bool) -> None:
+        if isinstance(self.embedding, SpelledEmbedding):
+            require(not spelled_out, "input=char-cnn is for words; these tokens are characters")
+            self.embedding.spell(words)
 
     def start(self, batch: int, stride: int | None = None) -> RecurrentState:
-        return RecurrentState(tuple(layer.start(batch) for layer in self.layers))
+        recent = Recent.empty(batch, self.head.weight) if self.pointer else None
+        return RecurrentState(tuple(layer.start(batch) for layer in self.layers), recent)
 
     def hidden(self, tokens: Tensor, state: RecurrentState | None) -> tuple[Tensor, RecurrentState]:
         state = state or self.start(tokens.shape[0])
@@ -110,7 +132,27 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
                 y = self.norms[index](y)
             x = x + y if self.config.residual and index > 0 else y
             after.append(past)
-        return self.output_dropout(x), RecurrentState(tuple(after))
+        features, recent = self.output_dropout(x), None
+        if self.pointer:
+            # A position sees itself, so the next one sees all of these but the oldest.
+            recent = state.recent.extended(features, tokens).last(self.pointer.reach - 1)
+        return features, RecurrentState(tuple(after), recent)
+
+    def logits(
+        self,
+        features: Tensor,
+        tokens: Tensor,
+        past: RecurrentState | None,
+        last: int | None = None,
+    ) -> Tensor:
+        logits = super().logits(features, tokens, past, last)
+        if not self.pointer:
+            return logits
+        recent = (past or self.start(tokens.shape[0])).recent
+        return self.pointer(logits, features, recent.extended(features, tokens))
+
+    def suits_arrays(self) -> bool:
+        return not self.pointer and super().suits_arrays()
 
     def _input(self, tokens: Tensor) -> Tensor:
         if self.embedding is not None:

@@ -86,6 +86,8 @@ class CellRegularisers(ModelConfig):
         return {name: getattr(self, name) for name in CELL_REGULARISERS}
 
 
+# Filters of one width over characters: as many as Kim et al. (2016) have at most.
+MOST_FILTERS = 200
 CELL_REGULARISERS = tuple(CellRegularisers.fields())
 
 
@@ -114,8 +116,37 @@ class RecurrentConfig(CellRegularisers):
 
     hidden_size: int = setting(SHARED_DOCS["hidden_size"], 256, low=1, high=MOST_WIDTH)
     num_layers: int = setting(SHARED_DOCS["num_layers"], 2, low=1, high=MOST_LAYERS)
-    input: Literal["embedding", "onehot"] = setting(
-        "Input of the first layer: learned embeddings, or one-hot vectors.", "embedding"
+    input: Literal["embedding", "onehot", "char-cnn"] = setting(
+        "Input of the first layer: learned embeddings, one-hot vectors, or for words a convolution "
+        "over their characters (Kim et al. 2016).",
+        "embedding",
+    )
+    char_size: int = setting(
+        "For input=char-cnn: width of the vector of a character.", 15, low=1, high=MOST_WIDTH
+    )
+    char_filters: int = setting(
+        "For input=char-cnn: number of filters over one character; there are w times as many of "
+        "width w, but at most 200.",
+        25,
+        low=1,
+        high=MOST_FILTERS,
+    )
+    char_widths: int = setting(
+        "For input=char-cnn: width of the widest filters, in characters; there are filters of "
+        "every width from 1.",
+        6,
+        low=1,
+        high=100,
+    )
+    char_length: int = setting(
+        "For input=char-cnn: characters of a word that are read, its two ends included; in UTF-8, "
+        "some take several.",
+        24,
+        low=2,
+        high=1000,
+    )
+    char_highways: int = setting(
+        "For input=char-cnn: number of highway layers.", 1, low=0, high=MOST_LAYERS
     )
     embedding_size: int | None = setting(
         "Width of the embedding; by default the hidden size.", None, low=1, high=MOST_WIDTH
@@ -164,6 +195,13 @@ class RecurrentConfig(CellRegularisers):
         "Szegedy 2015; Laurent et al. 2016); evaluation uses running means and variances.",
         False,
     )
+    pointer: int = setting(
+        "Number of recent tokens that a learned pointer can copy from, mixed with the softmax by "
+        "a sentinel (Merity et al. 2017); 0 for no pointer.",
+        0,
+        low=0,
+        high=MOST_WIDTH,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -174,6 +212,12 @@ class RecurrentConfig(CellRegularisers):
             size = self.last.output_size
             same = self.input_size == size
             require(same, f"tie_weights needs embedding_size={size}, the head's width")
+
+        if self.input == "char-cnn":
+            fits = self.char_widths <= self.char_length
+            require(fits, "char_widths must be at most char_length")
+            none = self.embedding_size is None
+            require(none, "embedding_size has no meaning with input=char-cnn: it has char_filters")
 
     def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
         return batch_size * self.hidden_size**2 >= self.bf16_pays_from
@@ -191,8 +235,16 @@ class RecurrentConfig(CellRegularisers):
         return replace(self, hidden_size=self.last_size, last_size=None, tie_weights=False)
 
     @property
+    def filters(self) -> list[int]:
+        """How many filters over characters there are of width 1, 2, ..."""
+        widths = range(1, self.char_widths + 1)
+        return [min(MOST_FILTERS, self.char_filters * width) for width in widths]
+
+    @property
     def input_size(self) -> int:
         """Width of the first layer's input."""
         if self.input == "onehot":
             return self.vocab_size
+        if self.input == "char-cnn":
+            return sum(self.filters)
         return self.embedding_size or self.hidden_size

@@ -1,4 +1,4 @@
-"""Whether a model is too large to be made, before any memory is taken for it.
+"""How large a model would be, and whether it is too large, before any memory is taken for it.
 
 The system gives out more memory than it has, and ends a process without a word once it is used.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn import init
 from torch.overrides import TorchFunctionMode
 
 from seqgen.errors import SeqgenError
@@ -78,6 +79,31 @@ def to_train(model_class: type[Any], config: Any) -> Any:
             f"out of memory: the model has more parameters than can be trained in the "
             f"{there / 1e9:,.1f} GB of this machine; make it smaller"
         ) from None
+
+
+class _NoDraws(TorchFunctionMode):
+    """Within it nothing is drawn: torch loads half its compiler to draw tensors without content."""
+
+    def __torch_function__(
+        self,
+        func: Callable,
+        types: Sequence[type],
+        args: tuple = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func not in _DRAWS:
+            return func(*args, **kwargs)
+        return args[0] if args else kwargs["tensor"]
+
+
+_DRAWS = frozenset({torch.Tensor.normal_, torch.Tensor.uniform_, init.normal_, init.uniform_})
+
+
+def parameter_count(model_class: type[Any], config: Any) -> int:
+    """Return how many parameters a new model of a class would have; takes no memory for them."""
+    with torch.device("meta"), _NoDraws():
+        return model_class(config).parameter_count()
 
 
 def memory() -> int:

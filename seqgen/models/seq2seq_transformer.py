@@ -26,6 +26,8 @@ from seqgen.models.encoder_decoder import (
 )
 from seqgen.models.kv_cache import KVCache
 from seqgen.models.memory import Memory
+from seqgen.models.positions import sinusoids
+from seqgen.models.products import Linear
 from seqgen.models.rms_norm import RMSNorm
 from seqgen.models.state import Rows
 from seqgen.models.transformer import Transformer, waves_of
@@ -131,10 +133,10 @@ class CrossAttention(nn.Module):
         super().__init__()
         self.index, self.num_heads = index, config.num_heads
         size = config.hidden_size
-        self.query = nn.Linear(size, size, bias=config.bias)
-        self.key_value = nn.Linear(size, 2 * size, bias=config.bias)
+        self.query = Linear(size, size, bias=config.bias)
+        self.key_value = Linear(size, 2 * size, bias=config.bias)
         self.key_value.maps = {"weight": (size, size)}
-        self.output = nn.Linear(size, size, bias=config.bias)
+        self.output = Linear(size, size, bias=config.bias)
         self.query_norm = self.key_norm = nn.Identity()
         if config.qk_norm:
             self.query_norm = RMSNorm(config.head_size, eps=config.norm_eps)
@@ -228,10 +230,13 @@ class TransformerEncoder(nn.Module):
                     f"{config.source_window} positions; give shorter ones"
                 )
             return self.dropout(x + self.position_embedding.weight[:size]), None
-        waves = waves_of(config, size).to(x)
         if config.positions == "rope":
-            return self.dropout(x), waves
-        return self.dropout(x + waves), None
+            # Rotations tell how far apart two places are. The end of a text tells where they are;
+            # vectors have no end symbol, and the cells of a grid would not know their place.
+            if config.source_features is not None:
+                x = x + sinusoids(size, config.hidden_size).to(x)
+            return self.dropout(x), waves_of(config, size).to(x)
+        return self.dropout(x + waves_of(config, size).to(x)), None
 
 
 class Seq2SeqTransformer(Transformer, EncoderDecoder):
@@ -271,7 +276,7 @@ class Seq2SeqTransformer(Transformer, EncoderDecoder):
         reading = Reading(self._attend_within, require_memory(state), self._cross_dropout)
         return self._stack(*self._window(tokens), reading), None
 
-    def attend(self, tokens: Tensor, memory: Memory) -> Tensor:
+    def attend_in_window(self, tokens: Tensor, memory: Memory) -> Tensor:
         reading = Recording(self._attend_within, memory)
         self._stack(*self._window(tokens), reading)
         every = []

@@ -5,11 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import replacing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 KINDS = (".svg", ".png")
 # Inches of a cell, and of a character beside it.
@@ -54,7 +58,6 @@ def draw_heat_map(
         columns: L labels.
         title: stands above.
     """
-    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     left, top = (1 + CHARACTER * max(map(len, side), default=0) for side in (rows, columns))
@@ -71,6 +74,13 @@ def draw_heat_map(
     axes.xaxis.tick_top()
     axes.tick_params(length=0)
     axes.set_title(title, fontsize="medium", **plain)
+    save_picture(path, figure)
+
+
+def save_picture(path: Path, figure: Figure) -> None:
+    """Write a figure of matplotlib into an .svg or .png file."""
+    from matplotlib import rc_context
+
     # Texts stay texts in an SVG, and the same weights give the same file.
     settings = {"svg.fonttype": "none", "svg.hashsalt": "seqgen"}
     how = {"metadata": {"Date": None}} if path.suffix.lower() == ".svg" else {"dpi": 120}

@@ -36,15 +36,17 @@ def check_name(name: str) -> None:
 def check_free(name: str | None, overwrite: bool) -> None:
     """Refuse an invalid name, or one that is in use unless it may be overwritten.
 
-    A folder without weights is no model; its name is free.
+    A folder without weights is no model; its name is free. A name that is to be made (None) is.
 
     Raises:
         UsageError: says what to do.
+        SeqgenError: models cannot be stored at all; see `home`.
     """
+    folder = models_folder()
     if name is None:
         return
     check_name(name)
-    place = models_folder() / name
+    place = folder / name
     restore(place)
     if taken(place) and not overwrite and not holds_no_weights(place):
         raise UsageError(

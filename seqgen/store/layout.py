@@ -1,4 +1,4 @@
-"""What stands where in a model's folder."""
+"""The names of the files in a model's folder."""
 
 FORMAT = 1
 CONFIG, WEIGHTS, RECORD = "config.json", "model.safetensors", "training.json"

@@ -36,6 +36,7 @@ from seqgen.store.writing import is_whole, same_file, tensor_bytes
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from seqgen.data.labels import Labels
     from seqgen.data.sources import VectorSources
     from seqgen.models.base import LanguageModel
     from seqgen.tokenizers import Tokenizer
@@ -134,6 +135,8 @@ class StoredModel(ModelFolder):
         """
         config = self.config
         decisive = [config["architecture"], config["model"], config["data"].get("documents")]
+        if config["data"].get("direction", "forward") != "forward":
+            decisive.append(config["data"]["direction"])
         digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode())
         for path in [*self._tokenizer_files(), self.path / WEIGHTS]:
             with path.open("rb") as file:
@@ -189,8 +192,8 @@ class StoredModel(ModelFolder):
         self.check(largest=CHEAP)
         return model.eval(), tokenizer
 
-    def load_source_tokenizer(self, target: Tokenizer) -> Tokenizer | None:
-        """Return the tokenizer of the model's sources; None if it writes from none, or vectors.
+    def load_source_tokenizer(self, target: Tokenizer) -> Tokenizer | Labels | None:
+        """Return the tokenizer of the model's sources, or its labels; None if there is neither.
 
         Args:
             target: the model's, which is that of its sources too unless they have their own.
@@ -201,6 +204,10 @@ class StoredModel(ModelFolder):
         from seqgen.registry import architecture
         from seqgen.tokenizers import load_tokenizer
 
+        if self.config["data"].get("labels"):
+            from seqgen.data.labels import Labels
+
+            return Labels.load(self.path / SOURCE_TOKENIZER)
         vectors = self.config["model"].get("source_features") is not None
         if vectors or architecture(self.config["architecture"]).reads != "pairs":
             return None

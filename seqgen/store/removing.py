@@ -6,7 +6,9 @@ import contextlib
 from pathlib import Path
 
 from seqgen.errors import SeqgenError
-from seqgen.store.aside import discard, forget_replaced, strangers
+from seqgen.store import manifest
+from seqgen.store.aside import discard, forget_replaced, holds_no_weights, strangers
+from seqgen.store.layout import CONFIG
 from seqgen.store.model import StoredModel
 from seqgen.store.places import models_folder
 
@@ -17,8 +19,8 @@ NAMED = 3
 def check_removable(model: StoredModel) -> Path:
     """Return the folder that removing a model deletes, without links and `.` in its path.
 
-    A folder directly in the models' folder counts as a model; anywhere else it must have a
-    configuration of seqgen.
+    A model has a configuration of seqgen. In the models' folder a manifest will do, so that a
+    damaged model can be removed, or nothing but parts that a killed run has left.
 
     Raises:
         SeqgenError: it is no model, it holds files that seqgen did not write, or it is, or holds,
@@ -31,7 +33,7 @@ def check_removable(model: StoredModel) -> Path:
     with contextlib.suppress(FileNotFoundError):  # the working directory may be gone
         if Path.cwd().resolve().is_relative_to(path):
             raise SeqgenError(f"{path} is, or holds, the working directory; {untouched}")
-    if not _is_in_models_folder(path) and not _has_configuration(StoredModel(path)):
+    if not _has_configuration(StoredModel(path)) and not _is_damaged_or_unfinished(path):
         raise SeqgenError(f"{path} does not look like a model; {untouched}")
     try:
         others = strangers(path)
@@ -55,6 +57,16 @@ def _has_configuration(model: StoredModel) -> bool:
         return isinstance(model.config.get("architecture"), str)
     except SeqgenError:
         return False
+
+
+def _is_damaged_or_unfinished(path: Path) -> bool:
+    """Return whether a folder in the models' folder has no configuration, but is of seqgen."""
+    if not _is_in_models_folder(path):
+        return False
+    with contextlib.suppress(SeqgenError):
+        if manifest.read(path):
+            return True
+    return holds_no_weights(path) and not (path / CONFIG).exists()
 
 
 def remove(model: StoredModel) -> None:

@@ -91,33 +91,10 @@ class Attention:
             row[1 : len(target)] = target[:-1]
         tokens = torch.from_numpy(read).to(self.model.device)
         memory = self.memory.select([0] * len(targets))
-        # A text past the window is read in windows, as it was written.
-        pieces = [
-            self.model.attend(tokens[:, begin:end], memory)[:, :, :, past:]
-            for begin, past, end in windows(longest, self.model.window)
-        ]
-        weights = torch.cat(pieces, 3).float().cpu().numpy()  # (B, layers, heads, T, L)
+        weights = (
+            self.model.attend(tokens, memory).float().cpu().numpy()
+        )  # (B, layers, heads, T, L)
         return [one[:, :, : len(target)] for one, target in zip(weights, targets, strict=True)]
-
-
-def windows(length: int, window: int | None) -> list[tuple[int, int, int]]:
-    """Return what a text is read in: where each context begins, how much of it is past, its end.
-
-    A row that holds W tokens falls back to its last W - S, S being half the window; see DESIGN,
-    "State".
-
-    Args:
-        length: of the text, at least 1.
-        window: W; None for one context.
-    """
-    if window is None or length <= window:
-        return [(0, 0, length)]
-    stride = max(1, window // 2)
-    found = [(0, 0, window)]
-    while found[-1][2] < length:
-        begin = found[-1][0] + stride
-        found.append((begin, window - stride, min(begin + window, length)))
-    return found
 
 
 def coverage_penalty(weights: np.ndarray, beta: float) -> float:

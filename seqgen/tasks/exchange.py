@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from seqgen import __version__, formats, store
+from seqgen.errors import SeqgenError
 from seqgen.formats import packing
 from seqgen.store import StoredModel
 from seqgen.tasks.interrupts import ending_as_ctrl_c
@@ -39,7 +41,9 @@ def import_model(
     store.check_free(name, overwrite)
     known = None if like is None else load(like, "cpu")
     read = formats.importer(file_format)
-    found = read(path, None if known is None else (known.tokenizer, known.data))
+    # An ARPA file knows no labels, and is read from left to right.
+    data = known and replace(known.data, labels=False, direction="forward")
+    found = read(path, known and (known.tokenizer, data))
     stem = path.name.removesuffix(".gz").removesuffix(f".{file_format}")
     with store.building(name, stem, overwrite) as stored:
         config = {"model": found.model.config.to_dict(), "training": {}}
@@ -71,6 +75,8 @@ def exported(loaded: LoadedModel, file_format: str) -> Iterable[bytes]:
         SeqgenError: the format cannot hold this kind of model.
     """
     write = formats.exporter(file_format)
+    if loaded.backward:
+        raise SeqgenError(f"{loaded.stored.name} reads from right to left, which no format can say")
     return write(loaded.model, loaded.tokenizer, loaded.data.documents, loaded.stored.name)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ import torch
 
 from seqgen import registry, store
 from seqgen.configs import DataConfig, Documents, require
-from seqgen.data.corpus import Framing
+from seqgen.configs.cache import CacheConfig
+from seqgen.data.corpus import Corpus, Framing
+from seqgen.data.labels import BETWEEN, Labels
 from seqgen.data.pairs import Tokenizers, encode_sources
 from seqgen.data.sources import (
     Sources,
@@ -22,13 +24,18 @@ from seqgen.data.sources import (
     features_of,
     require_same_sources,
 )
+from seqgen.decoding.backward import BackwardContinuation, BackwardDecoder
+from seqgen.decoding.continuation import Continuation
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.base import LanguageModel
+from seqgen.models.base import LanguageModel, NeuralLanguageModel
+from seqgen.models.continuous_cache import Cached
 from seqgen.models.mixture import Mixture
 from seqgen.models.precision import Precision, choose_device, parameter_type
+from seqgen.models.scores import Want
+from seqgen.scoring import Scored, score_corpus
 from seqgen.store import StoredMixture, StoredModel
 from seqgen.tasks.machine import choose_products
-from seqgen.tokenizers import Tokenizer
+from seqgen.tokenizers import Decoder, Tokenizer
 
 
 @dataclass(frozen=True)
@@ -40,19 +47,68 @@ class LoadedModel:
         model: in evaluation mode.
         tokenizer: its ids.
         data: how its text was read: `documents`, `newlines`.
-        source_tokenizer: the ids of its sources; None for a model of text, or of vectors.
+        source_tokenizer: the ids of its sources, or its labels; None for a model of text, or of
+            vectors.
+        cache: the continuous cache beside it, or beside the parts of a mixture that can have one.
+        label: what it is to write texts of; None where nothing was asked for.
     """
 
     stored: StoredModel
     model: LanguageModel
     tokenizer: Tokenizer
     data: DataConfig
-    source_tokenizer: Tokenizer | None = None
+    source_tokenizer: Tokenizer | Labels | None = None
+    cache: CacheConfig | None = None
+    label: str | None = None
+
+    @property
+    def labels(self) -> Labels | None:
+        """The labels that it was trained with; None for any other model."""
+        return self.source_tokenizer if isinstance(self.source_tokenizer, Labels) else None
+
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether it scores texts given something: a source each, or labels."""
+        return self.source_tokenizer is not None or self.source_features is not None
 
     @property
     def reads_sources(self) -> bool:
-        """Whether it writes from sources: it was trained on pairs."""
-        return self.source_tokenizer is not None or self.source_features is not None
+        """Whether it writes from sources, which stand where others have prompts."""
+        return self.reads_pairs and self.labels is None
+
+    def with_labels(self, names: Sequence[str]) -> LoadedModel:
+        """Return the model told which labels the texts have that it is to write or to score.
+
+        Args:
+            names: one or several; none leaves the model as it is.
+
+        Raises:
+            UsageError: it knows no labels, or not this one.
+        """
+        if not names:
+            return self
+        require(
+            self.labels is not None,
+            f"{self.stored.name} was trained without labels, so that it takes no --label",
+        )
+        label = BETWEEN.join(names)
+        self.labels.ids(label)
+        return replace(self, label=label)
+
+    def require_label(self) -> None:
+        """Refuse to write with a model that was trained with labels, and was told none.
+
+        Raises:
+            UsageError: names those that it knows.
+        """
+        if self.labels is not None and self.label is None:
+            known = self.labels.listed
+            raise UsageError(f"{self.stored.name} writes texts with labels: give --label ({known})")
+
+    def given_labels(self) -> Sources:
+        """Return the labels that the model was told, as its one source; see `require_label`."""
+        self.require_label()
+        return self.labels.sources([self.label])
 
     @property
     def source_features(self) -> int | None:
@@ -115,8 +171,8 @@ class LoadedModel:
         Raises:
             UsageError: it does.
         """
-        name = self.stored.name
-        require(not self.reads_sources, f"{what} is for models of text; {name} writes from sources")
+        name, given = self.stored.name, "sources" if self.labels is None else "labels"
+        require(not self.reads_pairs, f"{what} is for models of text; {name} writes from {given}")
 
     def require_reads_sources(self, what: str) -> None:
         """Refuse a model of text.
@@ -152,6 +208,8 @@ class LoadedModel:
     def never(self) -> tuple[int, ...]:
         """The ids that are never written."""
         special = (self.tokenizer.pad_id, self.tokenizer.bos_id, self.tokenizer.unk_id)
+        if self.labels is not None:
+            special += tuple(range(self.labels.first, self.labels.first + len(self.labels)))
         # A stream has no end; a line, which ends with EOS, holds no newline.
         stream = self.framing.end is None
         return (*special, self.tokenizer.eos_id if stream else self.tokenizer.newline_id)
@@ -169,13 +227,45 @@ class LoadedModel:
         kinds = (tensor.dtype for tensor in tensors if tensor.is_floating_point())
         return str(next(kinds, torch.float32)).removeprefix("torch.")
 
+    @property
+    def backward(self) -> bool:
+        """Whether it reads and writes from right to left."""
+        return self.data.direction == "backward"
+
     def ids(self, text: str) -> tuple[int, ...]:
-        """Return the ids of a text, which may have unknown ones among them."""
-        return tuple(self.tokenizer.encode(text).tolist())
+        """Return the ids of a text as the model reads them; unknown ones may be among them."""
+        ids = self.tokenizer.encode(text)
+        return tuple((ids[::-1] if self.backward else ids).tolist())
+
+    def decoder(self, history: Sequence[int]) -> Decoder:
+        """Return what decodes the tokens that the model writes after those of `history`."""
+        if self.backward:
+            return BackwardDecoder(self.tokenizer, history)
+        return self.tokenizer.decoder(history)
+
+    def continuation(
+        self, decoder: Decoder, stops: Sequence[str], max_tokens: int, min_tokens: int = 0
+    ) -> Continuation:
+        """Open a text over a decoder; see `Continuation`."""
+        kind = BackwardContinuation if self.backward else Continuation
+        return kind(decoder, stops, max_tokens, self.framing.end, min_tokens)
+
+    def echoed(self, prompt: str, text: str) -> str:
+        """Return a text with its prompt where that belongs."""
+        return text + prompt if self.backward else prompt + text
+
+    def score(
+        self, corpus: Corpus, batch_size: int, stride: int | None = None, want: Want = "hits"
+    ) -> Iterator[Scored]:
+        """Score a corpus in the direction that the model reads in; see `score_corpus`."""
+        return score_corpus(self.model, corpus, batch_size, stride, want, self.data.direction)
 
 
 def load(
-    name: str | Path | None = None, device: str = "auto", precision: Precision = "auto"
+    name: str | Path | None = None,
+    device: str = "auto",
+    precision: Precision = "auto",
+    cache: CacheConfig | None = None,
 ) -> LoadedModel:
     """Load a trained model.
 
@@ -183,15 +273,47 @@ def load(
         name: a name, a path, or None for the latest written; a mixture such as A:0.7+B:0.3.
         device: auto, cpu, cuda or mps.
         precision: "auto" is float32: decoding and scoring never round more than they must.
+        cache: a continuous cache to put beside it.
 
     Raises:
-        SeqgenError: there is no such model, or it is damaged.
+        SeqgenError: there is no such model, or it is damaged, or it can have no cache.
     """
     place = choose_device(device)
     stored = store.find_all(name)
     if isinstance(stored, StoredMixture):
-        return load_mixture(stored, place, precision)
-    return load_stored(stored, place, precision)
+        loaded = load_mixture(stored, place, precision)
+    else:
+        loaded = load_stored(stored, place, precision)
+    return loaded if cache is None else with_cache(loaded, cache)
+
+
+def with_cache(loaded: LoadedModel, cache: CacheConfig) -> LoadedModel:
+    """Return a model with a continuous cache beside it.
+
+    In a mixture, each part that has features to look up gets one.
+
+    Raises:
+        UsageError: the model writes from sources.
+        SeqgenError: it is estimated from counts.
+    """
+    loaded.require_text("--cache")
+    parts = parts_of(loaded.model)
+    cached = [Cached(p, cache) if isinstance(p, NeuralLanguageModel) else p for p in parts]
+    if not any(isinstance(part, Cached) for part in cached):
+        raise SeqgenError(
+            f"{loaded.stored.name} has no hidden vectors, which --cache compares; give a neural "
+            "model, or a mixture with one"
+        )
+    model = cached[0]
+    if isinstance(loaded.stored, StoredMixture):
+        model = Mixture(cached, loaded.stored.weights)
+    return replace(loaded, model=model.eval(), cache=cache)
+
+
+def parts_of(model: LanguageModel) -> list[LanguageModel]:
+    """Return the components of a mixture, or the model alone; without their caches."""
+    parts = list(model.components) if isinstance(model, Mixture) else [model]
+    return [part.inner if isinstance(part, Cached) else part for part in parts]
 
 
 def load_stored(stored: StoredModel, device: torch.device, precision: Precision) -> LoadedModel:
@@ -202,14 +324,15 @@ def load_stored(stored: StoredModel, device: torch.device, precision: Precision)
             f"{stored.name} is an associative memory, no language model: it restores lines, with "
             f"seqgen restore -m {stored.name}"
         )
-    if model.vocab_size != tokenizer.vocab_size:
+    source_tokenizer = stored.load_source_tokenizer(tokenizer)
+    labels = source_tokenizer if isinstance(source_tokenizer, Labels) else ()
+    if model.vocab_size != tokenizer.vocab_size + len(labels):
         raise SeqgenError(
             f"{stored.path} is damaged: its model has {model.vocab_size} tokens and its "
-            f"tokenizer {tokenizer.vocab_size}"
+            f"tokenizer {tokenizer.vocab_size + len(labels)}"
         )
     choose_products(device)
-    source_tokenizer = stored.load_source_tokenizer(tokenizer)
-    joint = source_tokenizer is None or source_tokenizer is tokenizer
+    joint = labels or source_tokenizer is None or source_tokenizer is tokenizer
     own = None if joint else source_tokenizer.vocab_size
     if own != getattr(model.config, "source_vocab_size", None):
         raise SeqgenError(
@@ -239,6 +362,8 @@ def load_mixture(stored: StoredMixture, device: torch.device, precision: Precisi
             raise SeqgenError(
                 f"{names} were trained with different --documents and cannot be mixed"
             )
+        if other.backward != first.backward:
+            raise SeqgenError(f"{names} read in different directions and cannot be mixed")
     model = Mixture([part.model for part in parts], stored.weights)
     return LoadedModel(stored, model.eval(), first.tokenizer, first.data, first.source_tokenizer)
 

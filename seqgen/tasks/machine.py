@@ -13,10 +13,13 @@ STEPS = {"question": "products of decoding steps", "version": 1}
 
 
 def choose_products(device: torch.device) -> None:
-    """Have decoding steps on a CPU ask for their products in the way that is fastest here.
+    """Have models on a CPU ask for their products in the way that is fastest here.
+
+    That holds for decoding steps, and in float32 for the training of recurrent layers.
 
     It is measured once, in some milliseconds, and kept: the ways differ in rounding, and a seed
-    is to give the same text every time. Where nothing can be kept it is the default.
+    is to give the same text every time, and a resumed run the same weights. Where nothing can be
+    kept it is the default.
     """
     if device.type != "cpu":
         return

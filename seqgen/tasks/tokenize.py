@@ -1,4 +1,4 @@
-"""Text to ids and back, line by line; vocabularies made, and what they make of a text told."""
+"""Encode and decode text line by line, train tokenizers, and count what they make of a text."""
 
 from __future__ import annotations
 
@@ -151,35 +151,50 @@ def tokenize(
         chunks: the text in pieces cut anywhere.
         tokenizer: its ids.
         documents: "stream" keeps each line's newline; "line" is BOS line EOS.
-        source_tokenizer: the ids of what stands before the first tab of a line, which is then a
-            pair; with "line" it ends with EOS, as a model reads it.
+        source_tokenizer: the ids of what stands before the first tab of a line, where lines are
+            pairs; with "line" it ends with EOS, as a model reads it.
 
     Yields:
         The lines that came together, in order.
+
+    Raises:
+        SeqgenError: a line without a tab is to be a pair; the lines before it have been yielded.
     """
     index = 0
     for block in line_blocks(chunks):
         lines = []
         for text in _lines(block):
             source, tab, target = text.partition("\t")
-            pair = source_tokenizer is not None and tab != ""
-            text = target if pair else text
+            if source_tokenizer is not None:
+                if not tab:
+                    yield lines
+                    raise _no_pair(index)
+                text = target
             if documents == "line":
                 text = text.removesuffix("\n")
             ids = tokenizer.encode(text).tolist()
             if documents == "line":
                 ids = [tokenizer.bos_id, *ids, tokenizer.eos_id]
             line = TokenizedLine(index, text, ids, tokenizer.pieces(ids))
-            lines.append(_with_source(line, source, source_tokenizer, documents) if pair else line)
+            if source_tokenizer is not None:
+                line = _with_source(line, source, source_tokenizer, documents)
+            lines.append(line)
             index += 1
         yield lines
+
+
+def _no_pair(index: int) -> SeqgenError:
+    return SeqgenError(
+        f"line {index + 1} has no tab, and this model reads pairs: give source<TAB>target, or one "
+        "side with --tokenizer (a model's folder tokenizer or source_tokenizer)"
+    )
 
 
 def _with_source(
     line: TokenizedLine, source: str, tokenizer: Tokenizer, documents: Documents
 ) -> TokenizedPair:
     ids = tokenizer.encode(source).tolist()
-    if documents == "line":
+    if documents == "line" and tokenizer.eos_id is not None:  # labels have no end
         ids.append(tokenizer.eos_id)
     pieces = tokenizer.pieces(ids)
     return TokenizedPair(**vars(line), source=source, source_ids=ids, source_pieces=pieces)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from seqgen.configs import TrainingConfig
 
@@ -55,6 +55,7 @@ class Progress(Iteration):
         epoch_loss_std: the standard deviation of that epoch's steps.
         lr: the rate as a share of its peak.
         grad_norm: norm of the last gradient, before clipping.
+        figures: what the regime has to tell about the last step, by name.
     """
 
     train_loss_std: float
@@ -62,6 +63,7 @@ class Progress(Iteration):
     epoch_loss_std: float | None
     lr: float
     grad_norm: float
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

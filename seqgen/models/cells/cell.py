@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from seqgen.configs import require
@@ -17,6 +16,7 @@ from seqgen.models.cells.noise import Noise, unchanged
 from seqgen.models.dropout import Dropout, kept, scaled_mask
 from seqgen.models.maps import Maps, RowInput, over_arrays, over_loop, over_tensors
 from seqgen.models.ops import ArrayOps, Ops, TensorOps
+from seqgen.models.products import linear
 
 if TYPE_CHECKING:
     from seqgen.models.recurrent_config import RecurrentConfig
@@ -143,6 +143,10 @@ class Cell(nn.Module):
         """Return W_x (N, E) and b (N,): what the equation gets of an input is W_x x + b."""
         return self.weight_ih, self.bias
 
+    def read_input(self, x: Tensor) -> Tensor:
+        """Return W_x x + b (..., N) of x (..., E): as `map_of_input` has it."""
+        return linear(x, *self.map_of_input())
+
     def maps_of_past(self) -> Maps:
         """Return the maps that the equation finds in `w`: by name, a matrix and a bias or None."""
         return {"hh": (self.weight_hh, None)}
@@ -217,7 +221,7 @@ class Cell(nn.Module):
         """Take one step: x (B, E) and the parts to the next ones."""
         noise = noise or self.noise(len(x))
         w = noise.into(over_tensors(noise.maps, self.vectors()))
-        new = self.equation(TensorOps, w, F.linear(x, *self.map_of_input()), *state)
+        new = self.equation(TensorOps, w, self.read_input(x), *state)
         return self.after(state, new)
 
     def array_step(self, inputs: Tensor | None) -> ArrayStep:
@@ -272,7 +276,7 @@ class Cell(nn.Module):
     ) -> tuple[Tensor, LayerState]:
         """Take a whole sequence step by step; the input's product is made for all of it at once."""
         noise = noise or self.noise(len(x))
-        from_input = F.linear(x.transpose(0, 1), *self.map_of_input())  # (T, B, G H)
+        from_input = self.read_input(x.transpose(0, 1))  # (T, B, G H)
         w, steps, parts = over_loop(noise.maps, self.vectors(), from_input, state)
         w = noise.into(w)
         outputs = []

@@ -78,7 +78,7 @@ class GRUCell(Cell):
             return None
         of_past, bias = noise.maps["hh"]
         if trains_on_cpu(x):
-            from_input = F.linear(x.transpose(0, 1), self.weight_ih, self.bias)  # (T, B, 3 H)
+            from_input = self.read_input(x.transpose(0, 1))  # (T, B, 3 H)
             y = GRURecurrence.apply(from_input, of_past.to(from_input.dtype), bias, state[0])
             return y.transpose(0, 1), (y[-1].to(state[0].dtype),)
         weights = [self.weight_ih, of_past, self.bias, bias]

@@ -1,4 +1,4 @@
-"""Jordan's recurrent network (1986): what it wrote is read back."""
+"""Jordan's recurrent network (1986): it reads back its own predictions."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class JordanConfig(RecurrentConfig):
 
 
 class JordanCell(Cell):
-    """Units that read a state of V numbers, made of the distributions that they led to.
+    """Units that read back a decaying sum of the distributions predicted so far, V numbers.
 
     h_t = phi(W_x x_t + W_s s_{t-1} + b)
     y_t = softmax(W_y h_t + b_y)
     s_t = mu s_{t-1} + y_t
 
-    In a language model W_y and b_y are the head's; in a stack every layer reads back what the
-    head makes of its own h.
+    In a language model W_y and b_y are those of the head. In a stack, each layer applies the head
+    to its own h, and reads back the result.
     """
 
     inputs = 1

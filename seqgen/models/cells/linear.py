@@ -6,7 +6,6 @@ from abc import abstractmethod
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from seqgen.configs import ModelConfig
@@ -46,7 +45,7 @@ class LinearCell(Cell):
     def fast_sequence(
         self, x: Tensor, state: LayerState, noise: Noise
     ) -> tuple[Tensor, LayerState]:
-        from_input = F.linear(x.transpose(0, 1), *self.map_of_input())  # (T, B, G H)
+        from_input = self.read_input(x.transpose(0, 1))  # (T, B, G H)
         wide = from_input.to(torch.promote_types(from_input.dtype, torch.float32))
         a, b = self.terms(TensorOps, noise.into(over_tensors({}, self.vectors())), wide)
         y = linear_scan(a, b, state[0])

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from seqgen.models.cells.cell import Cell
 from seqgen.models.maps import Maps
 from seqgen.models.ops import Ops
+from seqgen.models.products import linear
 from seqgen.models.recurrent import RecurrentLM
 from seqgen.models.recurrent_config import RecurrentConfig
 
@@ -37,6 +38,12 @@ class MUT1Cell(Cell):
     def map_of_input(self) -> tuple[Tensor, Tensor]:
         itself = self.matrix_to_width(self.weight_in, self.hidden_size)
         return torch.cat([self.weight_ih, itself]), F.pad(self.bias, (0, self.hidden_size))
+
+    def read_input(self, x: Tensor) -> Tensor:
+        if self.weight_in is not None:
+            return super().read_input(x)
+        of_gates = linear(x, self.weight_ih, self.bias)
+        return torch.cat([of_gates, x.to(of_gates.dtype)], -1)  # no product with the identity
 
     def maps_of_past(self) -> Maps:
         of_reset, of_candidate = self.weight_hh.chunk(2)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from seqgen.models.cells.cell import Cell
 from seqgen.models.maps import Maps
 from seqgen.models.ops import Ops
+from seqgen.models.products import linear
 from seqgen.models.recurrent import RecurrentLM
 from seqgen.models.recurrent_config import RecurrentConfig
 
@@ -40,6 +41,13 @@ class MUT2Cell(Cell):
         (of_z, of_n), (b_z, b_n) = self.weight_ih.chunk(2), self.bias.chunk(2)
         itself = self.matrix_to_width(self.weight_in, self.hidden_size)
         return torch.cat([of_z, itself, of_n]), torch.cat([b_z, self.bias_r, b_n])
+
+    def read_input(self, x: Tensor) -> Tensor:
+        if self.weight_in is not None:
+            return super().read_input(x)
+        of_z, of_n = linear(x, self.weight_ih, self.bias).chunk(2, -1)
+        itself = (x + self.bias_r).to(of_z.dtype)  # no product with the identity
+        return torch.cat([of_z, itself, of_n], -1)
 
     def maps_of_past(self) -> Maps:
         of_gates, of_candidate = self.weight_hh.split([2 * self.hidden_size, self.hidden_size])

@@ -83,11 +83,13 @@ class PairComparison(Comparison):
         perplexity: per token of the targets, given their sources.
         bleu: of translations, as `paired_records` has it; None where they were not asked for.
         cut: how many translations reached the greatest length; None likewise.
+        max_tokens: that length; None likewise.
     """
 
     perplexity: float | None
     bleu: dict[str, Any] | None
     cut: int | None
+    max_tokens: int | None
 
 
 # The keys of a comparison that the totals of a text have.
@@ -196,7 +198,7 @@ def compare(
         SeqgenError: the text is empty, or holds no token of some model.
     """
     check_kinds(models, text)
-    of_pairs = isinstance(text, Pairs)
+    translates = models[0].reads_sources
     if not whole_of(text):
         raise SeqgenError("the text is empty: there is nothing to score")
     each = [(scoring or Scoring()).check(loaded) for loaded in models]
@@ -213,7 +215,7 @@ def compare(
         }
         for loaded, own, how, figures in zip(models, texts, each, ranked, strict=True)
     ]
-    if not of_pairs:
+    if not translates:
         return [Comparison(**record) for record in records]
     written = _translations(models, text, translating, seed, resamples)
     return [
@@ -233,7 +235,7 @@ def check_kinds(models: Sequence[LoadedModel], text: str | Pairs) -> None:
     for loaded in models:
         if not isinstance(text, Pairs):
             loaded.require_text("a text")
-        elif not loaded.reads_sources:
+        elif not loaded.reads_pairs:
             raise UsageError(f"{loaded.stored.name} reads text, and cannot be compared on pairs")
 
 
@@ -295,12 +297,17 @@ def _translations(
     seed: int,
     resamples: int,
 ) -> list[dict[str, Any]]:
-    """Return `bleu` and `cut` of `PairComparison` for each model."""
+    """Return `bleu`, `cut` and `max_tokens` of `PairComparison` for each model."""
     if translating is None:
-        return [{"bleu": None, "cut": None}] * len(models)
-    written = [translate(loaded, pairs, translating.search) for loaded in models]
+        return [{"bleu": None, "cut": None, "max_tokens": None}] * len(models)
+    written = [
+        translate(loaded, pairs, translating.fitted(loaded, pairs).search) for loaded in models
+    ]
     scored = paired_records(written, translating.metrics[0], resamples, seed)
-    return [{"bleu": record, "cut": own.cut} for record, own in zip(scored, written, strict=True)]
+    return [
+        {"bleu": record, "cut": own.cut, "max_tokens": own.max_tokens}
+        for record, own in zip(scored, written, strict=True)
+    ]
 
 
 def _significance(

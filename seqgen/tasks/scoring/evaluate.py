@@ -185,8 +185,8 @@ def _read(
         loaded.require_text("--pairs")
     if text is None and wanted.needs_text:
         return held_out(loaded), "validation"
-    if isinstance(text, Pairs) != loaded.reads_sources and text is not None:
-        reads = "pairs" if loaded.reads_sources else "text"
+    if isinstance(text, Pairs) != loaded.reads_pairs and text is not None:
+        reads = "pairs" if loaded.reads_pairs else "text"
         raise UsageError(f"{loaded.stored.name} is measured on {reads}: give that")
     if isinstance(text, str) and loaded.data.newlines == "lf":
         text = "".join(unix_newlines([text]))
@@ -197,6 +197,10 @@ def _continue(loaded: LoadedModel, text: str | TokenFile, wanted: Wanted) -> dic
     """Return the `bleu` and the `diversity` of a model's continuations, as far as wanted."""
     if isinstance(text, TokenFile):
         raise _lost(text)
+    if loaded.labels is not None:
+        raise SeqgenError(f"{loaded.stored.name} writes from labels: nothing is continued")
+    if loaded.backward:
+        raise SeqgenError(f"{loaded.stored.name} writes from right to left: nothing is continued")
     scoring = wanted.scoring.check(loaded)
     passages = find_passages(text, scoring.documents, wanted.protocol)
     written = go_on(loaded, passages, wanted.protocol)
@@ -213,7 +217,7 @@ def _continue(loaded: LoadedModel, text: str | TokenFile, wanted: Wanted) -> dic
 
 def _translate(loaded: LoadedModel, pairs: Pairs, wanted: Wanted) -> dict[str, Any]:
     """Return the same of a model's translations, and `translations`: all their figures."""
-    scoring, how = wanted.scoring.check(loaded), wanted.translating
+    scoring, how = wanted.scoring.check(loaded), wanted.translating.fitted(loaded, pairs)
     found = translate(loaded, pairs, how.search)
     digest = pairs.survey().sha256
     made = scoring_signature("translations", loaded, scoring, digest, search=how)
@@ -248,7 +252,7 @@ def held_out(loaded: LoadedModel) -> str | TokenFile | Pairs:
     Raises:
         SeqgenError: it holds out nothing.
     """
-    if loaded.reads_sources:
+    if loaded.reads_pairs:
         return held_out_pairs(loaded)
     path = loaded.stored.validation_text
     if path is None:

@@ -11,10 +11,9 @@ from seqgen.data.pairs import Pairs
 from seqgen.data.text import lines
 from seqgen.errors import SeqgenError
 from seqgen.metrics.perplexity import LN2, OOV_BITS, ScoreTotals
-from seqgen.scoring import add_up, score_corpus
+from seqgen.scoring import add_up, in_order
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.scoring.perplexity import Scoring
-from seqgen.tasks.scoring.surprisal import in_order
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ def score_each_line(loaded: LoadedModel, text: str | Pairs, scoring: Scoring) ->
         corpus = replace(corpus, sources=text.encoded_sources(loaded.source_tokenizer, None))
     if corpus.tokens.size == 0:
         raise SeqgenError(f"the text holds no token of {loaded.stored.name}: nothing to score")
-    scored = in_order(score_corpus(loaded.model, corpus, scoring.batch_size, scoring.stride))
+    scored = in_order(loaded.score(corpus, scoring.batch_size, scoring.stride))
     if documents == "line":
         line = scored.documents
     else:

@@ -1,15 +1,16 @@
-"""Finding the weights of a mixture on held-out text."""
+"""Finding the weights of a mixture, and how strong a cache should be, on held-out text."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from seqgen.configs import Documents
+from seqgen.configs import Direction, Documents
 from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.data.pairs import Pairs, encode_pairs
 from seqgen.data.tokenfile import TokenFile
@@ -18,24 +19,23 @@ from seqgen.models.base import LanguageModel
 from seqgen.models.mixture import Mixture, fit_weights
 from seqgen.scoring import score_corpus
 from seqgen.store import StoredMixture
-from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.loaded import LoadedModel, parts_of, with_cache
+from seqgen.tasks.scoring.fit_cache import DIGITS, fit_cache, rounded
 from seqgen.tasks.scoring.perplexity import check_token_file
-
-# So that what is printed and what was measured are the same weights.
-DIGITS = 4
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedWeights:
     """The keys of `seqgen perplexity --fit --json`, in order.
 
     Attributes:
         model: the mixture with the weights found, as `-m` takes it.
-        weights: in the order of the components.
+        weights: in the order of the components; of a model alone 1.
         tokens: how many were scored.
-        perplexity: of the text under the mixture.
-        components: the perplexity of the text under each component.
+        perplexity: of the text under the whole.
+        components: the perplexity of the text under each component, without its cache.
         rounds: of EM.
+        cache: `size`, `strength` and `flatness` of the cache; None without one.
     """
 
     model: str
@@ -44,6 +44,7 @@ class Fitted:
     perplexity: float
     components: list[float]
     rounds: int
+    cache: dict[str, float] | None
 
 
 def fit(
@@ -52,41 +53,74 @@ def fit(
     *,
     documents: Documents | None = None,
     batch_size: int = 32,
-) -> tuple[LoadedModel, Fitted]:
-    """Return a mixture with the weights under which a text is most probable, and what they give.
+) -> tuple[LoadedModel, FittedWeights]:
+    """Return a model with the weights under which a text is most probable, and what they give.
 
     Args:
-        loaded: a mixture.
+        loaded: a mixture, or a model with a cache, or both.
         text: what no component was trained on, in pieces cut anywhere or as a token file;
             pairs for a mixture of models that read them.
         documents: as `perplexity`'s.
         batch_size: as `perplexity`'s.
 
     Raises:
-        UsageError: the model is no mixture.
+        UsageError: the model is no mixture and has no cache.
         SeqgenError: the text is empty, impossible under every component, or in other tokens.
     """
-    if not isinstance(loaded.stored, StoredMixture) or not isinstance(loaded.model, Mixture):
-        raise UsageError("--fit finds the weights of a mixture: give -m A+B")
+    if not isinstance(loaded.stored, StoredMixture) and loaded.cache is None:
+        raise UsageError(
+            "--fit finds the weights of a mixture and the strength of a cache: give -m A+B, or "
+            "--cache N"
+        )
     corpus = _corpus(loaded, text, documents or loaded.data.documents)
-    columns = [token_log_probs(part, corpus, batch_size) for part in loaded.model.components]
-    log_probs = torch.from_numpy(np.stack(columns, axis=1))  # (N, K)
+
+    def columns(part: LanguageModel) -> Tensor:
+        found = token_log_probs(part, corpus, batch_size, loaded.data.direction)
+        return torch.from_numpy(found)
+
+    if not corpus.tokens.size:
+        raise SeqgenError("there is no token to fit weights on")
+    parts = parts_of(loaded.model)
+    if loaded.cache is not None:
+        found = fit_cache(parts, loaded.cache.size, columns)
+        own, weights, rounds = found.own, found.weights, found.rounds
+        mixed = with_cache(_weighted(loaded, weights), found.cache)
+        nats, cache = found.nats, asdict(found.cache)
+    else:
+        own, cache = torch.stack([columns(part) for part in parts], 1), None  # (N, K)
+        weights, rounds, nats = _fit_parts(own)
+        mixed = _weighted(loaded, weights)
+    return mixed, FittedWeights(
+        model=mixed.stored.name,
+        weights=[round(weight, DIGITS) for weight in weights],
+        tokens=int(own.shape[0]),
+        perplexity=_perplexity(nats),
+        components=[_perplexity(-column.mean().item()) for column in own.unbind(1)],
+        rounds=rounds,
+        cache=cache,
+    )
+
+
+def _fit_parts(log_probs: Tensor) -> tuple[list[float], int, float]:
+    """Return the best weights of parts (N, K), the rounds of EM, and the nats per token.
+
+    Raises:
+        SeqgenError: the text is impossible under every part.
+    """
     if not (log_probs > -torch.inf).any():
         raise SeqgenError("there is no token to fit weights on")
     weights, history = fit_weights(log_probs)
-    weights = [round(weight, DIGITS) for weight in weights]
-    weights[int(np.argmax(weights))] += 1 - sum(weights)
-    stored = replace(loaded.stored, weights=tuple(weights))
-    mixed = replace(loaded, stored=stored, model=Mixture(loaded.model.components, weights).eval())
+    weights = rounded(weights)
     shares = torch.tensor(weights, dtype=torch.float64).log()
-    return mixed, Fitted(
-        model=stored.name,
-        weights=[round(weight, DIGITS) for weight in weights],
-        tokens=int(log_probs.shape[0]),
-        perplexity=_perplexity((log_probs + shares).logsumexp(1).numpy()),
-        components=[_perplexity(column) for column in columns],
-        rounds=len(history) - 1,
-    )
+    return weights, len(history) - 1, -(log_probs + shares).logsumexp(1).mean().item()
+
+
+def _weighted(loaded: LoadedModel, weights: Sequence[float]) -> LoadedModel:
+    """Return a mixture with other weights, and without caches; or a model as it is."""
+    if not isinstance(loaded.stored, StoredMixture):
+        return loaded
+    stored = replace(loaded.stored, weights=tuple(weights))
+    return replace(loaded, stored=stored, model=Mixture(parts_of(loaded.model), weights).eval())
 
 
 def _corpus(
@@ -102,14 +136,16 @@ def _corpus(
     return encode_corpus(text, loaded.tokenizer, documents, framing=framing)
 
 
-def token_log_probs(model: LanguageModel, corpus: Corpus, batch_size: int = 32) -> np.ndarray:
+def token_log_probs(
+    model: LanguageModel, corpus: Corpus, batch_size: int = 32, direction: Direction = "forward"
+) -> np.ndarray:
     """Return the log-probability of every token of a corpus, in its order, (N,) float64."""
-    pieces = list(score_corpus(model, corpus, batch_size, want="log_probs"))
+    how = {"want": "log_probs", "direction": direction}
+    pieces = list(score_corpus(model, corpus, batch_size, **how))
     documents = np.concatenate([piece.documents for piece in pieces] or [np.zeros(0)])
     log_probs = np.concatenate([piece.log_probs for piece in pieces] or [np.zeros(0)])
     return log_probs[np.argsort(documents, kind="stable")]
 
 
-def _perplexity(log_probs: np.ndarray) -> float:
-    nats = -float(log_probs.mean())
+def _perplexity(nats: float) -> float:
     return math.exp(nats) if nats < 700 else math.inf

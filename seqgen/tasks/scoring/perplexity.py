@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,8 +17,9 @@ from seqgen.errors import SeqgenError
 from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.metrics.signature import short, signature
 from seqgen.models.scores import Want
-from seqgen.scoring import add_up, score_corpus
+from seqgen.scoring import Scored, add_up
 from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.scoring.dynamic import Dynamic, score_dynamically
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +31,14 @@ class Scoring:
         stride: how many tokens a full window gives up at a time; half the window if None.
         top5: find every token's rank also where that is slow, as for n-grams over words.
         batch_size: documents side by side; changes no figure.
+        dynamic: how the model learns from the text as it is scored; not at all if None.
     """
 
     documents: Documents | None = None
     stride: int | None = None
     top5: bool = False
     batch_size: int = 32
+    dynamic: Dynamic | None = None
 
     @property
     def want(self) -> Want:
@@ -46,17 +49,21 @@ class Scoring:
         """Return this for one model, with its `documents`.
 
         Raises:
-            UsageError: the stride does not suit its window.
+            UsageError: the stride does not suit its window, or the model cannot learn so.
         """
-        if loaded.reads_sources:
-            name = loaded.stored.name
+        if loaded.reads_pairs:
+            name, each = loaded.stored.name, "pairs" if loaded.reads_sources else "labelled lines"
             fits = self.documents != "stream"
-            require(fits, f"--documents stream has no meaning: {name} scores pairs, one by one")
+            require(fits, f"--documents stream has no meaning: {name} scores {each}, one by one")
         window, stride = loaded.model.window, self.stride
         fits = stride is None or (stride >= 1 and (window is None or stride <= window))
         most = "" if window is None else f" to {window}, the window of {loaded.stored.name}"
         require(fits, f"--stride must be from 1{most}, not {stride}")
-        return replace(self, documents=self.documents or loaded.data.documents)
+        documents, dynamic = self.documents or loaded.data.documents, self.dynamic
+        if dynamic is not None:
+            require(stride is None, "give --stride or --dynamic, not both")
+            dynamic = dynamic.check(loaded, documents)
+        return replace(self, documents=documents, dynamic=dynamic)
 
     def warning(self, loaded: LoadedModel) -> str | None:
         """Say in one line what of this way the model has never learned, if anything."""
@@ -135,7 +142,8 @@ def perplexity(
     kind, more = Perplexity, {}
     if pairs:
         totals, facts, unknown = _score_pairs(loaded, text, scoring)
-        kind, more = PairPerplexity, {"source_unknown": unknown}
+        if loaded.reads_sources:
+            kind, more = PairPerplexity, {"source_unknown": unknown}
     elif isinstance(text, TokenFile):
         totals, facts = _score_token_file(loaded, text, scoring)
     else:
@@ -167,7 +175,7 @@ def score_text(
 def score_held_out(loaded: LoadedModel) -> ScoreTotals:
     """Return the totals of a model's held-out text, which it must have."""
     path, scoring = loaded.stored.validation_text, Scoring().check(loaded)
-    if loaded.reads_sources:
+    if loaded.reads_pairs:
         return _score_pairs(loaded, held_out_pairs(loaded), scoring)[0]
     if is_token_file(path):
         return _score_token_file(loaded, open_token_file(path), scoring)[0]
@@ -263,9 +271,15 @@ def check_token_file(loaded: LoadedModel, file: TokenFile, documents: Documents)
 
 
 def _score(loaded: LoadedModel, corpus: Corpus, facts: Survey, scoring: Scoring) -> ScoreTotals:
-    scored = score_corpus(loaded.model, corpus, scoring.batch_size, scoring.stride, scoring.want)
-    totals = add_up(scored, loaded.tokenizer)
+    totals = add_up(score_as(scoring, loaded, corpus), loaded.tokenizer)
     return replace(totals, characters=facts.characters, bytes=facts.bytes)
+
+
+def score_as(scoring: Scoring, loaded: LoadedModel, corpus: Corpus) -> Iterator[Scored]:
+    """Score a corpus in the way that `scoring` says; see `LoadedModel.score`."""
+    if scoring.dynamic is not None:
+        return score_dynamically(loaded.model, corpus, scoring.dynamic, scoring.want)
+    return loaded.score(corpus, scoring.batch_size, scoring.stride, scoring.want)
 
 
 def protocol(loaded: LoadedModel, scoring: Scoring) -> str:
@@ -273,15 +287,23 @@ def protocol(loaded: LoadedModel, scoring: Scoring) -> str:
     end = "EOS" if loaded.data.documents == "line" else "newline"
     line = scoring.documents == "line"
     way = f"each line alone, {end} scored" if line else "one stream after a newline"
-    if loaded.reads_sources:
-        way = "each target given its source, EOS scored"
+    if loaded.reads_pairs:
+        given = "target given its source" if loaded.reads_sources else "line given its labels"
+        way = f"each {given}, EOS scored"
     parts = [
-        way,
+        f"{way}, from right to left" if loaded.backward else way,
         f"{loaded.tokenizer.kind} tokens",
         "unknowns scored as <unk>",
     ]
     if loaded.model.window is not None:
         parts.append("window {}, stride {}".format(*_window(loaded, scoring)))
+    if (cache := loaded.cache) is not None:
+        parts.append(
+            f"cache of {cache.size:,} positions, strength {cache.strength:g}, flatness "
+            f"{cache.flatness:g}"
+        )
+    if scoring.dynamic is not None:
+        parts.append(str(scoring.dynamic))
     return "; ".join(parts)
 
 
@@ -298,11 +320,18 @@ def scoring_signature(
         more: what else was chosen.
     """
     windowed = loaded.model.window is not None
+    if (cache := loaded.cache) is not None:
+        more = {"cache": f"{cache.size}/{cache.strength:g}/{cache.flatness:g}", **more}
+    if (dynamic := scoring.dynamic) is not None:
+        rule = f"{dynamic.rate:g}/{dynamic.decay:g}/{dynamic.segment}"
+        more = {"dynamic": rule, **more}
     return signature(
         number,
         model=short(loaded.stored.digest),
         data=short(data),
-        documents="pairs" if loaded.reads_sources else scoring.documents,
+        documents=("pairs" if loaded.reads_sources else "labels")
+        if loaded.reads_pairs
+        else scoring.documents,
         tokens=loaded.tokenizer.kind,
         unknowns="scored",
         window="{}/{}".format(*_window(loaded, scoring)) if windowed else "none",
@@ -313,4 +342,6 @@ def scoring_signature(
 
 def _window(loaded: LoadedModel, scoring: Scoring) -> tuple[int, int]:
     window = loaded.model.window
+    if scoring.dynamic is not None:
+        return window, scoring.dynamic.segment
     return window, max(1, window // 2) if scoring.stride is None else scoring.stride

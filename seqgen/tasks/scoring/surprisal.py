@@ -15,13 +15,14 @@ from seqgen.data.pairs import Pairs
 from seqgen.data.sources import Sources, Vectors, content_of
 from seqgen.data.text import lines
 from seqgen.metrics.perplexity import LN2, OOV_BITS, ScoreTotals
-from seqgen.scoring import POOL, Scored, add_up, score_corpus
+from seqgen.scoring import POOL, Scored, add_up, in_order
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.scoring.perplexity import (
     Perplexity,
     Scoring,
     figures,
     protocol,
+    score_as,
     scoring_signature,
 )
 from seqgen.tasks.writing.prompts import ready
@@ -112,7 +113,7 @@ def _score_group(
     loaded: LoadedModel, items: Sequence[str | tuple[str | Vectors, str]], scoring: Scoring
 ) -> Iterator[Line]:
     """Score lines, or the targets of pairs, side by side."""
-    if not loaded.reads_sources:
+    if not loaded.reads_pairs:
         yield from _score_texts(loaded, items, None, scoring)
         return
     sources = loaded.encode_sources([source for source, _ in items])
@@ -133,11 +134,9 @@ def _score_texts(
     corpus = replace(corpus, sources=sources)
     of_unknowns = np.searchsorted(corpus.ends, unknowns.places, side="right")
     oov_bytes = np.bincount(of_unknowns, unknowns.sizes, minlength=len(texts))
-    whole = in_order(
-        score_corpus(loaded.model, corpus, scoring.batch_size, scoring.stride, scoring.want)
-    )
+    whole = in_order(loaded.score(corpus, scoring.batch_size, scoring.stride, scoring.want))
     for number, (begin, end) in enumerate(zip(corpus.starts, corpus.ends, strict=True)):
-        own = _part(whole, slice(begin, end))
+        own = whole.take(slice(begin, end))
         text = texts[number]
         totals = replace(
             add_up([own], loaded.tokenizer),
@@ -147,27 +146,6 @@ def _score_texts(
             oov_bytes=int(oov_bytes[number]),
         )
         yield Line(number, text.removesuffix(NEWLINE), totals, own)
-
-
-def in_order(scored: Iterable[Scored]) -> Scored:
-    """Join pieces, in the order of the corpus."""
-    pieces = list(scored)
-    documents = np.concatenate([piece.documents for piece in pieces])
-    order = np.argsort(documents, kind="stable")
-    ranked = all(piece.ranks is not None for piece in pieces)
-    return Scored(
-        documents[order],
-        np.concatenate([piece.tokens for piece in pieces])[order],
-        np.concatenate([piece.log_probs for piece in pieces])[order],
-        np.concatenate([piece.hits for piece in pieces])[order],
-        np.concatenate([piece.ranks for piece in pieces])[order] if ranked else None,
-    )
-
-
-def _part(scored: Scored, where: slice) -> Scored:
-    ranks = None if scored.ranks is None else scored.ranks[where]
-    columns = (scored.documents, scored.tokens, scored.log_probs, scored.hits)
-    return Scored(*(column[where] for column in columns), ranks)
 
 
 def score_tokens(
@@ -183,7 +161,7 @@ def score_tokens(
 
 
 def _stream(loaded: LoadedModel, corpus: Corpus, scoring: Scoring) -> Iterator[Scored]:
-    return score_corpus(loaded.model, corpus, 1, scoring.stride, scoring.want)
+    return score_as(replace(scoring, batch_size=1), loaded, corpus)
 
 
 def _tokens(loaded: LoadedModel, scored: Iterable[Scored], line: int = 0) -> Iterator[Token]:
@@ -230,9 +208,9 @@ def whose_line(
     index = 0
     for group in ready(_items(chunks), POOL * scoring.batch_size):
         found = [_score_group(m, group, how) for m, how in zip(models, each, strict=True)]
-        for same in zip(*found, strict=True):
-            bits = [line.bits for line in same]
-            numbered = tuple(replace(line, index=index) for line in same)
+        for by_model in zip(*found, strict=True):
+            bits = [line.bits for line in by_model]
+            numbered = tuple(replace(line, index=index) for line in by_model)
             yield Liked(bits.index(min(bits)), numbered)
             index += 1
 
@@ -252,6 +230,8 @@ def line_record(
         **figures(line.totals),
     )
     about = {"line": line.index, "text": line.text}
-    if line.source is not None:
+    if loaded.labels is not None:
+        about |= {"label": line.source}
+    elif line.source is not None:
         about |= {"source": str(line.source), "source_unknown": line.source_unknown}
     return {**asdict(record), **about}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,8 @@ METRICS = ("bleu", "chrf", "ter")
 BOOTSTRAP = 1000
 # Without `Translating.lengths`, sources are divided into so many classes of about equal size.
 LENGTH_CLASSES = 5
+# With `Translating.fit_targets`, a translation may be this many times the longest target.
+LONGEST_BY_TARGET = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,16 +34,28 @@ class Translating:
         metrics: what the translations are scored by; classes of length by the first of them.
         lengths: the longest source of each class of length but the last, which has no limit, in
             ascending order; None for classes of about equal size.
+        fit_targets: raise the `max_tokens` of `search` to twice the tokens of the longest target,
+            if that is more. The limit is one for all sources, so that none is told how long its
+            own target is.
     """
 
     search: BeamOptions = field(default_factory=BeamOptions)
     metrics: tuple[BleuOptions, ...] = tuple(BleuOptions(metric=name) for name in METRICS)
     lengths: tuple[int, ...] | None = None
+    fit_targets: bool = True
 
     def __post_init__(self) -> None:
         require(bool(self.metrics), "give at least one --metric")
         rising = list(self.lengths or ()) == sorted({n for n in self.lengths or () if n >= 0})
         require(rising, "--by-length takes lengths in ascending order, such as 5,10,20")
+
+    def fitted(self, loaded: LoadedModel, pairs: Pairs) -> Translating:
+        """Return the same with the limit that `fit_targets` asks for, for one model."""
+        if not self.fit_targets:
+            return self
+        lengths = (len(loaded.ids(target)) + 1 for _, target in pairs)  # with the end
+        most = max(self.search.max_tokens, LONGEST_BY_TARGET * max(lengths, default=0))
+        return replace(self, search=replace(self.search, max_tokens=most), fit_targets=False)
 
     def __str__(self) -> str:
         search = self.search
@@ -58,12 +72,14 @@ class Translations:
         targets: what it is compared with.
         texts: the translations.
         cut: how many of them were cut at the greatest number of tokens.
+        max_tokens: that number.
     """
 
     sources: list[str | Vectors]
     targets: list[str]
     texts: list[str]
     cut: int
+    max_tokens: int
 
     @property
     def exact_match(self) -> float:
@@ -90,6 +106,7 @@ def translate(loaded: LoadedModel, pairs: Pairs, search: BeamOptions) -> Transla
         targets=[target for _, target in both],
         texts=[found[number].text for number in range(len(both))],
         cut=sum(beam.finish_reason == "length" for beam in found.values()),
+        max_tokens=search.max_tokens,
     )
 
 
@@ -110,13 +127,15 @@ def translation_record(found: Translations, how: Translating) -> dict[str, Any]:
     """Return the figures of translations.
 
     Returns:
-        The number of `pairs`; `exact_match`, a share; `cut`, see `Translations`; `metrics`, the
-        keys of `seqgen bleu --json` for each; and `by_length`, see `by_source_length`.
+        The number of `pairs`; `exact_match`, a share; `cut` and `max_tokens`, see `Translations`;
+        `metrics`, the keys of `seqgen bleu --json` for each; and `by_length`, see
+        `by_source_length`.
     """
     return {
         "pairs": len(found.texts),
         "exact_match": found.exact_match,
         "cut": found.cut,
+        "max_tokens": found.max_tokens,
         "metrics": [record_of(score) for score in scores(found, how.metrics)],
         "by_length": list(by_source_length(found, how.metrics[0], how.lengths)),
     }
@@ -145,6 +164,7 @@ def by_source_length(
         own = Translations(
             *([side[i] for i in members] for side in (found.sources, found.targets, found.texts)),
             cut=0,
+            max_tokens=found.max_tokens,
         )
         score = corpus_score(own.texts, [own.targets], options)
         yield {

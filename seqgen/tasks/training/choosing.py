@@ -164,7 +164,7 @@ def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Re
     model = f"{plan.architecture} with {listed(chosen)};" if chosen else f"{plan.architecture}:"
     enough = f"the budget is enough for {tokens}, {trial.passes:.1f} passes over the text"
     report(Notice(text=f"{model} {enough}"))
-    counts = plan.reads == "text"  # n-grams know no sources
+    counts = plan.reads == "text" and not plan.data.labels  # n-grams know no sources
     if counts and trial.tokens < LEAST_TOKENS + prepared.train.tokens.size:
         order = 6 if prepared.tokenizer.kind in ("char", "byte") else 3
         hint = "with so little training, an n-gram model, counted in seconds, may do better"

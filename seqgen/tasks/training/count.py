@@ -18,7 +18,7 @@ def count(
     loaded: LoadedModel, prepared: Prepared, training: TrainingConfig, report: Report
 ) -> Estimate:
     """Count the n-grams of the training part and fill the model; see `Estimator.run`."""
-    corpus = prepared.train
+    corpus = prepared.as_read(prepared.train, loaded.data)
     found = fit(loaded.model, corpus, impossible(prepared.tokenizer, loaded.framing))
     if found.fallbacks:
         report(_announced(found))
@@ -58,7 +58,8 @@ def _ngrams(loaded: LoadedModel, prepared: Prepared, found: Fit) -> list[dict[st
     """Return the facts that `models show` prints about each order."""
     unseen: list[float | None] = [None] * len(found.ngrams)
     if prepared.val is not None:
-        unseen = unseen_shares(loaded.model, prepared.val, prepared.train)
+        parts = (prepared.as_read(part, loaded.data) for part in (prepared.val, prepared.train))
+        unseen = unseen_shares(loaded.model, *parts)
     discounts = found.discounts or [[]] * len(found.ngrams)
     return [
         {"order": n, "stored": stored, "possible": loaded.model.vocab_size**n}

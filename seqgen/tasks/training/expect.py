@@ -19,7 +19,7 @@ def expect(
     loaded: LoadedModel, prepared: Prepared, training: TrainingConfig, report: Report
 ) -> Estimate:
     """Fill the model by EM, an iteration a step and an epoch; see `Estimator.run`."""
-    corpus, stored = prepared.train, loaded.stored
+    corpus, stored = prepared.as_read(prepared.train, loaded.data), loaded.stored
     size, budget = int(corpus.tokens.size), Budget.of(training, steps_per_epoch=1)
 
     with stored.log(METRICS) as metrics:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqgen import registry, store
-from seqgen.configs import ModelConfig, require
+from seqgen.configs import ModelConfig, conform, require
+from seqgen.data.labels import Labels
 from seqgen.data.sources import require_same_sources
 from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel, load_weights, weights_of
@@ -29,13 +30,13 @@ class Origin:
         stored: where it is.
         model: its weights.
         tokenizer: its tokens, which the new model has too.
-        source_tokenizer: those of its sources; None for a model of text.
+        source_tokenizer: those of its sources, or its labels; None for a model of text alone.
     """
 
     stored: StoredModel
     model: NeuralLanguageModel
     tokenizer: Tokenizer
-    source_tokenizer: Tokenizer | None
+    source_tokenizer: Tokenizer | Labels | None
 
     @classmethod
     def load(cls, name: str) -> Origin:
@@ -94,15 +95,23 @@ class Origin:
         config = self.stored.config
         inherited = {
             "documents": config["data"].get("documents", "stream"),
+            "direction": config["data"].get("direction", "forward"),
             "seq_len": config["training"].get("seq_len", 64),
         }
+        labels = isinstance(self.source_tokenizer, Labels)
+        wants = conform("labels", given.get("labels", labels), bool)
+        require(
+            labels or not wants, f"{self.stored.name} has learned no labels: leave out --labels"
+        )
+        require(wants or not labels, f"{self.stored.name} has labels: labels=false has no meaning")
+        inherited["labels"] = labels
         for name in ("max_source_len", "max_target_len"):
             if name in config["data"]:
                 inherited[name] = config["data"][name]
         place = store.as_given(self.stored)
         settled = {"tokenizer": str(self.stored.path), "vocab_size": None, "min_count": 1}
         settled["source_tokenizer"] = None
-        if self.source_tokenizer is not None and self.source_tokenizer is not self.tokenizer:
+        if not labels and self.source_tokenizer not in (None, self.tokenizer):
             settled["source_tokenizer"] = str(self.stored.path / store.SOURCE_TOKENIZER)
         return {**inherited, **own, **given, **settled, "init_from": place}
 
@@ -145,7 +154,7 @@ class Origin:
         require_same_sources(self.stored.name, own, features)
 
     def begin(
-        self, model: NeuralLanguageModel, tokenizer: Tokenizer, source: Tokenizer | None
+        self, model: NeuralLanguageModel, tokenizer: Tokenizer, source: Tokenizer | Labels | None
     ) -> None:
         """Fill a new model with the origin's weights.
 
@@ -187,6 +196,6 @@ def architecture_of(
     return origin.architecture
 
 
-def fingerprints(target: Tokenizer, source: Tokenizer | None) -> list[str | None]:
+def fingerprints(target: Tokenizer, source: Tokenizer | Labels | None) -> list[str | None]:
     """Return what tells the tokenizers of two models apart: of the target, and of the source."""
     return [tokenizer and tokenizer.fingerprint for tokenizer in (target, source)]

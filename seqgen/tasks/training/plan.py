@@ -16,6 +16,7 @@ from seqgen.configs import (
     RULE_RECIPES,
     DataConfig,
     ModelConfig,
+    RegimeConfig,
     TrainingConfig,
     conform,
     require,
@@ -28,6 +29,7 @@ from seqgen.models.base import LanguageModel
 from seqgen.models.precision import Precision, choose_precision
 from seqgen.tasks.training.fine_tune import Origin, architecture_of, origin_of
 from seqgen.tasks.training.prepare import Prepared, VocabSizes
+from seqgen.tasks.training.prepare_labels import check_labels
 from seqgen.training.events import Notice, Report
 from seqgen.wording import plural
 
@@ -91,6 +93,19 @@ class Plan:
         }
         derived = {name: follows[name] for name in config_class.derived}
         return config_class(**derived, **self.model)
+
+    def check_shape(self) -> None:
+        """Refuse settings of the model that contradict one another, before any text is read.
+
+        Raises:
+            UsageError: says which.
+        """
+        sizes = VocabSizes(source=None if self.data.source_tokenizer is None else 1)
+        self.model_config(sizes, self.training.seq_len)
+
+    def with_given(self, settings: Mapping[str, Any]) -> Plan:
+        """Return the plan as if the user had given `settings` too."""
+        return replace(self, given={**self.given, **settings}).with_settings({})
 
     def with_settings(self, settings: Mapping[str, Any]) -> Plan:
         """Return the plan with `settings` of model and training added to those that are given.
@@ -195,8 +210,7 @@ def plan_of(
     plan = Plan(architecture, model_class, origin, given, *groups)
     _require_sense(plan.training, plan.data, model_class)
     _require_reads(plan, flags)
-    sizes = VocabSizes(source=None if plan.data.source_tokenizer is None else 1)
-    plan.model_config(sizes, plan.training.seq_len)  # built only to check the settings
+    _require_regime(plan, flags)
     return plan
 
 
@@ -208,9 +222,14 @@ def _groups(
     recipe = {**config_class.recipe, **RULE_RECIPES.get(given.get("optimizer"), {})}
     recipe |= OF_READS.get(registry.architecture(architecture).reads, {})
     model, training, data = resolve(
-        {**recipe, **given}, architecture, (config_class, TrainingConfig, DataConfig)
+        {**recipe, **given},
+        architecture,
+        (config_class, TrainingConfig, DataConfig),
+        registry.owners_of,
     )
-    return model, with_default_budget(TrainingConfig(**training)), DataConfig(**data)
+    kind = registry.architecture(architecture)
+    read = check_labels(DataConfig(**data), given, kind.reads, kind.load_model().counted)
+    return model, with_default_budget(TrainingConfig(**training)), read
 
 
 def rows_of_pairs(corpus: Corpus, least: int) -> int:
@@ -229,6 +248,8 @@ OF_READS: Mapping[str, Mapping[str, Any]] = {
     "pairs": {"documents": "line"},
     "patterns": {"documents": "line", "val": "none"},
 }
+# Regimes that look at what a model computes before its softmax layer.
+OF_FEATURES = ("professor-forcing",)
 # Settings that only one kind of data gives a meaning to.
 OF_TEXT = ("seq_len",)
 LEARNS = {"text": "a text", "pairs": "pairs of a source and a target", "patterns": "lines"}
@@ -250,6 +271,10 @@ def _require_reads(plan: Plan, flags: Collection[str]) -> None:
         require(
             name not in flags, f"{name} has no meaning: {plan.architecture} learns from {learns}"
         )
+    require(
+        plan.reads == "text" or plan.data.direction == "forward",
+        f"direction=backward has no meaning: {plan.architecture} learns from {learns}",
+    )
     require(
         plan.reads == "text" or plan.data.documents == "line",
         f"documents=stream has no meaning: {plan.architecture} learns from {learns}",
@@ -280,3 +305,26 @@ def _require_sense(
         not training.compile or compiles,
         "compile=true is for the transformer; other models have nothing to compile",
     )
+
+
+def _require_regime(plan: Plan, flags: Collection[str]) -> None:
+    """Refuse regimes and their settings for a model that they cannot train.
+
+    Raises:
+        UsageError: names the setting, or the regime.
+    """
+    given = [name for name in RegimeConfig.fields() if name in flags]
+    if plan.model_class.counted:
+        require(
+            not given,
+            f"{plan.architecture} is counted and not trained by gradients: leave out "
+            f"{', '.join(given)}",
+        )
+        return
+    for phase in plan.training.phases:
+        featureless = phase.regime in OF_FEATURES and not hasattr(plan.model_class, "hidden")
+        require(
+            not featureless,
+            f"--regime {phase.regime} needs a model with hidden features; {plan.architecture} "
+            "has none",
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from seqgen import store
 from seqgen.configs import DataConfig, TrainingConfig, require
 from seqgen.data.batches import Batches, Overlapping, SampledBatches, training_batches
 from seqgen.data.corpus import Corpus, encode_corpus
+from seqgen.data.direction import turned
 from seqgen.data.encoding import Sampling
 from seqgen.data.overlap import Overlap, overlap_of_lines
 from seqgen.data.sources import Vectors
@@ -81,6 +83,10 @@ class Prepared:
         """How many tokens there are on each side."""
         return VocabSizes.of(self.tokenizer, self.source_tokenizer)
 
+    def spellings(self) -> Iterator[str]:
+        """Yield each token as a person writes it, in the order of ids."""
+        yield from self.tokenizer.pieces(range(self.tokenizer.vocab_size))
+
     @property
     def sample_prompt(self) -> str | Vectors:
         """What the model goes on from, or writes from, to show how far it is."""
@@ -122,17 +128,24 @@ class Prepared:
         carries = carries_state and not training.reset_state
 
         def batches_of(corpus: Corpus) -> Batches:
-            shape = (training.batch_size, training.seq_len)
-            return training_batches(corpus, data.documents, carries, *shape, training.seed)
+            shape = (training.batch_size, training.seq_len, training.seed)
+            return training_batches(self.as_read(corpus, data), data.documents, carries, *shape)
 
         def cut_anew(epoch: int) -> Batches:
             sampling = Sampling(data.subword_sampling, training.seed, epoch)
-            text = self.split.train()
-            return batches_of(encode_corpus(text, self.tokenizer, data.documents, sampling))
+            return batches_of(self.segmented(data, sampling))
 
         sampled = data.subword_sampling is not None
         batches = SampledBatches(cut_anew) if sampled else batches_of(self.train)
         return batches if training.k2 is None else Overlapping(batches, training.k2)
+
+    def segmented(self, data: DataConfig, sampling: Sampling) -> Corpus:
+        """Return the training part encoded again, with a segmentation that is drawn."""
+        return encode_corpus(self.split.train(), self.tokenizer, data.documents, sampling)
+
+    def as_read(self, corpus: Corpus, data: DataConfig) -> Corpus:
+        """Return a part as a model reads it: in its direction."""
+        return turned(corpus) if data.direction == "backward" else corpus
 
 
 def survey_text(text: Text) -> Survey:

@@ -337,13 +337,13 @@ def encode_pair_parts(
         encode = partial(encode_once, report=report)
     train_pairs, train, dropped = _fitting(parts.train, tokenizers, config, encode)
     if not train.ends.size:
-        raise SeqgenError(_nothing_left("train on", dropped))
+        raise SeqgenError(_nothing_left("train on", dropped, config))
     val_pairs, val = None, None
     if parts.val is not None:
         val_pairs, val, more = _fitting(parts.val, tokenizers, config, encode)
         dropped += more
         if not val.ends.size:
-            raise SeqgenError(f"{_nothing_left('validate with', more)}, or --val none")
+            raise SeqgenError(f"{_nothing_left('validate with', more, config)}, or --val none")
     return PreparedPairs(
         text=Text(files.paths, config.newlines),
         facts=facts,
@@ -359,9 +359,13 @@ def encode_pair_parts(
     )
 
 
-def _nothing_left(purpose: str, dropped: int) -> str:
+def _nothing_left(purpose: str, dropped: int, config: DataConfig) -> str:
+    limits = {"source": config.max_source_len, "target": config.max_target_len}
+    given = {side: most for side, most in limits.items() if most is not None}
     if dropped:
-        return f"every pair to {purpose} is too long; give --max-source-len or --max-target-len"
+        sides = " or ".join(f"its {side} has more than {most:,}" for side, most in given.items())
+        raised = " or ".join(f"--max-{side}-len" for side in given)
+        return f"every pair to {purpose} is too long: {sides} (tokens, or vectors); raise {raised}"
     return f"there is no pair to {purpose}; give more"
 
 

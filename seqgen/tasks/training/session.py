@@ -32,6 +32,7 @@ from seqgen.tasks.training.prepare import Prepared
 from seqgen.tasks.writing.sample import fixed_sample
 from seqgen.training.events import Event, Notice, Report, SampleLine, Started, Validated
 from seqgen.training.loop import Trainer
+from seqgen.training.regimes.base import OwnText
 from seqgen.training.run import Budget, Diverged, Hooks, Run
 
 # A validation during training scores this much of a stream: rows, and tokens per row.
@@ -102,7 +103,8 @@ class Session:
 
         Raises:
             Interrupted: before the first step; nothing is saved.
-            SeqgenError: training has diverged, or the folder cannot be written.
+            Diverged: the loss or a gradient has grown without bounds.
+            SeqgenError: the folder cannot be written.
         """
         choose_products(self.loaded.model.device)
         stop = threading.Event()
@@ -133,7 +135,7 @@ class Session:
         try:
             run = trainer.train()
         except Diverged as error:
-            raise SeqgenError(f"{error} ({self.stored.kept})") from None
+            raise Diverged(f"{error} ({self.stored.kept})") from None
         if not self.stored.published:
             raise Interrupted(f"stopped before the first step: {self.stored.kept}")
         return run
@@ -210,7 +212,9 @@ class Session:
             report=report,
             stop=lambda run: self._reason_to_stop(run, stop),
         )
-        trainer = Trainer(model, self._batches, config, hooks)
+        loaded = self.loaded
+        own_text = OwnText(loaded.tokenizer.decode, loaded.framing.end, loaded.never)
+        trainer = Trainer(model, self._batches, config, hooks, own_text)
         return trainer
 
     def _restore(self, trainer: Trainer, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
@@ -240,7 +244,8 @@ class Session:
         corpus = parallel_rows(self.prepared.val, VALIDATION_ROWS, VALIDATION_LENGTH)
 
         def validate() -> float:
-            scored = score_corpus(model, corpus, VALIDATION_ROWS, want="log_probs")
+            how = {"want": "log_probs", "direction": self.loaded.data.direction}
+            scored = score_corpus(model, corpus, VALIDATION_ROWS, **how)
             totals = add_up(scored, self.prepared.tokenizer)
             return totals.nll_nats / totals.tokens
 

@@ -30,6 +30,7 @@ from seqgen.store import StoredModel
 from seqgen.tasks.interrupts import ending_as_ctrl_c
 from seqgen.tasks.leaks import leak
 from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.machine import choose_products
 from seqgen.tasks.training.board import require_tensorboard
 from seqgen.tasks.training.choosing import (
     choose_compilation,
@@ -40,8 +41,10 @@ from seqgen.tasks.training.estimate import Estimator, estimate
 from seqgen.tasks.training.plan import Plan, override, plan_of, preset_of
 from seqgen.tasks.training.prepare import Prepared
 from seqgen.tasks.training.prepare_data import prepare_data, reload_data
+from seqgen.tasks.training.prepare_labels import prepare_labels, reload_labels
 from seqgen.tasks.training.prepare_pairs import PairFiles, prepare_pairs, reload_pairs
 from seqgen.tasks.training.session import Session, TrainingResult
+from seqgen.tasks.training.width import with_open_width, with_parameters
 from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Notice, Report
 from seqgen.training.run import Run
@@ -60,6 +63,7 @@ def train(
     config: Mapping[str, Any] | None = None,
     device: str = "auto",
     overwrite: bool = False,
+    parameters: int | None = None,
     stop_after: int | None = None,
     tensorboard: bool = False,
     report: Report = lambda event: None,
@@ -81,6 +85,7 @@ def train(
         config: a configuration file as nested tables, see `configs.read_config`.
         device: auto, cpu, cuda or mps.
         overwrite: replace a model of that name, once the new one has its first trained weights.
+        parameters: choose the width, `hidden_size`, at which the model has about so many.
         stop_after: stop after so many steps, as if interrupted there; no part of the settings.
         tensorboard: log for TensorBoard too, into the model's folder.
         report: takes events while training goes on.
@@ -88,7 +93,7 @@ def train(
     Raises:
         Interrupted: before the first step; nothing is saved.
         UsageError: a setting is unknown or wrong, the preset is unknown or of another
-            architecture, or the name is in use.
+            architecture, the name is in use, or no width has so many parameters.
         SeqgenError: the data cannot be read, or the model not be written.
     """
     if tensorboard:
@@ -96,10 +101,16 @@ def train(
     flags = [name for name, value in (settings or {}).items() if value is not None]
     beneath = preset_of(preset, architecture, config or {})
     plan = plan_of(architecture, beneath, settings or {}, config or {}, flags)
+    if parameters is None:
+        plan.check_shape()
+    else:
+        plan = with_open_width(plan, flags)
     store.check_free(name, overwrite)
     place = choose_device(device)
 
-    prepared, plan = _prepare(plan, data, targets, flags, report)
+    prepared, plan = prepare_plan(plan, data, targets, flags, report)
+    if parameters is not None:
+        plan = solve_width(plan, prepared, parameters, place)
     plan, training = _choose(plan, prepared, place, report)
     estimator = Estimator.of(plan.architecture)
     if estimator is not None and (notice := estimator.ignored(flags)):
@@ -120,7 +131,7 @@ def train(
         return Session(loaded, prepared, training, stop_after, tensorboard, report).run()
 
 
-def _prepare(
+def prepare_plan(
     plan: Plan,
     data: Sequence[str | Path],
     targets: Sequence[str | Path],
@@ -135,6 +146,10 @@ def _prepare(
     if plan.reads == "pairs":
         files = PairFiles.of(data, targets)
         prepared, settled = prepare_pairs(files, plan.data, plan.given.keys(), report)
+    elif plan.data.labels:
+        require(not targets, "--labels takes label<TAB>text lines: it takes no --target")
+        known = plan.origin and plan.origin.source_tokenizer
+        prepared, settled = prepare_labels(data, plan.data, known), plan.data
     else:
         require(not targets, f"{plan.architecture} learns from a text: it takes no --target")
         prepared, settled = prepare_data(data, plan.data, set(flags), report)
@@ -144,12 +159,19 @@ def _prepare(
     return prepared, plan
 
 
+def solve_width(plan: Plan, prepared: Prepared, parameters: int, device: torch.device) -> Plan:
+    """Return the plan with the width for so many parameters; see `with_parameters`."""
+    seq_len = plan.resolve(prepared, device, lambda event: None).seq_len
+    return with_parameters(plan, parameters, prepared.vocab_sizes, seq_len)
+
+
 def _choose(
     plan: Plan, prepared: Prepared, device: torch.device, report: Report
 ) -> tuple[Plan, TrainingConfig]:
     """Decide what the user left open; without gradients that is the seed alone."""
     if plan.model_class.counted:
         return plan, replace(plan.training, seed=plan.seed())
+    choose_products(device)  # trials are to measure what will run
     plan = choose_size(plan, prepared, device, report)
     training = plan.resolve(prepared, device, report)
     training = choose_training_precision(plan, training, prepared, device, report)
@@ -162,6 +184,7 @@ def _initial_model(
     """Return the model before its first step: drawn from the seed, or fine-tuning's origin."""
     torch.manual_seed(training.seed)
     model = to_train(plan.model_class, config)
+    model.spell(prepared.spellings(), prepared.tokenizer.kind in ("char", "byte"))
     if plan.origin is not None:
         plan.origin.require_sources(prepared.vocab_sizes.source_features)
         plan.origin.begin(model, prepared.tokenizer, prepared.source_tokenizer)
@@ -189,7 +212,7 @@ def _write_data(stored: StoredModel, prepared: Prepared) -> None:
     """Write the tokenizers and the held-out part into a model's folder."""
     with stored.writing(store.TOKENIZER):
         prepared.tokenizer.save(stored.path / store.TOKENIZER)
-    if prepared.vocab_sizes.source is not None:
+    if prepared.source_tokenizer not in (None, prepared.tokenizer):
         with stored.writing(store.SOURCE_TOKENIZER):
             prepared.source_tokenizer.save(stored.path / store.SOURCE_TOKENIZER)
     with stored.writing("validation"):
@@ -279,6 +302,8 @@ def _reload(
         tokenizers: the model's, and that of its sources if it has any.
     """
     found = _found(stored, data, targets)
+    if config.labels:
+        return reload_labels(found.sources, config, tokenizers, stored.validation_pairs)
     if registry.architecture(stored.config["architecture"]).reads == "text":
         return reload_data(found.sources, config, tokenizers[0], stored.validation_text)
     return reload_pairs(found, config, Tokenizers(*tokenizers), stored.validation_pairs)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from seqgen.configs import MOST_ROWS, MOST_SEED, Bounds, require, texts
 from seqgen.data.sources import Vectors
 from seqgen.decoding import beam
-from seqgen.decoding.beam_groups import BeamConfig, Ending, Ends, Fate, Penalty, Source
+from seqgen.decoding.beam_groups import BeamConfig, Ending, Ends, Fate, Penalty, SearchPrompt
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.exhaustive import exhaustive
 from seqgen.decoding.hypotheses import Hypothesis, LengthNorm, Norm
@@ -123,6 +123,7 @@ class Beam(Written):
     model: str
     seed: int | None
     of_source: OfSource | None = None
+    label: str | None = None
 
 
 @dataclass(frozen=True)
@@ -196,17 +197,19 @@ class Searcher:
     @property
     def ends(self) -> Ends | None:
         """What tells whether ids have written a stop string, decoded as `_text` does."""
-        options, tokenizer = self.options, self.loaded.tokenizer
+        options, loaded = self.options, self.loaded
         if not options.stop:
             return None
+        # A text that is written from right to left is decoded mirrored.
+        stops = [stop[::-1] if loaded.backward else stop for stop in options.stop]
 
-        def ends(source: Source, tokens: Sequence[int]) -> bool:
-            decoder = tokenizer.decoder(source.tokens)
+        def ends(source: SearchPrompt, tokens: Sequence[int]) -> bool:
+            decoder = loaded.decoder(source.tokens)
             pieces = [decoder.push(token) for token in tokens]
             if len(tokens) == source.max_tokens:
                 pieces.append(decoder.flush())
             text = "".join(pieces[options.min_tokens :])
-            return any(stop in text for stop in options.stop)
+            return any(stop in text for stop in stops)
 
         return ends
 
@@ -220,7 +223,7 @@ class Searcher:
         def attention(number: int) -> Attention:
             return Attention(self.loaded, given[number].source_tokens)
 
-        def penalty(source: Source, tokens: Sequence[int]) -> float:
+        def penalty(source: SearchPrompt, tokens: Sequence[int]) -> float:
             (weights,) = attention(source.number)([tokens])
             mean = options.of_source.heads.mean(weights)
             return coverage_penalty(
@@ -235,7 +238,7 @@ class Searcher:
         """Search after all prompts side by side; see `seqgen.decoding.beam.search`."""
         opens, handles = opening(self.loaded, prompts)
         sources = [
-            Source(prompt.index, prompt.tokens, handle, self._limit(prompt))
+            SearchPrompt(prompt.index, prompt.tokens, handle, self._limit(prompt))
             for prompt, handle in zip(prompts, handles, strict=True)
         ]
         model, end, options = self.loaded.model, self.loaded.framing.end, self.options
@@ -267,6 +270,7 @@ class Searcher:
                 model=self.loaded.stored.name,
                 seed=self.options.seed if self.options.stochastic else None,
                 of_source=of_source,
+                label=self.loaded.label,
             )
             for rank, (hypothesis, (text, of_source)) in enumerate(texts)
         ]
@@ -275,11 +279,10 @@ class Searcher:
         self, prompt: Prompt, found: Sequence[Hypothesis]
     ) -> Iterator[tuple[str, OfSource | None]]:
         """Yield the text of each hypothesis, and what its record has besides."""
-        options, end = self.options, self.loaded.framing.end
-        limit = self._limit(prompt)
+        options, limit = self.options, self._limit(prompt)
 
         def begin(decoder: Decoder) -> Continuation:
-            return Continuation(decoder, options.stop, limit, end, options.min_tokens)
+            return self.loaded.continuation(decoder, options.stop, limit, options.min_tokens)
 
         written = [hypothesis.tokens for hypothesis in found]
         if self.loaded.reads_sources:
@@ -287,7 +290,7 @@ class Searcher:
             yield from reader.finish(prompt, written, begin)
             return
         for tokens in written:
-            text = begin(self.loaded.tokenizer.decoder(prompt.tokens))
+            text = begin(self.loaded.decoder(prompt.tokens))
             for token in tokens:
                 text.push(token)
             yield text.text, None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
+from seqgen.configs.cache import CacheConfig
 from seqgen.data.sources import Vectors
 from seqgen.decoding.hypotheses import Norm
 from seqgen.models.precision import Precision
@@ -89,6 +90,7 @@ class Model:
         prompts: Prompts = "",
         *,
         seed: int | None = None,
+        labels: Sequence[str] = (),
         **settings: Unpack[SampleSettings],
     ) -> Iterator[sample.Sample]:
         """Write text.
@@ -97,24 +99,26 @@ class Model:
             prompts: what to go on from; an empty one is the start of a text. For a model that
                 writes from vectors: sources, such as those of `seqgen.data.vectors.open_vectors`.
             seed: the same seed gives the same texts; drawn if None, and in every record.
+            labels: of a model that was trained with labels: those of the texts.
             settings: see `SampleSettings`.
 
         Yields:
             `num_samples` records for each prompt.
         """
         options = sample.SampleOptions(seed=_drawn(seed), **settings)
-        return sample.sample(self.loaded, _several(prompts), options)
+        return sample.sample(self.loaded.with_labels(labels), _several(prompts), options)
 
     def stream(
         self,
         prompt: str | Vectors = "",
         *,
         seed: int | None = None,
+        labels: Sequence[str] = (),
         **settings: Unpack[SampleSettings],
     ) -> Iterator[str]:
-        """Write one text; yield each piece of it as soon as it is certain."""
+        """Write one text; yield each piece of it as soon as it is certain; see `sample`."""
         options = sample.SampleOptions(seed=_drawn(seed), **settings)
-        return sample.stream(self.loaded, prompt, options)
+        return sample.stream(self.loaded.with_labels(labels), prompt, options)
 
     def suggest(self, prompts: Prompts, count: int = 10) -> Iterator[explain.Suggestion]:
         """Yield the `count` likeliest next tokens of each prompt, the likeliest first."""
@@ -125,6 +129,7 @@ class Model:
         prompts: Prompts = "",
         *,
         seed: int | None = None,
+        labels: Sequence[str] = (),
         **settings: Unpack[BeamSettings],
     ) -> Iterator[beam_search.Beam]:
         """Find the likeliest texts.
@@ -132,20 +137,24 @@ class Model:
         Args:
             prompts: what to go on from; see `sample`.
             seed: of stochastic beams; drawn if None, and in their records.
+            labels: see `sample`.
             settings: see `BeamSettings`.
 
         Yields:
             `nbest` records for each prompt, the best first.
         """
         options = beam_search.BeamOptions(seed=_drawn(seed), **settings)
-        return beam_search.beam_search(self.loaded, _several(prompts), options)
+        return beam_search.beam_search(self.loaded.with_labels(labels), _several(prompts), options)
 
 
 def load(
-    name: str | Path | None = None, device: str = "auto", precision: Precision = "auto"
+    name: str | Path | None = None,
+    device: str = "auto",
+    precision: Precision = "auto",
+    cache: CacheConfig | None = None,
 ) -> Model:
     """Load a trained model; see `seqgen.load`."""
-    return Model(loaded.load(name, device, precision))
+    return Model(loaded.load(name, device, precision, cache))
 
 
 def _several(prompts: Prompts) -> Iterable[str | Vectors]:

@@ -94,7 +94,8 @@ def batches(
 
 def read_prompt(loaded: LoadedModel, index: int, text: str | Vectors) -> Prompt:
     """Return a prompt, or a source for a model that writes from those, as ids or vectors."""
-    start, tokenizer = loaded.framing.start, loaded.source_tokenizer
+    start = loaded.framing.start
+    tokenizer = loaded.source_tokenizer if loaded.reads_sources else None
     if isinstance(text, Vectors):
         return Prompt(index, "", (start,), text, text)
     if tokenizer is None:
@@ -112,8 +113,13 @@ def unknown_in_source(loaded: LoadedModel, source: str | Vectors) -> int:
 def opening(loaded: LoadedModel, batch: Sequence[Prompt]) -> tuple[Opens | None, list[int]]:
     """Return what opens states for the sources of a batch, and the handle of each prompt's.
 
-    None for a model of text, whose handles mean nothing.
+    None for a model of text, whose handles mean nothing; with labels, all texts have the same.
+
+    Raises:
+        UsageError: a model that writes given labels was told none.
     """
+    if loaded.labels is not None:
+        return loaded.model.opens(loaded.given_labels()), [0] * len(batch)
     if not loaded.reads_sources:
         return None, [0] * len(batch)
     sources, handles = handles_of([prompt.source_tokens for prompt in batch])

@@ -61,9 +61,10 @@ class OfSource:
 
 
 class Written:
-    """A dataclass of a text's figures, the last of which may be an `OfSource`."""
+    """A dataclass of a text's figures, which may have an `OfSource`, or a label."""
 
     of_source: OfSource | None
+    label: str | None
 
     @property
     def look(self) -> Look | None:
@@ -78,5 +79,7 @@ class Written:
     def record(self) -> dict[str, Any]:
         """Return the keys of `--json`, in order: its own, then those of its source."""
         names = (field.name for field in dataclasses.fields(self))
-        own = {name: getattr(self, name) for name in names if name != "of_source"}
+        own = {name: getattr(self, name) for name in names if name not in ("of_source", "label")}
+        if self.label is not None:
+            own["label"] = self.label
         return own if self.of_source is None else {**own, **self.of_source.keys()}

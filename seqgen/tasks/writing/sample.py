@@ -143,6 +143,7 @@ class Sample(Written):
     seed: int | None
     model: str
     of_source: OfSource | None = None
+    label: str | None = None
 
 
 @dataclass(frozen=True)
@@ -172,26 +173,26 @@ class Writer:
 
     @property
     def choose(self) -> Choose:
-        """How a token is picked."""
+        """What picks a token from log-probabilities."""
         return greedy if self.options.greedy else CounterDraw(self.options.seed)
 
     def row(self, prompt: Prompt, sample: int, handle: int) -> Row:
-        """Return the place of a text among those that are written."""
+        """Return what identifies one of the texts to write, and where it begins."""
         limit = self.options.of_source.limit(prompt, self.options.max_tokens)
         return Row(prompt.index, sample, prompt.tokens, handle, limit)
 
     def begin(self, row: Row) -> Continuation:
-        """Open a text."""
-        return self.open(row, self.loaded.tokenizer.decoder(row.tokens))
+        """Begin a text after its prompt."""
+        return self.open(row, self.loaded.decoder(row.tokens))
 
     def open(self, row: Row, decoder: Decoder) -> Continuation:
-        """Open a text over a decoder."""
-        options, end = self.options, self.loaded.framing.end
+        """Begin a text, whose tokens `decoder` turns into characters."""
+        options = self.options
         limit = options.max_tokens if row.max_tokens is None else row.max_tokens
-        return Continuation(decoder, options.stop, limit, end, options.min_tokens)
+        return self.loaded.continuation(decoder, options.stop, limit, options.min_tokens)
 
     def record(self, prompt: Prompt, row: Row, text: Continuation) -> Sample:
-        """Return what is told of a finished text."""
+        """Return the record of a finished text."""
         written, of_source = text.text, None
         if self.loaded.reads_sources:
             reader = SourceReader(self.loaded, self.options.of_source)
@@ -208,6 +209,7 @@ class Writer:
             seed=self.options.seed if self.options.draws else None,
             model=self.loaded.stored.name,
             of_source=of_source,
+            label=self.loaded.label,
         )
 
     def steps(
@@ -296,5 +298,7 @@ def _best(
 
 def fixed_sample(loaded: LoadedModel, prompt: str | Vectors = "", tokens: int = 160) -> str:
     """Return a text that the model writes now, always from the same prompt and draws."""
+    if loaded.labels is not None:
+        loaded = loaded.with_labels(loaded.labels.names[:1])
     options = SampleOptions(seed=0, temperature=0.8, max_tokens=tokens)
     return "".join(islice(stream(loaded, prompt, options), tokens))

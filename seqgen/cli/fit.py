@@ -1,0 +1,43 @@
+"""`seqgen perplexity --fit`: weights of mixtures, and how strong a cache should be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from seqgen.cli.inputs import Input
+from seqgen.cli.output import put, put_record, say
+from seqgen.cli.pairs import as_text
+from seqgen.cli.tables import figure
+from seqgen.wording import plural
+
+if TYPE_CHECKING:
+    from seqgen.tasks.loaded import LoadedModel
+    from seqgen.tasks.scoring.perplexity import Scoring
+
+# The value of --fit that means no file.
+HELD_OUT = "held-out"
+
+
+def fit_on(
+    source: Input, loaded: LoadedModel, scoring: Scoring, json: bool, quiet: bool
+) -> LoadedModel:
+    """Fit a mixture's weights and a cache to a text; print them, and return the model with them."""
+    from seqgen.tasks.scoring.mix import fit
+
+    text = as_text(loaded, source)
+    how = {"documents": scoring.documents, "batch_size": scoring.batch_size}
+    mixed, found = fit(loaded, text, **how)
+    cache = mixed.cache
+    if json:
+        put_record(found)
+    else:
+        put(f"{found.model}\n" if cache is None else f"{found.model} {cache}\n")
+    if not quiet:
+        stored = getattr(mixed.stored, "parts", (mixed.stored,))
+        for part, weight, perplexity in zip(stored, found.weights, found.components, strict=True):
+            say(f"{part.name}: weight {figure(weight)}, perplexity {figure(perplexity)}")
+        if cache is not None:
+            say(f"cache: strength {figure(cache.strength)}, flatness {figure(cache.flatness)}")
+        tokens = plural(found.tokens, "token")
+        say(f"mixed: perplexity {figure(found.perplexity)} on {tokens} of {source.name}")
+    return mixed

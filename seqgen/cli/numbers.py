@@ -1,0 +1,64 @@
+"""Numbers on the command line: read in one way, and refused in seqgen's own words."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import typer
+from typer.models import ParameterInfo
+
+from seqgen.configs import Bounds, conform
+
+
+def read_numbers(app: typer.Typer) -> None:
+    """Give each number that a command of `app` takes a parser with the number's name and bounds.
+
+    Without one the libraries below Typer refuse a number, in words that differ by version.
+    """
+    for group in app.registered_groups:
+        read_numbers(group.typer_instance)
+    for command in app.registered_commands:
+        hints = typing.get_type_hints(command.callback, include_extras=True)
+        for parameter, hint in hints.items():
+            for info in _infos(hint):
+                kind = next((kind for kind in (int, float) if kind in _leaves(hint)), None)
+                if kind is not None and info.parser is None:
+                    info.parser = number(_flag(parameter, info), kind, info.min, info.max)
+        # Typer would read the annotations, which are text, anew.
+        command.callback.__annotations__ = hints
+
+
+def number(flag: str, kind: type, low: float | None, high: float | None) -> Callable[[str], Any]:
+    """Return what reads a number of type `kind`, and raises UsageError for any other text."""
+
+    def read(text: str) -> Any:
+        value = conform(flag, text, kind)
+        Bounds(low=low, high=high).check(flag, value)
+        return value
+
+    return read
+
+
+def _infos(hint: Any) -> Iterator[ParameterInfo]:
+    """Yield what Typer was told of a parameter, which Python 3.10 may wrap in an Optional."""
+    told = getattr(hint, "__metadata__", ())
+    yield from (part for part in told if isinstance(part, ParameterInfo))
+    for part in typing.get_args(hint):
+        yield from _infos(part)
+
+
+def _leaves(hint: Any) -> Iterator[Any]:
+    """Yield the types that a type hint is made of."""
+    parts = typing.get_args(hint)
+    if not parts:
+        yield hint
+    for part in parts:
+        yield from _leaves(part)
+
+
+def _flag(parameter: str, info: ParameterInfo) -> str:
+    """Return an option as it is typed."""
+    names = [name for name in info.param_decls or () if name.startswith("--")]
+    return names[0] if names else f"--{parameter.replace('_', '-')}"

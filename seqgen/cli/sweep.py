@@ -1,0 +1,266 @@
+"""`seqgen compare --sweep`: architectures at equal numbers of parameters, trained and tabulated."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import log10
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seqgen.cli import completion
+from seqgen.cli.curve import curve
+from seqgen.cli.help import BUDGET, OPTIMISATION, OUTPUT, WHAT
+from seqgen.cli.inputs import Input, Inputs, file_path, given_or_piped
+from seqgen.cli.output import console, is_terminal, put, put_record, say
+from seqgen.cli.outputs import check_out
+from seqgen.cli.settings import option as setting
+from seqgen.cli.tables import MISSING, count, figure, put_table, short_count
+from seqgen.configs import MOST_SEED, conform, count_of, require
+
+if TYPE_CHECKING:
+    from seqgen.tasks.training.sweep import Sweep, SweepRecord
+
+Architectures = Annotated[
+    str | None,
+    typer.Option(
+        "--sweep",
+        help="Train these architectures on DATA instead, each at the sizes of --parameters, and "
+        "compare what they come to: rnn,gru,lstm.",
+        metavar="ARCH,...",
+        rich_help_panel=WHAT,
+        show_default=False,
+        autocompletion=completion.architectures,
+    ),
+]
+Sizes = Annotated[
+    str | None,
+    typer.Option(
+        "--parameters",
+        help="With --sweep: the numbers of parameters, as 3e4,100k,1.5M.",
+        metavar="N,...",
+        rich_help_panel=WHAT,
+        show_default=False,
+    ),
+]
+Seeds = Annotated[
+    str | None,
+    typer.Option(
+        help="With --sweep: train from each of these seeds, to see how far they differ.",
+        metavar="N,...",
+        rich_help_panel=WHAT,
+        show_default="1",
+    ),
+]
+Steps = Annotated[int | None, setting("steps", "N", BUDGET)]
+Epochs = Annotated[float | None, setting("epochs", "X", BUDGET)]
+Minutes = Annotated[float | None, setting("minutes", "X", BUDGET, default="5 if no budget")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="With --sweep: a setting of every model, as in train. Can be repeated.",
+        metavar="KEY=VALUE",
+        rich_help_panel=OPTIMISATION,
+        show_default=False,
+    ),
+]
+Plot = Annotated[
+    Path | None,
+    typer.Option(
+        "--plot",
+        help="With --sweep: also draw the figures into an .svg or .png file.",
+        parser=file_path,
+        metavar="FILE",
+        rich_help_panel=OUTPUT,
+        show_default=False,
+    ),
+]
+# Options of `compare` that only a sweep has; those that it does not have.
+OF_SWEEP = ("parameters", "seeds", "steps", "epochs", "minutes", "set_", "plot")
+NOT_OF_SWEEP = ("all_", "data", "source", "target", "stride")
+
+
+def check_flags(given: Mapping[str, Any]) -> None:
+    """Refuse options of a comparison in a sweep, and the other way round.
+
+    Args:
+        given: the command's parameters by name.
+
+    Raises:
+        UsageError: names the option.
+    """
+    sweeps = given["sweep"] is not None
+    for name in NOT_OF_SWEEP if sweeps else OF_SWEEP:
+        flag = f"--{name.strip('_').replace('_', '-')}"
+        what = "has no meaning with --sweep" if sweeps else "needs --sweep ARCH,..."
+        require(not given[name], f"{flag} {what}")
+
+
+def sweep_of(given: Mapping[str, Any], files: Sequence[str | Path]) -> Sweep:
+    """Return the sweep that the command's parameters ask for.
+
+    Raises:
+        UsageError: a list is empty, or has something wrong in it.
+    """
+    from seqgen.cli.train import assignment
+    from seqgen.tasks.training.sweep import Sweep
+
+    require(given["parameters"] is not None, "--sweep needs --parameters N,...")
+    settings = {name: given[name] for name in ("steps", "epochs", "minutes", "documents")}
+    settings = {name: value for name, value in settings.items() if value is not None}
+    if given["precision"] != "auto":
+        settings["precision"] = given["precision"]
+    settings |= dict(map(assignment, given["set_"] or ()))
+    fixed = next((name for name in ("seed", "hidden_size") if name in settings), None)
+    require(fixed is None, f"--set {fixed} has no meaning: a sweep chooses it")
+    return Sweep(
+        data=files,
+        architectures=_listed("--sweep", given["sweep"], str),
+        parameters=_listed("--parameters", given["parameters"], _count),
+        seeds=_listed("--seeds", given["seeds"] or "1", _seed),
+        settings=settings,
+        device=given["device"],
+    )
+
+
+def _listed(flag: str, text: str, read: Callable[[str], Any]) -> list[Any]:
+    parts = [part.strip() for part in text.split(",")]
+    require(all(parts), f"{flag} takes a list with commas between, not {text!r}")
+    return list(dict.fromkeys(map(read, parts)))
+
+
+def _count(text: str) -> int:
+    return count_of("--parameters", text)
+
+
+def _seed(text: str) -> int:
+    seed = conform("--seeds", text, int)
+    require(0 <= seed <= MOST_SEED, f"--seeds must be at least 0, not {seed}")
+    return seed
+
+
+def sweep(given: Mapping[str, Any], files: list[str] | None) -> None:
+    """Train what is missing, and write the records as they come, or the table and its picture.
+
+    Args:
+        given: the command's parameters by name.
+        files: the data.
+
+    Raises:
+        Interrupted: says how to go on.
+    """
+    quiet, json, plot = given["quiet"], given["json"], given["plot"]
+    inputs = Inputs(quiet)
+    data = inputs.keep(given_or_piped(files, "seqgen compare --sweep ARCH,... DATA"))
+    asked = sweep_of(given, data)
+    place = plot and _place(plot, inputs.open(map(str, data)))
+    found = []
+    for record in _trained(asked, quiet):
+        found.append(record)
+        if json:
+            put_record(record)
+    if not json:
+        put_sizes(found)
+        for line in picture(found):
+            put(f"{line}\n")
+    if place is not None:
+        from seqgen.report.lines import draw_lines
+
+        draw_lines(place, series(found), "parameters", "bits/char")
+
+
+def _place(plot: Path, inputs: Iterable[Input]) -> Path:
+    from seqgen.report.heat_map import check_plot, is_picture
+
+    check_plot(plot)
+    return check_out(plot, inputs, True, "a picture", is_picture, "--plot")
+
+
+def _trained(asked: Sweep, quiet: bool) -> Iterable[SweepRecord]:
+    """Yield the record of each model of a sweep, trained now or before."""
+    from seqgen.cli.progress import display
+
+    cells = asked.cells
+    for number, cell in enumerate(cells, start=1):
+        record = asked.finished(cell)
+        if not quiet:
+            state = "trained before" if record else f"hidden_size {count(cell.hidden_size)}"
+            say(f"{number} of {len(cells)}: {cell.name}, {state}")
+        if record is None:
+            with display(quiet) as report:
+                record = asked.train(cell, report)
+        if record.error and not quiet:
+            say(f"{cell.name} failed: {record.error}")
+        yield record
+
+
+def _by_size(found: Sequence[SweepRecord]) -> dict[str, dict[int, list[SweepRecord]]]:
+    """Return the records by architecture, and then by the size that was asked for."""
+    table: dict[str, dict[int, list[SweepRecord]]] = {}
+    for one in found:
+        table.setdefault(one.architecture, {}).setdefault(one.target_parameters, []).append(one)
+    return table
+
+
+def _bits(records: Iterable[SweepRecord]) -> list[float]:
+    """Return the bits per character of those that did not fail."""
+    return [one.val_bits_per_char for one in records if one.val_bits_per_char is not None]
+
+
+def put_sizes(found: Sequence[SweepRecord]) -> None:
+    """Write bits per character by architecture and size: means over the seeds, and ranges.
+
+    A range is the largest less the smallest. That over the seeds is the mean of all architectures.
+    """
+    table = _by_size(found)
+    sizes = sorted({one.target_parameters for one in found})
+    rows = [[name, *(_cell(of[size]) for size in sizes)] for name, of in table.items()]
+    columns = [[_bits(of[size]) for of in table.values()] for size in sizes]
+    if len(table) > 1:
+        means = [[statistics.fmean(bits) for bits in column if bits] for column in columns]
+        rows.append(["range over architectures", *map(_range, means)])
+    if len({one.seed for one in found}) > 1:
+        ranges = [[max(bits) - min(bits) for bits in column if bits] for column in columns]
+        means = [figure(statistics.fmean(of)) if of else MISSING for of in ranges]
+        rows.append(["range over seeds", *means])
+    put_table(["bits/char", *map(short_count, sizes)], rows)
+
+
+def _cell(records: Sequence[SweepRecord]) -> str:
+    bits = _bits(records)
+    return figure(statistics.fmean(bits)) if len(bits) == len(records) else "failed"
+
+
+def _range(bits: Sequence[float]) -> str:
+    return figure(max(bits) - min(bits)) if bits else MISSING
+
+
+def series(found: Sequence[SweepRecord]) -> dict[str, list[tuple[float, float]]]:
+    """Return for each architecture its points: parameters, and mean bits per character."""
+    points: dict[str, list[tuple[float, float]]] = {}
+    for name, of in _by_size(found).items():
+        points[name] = [
+            (statistics.fmean(one.parameters for one in records), statistics.fmean(_bits(records)))
+            for _, records in sorted(of.items())
+            if len(_bits(records)) == len(records)
+        ]
+    return points
+
+
+def picture(found: Sequence[SweepRecord]) -> list[str]:
+    """Return the lines of a picture: bits per character over the logarithm of parameters."""
+    width = max(24, min(100, console(sys.stdout).width)) if is_terminal(sys.stdout) else 72
+    marks = dict(zip(series(found), "abcdefghijklmnopqrstuvwxyz", strict=False))
+    drawn = [
+        (marks[name], [(log10(x), y) for x, y in points])
+        for name, points in series(found).items()
+        if name in marks
+    ]
+    sizes = {log10(size): short_count(size) for size in {one.target_parameters for one in found}}
+    lines = curve(drawn, width, ticks=sizes)
+    title = "bits/char by parameters: " + ", ".join(f"{m} {name}" for name, m in marks.items())
+    return [title, *lines] if lines else []

@@ -1,0 +1,50 @@
+"""Reading a text from right to left: the same tokens, in the other order, ends where they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from seqgen.data.corpus import Corpus, Gathered
+
+# Tokens or documents that are turned at a time.
+BLOCK = 1 << 20
+
+
+def turned(corpus: Corpus) -> Corpus:
+    """Return a corpus as a model reads it that learns from right to left.
+
+    A document w1 ... wn with an end becomes wn ... w1 and its end; a stream, which has none, is
+    turned as a whole. So p(w) is the product over t of p(w_t | w_t+1 ... w_n): the chain rule in
+    the other order, with the same tokens to score.
+    """
+    if corpus.ends.size == 0:
+        return corpus
+    tokens = Gathered(corpus.tokens.dtype)
+    if corpus.end is None and corpus.ends.size == 1:
+        for stop in range(corpus.tokens.size, 0, -BLOCK):
+            tokens.add(corpus.tokens[max(0, stop - BLOCK) : stop][::-1])
+    else:
+        for first in range(0, corpus.ends.size, BLOCK):
+            some = slice(first, first + BLOCK)
+            begin, stop = int(corpus.starts[first]), int(corpus.ends[some][-1])
+            order = _order(corpus.starts[some] - begin, corpus.ends[some] - begin, corpus.end)
+            tokens.add(corpus.tokens[begin:stop][order])
+    return replace(corpus, tokens=tokens.array())
+
+
+def reading_order(corpus: Corpus) -> np.ndarray:
+    """Return where each token of `turned(corpus)` stands in `corpus`, (N,) int64.
+
+    Turning twice is no change: this is also where each token of `corpus` stands in `turned`.
+    """
+    return _order(corpus.starts, corpus.ends, corpus.end)
+
+
+def _order(starts: np.ndarray, ends: np.ndarray, end: int | None) -> np.ndarray:
+    last = ends if end is None else ends - 1  # where each document's words stop
+    order = np.repeat(starts + last - 1, ends - starts) - np.arange(ends[-1] if ends.size else 0)
+    if end is not None:
+        order[ends - 1] = ends - 1
+    return order

@@ -1,0 +1,199 @@
+"""Labels that texts are written from: names, several to a text, as ids above the text's own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from seqgen.data.corpus import Corpus, starts_of
+from seqgen.data.sources import TokenSources
+from seqgen.errors import SeqgenError, UsageError, did_you_mean
+from seqgen.files import parse_json, write_json
+from seqgen.tokenizers import Tokenizer
+
+Found = TypeVar("Found")
+
+BETWEEN = "|"
+FILE = "labels.json"
+# An error names so many of the labels that there are.
+SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The labels that a model knows, in the place of a tokenizer of its sources.
+
+    A text with labels is read as BOS, its labels, and then the text as ever: BOS text EOS. So a
+    label is a symbol that stands before the text (Keskar et al. 2019), and any model that reads
+    text can be told what to write.
+
+    Attributes:
+        names: sorted; label i has the id `first + i`.
+        first: the number of the text's own tokens.
+        begin: the id that stands before the labels.
+    """
+
+    names: tuple[str, ...]
+    first: int
+    begin: int
+    kind: ClassVar[str] = "labels"
+    unk_id: ClassVar[int] = -1  # an unknown label is an error, never a token
+    eos_id: ClassVar[None] = None
+    complete: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, fields: Iterable[str], tokenizer: Tokenizer) -> Labels:
+        """Return all labels that some fields name.
+
+        Args:
+            fields: what stands before the tab of each line.
+            tokenizer: of the texts.
+        """
+        names = {name for field in fields for name in names_of(field)}
+        return cls(tuple(sorted(names)), tokenizer.vocab_size, tokenizer.bos_id)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def listed(self) -> str:
+        """The names, as an error shows them."""
+        more = len(self.names) - SHOWN
+        return ", ".join(self.names[:SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+
+    def ids(self, field: str) -> list[int]:
+        """Return what a model reads before a text with these labels.
+
+        The order of labels has no meaning, nor does one that is named twice.
+
+        Raises:
+            UsageError: a label is empty, or unknown; names those there are.
+        """
+        numbers = {name: number for number, name in enumerate(self.names)}
+        found = set()
+        for name in names_of(field):
+            if name not in numbers:
+                hint = did_you_mean(name, self.names)
+                raise UsageError(f"unknown label {name!r}{hint} (there are {self.listed})")
+            found.add(numbers[name])
+        return [self.begin, *(self.first + number for number in sorted(found))]
+
+    def sources(self, fields: Iterable[str]) -> TokenSources:
+        """Return the labels of some texts as sources.
+
+        Raises:
+            UsageError: as `ids`.
+        """
+        known: dict[str, list[int]] = {}
+        sequences = []
+        for line in fields:
+            field = line.removesuffix("\n")
+            if field not in known:
+                known[field] = self.ids(field)
+            sequences.append(known[field])
+        return TokenSources.of(sequences)
+
+    def encode(self, field: str) -> np.ndarray:
+        """Return the ids of labels alone, (N,) int64."""
+        return np.array(self.ids(field)[1:], dtype=np.int64)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return each id's label."""
+        return [self.names[number - self.first] for number in ids]
+
+    def facts(self) -> dict[str, Any]:
+        """Return all that makes these labels, as JSON can hold it."""
+        return {"names": list(self.names), "first": self.first, "begin": self.begin}
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all of it."""
+        return hashlib.sha256(json.dumps(self.facts(), sort_keys=True).encode()).hexdigest()
+
+    def save(self, folder: Path) -> None:
+        """Write the labels into a folder, which is made if need be."""
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / FILE, self.facts())
+
+    @classmethod
+    def load(cls, folder: Path) -> Labels:
+        """Return the labels that `save` wrote.
+
+        Raises:
+            SeqgenError: they are missing or damaged.
+        """
+        try:
+            facts = parse_json((folder / FILE).read_text(encoding="utf-8"))
+            names, first, begin = facts["names"], facts["first"], facts["begin"]
+            whole = all(isinstance(name, str) for name in names) and len(names) > 0
+            if not whole or not isinstance(first, int) or not isinstance(begin, int):
+                raise ValueError("it holds no labels")
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise SeqgenError(f"{folder / FILE} is missing or damaged: {error}") from None
+        return cls(tuple(names), first, begin)
+
+
+def names_of(field: str) -> list[str]:
+    """Return the labels that a field names, `|` between them.
+
+    Raises:
+        UsageError: one of them is empty.
+    """
+    names = [name.strip() for name in field.split(BETWEEN)]
+    if not all(names):
+        raise UsageError(f"an empty label in {field!r}; labels are written A or A{BETWEEN}B")
+    return names
+
+
+def at_line(number: int, read: Callable[[], Found], name: str = "") -> Found:
+    """Return what `read` returns.
+
+    Raises:
+        SeqgenError: what it raises, and of which line of which file.
+    """
+    try:
+        return read()
+    except UsageError as error:
+        where = f"{name}, line {number}" if name else f"line {number}"
+        raise SeqgenError(f"{where}: {error}") from None
+
+
+def with_labels_read(corpus: Corpus, labels: Labels) -> Corpus:
+    """Return the documents of a corpus as training reads them: labels first, which no loss counts.
+
+    A document w1 ... wn EOS with labels a and b becomes a b BOS w1 ... wn EOS, and is read after
+    BOS. `Corpus.unscored` says which of these ids are read only.
+
+    Args:
+        corpus: whose sources are of `labels`.
+        labels: what the model knows.
+    """
+    sources = corpus.sources
+    # Of BOS a b, the first is what every document starts after; it stands again before the text.
+    shape = sources.lengths, corpus.ends - corpus.starts
+    ends = np.cumsum(shape[0] + shape[1], dtype=np.int64)
+    kind = np.promote_types(corpus.tokens.dtype, np.min_scalar_type(labels.first + len(labels)))
+    tokens = np.empty(int(ends[-1]), dtype=kind)
+    begin = starts_of(ends)
+    rows = sources.rows(np.arange(len(sources)))
+    for length in np.unique(shape[0]).tolist():
+        of_length = np.flatnonzero(shape[0] == length)
+        at = begin[of_length, None] + np.arange(length)
+        read = np.roll(rows.values[of_length, :length], -1, axis=1)  # BOS a b -> a b BOS
+        tokens[at] = read
+    text = np.ones(tokens.size, dtype=bool)
+    text[np.repeat(begin, shape[0]) + _within(shape[0])] = False
+    tokens[text] = corpus.tokens
+    unscored = (labels.begin, labels.first)
+    return replace(corpus, tokens=tokens, ends=ends, sources=None, unscored=unscored)
+
+
+def _within(lengths: np.ndarray) -> np.ndarray:
+    """Return 0, 1, ... up to each length, one after the other."""
+    return np.arange(lengths.sum()) - np.repeat(starts_of(np.cumsum(lengths)), lengths)

@@ -1,0 +1,140 @@
+"""Training's products by oneDNN: the same sums and gradients as PyTorch's, and only where asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from architectures import RECURRENT, Case, ids
+from helpers_cli import records
+from torch.nn import functional as F
+
+from seqgen import store
+from seqgen.models import maps, products
+from seqgen.models.arrays import Products, has_packed, use_products
+from seqgen.models.maps import over_loop
+from seqgen.tasks.training import session
+from seqgen.tasks.training import train as training
+
+needs_onednn = pytest.mark.skipif(not has_packed(), reason="torch has no oneDNN here")
+
+
+@pytest.fixture
+def packed(monkeypatch):
+    """Products as on a machine where oneDNN is faster, for matrices of every size."""
+    monkeypatch.setattr(products, "LEAST_MULTIPLICATIONS", 1)
+    monkeypatch.setattr(products, "LEAST_OF_SEQUENCES", 1)
+    use_products(Products(some="packed"))
+    yield
+    use_products(Products())
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The shapes that were asked of oneDNN."""
+    shapes = []
+    usual = products.product
+
+    def product(x, weight, bias=None):
+        shapes.append((tuple(x.shape), tuple(weight.shape)))
+        return usual(x, weight, bias)
+
+    for module in (products, maps):
+        monkeypatch.setattr(module, "product", product)
+    return shapes
+
+
+def gradients(model):
+    """Return the loss of a training call over two windows, and every gradient."""
+    torch.manual_seed(3)
+    tokens = ids(3, 12)
+    model.train()
+    first, state = model(tokens[:, :6])
+    second, _ = model(tokens[:, 6:], state)
+    loss = first.logsumexp(-1).sum() + second.sin().sum()
+    loss.backward()
+    return loss.detach(), [parameter.grad.clone() for parameter in model.parameters()]
+
+
+@needs_onednn
+@pytest.mark.parametrize("architecture", RECURRENT)
+def test_a_training_call_is_the_same(architecture, packed, asked):
+    case = Case(architecture, "products", {})
+    ours = gradients(case.loud(torch.float32))
+    assert asked or architecture in ("lstm", "grid")
+    use_products(Products())
+    theirs = gradients(case.loud(torch.float32))
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+@needs_onednn
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("plus", [True, False])
+def test_a_map_of_a_loop_has_the_gradients_of_its_sum(bias, plus, packed, asked):
+    torch.manual_seed(0)
+    weight, x = torch.randn(5, 4, requires_grad=True), torch.randn(3, 2, 5, requires_grad=True)
+    b = torch.randn(5, requires_grad=True) if bias else None
+    first = torch.randn(2, 4, requires_grad=True)
+
+    def looped(call, x, h):
+        total = 0
+        for x_t in x:
+            y = call(h, x_t) if plus else call(h) * x_t
+            h = y[:, :4].tanh()
+            total = total + y.sum()
+        return total  # whose gradients are expanded, and lie nowhere in full
+
+    w, begun, (h,) = over_loop({"hh": (weight, b)}, {}, x, (first,))
+    wanted = [weight, x, first, *([b] if bias else [])]
+    got = torch.autograd.grad(looped(w.hh, begun, h), wanted)
+
+    def plain(h, plus=None):
+        y = F.linear(h, weight, b)
+        return y if plus is None else y + plus
+
+    assert asked
+    theirs = torch.autograd.grad(looped(plain, x, first), wanted)
+    torch.testing.assert_close(got, theirs, rtol=1e-5, atol=1e-5)
+
+
+@needs_onednn
+def test_it_is_asked_only_where_it_is_faster_and_exact(packed, asked, monkeypatch):
+    x, weight, bias = torch.randn(4, 3), torch.randn(5, 3), torch.randn(5)
+    torch.testing.assert_close(products.linear(x, weight, bias), F.linear(x, weight, bias))
+    assert asked == [((4, 3), (5, 3))]
+    del asked[:]
+    products.linear(x.double(), weight.double(), bias.double())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        products.linear(x, weight, bias)
+    monkeypatch.setattr(products, "LEAST_MULTIPLICATIONS", 4 * 3 * 5 + 1)
+    products.linear(x, weight, bias)
+    use_products(Products())
+    products.linear(x, weight, bias)
+    assert not asked
+
+
+@needs_onednn
+def test_a_resumed_run_is_the_whole_run(packed, asked, capsys, monkeypatch):
+    for module in (training, session):
+        monkeypatch.setattr(module, "choose_products", lambda device: None)
+    text = Path(__file__).parent / "data" / "tiny.txt"
+    how = ("--model", "ugrnn", "--hidden-size", "8", "--steps", "4", "--seed", "1")
+    how = ("train", text, *how, "--precision", "float32")
+    records(capsys, *how, "--name", "whole")
+    records(capsys, *how, "--name", "parted", "--stop-after", "2")
+    records(capsys, "train", "--resume", "parted")
+    assert asked
+    whole, parted = (store.find(name).path / "model.safetensors" for name in ("whole", "parted"))
+    assert whole.read_bytes() == parted.read_bytes()
+
+
+@needs_onednn
+def test_the_small_pieces_of_ragged_sources_have_no_code_made_for_each_shape(asked):
+    use_products(Products(some="packed"))
+    weight = torch.zeros(384, 256)
+    products.linear(torch.zeros(64, 1, 256), weight, None)
+    assert not asked
+    products.linear(torch.zeros(64, 8, 256), weight, None)
+    assert asked == [((512, 256), (384, 256))]
+    use_products(Products())
