@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from seqgen.configs import ModelConfig, require, setting
+from seqgen.models.base import Model
 
 Rule = Literal["hebbian", "projection"]
 # Patterns of random bits are restored up to this many for each unit (Amit et al. 1985).
@@ -51,7 +52,7 @@ class HopfieldConfig(ModelConfig):
         return self.length * self.bits
 
 
-class Hopfield(nn.Module):
+class Hopfield(Model):
     """The registry's `hopfield`: no language model, but a memory of lines.
 
     Each token has a random code of +1 and -1 at each position, and a line is their row.
@@ -61,8 +62,8 @@ class Hopfield(nn.Module):
         codes: (L, V, bits) int8: +1 and -1; 0 for tokens that no line has.
     """
 
-    counted: ClassVar[bool] = True
-    carries_state: ClassVar[bool] = False
+    counted = True
+    config: HopfieldConfig
     weights: Tensor
     codes: Tensor
 
@@ -72,16 +73,6 @@ class Hopfield(nn.Module):
         shape = (config.length, config.vocab_size, config.bits)
         self.register_buffer("weights", torch.zeros(config.units, config.units))
         self.register_buffer("codes", torch.zeros(shape, dtype=torch.int8))
-
-    @property
-    def vocab_size(self) -> int:
-        """The number of tokens V."""
-        return self.config.vocab_size
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return self.weights.device
 
     def parameter_count(self) -> int:
         """Return the number of connections, n (n - 1) / 2: both ways have one weight."""
