@@ -353,7 +353,7 @@ def test_a_transformer_has_heads_and_a_window(text, tmp_path, capsys):
 
 def test_what_cannot_be_diagnosed_is_refused_in_a_line(text, tmp_path, capsys):
     assert run(["train", str(text), "--model", "ngram", "--name", "n", "-q"]) == 0
-    assert "counted or a mixture" in refusal(capsys, "diagnose", text, "-m", "n")
+    assert "trained by gradients" in refusal(capsys, "diagnose", text, "-m", "n")
     trained(text, "--model", "gru", "--name", "g", "--seq-len", 8)
     short = tmp_path / "short.txt"
     short.write_text("cat")

@@ -82,7 +82,7 @@ def diagnose(
     loaded.require_text("diagnose")
     require(
         isinstance(model, NeuralLanguageModel),
-        f"diagnose follows gradients, and {name} is counted or a mixture; give a neural model",
+        f"diagnose needs one model that was trained by gradients, which {name} is not",
     )
     corpus = encode_corpus(chunks, loaded.tokenizer, loaded.data.documents, framing=loaded.framing)
     length = _length(name, model, corpus, distance)

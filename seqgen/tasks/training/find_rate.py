@@ -10,6 +10,7 @@ from seqgen.configs import require
 from seqgen.models.precision import choose_device, own_randomness, parameter_type
 from seqgen.tasks.interrupts import ending_as_ctrl_c
 from seqgen.tasks.machine import choose_products
+from seqgen.tasks.training.estimate import Estimator
 from seqgen.tasks.training.train import prepare_run
 from seqgen.training.events import Report
 from seqgen.training.rate_finder import FoundRate, RampPoint
@@ -45,15 +46,15 @@ def find_rate(
         put: takes each step of the ramp.
 
     Raises:
-        UsageError: the architecture is counted, or see `train`.
+        UsageError: the architecture is not trained by gradients, or see `train`.
         Diverged: the loss is no number from the start.
     """
     place = choose_device(device)
     chosen = architecture, preset, settings or {}, config or {}, parameters
     ready = prepare_run(data, targets, *chosen, place, report)
     name, training = ready.plan.architecture, ready.training
-    counted = ready.plan.model_class.counted
-    require(not counted, f"{name} is counted in one pass: it has no learning rate to find")
+    by_gradients = Estimator.of(name) is None
+    require(by_gradients, f"{name} is not trained by gradients: it has no learning rate to find")
     choose_products(place)
     with own_randomness(place):
         model = ready.initial_model()
