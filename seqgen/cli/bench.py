@@ -173,6 +173,7 @@ def hopfield(
     seed: options.FixedSeed = 0,
     threads: options.Threads = None,
     json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Measure how many random patterns a Hopfield network restores, by its load.
 
@@ -185,6 +186,8 @@ def hopfield(
     for load in measure(units, flipped, patterns, seed):
         if json:
             put_record(load)
+        elif not quiet:
+            say(f"restored {plural(load.tried, 'pattern')} of {load.patterns:,}")
         rows.append(
             [
                 figure(load.load, 2),
@@ -205,6 +208,7 @@ def hmm(
     repeats: Annotated[int, value("N", LENGTH, "Number of runs of each case.", min=1)] = 3,
     threads: options.Threads = None,
     json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Measure what a token costs a hidden Markov model, by its number of states.
 
@@ -222,6 +226,8 @@ def hmm(
     for cost in measure([int(part) for part in parts], repeats):
         if json:
             put_record(cost)
+        elif not quiet:
+            say(f"measured {plural(cost.states, 'state')}")
         rows.append([f"{cost.states:,}", figure(cost.scoring, 2), figure(cost.training, 2)])
     if not json:
         put_table(("states", "scoring, us/token", "training, us/token"), rows, left=0)
