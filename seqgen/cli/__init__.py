@@ -22,6 +22,7 @@ from seqgen.cli import (
     sample,
     tokenize,
     train,
+    vectors,
 )
 from seqgen.cli.help import MEASURE, STORED, TEXTS, TRAIN, WRITE, Command, Group
 from seqgen.cli.numbers import read_numbers
@@ -46,6 +47,7 @@ COMMANDS = {
         "eval": evaluate.evaluate,
         "compare": compare.compare,
         "bleu": bleu.bleu,
+        "vectors": vectors.vectors,
     },
     TEXTS: {"tokenize": tokenize.tokenize},
     STORED: {"import": exchange.import_, "export": exchange.export},
