@@ -9,7 +9,7 @@ import torch
 
 from seqgen.data.sources import TokenSources
 from seqgen.decoding.beam import search
-from seqgen.decoding.beam_groups import BeamConfig, Source
+from seqgen.decoding.beam_groups import BeamConfig, SearchPrompt
 from seqgen.decoding.hypotheses import LengthNorm
 from seqgen.decoding.processors import Forbid
 from seqgen.models.seq2seq_transformer import Seq2SeqTransformer, Seq2SeqTransformerConfig
@@ -110,7 +110,7 @@ def test_logits_agree(pair):
 def test_beams_agree(pair, beams, alpha, max_tokens):
     ours, theirs = pair
     config = BeamConfig(beams=beams, norm=LengthNorm("avg", alpha), max_tokens=max_tokens)
-    searched = [Source(i, (BOS,), i) for i in range(len(SOURCES))]
+    searched = [SearchPrompt(i, (BOS,), i) for i in range(len(SOURCES))]
     opens = ours.opens(TokenSources.of(SOURCES))
     found = dict(search(ours, searched, config, [Forbid((PAD, BOS))], EOS, opens=opens))
     for place, source in enumerate(SOURCES):

@@ -26,7 +26,7 @@ from seqgen.cli import run
 from seqgen.data.sources import TokenSources
 from seqgen.decoding.beam import search
 from seqgen.decoding.beam_groups import BeamConfig
-from seqgen.decoding.beam_groups import Source as Searched
+from seqgen.decoding.beam_groups import SearchPrompt as Searched
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import greedy
 from seqgen.decoding.sampling import Row, sample

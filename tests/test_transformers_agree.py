@@ -10,7 +10,7 @@ import torch
 
 from seqgen.decoding import sampling
 from seqgen.decoding.beam import search
-from seqgen.decoding.beam_groups import BeamConfig, Source
+from seqgen.decoding.beam_groups import BeamConfig, SearchPrompt
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import greedy
 from seqgen.decoding.hypotheses import LengthNorm
@@ -156,7 +156,7 @@ def test_greedy_with_penalty_ngrams_and_minimum(pair, theta):
 def test_beams(pair, beams, alpha, max_tokens):
     ours, theirs = pair
     config = BeamConfig(beams=beams, norm=LengthNorm("avg", alpha), max_tokens=max_tokens)
-    sources = [Source(i, prompt) for i, prompt in enumerate(PROMPTS)]
+    sources = [SearchPrompt(i, prompt) for i, prompt in enumerate(PROMPTS)]
     found = dict(search(ours, sources, config, [], EOS))
     for place, prompt in enumerate(PROMPTS):
         expected = generated(
@@ -177,7 +177,7 @@ def test_beams_without_repeated_ngrams(pair, ngram):
     config = BeamConfig(beams=4, max_tokens=20)
     for prompt in PROMPTS:
         processors = [MinTokens(4, EOS), NoRepeatNgram(ngram)]
-        ((_, found),) = search(ours, [Source(0, prompt)], config, processors, EOS)
+        ((_, found),) = search(ours, [SearchPrompt(0, prompt)], config, processors, EOS)
         expected = generated(
             theirs,
             prompt,
