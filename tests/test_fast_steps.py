@@ -217,3 +217,16 @@ def test_a_gpus_kernels_are_less_than_float32_only_in_a_step_in_bf16(
     with step_arithmetic(precision, torch.device("cuda")):
         assert torch.backends.cudnn.allow_tf32 is within
     assert torch.backends.cudnn.allow_tf32 is False
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("rows", [2, 5])
+def test_attention_of_one_query_a_row_is_the_softmax_written_out(rows, threads, monkeypatch):
+    """In NumPy or by torch's kernel: which one is a matter of rows and threads."""
+    monkeypatch.setattr(arrays.torch, "get_num_threads", lambda: threads)
+    draw = np.random.default_rng(0)
+    q, (keys, values) = draw.normal(size=(rows, 3, 4)), draw.normal(size=(2, rows, 3, 6, 4))
+    there = np.arange(6) >= draw.integers(0, 6, (rows, 1))
+    weights = np.exp(np.einsum("bhd,bhnd->bhn", q, keys) / 2) * there[:, None]
+    exact = np.einsum("bhn,bhnd->bhd", weights / weights.sum(-1, keepdims=True), values)
+    np.testing.assert_allclose(arrays.attend(q, keys, values, there), exact, rtol=1e-12)

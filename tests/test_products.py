@@ -24,6 +24,7 @@ needs_onednn = pytest.mark.skipif(not has_packed(), reason="torch has no oneDNN 
 def packed(monkeypatch):
     """Products as on a machine where oneDNN is faster, for matrices of every size."""
     monkeypatch.setattr(products, "LEAST_MULTIPLICATIONS", 1)
+    monkeypatch.setattr(products, "LEAST_OF_SEQUENCES", 1)
     use_products(Products(some="packed"))
     yield
     use_products(Products())
@@ -126,3 +127,14 @@ def test_a_resumed_run_is_the_whole_run(packed, asked, capsys, monkeypatch):
     assert asked
     whole, parted = (store.find(name).path / "model.safetensors" for name in ("whole", "parted"))
     assert whole.read_bytes() == parted.read_bytes()
+
+
+@needs_onednn
+def test_the_small_pieces_of_ragged_sources_have_no_code_made_for_each_shape(asked):
+    use_products(Products(some="packed"))
+    weight = torch.zeros(384, 256)
+    products.linear(torch.zeros(64, 1, 256), weight, None)
+    assert not asked
+    products.linear(torch.zeros(64, 8, 256), weight, None)
+    assert asked == [((512, 256), (384, 256))]
+    use_products(Products())

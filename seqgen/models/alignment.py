@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from seqgen.models.memory import Memory
 from seqgen.models.ops import Ops, TensorOps
+from seqgen.models.products import Linear
 
 # Intermediate numbers of scores that are held at once; more are computed in pieces.
 MOST_NUMBERS = 1 << 26
@@ -67,7 +68,7 @@ class General(Dot):
 
     def __init__(self, query_size: int, size: int, scaled: bool) -> None:
         super().__init__(query_size, size, scaled)
-        self.map = nn.Linear(size, query_size, bias=False)
+        self.map = Linear(size, query_size, bias=False)
 
     def keys(self, encoded: Tensor) -> Tensor:
         return self.map(encoded)
@@ -82,8 +83,8 @@ class Additive(Score):
     def __init__(self, query_size: int, size: int, scaled: bool, coverage: bool = False) -> None:
         super().__init__(query_size, size, scaled)
         self.width = size
-        self.of_query = nn.Linear(query_size, size, bias=False)
-        self.of_key = nn.Linear(size, size)
+        self.of_query = Linear(query_size, size, bias=False)
+        self.of_key = Linear(size, size)
         self.v = nn.Parameter(torch.empty(size).uniform_(-1, 1) / math.sqrt(size))
         self.of_covered = nn.Parameter(torch.zeros(size)) if coverage else None
 
@@ -104,7 +105,7 @@ class Fertility(nn.Module):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.map = nn.Linear(size, 1)
+        self.map = Linear(size, 1)
 
     def forward(self, encoded: Tensor) -> Tensor:
         """Return the inverse of each place's fertility, (S, L, 1), from h (S, L, H)."""

@@ -46,16 +46,16 @@ class Prepared:
     def __init__(self, weights: Iterable[Tensor], make: Callable[[], Any]) -> None:
         # Tensors made in inference mode have no version counter, and nothing trains them.
         self.weights = [weight for weight in weights if not weight.is_inference()]
-        self.marks, self.value = [*map(_mark, self.weights)], make()
+        self.marks, self.value = _marks(self.weights), make()
 
     def holds(self) -> bool:
         """Return whether the weights are still what they were."""
-        return self.marks == [*map(_mark, self.weights)]
+        return self.marks == _marks(self.weights)
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         return type(None), ()
 
 
-def _mark(weight: Tensor) -> tuple[int, int]:
-    """Return a mark that differs if the tensor's content has changed."""
-    return weight.data_ptr(), weight._version
+def _marks(weights: Iterable[Tensor]) -> list[tuple[int, int]]:
+    """Return marks that differ if a tensor's content has changed; every step asks for them."""
+    return [(weight.data_ptr(), weight._version) for weight in weights]

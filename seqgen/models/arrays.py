@@ -20,7 +20,8 @@ Arrays = tuple[np.ndarray, ...]
 # arrays (B, H), to the next ones; h is first.
 ArrayStep = Callable[[np.ndarray, Arrays], Arrays]
 ArrayMap = Callable[[np.ndarray], np.ndarray]
-# Up to this many rows, attention in NumPy takes less time than calling torch's kernel.
+# Up to this many rows, attention in NumPy takes less time than calling torch's kernel; by one
+# thread it does so for any number, by more the kernel divides its work among them.
 FEW_QUERIES = 3
 # For more inputs than these, a table of what each comes to is slow to make and large.
 MOST_KNOWN = 2048
@@ -193,7 +194,7 @@ def attend(
         values: as keys.
         there: (B, n), which of them a row has; None where each has all.
     """
-    if len(q) > FEW_QUERIES:
+    if len(q) > FEW_QUERIES and torch.get_num_threads() > 1:
         mask = None if there is None else torch.from_numpy(there)[:, None, None]
         tensors = map(torch.from_numpy, (q[:, :, None], keys, values))
         return F.scaled_dot_product_attention(*tensors, attn_mask=mask)[:, :, 0].numpy()

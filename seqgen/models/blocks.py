@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from seqgen.models.dropout import Dropout
 from seqgen.models.positions import rotate
+from seqgen.models.products import Linear
 from seqgen.models.rms_norm import RMSNorm
 from seqgen.models.transformer_config import TransformerConfig
 
@@ -23,9 +24,9 @@ class Attention(nn.Module):
         super().__init__()
         self.index, self.num_heads = index, config.num_heads
         size = config.hidden_size
-        self.query_key_value = nn.Linear(size, 3 * size, bias=config.bias)
+        self.query_key_value = Linear(size, 3 * size, bias=config.bias)
         self.query_key_value.maps = {"weight": (size,) * 3}
-        self.output = nn.Linear(size, size, bias=config.bias)
+        self.output = Linear(size, size, bias=config.bias)
         self.query_norm = self.key_norm = nn.Identity()
         if config.qk_norm:
             self.query_norm = RMSNorm(config.head_size, eps=config.norm_eps)
@@ -50,9 +51,9 @@ class FeedForward(nn.Module):
         size, inner = config.hidden_size, config.feed_forward_size
         self.gated = config.activation == "swiglu"
         self.phi = {"relu": F.relu, "gelu": _gelu_tanh, "swiglu": F.silu}[config.activation]
-        self.inner = nn.Linear(size, (1 + self.gated) * inner, bias=config.bias)
+        self.inner = Linear(size, (1 + self.gated) * inner, bias=config.bias)
         self.inner.maps = {"weight": (inner,) * (1 + self.gated)}
-        self.output = nn.Linear(inner, size, bias=config.bias)
+        self.output = Linear(inner, size, bias=config.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.output(self.activate(self.inner(x)))

@@ -15,6 +15,7 @@ from seqgen.configs import MOST_TOKENS, MOST_WIDTH, ModelConfig, by_ratio, requi
 from seqgen.data.sources import Source, Sources
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.memory import Memory
+from seqgen.models.products import Linear
 from seqgen.models.state import State
 
 # Dropout by the overfitting ratio, as for models of text: where targets are sentences, and where
@@ -209,7 +210,7 @@ def source_input(config: SourceConfig, size: int, embedding: nn.Embedding) -> nn
         embedding: the target's, whose matrix may be the source's too.
     """
     if config.source_features is not None:
-        return nn.Linear(config.source_features, size)
+        return Linear(config.source_features, size)
     of_source = nn.Embedding(config.source_vocab_size or config.vocab_size, size)
     if config.shares_embeddings:
         # The matrix and not the module: torch's functional calls swap a shared module's twice.

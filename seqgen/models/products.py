@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
@@ -20,6 +20,9 @@ from seqgen.models.arrays import asks_onednn
 
 # Multiplications from which oneDNN's product takes less time, with its call of some microseconds.
 LEAST_MULTIPLICATIONS = 1 << 21
+# The same for maps of sequences. oneDNN makes code for each new shape, which takes it most of a
+# millisecond, and pieces of sources of different lengths have hundreds of small ones.
+LEAST_OF_SEQUENCES = 1 << 24
 
 
 def suits_onednn(rows: int, weight: Tensor) -> bool:
@@ -36,10 +39,18 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return ask(x.contiguous(), weight, bias, "none", [], "")
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+class Linear(nn.Linear):
+    """`nn.Linear`, by whichever library is faster here."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return linear(x, self.weight, self.bias)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return x W^T + b (..., O) of x (..., I), with its gradients."""
     rows = x.numel() // x.shape[-1]
-    if x.dtype == weight.dtype and suits_onednn(rows, weight):
+    large = rows * weight.numel() >= LEAST_OF_SEQUENCES
+    if large and x.dtype == weight.dtype and suits_onednn(rows, weight):
         return _Linear.apply(x, weight, bias)
     return F.linear(x, weight, bias)
 
@@ -48,16 +59,21 @@ class _Linear(Function):
     """x W^T + b, whose gradients are products of oneDNN, too."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         flat = x.reshape(-1, x.shape[-1])
         ctx.shape = x.shape
         ctx.save_for_backward(flat, weight)
-        return product(flat, weight.detach(), bias.detach()).view(*x.shape[:-1], -1)
+        bias = None if bias is None else bias.detach()
+        return product(flat, weight.detach(), bias).view(*x.shape[:-1], -1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_y: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         d_y = d_y.reshape(-1, d_y.shape[-1])
-        d_x = product(d_y, weight.T).view(ctx.shape) if ctx.needs_input_grad[0] else None
-        return d_x, product(d_y.T, x.T), d_y.sum(0)
+        of_x, of_weight, of_bias = ctx.needs_input_grad
+        return (
+            product(d_y, weight.T).view(ctx.shape) if of_x else None,
+            product(d_y.T, x.T) if of_weight else None,
+            d_y.sum(0) if of_bias else None,
+        )

@@ -19,6 +19,7 @@ from seqgen.models.batch_norm import BatchNorm
 from seqgen.models.cells.cell import Cell, LayerState
 from seqgen.models.dropout import Dropout, WordDropout
 from seqgen.models.pointer import Pointer
+from seqgen.models.products import Linear
 from seqgen.models.recent import Recent
 from seqgen.models.recurrent_config import RecurrentConfig
 from seqgen.models.spelled import SpelledEmbedding
@@ -99,7 +100,7 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
             Dropout(config.dropout if p is None else p, config.dropout_shares)
             for p in (config.input_dropout, None, config.output_dropout)
         )
-        self.head = nn.Linear(size, config.vocab_size)
+        self.head = Linear(size, config.vocab_size)
         nn.init.xavier_uniform_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         if config.tie_weights:

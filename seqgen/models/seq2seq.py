@@ -32,6 +32,7 @@ from seqgen.models.encoders import (
     RecurrentEncoder,
 )
 from seqgen.models.memory import Memory
+from seqgen.models.products import Linear
 from seqgen.models.recurrent import RecurrentLM
 from seqgen.models.recurrent_config import CellRegularisers, RecurrentConfig
 from seqgen.models.recurrent_decoder import LayerNoise, RecurrentDecoder
@@ -187,7 +188,7 @@ class Seq2Seq(ArraySteps, EncoderDecoder):
         self.config = config
         layer, cell = recurrent_cell(config)
         self.embedding = nn.Embedding(config.vocab_size, config.input_size)
-        self.head = nn.Linear(config.hidden_size, config.vocab_size)
+        self.head = Linear(config.hidden_size, config.vocab_size)
         nn.init.xavier_uniform_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         if config.tie_weights:
@@ -210,7 +211,7 @@ class Seq2Seq(ArraySteps, EncoderDecoder):
         }
         self.combine, self.output_dropout = None, Dropout(config.dropout, config.dropout_shares)
         if sum(parts.values()) > self.decoder.size or self.decoder.size != config.hidden_size:
-            self.combine = nn.Linear(sum(parts.values()), config.hidden_size, bias=False)
+            self.combine = Linear(sum(parts.values()), config.hidden_size, bias=False)
 
     def _encoder(
         self, layer: type[Cell], cell: RecurrentConfig, begins: list[tuple[int, ...]]

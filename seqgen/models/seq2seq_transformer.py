@@ -27,6 +27,7 @@ from seqgen.models.encoder_decoder import (
 from seqgen.models.kv_cache import KVCache
 from seqgen.models.memory import Memory
 from seqgen.models.positions import sinusoids
+from seqgen.models.products import Linear
 from seqgen.models.rms_norm import RMSNorm
 from seqgen.models.state import Rows
 from seqgen.models.transformer import Transformer, waves_of
@@ -132,10 +133,10 @@ class CrossAttention(nn.Module):
         super().__init__()
         self.index, self.num_heads = index, config.num_heads
         size = config.hidden_size
-        self.query = nn.Linear(size, size, bias=config.bias)
-        self.key_value = nn.Linear(size, 2 * size, bias=config.bias)
+        self.query = Linear(size, size, bias=config.bias)
+        self.key_value = Linear(size, 2 * size, bias=config.bias)
         self.key_value.maps = {"weight": (size, size)}
-        self.output = nn.Linear(size, size, bias=config.bias)
+        self.output = Linear(size, size, bias=config.bias)
         self.query_norm = self.key_norm = nn.Identity()
         if config.qk_norm:
             self.query_norm = RMSNorm(config.head_size, eps=config.norm_eps)

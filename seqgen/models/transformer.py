@@ -19,6 +19,7 @@ from seqgen.models.dropout import Dropout
 from seqgen.models.kv_cache import KVCache, empty_cache
 from seqgen.models.one_token import OneToken
 from seqgen.models.positions import rotations, sinusoids
+from seqgen.models.products import Linear
 from seqgen.models.transformer_config import TransformerConfig
 
 # Tokens, over all windows, that a long text is worked through at a time.
@@ -59,7 +60,7 @@ class Transformer(ArraySteps, NeuralLanguageModel):
         self.blocks = nn.ModuleList(self.block(config, i) for i in range(config.num_layers))
         self.final_norm = norm_of(config) if config.norm_position == "pre" else nn.Identity()
         self.dropout = Dropout(config.dropout)
-        self.head = nn.Linear(size, config.vocab_size, bias=False)
+        self.head = Linear(size, config.vocab_size, bias=False)
         self._initialise()
         if config.tie_weights:
             self.head.weight = self.embedding.weight
@@ -100,7 +101,7 @@ class Transformer(ArraySteps, NeuralLanguageModel):
     def step(self, tokens: Sequence[int], state: KVCache) -> tuple[np.ndarray, KVCache]:
         if not self.suits_arrays():
             return super().step(tokens, state)
-        if any(state.length(row) == self.window for row in range(len(tokens))):
+        if state.end - min(state.starts) == self.window:  # a row is full: the longest
             self._slide(state)
         return self.prepared(lambda: self.one_token(self))(tokens, state), state
 

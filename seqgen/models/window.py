@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from seqgen.configs import MOST_WIDTH, ModelConfig, require, setting
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.dropout import Dropout
+from seqgen.models.products import Linear
 from seqgen.models.state import State
 from seqgen.registry import SHARED_DOCS
 
@@ -74,10 +75,10 @@ class Window(NeuralLanguageModel):
         inputs = config.context_size * config.embedding_size
         self.embedding = nn.Embedding(config.vocab_size + 1, config.embedding_size)
         nn.init.normal_(self.embedding.weight)
-        self.layer = nn.Linear(inputs, config.hidden_size) if config.hidden_size else None
+        self.layer = Linear(inputs, config.hidden_size) if config.hidden_size else None
         self.dropout = Dropout(config.dropout)
         features = config.hidden_size + (inputs if config.direct else 0)
-        self.head = nn.Linear(features, config.vocab_size)
+        self.head = Linear(features, config.vocab_size)
         for linear in filter(None, (self.layer, self.head)):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
