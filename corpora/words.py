@@ -17,9 +17,9 @@ from grammar import Rng
 
 SEED, SENTENCES = 29, 10_000
 
-DAYS = "monday tuesday wednesday thursday friday saturday sunday".split()
-COLOURS = "red green blue yellow white black brown grey pink purple".split()
-ANIMALS = "horse cow sheep goat pig donkey goose hen dog cat".split()
+DAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+COLOURS = ["red", "green", "blue", "yellow", "white", "black", "brown", "grey", "pink", "purple"]
+ANIMALS = ["horse", "cow", "sheep", "goat", "pig", "donkey", "goose", "hen", "dog", "cat"]
 # A capital, its country, and two words that belong to both: its people and what they make.
 PLACES = [
     line.split()

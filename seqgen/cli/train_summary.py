@@ -37,6 +37,7 @@ def summarise(result: TrainingResult) -> None:
     parts = [f"{result.name}: {work} in {duration(result.seconds)}"]
     if result.val_loss is not None:
         parts.append(f"validation loss {figure(result.val_loss)} nats/token")
+    if result.val_bits_per_char is not None:
         parts.append(f"{figure(result.val_bits_per_char)} bits/char")
     say(", ".join(parts))
     if result.steps is not None:
@@ -45,11 +46,14 @@ def summarise(result: TrainingResult) -> None:
 
 
 def _writes(result: TrainingResult) -> str:
-    """Return the command that writes with the new model."""
+    """Return the command that the new model is for."""
     config = store.StoredModel(Path(result.path)).config
     if config["data"].get("labels"):
         return "sample --label NAME"
-    if registry.architecture(result.architecture).reads == "text":
+    row = registry.architecture(result.architecture)
+    if row.no_language_model:
+        return "vectors"
+    if row.reads == "text":
         return "sample"
     settings = config["model"]
     vectors = settings.get("source_features") is not None

@@ -95,6 +95,14 @@ class LanguageModel(nn.Module):
             UsageError: it reads words, and these are none.
         """
 
+    def survey(self, tokens: np.ndarray, no_words: Sequence[int]) -> None:
+        """Tell a new model what it is trained on; most do not ask.
+
+        Args:
+            tokens: (N,), the training part.
+            no_words: the special tokens among them.
+        """
+
     def opens(
         self, sources: Sources, stride: int | None = None
     ) -> Callable[[Sequence[int]], State]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqgen.configs import MOST_WIDTH, ModelConfig, setting
 from seqgen.models.network import Network
@@ -115,7 +115,14 @@ class WordNetwork(Network):
         """Where the model's tensors are."""
         return self.counts.device
 
-    def survey(self, tokens: np.ndarray, no_words: list[int]) -> None:
+    def layers_in_order(self) -> list[list[nn.Module]]:
+        """Return all tables as one group, for none comes before another."""
+        return [list(self.children())]
+
+    def spell(self, words: Iterable[str], spelled_out: bool) -> None:
+        """Take no notice of how words are spelled."""
+
+    def survey(self, tokens: np.ndarray, no_words: Sequence[int]) -> None:
         """Count the words of the training part.
 
         Args:
@@ -123,7 +130,7 @@ class WordNetwork(Network):
             no_words: tokens that are no words, such as ends and unknown words.
         """
         counts = np.bincount(tokens, minlength=self.vocab_size).astype(np.float64)
-        counts[no_words] = 0
+        counts[list(no_words)] = 0
         self.counts.copy_(torch.from_numpy(counts))
 
     def loss(self, tokens: Tensor) -> Tensor:

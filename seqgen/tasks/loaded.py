@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from seqgen import store
+from seqgen import registry, store
 from seqgen.configs import DataConfig, Documents, require
 from seqgen.configs.cache import CacheConfig
 from seqgen.data.corpus import Corpus, Framing
@@ -280,11 +280,24 @@ def load(
     """
     place = choose_device(device)
     stored = store.find_all(name)
+    for part in stored.parts if isinstance(stored, StoredMixture) else [stored]:
+        _require_language_model(part)
     if isinstance(stored, StoredMixture):
         loaded = load_mixture(stored, place, precision)
     else:
         loaded = load_stored(stored, place, precision)
     return loaded if cache is None else with_cache(loaded, cache)
+
+
+def _require_language_model(stored: StoredModel) -> None:
+    """Refuse a model that is none.
+
+    Raises:
+        UsageError: says what it is, and which command is for it.
+    """
+    row = registry.ARCHITECTURES.get(stored.config["architecture"])
+    if row is not None and row.no_language_model:
+        raise UsageError(f"{stored.name} {row.no_language_model}")
 
 
 def with_cache(loaded: LoadedModel, cache: CacheConfig) -> LoadedModel:

@@ -24,6 +24,7 @@ from seqgen.configs import (
     settings_of,
     with_default_budget,
 )
+from seqgen.configs.regimes import DEFAULT_REGIME
 from seqgen.data.corpus import Corpus
 from seqgen.models.base import LanguageModel
 from seqgen.models.precision import Precision, choose_precision
@@ -137,7 +138,7 @@ class Plan:
             settled["seq_len"] = int(corpus.tokens.size)
             size = plural(int(corpus.tokens.size), "token")
             report(Notice(text=f"--seq-len is reduced to the length of the text, {size}"))
-        if "batch_size" not in given and corpus.ends.size > 1 and self.reads == "text":
+        if "batch_size" not in given and corpus.ends.size > 1 and self.reads != "pairs":
             # Documents are shorter than the window: a step takes more of them for as many tokens,
             # but not so many that an epoch of a small corpus is only a few steps.
             mean = min(training.seq_len, corpus.tokens.size / corpus.ends.size)
@@ -216,8 +217,7 @@ def _groups(
     """Sort given settings and the recipe below them into model, training and data."""
     config_class = registry.architecture(architecture).load_config()
     recipe = {**config_class.recipe, **RULE_RECIPES.get(given.get("optimizer"), {})}
-    if registry.architecture(architecture).reads == "pairs":
-        recipe["documents"] = "line"  # a pair is a line, or one in each of two files
+    recipe |= registry.architecture(architecture).data_defaults
     model, training, data = resolve(
         {**recipe, **given},
         architecture,
@@ -308,6 +308,11 @@ def _require_regime(plan: Plan, flags: Collection[str]) -> None:
         )
         return
     for phase in plan.training.phases:
+        writes = registry.architecture(plan.architecture).no_language_model is None
+        require(
+            writes or phase.regime == DEFAULT_REGIME,
+            f"--regime {phase.regime} is for language models; {plan.architecture} is none",
+        )
         featureless = phase.regime in OF_FEATURES and not hasattr(plan.model_class, "hidden")
         require(
             not featureless,

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
+from seqgen import store
 from seqgen.configs import require
 from seqgen.errors import SeqgenError, UsageError, did_you_mean
 from seqgen.models.network import Network
-from seqgen.tasks.loaded import LoadedModel, load
+from seqgen.models.precision import choose_device
+from seqgen.store import StoredModel
+from seqgen.tasks.loaded import LoadedModel, load_stored
 from seqgen.tokenizers import Tokenizer
 
 # How sentencepiece shows a space.
@@ -45,7 +48,10 @@ def load_vectors(name: str | Path | None = None, device: str = "auto") -> Loaded
     Raises:
         SeqgenError: there is no such model, or it is damaged.
     """
-    return load(name, device)
+    stored = store.find_all(name)
+    if isinstance(stored, StoredModel):
+        return load_stored(stored, choose_device(device), "auto")
+    raise UsageError(f"{stored.name} is a mixture: give one of its parts")
 
 
 @dataclass(frozen=True)
@@ -188,7 +194,7 @@ def name_of(piece: str) -> str:
 
 def _places(tokenizer: Tokenizer, known: Sequence[bool]) -> dict[str, int]:
     """Return for each word its token, the first one that is called so and has a vector."""
-    special = {tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id}
+    special = tokenizer.special_ids
     ids = [i for i in range(tokenizer.vocab_size) if i not in special and known[i]]
     places: dict[str, int] = {}
     for i, piece in zip(ids, tokenizer.pieces(ids), strict=True):
