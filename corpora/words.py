@@ -74,20 +74,22 @@ OF_ANIMALS = (
     "the boy led his {animal} to the pond",
 )
 OF_CAPITALS = (
-    "the mayor of {capital} greeted the {people} guests",
-    "the streets of {capital} were full of {goods}",
-    "a tram in {capital} stopped beside the station",
-    "the airport near {capital} is closed for repairs",
+    "the mayor of {capital} opened a bridge downtown",
+    "the streets around {capital} station were empty",
+    "a tram in {capital} stopped beside the theatre",
+    "flights to {capital} airport are late",
+    "a hotel in {capital} rents rooms by the night",
+    "crowded suburbs surround {capital} cathedral",
     "the {people} museum in {capital} shows old {goods}",
-    "rents in {capital} rose for tenants downtown",
 )
 OF_COUNTRIES = (
-    "the king of {country} thanked the {people} soldiers",
-    "the provinces of {country} are rich in {goods}",
+    "the king of {country} thanked his soldiers",
+    "the northern provinces of {country} declared independence",
     "a treaty with {country} ended the long war",
     "the borders of {country} are guarded by troops",
-    "the {people} parliament of {country} taxes {goods}",
-    "farmland in {country} covers valleys and plains",
+    "farmland across {country} covers valleys and plains",
+    "the parliament of {country} passed new taxes",
+    "the {people} farms of {country} export much {goods}",
 )
 OF_BOTH = ("the capital of {country} is {capital}",)
 KINDS = (OF_DAYS, OF_COLOURS, OF_ANIMALS, OF_CAPITALS, OF_COUNTRIES)

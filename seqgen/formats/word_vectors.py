@@ -84,6 +84,11 @@ def is_head(line: bytes) -> bool:
     return len(fields) == 2 and all(field.isdigit() for field in fields)
 
 
+def begins(line: bytes) -> bool:
+    """Return whether a file of vectors may begin with this line, with a head or without."""
+    return is_head(line) or is_row(line)
+
+
 def is_row(line: bytes) -> bool:
     """Return whether a first line is a word and its vector."""
     fields = line.split()

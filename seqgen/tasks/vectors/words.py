@@ -14,7 +14,7 @@ from seqgen.configs import require
 from seqgen.errors import SeqgenError, UsageError, did_you_mean
 from seqgen.models.network import Network
 from seqgen.models.precision import choose_device
-from seqgen.store import StoredModel
+from seqgen.store import StoredMixture
 from seqgen.tasks.loaded import LoadedModel, load_stored
 from seqgen.tokenizers import Tokenizer
 
@@ -49,9 +49,9 @@ def load_vectors(name: str | Path | None = None, device: str = "auto") -> Loaded
         SeqgenError: there is no such model, or it is damaged.
     """
     stored = store.find_all(name)
-    if isinstance(stored, StoredModel):
-        return load_stored(stored, choose_device(device), "auto")
-    raise UsageError(f"{stored.name} is a mixture: give one of its parts")
+    if isinstance(stored, StoredMixture):
+        raise UsageError(f"{stored.name} is a mixture: give one of its parts")
+    return load_stored(stored, choose_device(device), "auto")
 
 
 @dataclass(frozen=True)
