@@ -20,8 +20,6 @@ class WordConfig(ModelConfig):
     """What configurations of word vectors have in common."""
 
     recipe: ClassVar[Mapping[str, Any]] = {
-        "tokenizer": "word",
-        "val": "none",
         "optimizer": "adam",
         "beta2": 0.999,
         "weight_decay": 0.0,
