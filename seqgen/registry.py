@@ -21,15 +21,18 @@ class Architecture:
 
     `model` and `config` are "module:Class", imported only when used, so that listing
     architectures loads no torch. `reads` says what it is trained on: "text", or targets with
-    a source each: "pairs" of texts, "labels" or "vectors"; or "words" in their contexts, of which
-    it learns vectors and is no language model.
+    a source each: "pairs" of texts, "labels" or "vectors"; or what no language model learns from:
+    lines, "patterns", of which it is a memory, or "words" in their contexts, of which it learns
+    vectors. `estimator` is the "module:name" of the `Estimator` of one that is not trained by
+    gradients.
     """
 
     name: str
     model: str
     config: str
     summary: str
-    reads: Literal["text", "pairs", "labels", "vectors", "words"] = "text"
+    reads: Literal["text", "pairs", "labels", "vectors", "patterns", "words"] = "text"
+    estimator: str | None = None
 
     @property
     def no_language_model(self) -> str | None:
@@ -65,12 +68,14 @@ def load_object(target: str) -> Any:
 
 
 NO_LANGUAGE_MODELS = {
+    "patterns": "is an associative memory, no language model: it restores lines, with seqgen restore",
     "words": "is made of vectors of words and is no language model: use seqgen vectors",
 }
-# A pair is a line, or one in each of two files. No text need be held out from vectors that are not
-# to predict it.
+# A pair is a line, or one in each of two files; a line that was held out would not be restored; and
+# vectors are not to predict text.
 DATA_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "pairs": {"documents": "line"},
+    "patterns": {"documents": "line", "val": "none"},
     "words": {"tokenizer": "word", "val": "none"},
 }
 _ROWS = (
@@ -79,6 +84,14 @@ _ROWS = (
         "seqgen.models.ngram:NGram",
         "seqgen.models.ngram:NGramConfig",
         "counted n-grams, up to modified Kneser-Ney smoothing",
+        estimator="seqgen.tasks.training.count:COUNTING",
+    ),
+    Architecture(
+        "hmm",
+        "seqgen.models.hmm:HMM",
+        "seqgen.models.hmm:HMMConfig",
+        "hidden Markov model, by Baum and Welch's EM (Rabiner 1989)",
+        estimator="seqgen.tasks.training.expect:EXPECTATION",
     ),
     Architecture(
         "window",
@@ -177,6 +190,12 @@ _ROWS = (
         "Grid LSTM over time and depth (Kalchbrenner et al. 2016)",
     ),
     Architecture(
+        "hawk",
+        "seqgen.models.hawk:Hawk",
+        "seqgen.models.hawk:HawkConfig",
+        "gated linear recurrences in residual blocks (De et al. 2024)",
+    ),
+    Architecture(
         "transformer",
         "seqgen.models.transformer:Transformer",
         "seqgen.models.transformer:TransformerConfig",
@@ -202,6 +221,14 @@ _ROWS = (
         "seqgen.models.word2vec:Word2VecConfig",
         "vectors of words (Mikolov et al. 2013); no language model",
         "words",
+    ),
+    Architecture(
+        "hopfield",
+        "seqgen.models.hopfield:Hopfield",
+        "seqgen.models.hopfield:HopfieldConfig",
+        "memory that restores lines (Hopfield 1982); no language model",
+        "patterns",
+        estimator="seqgen.tasks.training.memorise:STORING",
     ),
 )
 

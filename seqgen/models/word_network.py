@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from seqgen.configs import MOST_WIDTH, ModelConfig, setting
+from seqgen.models.base import Model
 from seqgen.models.network import Network
 
 
@@ -77,7 +78,7 @@ class Windows(NamedTuple):
     noise: Tensor | None
 
 
-class WordNetwork(Network):
+class WordNetwork(Model, Network):
     """Vectors that are learned from which words stand near each other.
 
     Attributes:
@@ -85,8 +86,6 @@ class WordNetwork(Network):
             word, which is left out of the text before contexts are formed, as unknown words are.
     """
 
-    counted: ClassVar[bool] = False
-    carries_state: ClassVar[bool] = False
     over_tensors: ClassVar[Callable[..., Tensor] | None] = None
     window: int | None = None
     source_window: int | None = None
@@ -99,26 +98,9 @@ class WordNetwork(Network):
         self.config = config
         self.register_buffer("counts", torch.ones(config.vocab_size, dtype=torch.float64))
 
-    @property
-    def vocab_size(self) -> int:
-        """The number of tokens V."""
-        return self.config.vocab_size
-
-    def parameter_count(self) -> int:
-        """Return the number of trained numbers."""
-        return sum(p.numel() for p in self.parameters())
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model's tensors are."""
-        return self.counts.device
-
     def layers_in_order(self) -> list[list[nn.Module]]:
         """Return all tables as one group, for none comes before another."""
         return [list(self.children())]
-
-    def spell(self, words: Iterable[str], spelled_out: bool) -> None:
-        """Take no notice of how words are spelled."""
 
     def survey(self, tokens: np.ndarray, no_words: Sequence[int]) -> None:
         """Count the words of the training part.

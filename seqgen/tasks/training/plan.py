@@ -147,10 +147,14 @@ class Plan:
         if training.init_from is not None and prepared.train.oov:
             unknown = plural(prepared.train.oov, "token")
             report(Notice(text=f"{training.init_from} does not know {unknown} of the text"))
-        if given.get("seed") is None:
-            settled["seed"] = secrets.randbelow(1 << 31)
+        settled["seed"] = self.seed()
         training = replace(training, **settled)
         return replace(training, precision=self._precision(training, device))
+
+    def seed(self) -> int:
+        """Return the user's seed, or a new one."""
+        given = self.given.get("seed")
+        return secrets.randbelow(1 << 31) if given is None else given
 
     def _precision(self, training: TrainingConfig, device: torch.device) -> Precision:
         """Resolve the user's precision for this model, except where that takes a trial."""
@@ -243,6 +247,12 @@ def rows_of_pairs(corpus: Corpus, least: int) -> int:
 OF_FEATURES = ("professor-forcing",)
 # Settings that only one kind of data gives a meaning to.
 OF_TEXT = ("seq_len",)
+LEARNS = {
+    "text": "a text",
+    "pairs": "pairs of a source and a target",
+    "patterns": "lines",
+    "words": "words in their contexts",
+}
 OF_PAIRS = (
     *("source_tokenizer", "source_unknowns", "val_target"),
     *("max_source_len", "max_target_len", "batch_tokens"),
@@ -256,18 +266,22 @@ def _require_reads(plan: Plan, flags: Collection[str]) -> None:
         UsageError: names the setting.
     """
     pairs = plan.reads == "pairs"
-    learns = "pairs of a source and a target" if pairs else "a text"
+    learns = LEARNS[plan.reads]
     for name in OF_TEXT if pairs else OF_PAIRS:
         require(
             name not in flags, f"{name} has no meaning: {plan.architecture} learns from {learns}"
         )
     require(
-        not pairs or plan.data.direction == "forward",
+        plan.reads == "text" or plan.data.direction == "forward",
         f"direction=backward has no meaning: {plan.architecture} learns from {learns}",
     )
     require(
-        not pairs or plan.data.documents == "line",
+        plan.reads in ("text", "words") or plan.data.documents == "line",
         f"documents=stream has no meaning: {plan.architecture} learns from {learns}",
+    )
+    require(
+        plan.reads != "patterns" or plan.data.val == "none",
+        f"val has no meaning: {plan.architecture} restores only lines that it has stored",
     )
 
 
