@@ -68,7 +68,8 @@ def load_object(target: str) -> Any:
 
 
 NO_LANGUAGE_MODELS = {
-    "patterns": "is an associative memory, no language model: it restores lines, with seqgen restore",
+    "patterns": "is an associative memory, no language model: it restores lines, with "
+    "seqgen restore",
     "words": "is made of vectors of words and is no language model: use seqgen vectors",
 }
 # A pair is a line, or one in each of two files; a line that was held out would not be restored; and
