@@ -24,6 +24,7 @@ from seqgen.cli import (
     sample,
     tokenize,
     train,
+    vectors,
 )
 from seqgen.cli.help import MEASURE, STORED, TEXTS, TRAIN, WRITE, Command, Group
 from seqgen.cli.numbers import read_numbers
@@ -52,6 +53,7 @@ COMMANDS = {
         "eval": evaluate.evaluate,
         "compare": compare.compare,
         "bleu": bleu.bleu,
+        "vectors": vectors.vectors,
         "diagnose": diagnose.diagnose,
     },
     TEXTS: {"tokenize": tokenize.tokenize},

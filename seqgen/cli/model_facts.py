@@ -139,7 +139,7 @@ def _defaults(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
     chosen = {"schedule": given.get("schedule", recipe["schedule"])}
     follow = RULE_RECIPES.get(given.get("optimizer"), {})
     training = TrainingConfig(**{**recipe, **follow, **chosen}).to_dict()
-    data = DataConfig(**({"documents": "line"} if row and row.reads == "pairs" else {}))
+    data = DataConfig(**(row.data_defaults if row else {}))
     return {
         "model": own["model"],
         "training": {**training, "schedule": recipe["schedule"]},

@@ -156,7 +156,7 @@ class DocumentBatches(Batches):
     ) -> None:
         begin, end = corpus.starts, corpus.ends
         if not carry:
-            begin, end = _cut(begin, end, seq_len)
+            begin, end = spans_of(begin, end, seq_len)
         super().__init__(corpus, min(batch_size, begin.size), seq_len, seed)
         # There may be tens of millions of rows, so the numbers of each take as little as possible.
         longest = int((end - begin).max())
@@ -226,8 +226,8 @@ class DocumentBatches(Batches):
         return starts[np.searchsorted(starts, begin, "right") - 1] == begin
 
 
-def _cut(begin: np.ndarray, end: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cut spans into consecutive ones of at most `length`."""
+def spans_of(begin: np.ndarray, end: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return spans of tokens, cut into consecutive ones of at most `length`."""
     pieces = -(-(end - begin) // length)
     if pieces.max() == 1:
         return begin, end  # the usual case for lines: it saves several numbers per document

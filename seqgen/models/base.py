@@ -62,6 +62,14 @@ class Model(nn.Module):
             UsageError: it reads words, and these are none.
         """
 
+    def survey(self, tokens: np.ndarray, no_words: Sequence[int]) -> None:
+        """Tell a new model what it is trained on; most do not ask.
+
+        Args:
+            tokens: (N,), the training part.
+            no_words: the special tokens among them.
+        """
+
 
 class LanguageModel(Model):
     """A distribution over the next token, given those before it.

@@ -280,11 +280,24 @@ def load(
     """
     place = choose_device(device)
     stored = store.find_all(name)
+    for part in stored.parts if isinstance(stored, StoredMixture) else [stored]:
+        _require_language_model(part)
     if isinstance(stored, StoredMixture):
         loaded = load_mixture(stored, place, precision)
     else:
         loaded = load_stored(stored, place, precision)
     return loaded if cache is None else with_cache(loaded, cache)
+
+
+def _require_language_model(stored: StoredModel) -> None:
+    """Refuse a model that is none.
+
+    Raises:
+        UsageError: says what it is, and which command is for it.
+    """
+    row = registry.ARCHITECTURES.get(stored.config["architecture"])
+    if row is not None and row.no_language_model:
+        raise UsageError(f"{stored.name} {row.no_language_model}")
 
 
 def with_cache(loaded: LoadedModel, cache: CacheConfig) -> LoadedModel:
@@ -319,11 +332,6 @@ def parts_of(model: LanguageModel) -> list[LanguageModel]:
 def load_stored(stored: StoredModel, device: torch.device, precision: Precision) -> LoadedModel:
     """Load what `stored` holds; see `load`."""
     model, tokenizer = stored.load()
-    if registry.architecture(stored.config["architecture"]).reads == "patterns":
-        raise UsageError(
-            f"{stored.name} is an associative memory, no language model: it restores lines, with "
-            f"seqgen restore -m {stored.name}"
-        )
     source_tokenizer = stored.load_source_tokenizer(tokenizer)
     labels = source_tokenizer if isinstance(source_tokenizer, Labels) else ()
     if model.vocab_size != tokenizer.vocab_size + len(labels):
