@@ -194,7 +194,7 @@ _ROWS = (
         "hawk",
         "seqgen.models.hawk:Hawk",
         "seqgen.models.hawk:HawkConfig",
-        "gated linear recurrences in residual blocks (De et al. 2024)",
+        "linear recurrences with gates, in blocks (De et al. 2024)",
     ),
     Architecture(
         "transformer",
@@ -227,7 +227,7 @@ _ROWS = (
         "hopfield",
         "seqgen.models.hopfield:Hopfield",
         "seqgen.models.hopfield:HopfieldConfig",
-        "memory that restores lines (Hopfield 1982); no language model",
+        "restores lines (Hopfield 1982); not a language model",
         "patterns",
         estimator="seqgen.tasks.training.memorise:STORING",
     ),
