@@ -13,7 +13,7 @@ from seqgen.cli.help import LENGTH, MEASURED, OUTPUT, value
 from seqgen.cli.inputs import Input, Inputs, file_name, file_path
 from seqgen.cli.output import put, put_bytes, put_record, say
 from seqgen.cli.outputs import check_out, is_picture, is_vectors
-from seqgen.cli.tables import figure, put_table
+from seqgen.cli.tables import count, figure, put_table
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
@@ -244,7 +244,7 @@ def _put_agreement(words: WordVectors, source: Input, json: bool) -> None:
     if json:
         put_record(found)
         return
-    row = [found.file, f"{found.pairs:,}", f"{found.oov:,}", figure(found.spearman)]
+    row = [found.file, count(found.pairs), count(found.oov), figure(found.spearman)]
     put_table(("file", "pairs", "out of vocabulary", "spearman"), [row])
 
 
