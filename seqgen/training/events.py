@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from seqgen.configs import TrainingConfig
 
@@ -40,6 +40,7 @@ class Progress:
         lr: the rate as a share of its peak.
         grad_norm: norm of the last gradient, before clipping.
         tokens_per_second: since the last record.
+        figures: what the regime has to tell about the last step, by name.
     """
 
     step: int
@@ -53,6 +54,7 @@ class Progress:
     lr: float
     grad_norm: float
     tokens_per_second: float
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from seqgen.configs import (
     RULE_RECIPES,
     DataConfig,
     ModelConfig,
+    RegimeConfig,
     TrainingConfig,
     conform,
     require,
@@ -205,6 +206,7 @@ def plan_of(
     plan = Plan(architecture, model_class, origin, given, *groups)
     _require_sense(plan.training, plan.data, model_class)
     _require_reads(plan, flags)
+    _require_regime(plan, flags)
     return plan
 
 
@@ -237,6 +239,8 @@ def rows_of_pairs(corpus: Corpus, least: int) -> int:
     return max(least, min(round(PAIR_TOKENS / longer), corpus.ends.size // 16))
 
 
+# Regimes that look at what a model computes before its softmax layer.
+OF_FEATURES = ("professor-forcing",)
 # Settings that only one kind of data gives a meaning to.
 OF_TEXT = ("seq_len",)
 OF_PAIRS = (
@@ -292,3 +296,26 @@ def _require_sense(
         not training.compile or compiles,
         "compile=true is for the transformer; other models have nothing to compile",
     )
+
+
+def _require_regime(plan: Plan, flags: Collection[str]) -> None:
+    """Refuse regimes and their settings for a model that they cannot train.
+
+    Raises:
+        UsageError: names the setting, or the regime.
+    """
+    given = [name for name in RegimeConfig.fields() if name in flags]
+    if plan.model_class.counted:
+        require(
+            not given,
+            f"{plan.architecture} is counted and not trained by gradients: leave out "
+            f"{', '.join(given)}",
+        )
+        return
+    for phase in plan.training.phases:
+        featureless = phase.regime in OF_FEATURES and not hasattr(plan.model_class, "hidden")
+        require(
+            not featureless,
+            f"--regime {phase.regime} needs a model with hidden features; {plan.architecture} "
+            "has none",
+        )
