@@ -87,6 +87,21 @@ def test_every_row_has_a_command_or_says_that_it_has_none():
     assert silent == []
 
 
+def test_what_the_page_names_is_there():
+    """Each class and function stands in the file beside it, and each test file exists."""
+    text = PAGE.read_text("utf-8")
+    named = re.findall(r"((?:`\w+`, )*`\w+`),? \(([\w/]+\.py)\)", text)
+    assert len(named) > 60
+    lost = []
+    for names, file in named:
+        code = (ROOT / "seqgen" / file).read_text("utf-8")
+        found = set(re.findall(r"^(?:class|def|    def) (\w+)", code, re.M))
+        lost += [(name, file) for name in re.findall(r"\w+", names) if name not in found]
+    assert lost == []
+    tests = re.findall(r"\b(test_\w+\.py)", text)
+    assert [name for name in tests if not (ROOT / "tests" / name).exists()] == []
+
+
 @pytest.mark.slow
 def test_every_command_of_the_course_runs(folder, capsys):
     wrong = []
