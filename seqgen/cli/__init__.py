@@ -19,6 +19,7 @@ from seqgen.cli import (
     exchange,
     models,
     perplexity,
+    restore,
     sample,
     tokenize,
     train,
@@ -40,7 +41,11 @@ _UsageProblem = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "Cli
 
 COMMANDS = {
     TRAIN: {"train": train.train},
-    WRITE: {"sample": sample.sample, "beam-search": beam_search.beam_search},
+    WRITE: {
+        "sample": sample.sample,
+        "beam-search": beam_search.beam_search,
+        "restore": restore.restore,
+    },
     MEASURE: {
         "perplexity": perplexity.perplexity,
         "eval": evaluate.evaluate,
