@@ -20,7 +20,7 @@ LINES = {
     "agreement.tsv": 12,
     "order.tsv": 12,
     "recall.tsv": 12,
-    "play.txt": 150,
+    "play.txt": 400,
     "scenes.txt": 40,
 }
 
