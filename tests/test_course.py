@@ -108,5 +108,5 @@ def test_every_command_of_the_course_runs(folder, capsys):
     for arguments in every_command():
         capsys.readouterr()
         if run(small(arguments)) != 0:
-            wrong.append((" ".join(arguments), capsys.readouterr().err[-300:]))
-    assert wrong == []
+            wrong.append(f"{' '.join(arguments)}: {capsys.readouterr().err[-300:]}")
+    assert not wrong, "\n".join(wrong)
