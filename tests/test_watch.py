@@ -241,3 +241,15 @@ def test_find_lr_refuses_in_a_line(text, capsys):
     assert "--name has no meaning with --find-lr" in said
     assert "--plot is for --find-lr" in refusal(capsys, "train", text, "--plot", "a.svg")
     assert "--find-lr has no meaning" in refusal(capsys, "train", "--resume", "x", "--find-lr")
+
+
+@pytest.mark.parametrize("architecture", ["seq2seq", "seq2seq-transformer"])
+def test_models_of_pairs_are_watched_and_ramped_too(architecture, tmp_path, capsys):
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{'ab'[n % 2]} {'cd'[n % 3 // 2]}\tx{n % 2}\n" for n in range(40)))
+    asked = ["train", pairs, "--model", architecture, "--hidden-size", 8, "--steps", 5]
+    assert run([*map(str, asked), "--diagnose", "--name", "p"]) == 0
+    said = capsys.readouterr().err
+    assert "encoder" in said and "head" in said and "warning" not in said
+    *points, found = records(capsys, *asked, "--find-lr", "-q")
+    assert found["steps"] == len(points) > 10
