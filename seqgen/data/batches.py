@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from seqgen.configs import Documents
+from seqgen.configs import Documents, Windows
 from seqgen.data.corpus import Corpus
 from seqgen.data.sources import Source
 from seqgen.hashing import hash64, uniforms
@@ -131,6 +131,16 @@ class ParallelStreams(Batches):
         begin = (np.arange(self.batch_size) * self.row_length + index * self.seq_len + shift) % size
         length = min(self.seq_len, self.row_length - index * self.seq_len)
         return _windows(self.corpus, begin, length, fresh=index == 0)
+
+
+class SequentialWindows(ParallelStreams):
+    """The windows of parallel streams, in their order, for models that carry nothing between them.
+
+    Each begins from a zero state, and every token is a target once an epoch.
+    """
+
+    def batch(self, step: int) -> Batch:
+        return replace(super().batch(step), fresh=True)
 
 
 def _windows(corpus: Corpus, begin: np.ndarray, length: int, fresh: bool) -> Batch:
@@ -366,6 +376,7 @@ def training_batches(
     seq_len: int,
     seed: int,
     tokens: int | None = None,
+    windows: Windows = "random",
 ) -> Batches:
     """Return the batches for a kind of text and model.
 
@@ -377,10 +388,12 @@ def training_batches(
         seq_len: the longest window T.
         seed: draws the order.
         tokens: of pairs, the budget of a batch, in the place of `batch_size`.
+        windows: of a stream whose windows carry nothing, at random places or in order.
     """
     if corpus.sources is not None:
         return PairBatches(corpus, None if tokens else batch_size, seed, tokens)
     if documents == "line":
         return DocumentBatches(corpus, batch_size, seq_len, seed, carry)
-    kind = ParallelStreams if carry else RandomWindows
+    uncarried = RandomWindows if windows == "random" else SequentialWindows
+    kind = ParallelStreams if carry else uncarried
     return kind(corpus, batch_size, seq_len, seed)

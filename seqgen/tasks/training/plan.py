@@ -298,6 +298,11 @@ def _require_sense(
         training.k2 is None or carries,
         "k2 needs a model that carries its state from window to window",
     )
+    require(
+        training.windows == "random" or (data.documents == "stream" and not carries),
+        "windows=sequential is for a stream whose windows carry no state: add --reset-state, or "
+        "give windows=random",
+    )
     validates = data.val != "none"
     require(training.patience is None or validates, "patience needs validation: no --val none")
     compiles = not model_class.counted and model_class.over_tensors is not None
