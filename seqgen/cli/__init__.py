@@ -17,6 +17,7 @@ from seqgen.cli import (
     compare,
     evaluate,
     exchange,
+    mix,
     models,
     perplexity,
     sample,
@@ -39,7 +40,7 @@ _UsageProblem = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "Cli
 
 
 COMMANDS = {
-    TRAIN: {"train": train.train},
+    TRAIN: {"train": train.train, "mix": mix.mix},
     WRITE: {"sample": sample.sample, "beam-search": beam_search.beam_search},
     MEASURE: {
         "perplexity": perplexity.perplexity,

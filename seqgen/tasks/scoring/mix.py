@@ -84,12 +84,12 @@ def fit(
     if loaded.cache is not None:
         found = fit_cache(parts, loaded.cache.size, columns)
         own, weights, rounds = found.own, found.weights, found.rounds
-        mixed = with_cache(_weighted(loaded, weights), found.cache)
+        mixed = with_cache(with_weights(loaded, weights), found.cache)
         nats, cache = found.nats, asdict(found.cache)
     else:
         own, cache = torch.stack([columns(part) for part in parts], 1), None  # (N, K)
         weights, rounds, nats = _fit_parts(own)
-        mixed = _weighted(loaded, weights)
+        mixed = with_weights(loaded, weights)
     return mixed, FittedWeights(
         model=mixed.stored.name,
         weights=[round(weight, DIGITS) for weight in weights],
@@ -115,11 +115,11 @@ def _fit_parts(log_probs: Tensor) -> tuple[list[float], int, float]:
     return weights, len(history) - 1, -(log_probs + shares).logsumexp(1).mean().item()
 
 
-def _weighted(loaded: LoadedModel, weights: Sequence[float]) -> LoadedModel:
+def with_weights(loaded: LoadedModel, weights: Sequence[float]) -> LoadedModel:
     """Return a mixture with other weights, and without caches; or a model as it is."""
     if not isinstance(loaded.stored, StoredMixture):
         return loaded
-    stored = replace(loaded.stored, weights=tuple(weights))
+    stored = loaded.stored.with_weights(weights)
     return replace(loaded, stored=stored, model=Mixture(parts_of(loaded.model), weights).eval())
 
 

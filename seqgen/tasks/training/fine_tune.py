@@ -45,6 +45,7 @@ class Origin:
             SeqgenError: there is none, it is damaged, or it was counted.
         """
         stored = store.find(name)
+        stored.require_network("--init-from")
         model, tokenizer = stored.load()
         if not isinstance(model, NeuralLanguageModel):
             raise SeqgenError(f"{stored.name} was counted: it has no weights to begin from")

@@ -315,6 +315,7 @@ def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
             key in RESUMABLE,
             f"a resumed run cannot change {key}, only its budget, checkpoint_every and keep",
         )
+    stored.require_network("--resume")
     require(
         not registry.architecture(stored.config["architecture"]).load_model().counted,
         f"{stored.name} was counted in one pass: there is nothing to go on with; train it again",
