@@ -17,6 +17,7 @@ from seqgen.cli import run
 from seqgen.data.corpus import Corpus
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.cells.lstm import LSTM, LSTMConfig
+from seqgen.models.distributions import weighted_sum_of
 from seqgen.models.mixture import Mixture, fit_weights
 from seqgen.models.ngram import NGram, NGramConfig
 from seqgen.models.transformer import Transformer
@@ -133,6 +134,23 @@ def test_states_of_states_are_split_selected_joined_and_copied():
         torch.testing.assert_close(logits[row], alone[0, -4:], rtol=0, atol=1e-10)
     again, _ = mixture(more[[1, 0]], kept)
     torch.testing.assert_close(again, logits[[1, 0]], rtol=0, atol=1e-10)
+
+
+def test_a_step_is_the_weighted_sum_also_of_what_is_impossible():
+    """Against the sum of probabilities by hand; tokens impossible under one part, or under all."""
+    generator = np.random.default_rng(2)
+    parts = [np.log(generator.dirichlet([1.0] * V, size=3)) + 5 for _ in range(3)]
+    parts[0][0, :2] = parts[1][0, 1:3] = -np.inf
+    parts[2][0, 1] = -np.inf
+    parts[1][1, 4] = -690.0  # no probability in float32
+    for dtype, tolerance in ((np.float64, 1e-12), (np.float32, 1e-6)):
+        logits = [part.astype(dtype) for part in parts]
+        mixed = weighted_sum_of(logits, [math.log(0.2), math.log(0.8), -math.inf])
+        assert mixed.dtype == dtype
+        each = [np.exp(x) / np.exp(x).sum(-1, keepdims=True) for x in parts]
+        np.testing.assert_allclose(np.exp(mixed), 0.2 * each[0] + 0.8 * each[1], atol=tolerance)
+        assert mixed[0, 1] == -np.inf
+        assert np.isfinite(mixed[1:]).all()
 
 
 def test_a_component_without_weight_has_no_say():

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from seqgen.configs import ModelConfig
 from seqgen.data.sources import Source, Sources
 from seqgen.models.base import LOGITS_AT_ONCE, LanguageModel
+from seqgen.models.distributions import weighted_sum_of
 from seqgen.models.scores import Predictions, first_best, ranks_in
 from seqgen.models.state import State
 
@@ -94,12 +95,12 @@ class Mixture(LanguageModel):
         return self._mixed(read, state.children)
 
     def step(self, tokens: Sequence[int], state: MixtureState) -> tuple[np.ndarray, MixtureState]:
-        def read(part: LanguageModel, child: State) -> tuple[Tensor, State]:
-            logits, child = part.step(tokens, child)
-            return torch.from_numpy(logits).log_softmax(-1), child
-
-        mixed, after = self._mixed(read, state.children)
-        return mixed.numpy(), after
+        read = [
+            part.step(tokens, child)
+            for part, child in zip(self.components, state.children, strict=True)
+        ]
+        logits, after = zip(*read, strict=True)
+        return weighted_sum_of(logits, self.log_weights), MixtureState(after)
 
     def predictions(
         self, tokens: Tensor, state: MixtureState
