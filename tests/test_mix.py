@@ -54,7 +54,8 @@ def models(trained_once, tmp_path, monkeypatch):
 def test_the_stored_mixture_is_what_the_same_weights_give(models, capsys):
     """Fitted by EM on the held-out part, like `perplexity --fit`; read back by name and path."""
     (mixed,) = records(capsys, "mix", "A", "B", "--name", "M", "-q")
-    assert list(mixed) == ["name", "path", "parts", "weights", "nll_nats"]
+    assert list(mixed) == ["name", "path", "parts", "weights", "nll_nats", "by_order"]
+    assert mixed["by_order"] is None
     assert (mixed["name"], mixed["parts"]) == ("M", ["A", "B"])
     assert sum(mixed["weights"]) == pytest.approx(1)
     (fitted,) = records(capsys, "perplexity", "-m", "A+B", "--fit", "held-out", "-q")
@@ -222,7 +223,40 @@ def test_damage_is_one_line(models, capsys):
     (path / "config.json").write_text(json.dumps(config))
     from safetensors.torch import save
 
-    for table in ([[0.5, 0.6]], [[1.0]], [0.5, 0.5], [[float("nan"), 1.0]]):
+    for table in ([0.5, 0.6], [1.0], [[0.5, 0.5]], [float("nan"), 1.0]):
         (path / "model.safetensors").write_bytes(save({"weights": torch.tensor(table)}))
         with pytest.raises(SeqgenError, match="weights do not fit"):
             store.find_all("M")
+    even = torch.full((2, 2), 0.5)  # the n-gram model is of order 4
+    (path / "model.safetensors").write_bytes(save({"weights": even[0].clone(), "by_order": even}))
+    assert "weights for 2 orders" in refusal(capsys, "sample", "-m", "M", "-q")
+
+
+def test_weights_by_order(models, capsys):
+    """Never less probable than with one weight for all; the same in every command."""
+    text = models / "fit.txt"
+    text.write_text("on the mat the dog sat a cat\nno cat and no mad dog sat\n" * 9)
+    fit = ("--fit", text, "-q")
+    (plain,) = records(capsys, "mix", "B", "A", "--name", "M", *fit)
+    (mixed,) = records(capsys, "mix", "B", "A", "--name", "O", "--by", "order", *fit)
+    assert mixed["nll_nats"] < plain["nll_nats"]
+    assert mixed["weights"] == plain["weights"]
+    assert len(mixed["by_order"]) == 4
+    assert [sum(row) for row in mixed["by_order"]] == pytest.approx([1] * 4)
+    assert mixed["by_order"][0] == plain["weights"]  # no text begins without a token
+    assert len({tuple(row) for row in mixed["by_order"]}) > 1
+    (scored,) = records(capsys, "perplexity", text, "-m", "O", "-q")
+    assert scored["nll_nats"] == mixed["nll_nats"]
+    (lines,) = {found["text"] for found in records(capsys, "sample", "-m", "O", "--greedy", "-q")}
+    assert lines
+    (cached,) = records(capsys, "perplexity", text, "-m", "O", "--cache", 50, "-q")
+    assert cached["nll_nats"] != scored["nll_nats"]
+    for wrong, said in {
+        ("--by", "letter"): "--by is order",
+        ("--by", "order", "--weights", "0.5,0.5"): "leave out --weights",
+    }.items():
+        assert said in refusal(capsys, "mix", "A", "B", "--name", "N", *wrong)
+    records(capsys, "mix", "A", "B", "--name", "C", "--copy", "-q")
+    (models / "home/models/C/parts/B").rename(models / "home/models/B2")
+    said = refusal(capsys, "mix", "B", "B2", "--name", "N", "--by", "order", "-q")
+    assert "needs an n-gram model among the parts, not B, B2" in said

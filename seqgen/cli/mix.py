@@ -15,6 +15,7 @@ from seqgen.cli.outputs import check_replaced_model
 from seqgen.cli.pairs import ScoredInput, as_text, held_out_by
 from seqgen.cli.tables import figure
 from seqgen.errors import UsageError
+from seqgen.wording import plural
 
 if TYPE_CHECKING:
     from seqgen.tasks.loaded import LoadedModel
@@ -60,6 +61,17 @@ def mix(
             parser=file_name,
         ),
     ] = None,
+    by: Annotated[
+        str | None,
+        value(
+            "order",
+            MODEL,
+            "Fit weights for each length of context that the first n-gram model among the parts "
+            "has seen.",
+            default=False,
+            complete=completion.one_of("order"),
+        ),
+    ] = None,
     copy: Annotated[
         bool,
         flag(
@@ -88,6 +100,8 @@ def mix(
 
     if weights is not None and fit is not None:
         raise UsageError("give --weights or --fit, not both")
+    if by not in (None, "order"):
+        raise UsageError(f"--by is order, not {by}")
     numbers = None if weights is None else _numbers(weights)
     if overwrite and fit not in (None, "-", HELD_OUT):
         check_replaced_model(name, [fit])
@@ -98,6 +112,7 @@ def mix(
         name=name,
         weights=numbers,
         text=None if source is None else lambda model: as_text(model, source),
+        by_order=by is not None,
         held_out=fit in (None, HELD_OUT),
         copy=copy,
         overwrite=overwrite,
@@ -134,3 +149,6 @@ def _report(mixed: Mixed) -> None:
     parts = ", ".join(f"{part} {figure(weight)}" for part, weight in each)
     nats = "" if mixed.nll_nats is None else f"; {figure(mixed.nll_nats)} nats in all"
     say(f"{mixed.name}: {parts}{nats}")
+    for order, row in enumerate(mixed.by_order or ()):
+        own = ", ".join(f"{part} {figure(w)}" for part, w in zip(mixed.parts, row, strict=True))
+        say(f"  after {plural(order, 'token')} matched: {own}")

@@ -112,7 +112,7 @@ class NGram(LanguageModel):
 
     def __init__(self, config: NGramConfig) -> None:
         super().__init__()
-        self.config, self.order = config, config.order
+        self.config, self.order, self.orders = config, config.order, config.order
         size = config.vocab_size
         # Torch makes the large ones: it is where a `SizeLimit` counts.
         uniform = Level(
@@ -236,6 +236,24 @@ class NGram(LanguageModel):
             after.append(words)
         width = self.order - 1
         return logits, NGramState(torch.tensor(after, dtype=torch.int64).view(len(after), width))
+
+    def matched(self, tokens: Tensor, state: NGramState | None) -> Tensor:
+        """Return how many words up to each of tokens (B, T) are stored as a context, 0 to N - 1."""
+        words, _ = self._read(tokens, state)
+        found = torch.zeros_like(tokens)
+        for n, ids in enumerate(self.contexts(words, tokens.shape[1]), start=1):
+            found = torch.where(ids >= 0, n, found)
+        return found
+
+    def matched_by(self, state: NGramState) -> list[int]:
+        """Return how many of the last words of each row of a state are stored as a context."""
+        if self._steps is not None:
+            return [self._steps.matched(tuple(words)) for words in state.words.tolist()]
+        if self.order == 1:
+            return [0] * state.words.shape[0]
+        contexts = self.contexts(state.words, 1)
+        stored = [torch.where(ids[:, 0] >= 0, n, 0) for n, ids in enumerate(contexts, start=1)]
+        return torch.stack(stored).amax(0).tolist()
 
     def nodes(self, words: Tensor, order: int) -> list[Tensor]:
         """Find all n-grams of a text.

@@ -60,16 +60,25 @@ class NGramSteps:
             words: the N - 1 words before; -1 before the start of a text.
             word: what follows them.
         """
-        before = self._ids.get(words)
-        if before is None:
-            before = self.nothing
-            for earlier in words:
-                before = self.nothing if earlier < 0 else self._after(before, earlier)
-        words, ids = (*words, word)[1:], self._after(before, word)
+        words, ids = (*words, word)[1:], self._after(self._ids_of(words), word)
         if len(self._ids) >= MOST_CONTEXTS:
             self._ids.clear()
         self._ids[words] = ids
         return words, ids
+
+    def _ids_of(self, words: Words) -> Words:
+        """Return the ids of the last 1 to N - 1 of N - 1 words."""
+        ids = self._ids.get(words)
+        if ids is None:
+            ids = self.nothing
+            for word in words:
+                ids = self.nothing if word < 0 else self._after(ids, word)
+        return ids
+
+    def matched(self, words: Words) -> int:
+        """Return how many of the last of N - 1 words are stored as a context."""
+        ids = self._ids_of(words)
+        return next((n for n in range(len(ids), 0, -1) if ids[n - 1] >= 0), 0)
 
     def _after(self, ids: Words, word: int) -> Words:
         """Return the ids of the last 1 to N - 1 words, from those before the last; -1 if unseen."""

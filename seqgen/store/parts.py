@@ -29,6 +29,7 @@ from seqgen.store.stored_mixture import SavedMixture, StoredMixture
 COPIED = (CONFIG, RECORD, WEIGHTS, TOKENIZER, SOURCE_TOKENIZER, str(Path(VALIDATION).parent))
 # How far the sum of a context's weights may be from 1.
 ROUNDING = 1e-6
+Weights = tuple[float, ...]
 Others = Callable[[], Iterable[StoredModel]]
 
 
@@ -118,14 +119,13 @@ def resolve(stored: StoredModel, others: Others) -> SavedMixture:
     if not isinstance(facts, list) or len(facts) < 2:
         raise SeqgenError(f"{stored.path / CONFIG} is damaged: it names no parts")
     references = [Reference.read(fact, stored) for fact in facts]
-    table = _read_weights(stored, len(references))
+    weights, by_order = _read_weights(stored, len(references))
     parts = tuple(reference.find(stored, others) for reference in references)
-    by_order = tuple(map(tuple, table)) if len(table) > 1 else ()
-    return SavedMixture(stored.path, parts, tuple(table[-1]), by_order)
+    return SavedMixture(stored.path, parts, weights, by_order)
 
 
-def _read_weights(stored: StoredModel, parts: int) -> list[list[float]]:
-    """Return the weights of a mixture's parts: one row, or one for each order.
+def _read_weights(stored: StoredModel, parts: int) -> tuple[Weights, tuple[Weights, ...]]:
+    """Return the weights of a mixture's parts, and those for each order if there are such.
 
     Raises:
         SeqgenError: they are missing or damaged.
@@ -135,13 +135,20 @@ def _read_weights(stored: StoredModel, parts: int) -> list[list[float]]:
 
     try:
         stored.check()
-        table = load_file(stored.path / WEIGHTS)["weights"]
+        tensors = load_file(stored.path / WEIGHTS)
+        flat = tensors["weights"]
     except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise SeqgenError(f"{stored.path / WEIGHTS} is missing or damaged: {error}") from None
-    right = table.ndim == 2 and table.shape[0] > 0 and table.shape[1] == parts
-    if not right or (table < 0).any() or not (abs(table.sum(1) - 1) < ROUNDING).all():
+    by_order = tensors.get("by_order", np.zeros((0, parts)))
+    tables = [flat[None], by_order]
+    right = all(table.ndim == 2 and table.shape[1] == parts for table in tables)
+    if not right or not all(((t >= 0).all() and _sums_to_one(t)) for t in tables):
         raise SeqgenError(f"{stored.path / WEIGHTS} is damaged: its weights do not fit the parts")
-    return table.tolist()
+    return tuple(flat.tolist()), tuple(map(tuple, by_order.tolist()))
+
+
+def _sums_to_one(table: np.ndarray) -> bool:
+    return bool((abs(table.sum(1) - 1) < ROUNDING).all())
 
 
 def write_mixture(folder: StoredModel, mixture: StoredMixture, copy: bool) -> None:
@@ -169,8 +176,10 @@ def write_mixture(folder: StoredModel, mixture: StoredMixture, copy: bool) -> No
         if (first.path / part).is_dir():
             with folder.writing(part):
                 shutil.copytree(first.path / part, folder.path / part)
-    table = np.array(mixture.by_order or [mixture.weights], dtype=np.float64)
-    folder.replace_part(WEIGHTS, save({"weights": table}))
+    tensors = {"weights": np.array(mixture.weights, dtype=np.float64)}
+    if mixture.by_order:
+        tensors["by_order"] = np.array(mixture.by_order, dtype=np.float64)
+    folder.replace_part(WEIGHTS, save(tensors))
 
 
 def _copy(folder: StoredModel, part: StoredModel) -> Reference:

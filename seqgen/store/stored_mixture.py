@@ -44,6 +44,8 @@ class StoredMixture(StoredModel):
         """A hash of the parts and their weights."""
         pairs = zip(self.parts, self.weights, strict=True)
         decisive = [[part.digest, weight] for part, weight in pairs]
+        if self.by_order:
+            decisive.append(self.by_order)
         return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()
 
     @property

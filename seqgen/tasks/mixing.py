@@ -14,7 +14,7 @@ from seqgen.models.precision import Precision, choose_device
 from seqgen.store import StoredMixture
 from seqgen.tasks.interrupts import ending_as_ctrl_c
 from seqgen.tasks.loaded import LoadedModel, load_mixture
-from seqgen.tasks.scoring.mix import fit, with_weights
+from seqgen.tasks.scoring.mix import fit, fit_orders, require_guide, with_weights
 from seqgen.tasks.scoring.perplexity import Perplexity, Scoring, perplexity
 
 # How far the sum of given weights may be from 1.
@@ -34,6 +34,7 @@ class Mixed:
         weights: theirs, in that order.
         nll_nats: the total of the text that the weights were fitted on, or that all parts hold
             out; None where there is none.
+        by_order: the weights for each order matched, from 0 on; None where they are the same.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Mixed:
     parts: list[str]
     weights: list[float]
     nll_nats: float | None
+    by_order: list[list[float]] | None
 
 
 def combine(
@@ -89,6 +91,7 @@ def store_mixture(
     weights: Sequence[float] | None = None,
     text: Text | None = None,
     held_out: bool = False,
+    by_order: bool = False,
     copy: bool = False,
     overwrite: bool = False,
     batch_size: int = 32,
@@ -101,6 +104,7 @@ def store_mixture(
         weights: one for each part; fitted to the text if None.
         text: what no part was trained on.
         held_out: the text is what all parts hold out, so that its figures are the mixture's.
+        by_order: fit weights for each order that the n-gram part matches of a context.
         copy: keep copies of the parts in the mixture's folder, so that it works elsewhere.
         overwrite: replace a model of that name.
         batch_size: documents side by side; changes no figure.
@@ -114,6 +118,9 @@ def store_mixture(
     among = any(part.path.resolve() == place.resolve() for part in parts)
     require(not among, f"{name} is a part of the mixture: give another --name")
     store.check_free(name, overwrite)
+    if by_order:
+        require(weights is None, "--by order fits the weights: leave out --weights")
+        require_guide(loaded)
     if weights is not None:
         check_weights(weights, len(parts))
         shares = [weight / sum(weights) for weight in weights]
@@ -121,6 +128,8 @@ def store_mixture(
     else:
         require(text is not None, "there is no text to fit the weights on")
         mixed, _ = fit(loaded, text(loaded), batch_size=batch_size)
+        if by_order:
+            mixed = fit_orders(mixed, text(mixed), batch_size=batch_size)
     scored = None
     if text is not None:
         scored = perplexity(mixed, text(mixed), scoring=Scoring(batch_size=batch_size))
@@ -136,6 +145,7 @@ def store_mixture(
         parts=[part.name for part in parts],
         weights=list(found.weights),
         nll_nats=scored and scored.nll_nats,
+        by_order=list(map(list, found.by_order)) or None,
     )
 
 
