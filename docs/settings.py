@@ -74,7 +74,8 @@ def table(config: type[Config]) -> list[str]:
 def page() -> str:
     """Return the whole page."""
     lines = [HEAD, "## Text", "", *table(DataConfig), "", "## Training", ""]
-    lines += ["For networks; `ngram` ignores these settings.", ""]
+    lines += ["For networks. `ngram` ignores these settings, `hmm` all but budget and seed, and"]
+    lines += ["`hopfield` all but the seed.", ""]
     lines += [*table(TrainingConfig), ""]
     for row in registry.ARCHITECTURES.values():
         config = row.load_config()

@@ -20,14 +20,17 @@ class Architecture:
 
     `model` and `config` are "module:Class", imported only when used, so that listing
     architectures loads no torch. `reads` says what it is trained on: "text", or targets with
-    a source each: "pairs" of texts, "labels" or "vectors".
+    a source each: "pairs" of texts, "labels" or "vectors"; or lines, "patterns", of which it is a
+    memory and no language model. `estimator` is the "module:name" of
+    the `Estimator` of one that is not trained by gradients.
     """
 
     name: str
     model: str
     config: str
     summary: str
-    reads: Literal["text", "pairs", "labels", "vectors"] = "text"
+    reads: Literal["text", "pairs", "labels", "vectors", "patterns"] = "text"
+    estimator: str | None = None
 
     def load_model(self) -> Any:
         """Import and return the LanguageModel class."""
@@ -58,6 +61,14 @@ _ROWS = (
         "seqgen.models.ngram:NGram",
         "seqgen.models.ngram:NGramConfig",
         "counted n-grams, up to modified Kneser-Ney smoothing",
+        estimator="seqgen.tasks.training.count:COUNTING",
+    ),
+    Architecture(
+        "hmm",
+        "seqgen.models.hmm:HMM",
+        "seqgen.models.hmm:HMMConfig",
+        "hidden Markov model, by Baum and Welch's EM (Rabiner 1989)",
+        estimator="seqgen.tasks.training.expect:EXPECTATION",
     ),
     Architecture(
         "window",
@@ -156,6 +167,12 @@ _ROWS = (
         "Grid LSTM over time and depth (Kalchbrenner et al. 2016)",
     ),
     Architecture(
+        "hawk",
+        "seqgen.models.hawk:Hawk",
+        "seqgen.models.hawk:HawkConfig",
+        "gated linear recurrences in residual blocks (De et al. 2024)",
+    ),
+    Architecture(
         "transformer",
         "seqgen.models.transformer:Transformer",
         "seqgen.models.transformer:TransformerConfig",
@@ -174,6 +191,14 @@ _ROWS = (
         "seqgen.models.seq2seq_transformer:Seq2SeqTransformerConfig",
         "encoder-decoder transformer (Vaswani et al. 2017)",
         "pairs",
+    ),
+    Architecture(
+        "hopfield",
+        "seqgen.models.hopfield:Hopfield",
+        "seqgen.models.hopfield:HopfieldConfig",
+        "memory that restores lines (Hopfield 1982); no language model",
+        "patterns",
+        estimator="seqgen.tasks.training.memorise:STORING",
     ),
 )
 

@@ -21,7 +21,7 @@ from seqgen.models.continuous_cache import Cached
 from seqgen.models.mixture import Mixture
 from seqgen.models.mixture_by_order import MixtureByOrder
 from seqgen.models.recurrent import RecurrentLM
-from seqgen.training.counting import fit
+from seqgen.training import baum_welch, counting
 
 VOCAB = 7
 # What a configuration gets where it has such a field. Nothing here is a default of seqgen.
@@ -96,6 +96,14 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
             "modified-kneser-ney",
         )
     },
+    "hmm": {
+        "smooth": {"num_states": 5},
+        "likeliest": {"num_states": 3, "delta": 0.0},
+    },
+    "hawk": {
+        "default": {},
+        "odd": {"recurrent_size": 5, "conv_width": 1, "num_layers": 1, "tie_weights": True},
+    },
     "window": {
         "plain": {"context_size": 5},
         "direct": {"context_size": 5, "direct": True},
@@ -120,6 +128,16 @@ FORMS: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
+def two_iterations(model: Any, corpus: Corpus) -> None:
+    """Fill a hidden Markov model by two iterations of EM."""
+    baum_welch.fit(model, corpus, [0], 3, lambda done: "steps" if done.number == 2 else None)
+
+
+# How the models of an architecture that is not trained by gradients are filled.
+ESTIMATES: dict[str, Any] = {
+    "ngram": lambda model, corpus: counting.fit(model, corpus, impossible=[0]),
+    "hmm": two_iterations,
+}
 # The models that were made already: each test gets a copy, which is quicker made.
 LOUD: dict[tuple[Any, ...], Any] = {}
 
@@ -146,7 +164,7 @@ class Case:
             model = registry.architecture(self.architecture).load_model()(self.config(**more))
         model.to(dtype)
         if model.counted:
-            fit(model, counted_text(seed), impossible=[0])
+            ESTIMATES[self.architecture](model, counted_text(seed))
         return model.eval()
 
     def loud(self, dtype: torch.dtype = torch.float64, **more: Any) -> Any:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 # What a console script does, with a byte to the test once Ctrl-C is caught.
 START = (
-    "import os, seqgen.__main__ as entry; entry.catch_interrupts(); "
-    "os.write({ready}, b'.'); entry.main()"
+    "import os, seqgen.__main__ as entry; "
+    "entry.use_utf8 = lambda: os.write({ready}, b'.'); entry.main()"
 )
 DATA = Path(__file__).parent / "data"
 

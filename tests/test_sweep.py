@@ -146,7 +146,7 @@ def test_a_run_that_another_process_is_at_is_refused(capsys):
         (["--sweep", "seq2seq", "--parameters", "9k"], "tab"),
         (["--sweep", "rnn", "--steps", "2"], "--sweep needs --parameters"),
         (["--sweep", "rnn,", "--parameters", "3k"], "--sweep takes a list with commas between"),
-        (["--sweep", "rnn", "--parameters", "3k,many"], "--parameters takes whole numbers"),
+        (["--sweep", "rnn", "--parameters", "3k,many"], "--parameters must be a whole number"),
         (["--sweep", "rnn", "--parameters", "1"], "the nearest are"),
         (["--sweep", "rnn", "--seeds", "x", "--parameters", "3k"], "--seeds"),
         (["--sweep", "rnn", "--seeds", "-1", "--parameters", "3k"], "--seeds must be at least 0"),

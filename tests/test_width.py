@@ -41,7 +41,7 @@ def test_counts_are_read(text, number):
 
 @pytest.mark.parametrize("text", ["", "0", "-3", "1.5", "k", "3e", "1e4x", "nan", "1,000", "1e-3"])
 def test_what_is_no_count_is_refused(text):
-    with pytest.raises(UsageError, match="--parameters takes whole numbers"):
+    with pytest.raises(UsageError, match="--parameters must be a whole number"):
         count_of("--parameters", text)
 
 
@@ -154,7 +154,7 @@ def test_a_budget_in_minutes_chooses_everything_but_the_width(capsys, monkeypatc
         (["--parameters", "3k", "--hidden-size", "8"], "--parameters or --hidden-size, not both"),
         (["--parameters", "3k", "--set", "hidden_size=8"], "--parameters or --hidden-size"),
         (["--parameters", "3k", "--model", "ngram"], "ngram is counted, and has no width"),
-        (["--parameters", "few"], "takes whole numbers"),
+        (["--parameters", "few"], "must be a whole number"),
         (["--parameters", "20", "--model", "gru"], "the nearest are"),
         (["--parameters", "3k", "--resume", "latest"], "--parameters has no meaning with --resume"),
     ],

@@ -20,6 +20,7 @@ from seqgen.cli import (
     mix,
     models,
     perplexity,
+    restore,
     sample,
     tokenize,
     train,
@@ -41,7 +42,11 @@ _UsageProblem = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "Cli
 
 COMMANDS = {
     TRAIN: {"train": train.train, "mix": mix.mix},
-    WRITE: {"sample": sample.sample, "beam-search": beam_search.beam_search},
+    WRITE: {
+        "sample": sample.sample,
+        "beam-search": beam_search.beam_search,
+        "restore": restore.restore,
+    },
     MEASURE: {
         "perplexity": perplexity.perplexity,
         "eval": evaluate.evaluate,

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from seqgen.benchmarks.decode import Timing
     from seqgen.benchmarks.train import Timing as TrainTiming
 
+# Of `bench hmm`; their table alone fills 128 MB.
+MOST_STATES = 4096
+
 app = typer.Typer(cls=Group, help="Measure speed on this machine.", no_args_is_help=True)
 Only = Annotated[
     str | None,
@@ -154,6 +157,72 @@ def train(
         timings.append(timing)
     if not json:
         _train_table(timings)
+
+
+@app.command("hopfield", cls=Command)
+def hopfield(
+    units: Annotated[int, value("N", MEASURED, "Number of units.", min=2, max=10_000)] = 1000,
+    flipped: Annotated[
+        float, value("X", MEASURED, "Share of the bits that are flipped.", min=0, max=1)
+    ] = 0.2,
+    patterns: Annotated[
+        int, value("N", LENGTH, "Number of patterns that are restored at each load.", min=1)
+    ] = 20,
+    seed: options.FixedSeed = 0,
+    threads: options.Threads = None,
+    json: options.Json = False,
+) -> None:
+    """Measure how many random patterns a Hopfield network restores, by its load.
+
+    A pattern counts as restored if 97 percent of its bits or more come out right. Units are updated
+    one at a time.
+    """
+    from seqgen.benchmarks.hopfield import measure
+
+    rows = []
+    for load in measure(units, flipped, patterns, seed):
+        if json:
+            put_record(load)
+        rows.append(
+            [
+                figure(load.load, 2),
+                f"{load.patterns:,}",
+                percentage(load.restored, 0),
+                percentage(load.right),
+            ]
+        )
+    if not json:
+        put_table(("patterns per unit", "patterns", "restored", "bits right"), rows, left=0)
+
+
+@app.command("hmm", cls=Command)
+def hmm(
+    states: Annotated[
+        str, value("N,N,...", MEASURED, "Numbers of states.")
+    ] = "8,16,32,64,128,256,512",
+    repeats: Annotated[int, value("N", LENGTH, "Number of runs of each case.", min=1)] = 3,
+    threads: options.Threads = None,
+    json: options.Json = False,
+) -> None:
+    """Measure what a token costs a hidden Markov model, by its number of states.
+
+    Processor time is shown, the least of some runs: for scoring 64 texts side by side, and for
+    an iteration of training.
+    """
+    from seqgen.benchmarks.hmm import measure
+
+    parts = [part.strip() for part in states.split(",")]
+    require(
+        all(part.isdecimal() and 0 < int(part[:6]) <= MOST_STATES for part in parts),
+        f"--states is numbers from 1 to {MOST_STATES:,} with commas, such as 8,64",
+    )
+    rows = []
+    for cost in measure([int(part) for part in parts], repeats):
+        if json:
+            put_record(cost)
+        rows.append([f"{cost.states:,}", figure(cost.scoring, 2), figure(cost.training, 2)])
+    if not json:
+        put_table(("states", "scoring, us/token", "training, us/token"), rows, left=0)
 
 
 def _recipe(text: Path, steps: int, json: bool, quiet: bool) -> None:

@@ -39,6 +39,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ('seqgen beam-search "Once" --beams 8 --nbest 8', "List the eight most probable ones."),
         ('seqgen beam-search "Once" --max-tokens 5 --explain', "Draw the search tree."),
     ),
+    "restore": (
+        ('seqgen restore "to bq or nit to be" -m lines', "Restore a line that was stored."),
+        ("seqgen restore -m lines < corrupted.txt", "Restore the lines of a file."),
+        ('seqgen restore "to be or" -m lines --json', "Complete a line; show the energy as JSON."),
+    ),
     "perplexity": (
         ("seqgen perplexity", "Score the held-out text of the latest model."),
         (
@@ -130,5 +135,15 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("seqgen bench train", "Measure every architecture."),
         ("seqgen bench train --only lstm --precision bf16", "Measure one in bf16."),
         ("seqgen bench train book.txt --recipe gpt", "Train the plain GPT baseline."),
+    ),
+    "bench hmm": (
+        ("seqgen bench hmm", "Measure the cost of a token with 8 to 512 states."),
+        ("seqgen bench hmm --states 100,200 --repeats 9", "Compare two numbers of states."),
+        ("seqgen bench hmm --json", "Print JSON Lines."),
+    ),
+    "bench hopfield": (
+        ("seqgen bench hopfield", "Restore random patterns at loads around the capacity."),
+        ("seqgen bench hopfield --units 2000 --flipped 0.1", "Use a larger network."),
+        ("seqgen bench hopfield --json", "Print JSON Lines."),
     ),
 }

@@ -355,7 +355,7 @@ CacheStrength = Annotated[
         help="Weight of the cache, from 0 to below 1.",
         metavar="X",
         rich_help_panel=MODEL,
-        show_default=f"{STRENGTH:g}",
+        show_default=str(STRENGTH),
     ),
 ]
 CacheFlatness = Annotated[
@@ -365,7 +365,7 @@ CacheFlatness = Annotated[
         "distribution.",
         metavar="X",
         rich_help_panel=MODEL,
-        show_default=f"{FLATNESS:g}",
+        show_default=str(FLATNESS),
     ),
 ]
 

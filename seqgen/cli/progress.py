@@ -13,8 +13,8 @@ from seqgen.cli.tables import clock, count, figure, percentage
 from seqgen.training.events import (
     Encoding,
     Event,
+    Iteration,
     Notice,
-    Progress,
     Report,
     SampleLine,
     Started,
@@ -69,7 +69,7 @@ class Figures:
         worse = "" if event.best else "  (no better)"
         return f"step {count(event.step)}  val {figure(event.val_loss)}  {bits} bits/char{worse}"
 
-    def parts(self, event: Progress) -> list[str]:
+    def parts(self, event: Iteration) -> list[str]:
         """Return loss, validation loss, bits per character and speed, the most important first."""
         parts = [f"loss {figure(event.train_loss)}"]
         if self.val_loss is not None:
@@ -95,7 +95,7 @@ class LineDisplay:
             say(self._figures.validation(event))
         elif isinstance(event, SampleLine):
             say(f"  | {event.first_line}")
-        elif isinstance(event, Progress) and time.monotonic() - self._said > LINE_SECONDS:
+        elif isinstance(event, Iteration) and time.monotonic() - self._said > LINE_SECONDS:
             self._said = time.monotonic()
             parts = [
                 f"step {count(event.step)}",
@@ -142,7 +142,7 @@ class LiveDisplay:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def _fitting(self, event: Progress) -> str:
+    def _fitting(self, event: Iteration) -> str:
         """Return the figures that fit on the terminal's line, beginning with the loss."""
         loss, *others = self._figures.parts(event)
         room = self._console.width - LEAST_BAR - SHARE_AND_ETA
@@ -166,7 +166,7 @@ class LiveDisplay:
             self._bar.console.print(self._figures.validation(event))
         elif isinstance(event, SampleLine):
             self._bar.console.print(f"{count(event.step):>7} │ {event.first_line}", style="dim")
-        elif isinstance(event, Progress):
+        elif isinstance(event, Iteration):
             left = event.seconds * (1 / event.share - 1) if event.share else 0.0
             line = self._fitting(event)
             self._bar.update(self._task, completed=event.share, line=line, left=clock(left))

@@ -76,7 +76,7 @@ class GivenPrompts:
             (file,) = self.files
             return _lines_of(file.title, file.chunks(), "no source, no text", quiet), True
         if self.nothing and piped_input() is not None:
-            return _piped(quiet), True
+            return piped_lines("no prompt, no text", quiet), True
         if self.prompt_file:
             text = self.files[0].text()
             return [text.removesuffix("\n") if loaded.reads_sources else text], False
@@ -125,11 +125,17 @@ def say_unknown(count: int, quiet: bool) -> None:
         say(f"{unknown} of the sources unknown to the model, and read as <unk>")
 
 
-def _piped(quiet: bool) -> Iterable[str]:
+def piped_lines(nothing: str, quiet: bool) -> Iterable[str]:
+    """Return the lines of standard input, as they come.
+
+    Args:
+        nothing: what follows if there is none, in words.
+        quiet: do not say so.
+    """
     from seqgen.data.text import decode_blocks
 
     chunks = decode_blocks(input_bytes(), "standard input")
-    return _lines_of("standard input", chunks, "no prompt, no text", quiet)
+    return _lines_of("standard input", chunks, nothing, quiet)
 
 
 def _lines_of(name: str, chunks: Iterable[str], nothing: str, quiet: bool) -> Iterable[str]:

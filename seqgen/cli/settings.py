@@ -65,10 +65,11 @@ def option(
         parser: reads what was typed.
     """
     choices = choices or choices_of(type_of(name))
-    listed = f" One of: {', '.join(choices)}." if choices and "|" not in metavar else ""
+    doc = doc_of(name)
+    known = "|" in metavar or all(choice in doc for choice in choices)
     return typer.Option(
         *flags,
-        help=doc_of(name) + listed,
+        help=doc if known else f"{doc} One of: {', '.join(choices)}.",
         metavar=metavar,
         rich_help_panel=panel,
         show_default=default or default_of(name) or False,

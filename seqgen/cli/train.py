@@ -196,6 +196,7 @@ def train(
             show_default=False,
         ),
     ] = None,
+    regime: Annotated[str | None, _choice("regime", OPTIMISATION)] = None,
     optimizer: Annotated[str | None, _choice("optimizer", OPTIMISATION)] = None,
     lr: Annotated[float | None, setting("lr", "X", OPTIMISATION)] = None,
     schedule: Annotated[str | None, _choice("schedule", OPTIMISATION)] = None,

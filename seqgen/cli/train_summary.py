@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # The summary ends with this many lines of a sample.
 SAMPLE_LINES = 6
+# The command that writes with a new model, by what it reads; for pairs it depends on the sources.
+WRITES = {"text": "sample", "patterns": 'restore "a line"'}
 # Columns before a figure of the summary.
 INDENT = 17
 
@@ -49,8 +51,9 @@ def _writes(result: TrainingResult) -> str:
     config = store.StoredModel(Path(result.path)).config
     if config["data"].get("labels"):
         return "sample --label NAME"
-    if registry.architecture(result.architecture).reads == "text":
-        return "sample"
+    reads = registry.architecture(result.architecture).reads
+    if reads in WRITES:
+        return WRITES[reads]
     settings = config["model"]
     vectors = settings.get("source_features") is not None
     return "beam-search --source-vectors FILE" if vectors else 'beam-search "a source"'
@@ -58,7 +61,10 @@ def _writes(result: TrainingResult) -> str:
 
 def _table(result: TrainingResult) -> None:
     """Show how a run ended, and what its model writes."""
-    early = {"patience": "early: validation stopped improving"}
+    early = {
+        "patience": "early: validation stopped improving",
+        "converged": "early: the text's likelihood stopped rising",
+    }
     stopped = early.get(result.stopped, "the budget is spent")
     rows = {
         "parameters": count(result.parameters),
@@ -70,7 +76,8 @@ def _table(result: TrainingResult) -> None:
         spread = f"standard deviation of its steps {figure(result.epoch_loss_std)}"
         rows["last epoch"] = f"{figure(result.epoch_loss)} nats/token, {spread}"
     if result.val_loss is not None:
-        rows["best"] = f"step {count(result.best_step)}"
+        if result.best_step is not None:
+            rows["best"] = f"step {count(result.best_step)}"
         rows["validation"] = f"{result.protocol}; {duration(result.validation_seconds)}"
     room = max(40, console(sys.stderr).width - INDENT) if is_terminal(sys.stderr) else sys.maxsize
     for key, value in rows.items():

@@ -4,6 +4,7 @@ from seqgen.configs.data import DOCUMENTS, DataConfig, Direction, Documents
 from seqgen.configs.files import read_config, resolve, settings_of
 from seqgen.configs.model import DROPOUT_BY_OVERFITTING_RATIO, ModelConfig, Size, by_ratio
 from seqgen.configs.options import PRECISIONS, choice, count_of, no_text, texts
+from seqgen.configs.regimes import REGIMES, RegimeConfig
 from seqgen.configs.settings import (
     MOST_LAYERS,
     MOST_RATE,
@@ -44,6 +45,7 @@ __all__ = [
     "MOST_TOKENS",
     "MOST_WIDTH",
     "PRECISIONS",
+    "REGIMES",
     "RESUMABLE",
     "RULE_RECIPES",
     "Bounds",
@@ -52,6 +54,7 @@ __all__ = [
     "Direction",
     "Documents",
     "ModelConfig",
+    "RegimeConfig",
     "Size",
     "TrainingConfig",
     "UsageError",

@@ -39,7 +39,7 @@ def count_of(flag: str, text: str) -> int:
         power = int(exponent or 0) + THOUSANDS[unit.lower()]
         number = Fraction(digits.rstrip(".")) * 10**power
     whole = number.denominator == 1 and number > 0
-    require(whole, f"{flag} takes whole numbers, as 30000, 3e4, 30k or 1.5M, not {short(text)!r}")
+    require(whole, f"{flag} must be a whole number (30000, 3e4, 30k or 1.5M), not {short(text)!r}")
     return int(number)
 
 

@@ -197,7 +197,11 @@ def conform(name: str, value: Any, kind: Any) -> Any:
         elif option is str and type(value) in (str, int, float):
             return str(value)  # TOML's val = 0.05 is a number
     expected = " or ".join(_describe(option) for option in options)
-    raise UsageError(f"{name} must be {expected}, not {short(repr(value))}")
+    choices = [
+        str(c) for option in options if get_origin(option) is Literal for c in get_args(option)
+    ]
+    hint = did_you_mean(str(value), choices)
+    raise UsageError(f"{name} must be {expected}, not {short(repr(value))}{hint}")
 
 
 def _number(value: Any, kind: type) -> int | float | None:

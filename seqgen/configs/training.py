@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from seqgen.configs.regimes import RegimeConfig
 from seqgen.configs.settings import (
     MOST_RATE,
     MOST_SEED,
     MOST_STEPS,
     MOST_TOKENS,
-    Config,
     require,
     setting,
 )
@@ -40,7 +40,7 @@ LEAST_RATES = {"slanted_triangular": 1 / 32}
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingConfig(Config):
+class TrainingConfig(RegimeConfig):
     """How a model with parameters is trained by gradient descent.
 
     `warmup` and `min_lr` get the schedule's values at construction if they are None.

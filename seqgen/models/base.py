@@ -22,28 +22,18 @@ from seqgen.models.state import State
 LOGITS_AT_ONCE = 1 << 23
 
 
-class LanguageModel(nn.Module):
-    """A distribution over the next token, given those before it.
+class Model(nn.Module):
+    """What is trained and stored: a language model, or a memory of another kind.
 
     Attributes:
         config: what built it; `type(model)(model.config)` has the same shape.
-        counted: it is estimated from counts (`training.counting`), not trained by gradients.
+        counted: it is estimated from counts, not trained by gradients; its row in the registry
+            names the estimator.
         carries_state: a state goes on from one training window to the next (truncated BPTT).
-        window: how many tokens one training call may hold, or None where there is no limit.
-        source_window: how many values a source may have, its EOS included, or None where there is
-            no limit.
-        orders: how many lengths of context, from 0 on, it tells apart, as an n-gram model does by
-            `matched`; None for a model that has no such lengths.
-        rows_at_least: how many rows scoring works on side by side at least: many where the
-            tokens cost less than the call.
     """
 
     counted: ClassVar[bool] = False
     carries_state: ClassVar[bool] = False
-    rows_at_least: ClassVar[int] = 1
-    window: int | None = None
-    source_window: int | None = None
-    orders: int | None = None
     config: ModelConfig
 
     @property
@@ -60,6 +50,36 @@ class LanguageModel(nn.Module):
         """Where the model's tensors are."""
         tensor = next(itertools.chain(self.parameters(), self.buffers()), None)
         return torch.device("cpu") if tensor is None else tensor.device
+
+    def spell(self, words: Iterable[str], spelled_out: bool) -> None:
+        """Tell a new model how its tokens are spelled; most do not ask.
+
+        Args:
+            words: the V tokens.
+            spelled_out: each is a character, or a byte.
+
+        Raises:
+            UsageError: it reads words, and these are none.
+        """
+
+
+class LanguageModel(Model):
+    """A distribution over the next token, given those before it.
+
+    Attributes:
+        window: how many tokens one training call may hold, or None where there is no limit.
+        source_window: how many values a source may have, its EOS included, or None where there is
+            no limit.
+        orders: how many lengths of context, from 0 on, it tells apart, as an n-gram model does by
+            `matched`; None for a model that has no such lengths.
+        rows_at_least: how many rows scoring works on side by side at least: many where the
+            tokens cost less than the call.
+    """
+
+    rows_at_least: ClassVar[int] = 1
+    window: int | None = None
+    source_window: int | None = None
+    orders: int | None = None
 
     @abstractmethod
     def forward(
@@ -85,17 +105,6 @@ class LanguageModel(nn.Module):
             batch: rows B.
             stride: how many tokens a full window drops at a time (transformers; W/2 if None);
                 models without a window ignore it.
-        """
-
-    def spell(self, words: Iterable[str], spelled_out: bool) -> None:
-        """Tell a new model how its tokens are spelled; most do not ask.
-
-        Args:
-            words: the V tokens.
-            spelled_out: each is a character, or a byte.
-
-        Raises:
-            UsageError: it reads words, and these are none.
         """
 
     def opens(

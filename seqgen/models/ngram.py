@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 from seqgen.configs import ModelConfig, require, setting, short
-from seqgen.models.base import LOGITS_AT_ONCE, LanguageModel
+from seqgen.models.base import LOGITS_AT_ONCE
+from seqgen.models.counted import CountedModel
 from seqgen.models.look_ups import LookUps, chosen_from
 from seqgen.models.ngram_steps import NGramSteps
 from seqgen.models.state import State
@@ -100,13 +101,12 @@ class NGramState(State):
     words: Tensor
 
 
-class NGram(LanguageModel):
+class NGram(CountedModel):
     """The registry's `ngram`.
 
     Until it is filled with what was counted, every token is equally probable.
     """
 
-    counted = True
     rows_at_least = 1024
     config: NGramConfig
 
@@ -145,11 +145,7 @@ class NGram(LanguageModel):
 
     def _apply(self, *args: Any, **kwargs: Any) -> NGram:
         self._forget()  # what was worked out on another device, or in another type
-        super()._apply(*args, **kwargs)
-        for name, table in self._buffers.items():
-            if table.is_floating_point() and table.itemsize < 4:
-                self._buffers[name] = table.float()  # log-probabilities are never in less
-        return self
+        return super()._apply(*args, **kwargs)
 
     def _load_from_state_dict(
         self,
@@ -198,10 +194,6 @@ class NGram(LanguageModel):
             backoffs = np.zeros(keys.size) if last else self.backoffs(n).double().cpu().numpy()
             levels.append(Level(keys, log_probs, backoffs))
         return levels
-
-    def parameter_count(self) -> int:
-        """Return the number of stored probabilities and backoffs."""
-        return sum(t.numel() for t in self.buffers() if t.is_floating_point())
 
     def start(self, batch: int, stride: int | None = None) -> NGramState:
         return NGramState(

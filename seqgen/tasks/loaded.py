@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from seqgen import store
+from seqgen import registry, store
 from seqgen.configs import DataConfig, Documents, require
 from seqgen.configs.cache import CacheConfig
 from seqgen.data.corpus import Corpus, Framing
@@ -320,6 +320,11 @@ def parts_of(model: LanguageModel) -> list[LanguageModel]:
 def load_stored(stored: StoredModel, device: torch.device, precision: Precision) -> LoadedModel:
     """Load what `stored` holds; see `load`."""
     model, tokenizer = stored.load()
+    if registry.architecture(stored.config["architecture"]).reads == "patterns":
+        raise UsageError(
+            f"{stored.name} is an associative memory, no language model: it restores lines, with "
+            f"seqgen restore -m {stored.name}"
+        )
     source_tokenizer = stored.load_source_tokenizer(tokenizer)
     labels = source_tokenizer if isinstance(source_tokenizer, Labels) else ()
     if model.vocab_size != tokenizer.vocab_size + len(labels):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from seqgen.configs import TrainingConfig
 
@@ -24,8 +24,8 @@ class Started:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress:
-    """A logged step.
+class Iteration:
+    """A logged step, or a pass over the text of a model that is not trained by gradients.
 
     Attributes:
         step: steps done.
@@ -33,13 +33,7 @@ class Progress:
         seconds: training time so far.
         tokens: tokens seen so far.
         train_loss: nats per token, the mean since the last record.
-        train_loss_std: the standard deviation of the steps' losses around it; of single windows
-            where a step has one.
-        epoch_loss: the mean over the last whole epoch, None before its end.
-        epoch_loss_std: the standard deviation of that epoch's steps.
-        lr: the rate as a share of its peak.
-        grad_norm: norm of the last gradient, before clipping.
-        tokens_per_second: since the last record.
+        tokens_per_second: since the last record, or over all passes.
     """
 
     step: int
@@ -47,12 +41,29 @@ class Progress:
     seconds: float
     tokens: int
     train_loss: float
+    tokens_per_second: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress(Iteration):
+    """A logged step of training by gradients.
+
+    Attributes:
+        train_loss_std: the standard deviation of the steps' losses around it; of single windows
+            where a step has one.
+        epoch_loss: the mean over the last whole epoch, None before its end.
+        epoch_loss_std: the standard deviation of that epoch's steps.
+        lr: the rate as a share of its peak.
+        grad_norm: norm of the last gradient, before clipping.
+        figures: what the regime has to tell about the last step, by name.
+    """
+
     train_loss_std: float
     epoch_loss: float | None
     epoch_loss_std: float | None
     lr: float
     grad_norm: float
-    tokens_per_second: float
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,5 +103,5 @@ class SampleLine:
         return next((line for line in self.text.split("\n") if line.strip()), "")[:80]
 
 
-Event = Started | Progress | Validated | Notice | Encoding | SampleLine
+Event = Started | Iteration | Validated | Notice | Encoding | SampleLine
 Report = Callable[[Event], None]

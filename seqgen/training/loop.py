@@ -10,22 +10,22 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.nn.utils import clip_grad_value_, clip_grads_with_norm_, get_total_norm
 
 from seqgen.configs import TrainingConfig
-from seqgen.data.batches import IGNORED, Batch, Batches
-from seqgen.models.base import NeuralLanguageModel, load_weights, weights_of
-from seqgen.models.precision import arithmetic, own_randomness, step_arithmetic
+from seqgen.data.batches import Batch, Batches
+from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.precision import own_randomness, step_arithmetic
 from seqgen.models.state import State
 from seqgen.training.average import Average
 from seqgen.training.events import Progress, Validated
+from seqgen.training.objective import Objective
 from seqgen.training.optimizers import UpdateRule
-from seqgen.training.penalties import ActivationPenalties
-from seqgen.training.run import Budget, Diverged, Hooks, Losses, LossWindow, Run
+from seqgen.training.parts import Part, Weights
+from seqgen.training.regimes.base import OwnText, StepProgress
+from seqgen.training.run import Budget, Decision, Diverged, Hooks, Losses, LossWindow, Run
 from seqgen.training.schedules import rate
 
 LOG_SECONDS = 1.0
@@ -43,14 +43,21 @@ class Trainer:
         batches: the training part.
         config: with a budget, and a precision that is not "auto".
         hooks: functions to call during training.
+        own_text: what the texts are made of that some regimes let the model write; if it is
+            None, as where only time is measured, costs compare ids.
     """
 
     def __init__(
-        self, model: NeuralLanguageModel, batches: Batches, config: TrainingConfig, hooks: Hooks
+        self,
+        model: NeuralLanguageModel,
+        batches: Batches,
+        config: TrainingConfig,
+        hooks: Hooks,
+        own_text: OwnText | None = None,
     ) -> None:
         self.model, self.batches, self.config, self.hooks = model, batches, config, hooks
         self.rule = UpdateRule(model, config)
-        self.penalties = ActivationPenalties(model)
+        self.objective = Objective(model, config, own_text or OwnText())
         self.average = Average(model, config.ema) if config.ema else None
         self._steps_per_epoch = batches.steps_per_epoch
         self.budget = Budget.of(config, self._steps_per_epoch)
@@ -58,6 +65,7 @@ class Trainer:
         self.state: State | None = None
         self._carries = model.carries_state and not config.reset_state
         self._validated_at = 0.0
+        self._saved_at = self._logged_at = time.monotonic()
 
     def compile(self) -> str | None:
         """Compile the model's `over_tensors`, outside the time budget.
@@ -65,12 +73,13 @@ class Trainer:
         Return why it cannot be compiled, or None. Random states are unchanged.
         """
         state, device = self.state, self.model.device
-        self.rule.thaw(self.budget.share(self.run))
-        self.model.train()
+        progress = StepProgress(0, self.budget.share(self.run))
+        self.rule.thaw(progress.share)
+        self.objective.train()
         self.model.compile_training()
         try:
             with own_randomness(device), step_arithmetic(self.config.precision, device):
-                for loss, _ in self._losses(self.batches.batch(0)):
+                for loss, _ in self._losses(self.batches.batch(0), progress):
                     loss.backward()
         except Exception as error:  # torch documents no exception: a compiler is missing, or fails
             self.model.forget_compiled()
@@ -88,35 +97,46 @@ class Trainer:
         """
         run, window = self.run, LossWindow()
         began = time.monotonic() - run.seconds
-        saved = logged = time.monotonic()
-        self.model.train()
-        while not self._over():
-            loss, norm, tokens = self._step(run.step)
+        self._saved_at = self._logged_at = time.monotonic()
+        self.objective.train()
+        decision = self._decide()
+        while decision.stop is None:
+            loss, norm, tokens = self._step(StepProgress(run.step, decision.share))
             self._require_sane(loss, norm)
             self._count(loss, tokens)
             window.losses.add(loss, tokens)
             run.seconds = time.monotonic() - began
-            if self._over() or time.monotonic() - logged >= LOG_SECONDS:
+            decision = self._decide()
+            if decision.log:
                 self._log(window, norm)
-                window, logged = LossWindow(), time.monotonic()
+                window, self._logged_at = LossWindow(), time.monotonic()
             # Even if the run is interrupted here, because a resumed run would not repeat it.
-            if self._validation_is_due():
+            if decision.validate:
                 self._validate()
                 run.seconds = time.monotonic() - began
                 window.since += run.validation_seconds
+            if decision.log or decision.validate:
+                # It took time, a signal may have come, and patience may be over.
+                decision = self._decide()
             # At the end of a run, the checkpoint after the last validation suffices.
-            if run.stopped is None and self._checkpoint_is_due(saved):
+            if decision.stop is None and decision.checkpoint:
                 self._checkpoint()
-                saved = time.monotonic()
+                self._saved_at = time.monotonic()
+        run.stopped = decision.stop
         if window.losses.tokens:
             self._log(window, norm)
+        self._finish(began)
+        return run
+
+    def _finish(self, began: float) -> None:
+        """Validate and save the last step of a run that began at this time."""
+        run = self.run
         # An interrupted run does not validate here: it must resume as if it had never stopped.
         if run.stopped == self.config.budget and run.last_validated != run.step:
             self._validate()
             run.seconds = time.monotonic() - began
         if run.step:  # nothing to save before the first step
             self._checkpoint()
-        return run
 
     def _count(self, loss: float, tokens: int) -> None:
         run = self.run
@@ -127,38 +147,48 @@ class Trainer:
             run.epoch_loss, run.epoch_loss_std = run.epoch.mean, run.epoch.std
             run.epoch = Losses()
 
-    def _over(self) -> bool:
-        run = self.run
+    def _decide(self) -> Decision:
+        """Return what comes next: all that depends on a clock, a signal or a measurement."""
+        stop = self._reason_to_stop()
+        return Decision(
+            share=self.budget.share(self.run),
+            stop=stop,
+            log=stop is not None or time.monotonic() - self._logged_at >= LOG_SECONDS,
+            validate=self._validation_is_due(),
+            checkpoint=self._checkpoint_is_due(),
+        )
+
+    def _reason_to_stop(self) -> str | None:
+        run, config = self.run, self.config
         if reason := self.hooks.stop(run):
-            run.stopped = reason
-        elif self.budget.steps is not None and run.step >= self.budget.steps:
-            run.stopped = self.config.budget
-        elif self.budget.seconds is not None and self._time_is_up():
-            run.stopped = "minutes"
-        elif self.config.patience is not None and run.worse >= self.config.patience:
-            run.stopped = "patience"
-        return run.stopped is not None
+            return reason
+        if self.budget.steps is not None and run.step >= self.budget.steps:
+            return config.budget
+        if self.budget.seconds is not None and self._time_is_up():
+            return "minutes"
+        worst = config.patience is not None and run.worse >= config.patience
+        return "patience" if worst else None
 
     def _time_is_up(self) -> bool:
         run = self.run
         step = run.seconds / run.step if run.step else 0.0
         return run.seconds + run.validation_seconds + step > self.budget.seconds
 
-    def _step(self, number: int) -> tuple[float, float, int]:
+    def _step(self, progress: StepProgress) -> tuple[float, float, int]:
         """Take one step; return the loss in nats per token, the gradient's norm and the tokens."""
-        batch, share = self.batches.batch(number), self.budget.share(self.run)
-        self.rule.thaw(share)
-        for parameter in self.model.parameters():
-            parameter.grad = None
+        batch = self.batches.batch(progress.step)
+        self.rule.thaw(progress.share)
+        self.objective.begin_step()
         total = 0.0
         with step_arithmetic(self.config.precision, self.model.device):
-            for loss, nats in self._losses(batch):
+            for loss, nats in self._losses(batch, progress):
                 loss.backward()
                 total = total + nats.detach()
         norm = self._clipped()
-        self.rule.step(rate(self.config, share, number))
+        self.rule.step(rate(self.config, progress.share, progress.step))
+        self.objective.end_step()
         if self.average is not None:
-            self.average.update(number)
+            self.average.update(progress.step)
         return total.item(), norm.item(), batch.count
 
     def _clipped(self) -> Tensor:
@@ -172,7 +202,7 @@ class Trainer:
             clip_grad_value_(parameters, config.clip_value)
         return norm
 
-    def _losses(self, batch: Batch) -> Iterator[tuple[Tensor, Tensor]]:
+    def _losses(self, batch: Batch, progress: StepProgress) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield, for each piece of the batch's rows, its share of the loss, and of plain nats.
 
         Both are divided by the targets of the whole batch, so that the gradients of the pieces
@@ -185,7 +215,8 @@ class Trainer:
             past_of_rows = past
             if past is not None and len(pieces) > 1:
                 past_of_rows = past.map(lambda x, rows=rows: x[rows])
-            loss, nats, after = self._loss(piece, past_of_rows)
+            place = dataclasses.replace(progress, first_row=rows.start)
+            loss, nats, after = self.objective(piece, past_of_rows, place)
             states.append(after)
             yield loss / batch.count, nats / batch.count
         carried = self._carries and states[0] is not None
@@ -193,40 +224,15 @@ class Trainer:
             states = [type(states[0]).cat([state.detach() for state in states])]
         self.state = states[0] if carried else None
 
-    def _loss(self, batch: Batch, past: State | None) -> tuple[Tensor, Tensor, State | None]:
-        """Return what is to be minimised and the nats, summed over targets, and the state after."""
-        device, smoothing = self.model.device, self.config.label_smoothing
-        tokens = _sent(batch.tokens, device)  # (B, T)
-        targets = _sent(batch.targets, device)
-        with arithmetic(self.config.precision, device), self.penalties.watched() as seen:
-            if batch.source is not None:
-                past = self.model.remember(batch.source)
-            logits, after = self._read(tokens, past, batch.advance)  # (B, T, V)
-        minimised, nats = _cross_entropy(logits.flatten(0, 1), targets.flatten(), smoothing)
-        if self.penalties:
-            minimised = minimised + self.penalties.cost(seen, targets)
-        return minimised, nats, after
-
-    def _read(
-        self, tokens: Tensor, past: State | None, advance: int | None
-    ) -> tuple[Tensor, State | None]:
-        """Return logits (B, T, V), and the state after `advance` columns."""
-        if advance is None or advance == tokens.shape[1]:
-            return self.model(tokens, past)
-        if advance == 0:
-            return self.model(tokens, past)[0], past
-        first, state = self.model(tokens[:, :advance], past)
-        rest, _ = self.model(tokens[:, advance:], state)
-        return torch.cat([first, rest], dim=1), state
-
     @torch.no_grad()
     def _loss_after_update(self) -> float:
         """Return the loss of the last batch after its update, which may have broken the weights."""
-        state = self.state
-        self.model.eval()  # without dropout, so that a checkpoint does not change the random states
-        batch = self.batches.batch(max(0, self.run.step - 1))
-        loss = sum(nats.item() for _, nats in self._losses(batch))
-        self.model.train()
+        state, step = self.state, max(0, self.run.step - 1)
+        # Without dropout, so that a checkpoint does not change the random states.
+        self.objective.eval()
+        progress = StepProgress(step, self.budget.share(self.run))
+        loss = sum(nats.item() for _, nats in self._losses(self.batches.batch(step), progress))
+        self.objective.train()
         self.state = state
         return loss
 
@@ -255,6 +261,7 @@ class Trainer:
                 lr=rate(self.config, share, run.step),
                 grad_norm=norm,
                 tokens_per_second=window.losses.tokens / max(now - window.since, 1e-9),
+                figures=self.objective.figures(),
             )
         )
 
@@ -277,7 +284,7 @@ class Trainer:
                     hooks.keep_best()
             return
         began = time.monotonic()
-        self.model.eval()
+        self.objective.eval()
         with self.as_saved():
             loss = hooks.validate()
             self._require_sane(loss)
@@ -288,7 +295,7 @@ class Trainer:
                 run.best_loss, run.best_step = loss, run.step
                 hooks.keep_best()
             hooks.report(Validated(step=run.step, seconds=run.seconds, val_loss=loss, best=best))
-        self.model.train()
+        self.objective.train()
         run.validation_seconds = time.monotonic() - began
         self._validated_at = run.seconds + run.validation_seconds
 
@@ -296,10 +303,10 @@ class Trainer:
         """Give the model the weights that are validated and saved, such as the average's."""
         return contextlib.nullcontext() if self.average is None else self.average.in_place()
 
-    def _checkpoint_is_due(self, saved: float) -> bool:
+    def _checkpoint_is_due(self) -> bool:
         every = self.config.checkpoint_every
         at_step = every is not None and self.run.step % every == 0
-        return at_step or time.monotonic() - saved > CHECKPOINT_SECONDS
+        return at_step or time.monotonic() - self._saved_at > CHECKPOINT_SECONDS
 
     def _checkpoint(self) -> None:
         self._require_sane(self._loss_after_update())
@@ -308,16 +315,24 @@ class Trainer:
                 self.hooks.keep_best()
         self.hooks.checkpoint()
 
+    def _parts(self) -> dict[str, Part]:
+        """Return all that lasts from step to step and has a state, by its name in a checkpoint."""
+        parts: dict[str, Part] = {"model": Weights(self.model), "optimizer": self.rule}
+        if self.average is not None:
+            parts["average"] = self.average
+        return parts | self.objective.parts()
+
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return what a checkpoint holds, for `restore`: tensors by name, and facts for JSON.
 
         Weights, the optimizer's state, the moving average, random states, the carried recurrent
         state; and the run's progress, from which the place in the text and the schedule follow.
         """
-        tensors = {f"model.{n}": t for n, t in weights_of(self.model).items()}
-        tensors |= {f"optimizer.{n}": t for n, t in self.rule.tensors().items()}
-        if self.average is not None:
-            tensors |= {f"average.{n}": t for n, t in self.average.tensors().items()}
+        tensors = {
+            f"{name}.{key}": tensor
+            for name, part in self._parts().items()
+            for key, tensor in part.tensors().items()
+        }
         tensors["random.cpu"] = torch.get_rng_state()
         if self.model.device.type == "cuda":
             tensors["random.cuda"] = torch.cuda.get_rng_state(self.model.device)
@@ -331,10 +346,8 @@ class Trainer:
         Raises:
             RuntimeError, KeyError, TypeError: the snapshot is of another model.
         """
-        load_weights(self.model, _part(tensors, "model."))
-        self.rule.restore(_part(tensors, "optimizer."))
-        if self.average is not None:
-            self.average.restore(_part(tensors, "average."))
+        for name, part in self._parts().items():
+            part.restore(_part(tensors, f"{name}."))
         torch.set_rng_state(tensors["random.cpu"])
         if "random.cuda" in tensors and self.model.device.type == "cuda":
             torch.cuda.set_rng_state(tensors["random.cuda"], self.model.device)
@@ -345,32 +358,6 @@ class Trainer:
         self.run = Run.of(facts["run"])
         self.run.stopped = None
         self._validated_at = self.run.seconds
-
-
-def _cross_entropy(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """Return what is to be minimised and the nats, both summed over the targets that count.
-
-    With smoothing s the probability s is spread evenly over the vocabulary, and the rest is the
-    target's (Szegedy et al. 2016, section 7). One softmax serves both sums.
-
-    Args:
-        logits: (N, V).
-        targets: (N,) of int64, IGNORED where there is none.
-        smoothing: s, from 0 to below 1.
-    """
-    log_probs = logits.log_softmax(-1)
-    nats = F.nll_loss(log_probs, targets, ignore_index=IGNORED, reduction="sum")
-    if not smoothing:
-        return nats, nats
-    evenly = -(log_probs.mean(-1) * (targets != IGNORED)).sum()
-    return (1 - smoothing) * nats + smoothing * evenly, nats
-
-
-def _sent(ids: np.ndarray, device: torch.device) -> Tensor:
-    """Return ids on a device; the copy to a GPU does not block the host."""
-    if device.type != "cuda":
-        return torch.from_numpy(ids).to(device)
-    return torch.from_numpy(ids).pin_memory().to(device, non_blocking=True)
 
 
 def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

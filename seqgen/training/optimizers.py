@@ -17,6 +17,7 @@ from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer, RMSprop
 
 from seqgen.configs import TrainingConfig
 from seqgen.models.network import Network
+from seqgen.training.parts import OptimizerState
 
 
 class Muon(Optimizer):
@@ -272,20 +273,8 @@ class UpdateRule:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the state of the optimisers, by name."""
-        return {
-            f"{i}.{key}.{name}": torch.as_tensor(value)
-            for i, optimizer in enumerate(self.optimizers)
-            for key, state in optimizer.state_dict()["state"].items()
-            for name, value in state.items()
-            if value is not None  # SGD without momentum
-        }
+        return OptimizerState(self.optimizers).tensors()
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Restore what `tensors` returned."""
-        states: list[dict[int, dict[str, Tensor]]] = [{} for _ in self.optimizers]
-        for path, value in tensors.items():
-            i, key, name = path.split(".", 2)
-            states[int(i)].setdefault(int(key), {})[name] = value
-        for optimizer, state in zip(self.optimizers, states, strict=True):
-            groups = optimizer.state_dict()["param_groups"]
-            optimizer.load_state_dict({"state": state, "param_groups": groups})
+        OptimizerState(self.optimizers).restore(tensors)

@@ -150,6 +150,25 @@ class Budget:
         return max(self.seconds / TIMED_VALIDATIONS, 50 * cost if cost else FIRST_AFTER)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What the loop does next, as far as a clock, a signal or a measurement has a say in it.
+
+    Attributes:
+        share: how much of the budget is spent, 0 to 1.
+        stop: why the run ends here, or None.
+        log: a record of the steps since the last one is due.
+        validate: a validation is due.
+        checkpoint: a checkpoint is due.
+    """
+
+    share: float
+    stop: str | None
+    log: bool
+    validate: bool
+    checkpoint: bool
+
+
 @dataclass
 class LossWindow:
     """Measurements since the last logged step."""

@@ -51,6 +51,8 @@ class Board:
         if isinstance(event, Progress):
             for name in ("train_loss", "lr", "grad_norm", "tokens_per_second"):
                 self._writer.add_scalar(name, getattr(event, name), event.step)
+            for name, figure in event.figures.items():
+                self._writer.add_scalar(name, figure, event.step)
         elif isinstance(event, Validated):
             self._writer.add_scalar("val_loss", event.val_loss, event.step)
         elif isinstance(event, SampleLine):

@@ -1,69 +1,35 @@
-"""Estimating a model from counts, from the prepared text to the stored model."""
+"""Estimating n-gram models: counts of the training part, and what the record tells of them."""
 
 from __future__ import annotations
 
-import dataclasses
-import math
-from collections.abc import Sequence
 from typing import Any
 
-from seqgen import store
 from seqgen.configs import TrainingConfig
 from seqgen.data.corpus import Framing
 from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.training.estimate import Estimate, Estimator
 from seqgen.tasks.training.prepare import Prepared
-from seqgen.tasks.training.session import (
-    TrainingResult,
-    as_stored,
-    final_validation,
-    validation_figures,
-    write_record,
-)
 from seqgen.tokenizers import Tokenizer
 from seqgen.training.counting import Fit, fit, unseen_shares
 from seqgen.training.events import Notice, Report
 
 
-def count(loaded: LoadedModel, prepared: Prepared, report: Report) -> TrainingResult:
-    """Estimate a model from counts, store and publish it, and score the held-out part.
-
-    Args:
-        loaded: the model, in a folder that has its configuration and tokenizer.
-        prepared: the text.
-        report: takes notices.
-    """
-    started = store.now()
-    stored, corpus = loaded.stored, prepared.as_read(prepared.train, loaded.data)
+def count(
+    loaded: LoadedModel, prepared: Prepared, training: TrainingConfig, report: Report
+) -> Estimate:
+    """Count the n-grams of the training part and fill the model; see `Estimator.run`."""
+    corpus = prepared.as_read(prepared.train, loaded.data)
     found = fit(loaded.model, corpus, impossible(prepared.tokenizer, loaded.framing))
     if found.fallbacks:
         report(_announced(found))
-    facts = {"created": started, "seed": None}
-    stored.write_weights(loaded.model)
-    write_record(loaded, prepared, **facts, result=None)
-    stored.seal()
-    stored.publish()
-    totals, seconds = final_validation(as_stored(loaded))
-    if totals is not None and not math.isfinite(totals.nll_nats):
-        report(Notice(text="the held-out text has tokens of probability 0: its loss is infinite"))
-        totals = None
-    result = TrainingResult(
-        name=stored.name,
-        path=str(stored.path),
-        architecture=stored.config["architecture"],
-        parameters=loaded.model.parameter_count(),
-        steps=None,
-        tokens=int(corpus.tokens.size),
-        train_loss=None,
-        **validation_figures(totals and totals.nats_per_token, prepared),
+    return Estimate(
         seconds=found.seconds,
-        validation_seconds=seconds,
-        tokens_per_second=corpus.tokens.size / found.seconds,
-        stopped=None,
-        seed=None,
+        tokens=int(corpus.tokens.size),
+        facts=lambda: {"ngrams": _ngrams(loaded, prepared, found)},
     )
-    facts |= {"result": dataclasses.asdict(result)}
-    write_record(loaded, prepared, **facts, ngrams=_ngrams(loaded, prepared, found))
-    return result
+
+
+COUNTING = Estimator(count, "n-gram models", ("counted", "in one pass"))
 
 
 def impossible(tokenizer: Tokenizer, framing: Framing) -> list[int]:
@@ -72,16 +38,6 @@ def impossible(tokenizer: Tokenizer, framing: Framing) -> list[int]:
     # A line's newline is its end; a stream's ends are newlines.
     never.append(tokenizer.eos_id if framing.end is None else tokenizer.newline_id)
     return never
-
-
-def ignored(settings: Sequence[str]) -> Notice | None:
-    """Return a notice that names given settings of gradient training, which are ignored."""
-    names = [name for name in settings if name in TrainingConfig.fields()]
-    return (
-        Notice(text=f"n-gram models are counted in one pass; ignored: {', '.join(names)}")
-        if names
-        else None
-    )
 
 
 def _announced(found: Fit) -> Notice:

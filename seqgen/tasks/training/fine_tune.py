@@ -14,6 +14,7 @@ from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel, load_weights, weights_of
 from seqgen.models.recurrent_config import CELL_REGULARISERS
 from seqgen.store import StoredModel
+from seqgen.tasks.training.estimate import Estimator
 from seqgen.tokenizers import Tokenizer
 
 # Model settings that do not affect the shapes of the weights, so fine-tuning may change them.
@@ -47,8 +48,9 @@ class Origin:
         stored = store.find(name)
         stored.require_network("--init-from")
         model, tokenizer = stored.load()
-        if not isinstance(model, NeuralLanguageModel):
-            raise SeqgenError(f"{stored.name} was counted: it has no weights to begin from")
+        if estimator := Estimator.of(stored.config["architecture"]):
+            done, _ = estimator.done
+            raise SeqgenError(f"{stored.name} was {done}: it has no weights to begin from")
         place = StoredModel(stored.path.resolve())
         return cls(place, model, tokenizer, place.load_source_tokenizer(tokenizer))
 

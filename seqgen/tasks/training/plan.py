@@ -16,6 +16,7 @@ from seqgen.configs import (
     RULE_RECIPES,
     DataConfig,
     ModelConfig,
+    RegimeConfig,
     TrainingConfig,
     conform,
     require,
@@ -145,10 +146,14 @@ class Plan:
         if training.init_from is not None and prepared.train.oov:
             unknown = plural(prepared.train.oov, "token")
             report(Notice(text=f"{training.init_from} does not know {unknown} of the text"))
-        if given.get("seed") is None:
-            settled["seed"] = secrets.randbelow(1 << 31)
+        settled["seed"] = self.seed()
         training = replace(training, **settled)
         return replace(training, precision=self._precision(training, device))
+
+    def seed(self) -> int:
+        """Return the user's seed, or a new one."""
+        given = self.given.get("seed")
+        return secrets.randbelow(1 << 31) if given is None else given
 
     def _precision(self, training: TrainingConfig, device: torch.device) -> Precision:
         """Resolve the user's precision for this model, except where that takes a trial."""
@@ -205,6 +210,7 @@ def plan_of(
     plan = Plan(architecture, model_class, origin, given, *groups)
     _require_sense(plan.training, plan.data, model_class)
     _require_reads(plan, flags)
+    _require_regime(plan, flags)
     return plan
 
 
@@ -214,8 +220,7 @@ def _groups(
     """Sort given settings and the recipe below them into model, training and data."""
     config_class = registry.architecture(architecture).load_config()
     recipe = {**config_class.recipe, **RULE_RECIPES.get(given.get("optimizer"), {})}
-    if registry.architecture(architecture).reads == "pairs":
-        recipe["documents"] = "line"  # a pair is a line, or one in each of two files
+    recipe |= OF_READS.get(registry.architecture(architecture).reads, {})
     model, training, data = resolve(
         {**recipe, **given},
         architecture,
@@ -237,8 +242,17 @@ def rows_of_pairs(corpus: Corpus, least: int) -> int:
     return max(least, min(round(PAIR_TOKENS / longer), corpus.ends.size // 16))
 
 
+# What follows from what an architecture reads. A pair is a line, or one in each of two files; a
+# line that was held out would not be restored.
+OF_READS: Mapping[str, Mapping[str, Any]] = {
+    "pairs": {"documents": "line"},
+    "patterns": {"documents": "line", "val": "none"},
+}
+# Regimes that look at what a model computes before its softmax layer.
+OF_FEATURES = ("professor-forcing",)
 # Settings that only one kind of data gives a meaning to.
 OF_TEXT = ("seq_len",)
+LEARNS = {"text": "a text", "pairs": "pairs of a source and a target", "patterns": "lines"}
 OF_PAIRS = (
     *("source_tokenizer", "source_unknowns", "val_target"),
     *("max_source_len", "max_target_len", "batch_tokens"),
@@ -252,18 +266,22 @@ def _require_reads(plan: Plan, flags: Collection[str]) -> None:
         UsageError: names the setting.
     """
     pairs = plan.reads == "pairs"
-    learns = "pairs of a source and a target" if pairs else "a text"
+    learns = LEARNS[plan.reads]
     for name in OF_TEXT if pairs else OF_PAIRS:
         require(
             name not in flags, f"{name} has no meaning: {plan.architecture} learns from {learns}"
         )
     require(
-        not pairs or plan.data.direction == "forward",
+        plan.reads == "text" or plan.data.direction == "forward",
         f"direction=backward has no meaning: {plan.architecture} learns from {learns}",
     )
     require(
-        not pairs or plan.data.documents == "line",
+        plan.reads == "text" or plan.data.documents == "line",
         f"documents=stream has no meaning: {plan.architecture} learns from {learns}",
+    )
+    require(
+        plan.reads != "patterns" or plan.data.val == "none",
+        f"val has no meaning: {plan.architecture} restores only lines that it has stored",
     )
 
 
@@ -287,3 +305,26 @@ def _require_sense(
         not training.compile or compiles,
         "compile=true is for the transformer; other models have nothing to compile",
     )
+
+
+def _require_regime(plan: Plan, flags: Collection[str]) -> None:
+    """Refuse regimes and their settings for a model that they cannot train.
+
+    Raises:
+        UsageError: names the setting, or the regime.
+    """
+    given = [name for name in RegimeConfig.fields() if name in flags]
+    if plan.model_class.counted:
+        require(
+            not given,
+            f"{plan.architecture} is counted and not trained by gradients: leave out "
+            f"{', '.join(given)}",
+        )
+        return
+    for phase in plan.training.phases:
+        featureless = phase.regime in OF_FEATURES and not hasattr(plan.model_class, "hidden")
+        require(
+            not featureless,
+            f"--regime {phase.regime} needs a model with hidden features; {plan.architecture} "
+            "has none",
+        )

@@ -32,6 +32,7 @@ from seqgen.tasks.training.prepare import Prepared
 from seqgen.tasks.writing.sample import fixed_sample
 from seqgen.training.events import Event, Notice, Report, SampleLine, Started, Validated
 from seqgen.training.loop import Trainer
+from seqgen.training.regimes.base import OwnText
 from seqgen.training.run import Budget, Diverged, Hooks, Run
 
 # A validation during training scores this much of a stream: rows, and tokens per row.
@@ -211,7 +212,9 @@ class Session:
             report=report,
             stop=lambda run: self._reason_to_stop(run, stop),
         )
-        trainer = Trainer(model, self._batches, config, hooks)
+        loaded = self.loaded
+        own_text = OwnText(loaded.tokenizer.decode, loaded.framing.end, loaded.never)
+        trainer = Trainer(model, self._batches, config, hooks, own_text)
         return trainer
 
     def _restore(self, trainer: Trainer, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from seqgen.configs import (
 )
 from seqgen.data.pairs import Tokenizers
 from seqgen.data.text import text_files
-from seqgen.errors import SeqgenError
+from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import LanguageModel
 from seqgen.models.precision import choose_device, own_randomness, parameter_type
 from seqgen.models.room import to_train
@@ -37,7 +37,7 @@ from seqgen.tasks.training.choosing import (
     choose_size,
     choose_training_precision,
 )
-from seqgen.tasks.training.count import count, ignored
+from seqgen.tasks.training.estimate import Estimator, estimate
 from seqgen.tasks.training.plan import Plan, override, plan_of, preset_of
 from seqgen.tasks.training.prepare import Prepared
 from seqgen.tasks.training.prepare_data import prepare_data, reload_data
@@ -112,7 +112,8 @@ def train(
     if parameters is not None:
         plan = solve_width(plan, prepared, parameters, place)
     plan, training = _choose(plan, prepared, place, report)
-    if plan.model_class.counted and (notice := ignored(flags)):
+    estimator = Estimator.of(plan.architecture)
+    if estimator is not None and (notice := estimator.ignored(flags)):
         report(notice)
     model_config = plan.model_config(prepared.vocab_sizes, training.seq_len)
     with own_randomness(place), contextlib.ExitStack() as held:
@@ -125,8 +126,8 @@ def train(
         _write_data(stored, prepared)
         tokenizers = prepared.tokenizer, plan.data, prepared.source_tokenizer
         loaded = LoadedModel(stored, model, *tokenizers)
-        if model.counted:
-            return count(loaded, prepared, report)
+        if estimator is not None:
+            return estimate(loaded, prepared, training, report)
         return Session(loaded, prepared, training, stop_after, tensorboard, report).run()
 
 
@@ -167,9 +168,9 @@ def solve_width(plan: Plan, prepared: Prepared, parameters: int, device: torch.d
 def _choose(
     plan: Plan, prepared: Prepared, device: torch.device, report: Report
 ) -> tuple[Plan, TrainingConfig]:
-    """Decide what the user left open; a counted model leaves nothing open."""
+    """Decide what the user left open; without gradients that is the seed alone."""
     if plan.model_class.counted:
-        return plan, plan.training
+        return plan, replace(plan.training, seed=plan.seed())
     choose_products(device)  # trials are to measure what will run
     plan = choose_size(plan, prepared, device, report)
     training = plan.resolve(prepared, device, report)
@@ -309,17 +310,18 @@ def _reload(
 
 
 def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
-    """Refuse settings that cannot change, and models that are counted in one pass."""
+    """Refuse settings that cannot change, and models that are not trained by gradients."""
     for key in given:
         require(
             key in RESUMABLE,
             f"a resumed run cannot change {key}, only its budget, checkpoint_every and keep",
         )
     stored.require_network("--resume")
-    require(
-        not registry.architecture(stored.config["architecture"]).load_model().counted,
-        f"{stored.name} was counted in one pass: there is nothing to go on with; train it again",
-    )
+    if estimator := Estimator.of(stored.config["architecture"]):
+        done = " ".join(estimator.done)
+        raise UsageError(
+            f"{stored.name} was {done}: there is nothing to go on with; train it again"
+        )
 
 
 def _resumed_settings(

@@ -1,0 +1,112 @@
+"""Restoring corrupted lines by an associative memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from seqgen import registry, store
+from seqgen.configs import require
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.models.hopfield import Hopfield, recall
+from seqgen.store import StoredModel
+from seqgen.tokenizers import Tokenizer
+
+
+@dataclass(frozen=True)
+class Restored:
+    """The keys of a record of `seqgen restore --json`, in order.
+
+    Attributes:
+        index: of the line.
+        prompt: the line as it was given.
+        text: what the network settled in, as text.
+        energies: of the network, at first and after each sweep.
+        changed: units that differ from those that the line began from.
+        ended: "stable", "cycle" or "limit".
+        model: its name.
+    """
+
+    index: int
+    prompt: str
+    text: str
+    energies: list[float]
+    changed: int
+    ended: str
+    model: str
+
+
+@dataclass(frozen=True)
+class LoadedMemory:
+    """An associative memory, and the tokenizer that its lines are read with."""
+
+    stored: StoredModel
+    model: Hopfield
+    tokenizer: Tokenizer
+
+
+def load_memory(name: str | Path | None = None) -> LoadedMemory:
+    """Load an associative memory.
+
+    Args:
+        name: a name, a path, or None for the latest model.
+
+    Raises:
+        UsageError: it is a language model.
+        SeqgenError: there is no such model, or it is damaged.
+    """
+    stored = store.find(name)
+    model, tokenizer = stored.load()
+    if registry.architecture(stored.config["architecture"]).reads != "patterns":
+        raise UsageError(
+            f"{stored.name} is a language model; restore needs an associative memory, which "
+            "seqgen train LINES --model hopfield makes"
+        )
+    if model.vocab_size != tokenizer.vocab_size:
+        raise SeqgenError(
+            f"{stored.path} is damaged: its model has {model.vocab_size} tokens and its "
+            f"tokenizer {tokenizer.vocab_size}"
+        )
+    return LoadedMemory(stored, model, tokenizer)
+
+
+def restore(
+    memory: LoadedMemory, lines: Iterable[str], *, synchronous: bool = False, seed: int = 0
+) -> Iterator[Restored]:
+    """Restore lines, each as soon as it is read.
+
+    Args:
+        memory: the memory.
+        lines: without their newlines; a character that it does not know stands for any.
+        synchronous: update all units at once, not one after the other.
+        seed: of the order of updates.
+
+    Raises:
+        UsageError: a line is longer than the patterns.
+    """
+    model, tokenizer = memory.model, memory.tokenizer
+    weights = model.weights.double().cpu().numpy()
+    for index, line in enumerate(lines):
+        ids = tokenizer.encode(line).tolist()
+        most = model.config.length
+        require(
+            len(ids) <= most,
+            f"line {index + 1} has {len(ids):,} tokens; {memory.stored.name} stores lines of at "
+            f"most {most:,}",
+        )
+        units = model.encode(ids, tokenizer.unk_id)
+        found = recall(weights, units, synchronous=synchronous, seed=seed)
+        text = tokenizer.decode(model.decode(found.units, tokenizer.eos_id))
+        known = units != 0
+        yield Restored(
+            index=index,
+            prompt=line,
+            text=text,
+            energies=found.energies,
+            changed=int(np.count_nonzero(found.units[known] != units[known])),
+            ended=found.ended,
+            model=memory.stored.name,
+        )

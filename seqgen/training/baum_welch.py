@@ -1,0 +1,245 @@
+"""Estimating hidden Markov models by EM: the algorithm of Baum and Welch (Rabiner 1989)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seqgen.data.corpus import Corpus
+from seqgen.models.hmm import HMM, HMMConfig
+
+# Tokens of a piece: each is a sequence of its own, so that pieces can be read side by side.
+PIECE = 256
+# Elements (tokens x states) that are worked on at once: 32 MB an array in float64.
+ELEMENTS = 1 << 22
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Probabilities in float64: initial (K,), transition (K, K), emission (K, V)."""
+
+    initial: Tensor
+    transition: Tensor
+    emission: Tensor
+
+
+@dataclass
+class Expected:
+    """Expected counts under some tables, summed over sequences; float64.
+
+    Attributes:
+        initial: (K,) how many sequences begin in each state.
+        transition: (K, K) how often each state follows each.
+        emission: (V, K) how often each state emits each token.
+        log_likelihood: of the sequences, in nats.
+    """
+
+    initial: Tensor
+    transition: Tensor
+    emission: Tensor
+    log_likelihood: float = 0.0
+
+    @classmethod
+    def none(cls, tables: Tables) -> Expected:
+        """Return counts of nothing."""
+        of = (tables.initial, tables.transition, tables.emission.T)
+        return cls(*(torch.zeros_like(table) for table in of))
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One iteration of EM.
+
+    Attributes:
+        number: from 1 on.
+        seconds: since the start of the first.
+        nats_per_token: the text's, under the probabilities before this iteration.
+    """
+
+    number: int
+    seconds: float
+    nats_per_token: float
+
+
+@dataclass
+class Fit:
+    """What an estimation came to.
+
+    Attributes:
+        passes: the iterations, in order.
+        stopped: "converged", or what `enough` gave.
+    """
+
+    passes: list[Pass] = field(default_factory=list)
+    stopped: str = "converged"
+
+
+def fit(
+    model: HMM,
+    corpus: Corpus,
+    impossible: Sequence[int],
+    seed: int,
+    enough: Callable[[Pass], str | None],
+) -> Fit:
+    """Fill a model with what the EM algorithm finds from a random start.
+
+    Args:
+        model: its configuration says how many states, what is added to counts, when to stop.
+        corpus: the training part.
+        impossible: ids that cannot occur in a text, such as padding and the start symbol.
+        seed: of the random start.
+        enough: takes each iteration; returns a reason to stop after it, or None.
+    """
+    began = time.perf_counter()
+    config, found = model.config, Fit()
+    possible = torch.ones(config.vocab_size, dtype=torch.float64)
+    possible[list(impossible)] = 0
+    device = model.device if model.device.type == "cuda" else torch.device("cpu")
+    possible = possible.to(device)
+    tables = random_tables(config, corpus, possible, seed)
+    before = np.inf
+    while True:
+        expected = expected_counts(tables, corpus)
+        nats = -expected.log_likelihood / corpus.tokens.size
+        tables = maximise(expected, tables, config.delta * possible)
+        now = Pass(len(found.passes) + 1, time.perf_counter() - began, nats)
+        found.passes.append(now)
+        if reason := enough(now):
+            found.stopped = reason
+            break
+        if before - nats < config.tolerance:
+            break
+        before = nats
+    model.fill(tables.initial, tables.transition, tables.emission)
+    return found
+
+
+def random_tables(config: HMMConfig, corpus: Corpus, possible: Tensor, seed: int) -> Tables:
+    """Return where EM starts: uniform distributions over distributions, times frequencies.
+
+    Equal states would stay equal, and nearly equal ones take many iterations to part.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    k, v = config.num_states, config.vocab_size
+
+    def noise(*shape: int) -> Tensor:
+        # Exponential draws, divided by their sum, are uniform over all distributions.
+        draws = 1 - torch.rand(*shape, generator=generator, dtype=torch.float64)
+        return -draws.log().to(possible.device)
+
+    counts = torch.from_numpy(np.bincount(corpus.tokens, minlength=v)).to(possible) + possible
+    initial, transition = noise(k), noise(k, k)
+    emission = (0.1 + noise(k, v)) * counts * possible
+    return Tables(
+        *(table / table.sum(-1, keepdim=True) for table in (initial, transition, emission))
+    )
+
+
+def expected_counts(tables: Tables, corpus: Corpus) -> Expected:
+    """Return the expected counts of a corpus: the E step, in bounded memory."""
+    total = Expected.none(tables)
+    for tokens, inside in batches(corpus, ELEMENTS // tables.initial.numel()):
+        add_counts(total, tables, tokens, inside)
+    return total
+
+
+def batches(corpus: Corpus, most: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Cut the documents into pieces; yield them side by side, the shortest first.
+
+    Args:
+        corpus: the text.
+        most: tokens of a batch, padding included; at least one piece is in it.
+
+    Yields:
+        Tokens (T, R) and which of them there are, (T, R) of bool: all but what follows a row's end.
+    """
+    lengths = np.diff(corpus.ends, prepend=0)
+    counts = -(-lengths // PIECE)
+    nth = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
+    begins = np.repeat(corpus.starts, counts) + nth * PIECE
+    ends = np.minimum(begins + PIECE, np.repeat(corpus.ends, counts))
+    order = np.argsort(ends - begins, kind="stable")
+    while order.size:
+        # Rows that are as long as the last of them: a shorter one is never left out for that.
+        sizes = (ends - begins)[order[:most]]
+        rows = max(1, int(np.count_nonzero(sizes * np.arange(1, sizes.size + 1) <= most)))
+        taken, order = order[:rows], order[rows:]
+        at = begins[taken] + np.arange(sizes[rows - 1])[:, None]  # (T, R)
+        inside = at < ends[taken]
+        tokens = np.where(inside, corpus.tokens[np.where(inside, at, 0)], 0).astype(np.int64)
+        yield torch.from_numpy(tokens), torch.from_numpy(inside)
+
+
+def add_counts(total: Expected, tables: Tables, tokens: Tensor, inside: Tensor) -> None:
+    """Add the expected counts of sequences side by side: forward and backward, scaled.
+
+    alpha_t is divided by its sum c_t and beta_t by c_{t+1}, so that neither underflows, and
+    log p = sum_t log c_t (Rabiner 1989, section V.A).
+
+    Args:
+        total: is added to.
+        tables: pi, a and b.
+        tokens: (T, R).
+        inside: (T, R), which of the tokens belong to the sequences.
+    """
+    tokens, inside = tokens.to(tables.initial.device), inside.to(tables.initial.device)
+    b = tables.emission.T[tokens]  # (T, R, K)
+    b[~inside] = 1  # what follows a row's end is certain, whatever it is
+    alpha, c = _forward(tables, b)
+    beta = torch.ones_like(b[0])  # (R, K)
+    gamma, after = torch.empty_like(b), b  # `after` takes the place of b, row by row
+    for t in range(len(b) - 1, -1, -1):
+        torch.mul(alpha[t], beta, out=gamma[t])
+        torch.mul(b[t], beta, out=after[t]).div_(c[t])
+        beta = after[t] @ tables.transition.T
+    outside = ~inside[..., None]
+    gamma.masked_fill_(outside, 0)
+    after.masked_fill_(outside, 0)
+    total.log_likelihood += float(c[..., 0][inside].log().sum())
+    total.initial += gamma[0].sum(0)
+    pairs = alpha[:-1].flatten(0, 1).T @ after[1:].flatten(0, 1)  # (K, K)
+    total.transition += pairs * tables.transition
+    total.emission.index_add_(0, tokens.flatten(), gamma.flatten(0, 1))
+
+
+def _forward(tables: Tables, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Return alpha (T, R, K), each divided by its sum, and the sums c (T, R, 1)."""
+    alpha, c = torch.empty_like(b), b.new_empty(*b.shape[:2], 1)
+    before = tables.initial.expand_as(b[0])
+    for t in range(len(b)):
+        torch.mul(before, b[t], out=alpha[t])
+        torch.sum(alpha[t], -1, keepdim=True, out=c[t])
+        # A sum that underflowed is of a token that is next to impossible; nothing is divided by 0.
+        c[t].clamp_(min=torch.finfo(b.dtype).tiny)
+        alpha[t] /= c[t]
+        before = alpha[t] @ tables.transition
+    return alpha, c
+
+
+def maximise(expected: Expected, before: Tables, added: Tensor) -> Tables:
+    """Return the tables that expected counts make most probable: the M step.
+
+    Args:
+        expected: the counts.
+        before: the tables under which they are expected; what has no count stays as it was.
+        added: (V,) added to the expected count of each token in every state: the posterior
+            maximum under a Dirichlet prior.
+    """
+    return Tables(
+        _shares(expected.initial, before.initial),
+        _shares(expected.transition, before.transition),
+        _shares(expected.emission.T + added, before.emission),
+    )
+
+
+def _shares(counts: Tensor, otherwise: Tensor) -> Tensor:
+    """Return counts divided by their sum over the last axis, where there are any."""
+    total = counts.sum(-1, keepdim=True)
+    return torch.where(
+        total > 0, counts / total.clamp(min=torch.finfo(counts.dtype).tiny), otherwise
+    )

@@ -1,0 +1,99 @@
+"""What a training step minimises: a module that the loop, a compiler or a wrapper can call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from torch import nn
+
+from seqgen.configs import TrainingConfig
+from seqgen.data.batches import Batch
+from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.state import State
+from seqgen.training.parts import Part
+from seqgen.training.reading import Reader
+from seqgen.training.regimes.base import Loss, OwnText, Regime, Rows, StepProgress
+from seqgen.training.regimes.professor import ProfessorForcing
+from seqgen.training.regimes.scheduled import FreeRunning, ScheduledSampling
+from seqgen.training.regimes.sequences import Decoding, MinimumRisk
+from seqgen.training.regimes.teacher_forcing import TeacherForcing, Unlikelihood
+
+REGIMES: Mapping[str, type[Regime]] = {
+    "teacher-forcing": TeacherForcing,
+    "scheduled": ScheduledSampling,
+    "free-running": FreeRunning,
+    "professor-forcing": ProfessorForcing,
+    "minimum-risk": MinimumRisk,
+    "decoding": Decoding,
+    "unlikelihood": Unlikelihood,
+}
+
+
+class Objective(nn.Module):
+    """A model under the regimes that it is trained by, one after the other.
+
+    In evaluation mode it is the plain loss, whatever the regime.
+
+    Args:
+        model: on its device, in its parameters' type.
+        config: with a precision that is not "auto".
+        own_text: what the texts that the model writes in training are made of.
+    """
+
+    def __init__(
+        self, model: NeuralLanguageModel, config: TrainingConfig, own_text: OwnText
+    ) -> None:
+        super().__init__()
+        self.model, self._phases = model, config.phases
+        reader = Reader(model, config)
+        self._plain = TeacherForcing(reader, config, own_text)
+        names = dict.fromkeys(phase.regime for phase in self._phases)
+        self.regimes = nn.ModuleDict(
+            {name: REGIMES[name](reader, config, own_text) for name in names}
+        )
+        self._name = self._phases[0].regime
+
+    def forward(self, batch: Batch, state: State | None, progress: StepProgress) -> Loss:
+        """Return the loss of a batch, or of some of its rows.
+
+        Args:
+            batch: the rows.
+            state: the state before them, if one is carried, without its graph.
+            progress: where training is.
+        """
+        rows = Rows(batch, self.model.device, state)
+        if not self.training:
+            return self._plain(rows, progress)
+        share, last = progress.share, self._phases[-1]
+        phase = next((phase for phase in self._phases if share < phase.end), last)
+        own = min(1.0, (share - phase.begin) / (phase.end - phase.begin))
+        self._name = phase.regime
+        return self.current(rows, replace(progress, share=own))
+
+    @property
+    def current(self) -> Regime:
+        """The regime of the last training step; before the first, that of the first."""
+        return self.regimes[self._name]
+
+    def begin_step(self) -> None:
+        """Forget the gradients and the figures of the step before."""
+        for parameter in self.parameters():
+            parameter.grad = None
+        for regime in self.regimes.values():
+            regime.begin_step()
+
+    def end_step(self) -> None:
+        """Update what the regime owns, after the backward pass over all parts of the batch."""
+        self.current.end_step()
+
+    def figures(self) -> dict[str, float]:
+        """Return what the regime has to log of the last step, by name."""
+        return self.current.figures()
+
+    def parts(self) -> dict[str, Part]:
+        """Return what lasts from step to step besides the model, by its name in a checkpoint."""
+        parts: dict[str, Part] = {}
+        for regime in self.regimes.values():
+            parts |= regime.parts()
+        return parts

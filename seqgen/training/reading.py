@@ -1,0 +1,145 @@
+"""One training call on rows of tokens: the logits, and what they cost."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from seqgen.configs import TrainingConfig
+from seqgen.data.batches import IGNORED
+from seqgen.data.sources import Source
+from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.precision import arithmetic
+from seqgen.models.state import State
+from seqgen.training.penalties import ActivationPenalties, Seen
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a training call returned.
+
+    Attributes:
+        logits: (B, T, V).
+        state: after the tokens, or after `advance` of them.
+        seen: what the penalties on activations are computed from.
+    """
+
+    logits: Tensor
+    state: State | None
+    seen: Seen
+
+
+class Reader:
+    """Makes training calls of a model in the arithmetic that its configuration asks for.
+
+    Args:
+        model: on its device, in its parameters' type.
+        config: with a precision that is not "auto".
+    """
+
+    def __init__(self, model: NeuralLanguageModel, config: TrainingConfig) -> None:
+        self.model, self.config = model, config
+        self.penalties = ActivationPenalties(model)
+
+    def read(
+        self,
+        tokens: Tensor,
+        past: State | None,
+        source: Source | None = None,
+        advance: int | None = None,
+        repeat: Sequence[int] | None = None,
+    ) -> Reading:
+        """Read tokens (B, T).
+
+        Args:
+            tokens: of int64.
+            past: the state before them, if one is carried.
+            source: what the rows are written from, B sources; then there is no past.
+            advance: return the state after this many columns; None for all of them.
+            repeat: which row of the past, or of the source, each row has; None for its own.
+        """
+        model = self.model
+        with arithmetic(self.config.precision, model.device), self.penalties.watched() as seen:
+            if source is not None:
+                past = model.remember(source)
+            if repeat is not None and past is not None:
+                past = past.select(repeat)
+            logits, after = _logits(model, tokens, past, advance)  # (B, T, V)
+        return Reading(logits, after, seen)
+
+    def costs(self, reading: Reading, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what is to be minimised and the nats, both summed over the targets that count.
+
+        What is minimised has label smoothing and the penalties on activations besides the nats.
+
+        Args:
+            reading: of the tokens before each target.
+            targets: (B, T) of int64, IGNORED where there is none.
+        """
+        minimised, nats = cross_entropy(
+            reading.logits.flatten(0, 1), targets.flatten(), self.config.label_smoothing
+        )
+        if self.penalties:
+            minimised = minimised + self.penalty(reading, targets)
+        return minimised, nats
+
+    def penalty(self, reading: Reading, targets: Tensor) -> Tensor | float:
+        """Return the penalties on activations, summed over the targets that count."""
+        return self.penalties.cost(reading.seen, targets) if self.penalties else 0.0
+
+    @contextlib.contextmanager
+    def features_kept(self) -> Iterator[list[Tensor]]:
+        """Collect the features (B, T, H) that the head reads in the calls within."""
+        kept: list[Tensor] = []
+        handle = self.model.head.register_forward_pre_hook(
+            lambda head, inputs: kept.append(inputs[0])
+        )
+        try:
+            yield kept
+        finally:
+            handle.remove()
+
+
+def _logits(
+    model: NeuralLanguageModel, tokens: Tensor, past: State | None, advance: int | None
+) -> tuple[Tensor, State | None]:
+    """Return logits (B, T, V), and the state after `advance` columns."""
+    if advance is None or advance == tokens.shape[1]:
+        return model(tokens, past)
+    if advance == 0:
+        return model(tokens, past)[0], past
+    first, state = model(tokens[:, :advance], past)
+    rest, _ = model(tokens[:, advance:], state)
+    return torch.cat([first, rest], dim=1), state
+
+
+def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """Return what is to be minimised and the nats, both summed over the targets that count.
+
+    With smoothing s the probability s is spread evenly over the vocabulary, and the rest is the
+    target's (Szegedy et al. 2016, section 7). One softmax serves both sums.
+
+    Args:
+        logits: (N, V).
+        targets: (N,) of int64, IGNORED where there is none.
+        smoothing: s, from 0 to below 1.
+    """
+    log_probs = logits.log_softmax(-1)
+    nats = F.nll_loss(log_probs, targets, ignore_index=IGNORED, reduction="sum")
+    if not smoothing:
+        return nats, nats
+    evenly = -(log_probs.mean(-1) * (targets != IGNORED)).sum()
+    return (1 - smoothing) * nats + smoothing * evenly, nats
+
+
+def sent(ids: np.ndarray, device: torch.device) -> Tensor:
+    """Return ids on a device; the copy to a GPU does not block the host."""
+    if device.type != "cuda":
+        return torch.from_numpy(ids).to(device)
+    return torch.from_numpy(ids).pin_memory().to(device, non_blocking=True)

@@ -1,0 +1,172 @@
+"""The interface of a training regime, and what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from seqgen.configs import TrainingConfig
+from seqgen.data.batches import IGNORED, Batch
+from seqgen.models.state import State
+from seqgen.training.parts import Part
+from seqgen.training.reading import Reader, sent
+
+
+@dataclass(frozen=True)
+class StepProgress:
+    """Where training is.
+
+    Attributes:
+        step: the number of the step, from 0.
+        share: how much of the budget is spent, 0 to 1; for a regime, of its own part of it.
+        first_row: the number of the first of these rows in the step's batch, which may be
+            processed in parts.
+    """
+
+    step: int
+    share: float
+    first_row: int = 0
+
+
+class Loss(NamedTuple):
+    """What an objective returns for some rows.
+
+    Attributes:
+        minimised: what is to be minimised, summed over the rows' targets.
+        nats: the cross-entropy of the targets alone, summed.
+        state: after the rows, with its graph; None if there is none to carry.
+    """
+
+    minimised: Tensor
+    nats: Tensor
+    state: State | None
+
+
+def numbered(ids: Sequence[int]) -> str:
+    """Return ids as a text, where only time is measured and no tokenizer is at hand."""
+    return " ".join(map(str, ids))
+
+
+@dataclass(frozen=True)
+class OwnText:
+    """What a text that the model writes in training is made of.
+
+    Attributes:
+        decode: turns ids into text, for costs that compare texts.
+        end: the id that ends a document; None in a stream.
+        never: the ids that are never written.
+    """
+
+    decode: Callable[[Sequence[int]], str] = numbered
+    end: int | None = None
+    never: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A batch, or some of its rows, on the model's device.
+
+    Attributes:
+        batch: the rows as arrays.
+        device: the model's.
+        past: the state before them, if one is carried, without its graph.
+    """
+
+    batch: Batch
+    device: torch.device
+    past: State | None
+
+    @cached_property
+    def tokens(self) -> Tensor:
+        """What is read, (B, T) of int64."""
+        return sent(self.batch.tokens, self.device)
+
+    @cached_property
+    def targets(self) -> Tensor:
+        """The token after each, (B, T) of int64; IGNORED where there is none."""
+        return sent(self.batch.targets, self.device)
+
+    @cached_property
+    def scored(self) -> np.ndarray:
+        """Which targets there are, (B, T) of bool."""
+        return self.batch.targets != IGNORED
+
+    @cached_property
+    def begin(self) -> int:
+        """The first column with a target: after those that are only read again."""
+        return int(self.scored.any(0).argmax())
+
+    def prefix(self, given: int | None) -> int:
+        """Return how many columns are read as they are before the model reads its own tokens.
+
+        Args:
+            given: columns from `begin` on; None for the default, one where there is a source and
+                else a quarter of them.
+        """
+        width = self.batch.tokens.shape[1] - self.begin
+        if given is None:
+            given = 1 if self.batch.source is not None else max(1, width // 4)
+        return self.begin + min(given, width)
+
+
+class Regime(nn.Module):
+    """One way of training: what the model reads, and what is minimised.
+
+    A regime may own parts that learn or that count; they last by name in checkpoints.
+
+    Args:
+        reader: makes the training calls.
+        config: of the run.
+        own_text: what the model's own texts are made of.
+    """
+
+    def __init__(self, reader: Reader, config: TrainingConfig, own_text: OwnText) -> None:
+        super().__init__()
+        # In a tuple, so that nn.Module finds no second name for the model's parameters.
+        self._given = reader, config, own_text
+        self._noted: dict[str, tuple[Tensor | float, int]] = {}
+
+    @property
+    def reader(self) -> Reader:
+        """What makes the training calls."""
+        return self._given[0]
+
+    @property
+    def config(self) -> TrainingConfig:
+        """The configuration of the run."""
+        return self._given[1]
+
+    @property
+    def own_text(self) -> OwnText:
+        """What the model's own texts are made of."""
+        return self._given[2]
+
+    def forward(self, rows: Rows, progress: StepProgress) -> Loss:
+        """Return the loss of some rows, summed over their targets."""
+        raise NotImplementedError
+
+    def begin_step(self) -> None:
+        """Forget the figures of the step before."""
+        self._noted = {}
+
+    def end_step(self) -> None:
+        """Update what the regime owns, after the backward pass over all parts of the batch."""
+
+    def note(self, name: str, total: Tensor | float, count: int) -> None:
+        """Add to a figure of this step: its mean is logged."""
+        before, counted = self._noted.get(name, (0.0, 0))
+        self._noted[name] = (before + total, counted + count)
+
+    def figures(self) -> dict[str, float]:
+        """Return the figures of the last step, for the log."""
+        return {name: float(total) / count for name, (total, count) in self._noted.items()}
+
+    def parts(self) -> dict[str, Part]:
+        """Return what lasts from step to step besides the model, by its name in a checkpoint."""
+        return {}

@@ -1,0 +1,172 @@
+"""Tokens that the model writes during training: without a graph, and drawn by counter.
+
+Tokens are discrete, so no gradient flows through them: the model writes first, as decoding does,
+and one training call on what it wrote has the whole gradient.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import torch
+
+from seqgen.data.batches import IGNORED
+from seqgen.hashing import uniforms
+from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.state import State
+from seqgen.training.regimes.base import Rows, StepProgress
+
+REGIME = 6  # the first word of the hash that draws tokens and coins
+TOKEN, COIN = range(2)  # its last word: what is drawn
+
+# Logits (B, V) and the column t -> the token of each row, (B,).
+Pick = Callable[[np.ndarray, int], np.ndarray]
+
+
+@contextlib.contextmanager
+def writing(model: NeuralLanguageModel) -> Iterator[None]:
+    """Let the model write as it does in decoding: no dropout, no graph, no random state used."""
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(training)
+
+
+def opened(model: NeuralLanguageModel, rows: Rows, repeat: Sequence[int] | None = None) -> State:
+    """Return a state of a model that is `writing`, before the rows.
+
+    Args:
+        model: the model.
+        rows: with their sources, or their past, of which it is a copy.
+        repeat: take these rows, in this order; None for each once.
+    """
+    repeat = list(range(len(rows.batch.tokens))) if repeat is None else repeat
+    if rows.batch.source is not None:
+        return model.start(model.remember(rows.batch.source).select(repeat))
+    if rows.past is None:
+        return model.start(len(repeat))
+    # A state may be in bf16; what is written is computed in the parameters' type.
+    kind = model.head.weight.dtype
+    state = rows.past.map(lambda x: x.to(kind) if x.is_floating_point() else x)
+    return state.select(repeat)
+
+
+def coins(seed: int, progress: StepProgress, rows: int, column: int | np.ndarray) -> np.ndarray:
+    """Return uniform numbers, one for each row and column."""
+    numbers = progress.first_row + np.arange(rows)[:, None]
+    return uniforms(REGIME, seed, progress.step, numbers, column, COIN)
+
+
+def sampler(
+    seed: int, progress: StepProgress, rows: int, samples: int, never: Sequence[int]
+) -> Pick:
+    """Return what draws tokens from softmax(logits), row by row.
+
+    Args:
+        seed: of the run.
+        progress: of the step.
+        rows: B; the draws of each depend on its number in the step's batch, not on its part.
+        samples: rows of each row, one below the other.
+        never: the ids that are never written.
+    """
+    numbers = np.repeat(progress.first_row + np.arange(rows), samples)
+    which = np.tile(np.arange(samples), rows)
+
+    def pick(logits: np.ndarray, column: int) -> np.ndarray:
+        draws = uniforms(REGIME, seed, progress.step, numbers, column, TOKEN, which)
+        return drawn(allowed(logits, never), draws)
+
+    return pick
+
+
+def greedy(never: Sequence[int]) -> Pick:
+    """Return what chooses the most probable token; among equals, the one with the smallest id."""
+    return lambda logits, column: allowed(logits, never).argmax(-1)
+
+
+def allowed(logits: np.ndarray, never: Sequence[int]) -> np.ndarray:
+    """Return logits (B, V) in float64 without the ids that are never written."""
+    logits = logits.astype(np.float64)
+    logits[:, list(never)] = -np.inf
+    return logits
+
+
+def drawn(logits: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """Return for each row the first token whose cumulated probability exceeds its draw.
+
+    Args:
+        logits: (B, V) in float64.
+        draws: (B,), in [0, 1).
+    """
+    cumulated = np.exp(logits - logits.max(-1, keepdims=True)).cumsum(-1)
+    total = cumulated[:, -1]
+    # Rounding may make the product equal to the total; then choose the last possible token.
+    reached = np.minimum(draws * total, np.nextafter(total, 0.0))
+    return (cumulated <= reached[:, None]).sum(-1)
+
+
+def fed_back(
+    model: NeuralLanguageModel, state: State, tokens: np.ndarray, real: np.ndarray, pick: Pick
+) -> np.ndarray:
+    """Return rows in which the model's own tokens stand in the place of some real ones.
+
+    Each is chosen after all that stands before it, own tokens included.
+
+    Args:
+        model: which is `writing`.
+        state: before the rows; used up.
+        tokens: (B, T), the real ones.
+        real: (B, T) of bool: which of them stay; the first of a row always does.
+        pick: chooses the others.
+    """
+    if real[:, 1:].all():
+        return tokens
+    mixed, first = tokens.copy(), 1 + int((~real[:, 1:]).any(0).argmax())
+    read = torch.from_numpy(tokens[:, :first]).to(model.device)
+    logits, state = model(read, state, 1)
+    logits = logits[:, 0].cpu().numpy()
+    last = int(np.flatnonzero((~real).any(0))[-1])
+    for column in range(first, last + 1):
+        if column > first:
+            logits, state = model.step(mixed[:, column - 1].tolist(), state)
+        if not real[:, column].all():
+            own = pick(logits, column)
+            mixed[:, column] = np.where(real[:, column], tokens[:, column], own)
+    return mixed
+
+
+def continued(
+    model: NeuralLanguageModel,
+    state: State,
+    prompts: np.ndarray,
+    most: np.ndarray,
+    end: int | None,
+    pick: Pick,
+) -> np.ndarray:
+    """Return what the model writes after each prompt, (B, L), IGNORED after a row's last token.
+
+    Args:
+        model: which is `writing`.
+        state: before the prompts; used up.
+        prompts: (B, P).
+        most: (B,), how many tokens each may have.
+        end: the token after which a row ends; None if there is none.
+        pick: chooses each token; columns count from the prompt's first.
+    """
+    logits, state = model(torch.from_numpy(prompts).to(model.device), state, 1)
+    logits = logits[:, 0].cpu().numpy()
+    written = np.full((len(prompts), max(1, int(most.max()))), IGNORED)
+    going, t = most > 0, 0
+    while going.any():
+        own = pick(logits, prompts.shape[1] + t)
+        written[going, t] = own[going]
+        t += 1
+        going = going & (t < most) & (own != end if end is not None else True)
+        if going.any():
+            logits, state = model.step(own.tolist(), state)
+    return written[:, : max(1, t)]

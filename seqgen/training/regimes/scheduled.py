@@ -1,0 +1,82 @@
+"""Regimes that read the model's own tokens: scheduled sampling and free running."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from seqgen.configs import TrainingConfig
+from seqgen.training.reading import sent
+from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress
+from seqgen.training.regimes.drawing import coins, fed_back, opened, sampler, writing
+
+
+class OwnTokens(Regime):
+    """A regime in which some of the tokens that the model reads are its own."""
+
+    def real(self, rows: Rows, progress: StepProgress) -> np.ndarray:
+        """Return which tokens (B, T) are read as they are."""
+        raise NotImplementedError
+
+    def forward(self, rows: Rows, progress: StepProgress) -> Loss:
+        mixed = self.mixed(rows, progress)
+        batch = rows.batch
+        tokens = rows.tokens if mixed is batch.tokens else sent(mixed, rows.device)
+        reading = self.reader.read(tokens, rows.past, batch.source, batch.advance)
+        minimised, nats = self.reader.costs(reading, rows.targets)
+        return Loss(minimised, nats, reading.state)
+
+    def mixed(self, rows: Rows, progress: StepProgress) -> np.ndarray:
+        """Return what the model reads, (B, T): real tokens and own ones."""
+        real = self.real(rows, progress)
+        # A row's first token is real, and what follows its last is not read.
+        real[:, : rows.begin + 1] = True
+        real[:, 1:] |= ~rows.scored[:, 1:]
+        own_text = self.own_text
+        # The row goes on to the end of the real text, so its end is not drawn either.
+        never = own_text.never if own_text.end is None else (*own_text.never, own_text.end)
+        pick = sampler(self.config.seed, progress, len(real), 1, never)
+        model = self.reader.model
+        with writing(model):
+            return fed_back(model, opened(model, rows), rows.batch.tokens, real, pick)
+
+
+class ScheduledSampling(OwnTokens):
+    """Scheduled sampling (Bengio et al. 2015): a coin decides between the real and an own token.
+
+    The real one is read with a probability that falls with the share of the regime's part of the
+    budget; own ones are drawn from the model's distribution.
+    """
+
+    def real(self, rows: Rows, progress: StepProgress) -> np.ndarray:
+        shape, probability = rows.batch.tokens.shape, real_probability(self.config, progress.share)
+        self.note("real_probability", probability * shape[0], shape[0])
+        by_token = self.config.sampling_unit == "token"
+        columns = np.arange(shape[1]) if by_token else np.zeros(shape[1], np.int64)
+        return coins(self.config.seed, progress, shape[0], columns) < probability
+
+
+def real_probability(config: TrainingConfig, share: float) -> float:
+    """Return the probability of reading the real token (Bengio et al. 2015, section 2.4).
+
+    linear: max(floor, k - slope i);  exponential: k^i;  inverse-sigmoid: k / (k + exp(i / k))
+
+    where i is the percentage of the regime's part of the budget that is spent; the paper's i
+    counts updates.
+    """
+    k, i = config.sampling_k, 100 * share
+    if config.sampling_decay == "linear":
+        return max(config.sampling_floor, k - config.sampling_slope * i)
+    if config.sampling_decay == "exponential":
+        return k**i
+    return k / (k + math.exp(i / k))
+
+
+class FreeRunning(OwnTokens):
+    """The model reads what it wrote itself after a prefix; the loss is that of the real text."""
+
+    def real(self, rows: Rows, progress: StepProgress) -> np.ndarray:
+        real = np.zeros(rows.batch.tokens.shape, bool)
+        real[:, : rows.prefix(self.config.prefix)] = True
+        return real

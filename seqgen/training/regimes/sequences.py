@@ -1,0 +1,169 @@
+"""Regimes that train on whole texts of the model's own: minimum risk, and decoded output."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seqgen.configs import TrainingConfig
+from seqgen.data.batches import IGNORED
+from seqgen.training.reading import Reader, Reading, sent
+from seqgen.training.regimes.base import Loss, OwnText, Regime, Rows, StepProgress
+from seqgen.training.regimes.costs import cost_of, costs
+from seqgen.training.regimes.drawing import Pick, continued, greedy, opened, sampler, writing
+
+
+class OwnTexts(Regime):
+    """A regime that lets the model go on from each source, or from the beginning of each row."""
+
+    def __init__(self, reader: Reader, config: TrainingConfig, own_text: OwnText) -> None:
+        super().__init__(reader, config, own_text)
+        self._cost = cost_of(config.cost, own_text)
+
+    def prompt(self, rows: Rows) -> int:
+        """Return how many columns are read before the model writes."""
+        return rows.prefix(self.config.prefix)
+
+    def wanted(self, rows: Rows) -> np.ndarray:
+        """Return what the real texts have in the place of the model's, (B, N)."""
+        return rows.batch.targets[:, self.prompt(rows) - 1 :]
+
+    def written(self, rows: Rows, samples: int, pick: Pick) -> np.ndarray:
+        """Return texts of the model's own, (B, K, L), IGNORED where a text has ended."""
+        model, prompt = self.reader.model, self.prompt(rows)
+        owners = np.repeat(np.arange(len(rows.scored)), samples)
+        prompts = rows.batch.tokens[:, :prompt][owners]
+        most = self._most(rows)[owners]
+        with writing(model):
+            state = opened(model, rows, owners.tolist())
+            ids = continued(model, state, prompts, most, self.own_text.end, pick)
+        return ids.reshape(-1, samples, ids.shape[1])
+
+    def _most(self, rows: Rows) -> np.ndarray:
+        """Return how many tokens each row's texts may have, (B,).
+
+        As many as the real one has; or half as many more, if that one ends and the window allows.
+        """
+        wanted, window = self.wanted(rows), self.reader.model.window
+        lengths = (wanted != IGNORED).sum(1)
+        ends = (wanted == self.own_text.end).any(1) if self.own_text.end is not None else False
+        most = np.where(ends, lengths + lengths // 2 + 5, lengths)
+        return most if window is None else np.minimum(most, window - self.prompt(rows) + 1)
+
+    def log_probs(self, rows: Rows, written: np.ndarray) -> tuple[Tensor, Reading, Tensor]:
+        """Return log p of each text (B, K), with the training call and the targets behind it."""
+        samples, prompt = written.shape[1], self.prompt(rows)
+        owners = np.repeat(np.arange(len(written)), samples)
+        flat = written.reshape(len(owners), -1)
+        before = np.where(flat == IGNORED, 0, flat)[:, :-1]
+        tokens = np.concatenate([rows.batch.tokens[:, :prompt][owners], before], 1)
+        targets = np.full_like(tokens, IGNORED)
+        targets[:, prompt - 1 :] = flat
+        reading = self.reader.read(
+            sent(tokens, rows.device), rows.past, rows.batch.source, repeat=owners.tolist()
+        )
+        sent_targets = sent(targets, rows.device)
+        totals = summed(reading.logits, sent_targets)
+        return totals.unflatten(0, (-1, samples)), reading, sent_targets
+
+    def costs(self, rows: Rows, written: np.ndarray, like: Tensor) -> Tensor:
+        """Return what each text costs, (B, K), on the device and in the type of `like`."""
+        return torch.as_tensor(costs(self._cost, written, self.wanted(rows))).to(like)
+
+
+class MinimumRisk(OwnTexts):
+    """Minimum risk training (Shen et al. 2016, equations 9 to 11).
+
+    sum_y Q(y) cost(y),  Q(y) = p(y)^alpha / sum_y' p(y')^alpha
+
+    over the distinct ones among the sampled texts and the real one, which costs nothing. The sum
+    of a row is added to those of the others, as the nats of tokens are.
+    """
+
+    def forward(self, rows: Rows, progress: StepProgress) -> Loss:
+        config, batch = self.config, rows.batch
+        real = self.reader.read(rows.tokens, rows.past, batch.source, batch.advance)
+        _, nats = self.reader.costs(real, rows.targets)
+        pick = sampler(
+            config.seed, progress, len(batch.tokens), config.risk_samples, self.own_text.never
+        )
+        written = self.written(rows, config.risk_samples, pick)
+        of_written, _, _ = self.log_probs(rows, written)  # (B, K)
+        before = self.prompt(rows) - 1
+        of_real = summed(real.logits[:, before:], rows.targets[:, before:])
+        risk = expected_cost(
+            torch.cat([of_real[:, None], of_written], 1),
+            torch.nn.functional.pad(self.costs(rows, written, of_real), (1, 0)),
+            sent(distinct(self.wanted(rows), written), rows.device),
+            config.risk_sharpness,
+        ).sum()
+        self.note("expected_cost", risk.detach(), len(batch.tokens))
+        return Loss(risk + self.reader.penalty(real, rows.targets), nats, real.state)
+
+
+class Decoding(OwnTexts):
+    """Training on decoded output: self-critical sequence training (Rennie et al. 2017, eq. 9).
+
+    (cost(y) - cost(y_greedy)) log p(y)
+
+    REINFORCE for one sampled text y, whose baseline is the output of greedy decoding: a sample
+    that is better than what the model would write becomes more probable, a worse one less. The
+    sum of a row is added to those of the others, as the nats of tokens are.
+    """
+
+    def forward(self, rows: Rows, progress: StepProgress) -> Loss:
+        batch, never = rows.batch, self.own_text.never
+        with torch.no_grad():  # for the log, and for the state that is carried
+            real = self.reader.read(rows.tokens, rows.past, batch.source, batch.advance)
+            _, nats = self.reader.costs(real, rows.targets)
+        pick = sampler(self.config.seed, progress, len(batch.tokens), 1, never)
+        written = self.written(rows, 1, pick)
+        log_probs, reading, targets = self.log_probs(rows, written)
+        of_greedy = self.costs(rows, self.written(rows, 1, greedy(never)), log_probs)
+        of_sampled = self.costs(rows, written, log_probs)
+        self.note("sampled_cost", of_sampled.sum(), len(of_sampled))
+        self.note("greedy_cost", of_greedy.sum(), len(of_greedy))
+        total = ((of_sampled - of_greedy) * log_probs).sum()
+        return Loss(total + self.reader.penalty(reading, targets), nats, real.state)
+
+
+def summed(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return the log-probability (B,) of each row's targets (B, T) that are not IGNORED."""
+    there = targets != IGNORED
+    chosen = logits.log_softmax(-1).gather(-1, targets.clamp_min(0).unsqueeze(-1)).squeeze(-1)
+    return (chosen * there).sum(1)
+
+
+def expected_cost(log_probs: Tensor, costs: Tensor, there: Tensor, sharpness: float) -> Tensor:
+    """Return sum_y Q(y) cost(y) of each row, (B,).
+
+    Args:
+        log_probs: (B, K), of each text.
+        costs: (B, K).
+        there: (B, K) of bool; at least one of a row.
+        sharpness: alpha.
+    """
+    powers = (sharpness * log_probs).masked_fill(~there, -torch.inf)
+    return (powers.softmax(1) * costs).sum(1)
+
+
+def distinct(real: np.ndarray, written: np.ndarray) -> np.ndarray:
+    """Return which of a row's texts, the real one and then the written ones, are its first.
+
+    Args:
+        real: (B, N), IGNORED where a text has ended.
+        written: (B, K, L) likewise.
+
+    Returns:
+        (B, 1 + K) of bool; a text that equals an earlier one is not there.
+    """
+    width = max(real.shape[1], written.shape[2])
+    padded = (_widened(real[:, None], width), _widened(written, width))
+    texts = np.concatenate(padded, 1)  # (B, 1 + K, width)
+    same = (texts[:, :, None] == texts[:, None]).all(-1)  # (B, 1 + K, 1 + K)
+    return ~np.tril(same, -1).any(2)
+
+
+def _widened(ids: np.ndarray, width: int) -> np.ndarray:
+    return np.pad(ids, ((0, 0), (0, 0), (0, width - ids.shape[2])), constant_values=IGNORED)
