@@ -51,8 +51,8 @@ class MixtureByOrder(Mixture):
     def step(self, tokens: Sequence[int], state: MixtureState) -> tuple[np.ndarray, MixtureState]:
         logits, after = self.read_step(tokens, state)
         matched = self.components[self.guide].matched_by(after.children[self.guide])
-        weights = self.log_table[:, matched].unsqueeze(-1).numpy()  # (K, B, 1)
-        return weighted_sum_of(logits, [each.astype(logits[0].dtype) for each in weights]), after
+        weights = self.log_table.numpy()[:, matched, None].astype(logits[0].dtype)  # (K, B, 1)
+        return weighted_sum_of(logits, weights), after
 
 
 def guide_of(components: Sequence[LanguageModel]) -> int:
