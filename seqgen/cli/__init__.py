@@ -18,6 +18,7 @@ from seqgen.cli import (
     diagnose,
     evaluate,
     exchange,
+    mix,
     models,
     perplexity,
     restore,
@@ -42,7 +43,7 @@ _UsageProblem = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "Cli
 
 
 COMMANDS = {
-    TRAIN: {"train": train.train},
+    TRAIN: {"train": train.train, "mix": mix.mix},
     WRITE: {
         "sample": sample.sample,
         "beam-search": beam_search.beam_search,

@@ -29,6 +29,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "Continue the latest run, with a longer budget.",
         ),
     ),
+    "mix": (
+        ("seqgen mix book-lstm book-ngram --name both", "Mix, with the best weights."),
+        ("seqgen mix A B --name AB --weights 0.7,0.3", "Mix with these weights."),
+        ("seqgen mix A B --name AB --copy", "Keep copies of A and B in the new model."),
+    ),
     "sample": (
         ('seqgen sample "Once upon a time" --temperature 0.8', "Continue a text."),
         ("seqgen sample -m book-lstm --num-samples 5 --json", "Write five texts as JSON Lines."),

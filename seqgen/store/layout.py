@@ -1,6 +1,8 @@
 """The names of the files in a model's folder."""
 
 FORMAT = 1
+# In the place of an architecture's name in the configuration of a mixture.
+MIXTURE = "mixture"
 CONFIG, WEIGHTS, RECORD = "config.json", "model.safetensors", "training.json"
 METRICS, SAMPLES = "metrics.jsonl", "samples.jsonl"
 VALIDATION = "validation/text.txt"
@@ -8,4 +10,5 @@ VALIDATION_TOKENS = "validation/tokens.tok"
 VALIDATION_PAIRS = "validation/source.txt", "validation/target.txt"
 VALIDATION_VECTORS = "validation/source.safetensors"
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer", "source_tokenizer"
+PARTS = "parts"
 CHECKPOINTS, LAST, LOCK = "checkpoints", "last.safetensors", "lock"

@@ -47,6 +47,7 @@ class Origin:
             SeqgenError: there is none, it is damaged, or it was counted.
         """
         stored = store.find(name)
+        stored.require_network("--init-from")
         model, tokenizer = stored.load()
         if estimator := Estimator.of(stored.config["architecture"]):
             done, _ = estimator.done

@@ -364,6 +364,7 @@ def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
             key in RESUMABLE,
             f"a resumed run cannot change {key}, only its budget, checkpoint_every and keep",
         )
+    stored.require_network("--resume")
     if estimator := Estimator.of(stored.config["architecture"]):
         done = " ".join(estimator.done)
         raise UsageError(
