@@ -20,7 +20,8 @@ from seqgen.store import StoredModel
 from seqgen.tasks.exchange import export_model, import_model
 from seqgen.tasks.loaded import load
 from seqgen.tasks.training import session
-from seqgen.tasks.training.train import resume, train
+from seqgen.tasks.training.resume import resume
+from seqgen.tasks.training.train import train
 from seqgen.training import loop
 from seqgen.training.events import Notice, Progress, SampleLine, Started, Validated
 

@@ -19,7 +19,8 @@ from seqgen.models.transformer import Transformer
 from seqgen.models.transformer_config import TransformerConfig
 from seqgen.presets import GPT2
 from seqgen.tasks.training import choosing
-from seqgen.tasks.training.train import resume, train
+from seqgen.tasks.training.resume import resume
+from seqgen.tasks.training.train import train
 from seqgen.training.events import Notice
 
 TINY = {"hidden_size": 8, "num_layers": 1, "num_heads": 2, "seq_len": 6, "batch_size": 3, "seed": 5}

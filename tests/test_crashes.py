@@ -21,7 +21,8 @@ from seqgen.errors import SeqgenError
 from seqgen.store import StoredModel, manifest
 from seqgen.tasks.loaded import load
 from seqgen.tasks.training import session
-from seqgen.tasks.training.train import resume, train
+from seqgen.tasks.training.resume import resume
+from seqgen.tasks.training.train import train
 from seqgen.training.events import Notice, SampleLine
 
 TEXT = "so it goes on and on, and it ends so.\n" * 40

@@ -29,7 +29,8 @@ from seqgen.tasks.loaded import load
 from seqgen.tasks.scoring.perplexity import perplexity
 from seqgen.tasks.training import prepare_large as preparing
 from seqgen.tasks.training.prepare_data import prepare_data
-from seqgen.tasks.training.train import resume, train
+from seqgen.tasks.training.resume import resume
+from seqgen.tasks.training.train import train
 from seqgen.tokenizers import KINDS
 from seqgen.training.events import Encoding, Notice
 

@@ -17,7 +17,8 @@ from seqgen.store import machine as kept
 from seqgen.store.machine import keep_measurement, kept_measurement
 from seqgen.tasks import machine
 from seqgen.tasks.training import choosing
-from seqgen.tasks.training.train import resume, train
+from seqgen.tasks.training.resume import resume
+from seqgen.tasks.training.train import train
 from seqgen.training import speed
 from seqgen.training.events import Notice
 

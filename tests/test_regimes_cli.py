@@ -15,7 +15,8 @@ from seqgen.configs import REGIMES, TrainingConfig
 from seqgen.errors import UsageError
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.tasks.training.plan import plan_of
-from seqgen.tasks.training.train import resume, train
+from seqgen.tasks.training.resume import resume
+from seqgen.tasks.training.train import train
 
 __all__ = ["text"]  # a fixture
 

@@ -21,7 +21,8 @@ from seqgen.store import StoredModel
 from seqgen.tasks.loaded import load
 from seqgen.tasks.scoring.perplexity import perplexity
 from seqgen.tasks.training import session
-from seqgen.tasks.training.train import resume, train
+from seqgen.tasks.training.resume import resume
+from seqgen.tasks.training.train import train
 from seqgen.training import loop
 from seqgen.training.events import Notice, Progress, Validated
 from seqgen.training.optimizers import OPTIMIZERS

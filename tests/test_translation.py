@@ -19,7 +19,8 @@ from seqgen.errors import SeqgenError
 from seqgen.store import StoredModel, cached_files
 from seqgen.tasks.loaded import load
 from seqgen.tasks.scoring.perplexity import held_out_pairs, perplexity
-from seqgen.tasks.training.train import resume, train
+from seqgen.tasks.training.resume import resume
+from seqgen.tasks.training.train import train
 from seqgen.tokenizers import load_tokenizer
 
 NAMES = ("seq2seq", "seq2seq-transformer")

@@ -22,7 +22,8 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.store import check_removable
 from seqgen.tasks.loaded import load
 from seqgen.tasks.scoring.perplexity import held_out_pairs, perplexity
-from seqgen.tasks.training.train import resume, train
+from seqgen.tasks.training.resume import resume
+from seqgen.tasks.training.train import train
 
 TINY = {"hidden_size": 8, "num_layers": 1, "steps": 4, "seed": 1, "batch_size": 8}
 TINY |= {"precision": "float32"}

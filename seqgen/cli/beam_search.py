@@ -11,6 +11,7 @@ import typer
 from seqgen.cli import options
 from seqgen.cli.attention import Shown, refuse_shown, source_options
 from seqgen.cli.completion import one_of
+from seqgen.cli.continuous_cache import Cache, CacheFlatness, CacheStrength, cache_of
 from seqgen.cli.help import LENGTH, OUTPUT, SEARCH
 from seqgen.cli.output import (
     console,
@@ -40,9 +41,9 @@ def beam_search(
         ),
     ] = None,
     model: options.Model = None,
-    cache: options.Cache = None,
-    cache_strength: options.CacheStrength = None,
-    cache_flatness: options.CacheFlatness = None,
+    cache: Cache = None,
+    cache_strength: CacheStrength = None,
+    cache_flatness: CacheFlatness = None,
     prompt_file: options.PromptFile = None,
     source: options.SourceFile = None,
     source_vectors: options.SourceVectors = None,
@@ -189,7 +190,7 @@ def beam_search(
         coverage_penalty=coverage_penalty,
         of_source=of_source,
     )
-    looked_up = options.cache_of(cache, cache_strength, cache_flatness)
+    looked_up = cache_of(cache, cache_strength, cache_flatness)
     loaded = load(model, device, choice("--precision", precision, PRECISIONS), looked_up)
     loaded = loaded.with_labels(label or ())
     loaded.require_label()

@@ -9,6 +9,7 @@ import typer
 
 from seqgen.cli import completion, options
 from seqgen.cli import sweep as sweeping
+from seqgen.cli.continuous_cache import Cache, CacheFlatness, CacheStrength, cache_of
 from seqgen.cli.help import MODEL, SCORES, TEXT
 from seqgen.cli.inputs import Inputs, file_name
 from seqgen.cli.output import put_record, say
@@ -58,9 +59,9 @@ def compare(
     all_: Annotated[
         bool, typer.Option("--all", help="Compare all trained models.", rich_help_panel=MODEL)
     ] = False,
-    cache: options.Cache = None,
-    cache_strength: options.CacheStrength = None,
-    cache_flatness: options.CacheFlatness = None,
+    cache: Cache = None,
+    cache_strength: CacheStrength = None,
+    cache_flatness: CacheFlatness = None,
     sweep: sweeping.Architectures = None,
     parameters: sweeping.Sizes = None,
     seeds: sweeping.Seeds = None,
@@ -139,7 +140,7 @@ def compare(
         raise UsageError("give the models to compare, or --all")
     choice("--precision", precision, PRECISIONS)
     names = list(comparing.all_models()) if all_ else models
-    looked_up = options.cache_of(cache, cache_strength, cache_flatness)
+    looked_up = cache_of(cache, cache_strength, cache_flatness)
     loaded = [load(name, device, precision, looked_up) for name in names]
     check_one_kind(loaded)
     translates = loaded[0].reads_sources

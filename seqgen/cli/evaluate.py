@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqgen.cli import options, translations
+from seqgen.cli.continuous_cache import Cache, CacheFlatness, CacheStrength, cache_of
 from seqgen.cli.help import SCORES, flag, value
 from seqgen.cli.inputs import Input, Inputs, file_name
 from seqgen.cli.output import put_record, say
@@ -44,9 +45,9 @@ def evaluate(
         ),
     ] = None,
     model: options.Models = None,
-    cache: options.Cache = None,
-    cache_strength: options.CacheStrength = None,
-    cache_flatness: options.CacheFlatness = None,
+    cache: Cache = None,
+    cache_strength: CacheStrength = None,
+    cache_flatness: CacheFlatness = None,
     perplexity: Annotated[
         bool, flag("--perplexity", SCORES, "Score the text, as `seqgen perplexity` does.")
     ] = False,
@@ -133,7 +134,7 @@ def evaluate(
         lenient=everything,
     )
     choice("--precision", precision, PRECISIONS)
-    looked_up = options.cache_of(cache, cache_strength, cache_flatness)
+    looked_up = cache_of(cache, cache_strength, cache_flatness)
     models = [load(name, device, precision, looked_up) for name in model or [None]]
     check_one_kind(models)
     scoring_option = "--metric" if metric else "--by-length" if by_length else None

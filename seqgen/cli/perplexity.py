@@ -11,6 +11,7 @@ import typer
 
 from seqgen.cli import options
 from seqgen.cli.attention import Shown, source_options
+from seqgen.cli.continuous_cache import Cache, CacheFlatness, CacheStrength, cache_of
 from seqgen.cli.dynamic import Decay, Rate, Segment, dynamic_of
 from seqgen.cli.fit import HELD_OUT, fit_on
 from seqgen.cli.help import MODEL, OUTPUT, SCORES, TEXT, flag, value
@@ -50,9 +51,9 @@ def perplexity(
         ),
     ] = None,
     model: options.Models = None,
-    cache: options.Cache = None,
-    cache_strength: options.CacheStrength = None,
-    cache_flatness: options.CacheFlatness = None,
+    cache: Cache = None,
+    cache_strength: CacheStrength = None,
+    cache_flatness: CacheFlatness = None,
     source_vectors: options.SourceVectors = None,
     label: Annotated[
         list[str] | None,
@@ -143,7 +144,7 @@ def perplexity(
     if of_source.looks and len(model or []) > 1:
         raise UsageError(f"{of_source.given[0]} takes one model")
     device_and_precision = device, choice("--precision", precision, PRECISIONS)
-    looked_up = options.cache_of(cache, cache_strength, cache_flatness)
+    looked_up = cache_of(cache, cache_strength, cache_flatness)
     models = [
         load(name, *device_and_precision, looked_up).with_labels(label or ())
         for name in model or [None]

@@ -12,6 +12,7 @@ import typer
 
 from seqgen.cli import options
 from seqgen.cli.attention import Shown, refuse_shown, source_options
+from seqgen.cli.continuous_cache import Cache, CacheFlatness, CacheStrength, cache_of
 from seqgen.cli.help import FILTERS, LENGTH, OUTPUT, TEXT
 from seqgen.cli.interactive import check_terminal, converse
 from seqgen.cli.output import is_terminal, put, put_record, say, shown, unescape
@@ -34,9 +35,9 @@ def sample(
         ),
     ] = None,
     model: options.Model = None,
-    cache: options.Cache = None,
-    cache_strength: options.CacheStrength = None,
-    cache_flatness: options.CacheFlatness = None,
+    cache: Cache = None,
+    cache_strength: CacheStrength = None,
+    cache_flatness: CacheFlatness = None,
     prompt_file: options.PromptFile = None,
     source: options.SourceFile = None,
     source_vectors: options.SourceVectors = None,
@@ -239,7 +240,7 @@ def sample(
         batch_size=batch_size,
         of_source=of_source,
     )
-    looked_up = options.cache_of(cache, cache_strength, cache_flatness)
+    looked_up = cache_of(cache, cache_strength, cache_flatness)
     loaded = load(model, device, choice("--precision", precision, PRECISIONS), looked_up)
     loaded = loaded.with_labels(label or ())
     loaded.require_label()

@@ -10,6 +10,7 @@ import typer
 
 from seqgen import registry
 from seqgen.configs import Config, DataConfig, TrainingConfig, resolve
+from seqgen.errors import UsageError
 from seqgen.registry import SHARED_DOCS
 
 # Settings that seqgen chooses for the architecture, the text and the budget unless they are given.
@@ -150,3 +151,15 @@ def facts_line(setting: Mapping[str, Any]) -> str:
     default = setting["default"]
     shown = str(default).lower() if default is None or isinstance(default, bool) else default
     return f"{setting['doc']} ({allowed}{bounds}) [default: {shown}]"
+
+
+def assignment(text: str) -> tuple[str, str]:
+    """Return the name and the value of a `--set`.
+
+    Raises:
+        UsageError: it is not KEY=VALUE.
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise UsageError(f"--set takes KEY=VALUE, not {text!r}")
+    return key.strip().replace("-", "_"), value.strip()

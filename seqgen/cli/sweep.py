@@ -17,6 +17,7 @@ from seqgen.cli.help import BUDGET, OPTIMISATION, OUTPUT, WHAT
 from seqgen.cli.inputs import Inputs, file_path, given_or_piped
 from seqgen.cli.output import console, is_terminal, put, put_record, say
 from seqgen.cli.outputs import check_picture
+from seqgen.cli.settings import assignment
 from seqgen.cli.settings import option as setting
 from seqgen.cli.tables import MISSING, count, figure, put_table, short_count
 from seqgen.configs import MOST_SEED, conform, count_of, require
@@ -106,7 +107,6 @@ def sweep_of(given: Mapping[str, Any], files: Sequence[str | Path]) -> Sweep:
     Raises:
         UsageError: a list is empty, or has something wrong in it.
     """
-    from seqgen.cli.train import assignment
     from seqgen.tasks.training.sweep import Sweep
 
     require(given["parameters"] is not None, "--sweep needs --parameters N,...")

@@ -14,6 +14,7 @@ from seqgen.cli.inputs import Inputs, file_name, file_path, given_or_piped
 from seqgen.cli.output import put_record
 from seqgen.cli.outputs import check_replaced_model
 from seqgen.cli.pairs import check_sides
+from seqgen.cli.settings import assignment
 from seqgen.cli.settings import option as setting
 from seqgen.cli.train_summary import LastLook, how_to_go_on, summarise
 from seqgen.errors import Interrupted, UsageError
@@ -303,7 +304,7 @@ def train(
     from seqgen.cli.models import put_presets, put_settings
     from seqgen.cli.progress import display
     from seqgen.configs import read_config
-    from seqgen.tasks.training.train import resume as go_on
+    from seqgen.tasks.training.resume import resume as go_on
     from seqgen.tasks.training.train import train as run
 
     if preset == "help":
@@ -392,15 +393,3 @@ def _check_no_model_name(data: list[str]) -> None:
                 raise UsageError(
                     f"there is no file {name}; to train that {flag}, give --{flag} {name}"
                 )
-
-
-def assignment(text: str) -> tuple[str, str]:
-    """Return the name and the value of a `--set`.
-
-    Raises:
-        UsageError: it is not KEY=VALUE.
-    """
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise UsageError(f"--set takes KEY=VALUE, not {text!r}")
-    return key.strip().replace("-", "_"), value.strip()

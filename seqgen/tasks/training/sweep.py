@@ -16,8 +16,9 @@ from seqgen.configs import FINISHED, require
 from seqgen.errors import Interrupted, UsageError
 from seqgen.models.precision import choose_device
 from seqgen.tasks.training.plan import Plan, plan_of
+from seqgen.tasks.training.resume import resume
 from seqgen.tasks.training.session import TrainingResult
-from seqgen.tasks.training.train import prepare_plan, resume, solve_width, train
+from seqgen.tasks.training.train import prepare_plan, solve_width, train
 from seqgen.tasks.training.width import WIDTH, with_open_width
 from seqgen.training.events import Report
 from seqgen.training.run import Diverged

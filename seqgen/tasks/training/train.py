@@ -1,27 +1,21 @@
-"""Training a model on text, from the files to the stored model; and resuming it later."""
+"""Training a model on text, from the files to the stored model."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from seqgen import registry, store
+from seqgen import store
 from seqgen.configs import (
-    FINISHED,
-    RESUMABLE,
-    DataConfig,
     ModelConfig,
     TrainingConfig,
     require,
 )
-from seqgen.data.pairs import Tokenizers
-from seqgen.data.text import text_files
-from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import LanguageModel
 from seqgen.models.precision import choose_device, own_randomness, parameter_type
 from seqgen.models.room import to_train
@@ -38,17 +32,14 @@ from seqgen.tasks.training.choosing import (
     choose_training_precision,
 )
 from seqgen.tasks.training.estimate import Estimator, estimate
-from seqgen.tasks.training.plan import Plan, override, plan_of, preset_of
+from seqgen.tasks.training.plan import Plan, plan_of, preset_of
 from seqgen.tasks.training.prepare import Prepared
-from seqgen.tasks.training.prepare_data import prepare_data, reload_data
-from seqgen.tasks.training.prepare_labels import prepare_labels, reload_labels
-from seqgen.tasks.training.prepare_pairs import PairFiles, prepare_pairs, reload_pairs
+from seqgen.tasks.training.prepare_data import prepare_data
+from seqgen.tasks.training.prepare_labels import prepare_labels
+from seqgen.tasks.training.prepare_pairs import PairFiles, prepare_pairs
 from seqgen.tasks.training.session import Session, TrainingResult
 from seqgen.tasks.training.width import with_open_width, with_parameters
-from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Notice, Report
-from seqgen.training.run import Run
-from seqgen.wording import plural
 
 
 @ending_as_ctrl_c()
@@ -262,197 +253,3 @@ def _write_data(stored: StoredModel, prepared: Prepared) -> None:
             prepared.source_tokenizer.save(stored.path / store.SOURCE_TOKENIZER)
     with stored.writing("validation"):
         prepared.keep_validation(stored)
-
-
-@ending_as_ctrl_c()
-def resume(
-    name: str | Path | None = None,
-    *,
-    data: Sequence[str | Path] = (),
-    targets: Sequence[str | Path] = (),
-    settings: Mapping[str, Any] | None = None,
-    device: str = "auto",
-    stop_after: int | None = None,
-    changed_data: bool = False,
-    tensorboard: bool = False,
-    diagnose: bool = False,
-    report: Report = lambda event: None,
-) -> TrainingResult:
-    """Continue a run that was stopped, as if it had never stopped.
-
-    Args:
-        name: the model: a name, a path, or None for the latest.
-        data: where its text is now; if empty, where it was.
-        targets: where the targets of its pairs are now, if they came in files of their own.
-        settings: a longer budget, `checkpoint_every`; nothing else can change.
-        device: auto, cpu, cuda or mps.
-        stop_after: stop after so many steps in all.
-        changed_data: continue even if the text has changed.
-        tensorboard: log for TensorBoard too, into the model's folder.
-        diagnose: also report, and log, how every layer is doing.
-        report: takes events while training goes on.
-
-    Raises:
-        UsageError: a setting that cannot change.
-        SeqgenError: there is no such model, its text is gone or another, its checkpoint is
-            damaged, or another run is training it.
-    """
-    if tensorboard:
-        require_tensorboard()
-    store.clean()
-    stored = store.find(name)
-    place = choose_device(device)
-    given = {k: v for k, v in (settings or {}).items() if v is not None}
-    _check_resumable(stored, given)
-    with own_randomness(place), stored.locked():
-        checkpoint = stored.read_checkpoint(lambda text: report(Notice(text=text)))
-        done, result = checkpoint[1]["run"], stored.record.get("result")
-        if done["stopped"] in FINISHED and result and not given:
-            report(Notice(text=f"{stored.name} has finished; give a longer budget to go on"))
-            return _finished(stored, result)
-        training = _resumed_settings(stored, given, done, checkpoint[0])
-        model, tokenizer = stored.load()
-        source_tokenizer = stored.load_source_tokenizer(tokenizer)
-        stored.check()
-        stored.keep_current_hashes()
-        data_config = stored.settings("data", DataConfig)
-        prepared = _reload(stored, data, targets, data_config, (tokenizer, source_tokenizer))
-        _require_same(stored, prepared, changed_data)
-        model.to(device=place, dtype=parameter_type(training.precision))
-        loaded = LoadedModel(stored, model, tokenizer, data_config, source_tokenizer)
-        created = stored.record.get("created", store.now())
-        looks = stop_after, tensorboard, diagnose
-        session = Session(loaded, prepared, training, *looks, report, created)
-        if given:
-            _lengthen(session, done)
-        return session.run(checkpoint)
-
-
-def _finished(stored: StoredModel, result: Mapping[str, Any]) -> TrainingResult:
-    """Return the result of a run that has ended; the model may have been renamed since."""
-    return TrainingResult(**{**result, "name": stored.name, "path": str(stored.path)})
-
-
-def _reload(
-    stored: StoredModel,
-    data: Sequence[str | Path],
-    targets: Sequence[str | Path],
-    config: DataConfig,
-    tokenizers: tuple[Tokenizer, Tokenizer | None],
-) -> Prepared:
-    """Read a stored model's data again.
-
-    Args:
-        stored: the model.
-        data: where its text, or its sources, are now; if empty, where they were.
-        targets: where its targets are now.
-        config: how it was read.
-        tokenizers: the model's, and that of its sources if it has any.
-    """
-    found = _found(stored, data, targets)
-    if config.labels:
-        return reload_labels(found.sources, config, tokenizers, stored.validation_pairs)
-    if registry.architecture(stored.config["architecture"]).reads != "pairs":
-        return reload_data(found.sources, config, tokenizers[0], stored.validation_text)
-    return reload_pairs(found, config, Tokenizers(*tokenizers), stored.validation_pairs)
-
-
-def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
-    """Refuse settings that cannot change, and models that are not trained by gradients."""
-    for key in given:
-        require(
-            key in RESUMABLE,
-            f"a resumed run cannot change {key}, only its budget, checkpoint_every and keep",
-        )
-    stored.require_network("--resume")
-    if estimator := Estimator.of(stored.config["architecture"]):
-        done = " ".join(estimator.done)
-        raise UsageError(
-            f"{stored.name} was {done}: there is nothing to go on with; train it again"
-        )
-
-
-def _resumed_settings(
-    stored: StoredModel, given: Mapping[str, Any], done: Mapping[str, Any], kept: Iterable[str]
-) -> TrainingConfig:
-    """Return a run's settings with those that are given.
-
-    Args:
-        stored: the model.
-        given: the settings that are to change.
-        done: how far the run has come, as its checkpoint has it.
-        kept: the names of the checkpoint's tensors.
-
-    Raises:
-        UsageError: there is no budget. Nothing has been changed yet.
-    """
-    trained = stored.settings("training", TrainingConfig)
-    training = TrainingConfig(**override(trained.to_dict(), given))
-    if done["step"] and not any(name.startswith("state.") for name in kept):
-        # So far this run has carried no state: the window model of version 0.1.0 did not.
-        training = replace(training, reset_state=True)
-    _ = training.budget
-    return training
-
-
-def _lengthen(session: Session, done: dict[str, Any]) -> None:
-    """Store a run's new budget.
-
-    Args:
-        session: with the new settings.
-        done: how far the run has come, as its checkpoint has it; patience starts anew if it
-            had ended.
-
-    Raises:
-        UsageError: the budget is spent already.
-    """
-    stored, budget = session.stored, _budget(session.training)
-    require(
-        session.budget.share(Run.of(done)) < 1,
-        f"{stored.name} has spent {budget} already; give a longer budget",
-    )
-    if done["stopped"] in FINISHED:
-        done["worse"] = 0
-    config = stored.config
-    groups = {part: config.get(part) for part in ("preset", "model", "data")}
-    stored.write_config(config["architecture"], training=session.training.to_dict(), **groups)
-    session.report(Notice(text=f"the learning-rate schedule now ends after {budget}"))
-
-
-def _budget(training: TrainingConfig) -> str:
-    return plural(getattr(training, training.budget), training.budget.removesuffix("s"))
-
-
-def _found(
-    stored: StoredModel, data: Sequence[str | Path], targets: Sequence[str | Path]
-) -> PairFiles:
-    """Return where a stored model's data is: where the user says, or where it was.
-
-    Raises:
-        UsageError: targets are given without their sources, or for a text.
-        SeqgenError: it is gone, or the model's record is damaged.
-    """
-    known = stored.record.get("data")
-    if not isinstance(known, dict) or not {"files", "sha256"} <= known.keys():
-        raise SeqgenError(f"{stored.path / store.RECORD} is damaged: it does not name the text")
-    require(not targets or "target_files" in known, f"{stored.name} learned from a text")
-    require(bool(data) or not targets, "give the files of the sources as well")
-    if data:
-        return PairFiles(text_files(data), text_files(targets))
-    paths = store.text_of(known)
-    apart = len(paths) - known.get("target_files", 0)
-    return PairFiles(paths[:apart], paths[apart:])
-
-
-def _require_same(stored: StoredModel, prepared: Prepared, changed_data: bool) -> None:
-    """Refuse another text than a model was trained on, unless that is wanted.
-
-    Raises:
-        SeqgenError: it is another.
-    """
-    if prepared.facts.sha256 != stored.record["data"]["sha256"] and not changed_data:
-        paths = ", ".join(map(str, prepared.text.paths))
-        raise SeqgenError(
-            f"{paths} is not the text {stored.name} was trained on; "
-            "give --data FILE, or --changed-data to go on with this one"
-        )
