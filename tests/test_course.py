@@ -22,6 +22,7 @@ LINES = {
     "recall.tsv": 12,
     "play.txt": 400,
     "scenes.txt": 40,
+    "words.txt": 2000,
 }
 
 
