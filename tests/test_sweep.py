@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import statistics
 from pathlib import Path
 
@@ -88,6 +89,15 @@ def test_an_interrupted_cell_goes_on(capsys, monkeypatch):
     stopping["after"] = None
     (resumed,) = swept(capsys, "rnn", "--seeds", "5")
     assert (resumed["val_loss"], resumed["steps"]) == (whole["val_loss"], 2)
+
+
+def test_a_cell_that_was_killed_before_its_first_checkpoint_begins_again(capsys):
+    (whole,) = swept(capsys, "rnn", "--seeds", "5")
+    model = store.find(whole["name"])
+    model.write_record(**{**model.record, "result": None})
+    shutil.rmtree(model.path / "checkpoints")
+    (again,) = swept(capsys, "rnn", "--seeds", "5")
+    assert (again["val_loss"], again["steps"]) == (whole["val_loss"], 2)
 
 
 def test_an_interrupt_before_the_first_step_says_how_to_go_on(capsys, monkeypatch):
