@@ -88,7 +88,7 @@ class Shown:
 
     def __post_init__(self) -> None:
         if self.plot is not None:
-            from seqgen.report.heat_map import check_plot
+            from seqgen.report.pictures import check_plot
 
             check_plot(self.plot)
             self._place()
@@ -129,7 +129,7 @@ class Shown:
 
     def _place(self) -> Path:
         """Return where the next picture goes."""
-        from seqgen.report.heat_map import is_picture
+        from seqgen.report.pictures import is_picture
 
         number = f"-{self.count}" if self.count else ""
         path = self.plot.with_name(f"{self.plot.stem}{number}{self.plot.suffix}")

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqgen.cli import completion, options
+from seqgen.cli.curve import curve
 from seqgen.cli.help import LENGTH, MEASURED, Command, Group, value
 from seqgen.cli.inputs import file_path
 from seqgen.cli.output import put, put_record, say
 from seqgen.cli.tables import byte_size, count, duration, figure, percentage, put_table
-from seqgen.configs import PRECISIONS, choice, require
+from seqgen.configs import MOST_RATE, PRECISIONS, choice, require
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
     from seqgen.benchmarks.decode import Timing
+    from seqgen.benchmarks.points import ThetaPath
     from seqgen.benchmarks.train import Timing as TrainTiming
 
 # Of `bench hmm`; their table alone fills 128 MB.
@@ -171,6 +173,7 @@ def hopfield(
     seed: options.FixedSeed = 0,
     threads: options.Threads = None,
     json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Measure how many random patterns a Hopfield network restores, by its load.
 
@@ -183,6 +186,8 @@ def hopfield(
     for load in measure(units, flipped, patterns, seed):
         if json:
             put_record(load)
+        elif not quiet:
+            say(f"restored {plural(load.tried, 'pattern')} of {load.patterns:,}")
         rows.append(
             [
                 figure(load.load, 2),
@@ -203,6 +208,7 @@ def hmm(
     repeats: Annotated[int, value("N", LENGTH, "Number of runs of each case.", min=1)] = 3,
     threads: options.Threads = None,
     json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Measure what a token costs a hidden Markov model, by its number of states.
 
@@ -220,6 +226,8 @@ def hmm(
     for cost in measure([int(part) for part in parts], repeats):
         if json:
             put_record(cost)
+        elif not quiet:
+            say(f"measured {plural(cost.states, 'state')}")
         rows.append([f"{cost.states:,}", figure(cost.scoring, 2), figure(cost.training, 2)])
     if not json:
         put_table(("states", "scoring, us/token", "training, us/token"), rows, left=0)
@@ -258,3 +266,55 @@ def _train_table(timings: list[TrainTiming]) -> None:
         for timing in timings
     ]
     put_table(names, rows, left=2)
+
+
+@app.command("points", cls=Command)
+def points(
+    steps: Annotated[int, value("N", LENGTH, "Number of steps of each rule.", min=1)] = 100,
+    lr: Annotated[
+        float, value("X", MEASURED, "The rate alpha_0 of every rule.", min=1e-9, max=MOST_RATE)
+    ] = 0.5,
+    plot: options.Picture = None,
+    seed: options.FixedSeed = 0,
+    threads: options.Threads = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Watch every update rule on a problem of one number: the mean of 21 points.
+
+    Minimises the mean of (x - theta)^2 over x = -10 ... 10 from theta = -20, with the full
+    gradient and with that of one random point a step. All rules draw the same points.
+    """
+    from seqgen.benchmarks.points import measure
+    from seqgen.cli.outputs import check_picture
+
+    place = None if plot is None else check_picture(plot, [])
+    found = measure(steps, lr, seed)
+    if place is not None:
+        from seqgen.report.lines import draw_lines
+
+        paths = {_told(path): list(enumerate(path.path)) for path in found}
+        draw_lines(place, paths, "step", "theta", log="", marker="")
+    if json:
+        for path in found:
+            put_record(path)
+        return
+    rows = [
+        [*_whose(path), figure(path.final), figure(path.final_loss), figure(path.mean_distance)]
+        for path in found
+    ]
+    put_table(["rule", "gradient", "rate", "theta", "loss", "mean |theta|"], rows, left=3)
+    full, constant, falling = (list(enumerate(path.path)) for path in found[:3])
+    marks = "o full gradient, . one point at a time, + the same with alpha_0/(1+k)"
+    lines = curve([(".", constant), ("+", falling), ("o", full)])
+    put("\n".join(["", f"theta by step: {marks}", *lines, "", ""]))
+    if not quiet:
+        say(f"mean |theta| is over the last tenth of {plural(steps, 'step')}; the answer is 0")
+
+
+def _whose(path: ThetaPath) -> list[str]:
+    return [path.rule, path.gradient, path.decay]
+
+
+def _told(path: ThetaPath) -> str:
+    return ", ".join(_whose(path))

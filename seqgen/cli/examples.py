@@ -47,6 +47,14 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ),
         ("seqgen perplexity a.txt --per-line | sort -n | tail", "Find the most surprising lines."),
     ),
+    "diagnose": (
+        ("seqgen diagnose book.txt", "Look inside the latest model."),
+        (
+            "seqgen diagnose book.txt -m book-rnn --distance 50 --plot gradients.svg",
+            "Draw how far gradients reach.",
+        ),
+        ("seqgen diagnose book.txt -m book-gpt --layer 2 --json", "Write all figures as JSON."),
+    ),
     "bleu": (
         ("seqgen bleu output.txt reference.txt", "Score a translation."),
         ("seqgen bleu output.txt ref.txt --metric bleu --metric chrf --json", "Use two metrics."),
@@ -125,6 +133,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "seqgen bench decode --tokens 64 --repeats 3 --json",
             "Measure briefly; print JSON Lines.",
         ),
+    ),
+    "bench points": (
+        ("seqgen bench points", "Follow every update rule for a hundred steps."),
+        ("seqgen bench points --lr 0.1 --steps 500", "Use a smaller rate, for longer."),
+        ("seqgen bench points --plot paths.svg", "Draw all the paths."),
     ),
     "bench train": (
         ("seqgen bench train", "Measure every architecture."),

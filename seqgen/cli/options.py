@@ -284,6 +284,17 @@ Plot = Annotated[
         show_default=False,
     ),
 ]
+Picture = Annotated[
+    Path | None,
+    typer.Option(
+        "--plot",
+        help="Draw the curves into an .svg or .png file as well. Needs matplotlib.",
+        parser=file_path,
+        metavar="FILE",
+        rich_help_panel=OUTPUT,
+        show_default=False,
+    ),
+]
 Align = Annotated[
     bool,
     typer.Option(

@@ -49,6 +49,19 @@ def check_out(
     return out
 
 
+def check_picture(plot: Path, inputs: Iterable[Input]) -> Path:
+    """Refuse a picture that cannot be drawn, or that would replace another file; return its place.
+
+    Raises:
+        UsageError: see `check_out`; or its name has another ending.
+        SeqgenError: matplotlib is not installed.
+    """
+    from seqgen.report.pictures import check_plot, is_picture
+
+    check_plot(plot)
+    return check_out(plot, inputs, True, "a picture", is_picture, "--plot")
+
+
 def check_tokenizer_folder(out: Path, sources: Iterable[Input], overwrite: bool) -> None:
     """Refuse a folder whose tokenizer is not seqgen's, or is not to be replaced.
 

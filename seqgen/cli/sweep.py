@@ -14,9 +14,9 @@ import typer
 from seqgen.cli import completion
 from seqgen.cli.curve import curve
 from seqgen.cli.help import BUDGET, OPTIMISATION, OUTPUT, WHAT
-from seqgen.cli.inputs import Input, Inputs, file_path, given_or_piped
+from seqgen.cli.inputs import Inputs, file_path, given_or_piped
 from seqgen.cli.output import console, is_terminal, put, put_record, say
-from seqgen.cli.outputs import check_out
+from seqgen.cli.outputs import check_picture
 from seqgen.cli.settings import option as setting
 from seqgen.cli.tables import MISSING, count, figure, put_table, short_count
 from seqgen.configs import MOST_SEED, conform, count_of, require
@@ -170,7 +170,7 @@ def sweep(given: Mapping[str, Any], files: list[str] | None) -> None:
     inputs = Inputs(quiet)
     data = inputs.keep(given_or_piped(files, "seqgen compare --sweep ARCH,... DATA"))
     asked = sweep_of(given, data)
-    place = plot and _place(plot, inputs.open(map(str, data)))
+    place = plot and check_picture(plot, inputs.open(map(str, data)))
     found = []
     for record in _trained(asked, quiet):
         found.append(record)
@@ -184,13 +184,6 @@ def sweep(given: Mapping[str, Any], files: list[str] | None) -> None:
         from seqgen.report.lines import draw_lines
 
         draw_lines(place, series(found), "parameters", "bits/char")
-
-
-def _place(plot: Path, inputs: Iterable[Input]) -> Path:
-    from seqgen.report.heat_map import check_plot, is_picture
-
-    check_plot(plot)
-    return check_out(plot, inputs, True, "a picture", is_picture, "--plot")
 
 
 def _trained(asked: Sweep, quiet: bool) -> Iterable[SweepRecord]:

@@ -58,6 +58,11 @@ def significant(value: float, digits: int) -> str:
     return f"{value:.{digits}g}"
 
 
+def number(value: float | None) -> str:
+    """Return a number of any size with three significant digits; a dash for none."""
+    return MISSING if value is None else significant(value, 3)
+
+
 def byte_size(size: float) -> str:
     """Return bytes as a person reads them: 512 bytes, 3.4 MB."""
     for step, unit in SIZES:

@@ -15,7 +15,7 @@ from seqgen.cli.output import put_record
 from seqgen.cli.outputs import check_replaced_model
 from seqgen.cli.pairs import check_sides
 from seqgen.cli.settings import option as setting
-from seqgen.cli.train_summary import how_to_go_on, summarise
+from seqgen.cli.train_summary import LastLook, how_to_go_on, summarise
 from seqgen.errors import Interrupted, UsageError
 
 # Flags whose name is not the setting's.
@@ -41,6 +41,7 @@ OWN = frozenset(
         "quiet",
     }
     | {"parameters", "stop_after", "resume", "changed_data", "tensorboard"}
+    | {"diagnose", "find_lr", "plot"}
 )
 
 
@@ -270,6 +271,24 @@ def train(
             rich_help_panel=OUTPUT,
         ),
     ] = False,
+    diagnose: Annotated[
+        bool,
+        typer.Option(
+            "--diagnose",
+            help="Also log how every layer is doing: weights, gradients, updates, units.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
+    find_lr: Annotated[
+        bool,
+        typer.Option(
+            "--find-lr",
+            help="Store nothing: train for 100 steps with a rising learning rate, draw the losses, "
+            "and suggest a value for --lr.",
+            rich_help_panel=OPTIMISATION,
+        ),
+    ] = False,
+    plot: options.Picture = None,
     device: options.Device = "auto",
     threads: options.Threads = None,
     seed: options.Seed = None,
@@ -280,6 +299,7 @@ def train(
 
     Where the default is "chosen", it is made to fit the architecture, the text and the budget.
     """
+    from seqgen.cli.find_lr import put_rate
     from seqgen.cli.models import put_presets, put_settings
     from seqgen.cli.progress import display
     from seqgen.configs import read_config
@@ -289,6 +309,8 @@ def train(
     if preset == "help":
         put_presets(json)
         return
+    if plot is not None and not find_lr:
+        raise UsageError("--plot is for --find-lr; seqgen models show draws the losses of a run")
     for key, _, setting_name in (text.partition("=") for text in set_ or ()):
         if key == "help":
             of_preset = preset and presets.preset(preset).architecture
@@ -311,10 +333,12 @@ def train(
     targets = inputs.keep(target or ())
     common = {"settings": settings, "device": device, "targets": targets}
     common |= {"stop_after": stop_after, "tensorboard": tensorboard}
-    with display(quiet) as report:
+    common |= {"diagnose": diagnose}
+    with display(quiet) as shown:
+        report = LastLook(shown)
         if resume is not None:
             own = ("model", "preset", "parameters", "name", "overwrite", "config")
-            _refuse(context, "--resume", own)
+            _refuse(context, "--resume", (*own, "find_lr"))
             sources = inputs.keep(data)
             result = go_on(resume, data=sources, changed_data=changed_data, report=report, **common)
         else:
@@ -323,6 +347,14 @@ def train(
             nested = read_config(config) if config else {}
             store.check_free(name, overwrite)
             sources = inputs.keep(given_or_piped(data, "seqgen train FILE"))
+            if find_lr:
+                own = ("name", "overwrite", "stop_after", "tensorboard", "diagnose")
+                _refuse(context, "--find-lr", own)
+                asked = {"architecture": model, "preset": preset, "config": nested}
+                asked |= {"parameters": parameters, "settings": settings}
+                asked |= {"targets": targets, "device": device}
+                put_rate(sources, asked, inputs.open(map(str, data)), plot, report, json)
+                return
             if overwrite:
                 held_out = [file for file in (val, val_source, val_target) if file]
                 check_replaced_model(name, [*sources, *targets, *held_out])
@@ -343,6 +375,7 @@ def train(
         raise Interrupted(how_to_go_on(result))
     if not quiet:
         summarise(result)
+        report.put()
 
 
 def _refuse(context: typer.Context, what: str, flags: tuple[str, ...]) -> None:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from seqgen import registry, store
 from seqgen.cli.output import console, is_terminal, say
-from seqgen.cli.tables import count, duration, figure
+from seqgen.cli.tables import MISSING, count, duration, figure, number, percentage
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
     from seqgen.tasks.training.session import TrainingResult
+    from seqgen.training.events import Diagnosed, Event, Report
 
 # The summary ends with this many lines of a sample.
 SAMPLE_LINES = 6
@@ -87,3 +88,34 @@ def _table(result: TrainingResult) -> None:
             say(f"{'':{INDENT}}{line}")
     for line in (result.sample or "").strip("\n").splitlines()[:SAMPLE_LINES]:
         say(f"  | {line}")
+
+
+class LastLook:
+    """Passes events on, and keeps the last figures of the layers (`--diagnose`)."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._last: Diagnosed | None = None
+
+    def __call__(self, event: Event) -> None:
+        """Pass an event on."""
+        if hasattr(event, "layers"):
+            self._last = event
+        self._report(event)
+
+    def put(self) -> None:
+        """Write the figures to standard error, a line per layer, if there are any."""
+        if self._last is None:
+            return
+        say(f"layers at step {count(self._last.step)}:")
+        width = max(len(figures.layer) for figures in self._last.layers)
+        for figures in self._last.layers:
+            parts = {
+                "weights": number(figures.weight_norm),
+                "gradient": number(figures.grad_norm),
+                "update ratio": number(figures.update_ratio),
+                "saturated": percentage(figures.saturated, 1),
+                "dead": percentage(figures.dead, 1),
+            }
+            known = (f"{name} {value}" for name, value in parts.items() if value != MISSING)
+            say(f"  {figures.layer:<{width}}  {', '.join(known)}")

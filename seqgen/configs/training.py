@@ -148,11 +148,26 @@ class TrainingConfig(RegimeConfig):
         above=0,
         high=1,
     )
+    eps_inside: bool = setting(
+        "In adagrad, rmsprop, adam and adamw, divide by sqrt(v + eps) instead of sqrt(v) + eps.",
+        False,
+    )
+    adagrad_window: int | None = setting(
+        "In adagrad, add up the squares of this many gradients only, the last ones; by default of "
+        "all.",
+        None,
+        low=1,
+        high=MOST_STEPS,
+    )
     clip_norm: float = setting(
         "Clip gradients to this global norm; 0 turns clipping off.", 1.0, low=0, high=MOST_RATE
     )
     clip_norm_type: Literal["1", "2", "inf"] = setting(
         "Which norm clip_norm measures: 1, 2 or the largest element (inf).", "2"
+    )
+    clip_norm_scope: Literal["all", "each"] = setting(
+        "Clip the gradient as a whole (all), or that of each matrix and vector on its own (each).",
+        "all",
     )
     clip_value: float = setting(
         "Clip each element of the gradient to this size, after clip_norm; 0 turns it off.",
@@ -240,6 +255,8 @@ class TrainingConfig(RegimeConfig):
         require(long_enough, f"k2 must be at least seq_len, {self.seq_len}, not {self.k2}")
         has_momentum = self.momentum > 0 and self.dampening == 0
         require(not self.nesterov or has_momentum, "nesterov needs momentum and no dampening")
+        rooted = self.eps_inside and self.optimizer == "rmsprop"
+        require(not (rooted and self.momentum), "eps_inside needs rmsprop without momentum")
         budgets = [b for b in BUDGETS if getattr(self, b) is not None]
         require(len(budgets) <= 1, "give one budget: --steps, --epochs or --minutes")
 

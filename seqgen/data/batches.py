@@ -54,6 +54,10 @@ class Batch:
         cuts = [slice(*pair) for pair in pairwise(edges)]
         return [(cut, self._rows(cut)) for cut in cuts]
 
+    def first(self, rows: int) -> Batch:
+        """Return at most so many of the rows; `count` stays that of the whole batch."""
+        return self._rows(slice(rows))
+
     def _rows(self, cut: slice) -> Batch:
         source = None if self.source is None else self.source.part(cut)
         return replace(self, tokens=self.tokens[cut], targets=self.targets[cut], source=source)

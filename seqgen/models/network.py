@@ -18,6 +18,11 @@ class Network(nn.Module):
     config: ModelConfig
     head: nn.Linear
 
+    @property
+    def stack(self) -> nn.ModuleList | None:
+        """The stack of layers, if there is one."""
+        return next((c for c in self.children() if isinstance(c, nn.ModuleList)), None)
+
     def layers_in_order(self) -> list[list[nn.Module]]:
         """Return the network's modules in groups, each used after the ones before it.
 
@@ -25,8 +30,7 @@ class Network(nn.Module):
         layers, last what follows it, with the head. In a network without a stack, each module is a
         group. A network with another order overrides this.
         """
-        children = list(self.children())
-        stack = next((c for c in children if isinstance(c, nn.ModuleList)), None)
+        children, stack = list(self.children()), self.stack
         if stack is None:
             return [[child] for child in children if child is not self.head] + [[self.head]]
         at = children.index(stack)

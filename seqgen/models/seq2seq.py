@@ -46,7 +46,7 @@ SCORES: Mapping[str, type[Score]] = {"dot": Dot, "general": General, "additive":
 class Seq2SeqConfig(CellRegularisers, SourceConfig):
     """Recurrent layers over the source, and recurrent layers over the target that begin there."""
 
-    recipe: ClassVar[Mapping[str, Any]] = {**SourceConfig.recipe, "lr": 6e-3}
+    recipe: ClassVar[Mapping[str, Any]] = {**SourceConfig.recipe, "lr": 1e-2}
     sizes: ClassVar[tuple[Size, ...]] = (
         Size(
             {"hidden_size": 512, "embedding_size": 256, "tie_weights": False}, tokens=2e7, text=3e5

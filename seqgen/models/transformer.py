@@ -170,6 +170,10 @@ class Transformer(ArraySteps, NeuralLanguageModel):
         """
         return self._stack(x, rotation, self._attend_within)
 
+    def features_by(self, tokens: Tensor, attend: Attend) -> Tensor:
+        """Return the features (B, T, H) of windows (B, T), with `attend` for causal attention."""
+        return self._stack(*self._window(tokens), attend)
+
     def _attending(self, attend: Attend, state: KVCache, rows: Sequence[int]) -> Attend:
         """Return what the blocks attend by, when they run on some rows of the state.
 

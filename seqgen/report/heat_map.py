@@ -2,48 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seqgen.errors import SeqgenError, UsageError
-from seqgen.files import replacing
+from seqgen.report.pictures import save_picture
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-KINDS = (".svg", ".png")
 # Inches of a cell, and of a character beside it.
 CELL, CHARACTER = 0.28, 0.09
 # Pictures are no larger than this, in inches: cells of long texts get smaller.
 MOST_INCHES = 60.0
-
-
-def check_plot(path: Path) -> None:
-    """Refuse a picture that cannot be drawn, before the work begins.
-
-    Raises:
-        UsageError: the name has another ending.
-        SeqgenError: matplotlib is not installed; says how to install it.
-    """
-    if path.suffix.lower() not in KINDS:
-        raise UsageError(f"--plot writes {' or '.join(KINDS)} files: give {path} such a name")
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise SeqgenError(
-            "--plot needs the package matplotlib: pip install 'seqgen[plot]'"
-        ) from None
-
-
-def is_picture(path: Path) -> bool:
-    """Return whether a file begins as one of these pictures does."""
-    with path.open("rb") as file:
-        head = file.read(512)
-    return head.startswith(b"\x89PNG") or b"<svg" in head or b"DOCTYPE svg" in head
 
 
 def draw_heat_map(
@@ -75,15 +44,3 @@ def draw_heat_map(
     axes.tick_params(length=0)
     axes.set_title(title, fontsize="medium", **plain)
     save_picture(path, figure)
-
-
-def save_picture(path: Path, figure: Figure) -> None:
-    """Write a figure of matplotlib into an .svg or .png file."""
-    from matplotlib import rc_context
-
-    # Texts stay texts in an SVG, and the same weights give the same file.
-    settings = {"svg.fonttype": "none", "svg.hashsalt": "seqgen"}
-    how = {"metadata": {"Date": None}} if path.suffix.lower() == ".svg" else {"dpi": 120}
-    with rc_context(settings), warnings.catch_warnings(), replacing(path) as file:
-        warnings.simplefilter("ignore")  # about characters that no font has
-        figure.savefig(file, format=path.suffix[1:].lower(), **how)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from seqgen.configs import TrainingConfig
+
+if TYPE_CHECKING:
+    from seqgen.training.diagnosis.layers import LayerFigures
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +81,21 @@ class Validated:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Diagnosed:
+    """What `--diagnose` sees of an update.
+
+    Attributes:
+        step: steps done, this one included.
+        share: how much of the budget was spent before it, 0 to 1.
+        layers: every layer's figures, in the order of use.
+    """
+
+    step: int
+    share: float
+    layers: list[LayerFigures]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Notice:
     """Something the user should know, in one line."""
 
@@ -103,5 +122,5 @@ class SampleLine:
         return next((line for line in self.text.split("\n") if line.strip()), "")[:80]
 
 
-Event = Started | Iteration | Validated | Notice | Encoding | SampleLine
+Event = Started | Iteration | Validated | Diagnosed | Notice | Encoding | SampleLine
 Report = Callable[[Event], None]

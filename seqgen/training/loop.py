@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils import clip_grad_value_, clip_grads_with_norm_, get_total_norm
 
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import Batch, Batches
@@ -20,6 +19,7 @@ from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.precision import own_randomness, step_arithmetic
 from seqgen.models.state import State
 from seqgen.training.average import Average
+from seqgen.training.clipping import clip
 from seqgen.training.events import Progress, Validated
 from seqgen.training.objective import Objective
 from seqgen.training.optimizers import UpdateRule
@@ -104,6 +104,7 @@ class Trainer:
             loss, norm, tokens = self._step(StepProgress(run.step, decision.share))
             self._require_sane(loss, norm)
             self._count(loss, tokens)
+            self.hooks.watch.stepped(run, loss, norm)
             window.losses.add(loss, tokens)
             run.seconds = time.monotonic() - began
             decision = self._decide()
@@ -184,23 +185,13 @@ class Trainer:
             for loss, nats in self._losses(batch, progress):
                 loss.backward()
                 total = total + nats.detach()
-        norm = self._clipped()
-        self.rule.step(rate(self.config, progress.share, progress.step))
+        with self.hooks.watch.updating(self.run, batch):
+            norm = clip(self.model.parameters(), self.config)
+            self.rule.step(self.rate(progress.share, progress.step))
         self.objective.end_step()
         if self.average is not None:
             self.average.update(progress.step)
         return total.item(), norm.item(), batch.count
-
-    def _clipped(self) -> Tensor:
-        """Clip the gradient; return the norm it had."""
-        config = self.config
-        parameters = [p for p in self.model.parameters() if p.grad is not None]
-        norm = get_total_norm([p.grad for p in parameters], float(config.clip_norm_type))
-        if config.clip_norm:
-            clip_grads_with_norm_(parameters, config.clip_norm, norm)
-        if config.clip_value:
-            clip_grad_value_(parameters, config.clip_value)
-        return norm
 
     def _losses(self, batch: Batch, progress: StepProgress) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield, for each piece of the batch's rows, its share of the loss, and of plain nats.
@@ -223,6 +214,10 @@ class Trainer:
         if carried and len(states) > 1:
             states = [type(states[0]).cat([state.detach() for state in states])]
         self.state = states[0] if carried else None
+
+    def rate(self, share: float, step: int) -> float:
+        """Return the learning rate as a share of its peak; see `schedules.rate`."""
+        return rate(self.config, share, step)
 
     @torch.no_grad()
     def _loss_after_update(self) -> float:
@@ -258,7 +253,7 @@ class Trainer:
                 train_loss_std=window.losses.std,
                 epoch_loss=run.epoch_loss,
                 epoch_loss_std=run.epoch_loss_std,
-                lr=rate(self.config, share, run.step),
+                lr=self.rate(share, run.step),
                 grad_norm=norm,
                 tokens_per_second=window.losses.tokens / max(now - window.since, 1e-9),
                 figures=self.objective.figures(),

@@ -18,6 +18,7 @@ from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer, RMSprop
 from seqgen.configs import TrainingConfig
 from seqgen.models.network import Network
 from seqgen.training.parts import OptimizerState
+from seqgen.training.textbook import TextbookAdagrad, TextbookAdam, TextbookRMSprop
 
 
 class Muon(Optimizer):
@@ -191,12 +192,17 @@ def _sgd(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimizer
 
 def _adagrad(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimizer]:
     groups = _groups(chosen, config.lr, config.weight_decay)
+    if config.adagrad_window or config.eps_inside:
+        form = {"eps": config.eps, "inside": config.eps_inside}
+        return [TextbookAdagrad(groups, config.adagrad_window, **form)]
     on_cpu = all(share.parameter.device.type == "cpu" for share in chosen)
     return [Adagrad(groups, eps=config.eps, fused=on_cpu)]
 
 
 def _rmsprop(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimizer]:
     groups = _groups(chosen, config.lr, config.weight_decay)
+    if config.eps_inside:
+        return [TextbookRMSprop(groups, config.beta2, eps=config.eps, inside=True)]
     return [RMSprop(groups, alpha=config.beta2, eps=config.eps, momentum=config.momentum)]
 
 
@@ -211,6 +217,9 @@ def _adamw(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimiz
 def _adaptive(kind: type[Adam], chosen: list[ParameterGroup], config: TrainingConfig) -> Optimizer:
     groups = _groups(chosen, config.lr, config.weight_decay)
     betas = (config.beta1, config.beta2)
+    if config.eps_inside:
+        decoupled = kind is AdamW
+        return TextbookAdam(groups, betas, eps=config.eps, inside=True, decoupled=decoupled)
     return kind(groups, betas=betas, eps=config.eps, fused=_has_fused(chosen))
 
 

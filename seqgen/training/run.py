@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqgen.configs import TrainingConfig
 from seqgen.errors import SeqgenError
 from seqgen.training.events import Report
+
+if TYPE_CHECKING:
+    from seqgen.data.batches import Batch
 
 # The number of validations during a run: exact for a budget in steps, the most for a budget in
 # minutes, where the first comes after this many seconds.
@@ -94,6 +99,22 @@ class Run:
         return cls(**{**facts, "epoch": Losses(**facts.get("epoch", {}))})
 
 
+class Watch:
+    """Looks at every step without changing anything; this one looks away."""
+
+    def updating(self, run: Run, batch: Batch) -> AbstractContextManager[None]:
+        """Return a context for an update, from its gradients to the new weights.
+
+        Args:
+            run: before the step.
+            batch: what the gradients are of.
+        """
+        return contextlib.nullcontext()
+
+    def stepped(self, run: Run, loss: float, norm: float) -> None:
+        """Take a step's loss, in nats per token, and its gradient's norm before clipping."""
+
+
 @dataclass(kw_only=True)
 class Hooks:
     """Functions that the caller supplies; the loop knows neither disk nor decoding.
@@ -104,6 +125,7 @@ class Hooks:
         checkpoint: called when a checkpoint should be written.
         report: takes events.
         stop: returns a reason to stop before the budget is spent, or None.
+        watch: looks at every step.
     """
 
     validate: Callable[[], float] | None = None
@@ -111,6 +133,7 @@ class Hooks:
     checkpoint: Callable[[], None]
     report: Report
     stop: Callable[[Run], str | None] = lambda run: None
+    watch: Watch = field(default_factory=Watch)
 
 
 @dataclass

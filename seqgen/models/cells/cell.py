@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 # The parts of a cell's state, each (B, its width); the output h is first.
 LayerState = tuple[Tensor, ...]
+# (cell, inputs (B, T, E), the parts before) to every h (B, T, H), and the parts after.
+Watch = Callable[["Cell", Tensor, LayerState], tuple[Tensor, LayerState]]
 
 
 class Cell(nn.Module):
@@ -51,6 +54,7 @@ class Cell(nn.Module):
         passing: parts that no later step reads.
         reads_past: matrices act on the past.
         maps: for each matrix that is several maps below one another, the rows of each.
+        watch: takes a sequence in the place of `sequence`, where each step is to be looked at.
     """
 
     inputs: ClassVar[int]
@@ -60,6 +64,7 @@ class Cell(nn.Module):
     passing: ClassVar[frozenset[str]] = frozenset()
     reads_past: ClassVar[bool] = True
     maps: dict[str, tuple[int, ...]]
+    watch: Watch | None = None
 
     def __init__(self, input_size: int, config: RecurrentConfig) -> None:
         super().__init__()
@@ -194,6 +199,17 @@ class Cell(nn.Module):
             update = Dropout(config.update_dropout)
         return Noise(maps, past, update, shared)
 
+    def slope(self, h: Tensor) -> Tensor | None:
+        """Return phi'(a) from h = phi(a), where a step is phi(W_hh h + ...) and nothing else.
+
+        Args:
+            h: the layer's output, of any shape.
+
+        Returns:
+            The derivative at each unit; None where a step is more than that.
+        """
+        return None
+
     def after(self, old: LayerState, new: LayerState) -> LayerState:
         """Zone out: return the parts after a step, some elements as before it.
 
@@ -255,6 +271,8 @@ class Cell(nn.Module):
             state: the parts before.
             noise: what is dropped, where one training call takes several of these.
         """
+        if self.watch is not None:
+            return self.watch(self, x, state)
         noise = noise or self.noise(len(x))
         fast = None
         if self.fits_kernel(noise) and not self.zones_out:

@@ -17,6 +17,12 @@ from seqgen.models.precision import kernel_arithmetic, trains_on_cpu
 from seqgen.models.recurrent import RecurrentLM
 from seqgen.models.recurrent_config import RecurrentConfig
 
+# phi' where phi has the value h.
+SLOPES = {
+    "tanh": lambda h: 1 - h**2,
+    "relu": lambda h: (h > 0).to(h.dtype),
+    "sigmoid": lambda h: h * (1 - h),
+}
 KERNELS = {"tanh": torch.rnn_tanh, "relu": torch.rnn_relu}
 
 
@@ -49,6 +55,9 @@ class RNNCell(Cell):
 
     def equation(self, ops: Ops, w: Any, x: Any, h: Any) -> tuple[Any]:
         return (getattr(ops, self.activation)(w.hh(h, x)),)
+
+    def slope(self, h: Tensor) -> Tensor | None:
+        return None if self.zones_out else SLOPES[self.activation](h)
 
     def fast_sequence(
         self, x: Tensor, state: LayerState, noise: Noise

@@ -30,6 +30,7 @@ from seqgen.tasks.scoring.perplexity import Scoring, protocol, score_held_out
 from seqgen.tasks.training.board import Board
 from seqgen.tasks.training.prepare import Prepared
 from seqgen.tasks.writing.sample import fixed_sample
+from seqgen.training.diagnosis.watch import TrainingWatch
 from seqgen.training.events import Event, Notice, Report, SampleLine, Started, Validated
 from seqgen.training.loop import Trainer
 from seqgen.training.regimes.base import OwnText
@@ -77,6 +78,7 @@ class Session:
         training: the complete training settings.
         stop_after: stop after so many steps in all, if given.
         tensorboard: log for TensorBoard too.
+        diagnose: log how every layer is doing too.
         report: takes events.
         created: when its training first began.
     """
@@ -86,6 +88,7 @@ class Session:
     training: TrainingConfig
     stop_after: int | None
     tensorboard: bool
+    diagnose: bool
     report: Report
     created: str = field(default_factory=store.now)
 
@@ -205,11 +208,18 @@ class Session:
         def checkpoint() -> None:
             self.stored.write_checkpoint(*trainer.snapshot(), config.keep)
 
+        watch = TrainingWatch(model, config, self.budget, report, self.diagnose)
+
+        def report_and_watch(event: Event) -> None:
+            report(event)
+            watch.take(event)
+
         hooks = Hooks(
             validate=self._validation(model),
             keep_best=keep_best,
             checkpoint=checkpoint,
-            report=report,
+            report=report_and_watch,
+            watch=watch,
             stop=lambda run: self._reason_to_stop(run, stop),
         )
         loaded = self.loaded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,7 @@ def train(
     parameters: int | None = None,
     stop_after: int | None = None,
     tensorboard: bool = False,
+    diagnose: bool = False,
     report: Report = lambda event: None,
 ) -> TrainingResult:
     """Train a language model on text and store it.
@@ -88,6 +89,7 @@ def train(
         parameters: choose the width, `hidden_size`, at which the model has about so many.
         stop_after: stop after so many steps, as if interrupted there; no part of the settings.
         tensorboard: log for TensorBoard too, into the model's folder.
+        diagnose: also report, and log, how every layer is doing.
         report: takes events while training goes on.
 
     Raises:
@@ -98,22 +100,13 @@ def train(
     """
     if tensorboard:
         require_tensorboard()
-    flags = [name for name, value in (settings or {}).items() if value is not None]
-    beneath = preset_of(preset, architecture, config or {})
-    plan = plan_of(architecture, beneath, settings or {}, config or {}, flags)
-    if parameters is None:
-        plan.check_shape()
-    else:
-        plan = with_open_width(plan, flags)
     store.check_free(name, overwrite)
     place = choose_device(device)
-
-    prepared, plan = prepare_plan(plan, data, targets, flags, report)
-    if parameters is not None:
-        plan = solve_width(plan, prepared, parameters, place)
-    plan, training = _choose(plan, prepared, place, report)
+    chosen = architecture, preset, settings or {}, config or {}, parameters
+    ready = prepare_run(data, targets, *chosen, place, report)
+    plan, training, prepared = ready.plan, ready.training, ready.prepared
     estimator = Estimator.of(plan.architecture)
-    if estimator is not None and (notice := estimator.ignored(flags)):
+    if estimator is not None and (notice := estimator.ignored(ready.flags)):
         report(notice)
     model_config = plan.model_config(prepared.vocab_sizes, training.seq_len)
     with own_randomness(place), contextlib.ExitStack() as held:
@@ -122,13 +115,64 @@ def train(
         # Created only now, so that a model too large for this machine leaves no folder behind.
         stem = f"{Path(data[0]).stem}-{plan.architecture}"
         stored = held.enter_context(store.building(name, stem, overwrite))
-        _write_settings(stored, plan, beneath, model_config, training)
+        _write_settings(stored, plan, ready.preset, model_config, training)
         _write_data(stored, prepared)
         tokenizers = prepared.tokenizer, plan.data, prepared.source_tokenizer
         loaded = LoadedModel(stored, model, *tokenizers)
         if estimator is not None:
             return estimate(loaded, prepared, training, report)
-        return Session(loaded, prepared, training, stop_after, tensorboard, report).run()
+        looks = stop_after, tensorboard, diagnose
+        return Session(loaded, prepared, training, *looks, report).run()
+
+
+@dataclass(frozen=True)
+class ReadyRun:
+    """What a new run needs before its model is made.
+
+    Attributes:
+        plan: with every setting of model and data.
+        preset: that it builds on, if any.
+        flags: the settings that the user gave.
+        training: every setting of training; of a counted model, what was given.
+        prepared: the data.
+    """
+
+    plan: Plan
+    preset: Preset | None
+    flags: list[str]
+    training: TrainingConfig
+    prepared: Prepared
+
+    def initial_model(self) -> LanguageModel:
+        """Return the model before its first step; see `_initial_model`."""
+        config = self.plan.model_config(self.prepared.vocab_sizes, self.training.seq_len)
+        return _initial_model(self.plan, config, self.training, self.prepared)
+
+
+def prepare_run(
+    data: Sequence[str | Path],
+    targets: Sequence[str | Path],
+    architecture: str | None,
+    preset: str | None,
+    settings: Mapping[str, Any],
+    config: Mapping[str, Any],
+    parameters: int | None,
+    device: torch.device,
+    report: Report,
+) -> ReadyRun:
+    """Read what a new model learns from, and settle how it is trained; see `train`."""
+    flags = [name for name, value in settings.items() if value is not None]
+    beneath = preset_of(preset, architecture, config)
+    plan = plan_of(architecture, beneath, settings, config, flags)
+    if parameters is None:
+        plan.check_shape()
+    else:
+        plan = with_open_width(plan, flags)
+    prepared, plan = prepare_plan(plan, data, targets, flags, report)
+    if parameters is not None:
+        plan = solve_width(plan, prepared, parameters, device)
+    plan, training = _choose(plan, prepared, device, report)
+    return ReadyRun(plan, beneath, flags, training, prepared)
 
 
 def prepare_plan(
@@ -230,6 +274,7 @@ def resume(
     stop_after: int | None = None,
     changed_data: bool = False,
     tensorboard: bool = False,
+    diagnose: bool = False,
     report: Report = lambda event: None,
 ) -> TrainingResult:
     """Continue a run that was stopped, as if it had never stopped.
@@ -243,6 +288,7 @@ def resume(
         stop_after: stop after so many steps in all.
         changed_data: continue even if the text has changed.
         tensorboard: log for TensorBoard too, into the model's folder.
+        diagnose: also report, and log, how every layer is doing.
         report: takes events while training goes on.
 
     Raises:
@@ -274,7 +320,8 @@ def resume(
         model.to(device=place, dtype=parameter_type(training.precision))
         loaded = LoadedModel(stored, model, tokenizer, data_config, source_tokenizer)
         created = stored.record.get("created", store.now())
-        session = Session(loaded, prepared, training, stop_after, tensorboard, report, created)
+        looks = stop_after, tensorboard, diagnose
+        session = Session(loaded, prepared, training, *looks, report, created)
         if given:
             _lengthen(session, done)
         return session.run(checkpoint)

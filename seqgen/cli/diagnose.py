@@ -1,0 +1,160 @@
+"""`seqgen diagnose`: gradients by distance, weights, units and attention of a trained model."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seqgen.cli import options
+from seqgen.cli.curve import curve
+from seqgen.cli.help import MEASURED, value
+from seqgen.cli.inputs import Inputs, file_name
+from seqgen.cli.output import put, put_record, say
+from seqgen.cli.outputs import check_picture
+from seqgen.cli.tables import figure, number, percentage, put_table
+from seqgen.wording import plural
+
+if TYPE_CHECKING:
+    from seqgen.tasks.diagnose import Diagnosis
+
+# The table has these distances; the picture, the file and the records have all.
+SHOWN = (0, 1, 2, 5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 750, 1000)
+
+
+def diagnose(
+    text: Annotated[
+        str,
+        typer.Argument(
+            help="A text file, or - for standard input.", parser=file_name, metavar="TEXT"
+        ),
+    ],
+    model: options.Model = None,
+    distance: Annotated[
+        int | None,
+        value(
+            "N",
+            MEASURED,
+            "How many tokens back to follow the gradient of a loss.",
+            default="100, or what the model's window and the lines of the text allow",
+            min=0,
+        ),
+    ] = None,
+    layer: Annotated[
+        int | None,
+        value(
+            "N",
+            MEASURED,
+            "Follow gradients to the output of this layer, counted from 0.",
+            default="the last of a recurrent network, else the vectors that the first one reads",
+            min=0,
+        ),
+    ] = None,
+    plot: options.Picture = None,
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Look inside a neural model: how far its gradients reach, and how each layer is doing.
+
+    Shows the gradient of a loss by distance through time, with its bound for plain recurrent
+    networks; norms of weights, gradients and updates by layer; saturated and dead units; and the
+    entropy of a transformer's attention.
+    """
+    from seqgen.tasks.diagnose import diagnose as look
+    from seqgen.tasks.loaded import load
+
+    source = Inputs(quiet).open_one(text)
+    if plot is not None:
+        plot = check_picture(plot, [source])
+    precision = "float32" if device == "mps" else "float64"
+    loaded = load(model, device, precision)
+    found = look(loaded, source.chunks(loaded.data.newlines), distance, layer)
+    if plot is not None:
+        _draw(plot, found)
+    if json:
+        for record in (*found.distances, *found.layers, *found.heads, found.summary):
+            put_record(record)
+        return
+    _put_distances(found)
+    _put_layers(found)
+    _put_heads(found)
+    if not quiet:
+        about = found.summary
+        size = plural(about.tokens, "token")
+        say(f"{about.model}: means over {plural(about.windows, 'window')} of {size}")
+
+
+def _put_distances(found: Diagnosis) -> None:
+    """Write the gradients of some distances as a table, and those of all as a picture."""
+    last = found.distances[-1].distance
+    bounded = found.distances[0].bound is not None
+    of_weights = found.distances[0].weight_grad_norm is not None
+    names = ["distance", "gradient norm"]
+    names += ["bound"] * bounded + ["term of W_h"] * of_weights
+    rows = [
+        [
+            str(d.distance),
+            number(d.grad_norm),
+            *([number(d.bound)] * bounded),
+            *([number(d.weight_grad_norm)] * of_weights),
+        ]
+        for d in found.distances
+        if d.distance in SHOWN or d.distance == last
+    ]
+    put_table(names, rows, left=0)
+    lines = curve(
+        [
+            ("-", [(d.distance, math.log10(d.bound)) for d in found.distances if d.bound]),
+            ("o", [(d.distance, math.log10(d.grad_norm)) for d in found.distances if d.grad_norm]),
+        ]
+    )
+    if lines:
+        marks = "o gradient norm, - its bound" if bounded else "o gradient norm"
+        put("\n".join(["", f"log10 of the norm by distance: {marks}", *lines, "", ""]))
+
+
+def _put_layers(found: Diagnosis) -> None:
+    columns = {
+        "layer": lambda r: r.layer,
+        "weights": lambda r: number(r.weight_norm),
+        "gradient": lambda r: number(r.grad_norm),
+        "update ratio": lambda r: number(r.update_ratio),
+        "saturated": lambda r: percentage(r.saturated, 1),
+        "dead": lambda r: percentage(r.dead, 1),
+        "output mean": lambda r: number(r.activation_mean),
+        "deviation": lambda r: number(r.activation_std),
+        "spectral radius": lambda r: number(r.spectral_radius),
+    }
+    put_table(list(columns), [[show(r) for show in columns.values()] for r in found.layers])
+
+
+def _put_heads(found: Diagnosis) -> None:
+    if not found.heads:
+        return
+    put("\n")
+    rows = [
+        [f"layer {h.layer}, head {h.head}", figure(h.entropy, 3), figure(h.entropy_unscaled, 3)]
+        for h in found.heads
+    ]
+    put_table(["attention entropy, nats", "scaled", "without 1/sqrt(D)"], rows)
+    loss, without = found.summary.loss, found.summary.loss_unscaled
+    uniform = figure(found.heads[0].entropy_uniform, 3)
+    put(
+        f"\nuniform attention would have {uniform} nats; loss {figure(loss)} nats/token, "
+        f"{figure(without)} without 1/sqrt(D)\n"
+    )
+
+
+def _draw(plot: Path, found: Diagnosis) -> None:
+    from seqgen.report.lines import draw_lines
+
+    points = found.distances
+    series = {"gradient norm": [(d.distance, d.grad_norm) for d in points]}
+    if points[0].bound is not None:
+        series["its bound"] = [(d.distance, d.bound) for d in points]
+    title = f"{found.summary.model}: gradient of a loss by distance"
+    draw_lines(plot, series, "distance in tokens", "norm", log="y", marker="", title=title)

@@ -1,0 +1,76 @@
+"""How widely each head of a transformer attends, and what the scale 1 / sqrt(D) does to it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from seqgen.models.transformer import Transformer
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadFigures:
+    """The entropy of a head's attention, in nats, as a mean over windows and positions.
+
+    Attributes:
+        layer: from 0.
+        head: from 0.
+        entropy: of softmax(Q K^T / sqrt(D)).
+        entropy_unscaled: of softmax(Q K^T), for the same queries and keys.
+        entropy_uniform: of a head that reads all positions it sees alike, which is the most.
+    """
+
+    layer: int
+    head: int
+    entropy: float
+    entropy_unscaled: float
+    entropy_uniform: float
+
+
+def weights(q: Tensor, k: Tensor, scale: float) -> Tensor:
+    """Return softmax(scale Q K^T) (B, heads, T, T), each position seeing none after itself."""
+    length = q.shape[-2]
+    after = torch.ones(length, length, dtype=torch.bool, device=q.device).triu_(1)
+    return (scale * (q @ k.mT)).masked_fill(after, -math.inf).softmax(-1)
+
+
+def entropies(probabilities: Tensor) -> Tensor:
+    """Return - sum_l p_l log p_l over the last axis, 0 log 0 being 0."""
+    return -torch.xlogy(probabilities, probabilities).sum(-1)
+
+
+@torch.no_grad()
+def attention_figures(model: Transformer, tokens: Tensor) -> list[HeadFigures]:
+    """Return the figures of every head on windows (B, T) of text."""
+    found: list[HeadFigures] = []
+    length = tokens.shape[1]
+    uniform = sum(math.log(t) for t in range(1, length + 1)) / length
+
+    def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        scaled, unscaled = weights(q, k, q.shape[-1] ** -0.5), weights(q, k, 1.0)
+        both = (entropies(p).mean((0, 2)).tolist() for p in (scaled, unscaled))
+        for head, (entropy, without) in enumerate(zip(*both, strict=True)):
+            found.append(
+                HeadFigures(
+                    layer=layer,
+                    head=head,
+                    entropy=entropy,
+                    entropy_unscaled=without,
+                    entropy_uniform=uniform,
+                )
+            )
+        return scaled @ v
+
+    model.features_by(tokens, attend)
+    return found
+
+
+@torch.no_grad()
+def loss_unscaled(model: Transformer, tokens: Tensor, targets: Tensor) -> float:
+    """Return the loss, in nats per token, if attention were softmax(Q K^T) V."""
+    features = model.features_by(tokens, lambda layer, q, k, v: weights(q, k, 1.0) @ v)
+    return float(F.cross_entropy(model.head(features).flatten(0, 1), targets.flatten()))

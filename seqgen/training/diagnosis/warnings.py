@@ -1,0 +1,148 @@
+"""Warnings in words: what goes wrong in a training run, and what to try."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from seqgen.configs import TrainingConfig
+from seqgen.training.diagnosis.layers import LayerFigures
+from seqgen.training.run import Run
+
+# Steps whose mean loss is compared with the lowest such mean; and by how much it may exceed that,
+# as a share and in nats.
+SMOOTH, RISE, LEAST_RISE = 20, 1.25, 0.3
+# A gradient without clipping explodes where it is so many times the median of those before it, or
+# so large from the start.
+MEMORY, JUMP, HUGE = 100, 100.0, 1e4
+# A layer's gradient vanishes below this share of the largest layer's, per weight.
+VANISHED = 1e-7
+# Share of dead ReLUs.
+DEAD = 0.9
+# The update ratio of the layer that changes most: at the peak rate it is more than the first, and
+# at no step more than the second. Narrow transformers, whose weights begin small, reach 0.3.
+TOO_LOW, TOO_HIGH = 1e-6, 0.35
+# The held-out loss rises if so many validations in a row exceed the best by this share.
+WORSE, WORSE_BY = 3, 1.05
+
+
+class Warnings:
+    """Says once, in a line each, what goes wrong.
+
+    Args:
+        config: of the run.
+        say: takes the lines.
+    """
+
+    def __init__(self, config: TrainingConfig, say: Callable[[str], None]) -> None:
+        self._config, self._say = config, say
+        self._said: set[str] = set()
+        self._losses: deque[float] = deque(maxlen=SMOOTH)
+        self._norms: deque[float] = deque(maxlen=MEMORY)
+        self._lowest = math.inf
+        self._best = math.inf
+        self._worse = 0
+        self._vanishing: set[str] = set()
+
+    def _warn(self, kind: str, text: str) -> None:
+        if kind not in self._said:
+            self._said.add(kind)
+            self._say(f"warning: {text}")
+
+    def step(self, run: Run, loss: float, norm: float) -> None:
+        """Look at a step.
+
+        Args:
+            run: after the step.
+            loss: nats per token.
+            norm: of the gradient, before clipping.
+        """
+        self._losses.append(loss)
+        if len(self._losses) == SMOOTH:
+            mean = statistics.fmean(self._losses)
+            if mean > RISE * self._lowest and mean > self._lowest + LEAST_RISE:
+                self._warn(
+                    "loss",
+                    f"the loss rises: {mean:.2f} nats/token at step {run.step}, after "
+                    f"{self._lowest:.2f}; try a third of --lr, or a longer warm-up",
+                )
+            self._lowest = min(self._lowest, mean)
+        self._look_at_norm(run, norm)
+
+    def _look_at_norm(self, run: Run, norm: float) -> None:
+        config = self._config
+        clips = config.clip_norm or config.clip_value
+        usual = statistics.median(self._norms) if len(self._norms) >= 10 else math.inf
+        if not clips and (norm > JUMP * usual or norm > HUGE):
+            self._warn(
+                "explodes",
+                f"the gradient explodes: its norm is {norm:.3g} at step {run.step}, and nothing "
+                "clips it; try --clip-norm 1",
+            )
+        self._norms.append(norm)
+
+    def layers(self, run: Run, layers: Sequence[LayerFigures], rate: float) -> None:
+        """Look at the figures of the layers.
+
+        Args:
+            run: after the update that they are of.
+            layers: every layer.
+            rate: of the update, as a share of its peak.
+        """
+        self._look_at_ratios(run, layers, rate)
+        self._look_at_gradients(run, layers)
+        for layer in layers:
+            if layer.dead is not None and layer.dead >= DEAD:
+                self._warn(
+                    "dead",
+                    f"{layer.dead:.0%} of the ReLUs of {layer.layer} are dead at step {run.step}: "
+                    "they give 0 for every token; try a smaller --lr, or another activation",
+                )
+
+    def _look_at_ratios(self, run: Run, layers: Sequence[LayerFigures], rate: float) -> None:
+        ratios = {x.layer: x.update_ratio for x in layers if x.update_ratio is not None}
+        if not ratios:
+            return
+        layer = max(ratios, key=ratios.get)
+        if ratios[layer] > TOO_HIGH:
+            self._warn(
+                "high",
+                f"the learning rate is too high: step {run.step} has changed {layer} by "
+                f"{ratios[layer]:.0%} of its norm (usual: 0.1% to 10%); try a tenth of --lr",
+            )
+        elif ratios[layer] / rate < TOO_LOW:
+            self._warn(
+                "low",
+                f"the learning rate is too low: at its peak a step changes no layer by more than "
+                f"{ratios[layer] / rate:.1g} of its norm (usual: 0.001 to 0.1); try a larger --lr",
+            )
+
+    def _look_at_gradients(self, run: Run, layers: Sequence[LayerFigures]) -> None:
+        relative = {
+            x.layer: x.grad_norm / max(x.weight_norm, 1e-30)
+            for x in layers
+            if x.grad_norm is not None
+        }
+        most = max(relative.values(), default=0.0)
+        vanished = {name for name, norm in relative.items() if norm < VANISHED * most}
+        # Twice in a row: a single batch may leave a layer alone.
+        for name in sorted(vanished & self._vanishing):
+            self._warn(
+                "vanishes",
+                f"the gradient vanishes: that of {name} is less than {VANISHED:g} of the largest "
+                f"layer's at step {run.step}; try fewer layers, residual=true, or gated cells",
+            )
+        self._vanishing = vanished
+
+    def validation(self, loss: float) -> None:
+        """Look at the loss of held-out text, nats per token."""
+        self._best = min(self._best, loss)
+        self._worse = self._worse + 1 if loss > WORSE_BY * self._best else 0
+        if self._worse == WORSE:
+            self._warn(
+                "held-out",
+                f"the held-out loss rises: {loss:.3f} nats/token, after {self._best:.3f}; the "
+                "model overfits; the best weights are kept: try --patience 3, or more --dropout",
+            )

@@ -1,0 +1,93 @@
+"""Watching a training run: figures of its layers every so often, and warnings."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+from seqgen.configs import TrainingConfig
+from seqgen.data.batches import Batch
+from seqgen.models.base import NeuralLanguageModel
+from seqgen.training.diagnosis.layers import LayerFigures, Update, units_of
+from seqgen.training.diagnosis.warnings import Warnings
+from seqgen.training.events import Diagnosed, Event, Notice, Report, Validated
+from seqgen.training.run import Budget, Run, Watch
+from seqgen.training.schedules import rate
+
+# Looks come after this step, after twice as many, and so on: their cost is soon nothing.
+FIRST_LOOK = 4
+# With `--diagnose` there are so many more, evenly over the budget.
+LOOKS = 20
+# Rows of a batch whose units are looked at.
+ROWS = 4
+
+
+class TrainingWatch(Watch):
+    """Looks at a run without changing it: no random number is drawn, no gradient touched.
+
+    Args:
+        model: that is trained.
+        config: of the run.
+        budget: of the run.
+        report: takes `Notice` for each warning, and `Diagnosed` with `records`.
+        records: report the figures of layers, and look more often.
+    """
+
+    def __init__(
+        self,
+        model: NeuralLanguageModel,
+        config: TrainingConfig,
+        budget: Budget,
+        report: Report,
+        records: bool,
+    ) -> None:
+        self.model, self.config, self.budget = model, config, budget
+        self.report, self.records = report, records
+        self.warnings = Warnings(config, lambda text: report(Notice(text=text)))
+        self.last: list[LayerFigures] = []
+        self._looks = 0
+
+    @contextlib.contextmanager
+    def updating(self, run: Run, batch: Batch) -> Iterator[None]:
+        if not self._is_due(run):
+            yield
+            return
+        share = self.budget.share(run)
+        update = Update(self.model)
+        yield
+        self.last = update.figures(self._units(batch), radius=False)
+        after = Run(step=run.step + 1)
+        if after.step >= FIRST_LOOK:  # the very first steps are large beside the initial weights
+            self.warnings.layers(after, self.last, rate(self.config, share, run.step))
+        if self.records:
+            self.report(Diagnosed(step=after.step, share=share, layers=self.last))
+
+    def stepped(self, run: Run, loss: float, norm: float) -> None:
+        self.warnings.step(run, loss, norm)
+
+    def take(self, event: Event) -> None:
+        """Look at an event of the run."""
+        if isinstance(event, Validated):
+            self.warnings.validation(event.val_loss)
+
+    def _is_due(self, run: Run) -> bool:
+        step = run.step + 1
+        doubled, rest = divmod(step, FIRST_LOOK)
+        if rest == 0 and doubled & (doubled - 1) == 0:
+            return True
+        if not self.records:
+            return False
+        looks = int(LOOKS * self.budget.share(run))
+        is_due, self._looks = looks > self._looks or run.step == 0, max(looks, self._looks)
+        return is_due
+
+    @torch.no_grad()
+    def _units(self, batch: Batch) -> dict[int, dict[str, float | None]]:
+        """Return how the units behave on some rows of the batch."""
+        if self.model.stack is None:
+            return {}
+        rows = batch.first(ROWS)
+        tokens = torch.from_numpy(rows.tokens).to(self.model.device)
+        return units_of(self.model, tokens, rows.source)

@@ -1,0 +1,255 @@
+"""Watching a run: the same result with and without it, and warnings that fire where they should."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from architectures import Case
+from helpers_cli import records, refusal
+
+from seqgen import presets, registry
+from seqgen.cli import run
+from seqgen.configs import TrainingConfig
+from seqgen.data.batches import training_batches
+from seqgen.data.corpus import Corpus
+from seqgen.tasks.training.train import train
+from seqgen.training.diagnosis.warnings import Warnings
+from seqgen.training.diagnosis.watch import TrainingWatch
+from seqgen.training.events import Diagnosed, Notice
+from seqgen.training.loop import Trainer
+from seqgen.training.rate_finder import HIGHEST, LOWEST, STEPS, RampPoint, suggest
+from seqgen.training.run import Diverged, Hooks, Run
+
+TEXT = "the cat sat on the mat and the dog sat on the log\n" * 40
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "cat.txt"
+    path.write_text(TEXT)
+    return path
+
+
+def watched(model, records=False, **more):
+    """Train on a repeating text; return the trainer and what the watch reported."""
+    settings = {"steps": 40, "precision": "float64", "warmup": 0.0, "seq_len": 8, "batch_size": 4}
+    config = TrainingConfig(**{**settings, **more})
+    tokens = np.tile(np.array([1, 2, 3, 1, 4, 5], dtype=np.uint8), 60)
+    corpus = Corpus(tokens, np.array([tokens.size]), start=6)
+    batches = training_batches(corpus, "stream", model.carries_state, 4, 8, seed=3)
+    events = []
+    hooks = Hooks(keep_best=lambda: None, checkpoint=lambda: None, report=lambda event: None)
+    trainer = Trainer(model, batches, config, hooks)
+    hooks.watch = TrainingWatch(model, config, trainer.budget, events.append, records)
+    try:
+        trainer.train()
+    except Diverged as error:
+        events.append(Notice(text=str(error)))
+    return trainer, events
+
+
+def warnings_of(model, **more):
+    _, events = watched(model, **more)
+    return [event.text for event in events if isinstance(event, Notice)]
+
+
+def small(architecture="lstm", **more):
+    return Case(architecture, "plain", more).build()
+
+
+def test_a_healthy_run_says_nothing():
+    for architecture in ("lstm", "transformer"):
+        assert warnings_of(small(architecture), lr=3e-3, optimizer="muon") == []
+
+
+@pytest.mark.parametrize("architecture", ["lstm", "gru", "transformer"])
+def test_a_rate_a_hundred_times_too_high_is_called_that(architecture):
+    said = warnings_of(small(architecture), lr=0.4, optimizer="muon")
+    assert sum("learning rate is too high" in line for line in said) == 1
+    assert all("try" in line and "\n" not in line for line in said)
+
+
+def test_a_rate_of_nothing_is_called_too_low():
+    (line,) = warnings_of(small(), lr=1e-12)
+    assert "learning rate is too low" in line
+
+
+def test_dead_relus_are_seen():
+    model = small("rnn", activation="relu", num_layers=1)
+    with torch.no_grad():
+        model.layers[0].bias.fill_(-100.0)
+    said = warnings_of(model, lr=1e-3)
+    assert sum("100% of the ReLUs of layers.0 are dead" in line for line in said) == 1
+
+
+def test_an_exploding_net_without_clipping_is_seen_and_with_it_is_left_alone():
+    def exploding():
+        model = small("rnn", activation="relu", num_layers=1)
+        with torch.no_grad():
+            model.layers[0].weight_hh.mul_(4.0)
+            model.layers[0].bias.fill_(1.0)
+        return model
+
+    said = warnings_of(exploding(), lr=1e-9, clip_norm=0.0)
+    assert sum("the gradient explodes" in line for line in said) == 1
+    assert not any("explodes" in line for line in warnings_of(exploding(), lr=1e-9))
+
+
+def test_a_gradient_that_vanishes_on_its_way_down_is_seen():
+    model = small("rnn", activation="sigmoid", num_layers=3, hidden_size=4)
+    with torch.no_grad():
+        for layer in model.layers:
+            layer.weight_ih.mul_(1e-5)
+    said = warnings_of(model, lr=1e-6)
+    assert sum("the gradient vanishes" in line for line in said) == 1
+
+
+def test_a_rising_loss_and_a_rising_held_out_loss_are_said_once():
+    said = []
+    warnings = Warnings(TrainingConfig(steps=1), said.append)
+    for step in range(200):
+        warnings.step(Run(step=step), 2.0 if step < 100 else 3.0, 1.0)
+    for loss in (2.0, 1.9, 1.95, 2.1, 2.2, 2.3, 2.4):
+        warnings.validation(loss)
+    assert [line.split(":")[1] for line in said] == [" the loss rises", " the held-out loss rises"]
+    said.clear()
+    calm = Warnings(TrainingConfig(steps=1), said.append)
+    for step in range(200):
+        calm.step(Run(step=step), 4.0 * math.exp(-step / 50) + 0.2 * math.sin(step), 1.0)
+    for loss in (2.0, 2.09, 2.0, 2.2, 2.2, 2.05, 2.2):
+        calm.validation(loss)
+    assert said == []
+
+
+@pytest.mark.parametrize("architecture", ["lstm", "transformer"])
+def test_training_is_the_same_bit_for_bit_with_and_without(architecture):
+    weights = []
+    for records_too in (False, True):
+        torch.manual_seed(5)
+        model = small(architecture, dropout=0.3)
+        _, events = watched(model, records_too)
+        weights.append([p.detach().clone() for p in model.parameters()])
+        found = [event for event in events if isinstance(event, Diagnosed)]
+        assert bool(found) == records_too
+        assert not records_too or len(found) >= 20
+    torch.manual_seed(5)
+    plain = small(architecture, dropout=0.3)
+    trainer, _ = watched(plain)
+    unwatched = small(architecture, dropout=0.3)
+    torch.manual_seed(5)
+    unwatched = small(architecture, dropout=0.3)
+    hooks = Hooks(keep_best=lambda: None, checkpoint=lambda: None, report=lambda event: None)
+    Trainer(unwatched, trainer.batches, trainer.config, hooks).train()
+    for other in (weights[1], list(plain.parameters()), list(unwatched.parameters())):
+        assert all(torch.equal(a, b) for a, b in zip(weights[0], other, strict=True))
+
+
+def test_diagnose_logs_every_layer_and_ends_with_a_summary(text, tmp_path, capsys):
+    arguments = ["train", text, "--steps", 30, "--hidden-size", 8, "--layers", 1, "--seed", 1]
+    results = []
+    for name, more in (("a", ["--diagnose"]), ("b", [])):
+        assert run([*map(str, [*arguments, "--name", name, "--seq-len", 8, *more])]) == 0
+        results.append(capsys.readouterr().err)
+    assert "layers.0" in results[0] and "update ratio" in results[0]
+    assert "update ratio" not in results[1]
+    homes = [tmp_path / "home" / "models" / name for name in "ab"]
+    logged = [json.loads(line) for line in (homes[0] / "metrics.jsonl").read_text().splitlines()]
+    found = [record for record in logged if "layers" in record]
+    assert len(found) >= 20
+    assert [r["layer"] for r in found[0]["layers"]] == ["embedding", "layers.0", "head"]
+    assert 1e-6 < found[-3]["layers"][1]["update_ratio"] < 0.3
+    one, other = ((home / "model.safetensors").read_bytes() for home in homes)
+    assert one == other
+
+
+TINY = {"hidden_size": 8, "num_heads": 2, "steps": 12, "seed": 1}
+OF_TEXT = [
+    name
+    for name, row in registry.ARCHITECTURES.items()
+    if row.reads == "text" and "ngram" not in name
+]
+
+
+def alarms(text, known, **chosen):
+    said = []
+    settings = {key: value for key, value in TINY.items() if key in (*known, "steps", "seed")}
+    report = lambda event: said.append(event.text) if isinstance(event, Notice) else None  # noqa: E731
+    train([text], name="m", overwrite=True, settings=settings, report=report, **chosen)
+    return [line for line in said if line.startswith("warning")]
+
+
+@pytest.mark.parametrize("name", ["rnn", "lstm", "gru", "transformer", "window"])
+def test_no_recipe_raises_a_false_alarm(name, text):
+    known = registry.architecture(name).load_config().fields()
+    assert alarms(text, known, architecture=name) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in OF_TEXT if not name.startswith("large")])
+def test_no_other_recipe_raises_one_either(name, text):
+    known = registry.architecture(name).load_config().fields()
+    if not registry.architecture(name).load_model().counted:
+        assert alarms(text, known, architecture=name) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", presets.PRESETS)
+def test_no_preset_raises_a_false_alarm(name, text):
+    row = registry.architecture(presets.preset(name).architecture)
+    if row.reads == "text" and not row.load_model().counted:
+        known = {"hidden_size"} & set(row.load_config().fields())
+        assert alarms(text, known, preset=name) == []
+
+
+def test_the_suggestion_of_a_ramp_by_hand():
+    losses = [4.0, 4.0, 3.9, 3.0, 2.5, 2.4, 2.6, 9.0]
+    points = [
+        RampPoint(step=i, lr=10.0 ** (i - 6), loss=loss, smoothed=loss)
+        for i, loss in enumerate(losses)
+    ]
+    found = suggest(points)
+    assert found.lowest_loss_lr == pytest.approx(0.1) and found.suggested_lr == pytest.approx(0.01)
+    assert found.steepest_lr == pytest.approx(1e-4)
+    assert suggest(points[:1]).steps == 1
+
+
+def test_find_lr_ramps_and_stores_nothing(text, tmp_path, capsys):
+    asked = ["train", text, "--find-lr", "--hidden-size", 8, "--layers", 1, "--seq-len", 8]
+    *points, found = records(capsys, *asked, "--steps", 50, "--lr", 0.01, "--batch-size", 4)
+    assert not (tmp_path / "home" / "models").exists()
+    assert [p["step"] for p in points] == list(range(len(points)))
+    ratio = (HIGHEST / LOWEST) ** (1 / (STEPS - 1))
+    assert points[0]["lr"] == pytest.approx(0.01 * LOWEST)
+    assert points[1]["lr"] / points[0]["lr"] == pytest.approx(ratio)
+    smoothed = [p["smoothed"] for p in points]
+    mean = 0.0
+    for i, point in enumerate(points):
+        mean = 0.8 * mean + 0.2 * point["loss"]
+        assert point["smoothed"] == pytest.approx(mean / (1 - 0.8 ** (i + 1)))
+    assert smoothed[-1] > 1.5 * min(smoothed) or len(points) == STEPS
+    assert found["suggested_lr"] == pytest.approx(0.1 * found["lowest_loss_lr"])
+    assert 1e-4 < found["suggested_lr"] < 10
+
+
+def test_find_lr_refuses_in_a_line(text, capsys):
+    assert "no learning rate" in refusal(capsys, "train", text, "--find-lr", "--model", "ngram")
+    said = refusal(capsys, "train", text, "--find-lr", "--name", "x")
+    assert "--name has no meaning with --find-lr" in said
+    assert "--plot is for --find-lr" in refusal(capsys, "train", text, "--plot", "a.svg")
+    assert "--find-lr has no meaning" in refusal(capsys, "train", "--resume", "x", "--find-lr")
+
+
+@pytest.mark.parametrize("architecture", ["seq2seq", "seq2seq-transformer"])
+def test_models_of_pairs_are_watched_and_ramped_too(architecture, tmp_path, capsys):
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{'ab'[n % 2]} {'cd'[n % 3 // 2]}\tx{n % 2}\n" for n in range(40)))
+    asked = ["train", pairs, "--model", architecture, "--hidden-size", 8, "--steps", 5]
+    assert run([*map(str, asked), "--diagnose", "--name", "p"]) == 0
+    said = capsys.readouterr().err
+    assert "encoder" in said and "head" in said and "warning" not in said
+    *points, found = records(capsys, *asked, "--find-lr", "-q")
+    assert found["steps"] == len(points) > 10
