@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,17 +21,28 @@ class Architecture:
 
     `model` and `config` are "module:Class", imported only when used, so that listing
     architectures loads no torch. `reads` says what it is trained on: "text", or targets with
-    a source each: "pairs" of texts, "labels" or "vectors"; or lines, "patterns", of which it is a
-    memory and no language model. `estimator` is the "module:name" of
-    the `Estimator` of one that is not trained by gradients.
+    a source each: "pairs" of texts, "labels" or "vectors"; or what no language model learns from:
+    lines, "patterns", of which it is a memory, or "words" in their contexts, of which it learns
+    vectors. `estimator` is the "module:name" of the `Estimator` of one that is not trained by
+    gradients.
     """
 
     name: str
     model: str
     config: str
     summary: str
-    reads: Literal["text", "pairs", "labels", "vectors", "patterns"] = "text"
+    reads: Literal["text", "pairs", "labels", "vectors", "patterns", "words"] = "text"
     estimator: str | None = None
+
+    @property
+    def no_language_model(self) -> str | None:
+        """What its models are, where they are no language models, and which command is theirs."""
+        return NO_LANGUAGE_MODELS.get(self.reads)
+
+    @property
+    def data_defaults(self) -> Mapping[str, Any]:
+        """The settings of data that follow from what it reads."""
+        return DATA_DEFAULTS.get(self.reads, {})
 
     def load_model(self) -> Any:
         """Import and return the LanguageModel class."""
@@ -55,6 +67,18 @@ def load_object(target: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
+NO_LANGUAGE_MODELS = {
+    "patterns": "is an associative memory, no language model: it restores lines, with "
+    "seqgen restore",
+    "words": "is made of vectors of words and is no language model: use seqgen vectors",
+}
+# A pair is a line, or one in each of two files; a line that was held out would not be restored; and
+# vectors are not to predict text.
+DATA_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "pairs": {"documents": "line"},
+    "patterns": {"documents": "line", "val": "none"},
+    "words": {"tokenizer": "word", "val": "none"},
+}
 _ROWS = (
     Architecture(
         "ngram",
@@ -170,7 +194,7 @@ _ROWS = (
         "hawk",
         "seqgen.models.hawk:Hawk",
         "seqgen.models.hawk:HawkConfig",
-        "gated linear recurrences in residual blocks (De et al. 2024)",
+        "linear recurrences with gates, in blocks (De et al. 2024)",
     ),
     Architecture(
         "transformer",
@@ -193,10 +217,17 @@ _ROWS = (
         "pairs",
     ),
     Architecture(
+        "word2vec",
+        "seqgen.models.word2vec:Word2Vec",
+        "seqgen.models.word2vec:Word2VecConfig",
+        "vectors of words (Mikolov et al. 2013); no language model",
+        "words",
+    ),
+    Architecture(
         "hopfield",
         "seqgen.models.hopfield:Hopfield",
         "seqgen.models.hopfield:HopfieldConfig",
-        "memory that restores lines (Hopfield 1982); no language model",
+        "restores lines (Hopfield 1982); not a language model",
         "patterns",
         estimator="seqgen.tasks.training.memorise:STORING",
     ),

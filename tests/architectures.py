@@ -19,6 +19,7 @@ from seqgen.data.corpus import Corpus
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
 from seqgen.models.continuous_cache import Cached
 from seqgen.models.mixture import Mixture
+from seqgen.models.mixture_by_order import MixtureByOrder
 from seqgen.models.recurrent import RecurrentLM
 from seqgen.training import baum_welch, counting
 
@@ -191,7 +192,7 @@ class Case:
 
 @dataclass(frozen=True)
 class MixtureCase(Case):
-    """A count-based model and two neural ones, mixed."""
+    """A count-based model and two neural ones, mixed; with the same weights everywhere or not."""
 
     def config(self, **more: Any) -> Any:
         return ModelConfig(vocab_size=more.get("vocab_size", VOCAB))
@@ -205,7 +206,11 @@ class MixtureCase(Case):
                 ("window", {"context_size": 3}),
             )
         ]
-        return Mixture(parts, [0.2, 0.3, 0.5]).to(dtype).eval()
+        weights = [0.2, 0.3, 0.5]
+        if self.variant == "by-order":
+            table = [weights, [0.5, 0.4, 0.1], [0.1, 0.1, 0.8]]
+            return MixtureByOrder(parts, weights, table).to(dtype).eval()
+        return Mixture(parts, weights).to(dtype).eval()
 
     @property
     def neural(self) -> bool:
@@ -234,7 +239,7 @@ CASES = [
     if row.reads == "text"
     for variant, settings in VARIANTS.get(name, {"default": {}}).items()
 ]
-CASES.append(MixtureCase("mixture", "three", {}))
+CASES += [MixtureCase("mixture", name, {}) for name in ("three", "by-order")]
 CASES += [CachedCase("cached", name, {}) for name in ("lstm", "window")]
 NEURAL = [case for case in CASES if case.neural]
 

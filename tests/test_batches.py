@@ -18,6 +18,7 @@ from seqgen.data.batches import (
     DocumentBatches,
     ParallelStreams,
     RandomWindows,
+    SequentialWindows,
     training_batches,
 )
 from seqgen.data.corpus import Corpus
@@ -97,6 +98,20 @@ def test_random_windows_are_pieces_of_the_stream(size, batch_size, seq_len, seed
         assert (np.diff(batch.targets, axis=1) == 1).all()
         assert batch.targets.min() >= 1
         assert batch.targets.max() <= size
+
+
+def test_sequential_windows_are_those_of_the_streams_each_on_its_own():
+    """The lectures': 50 characters after the other, from a zero state, the text whole."""
+    corpus = corpus_of(230)
+    batches = SequentialWindows(corpus, 1, 50, seed=0)
+    assert batches.steps_per_epoch == 5
+    steps = [batches.batch(step) for step in range(10)]
+    assert all(batch.fresh for batch in steps)
+    assert [batch.targets[0, 0] for batch in steps[:5]] == [1, 51, 101, 151, 201]
+    assert [batch.targets.shape[1] for batch in steps] == [50, 50, 50, 50, 30] * 2
+    for epoch in (steps[:5], steps[5:]):
+        seen = np.concatenate([batch.targets[0] for batch in epoch])
+        assert sorted(seen) == list(range(1, 231))
 
 
 def test_random_windows_begin_everywhere_alike():
@@ -189,6 +204,7 @@ def test_rows_are_of_similar_lengths():
     [
         lambda seed: ParallelStreams(corpus_of(50), 3, 4, seed),
         lambda seed: RandomWindows(corpus_of(50), 3, 4, seed),
+        lambda seed: SequentialWindows(corpus_of(50), 3, 4, seed),
         lambda seed: DocumentBatches(corpus_of(*range(1, 12)), 3, 4, seed, carry=False),
         lambda seed: DocumentBatches(corpus_of(*range(1, 12)), 3, 4, seed, carry=True),
     ],
@@ -228,3 +244,5 @@ def test_which_batches_suit_which_text_and_model():
     for documents, carry in itertools.product(("stream", "line"), (True, False)):
         batches = training_batches(corpus, documents, carry, 2, 3, 0)
         assert type(batches) is kinds[documents, carry]
+    in_order = training_batches(corpus, "stream", False, 2, 3, 0, windows="sequential")
+    assert type(in_order) is SequentialWindows

@@ -185,7 +185,7 @@ def test_wrong_usage_is_one_line(there, cli, arguments, code, pattern):
     ("flags", "code", "pattern"),
     [
         (["--model", "lstn"], 2, "did you mean 'lstm'"),
-        (["--model", "qqqq"], 2, "there are ngram, window, rnn, gru"),
+        (["--model", "qqqq"], 2, "there are ngram, hmm, window, rnn, gru"),
         (["--name", "../x"], 2, "cannot be a model's name"),
         (["--name", "latest"], 2, "reserved"),
         (["--name", "tiny"], 2, "--overwrite"),
@@ -765,15 +765,17 @@ def test_architectures(cli):
     out = cli("models", "--architectures", "--json")[1]
     assert [json.loads(line)["name"] for line in out.splitlines()] == [
         "ngram",
+        "hmm",
         "window",
         "rnn",
         "gru",
         "lstm",
         *["ugrnn", "mgu", "mut1", "mut2", "mut3", "mlstm", "rhn", "nas"],
-        *["mingru", "minlstm", "jordan", "grid"],
+        *["mingru", "minlstm", "jordan", "grid", "hawk"],
         "transformer",
         "seq2seq",
         "seq2seq-transformer",
+        *["word2vec", "hopfield"],
     ]
 
 

@@ -110,7 +110,7 @@ def test_the_entry_point_loads_next_to_nothing():
     assert found == {"__future__", "os", "signal", "sys"}
 
 
-@pytest.mark.parametrize("table", [formats.IMPORTERS, formats.EXPORTERS])
+@pytest.mark.parametrize("table", [formats.IMPORTERS, formats.EXPORTERS, formats.RECOGNISERS])
 def test_every_format_has_what_its_row_names(table):
     assert table and all(callable(registry.load_object(row)) for row in table.values())
 

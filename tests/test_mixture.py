@@ -17,7 +17,9 @@ from seqgen.cli import run
 from seqgen.data.corpus import Corpus
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.cells.lstm import LSTM, LSTMConfig
+from seqgen.models.distributions import weighted_sum_of
 from seqgen.models.mixture import Mixture, fit_weights
+from seqgen.models.mixture_by_order import MixtureByOrder, fit_by_order
 from seqgen.models.ngram import NGram, NGramConfig
 from seqgen.models.transformer import Transformer
 from seqgen.models.transformer_config import TransformerConfig
@@ -133,6 +135,23 @@ def test_states_of_states_are_split_selected_joined_and_copied():
         torch.testing.assert_close(logits[row], alone[0, -4:], rtol=0, atol=1e-10)
     again, _ = mixture(more[[1, 0]], kept)
     torch.testing.assert_close(again, logits[[1, 0]], rtol=0, atol=1e-10)
+
+
+def test_a_step_is_the_weighted_sum_also_of_what_is_impossible():
+    """Against the sum of probabilities by hand; tokens impossible under one part, or under all."""
+    generator = np.random.default_rng(2)
+    parts = [np.log(generator.dirichlet([1.0] * V, size=3)) + 5 for _ in range(3)]
+    parts[0][0, :2] = parts[1][0, 1:3] = -np.inf
+    parts[2][0, 1] = -np.inf
+    parts[1][1, 4] = -690.0  # no probability in float32
+    for dtype, tolerance in ((np.float64, 1e-12), (np.float32, 1e-6)):
+        logits = [part.astype(dtype) for part in parts]
+        mixed = weighted_sum_of(logits, [math.log(0.2), math.log(0.8), -math.inf])
+        assert mixed.dtype == dtype
+        each = [np.exp(x) / np.exp(x).sum(-1, keepdims=True) for x in parts]
+        np.testing.assert_allclose(np.exp(mixed), 0.2 * each[0] + 0.8 * each[1], atol=tolerance)
+        assert mixed[0, 1] == -np.inf
+        assert np.isfinite(mixed[1:]).all()
 
 
 def test_a_component_without_weight_has_no_say():
@@ -258,3 +277,82 @@ def test_the_commands(tmp_path, capfd):
     # Decoding's log-probabilities leave out what can never be written.
     assert scored["nll_nats"] == pytest.approx(-first["logprob"], rel=0.05)
     assert run(["perplexity", "-m", "A", "--fit", str(text)]) == 2
+
+
+def by_order(table, order=3, length=300):
+    """Return a mixture with weights for each order matched, and the text it was counted in."""
+    torch.manual_seed(2)
+    text = ids(length, seed=9)
+    ngram, lstm = NGram(NGramConfig(vocab_size=V, order=order)), some_mixture().components[1]
+    fit_counts(ngram, Corpus(text.numpy(), np.array([length]), start=0), [])
+    return MixtureByOrder([lstm, ngram.double().eval()], [0.5, 0.5], table), text
+
+
+TABLE = [[0.9, 0.1], [0.3, 0.7], [0.6, 0.4]]
+
+
+@torch.no_grad()
+def test_weights_by_order_sum_to_one_after_every_past():
+    """The order matched is found by hand: the longest end of the past that the text has."""
+    mixture, text = by_order(TABLE, length=25)
+    seen = {tuple(text[i:j].tolist()) for i in range(25) for j in range(i + 1, i + 3)}
+    seen |= {(w,) for w in range(V)} | {(0, *text[:1].tolist())}  # the text starts after a 0
+    tokens = ids(6, 20, seed=3)
+    logits, _ = mixture(tokens, mixture.start(6))
+    parts = [part(tokens, part.start(6))[0].softmax(-1) for part in mixture.components]
+    orders = set()
+    for row, t in itertools.product(range(6), range(20)):
+        past = tuple(tokens[row, : t + 1].tolist())
+        order = max((n for n in (1, 2) if past[-n:] in seen and n <= len(past)), default=0)
+        orders.add(order)
+        wanted = sum(w * part[row, t] for w, part in zip(TABLE[order], parts, strict=True))
+        torch.testing.assert_close(logits[row, t].exp(), wanted, rtol=0, atol=1e-12)
+    assert orders == {1, 2}
+    torch.testing.assert_close(logits.exp().sum(-1), torch.ones(6, 20).double())
+
+
+@pytest.mark.parametrize("order", [1, 3])
+@torch.no_grad()
+def test_weights_by_order_in_every_way_of_reading(order):
+    mixture, _ = by_order(TABLE[:order], order)
+    tokens, targets = ids(4, 12, seed=5), ids(4, 12, seed=6)
+    wanted, _ = mixture(tokens, mixture.start(4))
+    state = mixture.start(4)
+    for t, column in enumerate(tokens.T.tolist()):
+        logits, state = mixture.step(column, state)
+        torch.testing.assert_close(torch.from_numpy(logits), wanted[:, t])
+        state = state.select([0, 1, 2, 3]) if t % 2 else state.copy()
+    last, _ = mixture(tokens, mixture.start(4), last=2)
+    torch.testing.assert_close(last, wanted[:, -2:])
+    chosen = wanted.gather(-1, targets[..., None]).squeeze(-1)
+    for want in ("log_probs", "hits", "ranks"):
+        scores, _ = mixture.score(tokens, targets, mixture.start(4), want)
+        torch.testing.assert_close(scores.log_probs, chosen)
+        if want != "log_probs":
+            assert torch.equal(scores.hits, targets == wanted.argmax(-1))
+    fresh, _ = by_order(TABLE[:order], order)  # no step has been taken
+    guide = fresh.components[1]
+    _, state = guide(tokens, guide.start(4))
+    assert guide.matched_by(state) == guide.matched(tokens, guide.start(4))[:, -1].tolist()
+    guide.step([1] * 4, guide.start(4))
+    assert guide.matched_by(state) == guide.matched(tokens, guide.start(4))[:, -1].tolist()
+
+
+def test_weights_by_order_are_the_best_of_all_on_a_grid():
+    """Every pair of weights for two orders, by brute force."""
+    generator = np.random.default_rng(7)
+    log_probs = torch.from_numpy(np.log(generator.dirichlet([0.5] * 3, size=(40, 2))[..., 0]))
+    matched = torch.from_numpy(generator.integers(0, 2, size=40))
+    table = torch.tensor(fit_by_order(log_probs, matched, 2, [0.5, 0.5], least=1))
+
+    def value(first, second):
+        weights = torch.tensor([[first, 1 - first], [second, 1 - second]]).double()
+        return (log_probs + weights[matched].log()).logsumexp(1).mean().item()
+
+    grid = np.arange(0, 1.0001, 0.02)
+    best = max(itertools.product(grid, grid), key=lambda pair: value(*pair))
+    assert value(table[0, 0], table[1, 0]) >= value(*best) - 1e-7
+    assert table[:, 0].tolist() == pytest.approx(best, abs=0.021)
+    # Without enough tokens of an order, what holds for all contexts is taken.
+    assert fit_by_order(log_probs, matched, 3, [0.2, 0.8], least=1)[2] == [0.2, 0.8]
+    assert fit_by_order(log_probs, matched, 2, [0.2, 0.8]) == [[0.2, 0.8]] * 2

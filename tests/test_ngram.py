@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import itertools
 import json
@@ -600,3 +601,40 @@ def test_kenlm_gives_the_same_figures(kenlm, corpus):
             rows = [line.split("\t") for line in table.read_text().split("\n")[1:] if line]
             wanted_sums = np.array([float(r[1]) for r in rows])
             np.testing.assert_allclose(sums / math.log(10), wanted_sums, rtol=5e-5)
+
+
+@pytest.mark.parametrize("smoothing", SMOOTHINGS)
+@pytest.mark.parametrize("order", [1, 2, 4, 12])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_steps_are_the_same_to_the_bit_as_calls(smoothing, order, dtype, monkeypatch):
+    """One look-up for each order, whatever rows are remembered; and none of them is written in."""
+    model, tokens = some_model(smoothing, order, dtype), some_tokens(5, 30)
+    tokens[0, :3] = tokens[1, :3]  # rows that share their contexts
+    for most in (1, 1 << 23):
+        monkeypatch.setattr("seqgen.models.ngram_steps.LOGITS_AT_ONCE", most)
+        by_call, by_step = model.start(5), model.start(5)
+        for column in tokens.T:
+            called, by_call = model(column[:, None], by_call)
+            stepped, by_step = model.step(column.tolist(), by_step)
+            assert torch.equal(torch.from_numpy(stepped), called[:, 0])
+            assert torch.equal(by_step.words, by_call.words)
+            stepped[:] = 0
+        rows = [some[[3, 1]] for some in tokens.split(10, 1)]
+        _, joined = model(rows[0], model.start(2))  # a context that no step has read
+        stepped, _ = model.step(rows[1][:, 0].tolist(), joined.copy())
+        called, _ = model(rows[1][:, :1], joined)
+        assert torch.equal(torch.from_numpy(stepped), called[:, 0])
+
+
+def test_steps_read_the_tables_that_a_model_has_now():
+    model, other = some_model("kneser-ney"), some_model("add-delta")
+    model.step([5], model.start(1))
+    twin = copy.deepcopy(model)
+    model.fill(other.levels)
+    for changed, wanted in ((model, other), (twin, some_model("kneser-ney"))):
+        stepped, _ = changed.step([5], changed.start(1))
+        called, _ = changed(torch.tensor([[5]]), changed.start(1))
+        assert torch.equal(torch.from_numpy(stepped), called[:, 0])
+        assert torch.equal(changed.log_probs(4), wanted.log_probs(4))
+    half, _ = model.float().step([5], model.start(1))
+    assert half.dtype == np.float32

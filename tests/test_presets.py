@@ -1,6 +1,7 @@
 """Known models by name: their shapes counted by hand, what goes over what, and refusals."""
 
 import json
+import math
 import statistics
 
 import pytest
@@ -154,12 +155,16 @@ def test_a_preset_for_pairs_takes_flags_and_pairs(text):
 
 
 def test_the_lectures_windows(text):
-    """50 characters from a zero state, one window a step, seven times through the text."""
+    """50 characters from a zero state, one window a step, in order, seven times the text."""
     result, config = trained(text, preset="lectures-rnn", settings={"seed": 1})
     assert (result.stopped, config["training"]["epochs"]) == ("epochs", 7.0)
-    characters = len(TEXT) - len(TEXT) // 10
-    assert result.steps == 7 * round(characters / 50)
-    assert result.tokens == 50 * result.steps
+    characters = len(TEXT) * 9 // 10
+    assert result.steps == 7 * math.ceil(characters / 50)
+    assert result.tokens == 7 * characters
+    assert (config["training"]["windows"], config["training"]["reset_state"]) == (
+        "sequential",
+        True,
+    )
 
 
 def test_flags_go_over_the_file_and_the_file_over_the_preset(text):
@@ -211,6 +216,14 @@ def test_wrong_usage_is_one_line_and_leaves_nothing(text, capfd, flags, said):
     assert not (text.parent / "home").exists()
 
 
+@pytest.mark.parametrize("settings", [{"reset_state": False}, {"documents": "line"}])
+def test_sequential_windows_are_those_of_a_stream_that_carry_nothing(text, settings):
+    with pytest.raises(UsageError, match="windows=sequential is for a stream"):
+        trained(text, preset="lectures-rnn", settings=settings)
+    plan = {**settings, "windows": "random", "steps": 1}
+    assert trained(text, preset="lectures-rnn", settings=plan)[0].steps == 1
+
+
 @pytest.mark.parametrize(
     ("file", "said"),
     [
@@ -258,13 +271,17 @@ def test_epoch_mean_and_spread_are_those_of_its_windows(text, monkeypatch):
     result, _ = trained(text, preset="lectures-rnn", settings=settings)
     records = [r for r in metrics(text) if "train_loss" in r]
     losses = [r["train_loss"] for r in records]
-    epoch = round((len(TEXT) - len(TEXT) // 10) / 50)
+    characters = len(TEXT) * 9 // 10
+    epoch = math.ceil(characters / 50)
+    counts = [50] * (epoch - 1) + [characters % 50]  # the last window is what is left
     assert [r["step"] for r in records] == list(range(1, result.steps + 1))
     assert records[epoch - 2]["epoch_loss"] is None
     for end in (epoch, 2 * epoch):
         record, own = records[end - 1], losses[end - epoch : end]
-        assert record["epoch_loss"] == pytest.approx(statistics.fmean(own), rel=1e-9)
-        assert record["epoch_loss_std"] == pytest.approx(statistics.pstdev(own), rel=1e-6)
+        mean = statistics.fmean(own, counts)
+        spread = math.sqrt(statistics.fmean([(loss - mean) ** 2 for loss in own], counts))
+        assert record["epoch_loss"] == pytest.approx(mean, rel=1e-9)
+        assert record["epoch_loss_std"] == pytest.approx(spread, rel=1e-6)
     assert result.epoch_loss == records[-1]["epoch_loss"] == records[2 * epoch - 1]["epoch_loss"]
     assert result.epoch_loss_std == records[-1]["epoch_loss_std"]
     assert max(r["train_loss_std"] for r in records) < 1e-6  # of one step each

@@ -18,12 +18,14 @@ from seqgen.cli import (
     diagnose,
     evaluate,
     exchange,
+    mix,
     models,
     perplexity,
     restore,
     sample,
     tokenize,
     train,
+    vectors,
 )
 from seqgen.cli.help import MEASURE, STORED, TEXTS, TRAIN, WRITE, Command, Group
 from seqgen.cli.numbers import read_numbers
@@ -41,7 +43,7 @@ _UsageProblem = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "Cli
 
 
 COMMANDS = {
-    TRAIN: {"train": train.train},
+    TRAIN: {"train": train.train, "mix": mix.mix},
     WRITE: {
         "sample": sample.sample,
         "beam-search": beam_search.beam_search,
@@ -52,6 +54,7 @@ COMMANDS = {
         "eval": evaluate.evaluate,
         "compare": compare.compare,
         "bleu": bleu.bleu,
+        "vectors": vectors.vectors,
         "diagnose": diagnose.diagnose,
     },
     TEXTS: {"tokenize": tokenize.tokenize},

@@ -187,11 +187,11 @@ def hopfield(
         if json:
             put_record(load)
         elif not quiet:
-            say(f"restored {plural(load.tried, 'pattern')} of {load.patterns:,}")
+            say(f"restored {plural(load.tried, 'pattern')} of {count(load.patterns)}")
         rows.append(
             [
                 figure(load.load, 2),
-                f"{load.patterns:,}",
+                count(load.patterns),
                 percentage(load.restored, 0),
                 percentage(load.right),
             ]
@@ -220,7 +220,7 @@ def hmm(
     parts = [part.strip() for part in states.split(",")]
     require(
         all(part.isdecimal() and 0 < int(part[:6]) <= MOST_STATES for part in parts),
-        f"--states is numbers from 1 to {MOST_STATES:,} with commas, such as 8,64",
+        f"--states is numbers from 1 to {count(MOST_STATES)} with commas, such as 8,64",
     )
     rows = []
     for cost in measure([int(part) for part in parts], repeats):
@@ -228,7 +228,7 @@ def hmm(
             put_record(cost)
         elif not quiet:
             say(f"measured {plural(cost.states, 'state')}")
-        rows.append([f"{cost.states:,}", figure(cost.scoring, 2), figure(cost.training, 2)])
+        rows.append([count(cost.states), figure(cost.scoring, 2), figure(cost.training, 2)])
     if not json:
         put_table(("states", "scoring, us/token", "training, us/token"), rows, left=0)
 

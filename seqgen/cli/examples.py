@@ -8,6 +8,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ('seqgen sample "Once upon a time"', "Write with the latest model."),
         ("seqgen perplexity other.txt", "Score another text with it."),
     ),
+    "vectors": (
+        ("seqgen vectors -m words --neighbours motel", "Show the ten nearest words."),
+        ("seqgen vectors -m words --analogy 'paris:france::tokyo:?'", "Complete an analogy."),
+        ("seqgen vectors -m words --plot words.svg", "Draw the most frequent words."),
+    ),
     "tokenize": (
         ("seqgen tokenize book.txt -m book-lstm", "Show the token ids that a model reads."),
         ("seqgen tokenize book.txt --train bpe --vocab-size 4000 --out bpe", "Train a tokenizer."),
@@ -23,6 +28,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "seqgen train --resume latest --minutes 30",
             "Continue the latest run, with a longer budget.",
         ),
+    ),
+    "mix": (
+        ("seqgen mix book-lstm book-ngram --name both", "Mix, with the best weights."),
+        ("seqgen mix A B --name AB --weights 0.7,0.3", "Mix with these weights."),
+        ("seqgen mix A B --name AB --copy", "Keep copies of A and B in the new model."),
     ),
     "sample": (
         ('seqgen sample "Once upon a time" --temperature 0.8', "Continue a text."),

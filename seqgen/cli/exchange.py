@@ -22,7 +22,8 @@ def import_(
     file: Annotated[
         Path,
         typer.Argument(
-            help="ARPA file, also compressed (.arpa.gz), or - for standard input.",
+            help="ARPA file, or vectors of words as word2vec or GloVe write them as text; also "
+            "compressed (.gz), or - for standard input.",
             parser=file_path,
             metavar="FILE",
             show_default=False,
@@ -48,7 +49,10 @@ def import_(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Import an n-gram model (ARPA file) made by KenLM, SRILM or another tool."""
+    """Import an n-gram model (ARPA file) made by KenLM, SRILM or another tool, or word vectors.
+
+    Which of them a file holds is known by its first line.
+    """
     from seqgen.cli.models import describe
     from seqgen.tasks.exchange import import_model
 

@@ -83,16 +83,24 @@ def _six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str,
     result, data = record.get("result") or {}, record.get("data") or {}
     files = ", ".join(Path(file).name for file in data.get("files") or ())
     size = data.get("vocab_size") or tokenizer.get("vocab_size")
+    size = size or config["model"].get("vocab_size")
     return {
         "model": f"{model.name}: {config['architecture']}, "
         f"{plural(record.get('parameters') or 0, 'parameter')}",
         "text": f"{files or MISSING}, {plural(data.get('characters') or 0, 'character')}",
         "tokenizer": f"{tokenizer['kind']}, {plural(size or 0, 'token')}",
         **({"labels": tokenizer["labels"]} if "labels" in tokenizer else {}),
-        "training": _training(model, result),
+        "training": _mixed(config, record) or _training(model, result),
         "validation": _validation(result),
         "written": f"{age(record.get('created'))}, {model.path}",
     }
+
+
+def _mixed(config: dict[str, Any], record: dict[str, Any]) -> str | None:
+    """Return what a mixture consists of; None for any other model."""
+    weights, parts = record.get("weights") or (), config.get("parts") or ()
+    each = (f"{part.get('name')}:{figure(w)}" for part, w in zip(parts, weights, strict=False))
+    return " + ".join(each) or None
 
 
 def _training(model: store.StoredModel, result: dict[str, Any]) -> str:
@@ -139,7 +147,7 @@ def _defaults(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
     chosen = {"schedule": given.get("schedule", recipe["schedule"])}
     follow = RULE_RECIPES.get(given.get("optimizer"), {})
     training = TrainingConfig(**{**recipe, **follow, **chosen}).to_dict()
-    data = DataConfig(**({"documents": "line"} if row and row.reads == "pairs" else {}))
+    data = DataConfig(**(row.data_defaults if row else {}))
     return {
         "model": own["model"],
         "training": {**training, "schedule": recipe["schedule"]},

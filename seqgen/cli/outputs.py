@@ -121,6 +121,22 @@ def is_arpa(path: Path) -> bool:
         return file.read(len(begin)) == begin
 
 
+def is_vectors(path: Path) -> bool:
+    """Return whether a file begins as one of vectors does, perhaps compressed."""
+    from seqgen.formats.packing import opened
+    from seqgen.formats.word_vectors import is_head, is_row
+
+    with opened(path) as lines:
+        head = next(iter(lines), b"")[: 1 << 20]
+    return head.startswith(b"\x93NUMPY") or is_head(head) or is_row(head)
+
+
+def is_picture(path: Path) -> bool:
+    """Return whether a file begins as an SVG picture does."""
+    with path.open("rb") as file:
+        return b"<svg" in file.read(512)
+
+
 def _is_tokenizer(folder: Path) -> bool:
     from seqgen.tokenizers import KINDS, read_facts
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 # The summary ends with this many lines of a sample.
 SAMPLE_LINES = 6
-# The command that writes with a new model, by what it reads; for pairs it depends on the sources.
-WRITES = {"text": "sample", "patterns": 'restore "a line"'}
+# The command that a new model is for, by what it reads; for pairs it depends on the sources.
+WRITES = {"text": "sample", "patterns": 'restore "a line"', "words": "vectors"}
 # Columns before a figure of the summary.
 INDENT = 17
 
@@ -40,6 +40,7 @@ def summarise(result: TrainingResult) -> None:
     parts = [f"{result.name}: {work} in {duration(result.seconds)}"]
     if result.val_loss is not None:
         parts.append(f"validation loss {figure(result.val_loss)} nats/token")
+    if result.val_bits_per_char is not None:
         parts.append(f"{figure(result.val_bits_per_char)} bits/char")
     say(", ".join(parts))
     if result.steps is not None:
@@ -48,7 +49,7 @@ def summarise(result: TrainingResult) -> None:
 
 
 def _writes(result: TrainingResult) -> str:
-    """Return the command that writes with the new model."""
+    """Return the command that the new model is for."""
     config = store.StoredModel(Path(result.path)).config
     if config["data"].get("labels"):
         return "sample --label NAME"

@@ -27,6 +27,7 @@ from seqgen.configs.training import (
     RESUMABLE,
     RULE_RECIPES,
     TrainingConfig,
+    Windows,
     with_default_budget,
 )
 from seqgen.errors import UsageError
@@ -58,6 +59,7 @@ __all__ = [
     "Size",
     "TrainingConfig",
     "UsageError",
+    "Windows",
     "by_ratio",
     "choice",
     "conform",

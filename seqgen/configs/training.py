@@ -17,6 +17,7 @@ from seqgen.configs.settings import (
     setting,
 )
 
+Windows = Literal["random", "sequential"]
 BUDGETS = ("steps", "epochs", "minutes")
 # The reasons to stop after which a run is complete, unlike an interruption.
 FINISHED = (*BUDGETS, "patience")
@@ -77,6 +78,11 @@ class TrainingConfig(RegimeConfig):
     )
     reset_state: bool = setting(
         "Start every window from a zero state, instead of the state of the window before it.", False
+    )
+    windows: Windows = setting(
+        "Windows of a stream from which no state is carried on: at random places, or one after "
+        "the other (sequential).",
+        "random",
     )
     optimizer: Literal["sgd", "adagrad", "rmsprop", "adam", "adamw", "muon"] = setting(
         "Optimizer. muon applies Muon to the hidden matrices and AdamW to the rest.", "adamw"

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from seqgen.configs import Documents
+from seqgen.configs import Documents, Windows
 from seqgen.data.corpus import Corpus
 from seqgen.data.sources import Source
 from seqgen.hashing import hash64, uniforms
@@ -133,6 +133,16 @@ class ParallelStreams(Batches):
         return _windows(self.corpus, begin, length, fresh=index == 0)
 
 
+class SequentialWindows(ParallelStreams):
+    """The windows of parallel streams, in their order, for models that carry nothing between them.
+
+    Each begins from a zero state, and every token is a target once an epoch.
+    """
+
+    def batch(self, step: int) -> Batch:
+        return replace(super().batch(step), fresh=True)
+
+
 def _windows(corpus: Corpus, begin: np.ndarray, length: int, fresh: bool) -> Batch:
     at = (begin[:, None] + np.arange(-1, length)) % corpus.tokens.size  # (B, T + 1)
     window = corpus.tokens[at].astype(np.int64)
@@ -156,7 +166,7 @@ class DocumentBatches(Batches):
     ) -> None:
         begin, end = corpus.starts, corpus.ends
         if not carry:
-            begin, end = _cut(begin, end, seq_len)
+            begin, end = spans_of(begin, end, seq_len)
         super().__init__(corpus, min(batch_size, begin.size), seq_len, seed)
         # There may be tens of millions of rows, so the numbers of each take as little as possible.
         longest = int((end - begin).max())
@@ -226,8 +236,8 @@ class DocumentBatches(Batches):
         return starts[np.searchsorted(starts, begin, "right") - 1] == begin
 
 
-def _cut(begin: np.ndarray, end: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cut spans into consecutive ones of at most `length`."""
+def spans_of(begin: np.ndarray, end: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return spans of tokens, cut into consecutive ones of at most `length`."""
     pieces = -(-(end - begin) // length)
     if pieces.max() == 1:
         return begin, end  # the usual case for lines: it saves several numbers per document
@@ -366,6 +376,7 @@ def training_batches(
     seq_len: int,
     seed: int,
     tokens: int | None = None,
+    windows: Windows = "random",
 ) -> Batches:
     """Return the batches for a kind of text and model.
 
@@ -377,10 +388,12 @@ def training_batches(
         seq_len: the longest window T.
         seed: draws the order.
         tokens: of pairs, the budget of a batch, in the place of `batch_size`.
+        windows: of a stream whose windows carry nothing, at random places or in order.
     """
     if corpus.sources is not None:
         return PairBatches(corpus, None if tokens else batch_size, seed, tokens)
     if documents == "line":
         return DocumentBatches(corpus, batch_size, seq_len, seed, carry)
-    kind = ParallelStreams if carry else RandomWindows
+    uncarried = RandomWindows if windows == "random" else SequentialWindows
+    kind = ParallelStreams if carry else uncarried
     return kind(corpus, batch_size, seq_len, seed)

@@ -20,6 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from seqgen.configs import require
+from seqgen.models.distributions import normalise
 
 # (history: each row's tokens so far, log_probs (B, V)) -> log_probs (B, V)
 Processor = Callable[[Sequence[Sequence[int]], np.ndarray], np.ndarray]
@@ -43,14 +44,6 @@ IMPOSSIBLE = -np.inf
 MOST_TAKEN = 0.5
 # e^-1000 is 0 in float64; far larger penalties would overflow float32.
 MOST_PENALTY = 1000
-
-
-def normalise(logits: np.ndarray) -> np.ndarray:
-    """Return log-probabilities that sum to one, over the last dimension."""
-    # ufunc.reduce takes half the time of the array methods that wrap it.
-    shifted = logits - np.maximum.reduce(logits, -1, keepdims=True)
-    shifted -= np.log(np.add.reduce(np.exp(shifted), -1, keepdims=True))
-    return shifted
 
 
 class History(list):

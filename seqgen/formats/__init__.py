@@ -41,11 +41,14 @@ class Imported:
 class Importer(Protocol):
     """Reads a file of another tool."""
 
-    def __call__(self, path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Imported:
-        """Return the model of a file, perhaps compressed by gzip.
+    def __call__(
+        self, lines: Iterable[bytes], path: Path, like: tuple[Tokenizer, DataConfig] | None
+    ) -> Imported:
+        """Return the model of a file.
 
         Args:
-            path: the file.
+            lines: of the file, unpacked.
+            path: what messages call it.
             like: the tokens that the file is about, and how its text is read; None if the file
                 alone says so.
 
@@ -58,8 +61,19 @@ class Importer(Protocol):
 # the file in pieces. Raises SeqgenError if the format cannot hold this kind of model.
 Exporter = Callable[["LanguageModel", "Tokenizer", Documents, str], Iterable[bytes]]
 
-IMPORTERS: dict[str, str] = {"arpa": "seqgen.formats.arpa_models:read_model"}
+IMPORTERS: dict[str, str] = {
+    "arpa": "seqgen.formats.arpa_models:read_model",
+    "word2vec": "seqgen.formats.word2vec_models:read_model",
+}
+# What knows a format by the first line of a file; ARPA is what none of them knows.
+RECOGNISERS: dict[str, str] = {"word2vec": "seqgen.formats.word_vectors:begins"}
 EXPORTERS: dict[str, str] = {"arpa": "seqgen.formats.arpa_models:write_model"}
+
+
+def format_of(first_line: bytes) -> str:
+    """Return the format of a file that begins with this line."""
+    known = (name for name, row in RECOGNISERS.items() if load_object(row)(first_line))
+    return next(known, "arpa")
 
 
 def importer(file_format: str) -> Importer:

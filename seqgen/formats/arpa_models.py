@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from seqgen.configs import DataConfig, Documents
 from seqgen.errors import SeqgenError
-from seqgen.formats import Imported, arpa, packing
+from seqgen.formats import Imported, arpa
 from seqgen.models.base import LanguageModel
 from seqgen.models.ngram import NGram
 from seqgen.tokenizers import Tokenizer, WhitespaceTokenizer
@@ -17,14 +17,15 @@ NEWLINE = "\\n"
 ESCAPES = {"\\": "\\\\", "\n": NEWLINE, " ": "\\s", "\t": "\\t", "\r": "\\r"}
 
 
-def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Imported:
+def read_model(
+    lines: Iterable[bytes], path: Path, like: tuple[Tokenizer, DataConfig] | None
+) -> Imported:
     """Read an n-gram model from an ARPA file; see `formats.Importer`.
 
     Without `like`, tokens are what white space separates, and documents are lines (or a stream,
     if the file knows a newline but no end).
     """
-    with packing.opened(path) as lines:
-        content = arpa.read(lines, str(path))
+    content = arpa.read(lines, str(path))
     tokenizer, data = like or _tokens_of(content)
     ids = _ids(content, names_of(tokenizer, data.documents), path)
     size = tokenizer.vocab_size

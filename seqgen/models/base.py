@@ -62,6 +62,14 @@ class Model(nn.Module):
             UsageError: it reads words, and these are none.
         """
 
+    def survey(self, tokens: np.ndarray, no_words: Sequence[int]) -> None:
+        """Tell a new model what it is trained on; most do not ask.
+
+        Args:
+            tokens: (N,), the training part.
+            no_words: the special tokens among them.
+        """
+
 
 class LanguageModel(Model):
     """A distribution over the next token, given those before it.
@@ -70,6 +78,8 @@ class LanguageModel(Model):
         window: how many tokens one training call may hold, or None where there is no limit.
         source_window: how many values a source may have, its EOS included, or None where there is
             no limit.
+        orders: how many lengths of context, from 0 on, it tells apart, as an n-gram model does by
+            `matched`; None for a model that has no such lengths.
         rows_at_least: how many rows scoring works on side by side at least: many where the
             tokens cost less than the call.
     """
@@ -77,6 +87,7 @@ class LanguageModel(Model):
     rows_at_least: ClassVar[int] = 1
     window: int | None = None
     source_window: int | None = None
+    orders: int | None = None
 
     @abstractmethod
     def forward(

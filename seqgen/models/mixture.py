@@ -13,11 +13,9 @@ from torch import Tensor, nn
 from seqgen.configs import ModelConfig
 from seqgen.data.sources import Source, Sources
 from seqgen.models.base import LOGITS_AT_ONCE, LanguageModel
+from seqgen.models.distributions import weighted_sum_of
 from seqgen.models.scores import Predictions, first_best, ranks_in
 from seqgen.models.state import State
-
-# (component, its state) -> log-probabilities, and its state after.
-Read = Callable[[LanguageModel, State | None], tuple[Tensor, State | None]]
 
 
 @dataclass
@@ -85,32 +83,51 @@ class Mixture(LanguageModel):
     def forward(
         self, tokens: Tensor, state: MixtureState | None = None, last: int | None = None
     ) -> tuple[Tensor, MixtureState | None]:
-        def read(part: LanguageModel, child: State | None) -> tuple[Tensor, State | None]:
+        weights = self.log_weights_after(tokens, state)
+        weights = [each if isinstance(each, float) else each[..., None] for each in weights]
+        if last is not None:
+            weights = [each if isinstance(each, float) else each[:, -last:] for each in weights]
+        children = (None,) * len(self.components) if state is None else state.children
+        log_probs, after = [], []
+        for part, child in zip(self.components, children, strict=True):
             logits, child = part(tokens, child, last)
-            return logits.log_softmax(-1), child
-
-        if state is None:
-            return self._mixed(read, (None,) * len(self.components))[0], None
-        return self._mixed(read, state.children)
+            log_probs.append(logits.log_softmax(-1))
+            after.append(child)
+        mixed = weighted_sum(log_probs, weights)
+        return mixed, None if state is None else MixtureState(tuple(after))
 
     def step(self, tokens: Sequence[int], state: MixtureState) -> tuple[np.ndarray, MixtureState]:
-        def read(part: LanguageModel, child: State) -> tuple[Tensor, State]:
-            logits, child = part.step(tokens, child)
-            return torch.from_numpy(logits).log_softmax(-1), child
+        logits, after = self.read_step(tokens, state)
+        return weighted_sum_of(logits, self.log_weights), after
 
-        mixed, after = self._mixed(read, state.children)
-        return mixed.numpy(), after
+    def read_step(
+        self, tokens: Sequence[int], state: MixtureState
+    ) -> tuple[tuple[np.ndarray, ...], MixtureState]:
+        """Return each component's logits (B, V) after one more token, and the state after."""
+        read = [
+            part.step(tokens, child)
+            for part, child in zip(self.components, state.children, strict=True)
+        ]
+        logits, after = zip(*read, strict=True)
+        return logits, MixtureState(after)
+
+    def log_weights_after(
+        self, tokens: Tensor, state: MixtureState | None
+    ) -> Sequence[float | Tensor]:
+        """Return the log of each component's weight after tokens (B, T): a number, or (B, T)."""
+        return self.log_weights
 
     def predictions(
         self, tokens: Tensor, state: MixtureState
     ) -> tuple[MixedPredictions, MixtureState]:
+        weights = self.log_weights_after(tokens, state)
         read = [
             part.predictions(tokens, child)
             for part, child in zip(self.components, state.children, strict=True)
         ]
         parts, after = zip(*read, strict=True)
         rows_at_once = max(1, LOGITS_AT_ONCE // self.vocab_size)
-        return MixedPredictions(parts, self.log_weights, rows_at_once), MixtureState(after)
+        return MixedPredictions(parts, weights, rows_at_once), MixtureState(after)
 
     @property
     def most_at_once(self) -> int:
@@ -120,34 +137,37 @@ class Mixture(LanguageModel):
     def quick_ranks(self) -> bool:
         return all(part.quick_ranks for part in self.components)
 
-    def _mixed(self, read: Read, children: Sequence[State | None]) -> tuple[Tensor, MixtureState]:
-        """Return the log of the weighted sum of what components read, and their states after."""
-        log_probs, after = zip(*map(read, self.components, children), strict=True)
-        return weighted_sum(log_probs, self.log_weights), MixtureState(after)
-
 
 class MixedPredictions(Predictions):
     """The predictions of a mixture, whose parts write out no more rows than needed.
 
     Args:
         parts: the components' predictions.
-        log_weights: one for each.
+        log_weights: one for each, which may differ from place to place: a number or (B, T).
         rows_at_once: how many rows (V) there is memory for.
     """
 
     def __init__(
-        self, parts: Sequence[Predictions], log_weights: Sequence[float], rows_at_once: int
+        self,
+        parts: Sequence[Predictions],
+        log_weights: Sequence[float | Tensor],
+        rows_at_once: int,
     ) -> None:
         self.rows_at_once = rows_at_once
         # Components of weight 0 need not be evaluated.
-        weighted = [(p, w) for p, w in zip(parts, log_weights, strict=True) if w > -math.inf]
+        pairs = zip(parts, log_weights, strict=True)
+        weighted = [(p, w) for p, w in pairs if not isinstance(w, float) or w > -math.inf]
         self.parts, self.log_weights = zip(*weighted, strict=True)
 
     def log_probs(self, targets: Tensor) -> Tensor:
         return weighted_sum([part.log_probs(targets) for part in self.parts], self.log_weights)
 
     def rows(self, places: Tensor) -> Tensor:
-        return weighted_sum([part.rows(places) for part in self.parts], self.log_weights)
+        weights = [
+            each if isinstance(each, float) else each.flatten()[places, None]
+            for each in self.log_weights
+        ]
+        return weighted_sum([part.rows(places) for part in self.parts], weights)
 
     def best(self) -> Tensor:
         one = self.parts[0].best()  # only for its shape and device
@@ -184,9 +204,17 @@ class MixedPredictions(Predictions):
         return hits.view_as(targets)
 
 
-def weighted_sum(log_probs: Sequence[Tensor], log_weights: Sequence[float]) -> Tensor:
-    """Return the log of the weighted sum of probabilities, in float32 or wider."""
-    shares = [lp + weight for lp, weight in zip(log_probs, log_weights, strict=True)]
+def weighted_sum(log_probs: Sequence[Tensor], log_weights: Sequence[float | Tensor]) -> Tensor:
+    """Return the log of the weighted sum of probabilities, in float32 or wider.
+
+    Args:
+        log_probs: of each component.
+        log_weights: a number for each, or a tensor that broadcasts.
+    """
+    shares = [
+        lp + (weight if isinstance(weight, float) else weight.to(lp.dtype))
+        for lp, weight in zip(log_probs, log_weights, strict=True)
+    ]
     mixed = torch.stack(shares).logsumexp(0)
     return mixed.to(torch.promote_types(log_probs[0].dtype, torch.float32))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from seqgen.configs import ModelConfig
 
@@ -17,6 +18,18 @@ class Network(nn.Module):
 
     config: ModelConfig
     head: nn.Linear
+
+    def token_vectors(self) -> Tensor | None:
+        """Return a vector for each token, (V, D); None in a network whose tokens have none.
+
+        By default they are those of its `embedding`. A network with others overrides this.
+        """
+        embedding = getattr(self, "embedding", None)
+        if embedding is None:
+            return None
+        tokens = torch.arange(self.config.vocab_size, device=next(self.parameters()).device)
+        with torch.no_grad():
+            return embedding(tokens)
 
     @property
     def stack(self) -> nn.ModuleList | None:

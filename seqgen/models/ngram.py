@@ -21,6 +21,7 @@ from seqgen.configs import ModelConfig, require, setting, short
 from seqgen.models.base import LOGITS_AT_ONCE
 from seqgen.models.counted import CountedModel
 from seqgen.models.look_ups import LookUps, chosen_from
+from seqgen.models.ngram_steps import NGramSteps
 from seqgen.models.state import State
 from seqgen.registry import SHARED_DOCS
 
@@ -111,7 +112,7 @@ class NGram(CountedModel):
 
     def __init__(self, config: NGramConfig) -> None:
         super().__init__()
-        self.config, self.order = config, config.order
+        self.config, self.order, self.orders = config, config.order, config.order
         size = config.vocab_size
         # Torch makes the large ones: it is where a `SizeLimit` counts.
         uniform = Level(
@@ -140,6 +141,7 @@ class NGram(CountedModel):
     def _forget(self) -> None:
         self._rows: OrderedDict[int, Tensor] = OrderedDict()
         self._best: dict[int, tuple[Tensor, Tensor]] = {}
+        self._steps: NGramSteps | None = None
 
     def _apply(self, *args: Any, **kwargs: Any) -> NGram:
         self._forget()  # what was worked out on another device, or in another type
@@ -164,19 +166,21 @@ class NGram(CountedModel):
             if name in self._buffers:
                 self._buffers[name] = tensor.to(self._buffers[name])
         for n in range(1, self.order + 1):
-            size = self.vocab_size if n == 1 else self._keys(n).numel()
-            tables = [self.log_probs(n)] + ([self._backoffs(n)] if n < self.order else [])
+            size = self.vocab_size if n == 1 else self.keys(n).numel()
+            tables = [self.log_probs(n)] + ([self.backoffs(n)] if n < self.order else [])
             if any(table.shape != (size,) for table in tables):
                 error_msgs.append(f"the {n}-grams' tables are not of one size")
 
-    def _keys(self, n: int) -> Tensor:
+    def keys(self, n: int) -> Tensor:
+        """Return the keys (M,) of order n, at least 2, ascending; see `Level`."""
         return self._buffers[f"keys_{n}"]
 
     def log_probs(self, n: int) -> Tensor:
         """Return the log-probability (M,) of every n-gram of order n."""
         return self._buffers[f"log_probs_{n}"]
 
-    def _backoffs(self, n: int) -> Tensor:
+    def backoffs(self, n: int) -> Tensor:
+        """Return the backoffs (M,) of every n-gram of an order below N."""
         return self._buffers[f"backoffs_{n}"]
 
     @property
@@ -185,9 +189,9 @@ class NGram(CountedModel):
         levels = []
         for n in range(1, self.order + 1):
             log_probs = self.log_probs(n).double().cpu().numpy()
-            keys = np.arange(self.vocab_size) if n == 1 else self._keys(n).cpu().numpy()
+            keys = np.arange(self.vocab_size) if n == 1 else self.keys(n).cpu().numpy()
             last = n == self.order
-            backoffs = np.zeros(keys.size) if last else self._backoffs(n).double().cpu().numpy()
+            backoffs = np.zeros(keys.size) if last else self.backoffs(n).double().cpu().numpy()
             levels.append(Level(keys, log_probs, backoffs))
         return levels
 
@@ -211,6 +215,38 @@ class NGram(CountedModel):
         words = torch.cat([state.words, tokens], 1)
         return words, NGramState(words[:, words.shape[1] - self.order + 1 :])
 
+    def step(self, tokens: Sequence[int], state: NGramState) -> tuple[np.ndarray, NGramState]:
+        if self.log_probs(1).device.type != "cpu":
+            return super().step(tokens, state)
+        if self._steps is None:
+            self._steps = NGramSteps(self)
+        steps, after = self._steps, []
+        logits = np.empty((len(tokens), self.vocab_size), dtype=steps.log_probs[1].dtype)
+        for i, before in enumerate(state.words.tolist()):
+            words, ids = steps.read(tuple(before), int(tokens[i]))
+            logits[i] = steps.row(ids)
+            after.append(words)
+        width = self.order - 1
+        return logits, NGramState(torch.tensor(after, dtype=torch.int64).view(len(after), width))
+
+    def matched(self, tokens: Tensor, state: NGramState | None) -> Tensor:
+        """Return how many words up to each of tokens (B, T) are stored as a context, 0 to N - 1."""
+        words, _ = self._read(tokens, state)
+        found = torch.zeros_like(tokens)
+        for n, ids in enumerate(self.contexts(words, tokens.shape[1]), start=1):
+            found = torch.where(ids >= 0, n, found)
+        return found
+
+    def matched_by(self, state: NGramState) -> list[int]:
+        """Return how many of the last words of each row of a state are stored as a context."""
+        if self._steps is not None:
+            return [self._steps.matched(tuple(words)) for words in state.words.tolist()]
+        if self.order == 1:
+            return [0] * state.words.shape[0]
+        contexts = self.contexts(state.words, 1)
+        stored = [torch.where(ids[:, 0] >= 0, n, 0) for n, ids in enumerate(contexts, start=1)]
+        return torch.stack(stored).amax(0).tolist()
+
     def nodes(self, words: Tensor, order: int) -> list[Tensor]:
         """Find all n-grams of a text.
 
@@ -230,7 +266,7 @@ class NGram(CountedModel):
 
     def find(self, n: int, contexts: Tensor, words: Tensor) -> Tensor:
         """Return the ids of the n-grams (context, word), given the contexts' ids."""
-        keys = self._keys(n)
+        keys = self.keys(n)
         ids = torch.full_like(words, NOTHING)
         stored = contexts >= 0
         if keys.numel():
@@ -271,12 +307,12 @@ class NGram(CountedModel):
 
     def backoffs_of(self, n: int, contexts: Tensor) -> Tensor:
         """Return the backoffs of contexts of n words; 0 for those that are not stored."""
-        return chosen_from(self._backoffs(n), contexts, torch.zeros((), device=contexts.device))
+        return chosen_from(self.backoffs(n), contexts, torch.zeros((), device=contexts.device))
 
     def best_continuations(self, n: int) -> tuple[Tensor, Tensor]:
         """Return each context's most probable stored continuation: word and log-probability."""
         if n not in self._best:
-            keys, log_probs = self._keys(n), self.log_probs(n)
+            keys, log_probs = self.keys(n), self.log_probs(n)
             contexts, words = keys // self.vocab_size, keys % self.vocab_size
             count = self.log_probs(n - 1).numel()
             values = log_probs.new_full((count,), -torch.inf)
@@ -329,7 +365,7 @@ class NGram(CountedModel):
         for n, ids in enumerate(contexts, start=2):
             rows = self.back_off(rows, self.backoffs_of(n - 1, ids)[:, None])
             row = torch.nonzero(ids >= 0).squeeze(1)
-            keys, size = self._keys(n), self.vocab_size
+            keys, size = self.keys(n), self.vocab_size
             begin = torch.searchsorted(keys, ids[row] * size)
             counts = torch.searchsorted(keys, (ids[row] + 1) * size) - begin
             total = int(counts.sum())

@@ -7,6 +7,7 @@ from seqgen.store.finding import (
     check_name,
     find,
     find_all,
+    find_parts,
     list_models,
     now,
     rename,
@@ -38,6 +39,7 @@ from seqgen.store.layout import (
     WEIGHTS,
 )
 from seqgen.store.model import StoredModel
+from seqgen.store.parts import write_mixture
 from seqgen.store.places import home, models_folder
 from seqgen.store.removing import check_removable, remove
 from seqgen.store.stored_mixture import StoredMixture, as_given
@@ -75,6 +77,7 @@ __all__ = [
     "clear_cache",
     "find",
     "find_all",
+    "find_parts",
     "home",
     "keep_text",
     "list_models",
@@ -85,4 +88,5 @@ __all__ = [
     "rename",
     "text_of",
     "tokens_folder",
+    "write_mixture",
 ]

@@ -23,6 +23,7 @@ from seqgen.store.layout import (
     LAST,
     LOCK,
     METRICS,
+    PARTS,
     RECORD,
     SAMPLES,
     SOURCE_TOKENIZER,
@@ -63,9 +64,16 @@ def taken(place: Path) -> bool:
 
 
 def contents(folder: Path) -> Iterator[Path]:
-    """Yield what is in a model's folder: its entries, and those of the folders that it has."""
+    """Yield what is in a model's folder: its entries, and those of the folders that it has.
+
+    The copied parts of a mixture are models' folders too.
+    """
     for path in sorted(folder.iterdir()):
-        if path.name in FOLDERS and path.is_dir() and not path.is_symlink():
+        if path.name == PARTS and path.is_dir() and not path.is_symlink():
+            for part in sorted(path.iterdir()):
+                copied = part.is_dir() and not part.is_symlink()
+                yield from contents(part) if copied else (part,)
+        elif path.name in FOLDERS and path.is_dir() and not path.is_symlink():
             yield from sorted(path.iterdir())
         else:
             yield path
@@ -74,6 +82,8 @@ def contents(folder: Path) -> Iterator[Path]:
 def is_written_by_seqgen(path: Path, folder: Path) -> bool:
     """Return whether an entry of a model's folder is a file that seqgen writes, by its name."""
     part = PurePath(path.relative_to(folder))
+    if part.parts[0] == PARTS and len(part.parts) > 2:  # of a model that a mixture has copied
+        part = PurePath(*part.parts[2:])
     if part.name.startswith(".") and part.suffix == ".tmp":  # of a run that was killed
         part = part.with_name(part.name[1:].removesuffix(".tmp").rpartition(".")[0] or ".")
     known = (name for name in FILES if len(PurePath(name).parts) == len(part.parts))
@@ -123,6 +133,10 @@ def _delete(folder: Path) -> None:
     for name in FOLDERS:
         if (folder / name).is_dir():
             (folder / name).rmdir()
+    if (folder / PARTS).is_dir():
+        for part in (folder / PARTS).iterdir():
+            _delete(part)
+        (folder / PARTS).rmdir()
     folder.rmdir()
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Iterable
 from datetime import datetime, timezone
 from pathlib import Path
 
 from seqgen.errors import SeqgenError, UsageError, did_you_mean
 from seqgen.store.aside import holds_no_weights, restore, restore_all, taken
 from seqgen.store.model import CHEAP, StoredModel
+from seqgen.store.parts import resolve
 from seqgen.store.places import models_folder
 from seqgen.store.stored_mixture import StoredMixture
 
@@ -73,6 +75,7 @@ def find(name: str | Path | None) -> StoredModel:
         for model in list_models():
             with contextlib.suppress(SeqgenError):
                 model.check(largest=CHEAP)
+                with_parts(model)
                 return model
         raise SeqgenError("there is no trained model yet; run seqgen train FILE first")
     if isinstance(name, Path) or os.sep in name or (os.altsep and os.altsep in name):
@@ -100,15 +103,37 @@ def find_all(name: str | Path | None) -> StoredModel | StoredMixture:
         SeqgenError: there is no such model; names the nearest.
     """
     if not isinstance(name, str) or "+" not in name or Path(name).is_dir():
-        return find(name)
+        return with_parts(find(name))
     given = [_weighted(part) for part in name.split("+")]
     left = 1 - sum(weight for _, weight in given if weight is not None)
     missing = sum(weight is None for _, weight in given)
     if left < -1e-4 or (not missing and left > 1e-4):
         raise UsageError(f"the weights of {name} sum to {1 - left:g}, not to 1")
-    parts = tuple(find(part) for part, _ in given)
+    parts = find_parts(part for part, _ in given)
     shares = [max(0.0, left) / missing if w is None else w for _, w in given]
     return StoredMixture(parts[0].path, parts, tuple(share / sum(shares) for share in shares))
+
+
+def find_parts(names: Iterable[str]) -> tuple[StoredModel, ...]:
+    """Return the models of some names, to be mixed.
+
+    Raises:
+        UsageError: one is a mixture itself.
+        SeqgenError: there is no such model; names the nearest.
+    """
+    parts = tuple(map(find, names))
+    for part in parts:
+        part.require_network("mixing")
+    return parts
+
+
+def with_parts(stored: StoredModel) -> StoredModel | StoredMixture:
+    """Return a mixture that has a folder with its parts; any other model as it is.
+
+    Raises:
+        SeqgenError: a part is gone or has changed, or the mixture is damaged.
+    """
+    return resolve(stored, list_models) if stored.is_mixture else stored
 
 
 def _weighted(part: str) -> tuple[str, float | None]:

@@ -1,6 +1,8 @@
 """The names of the files in a model's folder."""
 
 FORMAT = 1
+# In the place of an architecture's name in the configuration of a mixture.
+MIXTURE = "mixture"
 CONFIG, WEIGHTS, RECORD = "config.json", "model.safetensors", "training.json"
 METRICS, SAMPLES = "metrics.jsonl", "samples.jsonl"
 VALIDATION = "validation/text.txt"
@@ -9,4 +11,5 @@ VALIDATION_PAIRS = "validation/source.txt", "validation/target.txt"
 VALIDATION_VECTORS = "validation/source.safetensors"
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer", "source_tokenizer"
 LABELS = "labels.json"  # in the place of a tokenizer of the sources
+PARTS = "parts"
 CHECKPOINTS, LAST, LOCK = "checkpoints", "last.safetensors", "lock"

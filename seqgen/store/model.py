@@ -22,6 +22,7 @@ from seqgen.store.layout import (
     CONFIG,
     FORMAT,
     LAST,
+    MIXTURE,
     RECORD,
     SOURCE_TOKENIZER,
     TOKENIZER,
@@ -72,6 +73,28 @@ class StoredModel(ModelFolder):
         if not isinstance(config.get("architecture"), str):
             raise SeqgenError(f"{self.path / CONFIG} is damaged: it names no architecture")
         return config
+
+    @property
+    def is_mixture(self) -> bool:
+        """Whether the folder holds the weights of a mixture, and refers to its parts.
+
+        Raises:
+            SeqgenError: the configuration is missing or damaged.
+        """
+        return self.config["architecture"] == MIXTURE
+
+    def require_network(self, what: str) -> None:
+        """Refuse a mixture where one model is needed.
+
+        Args:
+            what: needs it, such as "--init-from".
+
+        Raises:
+            UsageError: names the parts, which can be given instead.
+        """
+        if self.is_mixture:
+            parts = " or ".join(str(part.get("name")) for part in self.config.get("parts") or ())
+            raise UsageError(f"{self.name} is a mixture: {what} takes one of its parts, {parts}")
 
     @property
     def record(self) -> dict[str, Any]:
@@ -135,6 +158,8 @@ class StoredModel(ModelFolder):
         """
         config = self.config
         decisive = [config["architecture"], config["model"], config["data"].get("documents")]
+        if config.get("parts"):
+            decisive.append([part["digest"] for part in config["parts"]])
         if config["data"].get("direction", "forward") != "forward":
             decisive.append(config["data"]["direction"])
         digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode())
@@ -201,7 +226,6 @@ class StoredModel(ModelFolder):
         Raises:
             SeqgenError: it is damaged.
         """
-        from seqgen.registry import architecture
         from seqgen.tokenizers import load_tokenizer
 
         if self.config["data"].get("labels"):
@@ -209,20 +233,31 @@ class StoredModel(ModelFolder):
 
             return Labels.load(self.path / SOURCE_TOKENIZER)
         vectors = self.config["model"].get("source_features") is not None
-        if vectors or architecture(self.config["architecture"]).reads != "pairs":
+        if vectors or self.reads != "pairs":
             return None
         folder = self.path / SOURCE_TOKENIZER
         return load_tokenizer(folder) if folder.is_dir() else target
 
-    def write_config(
-        self, architecture: str, preset: str | None = None, **groups: dict[str, Any]
-    ) -> None:
+    @property
+    def reads(self) -> str:
+        """What the model is trained on, see `registry.Architecture`; a mixture says it itself.
+
+        Raises:
+            SeqgenError: its architecture is not known.
+        """
+        from seqgen.registry import architecture
+
+        if self.is_mixture:
+            return str(self.config["model"].get("reads"))
+        return architecture(self.config["architecture"]).reads
+
+    def write_config(self, architecture: str, preset: str | None = None, **groups: Any) -> None:
         """Write `config.json`: the architecture's name and the resolved settings by group.
 
         Args:
             architecture: its name.
             preset: the name of the preset beneath the settings, if any.
-            groups: the settings.
+            groups: the settings; of a mixture, also its parts.
         """
         about = {"format": FORMAT, "seqgen_version": __version__, "architecture": architecture}
         self.replace_part(CONFIG, json_bytes({**about, "preset": preset, **groups}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,10 +20,13 @@ class StoredMixture(StoredModel):
     Attributes:
         parts: the models.
         weights: theirs, which sum to 1.
+        by_order: for each number of tokens that the n-gram part may match of a context, the
+            weights there; empty where the weights are the same in every context.
     """
 
     parts: tuple[StoredModel, ...]
     weights: tuple[float, ...]
+    by_order: tuple[tuple[float, ...], ...] = ()
 
     @property
     def name(self) -> str:
@@ -40,6 +44,8 @@ class StoredMixture(StoredModel):
         """A hash of the parts and their weights."""
         pairs = zip(self.parts, self.weights, strict=True)
         decisive = [[part.digest, weight] for part, weight in pairs]
+        if self.by_order:
+            decisive.append(self.by_order)
         return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()
 
     @property
@@ -58,6 +64,25 @@ class StoredMixture(StoredModel):
             return None
         texts = {tuple(path.read_bytes() for path in both) for both in pairs}
         return pairs[0] if len(texts) == 1 else None
+
+    def with_weights(self, weights: Sequence[float]) -> StoredMixture:
+        """Return the same parts with other weights, which are the same in every context."""
+        return StoredMixture(self.parts[0].path, self.parts, tuple(weights))
+
+
+@dataclass(frozen=True)
+class SavedMixture(StoredMixture):
+    """A mixture with a folder of its own, which is its `path` and gives it its name."""
+
+    @property
+    def name(self) -> str:
+        """Its folder's name."""
+        return StoredModel(self.path).name
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of the parts, as they were when they were mixed, and of their weights."""
+        return StoredModel(self.path).digest
 
 
 def as_given(model: StoredModel) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from seqgen import __version__, formats, store
@@ -21,7 +22,7 @@ def import_model(
     name: str | None = None,
     like: str | None = None,
     overwrite: bool = False,
-    file_format: str = "arpa",
+    file_format: str | None = None,
 ) -> StoredModel:
     """Read a model of another tool and store it.
 
@@ -31,7 +32,7 @@ def import_model(
         like: a model whose tokens the file is about, and which reads text in the same way; None
             if the file alone says so.
         overwrite: replace a model of that name, when the new one is complete.
-        file_format: a key of `formats.IMPORTERS`.
+        file_format: a key of `formats.IMPORTERS`; None to know it by the file's first line.
 
     Raises:
         UsageError: the name is in use.
@@ -40,11 +41,15 @@ def import_model(
     path = Path(path)
     store.check_free(name, overwrite)
     known = None if like is None else load(like, "cpu")
-    read = formats.importer(file_format)
     # An ARPA file knows no labels, and is read from left to right.
     data = known and replace(known.data, labels=False, direction="forward")
-    found = read(path, known and (known.tokenizer, data))
-    stem = path.name.removesuffix(".gz").removesuffix(f".{file_format}")
+    with packing.opened(path) as file:
+        lines = iter(file)
+        first = next(lines, b"")
+        file_format = file_format or formats.format_of(first)
+        read = formats.importer(file_format)
+        found = read(chain([first], lines), path, known and (known.tokenizer, data))
+    stem = path.name.removesuffix(".gz").removesuffix(".txt").removesuffix(f".{file_format}")
     with store.building(name, stem, overwrite) as stored:
         config = {"model": found.model.config.to_dict(), "training": {}}
         stored.write_config(found.architecture, **config, data=found.data.to_dict())

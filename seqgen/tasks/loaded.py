@@ -30,6 +30,7 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
 from seqgen.models.continuous_cache import Cached
 from seqgen.models.mixture import Mixture
+from seqgen.models.mixture_by_order import MixtureByOrder
 from seqgen.models.precision import Precision, choose_device, parameter_type
 from seqgen.models.scores import Want
 from seqgen.scoring import Scored, score_corpus
@@ -280,11 +281,24 @@ def load(
     """
     place = choose_device(device)
     stored = store.find_all(name)
+    for part in stored.parts if isinstance(stored, StoredMixture) else [stored]:
+        _require_language_model(part)
     if isinstance(stored, StoredMixture):
         loaded = load_mixture(stored, place, precision)
     else:
         loaded = load_stored(stored, place, precision)
     return loaded if cache is None else with_cache(loaded, cache)
+
+
+def _require_language_model(stored: StoredModel) -> None:
+    """Refuse a model that is none.
+
+    Raises:
+        UsageError: says what it is, and which command is for it.
+    """
+    row = registry.ARCHITECTURES.get(stored.config["architecture"])
+    if row is not None and row.no_language_model:
+        raise UsageError(f"{stored.name} {row.no_language_model}")
 
 
 def with_cache(loaded: LoadedModel, cache: CacheConfig) -> LoadedModel:
@@ -306,7 +320,7 @@ def with_cache(loaded: LoadedModel, cache: CacheConfig) -> LoadedModel:
         )
     model = cached[0]
     if isinstance(loaded.stored, StoredMixture):
-        model = Mixture(cached, loaded.stored.weights)
+        model = mixture_of(cached, loaded.stored)
     return replace(loaded, model=model.eval(), cache=cache)
 
 
@@ -319,11 +333,6 @@ def parts_of(model: LanguageModel) -> list[LanguageModel]:
 def load_stored(stored: StoredModel, device: torch.device, precision: Precision) -> LoadedModel:
     """Load what `stored` holds; see `load`."""
     model, tokenizer = stored.load()
-    if registry.architecture(stored.config["architecture"]).reads == "patterns":
-        raise UsageError(
-            f"{stored.name} is an associative memory, no language model: it restores lines, with "
-            f"seqgen restore -m {stored.name}"
-        )
     source_tokenizer = stored.load_source_tokenizer(tokenizer)
     labels = source_tokenizer if isinstance(source_tokenizer, Labels) else ()
     if model.vocab_size != tokenizer.vocab_size + len(labels):
@@ -364,8 +373,22 @@ def load_mixture(stored: StoredMixture, device: torch.device, precision: Precisi
             )
         if other.backward != first.backward:
             raise SeqgenError(f"{names} read in different directions and cannot be mixed")
-    model = Mixture([part.model for part in parts], stored.weights)
+    model = mixture_of([part.model for part in parts], stored)
     return LoadedModel(stored, model.eval(), first.tokenizer, first.data, first.source_tokenizer)
+
+
+def mixture_of(parts: Sequence[LanguageModel], stored: StoredMixture) -> Mixture:
+    """Return models as one, with the weights that a mixture is stored with.
+
+    Raises:
+        SeqgenError: there are weights for other orders than the n-gram part has.
+    """
+    if not stored.by_order:
+        return Mixture(parts, stored.weights)
+    try:
+        return MixtureByOrder(parts, stored.weights, stored.by_order)
+    except ValueError as error:
+        raise SeqgenError(f"{stored.path} is damaged: {error}") from None
 
 
 def _source_vocabulary(loaded: LoadedModel) -> tuple[str, Any] | None:

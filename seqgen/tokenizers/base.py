@@ -114,6 +114,11 @@ class Tokenizer(ABC):
         """Rebuild the tokenizer that gave `facts`."""
 
     @property
+    def special_ids(self) -> tuple[int, ...]:
+        """The ids of `<pad>`, `<bos>`, `<eos>` and `<unk>`."""
+        return self.pad_id, self.bos_id, self.eos_id, self.unk_id
+
+    @property
     def dtype(self) -> type:
         """The smallest unsigned integer type that holds every id."""
         return next(t for t in UNSIGNED if self.vocab_size - 1 <= np.iinfo(t).max)

@@ -8,12 +8,14 @@ from dataclasses import replace
 from torch import nn
 
 from seqgen.configs import TrainingConfig
+from seqgen.configs.regimes import DEFAULT_REGIME
 from seqgen.data.batches import Batch
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.state import State
 from seqgen.training.parts import Part
 from seqgen.training.reading import Reader
 from seqgen.training.regimes.base import Loss, OwnText, Regime, Rows, StepProgress
+from seqgen.training.regimes.own_loss import OwnLoss
 from seqgen.training.regimes.professor import ProfessorForcing
 from seqgen.training.regimes.scheduled import FreeRunning, ScheduledSampling
 from seqgen.training.regimes.sequences import Decoding, MinimumRisk
@@ -28,6 +30,8 @@ REGIMES: Mapping[str, type[Regime]] = {
     "decoding": Decoding,
     "unlikelihood": Unlikelihood,
 }
+# Of a network that is no language model.
+OWN: Mapping[str, type[Regime]] = {DEFAULT_REGIME: OwnLoss}
 
 
 class Objective(nn.Module):
@@ -47,10 +51,11 @@ class Objective(nn.Module):
         super().__init__()
         self.model, self._phases = model, config.phases
         reader = Reader(model, config)
-        self._plain = TeacherForcing(reader, config, own_text)
+        kinds = REGIMES if isinstance(model, NeuralLanguageModel) else OWN
+        self._plain = kinds[DEFAULT_REGIME](reader, config, own_text)
         names = dict.fromkeys(phase.regime for phase in self._phases)
         self.regimes = nn.ModuleDict(
-            {name: REGIMES[name](reader, config, own_text) for name in names}
+            {name: kinds[name](reader, config, own_text) for name in names}
         )
         self._name = self._phases[0].regime
 

@@ -17,9 +17,10 @@ from seqgen.data.tokenfile import TokenFile
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import LanguageModel
 from seqgen.models.mixture import Mixture, fit_weights
+from seqgen.models.mixture_by_order import MatchedOrders, fit_by_order, guide_of
 from seqgen.scoring import score_corpus
 from seqgen.store import StoredMixture
-from seqgen.tasks.loaded import LoadedModel, parts_of, with_cache
+from seqgen.tasks.loaded import LoadedModel, mixture_of, parts_of, with_cache
 from seqgen.tasks.scoring.fit_cache import DIGITS, fit_cache, rounded
 from seqgen.tasks.scoring.perplexity import check_token_file
 
@@ -84,12 +85,12 @@ def fit(
     if loaded.cache is not None:
         found = fit_cache(parts, loaded.cache.size, columns)
         own, weights, rounds = found.own, found.weights, found.rounds
-        mixed = with_cache(_weighted(loaded, weights), found.cache)
+        mixed = with_cache(with_weights(loaded, weights), found.cache)
         nats, cache = found.nats, asdict(found.cache)
     else:
         own, cache = torch.stack([columns(part) for part in parts], 1), None  # (N, K)
         weights, rounds, nats = _fit_parts(own)
-        mixed = _weighted(loaded, weights)
+        mixed = with_weights(loaded, weights)
     return mixed, FittedWeights(
         model=mixed.stored.name,
         weights=[round(weight, DIGITS) for weight in weights],
@@ -99,6 +100,48 @@ def fit(
         rounds=rounds,
         cache=cache,
     )
+
+
+def fit_orders(
+    loaded: LoadedModel, text: Iterable[str] | TokenFile | Pairs, *, batch_size: int = 32
+) -> LoadedModel:
+    """Return a mixture with weights for each order that its n-gram part matches of a context.
+
+    Args:
+        loaded: a mixture of models of text, with weights for all contexts.
+        text: as of `fit`, from its start.
+        batch_size: as `perplexity`'s.
+
+    Raises:
+        UsageError: no part is an n-gram model, or they write from sources.
+        SeqgenError: as of `fit`.
+    """
+    parts = parts_of(loaded.model)
+    guide = require_guide(loaded)
+    corpus = _corpus(loaded, text, loaded.data.documents)
+    columns = [
+        torch.from_numpy(token_log_probs(part, corpus, batch_size, loaded.data.direction))
+        for part in (*parts, MatchedOrders(parts[guide]))
+    ]
+    *own, matched = columns
+    overall = loaded.stored.weights
+    found = fit_by_order(torch.stack(own, 1), matched.long(), parts[guide].orders, overall)
+    stored = replace(loaded.stored, by_order=tuple(tuple(rounded(row)) for row in found))
+    return replace(loaded, stored=stored, model=mixture_of(parts, stored).eval())
+
+
+def require_guide(loaded: LoadedModel) -> int:
+    """Return the number of the n-gram model among the parts of a mixture of models of text.
+
+    Raises:
+        UsageError: there is none, or the parts write from sources.
+    """
+    loaded.require_text("--by order")
+    try:
+        return guide_of(parts_of(loaded.model))
+    except ValueError:
+        names = ", ".join(part.name for part in loaded.stored.parts)
+        raise UsageError(f"--by order needs an n-gram model among the parts, not {names}") from None
 
 
 def _fit_parts(log_probs: Tensor) -> tuple[list[float], int, float]:
@@ -115,11 +158,11 @@ def _fit_parts(log_probs: Tensor) -> tuple[list[float], int, float]:
     return weights, len(history) - 1, -(log_probs + shares).logsumexp(1).mean().item()
 
 
-def _weighted(loaded: LoadedModel, weights: Sequence[float]) -> LoadedModel:
+def with_weights(loaded: LoadedModel, weights: Sequence[float]) -> LoadedModel:
     """Return a mixture with other weights, and without caches; or a model as it is."""
     if not isinstance(loaded.stored, StoredMixture):
         return loaded
-    stored = replace(loaded.stored, weights=tuple(weights))
+    stored = loaded.stored.with_weights(weights)
     return replace(loaded, stored=stored, model=Mixture(parts_of(loaded.model), weights).eval())
 
 

@@ -11,7 +11,8 @@ from seqgen.configs import ModelConfig, conform, require
 from seqgen.data.labels import Labels
 from seqgen.data.sources import require_same_sources
 from seqgen.errors import SeqgenError
-from seqgen.models.base import NeuralLanguageModel, load_weights, weights_of
+from seqgen.models.base import load_weights, weights_of
+from seqgen.models.network import Network
 from seqgen.models.recurrent_config import CELL_REGULARISERS
 from seqgen.store import StoredModel
 from seqgen.tasks.training.estimate import Estimator
@@ -34,7 +35,7 @@ class Origin:
     """
 
     stored: StoredModel
-    model: NeuralLanguageModel
+    model: Network
     tokenizer: Tokenizer
     source_tokenizer: Tokenizer | Labels | None
 
@@ -46,6 +47,7 @@ class Origin:
             SeqgenError: there is none, it is damaged, or it was counted.
         """
         stored = store.find(name)
+        stored.require_network("--init-from")
         model, tokenizer = stored.load()
         if estimator := Estimator.of(stored.config["architecture"]):
             done, _ = estimator.done
@@ -154,7 +156,7 @@ class Origin:
         require_same_sources(self.stored.name, own, features)
 
     def begin(
-        self, model: NeuralLanguageModel, tokenizer: Tokenizer, source: Tokenizer | Labels | None
+        self, model: Network, tokenizer: Tokenizer, source: Tokenizer | Labels | None
     ) -> None:
         """Fill a new model with the origin's weights.
 

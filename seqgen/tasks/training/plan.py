@@ -24,6 +24,7 @@ from seqgen.configs import (
     settings_of,
     with_default_budget,
 )
+from seqgen.configs.regimes import DEFAULT_REGIME
 from seqgen.data.corpus import Corpus
 from seqgen.models.base import LanguageModel
 from seqgen.models.precision import Precision, choose_precision
@@ -137,7 +138,7 @@ class Plan:
             settled["seq_len"] = int(corpus.tokens.size)
             size = plural(int(corpus.tokens.size), "token")
             report(Notice(text=f"--seq-len is reduced to the length of the text, {size}"))
-        if "batch_size" not in given and corpus.ends.size > 1 and self.reads == "text":
+        if "batch_size" not in given and corpus.ends.size > 1 and self.reads != "pairs":
             # Documents are shorter than the window: a step takes more of them for as many tokens,
             # but not so many that an epoch of a small corpus is only a few steps.
             mean = min(training.seq_len, corpus.tokens.size / corpus.ends.size)
@@ -220,7 +221,7 @@ def _groups(
     """Sort given settings and the recipe below them into model, training and data."""
     config_class = registry.architecture(architecture).load_config()
     recipe = {**config_class.recipe, **RULE_RECIPES.get(given.get("optimizer"), {})}
-    recipe |= OF_READS.get(registry.architecture(architecture).reads, {})
+    recipe |= registry.architecture(architecture).data_defaults
     model, training, data = resolve(
         {**recipe, **given},
         architecture,
@@ -242,17 +243,16 @@ def rows_of_pairs(corpus: Corpus, least: int) -> int:
     return max(least, min(round(PAIR_TOKENS / longer), corpus.ends.size // 16))
 
 
-# What follows from what an architecture reads. A pair is a line, or one in each of two files; a
-# line that was held out would not be restored.
-OF_READS: Mapping[str, Mapping[str, Any]] = {
-    "pairs": {"documents": "line"},
-    "patterns": {"documents": "line", "val": "none"},
-}
 # Regimes that look at what a model computes before its softmax layer.
 OF_FEATURES = ("professor-forcing",)
 # Settings that only one kind of data gives a meaning to.
 OF_TEXT = ("seq_len",)
-LEARNS = {"text": "a text", "pairs": "pairs of a source and a target", "patterns": "lines"}
+LEARNS = {
+    "text": "a text",
+    "pairs": "pairs of a source and a target",
+    "patterns": "lines",
+    "words": "words in their contexts",
+}
 OF_PAIRS = (
     *("source_tokenizer", "source_unknowns", "val_target"),
     *("max_source_len", "max_target_len", "batch_tokens"),
@@ -276,7 +276,7 @@ def _require_reads(plan: Plan, flags: Collection[str]) -> None:
         f"direction=backward has no meaning: {plan.architecture} learns from {learns}",
     )
     require(
-        plan.reads == "text" or plan.data.documents == "line",
+        plan.reads in ("text", "words") or plan.data.documents == "line",
         f"documents=stream has no meaning: {plan.architecture} learns from {learns}",
     )
     require(
@@ -297,6 +297,11 @@ def _require_sense(
     require(
         training.k2 is None or carries,
         "k2 needs a model that carries its state from window to window",
+    )
+    require(
+        training.windows == "random" or (data.documents == "stream" and not carries),
+        "windows=sequential is for a stream whose windows carry no state: add --reset-state, or "
+        "give windows=random",
     )
     validates = data.val != "none"
     require(training.patience is None or validates, "patience needs validation: no --val none")
@@ -322,6 +327,11 @@ def _require_regime(plan: Plan, flags: Collection[str]) -> None:
         )
         return
     for phase in plan.training.phases:
+        writes = registry.architecture(plan.architecture).no_language_model is None
+        require(
+            writes or phase.regime == DEFAULT_REGIME,
+            f"--regime {phase.regime} is for language models; {plan.architecture} is none",
+        )
         featureless = phase.regime in OF_FEATURES and not hasattr(plan.model_class, "hidden")
         require(
             not featureless,

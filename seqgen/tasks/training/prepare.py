@@ -129,7 +129,8 @@ class Prepared:
 
         def batches_of(corpus: Corpus) -> Batches:
             shape = (training.batch_size, training.seq_len, training.seed)
-            return training_batches(self.as_read(corpus, data), data.documents, carries, *shape)
+            read = self.as_read(corpus, data)
+            return training_batches(read, data.documents, carries, *shape, windows=training.windows)
 
         def cut_anew(epoch: int) -> Batches:
             sampling = Sampling(data.subword_sampling, training.seed, epoch)

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -20,7 +20,9 @@ from seqgen.configs import FINISHED, TrainingConfig
 from seqgen.data.batches import Batches
 from seqgen.errors import Interrupted, SeqgenError
 from seqgen.metrics.perplexity import LN2, ScoreTotals
-from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.base import LanguageModel
+from seqgen.models.network import Network
+from seqgen.models.word_network import WordNetwork
 from seqgen.scoring import add_up, parallel_rows, score_corpus
 from seqgen.store import METRICS, SAMPLES, MetricsLog, StoredModel
 from seqgen.tasks.interrupts import interruptible
@@ -29,6 +31,7 @@ from seqgen.tasks.machine import choose_products
 from seqgen.tasks.scoring.perplexity import Scoring, protocol, score_held_out
 from seqgen.tasks.training.board import Board
 from seqgen.tasks.training.prepare import Prepared
+from seqgen.tasks.training.word_validation import word_loss
 from seqgen.tasks.writing.sample import fixed_sample
 from seqgen.training.diagnosis.watch import TrainingWatch
 from seqgen.training.events import Event, Notice, Report, SampleLine, Started, Validated
@@ -66,6 +69,23 @@ class TrainingResult:
     sample: str | None = None
     epoch_loss: float | None = None
     epoch_loss_std: float | None = None
+
+
+@dataclass(frozen=True)
+class Final:
+    """What a model achieves after its training; None where nothing was held out.
+
+    Attributes:
+        loss: on all of the held-out part, nats per token.
+        seconds: that this took.
+        protocol: how it was measured.
+        text: what the model writes; None if it writes none.
+    """
+
+    loss: float | None = None
+    seconds: float = 0.0
+    protocol: str | None = None
+    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -125,11 +145,11 @@ class Session:
             self.stored.seal()
             self.report(Started(**self._facts(trainer)))
             if checkpoint is None:
-                report(self._sample(step))
+                self._show_sample(step, report)
             run = self._trained(trainer)
             if self.prepared.val is None and run.stopped in FINISHED:
                 with trainer.as_saved():
-                    report(self._sample(run.step))
+                    self._show_sample(run.step, report)
         result = self._result(run)
         self._write_record(result=dataclasses.asdict(result))
         return result
@@ -161,18 +181,20 @@ class Session:
                 for take in takers:
                     take(event)
                 if isinstance(event, Validated):
-                    report(self._sample(event.step))
+                    self._show_sample(event.step, report)
 
             yield report
 
-    def _sample(self, step: int) -> SampleLine:
-        """Return a text that the model writes with its current weights."""
+    def _show_sample(self, step: int, report: Report) -> None:
+        """Report a text that the model writes with its current weights, if it can write."""
         model = self.loaded.model
+        if not isinstance(model, LanguageModel):
+            return
         training = model.training
         model.eval()
         text = fixed_sample(self.loaded, self.prepared.sample_prompt, SAMPLE_TOKENS)
         model.train(training)
-        return SampleLine(step=step, text=text)
+        report(SampleLine(step=step, text=text))
 
     def _facts(self, trainer: Trainer) -> dict[str, Any]:
         return {
@@ -199,7 +221,7 @@ class Session:
 
     def _trainer(self, report: Report, stop: threading.Event) -> Trainer:
         model, config = self.loaded.model, self.training
-        assert isinstance(model, NeuralLanguageModel)
+        assert isinstance(model, Network)
 
         def keep_best() -> None:
             self.stored.write_weights(model)
@@ -247,10 +269,12 @@ class Session:
         enough = self.stop_after is not None and run.step >= self.stop_after
         return "stop-after" if enough else None
 
-    def _validation(self, model: NeuralLanguageModel) -> Callable[[], float] | None:
+    def _validation(self, model: Network) -> Callable[[], float] | None:
         """Return a function that measures the loss on a small, fixed part of the held-out text."""
         if self.prepared.val is None:
             return None
+        if isinstance(model, WordNetwork):
+            return partial(word_loss, model, self.prepared.val, VALIDATION_ROWS)
         corpus = parallel_rows(self.prepared.val, VALIDATION_ROWS, VALIDATION_LENGTH)
 
         def validate() -> float:
@@ -262,12 +286,8 @@ class Session:
         return validate
 
     def _result(self, run: Run) -> TrainingResult:
-        totals, seconds, text = None, 0.0, None
-        if run.stopped in FINISHED:
-            kept = as_stored(self.loaded)
-            totals, seconds = final_validation(kept)
-            text = fixed_sample(kept, self.prepared.sample_prompt, SAMPLE_TOKENS)
-        val_loss = run.last_loss if totals is None else totals.nats_per_token
+        final = self._final() if run.stopped in FINISHED else Final()
+        val_loss = run.last_loss if final.loss is None else final.loss
         return TrainingResult(
             name=self.stored.name,
             path=str(self.stored.path),
@@ -276,18 +296,40 @@ class Session:
             steps=run.step,
             tokens=run.tokens,
             train_loss=run.train_loss,
-            **validation_figures(val_loss, self.prepared),
+            **self._figures(val_loss),
             seconds=run.seconds,
-            validation_seconds=seconds,
+            validation_seconds=final.seconds,
             tokens_per_second=run.tokens / run.seconds if run.seconds else None,
             stopped=str(run.stopped),
             seed=self.training.seed,
             best_step=run.best_step,
-            protocol=protocol(self.loaded, Scoring().check(self.loaded)) if totals else None,
-            sample=text,
+            protocol=final.protocol,
+            sample=final.text,
             epoch_loss=run.epoch_loss,
             epoch_loss_std=run.epoch_loss_std,
         )
+
+    def _figures(self, loss: float | None) -> dict[str, float | None]:
+        """Return a validation loss in its units; that of vectors of words codes no text."""
+        figures = validation_figures(loss, self.prepared)
+        writes = isinstance(self.loaded.model, LanguageModel)
+        return figures if writes else {**dict.fromkeys(figures), "val_loss": figures["val_loss"]}
+
+    def _final(self) -> Final:
+        """Measure the stored model, which has the best weights, on all of the held-out part."""
+        kept = as_stored(self.loaded)
+        if isinstance(kept.model, WordNetwork):
+            if self.prepared.val is None:
+                return Final()
+            began = time.monotonic()
+            loss = word_loss(kept.model, self.prepared.val)
+            return Final(loss, time.monotonic() - began, "every word with its whole context")
+        totals, seconds = final_validation(kept)
+        text = fixed_sample(kept, self.prepared.sample_prompt, SAMPLE_TOKENS)
+        if totals is None:
+            return Final(text=text)
+        how = protocol(self.loaded, Scoring().check(self.loaded))
+        return Final(totals.nats_per_token, seconds, how, text)
 
     def _write_record(self, result: dict[str, Any] | None) -> None:
         """Write the record of the run: model, data, machine and result."""

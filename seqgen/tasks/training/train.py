@@ -229,6 +229,7 @@ def _initial_model(
     torch.manual_seed(training.seed)
     model = to_train(plan.model_class, config)
     model.spell(prepared.spellings(), prepared.tokenizer.kind in ("char", "byte"))
+    model.survey(prepared.train.tokens, prepared.tokenizer.special_ids)
     if plan.origin is not None:
         plan.origin.require_sources(prepared.vocab_sizes.source_features)
         plan.origin.begin(model, prepared.tokenizer, prepared.source_tokenizer)
@@ -351,7 +352,7 @@ def _reload(
     found = _found(stored, data, targets)
     if config.labels:
         return reload_labels(found.sources, config, tokenizers, stored.validation_pairs)
-    if registry.architecture(stored.config["architecture"]).reads == "text":
+    if registry.architecture(stored.config["architecture"]).reads != "pairs":
         return reload_data(found.sources, config, tokenizers[0], stored.validation_text)
     return reload_pairs(found, config, Tokenizers(*tokenizers), stored.validation_pairs)
 
@@ -363,6 +364,7 @@ def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
             key in RESUMABLE,
             f"a resumed run cannot change {key}, only its budget, checkpoint_every and keep",
         )
+    stored.require_network("--resume")
     if estimator := Estimator.of(stored.config["architecture"]):
         done = " ".join(estimator.done)
         raise UsageError(

@@ -1,0 +1,175 @@
+"""What models of words and of the words around them have in common; they are no language models."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from seqgen.configs import MOST_WIDTH, ModelConfig, setting
+from seqgen.models.base import Model
+from seqgen.models.network import Network
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordConfig(ModelConfig):
+    """What configurations of word vectors have in common."""
+
+    recipe: ClassVar[Mapping[str, Any]] = {
+        "optimizer": "adam",
+        "beta2": 0.999,
+        "weight_decay": 0.0,
+    }
+
+    embedding_size: int = setting("Width of the vectors.", 100, low=1, high=MOST_WIDTH)
+    context_size: int = setting(
+        "How many words before and after a word are its context.", 5, low=1, high=1000
+    )
+    dynamic: bool = setting(
+        "Draw the size of each word's context from 1 to context_size, so that near words count "
+        "more.",
+        True,
+    )
+    subsample: float = setting(
+        "Leave out words that are more frequent than this share of the text, the more often the "
+        "more frequent they are: each is kept with probability sqrt(subsample / share). With 0 "
+        "all are kept.",
+        1e-3,
+        low=0,
+        high=1,
+    )
+
+    def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
+        return False  # looking vectors up takes longer than products with them
+
+
+class Draws(NamedTuple):
+    """What is drawn for rows of text (B, T); in evaluation nothing is left to chance.
+
+    Attributes:
+        kept: (B, T) bool, the words that are not left out.
+        reach: (B, T) int64, how many words on each side are a word's context.
+        noise: (B, K') int64, words that are no context; None if none are needed.
+    """
+
+    kept: Tensor
+    reach: Tensor
+    noise: Tensor | None
+
+
+class Windows(NamedTuple):
+    """Rows of text, in N blocks of b words each with the m words before and after it.
+
+    Attributes:
+        centres: (B, N, b) int64, the words of each block.
+        around: (B, N, b + 2m) int64, these and those around.
+        within: (B, N, b, b + 2m) bool: which of these are in the context of which word.
+        noise: see `Draws`.
+    """
+
+    centres: Tensor
+    around: Tensor
+    within: Tensor
+    noise: Tensor | None
+
+
+class WordNetwork(Model, Network):
+    """Vectors that are learned from which words stand near each other.
+
+    Attributes:
+        counts: (V,) float64: how often each word occurs in the training part; 0 for what is no
+            word, which is left out of the text before contexts are formed, as unknown words are.
+    """
+
+    over_tensors: ClassVar[Callable[..., Tensor] | None] = None
+    window: int | None = None
+    source_window: int | None = None
+    head = None
+    config: WordConfig
+    counts: Tensor
+
+    def __init__(self, config: WordConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.register_buffer("counts", torch.ones(config.vocab_size, dtype=torch.float64))
+
+    def layers_in_order(self) -> list[list[nn.Module]]:
+        """Return all tables as one group, for none comes before another."""
+        return [list(self.children())]
+
+    def survey(self, tokens: np.ndarray, no_words: Sequence[int]) -> None:
+        """Count the words of the training part.
+
+        Args:
+            tokens: (N,), all of it.
+            no_words: tokens that are no words, such as ends and unknown words.
+        """
+        counts = np.bincount(tokens, minlength=self.vocab_size).astype(np.float64)
+        counts[list(no_words)] = 0
+        self.counts.copy_(torch.from_numpy(counts))
+
+    def loss(self, tokens: Tensor) -> Tensor:
+        """Return the cost of rows of text, summed over their words.
+
+        In training words are left out, contexts and noise words drawn at random; in evaluation
+        every word has its whole context, and noise words are always the same.
+
+        Args:
+            tokens: (B, T) int64; below 0 where a row has ended.
+        """
+        return self.cost(self.windows(tokens, self.draw(tokens)))
+
+    @abstractmethod
+    def cost(self, windows: Windows) -> Tensor:
+        """Return the cost of all words and their contexts, summed."""
+
+    def draw_noise(self, shape: tuple[int, int]) -> Tensor | None:
+        """Return noise words for rows of text (B, T), (B, K'); None if the model needs none."""
+        return None
+
+    def draw(self, tokens: Tensor) -> Draws:
+        """Draw what `loss` leaves to chance; see there."""
+        config, known = self.config, tokens.clamp_min(0)
+        kept = (tokens >= 0) & (self.counts[known] > 0)
+        reach = torch.full_like(tokens, config.context_size)
+        if not self.training:
+            return Draws(kept, reach, self.draw_noise(tuple(tokens.shape)))
+        if config.subsample:
+            share = self.counts / self.counts.sum()
+            keep = (config.subsample / share).sqrt().float()  # (V,), above 1 for rare words
+            kept = kept & (torch.rand(tokens.shape, device=tokens.device) < keep[known])
+        if config.dynamic:
+            reach = torch.randint_like(tokens, 1, config.context_size + 1)
+        return Draws(kept, reach, self.draw_noise(tuple(tokens.shape)))
+
+    def windows(self, tokens: Tensor, draws: Draws) -> Windows:
+        """Return the words that are kept, moved together, in blocks with what is around them.
+
+        Args:
+            tokens: (B, T) int64.
+            draws: what of them is kept, and how far the context of each reaches.
+        """
+        m = self.config.context_size
+        block = 2 * m
+        length = max(1, int(draws.kept.sum(1).max()))
+        padded = block * -(-length // block) + 2 * m
+        # The kept words first, in their order.
+        order = (~draws.kept).to(torch.uint8).argsort(dim=1, stable=True)[:, :length]
+        moved = tokens.new_zeros(len(tokens), padded)
+        kept, reach = draws.kept.new_zeros(moved.shape), moved.clone()
+        inside = slice(m, m + length)
+        moved[:, inside] = tokens.gather(1, order).clamp_min(0)
+        kept[:, inside] = draws.kept.gather(1, order)
+        reach[:, inside] = draws.reach.gather(1, order)
+        around, there = (x.unfold(1, block + 2 * m, block) for x in (moved, kept))
+        own = slice(m, m + block)
+        distance = torch.arange(block + 2 * m, device=tokens.device)
+        distance = (distance - distance[own, None]).abs()  # (b, b + 2m)
+        near = distance <= reach.unfold(1, block + 2 * m, block)[..., own, None]
+        within = near & (distance > 0) & there[..., own, None] & there[..., None, :]
+        return Windows(around[..., own], around, within, draws.noise)

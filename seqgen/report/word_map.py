@@ -1,0 +1,157 @@
+"""A picture of words in a plane: their vectors' two principal components, as SVG."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import numpy as np
+
+from seqgen.errors import UsageError
+from seqgen.files import replacing
+
+# Pixels: of the plane without labels, of a label's line, of a character, and around all.
+SIDE, LINE, CHARACTER, MARGIN = 640.0, 14.0, 7.2, 12.0
+POINT = 2.5
+# Labels are tried at these directions around their point, on rings so far apart; beyond the first
+# ring a line joins both.
+DIRECTIONS, RING = 16, 9.0
+BLUE, GREY = "#1f4e9c", "#999999"
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle: the left upper corner, width and height."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    def overlaps(self, other: Box) -> bool:
+        """Return whether the two have a point in common."""
+        return (
+            self.x < other.x + other.width
+            and other.x < self.x + self.width
+            and self.y < other.y + other.height
+            and other.y < self.y + self.height
+        )
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a name that is not that of an SVG file.
+
+    Raises:
+        UsageError: it has another ending.
+    """
+    if path.suffix.lower() != ".svg":
+        raise UsageError(f"--plot writes .svg files: give {path} such a name")
+
+
+def principal_components(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first two principal components of vectors (N, D).
+
+    The largest number of each is positive, so that the same vectors give the same picture.
+
+    Returns:
+        (N, 2), and the shares of the variance that both have.
+    """
+    centred = (vectors - vectors.mean(0)).astype(np.float64)
+    u, scales, _ = np.linalg.svd(centred, full_matrices=False)
+    found = np.zeros((len(vectors), 2))
+    there = min(2, len(scales))
+    found[:, :there] = u[:, :there] * scales[:there]
+    largest = np.take_along_axis(found, np.abs(found).argmax(0)[None], 0)  # (1, 2)
+    variances = np.zeros(2)
+    variances[:there] = scales[:there] ** 2 / max(float((scales**2).sum()), 1e-30)
+    return found * np.where(largest < 0, -1.0, 1.0), variances
+
+
+def width_of(text: str) -> float:
+    """Return about how wide a label is, in pixels; an East Asian character counts twice."""
+    return CHARACTER * sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def place_labels(points: Sequence[tuple[float, float]], labels: Sequence[str]) -> list[Box]:
+    """Return a box for each label, near its point, that meets no other box and no point.
+
+    Args:
+        points: x and y in pixels.
+        labels: as many texts.
+    """
+    taken = [Box(x - POINT, y - POINT, 2 * POINT, 2 * POINT) for x, y in points]
+    boxes: list[Box] = []
+    for (x, y), text in zip(points, labels, strict=True):
+        places = _places_around(x, y, width_of(text))
+        box = next(b for b in places if not any(b.overlaps(other) for other in taken))
+        taken.append(box)
+        boxes.append(box)
+    return boxes
+
+
+def _places_around(x: float, y: float, width: float) -> Iterator[Box]:
+    """Yield boxes around a point, the nearest first; without an end, so that one is free."""
+    for ring in itertools.count(1):
+        for number in range(DIRECTIONS):
+            angle = 2 * math.pi * number / DIRECTIONS
+            across, down = math.cos(angle), math.sin(angle)
+            # The box touches its place on the ring with the side that faces the point.
+            left = x + ring * RING * across - width * (1 - across) / 2
+            top = y + ring * RING * down - LINE * (1 - down) / 2
+            yield Box(left, top, width, LINE)
+
+
+def draw_words(path: Path, words: Sequence[str], vectors: np.ndarray, title: str) -> None:
+    """Draw words where the two principal components of their vectors are.
+
+    Args:
+        path: an .svg file.
+        words: N labels.
+        vectors: (N, D).
+        title: stands above.
+    """
+    found, shares = principal_components(vectors)
+    spread = max(float(np.abs(found).max(initial=0.0)), 1e-30)
+    points = [(x * SIDE / 2, y * SIDE / 2) for x, y in (found / spread * (1, -1)).tolist()]
+    boxes = place_labels(points, words)
+    title = f"{title}; {shares[0]:.0%} and {shares[1]:.0%} of the variance"
+    with replacing(path) as file:
+        file.write("\n".join(_svg(points, boxes, words, title)).encode() + b"\n")
+
+
+def _svg(
+    points: Sequence[tuple[float, float]], boxes: Sequence[Box], words: Sequence[str], title: str
+) -> Iterator[str]:
+    """Yield the lines of the file."""
+    left = min([x for x, _ in points] + [box.x for box in boxes]) - MARGIN
+    right = max([x for x, _ in points] + [box.x + box.width for box in boxes]) + MARGIN
+    top = min([y for _, y in points] + [box.y for box in boxes]) - MARGIN - 2 * LINE
+    bottom = max([y for _, y in points] + [box.y + box.height for box in boxes]) + MARGIN
+    right = max(right, left + width_of(title) + 2 * MARGIN)
+    width, height = right - left, bottom - top
+    yield (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
+        f'viewBox="{left:.1f} {top:.1f} {width:.1f} {height:.1f}" '
+        'font-family="sans-serif" font-size="12">'
+    )
+    yield f'<rect x="{left:.1f}" y="{top:.1f}" width="100%" height="100%" fill="white"/>'
+    yield f'<text x="{left + MARGIN:.1f}" y="{top + LINE + 4:.1f}">{escape(title)}</text>'
+    for (x, y), box, word in zip(points, boxes, words, strict=True):
+        near_x = min(max(x, box.x), box.x + box.width)
+        near_y = min(max(y, box.y), box.y + box.height)
+        if math.hypot(near_x - x, near_y - y) > 1.5 * RING:
+            yield (
+                f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{near_x:.1f}" y2="{near_y:.1f}" '
+                f'stroke="{GREY}" stroke-width="0.7"/>'
+            )
+        yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{POINT}" fill="{BLUE}"/>'
+        yield (
+            f'<text x="{box.x:.1f}" y="{box.y + LINE - 3:.1f}" textLength="{box.width:.1f}" '
+            f'lengthAdjust="spacingAndGlyphs">{escape(word)}</text>'
+        )
+    yield "</svg>"

@@ -1,0 +1,202 @@
+"""The parts of a mixture that has a folder: how it refers to them, and its copies of them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seqgen.errors import SeqgenError
+from seqgen.store.layout import (
+    CONFIG,
+    MIXTURE,
+    PARTS,
+    RECORD,
+    SOURCE_TOKENIZER,
+    TOKENIZER,
+    VALIDATION,
+    WEIGHTS,
+)
+from seqgen.store.model import StoredModel
+from seqgen.store.places import models_folder
+from seqgen.store.stored_mixture import SavedMixture, StoredMixture
+
+# What is copied of a part: all but its checkpoints, its logs and its lock.
+COPIED = (CONFIG, RECORD, WEIGHTS, TOKENIZER, SOURCE_TOKENIZER, str(Path(VALIDATION).parent))
+# How far the sum of a context's weights may be from 1.
+ROUNDING = 1e-6
+Weights = tuple[float, ...]
+Others = Callable[[], Iterable[StoredModel]]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """How a mixture's configuration refers to a part.
+
+    Attributes:
+        name: what the part was called.
+        digest: its hash, see `StoredModel.digest`.
+        path: where it is, if it is not in the models' folder; in the mixture's folder relative.
+    """
+
+    name: str
+    digest: str
+    path: str | None = None
+
+    @classmethod
+    def read(cls, fact: Any, mixture: StoredModel) -> Reference:
+        """Return what stands in a configuration.
+
+        Raises:
+            SeqgenError: it is no reference.
+        """
+        names = cls.__dataclass_fields__
+        if not isinstance(fact, dict) or not fact.keys() <= names.keys():
+            fact = {}
+        known = {key: value for key, value in fact.items() if isinstance(value, str)}
+        if not {"name", "digest"} <= known.keys():
+            raise SeqgenError(f"{mixture.path / CONFIG} is damaged: a part has no name or no hash")
+        return cls(**known)
+
+    @classmethod
+    def to(cls, part: StoredModel) -> Reference:
+        """Return a reference to a part where it is."""
+        path = part.path.resolve()
+        inside = path.parent == models_folder().resolve()
+        return cls(part.name, part.digest, None if inside else str(path))
+
+    def to_dict(self) -> dict[str, str]:
+        """Return what stands in a configuration."""
+        return {key: value for key, value in vars(self).items() if value is not None}
+
+    def find(self, mixture: StoredModel, others: Others) -> StoredModel:
+        """Return the part.
+
+        Args:
+            mixture: what refers to it.
+            others: returns the models among which is a part that was renamed.
+
+        Raises:
+            SeqgenError: it is gone, or has been trained again.
+        """
+        place = models_folder() / self.name if self.path is None else mixture.path / self.path
+        part = StoredModel(place)
+        there = part.loadable
+        if there and part.digest == self.digest:
+            return part
+        renamed = next((other for other in others() if _is(other, self.digest)), None)
+        if renamed is not None:
+            return renamed
+        happened = "has changed since" if there else "is gone"
+        raise SeqgenError(
+            f"{mixture.name} is a mixture, and its part {self.name} {happened}: mix it again with "
+            f"seqgen mix (its --copy keeps copies of the parts)"
+        )
+
+
+def _is(model: StoredModel, digest: str) -> bool:
+    try:
+        return not model.is_mixture and model.digest == digest
+    except (SeqgenError, OSError):
+        return False
+
+
+def resolve(stored: StoredModel, others: Others) -> SavedMixture:
+    """Return a mixture with its parts.
+
+    Args:
+        stored: its folder.
+        others: returns the models among which parts that were renamed are looked for.
+
+    Raises:
+        SeqgenError: a part is gone or has changed, or the folder is damaged.
+    """
+    facts = stored.config.get("parts")
+    if not isinstance(facts, list) or len(facts) < 2:
+        raise SeqgenError(f"{stored.path / CONFIG} is damaged: it names no parts")
+    references = [Reference.read(fact, stored) for fact in facts]
+    weights, by_order = _read_weights(stored, len(references))
+    parts = tuple(reference.find(stored, others) for reference in references)
+    return SavedMixture(stored.path, parts, weights, by_order)
+
+
+def _read_weights(stored: StoredModel, parts: int) -> tuple[Weights, tuple[Weights, ...]]:
+    """Return the weights of a mixture's parts, and those for each order if there are such.
+
+    Raises:
+        SeqgenError: they are missing or damaged.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        stored.check()
+        tensors = load_file(stored.path / WEIGHTS)
+        flat = tensors["weights"]
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise SeqgenError(f"{stored.path / WEIGHTS} is missing or damaged: {error}") from None
+    by_order = tensors.get("by_order", np.zeros((0, parts)))
+    tables = [flat[None], by_order]
+    right = all(table.ndim == 2 and table.shape[1] == parts for table in tables)
+    if not right or not all(((t >= 0).all() and _sums_to_one(t)) for t in tables):
+        raise SeqgenError(f"{stored.path / WEIGHTS} is damaged: its weights do not fit the parts")
+    return tuple(flat.tolist()), tuple(map(tuple, by_order.tolist()))
+
+
+def _sums_to_one(table: np.ndarray) -> bool:
+    return bool((abs(table.sum(1) - 1) < ROUNDING).all())
+
+
+def write_mixture(folder: StoredModel, mixture: StoredMixture, copy: bool) -> None:
+    """Write a mixture's configuration, tokenizers and weights into its new folder.
+
+    Args:
+        folder: the new folder.
+        mixture: what to write.
+        copy: put copies of the parts beside the weights.
+
+    Raises:
+        SeqgenError: it cannot be written; or a part has changed meanwhile.
+    """
+    from safetensors.numpy import save
+
+    first = mixture.parts[0]
+    references = [Reference.to(part) for part in mixture.parts]
+    if copy:
+        references = [_copy(folder, part) for part in mixture.parts]
+    facts = [reference.to_dict() for reference in references]
+    size = {"vocab_size": first.config["model"].get("vocab_size"), "reads": first.reads}
+    groups = {"model": size, "training": {}, "data": first.config["data"], "parts": facts}
+    folder.write_config(MIXTURE, **groups)
+    for part in (TOKENIZER, SOURCE_TOKENIZER):
+        if (first.path / part).is_dir():
+            with folder.writing(part):
+                shutil.copytree(first.path / part, folder.path / part)
+    tensors = {"weights": np.array(mixture.weights, dtype=np.float64)}
+    if mixture.by_order:
+        tensors["by_order"] = np.array(mixture.by_order, dtype=np.float64)
+    folder.replace_part(WEIGHTS, save(tensors))
+
+
+def _copy(folder: StoredModel, part: StoredModel) -> Reference:
+    """Copy a part into a mixture's folder, and return the reference to the copy."""
+    name, number = part.name, 2
+    while (folder.path / PARTS / name).exists():
+        name, number = f"{part.name}-{number}", number + 1
+    copied = StoredModel(folder.path / PARTS / name)
+    with folder.writing(PARTS):
+        copied.path.mkdir(parents=True)
+        for item in COPIED:
+            source = part.path / item
+            if source.is_dir():
+                shutil.copytree(source, copied.path / item)
+            elif source.exists():
+                shutil.copyfile(source, copied.path / item)
+    copied.seal()
+    if copied.digest != part.digest:
+        raise SeqgenError(f"{part.name} changed while it was copied; nothing was saved")
+    return Reference(part.name, part.digest, f"{PARTS}/{name}")

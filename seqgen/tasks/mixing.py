@@ -1,0 +1,165 @@
+"""Making a model of several that are stored: a mixture with a name and a folder of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from seqgen import __version__, store
+from seqgen.configs import require
+from seqgen.data.pairs import Pairs
+from seqgen.data.tokenfile import TokenFile
+from seqgen.models.precision import Precision, choose_device
+from seqgen.store import StoredMixture
+from seqgen.tasks.interrupts import ending_as_ctrl_c
+from seqgen.tasks.loaded import LoadedModel, load_mixture
+from seqgen.tasks.scoring.mix import fit, fit_orders, require_guide, with_weights
+from seqgen.tasks.scoring.perplexity import Perplexity, Scoring, perplexity
+
+# How far the sum of given weights may be from 1.
+ROUNDING = 1e-4
+# Returns a text to be scored from its start, as often as it is called.
+Text = Callable[[LoadedModel], Iterable[str] | TokenFile | Pairs]
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """The keys of `seqgen mix --json`, in order.
+
+    Attributes:
+        name: the mixture's.
+        path: its folder.
+        parts: the names of its parts.
+        weights: theirs, in that order.
+        nll_nats: the total of the text that the weights were fitted on, or that all parts hold
+            out; None where there is none.
+        by_order: the weights for each order matched, from 0 on; None where they are the same.
+    """
+
+    name: str
+    path: str
+    parts: list[str]
+    weights: list[float]
+    nll_nats: float | None
+    by_order: list[list[float]] | None
+
+
+def combine(
+    names: Sequence[str], device: str = "auto", precision: Precision = "auto"
+) -> LoadedModel:
+    """Load models that read text alike as a mixture with equal weights.
+
+    Args:
+        names: two or more, by name or path.
+        device: auto, cpu, cuda or mps.
+        precision: see `load`.
+
+    Raises:
+        UsageError: there are too few, the same one twice, or a mixture.
+        SeqgenError: there is no such model, or they cannot be mixed.
+    """
+    require(len(names) > 1, "a mixture has two parts or more: seqgen mix A B --name N")
+    parts = store.find_parts(names)
+    places = [part.path.resolve() for part in parts]
+    twice = next((p.name for p in parts if places.count(p.path.resolve()) > 1), None)
+    require(twice is None, f"{twice} is given twice: the parts of a mixture are different models")
+    even = (1 / len(parts),) * len(parts)
+    mixture = StoredMixture(parts[0].path, parts, even)
+    return load_mixture(mixture, choose_device(device), precision)
+
+
+def check_weights(weights: Sequence[float], parts: int) -> None:
+    """Refuse weights that do not fit a mixture's parts.
+
+    Raises:
+        UsageError: there are too few or too many, one is not from 0 to 1, or they do not sum to 1.
+    """
+    said = f"there are {parts} parts and {len(weights)} weights: give one for each"
+    require(len(weights) == parts, said)
+    wrong = next((weight for weight in weights if not 0 <= weight <= 1), None)
+    require(wrong is None, f"a weight must be from 0 to 1, not {wrong}")
+    total = sum(weights)
+    require(abs(total - 1) <= ROUNDING, f"the weights sum to {total:g}, not to 1")
+
+
+@ending_as_ctrl_c()
+def store_mixture(
+    loaded: LoadedModel,
+    *,
+    name: str | None = None,
+    weights: Sequence[float] | None = None,
+    text: Text | None = None,
+    held_out: bool = False,
+    by_order: bool = False,
+    copy: bool = False,
+    overwrite: bool = False,
+    batch_size: int = 32,
+) -> Mixed:
+    """Store a mixture under a name of its own.
+
+    Args:
+        loaded: of `combine`.
+        name: what to call it; made from the names of its parts if None.
+        weights: one for each part; fitted to the text if None.
+        text: what no part was trained on.
+        held_out: the text is what all parts hold out, so that its figures are the mixture's.
+        by_order: fit weights for each order that the n-gram part matches of a context.
+        copy: keep copies of the parts in the mixture's folder, so that it works elsewhere.
+        overwrite: replace a model of that name.
+        batch_size: documents side by side; changes no figure.
+
+    Raises:
+        UsageError: the weights do not fit, or the name is in use.
+        SeqgenError: the text cannot be scored, or the mixture cannot be written.
+    """
+    parts = loaded.stored.parts
+    place = store.models_folder() / (name or "")
+    among = any(part.path.resolve() == place.resolve() for part in parts)
+    require(not among, f"{name} is a part of the mixture: give another --name")
+    store.check_free(name, overwrite)
+    if by_order:
+        require(weights is None, "--by order fits the weights: leave out --weights")
+        require_guide(loaded)
+    if weights is not None:
+        check_weights(weights, len(parts))
+        shares = [weight / sum(weights) for weight in weights]
+        mixed = with_weights(loaded, shares)
+    else:
+        require(text is not None, "there is no text to fit the weights on")
+        mixed, _ = fit(loaded, text(loaded), batch_size=batch_size)
+        if by_order:
+            mixed = fit_orders(mixed, text(mixed), batch_size=batch_size)
+    scored = None
+    if text is not None:
+        scored = perplexity(mixed, text(mixed), scoring=Scoring(batch_size=batch_size))
+    with store.building(name, "-".join(part.name for part in parts), overwrite) as folder:
+        store.write_mixture(folder, mixed.stored, copy)
+        folder.write_record(**_record(mixed, scored if held_out else None))
+        folder.seal()
+        folder.publish()
+    found = mixed.stored
+    return Mixed(
+        name=folder.name,
+        path=str(folder.path),
+        parts=[part.name for part in parts],
+        weights=list(found.weights),
+        nll_nats=scored and scored.nll_nats,
+        by_order=list(map(list, found.by_order)) or None,
+    )
+
+
+def _record(mixed: LoadedModel, scored: Perplexity | None) -> dict[str, Any]:
+    """Return what the mixture's `training.json` holds."""
+    result = scored and {
+        "val_loss": scored.nll_nats / scored.tokens,
+        "val_bits_per_char": scored.bits_per_char,
+        "val_bits_per_byte": scored.bits_per_byte,
+    }
+    return {
+        "created": store.now(),
+        "seqgen_version": __version__,
+        "parameters": mixed.model.parameter_count(),
+        "weights": list(mixed.stored.weights),
+        "result": result,
+    }

@@ -1,0 +1,35 @@
+"""The loss of vectors of words on held-out text."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from seqgen.data.batches import spans_of
+from seqgen.data.corpus import Corpus
+from seqgen.models.word_network import WordNetwork
+
+# Tokens of a row, and of all rows that are worked on at once.
+ROW, AT_ONCE = 512, 1 << 14
+
+
+@torch.no_grad()
+def word_loss(model: WordNetwork, corpus: Corpus, most: int | None = None) -> float:
+    """Return what a text costs, in nats per token: the lectures' J, without its gradient.
+
+    Contexts do not reach from one document into another, nor from one row of a long one.
+
+    Args:
+        model: in evaluation mode.
+        corpus: the text.
+        most: score only so many rows from its beginning.
+    """
+    begin, end = (side[:most] for side in spans_of(corpus.starts, corpus.ends, ROW))
+    total = 0.0
+    for at in range(0, begin.size, AT_ONCE // ROW):
+        rows = slice(at, at + AT_ONCE // ROW)
+        places = begin[rows, None] + np.arange((end - begin)[rows].max())
+        inside = places < end[rows, None]
+        tokens = np.where(inside, corpus.tokens[np.where(inside, places, 0)].astype(np.int64), -1)
+        total += model.loss(torch.from_numpy(tokens).to(model.device)).item()
+    return total / int((end - begin).sum())

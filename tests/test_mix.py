@@ -1,0 +1,262 @@
+"""`seqgen mix`: a mixture stored as a model of its own, in every command."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import torch
+from helpers_cli import records, refusal
+
+from seqgen import store
+from seqgen.cli import run
+from seqgen.errors import SeqgenError
+from seqgen.files import write_bytes
+from seqgen.tasks.loaded import load
+from seqgen.tasks.training.train import train
+
+TEXT = "the cat sat on the mat\nthe dog sat on the cat\n\na dog and a cat\nthe mat\n" * 8
+HELD_OUT = "the dog sat on a mat\na cat and a dog\n"
+
+
+def trained(folder, name, architecture="ngram", text=TEXT, held_out=HELD_OUT, **more):
+    (folder / f"{name}.txt").write_text(text)
+    (folder / f"{name}-val.txt").write_text(held_out)
+    more = {"val": str(folder / f"{name}-val.txt"), **more}
+    if architecture == "lstm":
+        more |= {"steps": 5, "hidden_size": 8, "num_layers": 1, "seed": 1}
+    train([folder / f"{name}.txt"], architecture=architecture, name=name, settings=more)
+
+
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("mix")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SEQGEN_HOME", str(folder / "home"))
+        trained(folder, "A", order=4)
+        trained(folder, "B", "lstm")
+        trained(folder, "L", order=2, documents="line")
+        trained(folder, "R", order=2, direction="backward")
+        trained(folder, "X", order=2, text=TEXT + "x")
+        trained(folder, "H", order=2, held_out=HELD_OUT[::-1])
+    return folder
+
+
+@pytest.fixture
+def models(trained_once, tmp_path, monkeypatch):
+    home = tmp_path / "home"
+    shutil.copytree(trained_once / "home", home)
+    monkeypatch.setenv("SEQGEN_HOME", str(home))
+    return tmp_path
+
+
+def test_the_stored_mixture_is_what_the_same_weights_give(models, capsys):
+    """Fitted by EM on the held-out part, like `perplexity --fit`; read back by name and path."""
+    (mixed,) = records(capsys, "mix", "A", "B", "--name", "M", "-q")
+    assert list(mixed) == ["name", "path", "parts", "weights", "nll_nats", "by_order"]
+    assert mixed["by_order"] is None
+    assert (mixed["name"], mixed["parts"]) == ("M", ["A", "B"])
+    assert sum(mixed["weights"]) == pytest.approx(1)
+    (fitted,) = records(capsys, "perplexity", "-m", "A+B", "--fit", "held-out", "-q")
+    assert mixed["weights"] == fitted["weights"]
+    for of in ("M", mixed["path"], "latest"):
+        (found,) = records(capsys, "perplexity", "-m", of, "-q")
+        assert (found["model"], found["nll_nats"]) == ("M", mixed["nll_nats"])
+    (given,) = records(capsys, "perplexity", "-m", fitted["model"], "-q")
+    assert given["nll_nats"] == pytest.approx(mixed["nll_nats"], rel=1e-6)
+    (again,) = records(capsys, "perplexity", "-m", "M", "--fit", "held-out", "-q")
+    assert again["model"] == fitted["model"]  # what the weights stand for can be typed
+
+
+def test_given_weights_and_another_text(models, capsys):
+    (mixed,) = records(capsys, "mix", "A", "B", "--name", "M", "--weights", "0.25,0.75", "-q")
+    assert mixed["weights"] == [0.25, 0.75]
+    assert store.find_all("M").weights == (0.25, 0.75)
+    (found,) = records(capsys, "perplexity", "-m", "A:0.25+B:0.75", "-q")
+    assert found["nll_nats"] == pytest.approx(mixed["nll_nats"], rel=1e-6)
+    (none,) = records(capsys, "mix", "A", "H", "--name", "N", "--weights", "0.5,0.5", "-q")
+    assert none["nll_nats"] is None
+    text = models / "fit.txt"
+    text.write_text("the mat and the dog\n" * 3)
+    (other,) = records(capsys, "mix", "A", "B", "H", "--name", "O", "--fit", text, "-q")
+    (scored,) = records(capsys, "perplexity", text, "-m", "O", "-q")
+    assert scored["nll_nats"] == other["nll_nats"]
+    (listed,) = (row for row in records(capsys, "models") if row["name"] == "O")
+    assert listed["val_bits_per_char"] is None  # that text was not held out
+
+
+def test_every_command_takes_it(models, capsys):
+    (mixed,) = records(capsys, "mix", "A", "B", "--name", "M", "-q")
+    (row,) = (row for row in records(capsys, "models") if row["name"] == "M")
+    (whole,) = records(capsys, "perplexity", "-m", "M", "-q")
+    assert (row["architecture"], row["tokenizer"]) == ("mixture", "char")
+    assert row["val_bits_per_char"] == pytest.approx(whole["bits_per_char"])
+    for command in ("sample", "beam-search"):
+        (found,) = records(capsys, command, "the", "-m", "M", "--max-tokens", 5, "-q")
+        assert found["model"] == "M"
+    text = models / "text.txt"
+    text.write_text(HELD_OUT * 40)
+    assert records(capsys, "tokenize", models / "text.txt", "-m", "M", "-q")
+    compared = records(capsys, "compare", "A", "M", "--resamples", 10, "-q")
+    assert {found["model"] for found in compared} == {"A", "M"}
+    assert records(capsys, "eval", text, "-m", "M", "--passages", 2, "-q")
+    assert run(["models", "show", "M"]) == 0
+    assert f"A:{mixed['weights'][0]:g} + B:" in capsys.readouterr().out
+    assert run(["models", "show", "M", "--all"]) == 0
+    (path,) = records(capsys, "models", "path", "M")
+    assert path["path"] == mixed["path"]
+    assert records(capsys, "models", "rename", "M", "N", "-q")[0]["name"] == "N"
+    assert records(capsys, "perplexity", "-m", "N", "-q")[0]["nll_nats"] == mixed["nll_nats"]
+    records(capsys, "models", "remove", "N", "--yes", "-q")
+    assert {model.name for model in store.list_models()} == set("ABLRXH")
+
+
+def test_where_one_model_is_needed_the_parts_are_named(models, capsys):
+    records(capsys, "mix", "A", "B", "--name", "M", "-q")
+    text = models / "text.txt"
+    text.write_text(TEXT)
+    for command in (
+        ["train", text, "--init-from", "M", "-q"],
+        ["train", "--resume", "M", "-q"],
+        ["perplexity", "-m", "M+B"],
+        ["mix", "M", "A", "--name", "N"],
+    ):
+        said = refusal(capsys, *command)
+        assert "M is a mixture" in said
+        assert "A or B" in said
+    assert "M" in refusal(capsys, "export", "M")
+
+
+def test_a_part_that_is_gone_or_has_changed_is_named(models, capsys):
+    (mixed,) = records(capsys, "mix", "A", "B", "--name", "M", "-q")
+    place = models / "home/models"
+    (place / "A").rename(place / "A2")  # found by its hash
+    assert records(capsys, "perplexity", "-m", "M", "-q")[0]["nll_nats"] == mixed["nll_nats"]
+    (place / "A2").rename(models / "elsewhere")
+    assert "its part A is gone" in refusal(capsys, "sample", "-m", "M", "-q")
+    assert records(capsys, "sample", "-q", "--max-tokens", 1)[0]["model"] != "M"  # the latest
+    shutil.copytree(place / "H", place / "A")
+    assert "its part A has changed since" in refusal(capsys, "sample", "-m", "M", "-q")
+
+
+def test_copies_work_elsewhere_and_are_removed_with_it(models, capsys, monkeypatch):
+    (mixed,) = records(capsys, "mix", "A", "B", "--name", "M", "--copy", "-q")
+    moved = models / "moved"
+    shutil.copytree(mixed["path"], moved)
+    shutil.move(models / "home", models / "old")
+    (found,) = records(capsys, "perplexity", "-m", moved, "-q")  # no model is at home
+    assert found["nll_nats"] == mixed["nll_nats"]
+    assert store.find_all(moved).digest == store.StoredModel(models / "old/models/M").digest
+    (moved / "parts/A/mine.txt").write_text("")
+    assert "mine.txt" in refusal(capsys, "models", "remove", moved, "--yes")
+    (moved / "parts/A/mine.txt").unlink()
+    records(capsys, "models", "remove", moved, "--yes", "-q")
+    assert not moved.exists()
+
+
+def test_parts_elsewhere_are_known_by_path(models, capsys):
+    shutil.move(models / "home/models/A", models / "A")
+    (mixed,) = records(capsys, "mix", models / "A", "B", "--name", "M", "-q")
+    assert mixed["parts"] == ["A", "B"]
+    assert records(capsys, "perplexity", "-m", "M", "-q")[0]["nll_nats"] == mixed["nll_nats"]
+
+
+def test_what_cannot_be_mixed_is_one_line(models, capsys):
+    for arguments, said in {
+        ("A",): "two parts or more",
+        ("A", "A"): "A is given twice",
+        ("A", "nobody"): "no model is called 'nobody'",
+        ("A", "X"): "different tokenizers",
+        ("A", "L"): "different --documents",
+        ("A", "R"): "different directions",
+        ("A", "H"): "no held-out text in common",
+        ("A", "B", "--weights", "0.5"): "2 parts and 1 weights",
+        ("A", "B", "--weights", "0.5,0.6"): "sum to 1.1",
+        ("A", "B", "--weights", "-0.5,1.5"): "from 0 to 1",
+        ("A", "B", "--weights", "nan,1"): "from 0 to 1",
+        ("A", "B", "--weights", "a,b"): "numbers with commas",
+        ("A", "B", "--weights", "0.5,0.5", "--fit", "x"): "not both",
+        ("A", "B", "--fit", "nowhere.txt"): "nowhere.txt",
+    }.items():
+        assert said in refusal(capsys, "mix", *arguments, "--name", "M", "-q")
+    assert "is a part of the mixture" in refusal(capsys, "mix", "A", "B", "--name", "B")
+    assert "already exists" in refusal(capsys, "mix", "A", "B", "--name", "H", "-q")
+    before = records(capsys, "mix", "A", "B", "--name", "H", "--overwrite", "-q")
+    assert before[0]["name"] == "H"
+    assert store.find("H").is_mixture
+
+
+def test_a_write_that_fails_at_any_moment_leaves_a_whole_model_or_none(models, monkeypatch):
+    """Stopped at every file that is written, while an older model of that name is replaced."""
+    assert run(["mix", "A", "B", "--name", "M", "--copy", "--weights", "0.5,0.5", "-q"]) == 0
+    old, stopped, done = store.find_all("M").digest, 0, False
+    while not done:
+        left = [stopped]
+
+        def limited(path, content, left=left):
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+            write_bytes(path, content)
+
+        with pytest.MonkeyPatch.context() as patch:
+            for module in ("folder", "model", "writing"):
+                patch.setattr(f"seqgen.store.{module}.write_bytes", limited)
+            command = ["mix", "A", "B", "--name", "M", "--copy", "--weights", "0.9,0.1", "-q"]
+            done = run([*command, "--overwrite"]) == 0
+        found = store.find_all("M")
+        assert (found.digest != old) == done
+        load("M")
+        stopped += 1
+    assert stopped > 2
+
+
+def test_damage_is_one_line(models, capsys):
+    records(capsys, "mix", "A", "B", "--name", "M", "-q")
+    path = store.find("M").path
+    config = json.loads((path / "config.json").read_text())
+    (path / "manifest.json").unlink()
+    for wrong in ([], [1, 2], [{"name": "A"}, {"name": "B"}], config["parts"] * 2):
+        (path / "config.json").write_text(json.dumps({**config, "parts": wrong}))
+        assert "is damaged" in refusal(capsys, "sample", "-m", "M", "-q")
+    (path / "config.json").write_text(json.dumps(config))
+    from safetensors.torch import save
+
+    for table in ([0.5, 0.6], [1.0], [[0.5, 0.5]], [float("nan"), 1.0]):
+        (path / "model.safetensors").write_bytes(save({"weights": torch.tensor(table)}))
+        with pytest.raises(SeqgenError, match="weights do not fit"):
+            store.find_all("M")
+    even = torch.full((2, 2), 0.5)  # the n-gram model is of order 4
+    (path / "model.safetensors").write_bytes(save({"weights": even[0].clone(), "by_order": even}))
+    assert "weights for 2 orders" in refusal(capsys, "sample", "-m", "M", "-q")
+
+
+def test_weights_by_order(models, capsys):
+    """Never less probable than with one weight for all; the same in every command."""
+    text = models / "fit.txt"
+    text.write_text("on the mat the dog sat a cat\nno cat and no mad dog sat\n" * 9)
+    fit = ("--fit", text, "-q")
+    (plain,) = records(capsys, "mix", "B", "A", "--name", "M", *fit)
+    (mixed,) = records(capsys, "mix", "B", "A", "--name", "O", "--by", "order", *fit)
+    assert mixed["nll_nats"] < plain["nll_nats"]
+    assert mixed["weights"] == plain["weights"]
+    assert len(mixed["by_order"]) == 4
+    assert [sum(row) for row in mixed["by_order"]] == pytest.approx([1] * 4)
+    assert mixed["by_order"][0] == plain["weights"]  # no text begins without a token
+    assert len({tuple(row) for row in mixed["by_order"]}) > 1
+    (scored,) = records(capsys, "perplexity", text, "-m", "O", "-q")
+    assert scored["nll_nats"] == mixed["nll_nats"]
+    (lines,) = {found["text"] for found in records(capsys, "sample", "-m", "O", "--greedy", "-q")}
+    assert lines
+    (cached,) = records(capsys, "perplexity", text, "-m", "O", "--cache", 50, "-q")
+    assert cached["nll_nats"] != scored["nll_nats"]
+    for wrong, said in {
+        ("--by", "letter"): "--by is order",
+        ("--by", "order", "--weights", "0.5,0.5"): "leave out --weights",
+    }.items():
+        assert said in refusal(capsys, "mix", "A", "B", "--name", "N", *wrong)
+    records(capsys, "mix", "A", "B", "--name", "C", "--copy", "-q")
+    (models / "home/models/C/parts/B").rename(models / "home/models/B2")
+    said = refusal(capsys, "mix", "B", "B2", "--name", "N", "--by", "order", "-q")
+    assert "needs an n-gram model among the parts, not B, B2" in said
