@@ -7,7 +7,7 @@ import pytest
 import torch
 from helpers_cli import records, refusal
 
-from seqgen import registry
+from seqgen import registry, store
 from seqgen.cli import run
 from seqgen.configs import read_config
 from seqgen.data.batches import IGNORED, DocumentBatches
@@ -15,6 +15,7 @@ from seqgen.data.corpus import Corpus
 from seqgen.data.labels import Labels, with_labels_read
 from seqgen.data.sources import TokenSources
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.store.aside import strangers
 from seqgen.tasks.loaded import load
 from seqgen.tokenizers import KINDS
 
@@ -255,6 +256,21 @@ def test_evaluation_scores_and_says_what_it_leaves_out(home, capsys):
     assert found["perplexity"]["characters"] > 0
     assert list(found["missing"]) == ["continuations"]
     assert "nothing is continued" in refusal(capsys, "eval", "-m", "gru", "--bleu", "--quiet")
+
+
+def test_a_labelled_model_is_replaced_and_removed(home, capsys):
+    again = ("train", home / "names.tsv", "--labels", "--model", "rnn", "--name", "old", *TINY[2:])
+    for more in ((), ("--overwrite",)):
+        assert run([*map(str, (*again, *more)), "--steps", "1", "--quiet"]) == 0
+    folder = store.find("old").path
+    assert strangers(folder) == []
+    assert run(["models", "remove", "old", "--yes"]) == 0
+    assert not folder.exists() and not list(folder.parent.glob(".old*"))
+
+
+def test_nothing_is_said_of_a_tokenizer_of_the_labels(home, capsys):
+    assert run(["tokenize", str(home / "names.tsv"), "-m", "gru"]) == 0
+    assert "tokenizer" not in capsys.readouterr().err
 
 
 def test_tokens_and_facts_of_a_labelled_model(home, tmp_path, capsys):

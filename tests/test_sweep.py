@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import statistics
 from pathlib import Path
 
@@ -90,6 +91,15 @@ def test_an_interrupted_cell_goes_on(capsys, monkeypatch):
     assert (resumed["val_loss"], resumed["steps"]) == (whole["val_loss"], 2)
 
 
+def test_a_cell_that_was_killed_before_its_first_checkpoint_begins_again(capsys):
+    (whole,) = swept(capsys, "rnn", "--seeds", "5")
+    model = store.find(whole["name"])
+    model.write_record(**{**model.record, "result": None})
+    shutil.rmtree(model.path / "checkpoints")
+    (again,) = swept(capsys, "rnn", "--seeds", "5")
+    assert (again["val_loss"], again["steps"]) == (whole["val_loss"], 2)
+
+
 def test_an_interrupt_before_the_first_step_says_how_to_go_on(capsys, monkeypatch):
     def interrupted(*arguments, **more):
         raise KeyboardInterrupt
@@ -155,6 +165,9 @@ def test_a_run_that_another_process_is_at_is_refused(capsys):
         (["--sweep", "rnn", *SMALL, "--set", "colour=red"], "rnn has no setting 'colour'"),
         (["--sweep", "rnn", *SMALL, "--all"], "--all has no meaning with --sweep"),
         (["--sweep", "rnn", *SMALL, "--plot", "a.pdf"], "--plot writes .svg or .png"),
+        (["--sweep", "rnn", *SMALL, "--seed", "1"], "give the seeds of the trainings by --seeds"),
+        (["--sweep", "rnn", *SMALL, "--cache", "9"], "--cache has no meaning with --sweep"),
+        (["--sweep", "rnn", *SMALL, "--batch-size", "8"], "--batch-size has no meaning with"),
         (["--parameters", "3k"], "--parameters needs --sweep"),
         (["--steps", "3"], "--steps needs --sweep"),
     ],

@@ -131,7 +131,7 @@ def compare(
 
     if documents is not None:
         choice("--documents", documents, DOCUMENTS)
-    sweeping.check_flags(context.params)
+    sweeping.check_flags(context)
     if sweep is not None:
         choice("--precision", precision, PRECISIONS)
         sweeping.sweep(context.params, models)

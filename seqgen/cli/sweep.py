@@ -82,23 +82,36 @@ Plot = Annotated[
 ]
 # Options of `compare` that only a sweep has; those that it does not have.
 OF_SWEEP = ("parameters", "seeds", "steps", "epochs", "minutes", "set_", "plot")
-NOT_OF_SWEEP = ("all_", "data", "source", "target", "stride")
+NOT_OF_SWEEP = (
+    *("all_", "data", "source", "source_vectors", "target", "stride", "bleu", "beams"),
+    *("max_tokens", "resamples", "batch_size", "cache", "cache_strength", "cache_flatness"),
+)
 
 
-def check_flags(given: Mapping[str, Any]) -> None:
+def check_flags(context: typer.Context) -> None:
     """Refuse options of a comparison in a sweep, and the other way round.
 
     Args:
-        given: the command's parameters by name.
+        context: the command's, which knows what was typed.
 
     Raises:
         UsageError: names the option.
     """
-    sweeps = given["sweep"] is not None
+    sweeps = context.params["sweep"] is not None
+    typed = {name for name in context.params if _is_typed(context, name)}
     for name in NOT_OF_SWEEP if sweeps else OF_SWEEP:
         flag = f"--{name.strip('_').replace('_', '-')}"
         what = "has no meaning with --sweep" if sweeps else "needs --sweep ARCH,..."
-        require(not given[name], f"{flag} {what}")
+        require(name not in typed, f"{flag} {what}")
+    require(
+        not (sweeps and "seed" in typed),
+        "--seed has no meaning with --sweep: give the seeds of the trainings by --seeds N,...",
+    )
+
+
+def _is_typed(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def sweep_of(given: Mapping[str, Any], files: Sequence[str | Path]) -> Sweep:

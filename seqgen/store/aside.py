@@ -19,6 +19,7 @@ from seqgen.files import take_lock
 from seqgen.store.layout import (
     CHECKPOINTS,
     CONFIG,
+    LABELS,
     LAST,
     LOCK,
     METRICS,
@@ -44,6 +45,7 @@ FILES = (
     *(CONFIG, WEIGHTS, RECORD, METRICS, SAMPLES, LOCK, MANIFEST),
     *(f"{TOKENIZER}/tokenizer.json", f"{TOKENIZER}/tokenizer.model"),
     *(f"{SOURCE_TOKENIZER}/tokenizer.json", f"{SOURCE_TOKENIZER}/tokenizer.model"),
+    f"{SOURCE_TOKENIZER}/{LABELS}",
     *(VALIDATION, VALIDATION_TOKENS, *VALIDATION_PAIRS, VALIDATION_VECTORS),
     *(f"{CHECKPOINTS}/{LAST}", f"{CHECKPOINTS}/step-*.safetensors"),
     "tensorboard/events.out.tfevents.*",

@@ -10,5 +10,6 @@ VALIDATION_TOKENS = "validation/tokens.tok"
 VALIDATION_PAIRS = "validation/source.txt", "validation/target.txt"
 VALIDATION_VECTORS = "validation/source.safetensors"
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer", "source_tokenizer"
+LABELS = "labels.json"  # in the place of a tokenizer of the sources
 PARTS = "parts"
 CHECKPOINTS, LAST, LOCK = "checkpoints", "last.safetensors", "lock"

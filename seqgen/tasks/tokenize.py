@@ -96,12 +96,12 @@ def find_tokenizer(model: str | None, path: str | None) -> Tokenizer:
 
 
 def source_tokenizer_of(model: str | None) -> Path | None:
-    """Return where the tokenizer of a model's sources is, if they have their own.
+    """Return where the tokenizer of a model's sources is, if they have their own; labels have none.
 
     See `find_tokenizer` for what `model` is, and for its errors.
     """
     folder = store.find_all(model).path / store.SOURCE_TOKENIZER
-    return folder if folder.is_dir() else None
+    return folder if folder.is_dir() and not (folder / store.LABELS).exists() else None
 
 
 def pair_tokenizer(model: str | None) -> Tokenizer | None:

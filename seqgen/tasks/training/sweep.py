@@ -153,23 +153,26 @@ class Sweep:
     def train(self, cell: SweepCell, report: Report) -> SweepRecord:
         """Train a model, or go on where an interrupted run of it stopped.
 
+        A run that was killed before its first checkpoint begins again.
+
         Raises:
             Interrupted: says how to go on.
             SeqgenError: another run is training it, or it cannot be written.
         """
         how = {"device": self.device, "report": report}
         try:
-            if _is_free(cell.name):
+            if _can_go_on(cell.name):
+                result = resume(cell.name, data=self.data, **how)
+            else:
                 result = train(
                     self.data,
                     architecture=cell.architecture,
                     name=cell.name,
                     settings={**self.settings, "seed": cell.seed},
                     parameters=cell.target_parameters,
+                    overwrite=True,
                     **how,
                 )
-            else:
-                result = resume(cell.name, data=self.data, **how)
         except Diverged as error:
             return _failed(cell, str(error))
         except (KeyboardInterrupt, Interrupted):
@@ -193,6 +196,11 @@ def _is_free(name: str) -> bool:
     except UsageError:
         return False
     return True
+
+
+def _can_go_on(name: str) -> bool:
+    """Return whether there is a model of this name that has a checkpoint, damaged or not."""
+    return not _is_free(name) and any((store.find(name).path / store.CHECKPOINTS).glob("*"))
 
 
 def _record(cell: SweepCell, result: TrainingResult) -> SweepRecord:
