@@ -12,6 +12,7 @@ from torch import Tensor
 
 from seqgen.configs.cache import CacheConfig
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
+from seqgen.models.mixture import Mixture
 from seqgen.models.recent import (
     FEWEST_TOGETHER,
     NOTHING,
@@ -174,3 +175,9 @@ class SeveralCaches(Cached):
             each = [torch.where(empty, model, cached) for cached in each]
             pieces.append(Scores(torch.stack([model, *each], -1)))
         return Scores.cat(pieces), state
+
+
+def parts_of(model: LanguageModel) -> list[LanguageModel]:
+    """Return the components of a mixture, or the model alone; without their caches."""
+    parts = list(model.components) if isinstance(model, Mixture) else [model]
+    return [part.inner if isinstance(part, Cached) else part for part in parts]

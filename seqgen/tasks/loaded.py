@@ -28,7 +28,7 @@ from seqgen.decoding.backward import BackwardContinuation, BackwardDecoder
 from seqgen.decoding.continuation import Continuation
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
-from seqgen.models.continuous_cache import Cached
+from seqgen.models.continuous_cache import Cached, parts_of
 from seqgen.models.mixture import Mixture
 from seqgen.models.mixture_by_order import MixtureByOrder
 from seqgen.models.precision import Precision, choose_device, parameter_type
@@ -322,12 +322,6 @@ def with_cache(loaded: LoadedModel, cache: CacheConfig) -> LoadedModel:
     if isinstance(loaded.stored, StoredMixture):
         model = mixture_of(cached, loaded.stored)
     return replace(loaded, model=model.eval(), cache=cache)
-
-
-def parts_of(model: LanguageModel) -> list[LanguageModel]:
-    """Return the components of a mixture, or the model alone; without their caches."""
-    parts = list(model.components) if isinstance(model, Mixture) else [model]
-    return [part.inner if isinstance(part, Cached) else part for part in parts]
 
 
 def load_stored(stored: StoredModel, device: torch.device, precision: Precision) -> LoadedModel:

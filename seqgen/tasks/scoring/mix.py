@@ -16,11 +16,12 @@ from seqgen.data.pairs import Pairs, encode_pairs
 from seqgen.data.tokenfile import TokenFile
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import LanguageModel
+from seqgen.models.continuous_cache import parts_of
 from seqgen.models.mixture import Mixture, fit_weights
 from seqgen.models.mixture_by_order import MatchedOrders, fit_by_order, guide_of
 from seqgen.scoring import score_corpus
 from seqgen.store import StoredMixture
-from seqgen.tasks.loaded import LoadedModel, mixture_of, parts_of, with_cache
+from seqgen.tasks.loaded import LoadedModel, mixture_of, with_cache
 from seqgen.tasks.scoring.fit_cache import DIGITS, fit_cache, rounded
 from seqgen.tasks.scoring.perplexity import check_token_file
 
