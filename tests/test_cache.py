@@ -314,6 +314,10 @@ def test_fit_prints_the_options_to_use(home, capsys):
             "--cache-strength belongs to a cache: give --cache",
         ),
         (("-m", "net", "--fit", "held-out"), "give -m A+B, or --cache N"),
+        (
+            ("-m", "net", "--cache", 5, "--cache-strength", 0.2, "--fit", "held-out"),
+            "leave them out",
+        ),
     ],
 )
 def test_bad_caches_in_one_line(home, capsys, given, said):

@@ -144,6 +144,8 @@ def perplexity(
     if of_source.looks and len(model or []) > 1:
         raise UsageError(f"{of_source.given[0]} takes one model")
     device_and_precision = device, choice("--precision", precision, PRECISIONS)
+    if fit is not None and (cache_strength, cache_flatness) != (None, None):
+        raise UsageError("--fit finds --cache-strength and --cache-flatness: leave them out")
     looked_up = cache_of(cache, cache_strength, cache_flatness)
     models = [
         load(name, *device_and_precision, looked_up).with_labels(label or ())

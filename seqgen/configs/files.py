@@ -43,7 +43,7 @@ def resolve(
     for name, value in settings.items():
         owner = next((i for i, group in enumerate(groups) if name in group.fields()), None)
         if owner is None:
-            hint = _belongs_to(owners(name)) + did_you_mean(name, known)
+            hint = _belongs_to(owners(name)) or did_you_mean(name, known)
             listed = f"seqgen models --architectures {architecture} lists all of them"
             raise UsageError(f"{architecture} has no setting {name!r}{hint} ({listed})")
         shares[owner][name] = value
