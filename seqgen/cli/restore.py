@@ -45,7 +45,7 @@ def restore(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Restore corrupted lines, as far as a memory has stored them.
+    """Restore corrupted lines with a Hopfield network that has stored them.
 
     The model is one of `seqgen train LINES --model hopfield`. Characters that it does not know,
     and those that are missing at the end of a line, stand for any. --json also shows the energy
