@@ -54,8 +54,9 @@ def test_training_begins_where_the_other_model_ended(architecture, texts):
     assert config["training"]["seq_len"] == 6
     assert load("tuned").tokenizer.facts() == load("base").tokenizer.facts()
     # The exclamation mark is none of the first text's characters.
-    notices = [event.text for event in events if isinstance(event, Notice)]
-    assert notices == ["base does not know 20 tokens of the text"]
+    unknown, rate = [event.text for event in events if isinstance(event, Notice)]
+    assert unknown == "base does not know 20 tokens of the text"
+    assert rate.startswith("warning: the learning rate is too low")
 
 
 @pytest.fixture

@@ -107,7 +107,9 @@ def watching_units(network: Network) -> Iterator[dict[int, Units]]:
             if isinstance(layer, Cell):
                 hooks.enter_context(watching({layer: _watch(seen)}))
             else:
-                hook = layer.register_forward_hook(lambda *call, s=seen: s.see_output(call[-1]))
+                hook = layer.register_forward_hook(
+                    lambda *call, s=seen: s.see_output(_features(call[-1]))
+                )
                 hooks.callback(hook.remove)
             for part in layer.modules():
                 if isinstance(part, FeedForward) and part.phi is F.relu:
@@ -116,6 +118,11 @@ def watching_units(network: Network) -> Iterator[dict[int, Units]]:
                     )
                     hooks.callback(hook.remove)
         yield units
+
+
+def _features(output: Tensor | tuple[Tensor, ...]) -> Tensor:
+    """Return what a layer hands to the next one; the rest of its output is its state."""
+    return output[0] if isinstance(output, tuple) else output
 
 
 def _watch(units: Units):
