@@ -39,7 +39,7 @@ def small(arguments):
         return arguments
     found = re.sub(r" --(minutes|steps) \S+", "", line)
     found += " --steps 3"
-    if not re.search("--hidden-size|--parameters|--sweep|--init-from|hopfield|hmm", line):
+    if not re.search("--hidden-size|--parameters|--sweep|--init-from|hopfield|hmm|word2vec", line):
         found += " --hidden-size 16"
     return found.split(" ")
 

@@ -12,7 +12,7 @@ import torch
 from architectures import Case
 from helpers_cli import records, refusal
 
-from seqgen import presets, registry
+from seqgen import presets, registry, store
 from seqgen.cli import run
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import training_batches
@@ -206,6 +206,15 @@ def test_no_preset_raises_a_false_alarm(name):
     if row.reads == "text" and not row.load_model().counted:
         known = {"hidden_size"} & set(row.load_config().fields())
         assert alarms(text, known, preset=name) == []
+
+
+def test_a_warning_is_no_record_of_a_step(text):
+    said = []
+    settings = {"hidden_size": 8, "steps": 12, "seed": 1, "lr": 1e-30, "muon_lr": 1e-30}
+    train([text], architecture="rnn", name="m", settings=settings, report=said.append)
+    assert any(isinstance(e, Notice) and "rate is too low" in e.text for e in said)
+    lines = (store.find("m").path / store.METRICS).read_text().splitlines()
+    assert lines and all("step" in json.loads(line) for line in lines)
 
 
 def test_the_suggestion_of_a_ramp_by_hand():

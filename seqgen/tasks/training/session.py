@@ -177,7 +177,8 @@ class Session:
 
             def report(event: Event) -> None:
                 log: MetricsLog = samples if isinstance(event, SampleLine) else metrics
-                log.write(dataclasses.asdict(event))
+                if not isinstance(event, Notice):  # a record is of a step; a warning is not
+                    log.write(dataclasses.asdict(event))
                 for take in takers:
                     take(event)
                 if isinstance(event, Validated):
