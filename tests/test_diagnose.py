@@ -351,6 +351,18 @@ def test_a_transformer_has_heads_and_a_window(text, tmp_path, capsys):
     assert "distance in tokens" in (tmp_path / "a.svg").read_text()
 
 
+@pytest.mark.parametrize("documents", ["stream", "line"])
+def test_a_model_that_reads_backward_is_diagnosed_so(documents, tmp_path, text, capsys):
+    """One window holds the whole text: its loss is what perplexity finds."""
+    trained(text, "--name", "b", "--direction", "backward", "--documents", documents, "--lr", 0.1)
+    line = tmp_path / "line.txt"
+    line.write_text("the dog sat on\n")
+    (scored,) = records(capsys, "perplexity", line, "-m", "b")
+    about = records(capsys, "diagnose", line, "-m", "b")[-1]
+    assert about["tokens"] == scored["tokens"] == 15 and about["windows"] == 1
+    assert about["loss"] == pytest.approx(scored["nll_nats"] / 15, rel=1e-5)
+
+
 def test_what_cannot_be_diagnosed_is_refused_in_a_line(text, tmp_path, capsys):
     assert run(["train", str(text), "--model", "ngram", "--name", "n", "-q"]) == 0
     assert "trained by gradients" in refusal(capsys, "diagnose", text, "-m", "n")

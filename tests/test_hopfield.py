@@ -10,6 +10,7 @@ from helpers_cli import records, refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seqgen import store
 from seqgen.benchmarks.hopfield import measure
 from seqgen.cli import run
 from seqgen.errors import UsageError
@@ -193,14 +194,25 @@ def test_bad_inputs(memory, tmp_path, capsys):
     assert "m was stored: it has no weights" in refusal(
         capsys, "train", text, "--init-from", "m", "--steps", 1
     )
-    assert "line 1 has 40 tokens; m stores lines of at most 32" in refusal(
-        capsys, "restore", "x" * 40, "-m", "m"
-    )
+    assert run(["restore", "x" * 40, "-m", "m"]) == 1
+    assert "line 1 has 40 tokens; m stores lines of at most 32" in capsys.readouterr().err
     assert "give a line to restore, or pipe lines in" in refusal(capsys, "restore", "-m", "m")
     assert run(["train", str(text), "--model", "ngram", "--name", "n", "-q"]) == 0
-    assert "n is a language model; restore needs an associative memory" in refusal(
-        capsys, "restore", "a", "-m", "n"
-    )
+    for other in ("n", "m:0.5+n:0.5"):
+        line = refusal(capsys, "restore", "a", "-m", other)
+        assert f"{other} is no associative memory, which restore needs" in line
+
+
+def test_the_kind_is_checked_before_a_model_is_loaded(tmp_path, capsys):
+    text = tmp_path / "lines.txt"
+    text.write_text("a line of words\n" * 20)
+    for kind in ("ngram", "word2vec"):
+        train = ["train", str(text), "--model", kind, "--name", "n", "--overwrite", "-q"]
+        steps = ["--steps", "1", "--tokenizer", "word"] if kind == "word2vec" else []
+        assert run([*train, *steps]) == 0
+        (weights,) = (store.models_folder() / "n").glob("model.safetensors")
+        weights.write_bytes(b"")
+        assert "n is no associative memory" in refusal(capsys, "restore", "a", "-m", "n")
 
 
 def test_a_full_memory_is_announced(tmp_path, capsys):

@@ -331,6 +331,9 @@ def test_an_unknown_label_is_named_with_its_line_and_the_nearest(home, tmp_path,
     assert hint in said
 
 
+SIDES = ("--source", "plain.txt", "--target", "plain.txt")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -345,6 +348,12 @@ def test_an_unknown_label_is_named_with_its_line_and_the_nearest(home, tmp_path,
         (("train", "--labels", "--source", "names.tsv", "--target", "plain.txt"), "no --target"),
         (("beam-search", "-m", "gru", "--label", "a", "--max-ratio", 2), "--max-ratio is for"),
         (("sample", "-m", "gru"), "give --label (a, b, long)"),
+        (("eval", "-m", "gru", *SIDES), "--source is for translators; gru reads labelled lines"),
+        (("compare", "gru", "tf", *SIDES), "--source is for translators; gru reads labelled"),
+        (("perplexity", "plain.txt", "-m", "gru", *SIDES[:2]), "for translators; gru reads labell"),
+        (("eval", "-m", "plain", *SIDES), "--source is for translators; plain reads text"),
+        (("eval", "-m", "gru", "--metric", "bleu"), "--metric is for translators; gru reads labe"),
+        (("beam-search", "-m", "gru", "--label", "a", "--align"), "a model of text with labels"),
         (("eval", "-m", "gru", "--pairs", "names.tsv", "--quiet"), "--pairs is for models of text"),
     ],
 )

@@ -14,6 +14,8 @@ from seqgen.cli import run
 from seqgen.errors import SeqgenError
 from seqgen.files import write_bytes
 from seqgen.tasks.loaded import load
+from seqgen.tasks.mixing import combine, store_mixture
+from seqgen.tasks.scoring.mix import token_log_probs
 from seqgen.tasks.training.train import train
 
 TEXT = "the cat sat on the mat\nthe dog sat on the cat\n\na dog and a cat\nthe mat\n" * 8
@@ -230,6 +232,27 @@ def test_damage_is_one_line(models, capsys):
     even = torch.full((2, 2), 0.5)  # the n-gram model is of order 4
     (path / "model.safetensors").write_bytes(save({"weights": even[0].clone(), "by_order": even}))
     assert "weights for 2 orders" in refusal(capsys, "sample", "-m", "M", "-q")
+
+
+def test_the_parts_score_a_text_once(models, monkeypatch):
+    """One reading finds the weights of every order; the mixture's own total takes another."""
+    scored, read = [], []
+
+    def watched(part, *how):
+        scored.append(type(part).__name__)
+        return token_log_probs(part, *how)
+
+    def text(loaded):
+        read.append(loaded.stored.name)
+        return ["the dog sat\n" * 9]
+
+    monkeypatch.setattr("seqgen.tasks.scoring.mix.token_log_probs", watched)
+    for by_order, own in ((True, ["MatchedOrders"]), (False, [])):
+        scored.clear()
+        read.clear()
+        how = {"name": "O", "overwrite": True, "by_order": by_order}
+        store_mixture(combine(["A", "B"]), text=text, **how)
+        assert sorted(scored) == sorted(["NGram", "LSTM", *own]) and len(read) == 2
 
 
 def test_weights_by_order(models, capsys):

@@ -9,6 +9,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from helpers_cli import records
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -250,6 +251,25 @@ def test_the_fit_is_what_perplexity_then_gives(tmp_path):
     named = load(found.model)
     assert named.stored.name == found.model == mixed.stored.name
     assert perplexity(named, [HELD_OUT]).perplexity == pytest.approx(found.perplexity, rel=1e-6)
+
+
+def test_the_fit_heeds_the_stride(tmp_path, capsys):
+    """What it says of each part is what perplexity finds with that stride."""
+    data, text = tmp_path / "data.txt", tmp_path / "text.txt"
+    data.write_text(TEXT)
+    text.write_text(HELD_OUT)
+    how = ("--heads", 2, "--hidden-size", 8, "--layers", 1, "--seq-len", 8, "--steps", 30, "-q")
+    train = ("train", data, "--model", "transformer", "--seed", 1, "--lr", 0.05, *how)
+    records(capsys, *train, "--name", "T")
+    records(capsys, "train", data, "--model", "ngram", "--name", "N", "-q")
+    found = {}
+    for stride in (1, 8):
+        more = ("--stride", stride, "-q")
+        (fitted,) = records(capsys, "perplexity", "-m", "T+N", "--fit", text, *more)
+        (alone,) = records(capsys, "perplexity", text, "-m", "T", *more)
+        assert fitted["components"][0] == pytest.approx(alone["perplexity"], rel=1e-6)
+        found[stride] = fitted["components"][0]
+    assert found[1] != pytest.approx(found[8], rel=1e-4)
 
 
 def test_the_commands(tmp_path, capfd):

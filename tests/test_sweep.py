@@ -168,6 +168,8 @@ def test_a_run_that_another_process_is_at_is_refused(capsys):
         (["--sweep", "rnn", *SMALL, "--seed", "1"], "give the seeds of the trainings by --seeds"),
         (["--sweep", "rnn", *SMALL, "--cache", "9"], "--cache has no meaning with --sweep"),
         (["--sweep", "rnn", *SMALL, "--batch-size", "8"], "--batch-size has no meaning with"),
+        (["--sweep", "rnn", *SMALL, "--verbose"], "--verbose has no meaning with --sweep"),
+        (["--sweep", "rnn", *SMALL, "--precision", "half"], "--precision"),
         (["--parameters", "3k"], "--parameters needs --sweep"),
         (["--steps", "3"], "--steps needs --sweep"),
     ],

@@ -115,6 +115,16 @@ def test_a_curve_by_hand():
     assert curve([(".", [(1, 2.0)])], height=6)  # one point alone
 
 
+@pytest.mark.parametrize(("columns", "wide"), [(50, 50), (400, 100), (5, 24)])
+def test_a_curve_is_as_wide_as_the_terminal(columns, wide, monkeypatch):
+    points = [(".", [(0, 4.0), (9, 1.0)])]
+    assert max(map(len, curve(points))) == 72
+    for module in ("curve", "output"):
+        monkeypatch.setattr(f"seqgen.cli.{module}.is_terminal", lambda stream: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert max(map(len, curve(points))) == wide
+
+
 def test_tensorboard_is_asked_for_politely(cli, text, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     code, out, err = cli("train", text, "--name", "x", "--tensorboard", *SHORT)

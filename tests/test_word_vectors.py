@@ -175,9 +175,27 @@ def test_the_picture(chosen, tmp_path, capsys):
         run(["vectors", "-m", "v", "--neighbours", "motel", "--top", "1", "--plot", str(path)]) == 0
     )
     assert re.findall(r">(\w+)</text>", path.read_text()) == ["motel", "Hotel"]
-    assert "--plot writes .svg files" in refusal(capsys, "vectors", "-m", "v", "--plot", "a.png")
+    assert "--plot writes .svg or .png" in refusal(capsys, "vectors", "-m", "v", "--plot", "a.gif")
+    image = tmp_path / "words.png"
+    assert run(["vectors", "-m", "v", "--plot", str(image), "-q"]) == 0
+    assert image.read_bytes().startswith(b"\x89PNG")
     path.write_text("mine")
     assert "is not a picture" in refusal(capsys, "vectors", "-m", "v", "--plot", path)
+
+
+def test_a_picture_beside_what_is_written(chosen, tmp_path, capsys):
+    """Neither is dropped for the other."""
+    plot, out = tmp_path / "words.svg", tmp_path / "out.npy"
+    ask = ["vectors", "-m", "v", "--plot", plot]
+    found = records(capsys, *ask)
+    assert [record["word"] for record in found] == WORDS and "<svg" in plot.read_text()
+    plot.unlink()
+    assert run([*map(str, ask), "--format", "npy", "--out", str(out), "-q"]) == 0
+    assert np.load(out).shape == (6, 3) and "<svg" in plot.read_text()
+    plot.unlink()
+    assert run([*map(str, ask), "--format", "text", "-q"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == WORDS and "<svg" in plot.read_text()
 
 
 def test_labels_meet_no_label_and_no_point():
@@ -226,6 +244,9 @@ def test_wrong_usage(chosen, capsys):
         (("--text", chosen, "--pool", "last"), "v has no state after a text"),
         (("--text", chosen, "--pool", "max"), "--pool is mean or last"),
         (("--format", "bin"), "--format is text, npy, word2vec"),
+        (("--pool", "mean"), "--pool has no meaning without --text"),
+        (("--top", 10, "--text", chosen), "--top has no meaning without --neighbours"),
+        (("--overwrite",), "--overwrite has no meaning without --out"),
     ):
         assert said in refusal(capsys, *ask, *more), more
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from seqgen.cli.inputs import Input
 from seqgen.cli.output import console, is_terminal
-from seqgen.cli.outputs import check_out
+from seqgen.cli.outputs import check_picture
 from seqgen.cli.tables import figure
 from seqgen.errors import UsageError
 
@@ -88,9 +88,6 @@ class Shown:
 
     def __post_init__(self) -> None:
         if self.plot is not None:
-            from seqgen.report.pictures import check_plot
-
-            check_plot(self.plot)
             self._place()
 
     @property
@@ -129,11 +126,9 @@ class Shown:
 
     def _place(self) -> Path:
         """Return where the next picture goes."""
-        from seqgen.report.pictures import is_picture
-
         number = f"-{self.count}" if self.count else ""
         path = self.plot.with_name(f"{self.plot.stem}{number}{self.plot.suffix}")
-        return check_out(path, self.inputs, True, "a picture", is_picture, "--plot")
+        return check_picture(path, self.inputs)
 
 
 def whose(options: SourceOptions, shape: Sequence[int]) -> str:

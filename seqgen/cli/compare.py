@@ -20,6 +20,7 @@ from seqgen.cli.pairs import (
     TargetFile,
     as_pairs,
     check_one_kind,
+    check_translates,
     given_pairs,
     require_reads,
 )
@@ -132,13 +133,12 @@ def compare(
     if documents is not None:
         choice("--documents", documents, DOCUMENTS)
     sweeping.check_flags(context)
+    choice("--precision", precision, PRECISIONS)
     if sweep is not None:
-        choice("--precision", precision, PRECISIONS)
         sweeping.sweep(context.params, models)
         return
     if bool(models) == all_:
         raise UsageError("give the models to compare, or --all")
-    choice("--precision", precision, PRECISIONS)
     names = list(comparing.all_models()) if all_ else models
     looked_up = cache_of(cache, cache_strength, cache_flatness)
     loaded = [load(name, device, precision, looked_up) for name in names]
@@ -176,6 +176,7 @@ def _text(
     """
     from seqgen.tasks.scoring import compare as comparing
 
+    check_translates(models[0], files.of_pairs)
     if models[0].reads_pairs:
         given = given_pairs(inputs, files)
         if given is not None:
@@ -183,8 +184,6 @@ def _text(
         newlines = "lf" if all(one.data.newlines == "lf" for one in models) else "keep"
         pairs = as_pairs(given or HeldOutPairs.by(models), newlines, loaded=models[0])
         return pairs, given and given.name
-    if files.of_pairs:
-        raise UsageError(f"{files.of_pairs} is for translators; {models[0].stored.name} reads text")
     if files.file is None:
         return comparing.common_text(models), None
     return inputs.read_text(files.file), files.file

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 
+from seqgen.cli.output import console, is_terminal
 from seqgen.cli.tables import count
 
 Point = tuple[float, float]
+# Columns: off a terminal, and the least and the most on one.
+USUAL, NARROWEST, WIDEST = 72, 24, 100
 
 
 def curve(
     series: Sequence[tuple[str, Sequence[Point]]],
-    width: int = 72,
+    width: int | None = None,
     height: int = 14,
     ticks: Mapping[float, str] | None = None,
 ) -> list[str]:
@@ -20,7 +24,7 @@ def curve(
 
     Args:
         series: for each, the character that marks it, and its points (x, y).
-        width: columns of the whole picture.
+        width: columns of the whole picture; those of the terminal that it is for if None.
         height: lines of it.
         ticks: places on the horizontal axis and their labels; five whole numbers if None.
 
@@ -37,7 +41,7 @@ def curve(
 
     plotext.clear_figure()
     plotext.limit_size(False, False)
-    plotext.plot_size(width, height)
+    plotext.plot_size(_width() if width is None else width, height)
     plotext.theme("clear")
     for mark, points in finite:
         if points:
@@ -46,6 +50,13 @@ def curve(
     plotext.xticks(list(ticks), list(ticks.values()))
     picture = plotext.uncolorize(plotext.build())
     return [line.rstrip() for line in picture.rstrip("\n").splitlines()]
+
+
+def _width() -> int:
+    """Return how wide a picture on standard output is."""
+    if not is_terminal(sys.stdout):
+        return USUAL
+    return max(NARROWEST, min(WIDEST, console(sys.stdout).width))
 
 
 def _five_steps(steps: Sequence[float]) -> dict[float, str]:

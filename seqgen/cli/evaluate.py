@@ -19,6 +19,7 @@ from seqgen.cli.pairs import (
     TargetFile,
     as_pairs,
     check_one_kind,
+    check_translates,
     given_pairs,
     held_out_by,
     require_reads,
@@ -166,12 +167,9 @@ def _check_files(files: PairFiles, pairs: list[str], reads: bool) -> None:
 
 def _check_for_kind(loaded: LoadedModel, pairs: list[str] | None, of_pairs: str | None) -> None:
     """Refuse options that are for the other kind of model than those that are measured."""
-    if loaded.reads_sources:
-        if pairs:
-            loaded.require_text("--pairs")
-        return
-    if of_pairs is not None:
-        raise UsageError(f"{of_pairs} is for translators; {loaded.stored.name} reads text")
+    if loaded.reads_sources and pairs:
+        loaded.require_text("--pairs")
+    check_translates(loaded, of_pairs)
 
 
 Read = Callable[["LoadedModel"], tuple[Any, str | None]]

@@ -25,8 +25,7 @@ def fit_on(
     from seqgen.tasks.scoring.mix import fit
 
     text = as_text(loaded, source)
-    how = {"documents": scoring.documents, "batch_size": scoring.batch_size}
-    mixed, found = fit(loaded, text, **how)
+    mixed, found = fit(loaded, text, scoring)
     cache = mixed.cache
     if json:
         put_record(found)

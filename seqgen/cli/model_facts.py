@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 from seqgen import registry, store
 from seqgen.cli.curve import curve
-from seqgen.cli.output import console, is_terminal, one_line, put
+from seqgen.cli.output import one_line, put
 from seqgen.cli.tables import (
     MISSING,
     age,
@@ -169,8 +168,7 @@ def _loss_curve(model: store.StoredModel) -> list[str]:
         key: [(record["step"], record[key]) for record in records if key in record]
         for key in ("train_loss", "val_loss")
     }
-    width = max(24, min(100, console(sys.stdout).width)) if is_terminal(sys.stdout) else 72
-    lines = curve([(".", losses["train_loss"]), ("o", losses["val_loss"])], width)
+    lines = curve([(".", losses["train_loss"]), ("o", losses["val_loss"])])
     title = "nats/token by step: . in training, o in validation (during training)"
     return ["", title, *lines] if lines else []
 

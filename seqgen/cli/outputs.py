@@ -131,12 +131,6 @@ def is_vectors(path: Path) -> bool:
     return head.startswith(b"\x93NUMPY") or is_head(head) or is_row(head)
 
 
-def is_picture(path: Path) -> bool:
-    """Return whether a file begins as an SVG picture does."""
-    with path.open("rb") as file:
-        return b"<svg" in file.read(512)
-
-
 def _is_tokenizer(folder: Path) -> bool:
     from seqgen.tokenizers import KINDS, read_facts
 

@@ -206,6 +206,17 @@ def check_one_kind(models: Sequence[LoadedModel]) -> bool:
     return models[0].reads_pairs
 
 
+def check_translates(loaded: LoadedModel, option: str | None) -> None:
+    """Refuse an option that is for models that write from sources, for any other model.
+
+    Raises:
+        UsageError: it was given, and the model is another.
+    """
+    if option is not None and not loaded.reads_sources:
+        name, what = loaded.stored.name, scored_by(loaded)
+        raise UsageError(f"{option} is for translators; {name} reads {what}")
+
+
 def scored_by(loaded: LoadedModel) -> str:
     """Return what a model scores, in a word or two."""
     if loaded.labels is not None:
@@ -248,7 +259,7 @@ def beside(loaded: LoadedModel, source: Input, targets: Sequence[Input]) -> TwoF
     Raises:
         UsageError: the model reads no pairs; or there is not one file of targets.
     """
-    loaded.require_reads_sources("--source")
+    check_translates(loaded, "--source")
     if len(targets) != 1:
         raise UsageError(f"--source goes with one FILE of targets, not {len(targets)}")
     return TwoFiles(source, targets[0])
@@ -292,7 +303,7 @@ def as_pairs(
             or that have those which it was told.
 
     Raises:
-        UsageError: a FILE is a token file, or one of sources for a model with labels.
+        UsageError: a FILE is a token file.
     """
     from seqgen.data.labelled import LabelledLines, LinesOfLabel
     from seqgen.data.pairs import FilePairs, TabPairs

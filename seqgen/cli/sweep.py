@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import log10
 from pathlib import Path
@@ -15,7 +14,7 @@ from seqgen.cli import completion
 from seqgen.cli.curve import curve
 from seqgen.cli.help import BUDGET, OPTIMISATION, OUTPUT, WHAT
 from seqgen.cli.inputs import Inputs, file_path, given_or_piped
-from seqgen.cli.output import console, is_terminal, put, put_record, say
+from seqgen.cli.output import put, put_record, say
 from seqgen.cli.outputs import check_picture
 from seqgen.cli.settings import assignment
 from seqgen.cli.settings import option as setting
@@ -85,6 +84,7 @@ OF_SWEEP = ("parameters", "seeds", "steps", "epochs", "minutes", "set_", "plot")
 NOT_OF_SWEEP = (
     *("all_", "data", "source", "source_vectors", "target", "stride", "bleu", "beams"),
     *("max_tokens", "resamples", "batch_size", "cache", "cache_strength", "cache_flatness"),
+    "verbose",
 )
 
 
@@ -259,7 +259,6 @@ def series(found: Sequence[SweepRecord]) -> dict[str, list[tuple[float, float]]]
 
 def picture(found: Sequence[SweepRecord]) -> list[str]:
     """Return the lines of a picture: bits per character over the logarithm of parameters."""
-    width = max(24, min(100, console(sys.stdout).width)) if is_terminal(sys.stdout) else 72
     marks = dict(zip(series(found), "abcdefghijklmnopqrstuvwxyz", strict=False))
     drawn = [
         (marks[name], [(log10(x), y) for x, y in points])
@@ -267,6 +266,6 @@ def picture(found: Sequence[SweepRecord]) -> list[str]:
         if name in marks
     ]
     sizes = {log10(size): short_count(size) for size in {one.target_parameters for one in found}}
-    lines = curve(drawn, width, ticks=sizes)
+    lines = curve(drawn, ticks=sizes)
     title = "bits/char by parameters: " + ", ".join(f"{m} {name}" for name, m in marks.items())
     return [title, *lines] if lines else []

@@ -12,7 +12,7 @@ from seqgen.cli.completion import one_of
 from seqgen.cli.help import LENGTH, MEASURED, OUTPUT, value
 from seqgen.cli.inputs import Input, Inputs, file_name, file_path
 from seqgen.cli.output import put, put_bytes, put_record, say
-from seqgen.cli.outputs import check_out, is_picture, is_vectors
+from seqgen.cli.outputs import check_out, check_picture, is_vectors
 from seqgen.cli.tables import count, figure, put_table
 from seqgen.errors import UsageError
 from seqgen.wording import plural
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from seqgen.tasks.vectors.words import Neighbour, WordVectors
 
 FORMATS = ("text", "npy", "word2vec")
-# Words of a picture that asks for none.
-DRAWN = 100
+# Words of a picture that asks for none, and of an answer.
+DRAWN, ANSWERS = 100, 10
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,9 @@ class Asked:
     analogies: list[str]
     similarity: str | None
     text: str | None
-    file_format: str
+    pool: str | None
+    top: int | None
+    file_format: str | None
     out: Path | None
     plot: Path | None
     overwrite: bool
@@ -50,10 +52,11 @@ class Asked:
         given = [name for name, there in kinds.items() if there]
         if len(given) > 1:
             raise UsageError(f"give {given[0]}, or {given[1]}, not both")
-        if self.file_format not in FORMATS:
+        if self.file_format not in (None, *FORMATS):
             raise UsageError(f"--format is {', '.join(FORMATS)}, not {self.file_format!r}")
+        self._check_belonging()
         asked = given[0] if given else None
-        written = {"--format": self.file_format != "text", "--out": self.out is not None}
+        written = {"--format": self.file_format is not None, "--out": self.out is not None}
         for name in (name for name, there in written.items() if there):
             if asked not in (None, "--text"):
                 raise UsageError(f"{name} is for vectors: it does not go with {asked}")
@@ -64,10 +67,21 @@ class Asked:
         if self.plot is not None and asked in ("--similarity", "--text"):
             raise UsageError(f"--plot draws words: it does not go with {asked}")
 
+    def _check_belonging(self) -> None:
+        """Refuse a flag without the one that it says more about."""
+        answers = bool(self.neighbours or self.analogies)
+        for name, given, owner, there in (
+            ("--pool", self.pool is not None, "--text", self.text is not None),
+            ("--top", self.top is not None, "--neighbours and --analogy", answers),
+            ("--overwrite", self.overwrite, "--out", self.out is not None),
+        ):
+            if given and not there:
+                raise UsageError(f"{name} has no meaning without {owner}")
+
     @property
-    def words_to_draw(self) -> bool:
-        """Whether a picture alone is asked for."""
-        return self.plot is not None and self.out is None
+    def picture_alone(self) -> bool:
+        """Whether a picture is all that is asked for: no answers, no file and no records."""
+        return self.plot is not None and not (self.out or self.file_format or self.json)
 
 
 def vectors(
@@ -112,26 +126,31 @@ def vectors(
         ),
     ] = None,
     pool: Annotated[
-        str,
+        str | None,
         value(
             "mean|last",
             MEASURED,
             "With --text: the mean over the line's tokens, or the state after the last one.",
+            default="mean",
             complete=one_of("mean", "last"),
         ),
-    ] = "mean",
-    top: Annotated[int, value("N", LENGTH, "Number of words in each answer.", min=1)] = 10,
+    ] = None,
+    top: Annotated[
+        int | None,
+        value("N", LENGTH, "Number of words in each answer.", default=str(ANSWERS), min=1),
+    ] = None,
     file_format: Annotated[
-        str,
+        str | None,
         value(
             "|".join(FORMATS),
             OUTPUT,
             "Format of vectors: text has a word and its numbers on each line, npy is an array of "
             "NumPy, and word2vec is read by most other tools.",
             "--format",
+            default="text",
             complete=one_of(*FORMATS),
         ),
-    ] = "text",
+    ] = None,
     out: Annotated[
         Path | None,
         value("FILE", OUTPUT, "File to write vectors to.", parser=file_path, default=False),
@@ -139,10 +158,10 @@ def vectors(
     plot: Annotated[
         Path | None,
         value(
-            "FILE.svg",
+            "FILE",
             OUTPUT,
             "Draw the words of the answers in a plane, or else the most frequent words, by their "
-            "two principal components.",
+            "two principal components, into an .svg or .png file. Needs matplotlib.",
             parser=file_path,
             default=False,
         ),
@@ -162,7 +181,7 @@ def vectors(
     from seqgen.tasks.vectors.words import WordVectors, load_vectors
 
     asked = Asked(
-        *(neighbours or [], analogy or [], similarity, text),
+        *(neighbours or [], analogy or [], similarity, text, pool, top),
         *(file_format, out, plot, overwrite, json),
     )
     inputs = [Inputs().open_one(name) for name in (similarity, text) if name]
@@ -171,30 +190,28 @@ def vectors(
     if text is not None:
         from seqgen.tasks.vectors.texts import check_pooling, text_vectors
 
-        check_pooling(loaded, pool)
-        _put_texts(asked, text_vectors(loaded, _lines(inputs[0]), pool))
+        check_pooling(loaded, pool or "mean")
+        _put_texts(asked, text_vectors(loaded, _lines(inputs[0]), pool or "mean"))
         return
     words = WordVectors.of(loaded)
     if similarity is not None:
         _put_agreement(words, inputs[0], json)
     elif asked.neighbours or asked.analogies:
-        _answer(asked, words, top)
-    elif asked.words_to_draw:
-        _draw(asked, words, words.most_frequent(DRAWN))
+        _answer(asked, words, top or ANSWERS)
     else:
-        _put_words(asked, words)
+        if asked.plot is not None:
+            _draw(asked, words, words.most_frequent(DRAWN))
+        if not asked.picture_alone:
+            _put_words(asked, words)
     if asked.plot is not None and not quiet:
         say(f"picture: {asked.plot}")
 
 
 def _checked(asked: Asked, inputs: Iterable[Input]) -> Asked:
     """Return the same with checked names of files to write."""
-    from seqgen.report.word_map import check_picture
-
     out, plot = asked.out, asked.plot
     if plot is not None:
-        check_picture(plot)
-        plot = check_out(plot, inputs, True, "a picture", is_picture, "--plot")
+        plot = check_picture(plot, inputs)
     if out is not None:
         out = check_out(out, inputs, asked.overwrite, "a file of vectors", is_vectors)
     return replace(asked, out=out, plot=plot)

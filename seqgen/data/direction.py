@@ -6,10 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 
+from seqgen.configs import Direction
 from seqgen.data.corpus import Corpus, Gathered
 
 # Tokens or documents that are turned at a time.
 BLOCK = 1 << 20
+
+
+def as_read(corpus: Corpus, direction: Direction) -> Corpus:
+    """Return a corpus as a model reads it that learns in this direction."""
+    return turned(corpus) if direction == "backward" else corpus
 
 
 def turned(corpus: Corpus) -> Corpus:

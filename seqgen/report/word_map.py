@@ -1,4 +1,4 @@
-"""A picture of words in a plane: their vectors' two principal components, as SVG."""
+"""A picture of words in a plane: their vectors' two principal components."""
 
 from __future__ import annotations
 
@@ -7,20 +7,18 @@ import math
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 
 import numpy as np
 
-from seqgen.errors import UsageError
-from seqgen.files import replacing
+from seqgen.report.pictures import save_picture
 
-# Pixels: of the plane without labels, of a label's line, of a character, and around all.
-SIDE, LINE, CHARACTER, MARGIN = 640.0, 14.0, 7.2, 12.0
-POINT = 2.5
+# Points (1/72 inch): of the plane without labels, of a label's line, of a character, around all.
+SIDE, LINE, CHARACTER, MARGIN = 480.0, 11.0, 5.6, 9.0
+POINT, FONT, TITLE_FONT = 2.0, 8.5, 9.0
 # Labels are tried at these directions around their point, on rings so far apart; beyond the first
 # ring a line joins both.
-DIRECTIONS, RING = 16, 9.0
+DIRECTIONS, RING = 16, 7.0
 BLUE, GREY = "#1f4e9c", "#999999"
 
 
@@ -43,16 +41,6 @@ class Box:
         )
 
 
-def check_picture(path: Path) -> None:
-    """Refuse a name that is not that of an SVG file.
-
-    Raises:
-        UsageError: it has another ending.
-    """
-    if path.suffix.lower() != ".svg":
-        raise UsageError(f"--plot writes .svg files: give {path} such a name")
-
-
 def principal_components(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the first two principal components of vectors (N, D).
 
@@ -73,7 +61,7 @@ def principal_components(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def width_of(text: str) -> float:
-    """Return about how wide a label is, in pixels; an East Asian character counts twice."""
+    """Return about how wide a label is, in points; an East Asian character counts twice."""
     return CHARACTER * sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
@@ -81,7 +69,7 @@ def place_labels(points: Sequence[tuple[float, float]], labels: Sequence[str]) -
     """Return a box for each label, near its point, that meets no other box and no point.
 
     Args:
-        points: x and y in pixels.
+        points: x and y, in 1/72 inch.
         labels: as many texts.
     """
     taken = [Box(x - POINT, y - POINT, 2 * POINT, 2 * POINT) for x, y in points]
@@ -110,48 +98,41 @@ def draw_words(path: Path, words: Sequence[str], vectors: np.ndarray, title: str
     """Draw words where the two principal components of their vectors are.
 
     Args:
-        path: an .svg file.
+        path: an .svg or .png file.
         words: N labels.
         vectors: (N, D).
         title: stands above.
     """
+    from matplotlib.figure import Figure
+
     found, shares = principal_components(vectors)
     spread = max(float(np.abs(found).max(initial=0.0)), 1e-30)
     points = [(x * SIDE / 2, y * SIDE / 2) for x, y in (found / spread * (1, -1)).tolist()]
     boxes = place_labels(points, words)
     title = f"{title}; {shares[0]:.0%} and {shares[1]:.0%} of the variance"
-    with replacing(path) as file:
-        file.write("\n".join(_svg(points, boxes, words, title)).encode() + b"\n")
+    left, top, width, height = _frame(points, boxes, title)
+    figure = Figure(figsize=(width / 72, height / 72))
+    axes = figure.add_axes((0, 0, 1, 1), xlim=(left, left + width), ylim=(top + height, top))
+    axes.set_axis_off()
+    plain = {"parse_math": False, "verticalalignment": "center"}  # a dollar is a dollar
+    axes.text(left + MARGIN, top + MARGIN + LINE / 2, title, fontsize=TITLE_FONT, **plain)
+    axes.scatter(*zip(*points, strict=True), s=(2 * POINT) ** 2, color=BLUE, linewidths=0)
+    for (x, y), box, word in zip(points, boxes, words, strict=True):
+        near_x = min(max(x, box.x), box.x + box.width)
+        near_y = min(max(y, box.y), box.y + box.height)
+        if math.hypot(near_x - x, near_y - y) > 1.5 * RING:
+            axes.plot((x, near_x), (y, near_y), color=GREY, linewidth=0.5, zorder=0)
+        axes.text(box.x, box.y + box.height / 2, word, fontsize=FONT, **plain)
+    save_picture(path, figure)
 
 
-def _svg(
-    points: Sequence[tuple[float, float]], boxes: Sequence[Box], words: Sequence[str], title: str
-) -> Iterator[str]:
-    """Yield the lines of the file."""
+def _frame(
+    points: Sequence[tuple[float, float]], boxes: Sequence[Box], title: str
+) -> tuple[float, float, float, float]:
+    """Return the left edge, the top edge, the width and the height of what holds all."""
     left = min([x for x, _ in points] + [box.x for box in boxes]) - MARGIN
     right = max([x for x, _ in points] + [box.x + box.width for box in boxes]) + MARGIN
     top = min([y for _, y in points] + [box.y for box in boxes]) - MARGIN - 2 * LINE
     bottom = max([y for _, y in points] + [box.y + box.height for box in boxes]) + MARGIN
     right = max(right, left + width_of(title) + 2 * MARGIN)
-    width, height = right - left, bottom - top
-    yield (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-        f'viewBox="{left:.1f} {top:.1f} {width:.1f} {height:.1f}" '
-        'font-family="sans-serif" font-size="12">'
-    )
-    yield f'<rect x="{left:.1f}" y="{top:.1f}" width="100%" height="100%" fill="white"/>'
-    yield f'<text x="{left + MARGIN:.1f}" y="{top + LINE + 4:.1f}">{escape(title)}</text>'
-    for (x, y), box, word in zip(points, boxes, words, strict=True):
-        near_x = min(max(x, box.x), box.x + box.width)
-        near_y = min(max(y, box.y), box.y + box.height)
-        if math.hypot(near_x - x, near_y - y) > 1.5 * RING:
-            yield (
-                f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{near_x:.1f}" y2="{near_y:.1f}" '
-                f'stroke="{GREY}" stroke-width="0.7"/>'
-            )
-        yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{POINT}" fill="{BLUE}"/>'
-        yield (
-            f'<text x="{box.x:.1f}" y="{box.y + LINE - 3:.1f}" textLength="{box.width:.1f}" '
-            f'lengthAdjust="spacingAndGlyphs">{escape(word)}</text>'
-        )
-    yield "</svg>"
+    return left, top, right - left, bottom - top

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from seqgen.configs import TrainingConfig, require
 from seqgen.data.corpus import Corpus, encode_corpus
+from seqgen.data.direction import as_read
 from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.transformer import Transformer
@@ -85,6 +86,7 @@ def diagnose(
         f"diagnose needs one model that was trained by gradients, which {name} is not",
     )
     corpus = encode_corpus(chunks, loaded.tokenizer, loaded.data.documents, framing=loaded.framing)
+    corpus = as_read(corpus, loaded.data.direction)
     length = _length(name, model, corpus, distance)
     tokens, targets = (torch.from_numpy(x).to(model.device) for x in windows(corpus, length))
     distances = gradients_by_distance(model, tokens, targets[:, -1], layer)

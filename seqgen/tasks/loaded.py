@@ -176,7 +176,7 @@ class LoadedModel:
         require(not self.reads_pairs, f"{what} is for models of text; {name} writes from {given}")
 
     def require_reads_sources(self, what: str) -> None:
-        """Refuse a model of text.
+        """Refuse a model of text, also one of text with labels.
 
         Args:
             what: is for models that write from sources alone, such as a flag.
@@ -184,10 +184,10 @@ class LoadedModel:
         Raises:
             UsageError: it is one.
         """
-        name = self.stored.name
+        kind = "a model of text" if self.labels is None else "a model of text with labels"
         require(
             self.reads_sources,
-            f"{what} is for models that write from sources; {name} is a model of text",
+            f"{what} is for models that write from sources; {self.stored.name} is {kind}",
         )
 
     @property

@@ -121,18 +121,20 @@ def store_mixture(
     if by_order:
         require(weights is None, "--by order fits the weights: leave out --weights")
         require_guide(loaded)
+    scoring = Scoring(batch_size=batch_size)
     if weights is not None:
         check_weights(weights, len(parts))
         shares = [weight / sum(weights) for weight in weights]
         mixed = with_weights(loaded, shares)
     else:
         require(text is not None, "there is no text to fit the weights on")
-        mixed, _ = fit(loaded, text(loaded), batch_size=batch_size)
         if by_order:
-            mixed = fit_orders(mixed, text(mixed), batch_size=batch_size)
+            mixed = fit_orders(loaded, text(loaded), scoring)
+        else:
+            mixed, _ = fit(loaded, text(loaded), scoring)
     scored = None
-    if text is not None:
-        scored = perplexity(mixed, text(mixed), scoring=Scoring(batch_size=batch_size))
+    if text is not None:  # by the mixture itself: exactly what `perplexity` will find for it
+        scored = perplexity(mixed, text(mixed), scoring=scoring)
     with store.building(name, "-".join(part.name for part in parts), overwrite) as folder:
         store.write_mixture(folder, mixed.stored, copy)
         folder.write_record(**_record(mixed, scored if held_out else None))

@@ -22,8 +22,8 @@ from seqgen.models.mixture_by_order import MatchedOrders, fit_by_order, guide_of
 from seqgen.scoring import score_corpus
 from seqgen.store import StoredMixture
 from seqgen.tasks.loaded import LoadedModel, mixture_of, with_cache
-from seqgen.tasks.scoring.fit_cache import DIGITS, fit_cache, rounded
-from seqgen.tasks.scoring.perplexity import check_token_file
+from seqgen.tasks.scoring.fit_cache import DIGITS, Columns, fit_cache, rounded
+from seqgen.tasks.scoring.perplexity import Scoring, check_token_file
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,7 @@ class FittedWeights:
 def fit(
     loaded: LoadedModel,
     text: Iterable[str] | TokenFile | Pairs,
-    *,
-    documents: Documents | None = None,
-    batch_size: int = 32,
+    scoring: Scoring | None = None,
 ) -> tuple[LoadedModel, FittedWeights]:
     """Return a model with the weights under which a text is most probable, and what they give.
 
@@ -62,11 +60,10 @@ def fit(
         loaded: a mixture, or a model with a cache, or both.
         text: what no component was trained on, in pieces cut anywhere or as a token file;
             pairs for a mixture of models that read them.
-        documents: as `perplexity`'s.
-        batch_size: as `perplexity`'s.
+        scoring: how, as `perplexity`'s.
 
     Raises:
-        UsageError: the model is no mixture and has no cache.
+        UsageError: the model is no mixture and has no cache; or see `Scoring.check`.
         SeqgenError: the text is empty, impossible under every component, or in other tokens.
     """
     if not isinstance(loaded.stored, StoredMixture) and loaded.cache is None:
@@ -74,14 +71,7 @@ def fit(
             "--fit finds the weights of a mixture and the strength of a cache: give -m A+B, or "
             "--cache N"
         )
-    corpus = _corpus(loaded, text, documents or loaded.data.documents)
-
-    def columns(part: LanguageModel) -> Tensor:
-        found = token_log_probs(part, corpus, batch_size, loaded.data.direction)
-        return torch.from_numpy(found)
-
-    if not corpus.tokens.size:
-        raise SeqgenError("there is no token to fit weights on")
+    columns = _columns(loaded, text, scoring)
     parts = parts_of(loaded.model)
     if loaded.cache is not None:
         found = fit_cache(parts, loaded.cache.size, columns)
@@ -104,14 +94,18 @@ def fit(
 
 
 def fit_orders(
-    loaded: LoadedModel, text: Iterable[str] | TokenFile | Pairs, *, batch_size: int = 32
+    loaded: LoadedModel,
+    text: Iterable[str] | TokenFile | Pairs,
+    scoring: Scoring | None = None,
 ) -> LoadedModel:
     """Return a mixture with weights for each order that its n-gram part matches of a context.
 
+    The weights for all contexts are fitted too, to the same scores of the parts.
+
     Args:
-        loaded: a mixture of models of text, with weights for all contexts.
-        text: as of `fit`, from its start.
-        batch_size: as `perplexity`'s.
+        loaded: a mixture of models of text.
+        text: as of `fit`.
+        scoring: as of `fit`.
 
     Raises:
         UsageError: no part is an n-gram model, or they write from sources.
@@ -119,15 +113,11 @@ def fit_orders(
     """
     parts = parts_of(loaded.model)
     guide = require_guide(loaded)
-    corpus = _corpus(loaded, text, loaded.data.documents)
-    columns = [
-        torch.from_numpy(token_log_probs(part, corpus, batch_size, loaded.data.direction))
-        for part in (*parts, MatchedOrders(parts[guide]))
-    ]
-    *own, matched = columns
-    overall = loaded.stored.weights
-    found = fit_by_order(torch.stack(own, 1), matched.long(), parts[guide].orders, overall)
-    stored = replace(loaded.stored, by_order=tuple(tuple(rounded(row)) for row in found))
+    columns = _columns(loaded, text, scoring)
+    own, matched = torch.stack(list(map(columns, parts)), 1), columns(MatchedOrders(parts[guide]))
+    stored = loaded.stored.with_weights(_fit_parts(own)[0])
+    found = fit_by_order(own, matched.long(), parts[guide].orders, stored.weights)
+    stored = replace(stored, by_order=tuple(tuple(rounded(row)) for row in found))
     return replace(loaded, stored=stored, model=mixture_of(parts, stored).eval())
 
 
@@ -167,6 +157,23 @@ def with_weights(loaded: LoadedModel, weights: Sequence[float]) -> LoadedModel:
     return replace(loaded, stored=stored, model=Mixture(parts_of(loaded.model), weights).eval())
 
 
+def _columns(
+    loaded: LoadedModel, text: Iterable[str] | TokenFile | Pairs, scoring: Scoring | None
+) -> Columns:
+    """Encode a text once; return what scores it under a part of a model.
+
+    Raises:
+        UsageError: see `Scoring.check`.
+        SeqgenError: there is no token.
+    """
+    scoring = (scoring or Scoring()).check(loaded)
+    corpus = _corpus(loaded, text, scoring.documents)
+    if not corpus.tokens.size:
+        raise SeqgenError("there is no token to fit weights on")
+    how = scoring.batch_size, loaded.data.direction, scoring.stride
+    return lambda part: torch.from_numpy(token_log_probs(part, corpus, *how))
+
+
 def _corpus(
     loaded: LoadedModel, text: Iterable[str] | TokenFile | Pairs, documents: Documents
 ) -> Corpus:
@@ -181,11 +188,14 @@ def _corpus(
 
 
 def token_log_probs(
-    model: LanguageModel, corpus: Corpus, batch_size: int = 32, direction: Direction = "forward"
+    model: LanguageModel,
+    corpus: Corpus,
+    batch_size: int = 32,
+    direction: Direction = "forward",
+    stride: int | None = None,
 ) -> np.ndarray:
     """Return the log-probability of every token of a corpus, in its order, (N,) float64."""
-    how = {"want": "log_probs", "direction": direction}
-    pieces = list(score_corpus(model, corpus, batch_size, **how))
+    pieces = list(score_corpus(model, corpus, batch_size, stride, "log_probs", direction))
     documents = np.concatenate([piece.documents for piece in pieces] or [np.zeros(0)])
     log_probs = np.concatenate([piece.log_probs for piece in pieces] or [np.zeros(0)])
     return log_probs[np.argsort(documents, kind="stable")]

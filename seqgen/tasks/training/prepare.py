@@ -12,7 +12,7 @@ from seqgen import store
 from seqgen.configs import DataConfig, TrainingConfig, require
 from seqgen.data.batches import Batches, Overlapping, SampledBatches, training_batches
 from seqgen.data.corpus import Corpus, encode_corpus
-from seqgen.data.direction import turned
+from seqgen.data.direction import as_read
 from seqgen.data.encoding import Sampling
 from seqgen.data.overlap import Overlap, overlap_of_lines
 from seqgen.data.sources import Vectors
@@ -146,7 +146,7 @@ class Prepared:
 
     def as_read(self, corpus: Corpus, data: DataConfig) -> Corpus:
         """Return a part as a model reads it: in its direction."""
-        return turned(corpus) if data.direction == "backward" else corpus
+        return as_read(corpus, data.direction)
 
 
 def survey_text(text: Text) -> Survey:

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from seqgen import registry, store
-from seqgen.configs import require
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.hopfield import Hopfield, recall
-from seqgen.store import StoredModel
-from seqgen.tokenizers import Tokenizer
+from seqgen.models.hopfield import recall
+from seqgen.models.precision import choose_device
+from seqgen.store import StoredMixture
+from seqgen.tasks.loaded import LoadedModel, load_stored
 
 
 @dataclass(frozen=True)
@@ -39,42 +39,30 @@ class Restored:
     model: str
 
 
-@dataclass(frozen=True)
-class LoadedMemory:
-    """An associative memory, and the tokenizer that its lines are read with."""
-
-    stored: StoredModel
-    model: Hopfield
-    tokenizer: Tokenizer
-
-
-def load_memory(name: str | Path | None = None) -> LoadedMemory:
+def load_memory(name: str | Path | None = None) -> LoadedModel:
     """Load an associative memory.
 
     Args:
         name: a name, a path, or None for the latest model.
 
     Raises:
-        UsageError: it is a language model.
+        UsageError: it is another kind of model.
         SeqgenError: there is no such model, or it is damaged.
     """
-    stored = store.find(name)
-    model, tokenizer = stored.load()
-    if registry.architecture(stored.config["architecture"]).reads != "patterns":
+    stored = store.find_all(name)
+    mixed = isinstance(stored, StoredMixture)
+    row = None if mixed else registry.ARCHITECTURES.get(stored.config["architecture"])
+    # A row that there is not is said to be damage where the model is loaded.
+    if mixed or (row is not None and row.reads != "patterns"):
         raise UsageError(
-            f"{stored.name} is a language model; restore needs an associative memory, which "
-            "seqgen train LINES --model hopfield makes"
+            f"{stored.name} is no associative memory, which restore needs: give a model of "
+            "seqgen train LINES --model hopfield"
         )
-    if model.vocab_size != tokenizer.vocab_size:
-        raise SeqgenError(
-            f"{stored.path} is damaged: its model has {model.vocab_size} tokens and its "
-            f"tokenizer {tokenizer.vocab_size}"
-        )
-    return LoadedMemory(stored, model, tokenizer)
+    return load_stored(stored, choose_device("cpu"), "auto")
 
 
 def restore(
-    memory: LoadedMemory, lines: Iterable[str], *, synchronous: bool = False, seed: int = 0
+    memory: LoadedModel, lines: Iterable[str], *, synchronous: bool = False, seed: int = 0
 ) -> Iterator[Restored]:
     """Restore lines, each as soon as it is read.
 
@@ -85,18 +73,18 @@ def restore(
         seed: of the order of updates.
 
     Raises:
-        UsageError: a line is longer than the patterns.
+        SeqgenError: a line is longer than the patterns.
     """
     model, tokenizer = memory.model, memory.tokenizer
     weights = model.weights.double().cpu().numpy()
     for index, line in enumerate(lines):
         ids = tokenizer.encode(line).tolist()
         most = model.config.length
-        require(
-            len(ids) <= most,
-            f"line {index + 1} has {len(ids):,} tokens; {memory.stored.name} stores lines of at "
-            f"most {most:,}",
-        )
+        if len(ids) > most:
+            raise SeqgenError(
+                f"line {index + 1} has {len(ids):,} tokens; {memory.stored.name} stores lines of "
+                f"at most {most:,}"
+            )
         units = model.encode(ids, tokenizer.unk_id)
         found = recall(weights, units, synchronous=synchronous, seed=seed)
         text = tokenizer.decode(model.decode(found.units, tokenizer.eos_id))
