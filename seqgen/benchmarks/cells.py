@@ -13,7 +13,7 @@ CELL = "cell"
 SIZE = 256
 
 
-def wanted(only: str | None) -> bool:
+def names_cells(only: str | None) -> bool:
     """Return whether the cells are asked for, and not the other cases."""
     return only is not None and only.startswith(CELL)
 

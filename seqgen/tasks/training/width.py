@@ -63,10 +63,10 @@ def with_parameters(plan: Plan, parameters: int, sizes: VocabSizes, seq_len: int
     near = _nearest_widths(count, _possible_widths(plan), parameters)
     best = min(near, key=lambda width: abs(count(width) - parameters))
     if abs(count(best) - parameters) > TOLERANCE * parameters:
-        found = " and ".join(f"{count(width):,} ({WIDTH} {width:,})" for width in near)
+        nearest = " and ".join(f"{count(width):,} ({WIDTH} {width:,})" for width in near)
         raise UsageError(
             f"--parameters: {plan.architecture} has no width with about {parameters:,} parameters; "
-            f"the nearest {'are' if len(near) > 1 else 'is'} {found}"
+            f"the nearest {'are' if len(near) > 1 else 'is'} {nearest}"
         )
     return plan.with_given({WIDTH: best})
 
