@@ -57,7 +57,10 @@ def in_order(scored: Iterable[Scored]) -> Scored:
     """Join pieces, in the order of the corpus; a column that a piece lacks is left out."""
     each = zip(*(piece.columns for piece in scored), strict=True)
     whole = Scored(
-        *(None if any(own is None for own in column) else np.concatenate(column) for column in each)
+        *(
+            None if any(part is None for part in column) else np.concatenate(column)
+            for column in each
+        )
     )
     return whole.take(np.argsort(whole.documents, kind="stable"))
 
@@ -159,8 +162,8 @@ def _score_rows(
         scores, state = model.score(_on(model, tokens), _on(model, targets), state, want)
         of = np.repeat(documents, np.count_nonzero(inside, axis=1))
         log_probs, hits, ranks = (
-            None if found is None else found.cpu().numpy()[inside]
-            for found in (scores.log_probs.double(), scores.hits, scores.ranks)
+            None if values is None else values.cpu().numpy()[inside]
+            for values in (scores.log_probs.double(), scores.hits, scores.ranks)
         )
         yield Scored(of, targets[inside], log_probs, hits, ranks)
         begin = begin + length

@@ -245,11 +245,11 @@ def test_one_stop_is_where_split_finds_it(text, stop, at):
     for piece in cut(text, at):
         shown += watch.push(piece)
         assert text.split(stop)[0].startswith(shown)  # nothing is ever taken back
-        if watch.found:
+        if watch.matched:
             break
     shown += watch.flush()
     assert shown == text.split(stop)[0]
-    assert watch.found == (stop in text)
+    assert watch.matched == (stop in text)
 
 
 @quick
@@ -261,10 +261,10 @@ def test_several_stops_do_not_depend_on_the_pieces(text, stops, at):
     shown, watch = "", StopStrings(stops)
     for piece in cut(text, at):
         shown += watch.push(piece)
-        if watch.found:
+        if watch.matched:
             break
     shown += watch.flush()
-    assert (shown, watch.found) == first_stopped(text, stops)
+    assert (shown, watch.matched) == first_stopped(text, stops)
 
 
 @quick
@@ -273,7 +273,7 @@ def test_nothing_is_held_longer_than_needed(text, stops):
     """What is held back is the beginning of a stop, so it could still become one."""
     watch = StopStrings(stops)
     shown = "".join(map(watch.push, text))
-    if not watch.found:
+    if not watch.matched:
         held = text[len(shown) :]
         assert held == "" or any(s.startswith(held) for s in stops)
 

@@ -94,7 +94,9 @@ def test_brackets_are_shown_as_they_are(capfd):
         assert f" '{token}' " in explained
         assert f" '{token}' " in searched
     assert "token 0: '[bold]'\n" in explained
-    assert [f"{beam.finish_reason}: {beam.text!r}" in searched for beam in tree.found] == [True] * 3
+    assert [f"{beam.finish_reason}: {beam.text!r}" in searched for beam in tree.hypotheses] == [
+        True
+    ] * 3
     assert r"\[" not in explained + searched
 
 
@@ -172,7 +174,7 @@ def test_the_tree_of_a_search():
     options = beams.BeamOptions(beams=2, nbest=2, max_tokens=3)
     (tree,) = beams.explain(loaded, ["a"], options)
     records = list(beams.beam_search(loaded, ["a"], options))
-    assert tree.found == records
+    assert tree.hypotheses == records
     nodes = {node.node: node for node in tree.nodes}
     assert list(nodes) == list(range(1, len(nodes) + 1))
     for node in tree.nodes:

@@ -25,7 +25,7 @@ from seqgen.models.ngram import NOTHING, NGram, NGramConfig, NGramState
 from seqgen.scoring import add_up, score_corpus
 from seqgen.store import StoredModel
 from seqgen.tokenizers import CharTokenizer, WhitespaceTokenizer
-from seqgen.training.counting import count, fit, unseen_shares
+from seqgen.training.counting import count, fit, unseen_fractions
 
 SMOOTHINGS = (
     "maximum-likelihood",
@@ -443,12 +443,12 @@ def test_bf16_leaves_the_tables_in_float32():
     assert logits.exp().sum(-1).tolist() == [pytest.approx([1] * 4, abs=1e-5)]
 
 
-def test_unseen_shares():
+def test_unseen_fractions():
     corpus, impossible = line_corpus([[5, 6, 7]])
     model, _ = fitted(corpus, impossible, order=3)
     other, _ = line_corpus([[5, 6, 8], []])
     # words 5 6 8 </s> </s>; pairs <s>5 56 68 8</s> <s></s>; triples <s>56 568 68</s>
-    assert unseen_shares(model, other, corpus) == pytest.approx([1 / 5, 3 / 5, 2 / 3])
+    assert unseen_fractions(model, other, corpus) == pytest.approx([1 / 5, 3 / 5, 2 / 3])
 
 
 # The commands.

@@ -25,7 +25,7 @@ from seqgen.hashing import uniforms
 from seqgen.training import loop
 from seqgen.training.events import Progress
 from seqgen.training.loop import Trainer
-from seqgen.training.regimes.base import OwnText
+from seqgen.training.regimes.base import TextRules
 from seqgen.training.regimes.costs import cost_of, edit_cost
 from seqgen.training.regimes.scheduled import real_probability
 from seqgen.training.regimes.sequences import distinct
@@ -61,10 +61,10 @@ def trainer_of(case, monkeypatch, steps=1, lines=False, batch_size=3, accumulate
     batches = training_batches(corpus, kind, model.carries_state, batch_size, 6, seed=3)
     still = {"lr": 1e-30, "weight_decay": 0.0, "clip_norm": 0.0, "precision": "float64"}
     config = TrainingConfig(seed=SEED, steps=steps, accumulate=accumulate, **{**still, **settings})
-    own_text = OwnText(end=END if lines or of_pairs else None, never=NEVER)
+    text_rules = TextRules(end=END if lines or of_pairs else None, never=NEVER)
     events = []
     hooks = Hooks(keep_best=lambda: None, checkpoint=lambda: None, report=events.append)
-    return Trainer(model, batches, config, hooks, own_text), events
+    return Trainer(model, batches, config, hooks, text_rules), events
 
 
 class Unrolled:
@@ -356,14 +356,14 @@ def test_the_edit_cost_is_the_distance_by_definition(a, b):
 
 def test_costs_of_texts_are_sacrebleus():
     words = ["", "the", "cat", "sat", "on", "mat"]
-    own_text = OwnText(decode=lambda ids: " ".join(words[i] for i in ids))
+    text_rules = TextRules(decode=lambda ids: " ".join(words[i] for i in ids))
     texts, real = ([1, 2, 3, 4, 1, 5], [1, 2, 4, 1, 5], [5], []), [1, 2, 3, 4, 1, 2]
     scores = {"bleu": sacrebleu.sentence_bleu, "chrf": sacrebleu.sentence_chrf}
     for name, score in scores.items():
         for text in texts:
-            wanted = score(own_text.decode(text), [own_text.decode(real)]).score
-            assert cost_of(name, own_text)(text, real) == pytest.approx(1 - wanted / 100)
-        assert cost_of(name, own_text)(real, real) == cost_of(name, own_text)([], []) == 0.0
+            wanted = score(text_rules.decode(text), [text_rules.decode(real)]).score
+            assert cost_of(name, text_rules)(text, real) == pytest.approx(1 - wanted / 100)
+        assert cost_of(name, text_rules)(real, real) == cost_of(name, text_rules)([], []) == 0.0
 
 
 def test_texts_that_occur_twice_count_once():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from seqgen.configs import DataConfig
 from seqgen.data import text as reading
-from seqgen.data.split import check_parts, held_out_lines, held_out_share, split_text
+from seqgen.data.split import check_parts, held_out_fraction, held_out_lines, split_text
 from seqgen.data.text import Text, lines, survey
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.tokenizers import KINDS
@@ -117,8 +117,8 @@ def test_a_share_is_between_0_and_1(val, tmp_path):
 
 
 def test_shares():
-    assert held_out_share("0.05") == held_out_share("5e-2") == 0.05
-    assert held_out_share("val.txt") is None
+    assert held_out_fraction("0.05") == held_out_fraction("5e-2") == 0.05
+    assert held_out_fraction("val.txt") is None
 
 
 def test_a_part_without_a_token_is_refused():

@@ -12,7 +12,7 @@ from seqgen.cli import run
 from seqgen.errors import UsageError
 from seqgen.metrics.bleu import BleuOptions
 from seqgen.tasks.loaded import load
-from seqgen.tasks.scoring.evaluate import Wanted, evaluate
+from seqgen.tasks.scoring.evaluate import Measurements, evaluate
 from seqgen.tasks.scoring.translations import (
     Translating,
     Translations,
@@ -289,6 +289,6 @@ def test_what_is_refused(refusal, folder):
 
 def test_texts_for_translators_from_python(folder, cli):
     with pytest.raises(UsageError, match="a is measured on pairs"):
-        evaluate(load("a"), "a text\n", None, Wanted())
+        evaluate(load("a"), "a text\n", None, Measurements())
     with pytest.raises(UsageError, match="at least one --metric"):
         Translating(metrics=())

@@ -13,6 +13,6 @@ def cases_with(only: str | None, names: Sequence[str]) -> list[str]:
     Raises:
         UsageError: none does; names them all.
     """
-    found = [name for name in names if only is None or only in name]
-    require(bool(found), f"--only: no case has {only!r} in its name; there are {'; '.join(names)}")
-    return found
+    cases = [name for name in names if only is None or only in name]
+    require(bool(cases), f"--only: no case has {only!r} in its name; there are {'; '.join(names)}")
+    return cases

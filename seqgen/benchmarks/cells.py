@@ -6,14 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from seqgen import registry
+from seqgen.configs import MOST_WIDTH
 from seqgen.models.recurrent import RecurrentLM
+from seqgen.models.room import nearest_widths
 
 # The cases of cells are measured where `--only` begins with this word.
 CELL = "cell"
 SIZE = 256
 
 
-def wanted(only: str | None) -> bool:
+def names_cells(only: str | None) -> bool:
     """Return whether the cells are asked for, and not the other cases."""
     return only is not None and only.startswith(CELL)
 
@@ -38,10 +40,5 @@ def cell_model(architecture: str, vocab_size: int, size: int = SIZE, **more: Any
 
 def nearest_size(count: Callable[[int], int], parameters: int) -> int:
     """Return the width at which `count`, which grows with it, is nearest to `parameters`."""
-    low, high = 1, 2
-    while count(high) < parameters:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if count(middle) < parameters else (low, middle)
-    return min((low, high), key=lambda size: abs(count(size) - parameters))
+    near = nearest_widths(count, range(1, MOST_WIDTH + 1), parameters)
+    return min(near, key=lambda size: abs(count(size) - parameters))

@@ -89,12 +89,12 @@ def measure(tokens: int, repeats: int, only: str | None = None) -> Iterator[Timi
         _name_of_translator(3, 256): lambda n: _translator(3, 256, n),
         _name_of_translator(6, 512): lambda n: _translator(6, 512, n),
     }
-    if cells.wanted(only):
+    if cells.names_cells(only):
         names = cells.recurrent_architectures()
         cases = {cells.name_of(name): partial(_cell, name) for name in names}
-    wanted = cases_with(only, list(cases))
+    chosen = cases_with(only, list(cases))
     bandwidth = memory_bandwidth()
-    for name in wanted:
+    for name in chosen:
         try:
             case = cases[name](tokens)
         except ImportError as error:
@@ -278,8 +278,8 @@ def _beams(tokens: int) -> Case:
     def ours() -> int:
         sources = [SearchPrompt(i, (first,)) for i, first in enumerate(firsts)]
         config = BeamConfig(beams=BEAMS, max_tokens=tokens)
-        found = search(model, sources, config, [Forbid(never)], None)
-        return sum(len(beams[0].tokens) for _, beams in found)
+        results = search(model, sources, config, [Forbid(never)], None)
+        return sum(len(beams[0].tokens) for _, beams in results)
 
     def generate() -> int:
         options = {"do_sample": False, "num_beams": BEAMS}
@@ -314,8 +314,8 @@ def _translator(layers: int, size: int, tokens: int) -> Case:
         searched = [SearchPrompt(i, (BOS,), i) for i in range(BATCH)]
         config = BeamConfig(beams=BEAMS, max_tokens=tokens)
         never = [Forbid((PAD, BOS, UNK, EOS))]
-        found = search(model, searched, config, never, None, opens=model.opens(sources))
-        return sum(len(beams[0].tokens) for _, beams in found)
+        results = search(model, searched, config, never, None, opens=model.opens(sources))
+        return sum(len(beams[0].tokens) for _, beams in results)
 
     cache = 2 * layers * size * (tokens / 2 + lengths.mean() / BEAMS)
     read = model.parameter_count() - sum(p.numel() for p in model.encoder.parameters())

@@ -110,11 +110,11 @@ def _loss_over(model: PlainGPT, tokens: Tensor) -> float:
     model.eval()
     nats = 0.0
     inputs, targets = tokens[:-1].split(64 * WINDOW), tokens[1:].split(64 * WINDOW)
-    for read, wanted in zip(inputs, targets, strict=True):
+    for read, row_targets in zip(inputs, targets, strict=True):
         whole = len(read) // WINDOW * WINDOW
         for part in (slice(0, whole), slice(whole, len(read))):
             if read[part].numel():
                 rows = read[part].view(-1, min(WINDOW, read[part].numel()))
                 logits = model(rows).flatten(0, 1)
-                nats += F.cross_entropy(logits, wanted[part], reduction="sum").item()
+                nats += F.cross_entropy(logits, row_targets[part], reduction="sum").item()
     return nats / (len(tokens) - 1)

@@ -47,11 +47,11 @@ def measure(units: int, flipped: float, tried: int, seed: int) -> Iterator[Load]
         random = np.random.default_rng([seed, number])
         count = max(1, round(load * units))
         patterns = random.choice(np.array([-1, 1], dtype=np.int8), (count, units))
-        weights, shares = hebbian(patterns), []
+        weights, overlaps = hebbian(patterns), []
         for pattern in patterns[:tried]:
             cue = pattern.copy()
             cue[random.permutation(units)[: round(flipped * units)]] *= -1
-            found = recall(weights, cue, synchronous=False, seed=int(random.integers(1 << 31)))
-            shares.append(float(np.mean(found.units == pattern)))
-        restored = float(np.mean([share >= RIGHT for share in shares]))
-        yield Load(load, count, restored, float(np.mean(shares)), len(shares))
+            recalled = recall(weights, cue, synchronous=False, seed=int(random.integers(1 << 31)))
+            overlaps.append(float(np.mean(recalled.units == pattern)))
+        restored = float(np.mean([overlap >= RIGHT for overlap in overlaps]))
+        yield Load(load, count, restored, float(np.mean(overlaps)), len(overlaps))

@@ -223,16 +223,16 @@ def measure(
         optimizer: ours; the baselines use AdamW.
         device: where both train.
     """
-    found: dict[str, Callable[[], Case]] = {case.name: lambda case=case: case for case in CASES}
-    if cells.wanted(only):
+    cases: dict[str, Callable[[], Case]] = {case.name: lambda case=case: case for case in CASES}
+    if cells.names_cells(only):
         names = cells.recurrent_architectures()
-        found = {cells.name_of(name): partial(_cell, name) for name in names}
-    wanted = cases_with(only, list(found))
+        cases = {cells.name_of(name): partial(_cell, name) for name in names}
+    chosen = cases_with(only, list(cases))
     place = choose_device(device)
     precision = choose_precision(precision, place)
     training = TrainingConfig(minutes=seconds / 60, precision=precision, optimizer=optimizer)
-    for name in wanted:
-        yield _timed(found[name](), training, repeats, place)
+    for name in chosen:
+        yield _timed(cases[name](), training, repeats, place)
 
 
 def _model_of(case: Case) -> NeuralLanguageModel:

@@ -89,8 +89,8 @@ def _command(boxes: bool) -> Any:
     return typer.main.get_command(make_app(boxes))
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(asked_for: bool) -> None:
+    if asked_for:
         put(f"seqgen {__version__}\n")
         raise typer.Exit
 

@@ -91,13 +91,13 @@ class Shown:
             self._place()
 
     @property
-    def wanted(self) -> bool:
+    def shows_something(self) -> bool:
         """Whether anything is shown beside the texts."""
         return self.options.attention or self.options.align or self.options.align_words
 
     def at(self, loaded: LoadedModel, line: Line) -> Look | None:
         """Return what a scored target reads of its source; None where nothing is asked for."""
-        if not self.wanted:
+        if not self.shows_something:
             return None
         from seqgen.tasks.writing.from_source import SourceReader
 
@@ -182,14 +182,14 @@ def put_heat_map(
         out.print()
 
 
-def _cell(share: float, coloured: bool) -> Text:
+def _cell(weight: float, coloured: bool) -> Text:
     """Return a cell, as dark as its share of the largest weight."""
     from rich.text import Text
 
     if coloured:
-        level = round(255 * share)
+        level = round(255 * weight)
         return Text(" " * CELL, style=f"on rgb({level},{level},{level})")
-    return Text(SHADES[min(len(SHADES) - 1, round(share * (len(SHADES) - 1)))] * CELL)
+    return Text(SHADES[min(len(SHADES) - 1, round(weight * (len(SHADES) - 1)))] * CELL)
 
 
 def _above(columns: Sequence[str]) -> Iterator[str]:

@@ -224,18 +224,18 @@ STYLE = {"live": "", "finished": "bold green", "pruned": "dim"}
 SIGN = {"live": "", "finished": "■ ", "pruned": "✗ "}
 
 
-def _put_tree(found: Tree, json: bool) -> None:
+def _put_tree(tree: Tree, json: bool) -> None:
     """Write a search as records of its candidates, or as the lectures draw it."""
     if json:
-        for node in found.nodes:
+        for node in tree.nodes:
             put_record(node)
         return
     from rich.text import Text
     from rich.tree import Tree as Drawing
 
-    root = Drawing(Text(f"prompt {found.index}: {found.prompt!r}"))
+    root = Drawing(Text(f"prompt {tree.index}: {tree.prompt!r}"))
     drawn = {0: root}
-    for node in found.nodes:
+    for node in tree.nodes:
         rank = "" if node.rank is None else f"  ← rank {node.rank}"
         group = f"group {node.group}: " if node.group else ""
         logprobs = f"{figure(node.logprob, 3)} → {figure(node.total, 3)}"
@@ -243,6 +243,6 @@ def _put_tree(found: Tree, json: bool) -> None:
         drawn[node.node] = drawn[node.parent].add(Text(label, style=STYLE[node.fate]))
     out = console(standard_output())
     out.print(root)
-    for beam in found.found:
+    for beam in tree.hypotheses:
         line = f"rank {beam.rank}: score {figure(beam.score)}, logprob {figure(beam.logprob)}, "
         out.print(line + f"{beam.finish_reason}: {beam.text!r}")

@@ -289,22 +289,22 @@ def points(
     from seqgen.cli.outputs import check_picture
 
     place = None if plot is None else check_picture(plot, [])
-    found = measure(steps, lr, seed)
+    paths_taken = measure(steps, lr, seed)
     if place is not None:
         from seqgen.report.lines import draw_lines
 
-        paths = {_told(path): list(enumerate(path.path)) for path in found}
+        paths = {_told(path): list(enumerate(path.path)) for path in paths_taken}
         draw_lines(place, paths, "step", "theta", log="", marker="")
     if json:
-        for path in found:
+        for path in paths_taken:
             put_record(path)
         return
     rows = [
         [*_whose(path), figure(path.final), figure(path.final_loss), figure(path.mean_distance)]
-        for path in found
+        for path in paths_taken
     ]
     put_table(["rule", "gradient", "rate", "theta", "loss", "mean |theta|"], rows, left=3)
-    full, constant, falling = (list(enumerate(path.path)) for path in found[:3])
+    full, constant, falling = (list(enumerate(path.path)) for path in paths_taken[:3])
     marks = "o full gradient, . one point at a time, + the same with alpha_0/(1+k)"
     lines = curve([(".", constant), ("+", falling), ("o", full)])
     put("\n".join(["", f"theta by step: {marks}", *lines, "", ""]))

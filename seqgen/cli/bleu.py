@@ -130,7 +130,7 @@ def bleu(
 
     choice("--paired-test", paired_test, PAIRED_TESTS)
     _check(sentence_level, confidence, against)
-    wanted = options_by_metric(
+    metrics = options_by_metric(
         metric or ["bleu"],
         tokenize=tokenize,
         lowercase=lowercase,
@@ -143,7 +143,7 @@ def bleu(
     )
     texts = _read(files, against or [])
     tokenized = [name for name, lines in texts.systems.items() if looks_tokenized(lines)]
-    plain = any(one.metric == "bleu" and one.tokenize != "none" for one in wanted)
+    plain = any(one.metric == "bleu" and one.tokenize != "none" for one in metrics)
     if plain and tokenized and not quiet:
         say(
             f"{tokenized[0]} looks tokenized (spaces before the last mark of its lines): BLEU "
@@ -151,12 +151,12 @@ def bleu(
         )
     verbose = verbose and not quiet
     if sentence_level:
-        _put_sentences(texts, wanted, json, verbose)
+        _put_sentences(texts, metrics, json, verbose)
     elif against:
-        for one in wanted:
+        for one in metrics:
             _put_paired(texts, one, paired_test, samples, seed, json, verbose)
     else:
-        for one in wanted:
+        for one in metrics:
             _put_corpus(texts, one, samples if confidence else 0, seed, json, verbose)
 
 
@@ -193,37 +193,36 @@ def _read(files: list[str], against: list[str]) -> Texts:
 
 
 def _put_corpus(
-    texts: Texts, wanted: BleuOptions, samples: int, seed: int, json: bool, verbose: bool
+    texts: Texts, options: BleuOptions, samples: int, seed: int, json: bool, verbose: bool
 ) -> None:
-    from seqgen.tasks.scoring.bleu import bleu as score
-    from seqgen.tasks.scoring.bleu import record_of
+    from seqgen.tasks.scoring import bleu as scoring
 
-    found = score(texts, wanted, samples, seed)
+    score = scoring.bleu(texts, options, samples, seed)
     if json:
-        put_record(record_of(found))
+        put_record(scoring.record_of(score))
     else:
-        put((found.text if verbose else found.short_text) + "\n")
+        put((score.text if verbose else score.short_text) + "\n")
 
 
-def _put_sentences(texts: Texts, wanted: Sequence[BleuOptions], json: bool, verbose: bool) -> None:
+def _put_sentences(texts: Texts, metrics: Sequence[BleuOptions], json: bool, verbose: bool) -> None:
     """Write a line's scores a line, to be pasted beside the lines; signatures are progress."""
     from seqgen.tasks.scoring.bleu import record_of, sentence_bleu
 
-    scores = zip(*(sentence_bleu(texts, one) for one in wanted), strict=True)
-    for number, found in enumerate(scores):
+    scores = zip(*(sentence_bleu(texts, one) for one in metrics), strict=True)
+    for number, of_line in enumerate(scores):
         if json:
-            for one in found:
+            for one in of_line:
                 put_record(record_of(one, line=number))
             continue
         if number == 0 and verbose:
-            for one in found:
+            for one in of_line:
                 say(f"{one.metric}|{one.signature}")
-        put("\t".join(figure(one.score) for one in found) + "\n")
+        put("\t".join(figure(one.score) for one in of_line) + "\n")
 
 
 def _put_paired(
     texts: Texts,
-    wanted: BleuOptions,
+    options: BleuOptions,
     test: str,
     samples: int,
     seed: int,
@@ -233,14 +232,14 @@ def _put_paired(
     from seqgen.tasks.scoring.bleu import paired_bleu, record_of
 
     rows = []
-    for name, found in paired_bleu(texts, wanted, test, samples, seed):
+    for name, score in paired_bleu(texts, options, test, samples, seed):
         if json:
-            put_record(record_of(found, file=name))
-        mean = "" if found.interval is None else interval(found.mean, found.interval)
-        p_value = "" if found.p_value is None else figure(found.p_value)
-        rows.append((name, figure(found.score), mean, p_value))
+            put_record(record_of(score, file=name))
+        mean = "" if score.interval is None else interval(score.mean, score.interval)
+        p_value = "" if score.p_value is None else figure(score.p_value)
+        rows.append((name, figure(score.score), mean, p_value))
     if not json:
-        names = ("file", found.metric, "mean ± 95 %", f"p against {Path(rows[0][0]).name}")
+        names = ("file", score.metric, "mean ± 95 %", f"p against {Path(rows[0][0]).name}")
         put_table(names, rows)
         if verbose:
-            say(f"{found.metric}|{found.signature}")
+            say(f"{score.metric}|{score.signature}")

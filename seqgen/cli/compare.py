@@ -150,19 +150,24 @@ def compare(
     if not quiet:
         _warn(loaded, text if what else None, scoring)
     search = {"beams": beams, "max_tokens": max_tokens, "batch_size": batch_size}
-    wanted = translating(["bleu"], **search) if translates and bleu else None
-    how = {"scoring": scoring, "translating": wanted, "seed": seed, "resamples": resamples}
-    found = comparing.compare(loaded, text, **how)
+    translating_with = translating(["bleu"], **search) if translates and bleu else None
+    how = {
+        "scoring": scoring,
+        "translating": translating_with,
+        "seed": seed,
+        "resamples": resamples,
+    }
+    records = comparing.compare(loaded, text, **how)
     if json:
-        for one in found:
+        for one in records:
             put_record(one)
     else:
-        _table(found)
+        _table(records)
     if not quiet:
-        for one in found if wanted else ():
+        for one in records if translating_with else ():
             say_cut(one.model, one.cut, one.bleu["pairs"], one.max_tokens)
         if not json:
-            _explain(found, what, verbose)
+            _explain(records, what, verbose)
 
 
 def _text(
@@ -228,27 +233,27 @@ BLEU = {
 }
 
 
-def _columns(found: list[Comparison]) -> dict[str, Callable[[Any], str]]:
+def _columns(records: list[Comparison]) -> dict[str, Callable[[Any], str]]:
     """Return the columns that records of this kind fill."""
-    if not hasattr(found[0], "perplexity"):
+    if not hasattr(records[0], "perplexity"):
         return COLUMNS
     columns = {**dict(list(COLUMNS.items())[:2]), **PERPLEXITY, **COLUMNS}
-    return columns if found[0].bleu is None else {**columns, **BLEU}
+    return columns if records[0].bleu is None else {**columns, **BLEU}
 
 
-def _table(found: list[Comparison]) -> None:
+def _table(records: list[Comparison]) -> None:
     """Write a row a model, the best last."""
-    ranked = sorted(found, key=lambda one: -one.total_bits_per_byte)
-    columns = _columns(found)
+    ranked = sorted(records, key=lambda one: -one.total_bits_per_byte)
+    columns = _columns(records)
     put_table(list(columns), [[show(one) for show in columns.values()] for one in ranked])
 
 
-def _explain(found: list[Comparison], data: str | None, verbose: bool) -> None:
+def _explain(records: list[Comparison], data: str | None, verbose: bool) -> None:
     """Say what the text was, and with `verbose` exactly how the figures were made."""
     what = "what all of them hold out" if data is None else data
-    sizes = plural(found[0].characters, "character"), plural(found[0].bytes, "byte")
+    sizes = plural(records[0].characters, "character"), plural(records[0].bytes, "byte")
     say(f"text: {what}, {', '.join(sizes)}")
-    for one in found if verbose else ():
+    for one in records if verbose else ():
         say(f"{one.model}: {one.signature}")
         if bleu := getattr(one, "bleu", None):
             say(f"{one.model}: BLEU|{bleu['signature']}")

@@ -72,27 +72,32 @@ def diagnose(
         plot = check_picture(plot, [source])
     precision = "float32" if device == "mps" else "float64"
     loaded = load(model, device, precision)
-    found = look(loaded, source.chunks(loaded.data.newlines), distance, layer)
+    diagnosis = look(loaded, source.chunks(loaded.data.newlines), distance, layer)
     if plot is not None:
-        _draw(plot, found)
+        _draw(plot, diagnosis)
     if json:
-        for record in (*found.distances, *found.layers, *found.heads, found.summary):
+        for record in (
+            *diagnosis.distances,
+            *diagnosis.layers,
+            *diagnosis.heads,
+            diagnosis.summary,
+        ):
             put_record(record)
         return
-    _put_distances(found)
-    _put_layers(found)
-    _put_heads(found)
+    _put_distances(diagnosis)
+    _put_layers(diagnosis)
+    _put_heads(diagnosis)
     if not quiet:
-        about = found.summary
+        about = diagnosis.summary
         size = plural(about.tokens, "token")
         say(f"{about.model}: means over {plural(about.windows, 'window')} of {size}")
 
 
-def _put_distances(found: Diagnosis) -> None:
+def _put_distances(diagnosis: Diagnosis) -> None:
     """Write the gradients of some distances as a table, and those of all as a picture."""
-    last = found.distances[-1].distance
-    bounded = found.distances[0].bound is not None
-    of_weights = found.distances[0].weight_grad_norm is not None
+    last = diagnosis.distances[-1].distance
+    bounded = diagnosis.distances[0].bound is not None
+    of_weights = diagnosis.distances[0].weight_grad_norm is not None
     names = ["distance", "gradient norm"]
     names += ["bound"] * bounded + ["term of W_h"] * of_weights
     rows = [
@@ -102,14 +107,17 @@ def _put_distances(found: Diagnosis) -> None:
             *([number(d.bound)] * bounded),
             *([number(d.weight_grad_norm)] * of_weights),
         ]
-        for d in found.distances
+        for d in diagnosis.distances
         if d.distance in SHOWN or d.distance == last
     ]
     put_table(names, rows, left=0)
     lines = curve(
         [
-            ("-", [(d.distance, math.log10(d.bound)) for d in found.distances if d.bound]),
-            ("o", [(d.distance, math.log10(d.grad_norm)) for d in found.distances if d.grad_norm]),
+            ("-", [(d.distance, math.log10(d.bound)) for d in diagnosis.distances if d.bound]),
+            (
+                "o",
+                [(d.distance, math.log10(d.grad_norm)) for d in diagnosis.distances if d.grad_norm],
+            ),
         ]
     )
     if lines:
@@ -117,7 +125,7 @@ def _put_distances(found: Diagnosis) -> None:
         put("\n".join(["", f"log10 of the norm by distance: {marks}", *lines, "", ""]))
 
 
-def _put_layers(found: Diagnosis) -> None:
+def _put_layers(diagnosis: Diagnosis) -> None:
     columns = {
         "layer": lambda r: r.layer,
         "weights": lambda r: number(r.weight_norm),
@@ -129,32 +137,32 @@ def _put_layers(found: Diagnosis) -> None:
         "deviation": lambda r: number(r.activation_std),
         "spectral radius": lambda r: number(r.spectral_radius),
     }
-    put_table(list(columns), [[show(r) for show in columns.values()] for r in found.layers])
+    put_table(list(columns), [[show(r) for show in columns.values()] for r in diagnosis.layers])
 
 
-def _put_heads(found: Diagnosis) -> None:
-    if not found.heads:
+def _put_heads(diagnosis: Diagnosis) -> None:
+    if not diagnosis.heads:
         return
     put("\n")
     rows = [
         [f"layer {h.layer}, head {h.head}", figure(h.entropy, 3), figure(h.entropy_unscaled, 3)]
-        for h in found.heads
+        for h in diagnosis.heads
     ]
     put_table(["attention entropy, nats", "scaled", "without 1/sqrt(D)"], rows)
-    loss, without = found.summary.loss, found.summary.loss_unscaled
-    uniform = figure(found.heads[0].entropy_uniform, 3)
+    loss, without = diagnosis.summary.loss, diagnosis.summary.loss_unscaled
+    uniform = figure(diagnosis.heads[0].entropy_uniform, 3)
     put(
         f"\nuniform attention would have {uniform} nats; loss {figure(loss)} nats/token, "
         f"{figure(without)} without 1/sqrt(D)\n"
     )
 
 
-def _draw(plot: Path, found: Diagnosis) -> None:
+def _draw(plot: Path, diagnosis: Diagnosis) -> None:
     from seqgen.report.lines import draw_lines
 
-    points = found.distances
+    points = diagnosis.distances
     series = {"gradient norm": [(d.distance, d.grad_norm) for d in points]}
     if points[0].bound is not None:
         series["its bound"] = [(d.distance, d.bound) for d in points]
-    title = f"{found.summary.model}: gradient of a loss by distance"
+    title = f"{diagnosis.summary.model}: gradient of a loss by distance"
     draw_lines(plot, series, "distance in tokens", "norm", log="y", marker="", title=title)

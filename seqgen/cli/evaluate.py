@@ -30,7 +30,7 @@ from seqgen.wording import plural
 
 if TYPE_CHECKING:
     from seqgen.tasks.loaded import LoadedModel
-    from seqgen.tasks.scoring.evaluate import Evaluation, Wanted
+    from seqgen.tasks.scoring.evaluate import Evaluation, Measurements
     from seqgen.tasks.scoring.pairs import Pair
 
 
@@ -111,7 +111,7 @@ def evaluate(
     """
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
     from seqgen.tasks.loaded import load
-    from seqgen.tasks.scoring.evaluate import Wanted
+    from seqgen.tasks.scoring.evaluate import Measurements
     from seqgen.tasks.scoring.evaluate import evaluate as measure
     from seqgen.tasks.scoring.perplexity import Scoring
     from seqgen.tasks.writing.continuations import Protocol
@@ -124,7 +124,7 @@ def evaluate(
     _check_files(files, pairs or [], perplexity or bleu or diversity)
     inputs = Inputs(quiet)
     search = {"beams": beams, "length_norm": length_norm, "alpha": alpha, "max_tokens": max_tokens}
-    wanted = Wanted(
+    to_measure = Measurements(
         perplexity=perplexity or everything,
         bleu=bleu or everything,
         diversity=diversity or everything,
@@ -140,21 +140,21 @@ def evaluate(
     check_one_kind(models)
     scoring_option = "--metric" if metric else "--by-length" if by_length else None
     _check_for_kind(models[0], pairs, files.of_pairs or scoring_option)
-    read = _reader(models, inputs, files, wanted)
-    found = []
+    read = _reader(models, inputs, files, to_measure)
+    evaluations = []
     for loaded in models:
-        wanted.scoring.check(loaded)
+        to_measure.scoring.check(loaded)
         if not quiet:
-            _announce(loaded, wanted)
-        found.append(measure(loaded, *read(loaded), wanted))
+            _announce(loaded, to_measure)
+        evaluations.append(measure(loaded, *read(loaded), to_measure))
         if json:
-            put_record(found[-1])
+            put_record(evaluations[-1])
     if not json:
-        _table(found, verbose and not quiet)
+        _table(evaluations, verbose and not quiet)
     if models[0].reads_sources and not quiet:
-        for one in filter(lambda one: one.translations, found):
-            own = one.translations
-            translations.say_cut(one.model, own["cut"], own["pairs"], own["max_tokens"])
+        for one in filter(lambda one: one.translations, evaluations):
+            scores = one.translations
+            translations.say_cut(one.model, scores["cut"], scores["pairs"], scores["max_tokens"])
 
 
 def _check_files(files: PairFiles, pairs: list[str], reads: bool) -> None:
@@ -179,7 +179,7 @@ def _reader(
     models: Sequence[LoadedModel],
     inputs: Inputs,
     files: PairFiles,
-    wanted: Wanted,
+    to_measure: Measurements,
 ) -> Read:
     """Return what gives each model the text or the pairs that it is measured on, and its name.
 
@@ -187,12 +187,12 @@ def _reader(
         models: all of text, or all of pairs.
         inputs: opens files.
         files: what was given.
-        wanted: what is to be measured.
+        to_measure: what is to be measured.
 
     Raises:
         SeqgenError: what was given cannot be read; or several models hold out different texts.
     """
-    if not files.any and (len(models) == 1 or not wanted.needs_text):
+    if not files.any and (len(models) == 1 or not to_measure.needs_text):
         return lambda loaded: (None, None)
     if models[0].reads_pairs:
         given = given_pairs(inputs, files) or held_out_by(models, quiet=True)
@@ -208,9 +208,9 @@ def _reader(
     return lambda loaded: (text, name)
 
 
-def _announce(loaded: LoadedModel, wanted: Wanted) -> None:
+def _announce(loaded: LoadedModel, to_measure: Measurements) -> None:
     say(f"measuring {loaded.stored.name}")
-    if wanted.perplexity and (warning := wanted.scoring.warning(loaded)):
+    if to_measure.perplexity and (warning := to_measure.scoring.warning(loaded)):
         say(warning)
 
 
@@ -245,43 +245,47 @@ DIVERSITY: tuple[Row, ...] = tuple(
 )
 
 
-def _table(found: list[Evaluation], verbose: bool) -> None:
+def _table(evaluations: list[Evaluation], verbose: bool) -> None:
     """Write a row a figure and a column a model; what the text itself has stands in the last."""
     rows: list[list[str]] = []
-    of_pairs = [one for one in found if hasattr(one, "translations")]
-    if any(one.perplexity for one in found):
-        records = [one.perplexity for one in found]
+    of_pairs = [one for one in evaluations if hasattr(one, "translations")]
+    if any(one.perplexity for one in evaluations):
+        records = [one.perplexity for one in evaluations]
         shown = PERPLEXITY + (PAIR_PERPLEXITY if of_pairs else ())
         rows += [[label, *(_shown(show, r) for r in records), ""] for label, show in shown]
     if of_pairs and all(one.translations for one in of_pairs):
         rows += [[*row, ""] for row in translations.score_rows(of_pairs)]
-    elif any(one.bleu for one in found):
-        records = [one.bleu for one in found]
+    elif any(one.bleu for one in evaluations):
+        records = [one.bleu for one in evaluations]
         texts = [_shown(lambda r: figure(r["text_score"], 2), r) for r in records]
         shown = [_shown(_bleu, r) for r in records]
         rows.append(["BLEU of continuations", *shown, _common_value(texts)])
-    if any(one.diversity for one in found):
+    if any(one.diversity for one in evaluations):
         for label, show in DIVERSITY:
-            own, texts = (
-                [_shown(show, one.diversity and one.diversity[whose]) for one in found]
+            of_models, texts = (
+                [_shown(show, one.diversity and one.diversity[whose]) for one in evaluations]
                 for whose in ("model", "text")
             )
-            rows.append([label, *own, _common_value(texts)])
-    rows += _pair_rows(found)
-    if not any(one.diversity or (one.bleu and one not in of_pairs) for one in found):
+            rows.append([label, *of_models, _common_value(texts)])
+    rows += _pair_rows(evaluations)
+    if not any(one.diversity or (one.bleu and one not in of_pairs) for one in evaluations):
         rows = [row[:-1] for row in rows]
-    names = ["", *(one.model for one in found), "the targets" if of_pairs else "the text itself"]
+    names = [
+        "",
+        *(one.model for one in evaluations),
+        "the targets" if of_pairs else "the text itself",
+    ]
     put_table(names[: len(rows[0])], rows)
-    _explain(found, verbose)
+    _explain(evaluations, verbose)
 
 
 def _shown(show: Callable[[dict[str, Any]], str], record: dict[str, Any] | None) -> str:
     return MISSING if record is None else show(record)
 
 
-def _explain(found: list[Evaluation], verbose: bool) -> None:
+def _explain(evaluations: list[Evaluation], verbose: bool) -> None:
     """Say why figures are missing and, where that is wanted, how the others were made."""
-    for one in found:
+    for one in evaluations:
         for what, why in one.missing.items():
             say(f"{one.model}: no {what}: {why}")
         for signature in _signatures(one) if verbose else ():
@@ -297,8 +301,8 @@ def _common_value(values: list[str]) -> str:
     return values[0] if len(set(values)) == 1 else MISSING
 
 
-def _pair_rows(found: list[Evaluation]) -> Iterator[list[str]]:
-    for results in zip(*(one.pairs or [] for one in found), strict=True):
+def _pair_rows(evaluations: list[Evaluation]) -> Iterator[list[str]]:
+    for results in zip(*(one.pairs or [] for one in evaluations), strict=True):
         first = results[0]
         label = f"{Path(first['file']).stem}: {first['group'] or 'all'} ({count(first['pairs'])})"
         yield [label, *map(_share_preferred, results), ""]
@@ -316,9 +320,9 @@ def _share_preferred(record: dict[str, Any]) -> str:
 def _signatures(one: Evaluation) -> list[str]:
     made = getattr(one, "translations", None)
     parts = [one.perplexity, made or one.bleu or one.diversity, *(one.pairs or [])]
-    found = [part["signature"] for part in parts if part]
+    signatures = [part["signature"] for part in parts if part]
     if made:
-        found += [f"{own['metric']}|{own['signature']}" for own in made["metrics"]]
+        signatures += [f"{metric['metric']}|{metric['signature']}" for metric in made["metrics"]]
     elif one.bleu:
-        found.append(f"BLEU|{one.bleu['bleu_signature']}")
-    return list(dict.fromkeys(found))
+        signatures.append(f"BLEU|{one.bleu['bleu_signature']}")
+    return list(dict.fromkeys(signatures))

@@ -16,33 +16,37 @@ if TYPE_CHECKING:
 
 def put_suggestions(suggestions: Iterable[Suggestion], json: bool) -> None:
     """Write the likeliest next tokens: records, or lines of prompt number, probability, token."""
-    for found in suggestions:
+    for suggestion in suggestions:
         if json:
-            put_record(found)
+            put_record(suggestion)
         else:
-            put(f"{found.index}\t{figure(found.probability)}\t{one_line(found.text)}\n")
+            put(
+                f"{suggestion.index}\t{figure(suggestion.probability)}\t{one_line(suggestion.text)}\n"
+            )
 
 
 def put_explanations(explanations: Iterable[Explanation], json: bool) -> None:
     """Write how each token came about: records, or a table each."""
-    for found in explanations:
+    for explanation in explanations:
         if json:
-            put_record(found)
+            put_record(explanation)
             continue
         out = console(standard_output())
-        heading = f"prompt {found.index}, sample {found.sample}, token {found.step}: "
-        out.print(heading + repr(found.text))
-        out.print(_candidates(found))
-        for removed in found.removed:
+        heading = (
+            f"prompt {explanation.index}, sample {explanation.sample}, token {explanation.step}: "
+        )
+        out.print(heading + repr(explanation.text))
+        out.print(_candidates(explanation))
+        for removed in explanation.removed:
             mass, tokens = figure(removed.mass), " ".join(map(repr, removed.tokens))
             out.print(f"{removed.filter} removed {count(removed.count)} (mass {mass}): {tokens}")
         out.print()
 
 
-def _candidates(found: Explanation) -> Table:
+def _candidates(explanation: Explanation) -> Table:
     drawn = table(("", "token", "removed by", "model", "after filters"), left=3)
-    for candidate in found.candidates:
-        chosen = "*" if candidate.token == found.token else ""
+    for candidate in explanation.candidates:
+        chosen = "*" if candidate.token == explanation.token else ""
         after = MISSING if candidate.removed_by else figure(candidate.after)
         text, removed_by = repr(candidate.text), candidate.removed_by or ""
         drawn.add_row(chosen, text, removed_by, figure(candidate.probability), after)

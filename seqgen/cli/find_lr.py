@@ -39,20 +39,22 @@ def put_rate(
     from seqgen.tasks.training.find_rate import find_rate
 
     place = None if plot is None else check_picture(plot, inputs)
-    points, found = find_rate(data, **asked, report=report, put=put_record if json else _nothing)
+    points, best_rate = find_rate(
+        data, **asked, report=report, put=put_record if json else _nothing
+    )
     if place is not None:
         _draw(place, points)
     if json:
-        put_record(found)
+        put_record(best_rate)
     else:
-        _put(points, found)
+        _put(points, best_rate)
 
 
 def _nothing(point: RampPoint) -> None:
     """Leave a point for the picture."""
 
 
-def _put(points: Sequence[RampPoint], found: FoundRate) -> None:
+def _put(points: Sequence[RampPoint], best_rate: FoundRate) -> None:
     # What lies far above the lowest loss would flatten the picture.
     highest = 1.2 * points[0].smoothed
     series = [
@@ -64,8 +66,8 @@ def _put(points: Sequence[RampPoint], found: FoundRate) -> None:
     lines = curve(series, ticks=ticks)
     put("\n".join(["nats/token by learning rate: . of a step, o smoothed", *lines, "", ""]))
     put(
-        f"lowest at {number(found.lowest_loss_lr)}, falling fastest at "
-        f"{number(found.steepest_lr)}; try --lr {number(found.suggested_lr)}\n"
+        f"lowest at {number(best_rate.lowest_loss_lr)}, falling fastest at "
+        f"{number(best_rate.steepest_lr)}; try --lr {number(best_rate.suggested_lr)}\n"
     )
 
 

@@ -25,18 +25,18 @@ def fit_on(
     from seqgen.tasks.scoring.mix import fit
 
     text = as_text(loaded, source)
-    mixed, found = fit(loaded, text, scoring)
+    mixed, result = fit(loaded, text, scoring)
     cache = mixed.cache
     if json:
-        put_record(found)
+        put_record(result)
     else:
-        put(f"{found.model}\n" if cache is None else f"{found.model} {cache}\n")
+        put(f"{result.model}\n" if cache is None else f"{result.model} {cache}\n")
     if not quiet:
         stored = getattr(mixed.stored, "parts", (mixed.stored,))
-        for part, weight, perplexity in zip(stored, found.weights, found.components, strict=True):
+        for part, weight, perplexity in zip(stored, result.weights, result.components, strict=True):
             say(f"{part.name}: weight {figure(weight)}, perplexity {figure(perplexity)}")
         if cache is not None:
             say(f"cache: strength {figure(cache.strength)}, flatness {figure(cache.flatness)}")
-        tokens = plural(found.tokens, "token")
-        say(f"mixed: perplexity {figure(found.perplexity)} on {tokens} of {source.name}")
+        tokens = plural(result.tokens, "token")
+        say(f"mixed: perplexity {figure(result.perplexity)} on {tokens} of {source.name}")
     return mixed

@@ -151,9 +151,9 @@ def _commands(command: Any, ctx: Any) -> list[tuple[str, Rows]]:
     """Return the panels of a group's commands: each command, and what it does."""
     rows: dict[str, Rows] = {}
     for name in command.list_commands(ctx) if isinstance(command, TyperGroup) else ():
-        found = command.get_command(ctx, name)
-        panel = getattr(found, "rich_help_panel", None)
-        summary = next(iter(_paragraphs(found.help)), "")
+        subcommand = command.get_command(ctx, name)
+        panel = getattr(subcommand, "rich_help_panel", None)
+        summary = next(iter(_paragraphs(subcommand.help)), "")
         rows.setdefault(panel if panel in COMMAND_PANELS else "Commands", []).append(
             (name, summary)
         )

@@ -47,8 +47,8 @@ def piped_input() -> IO[bytes] | None:
 
     None for no input, a terminal, or a character device such as /dev/null.
     """
-    found = _standard_input()
-    return None if found is None or stat.S_ISCHR(found.st_mode) else sys.stdin.buffer
+    status = _standard_input()
+    return None if status is None or stat.S_ISCHR(status.st_mode) else sys.stdin.buffer
 
 
 def input_bytes() -> Iterator[bytes]:
@@ -222,12 +222,12 @@ class Inputs:
             UsageError: a name is empty.
             SeqgenError: a name is not there, or a folder or a pattern has no file.
         """
-        found: dict[Identity | None, Input] = {}
+        by_identity: dict[Identity | None, Input] = {}
         for name in names:
             for source in self._named(name):
-                self._say_if_known(source, found)
-                found.setdefault(source.identity, source)
-        return list(found.values())
+                self._say_if_known(source, by_identity)
+                by_identity.setdefault(source.identity, source)
+        return list(by_identity.values())
 
     def open_one(self, name: str) -> Input:
         """Return the one file that a name means.
@@ -258,11 +258,11 @@ class Inputs:
         second time, and that is said.
         """
         kept: list[str | Path] = []
-        found: dict[Identity | None, Input] = {}
+        by_identity: dict[Identity | None, Input] = {}
         for name in names:
             sources = self._named(name)
-            new = [source for source in sources if not self._say_if_known(source, found)]
-            found.update((source.identity, source) for source in new)
+            new = [source for source in sources if not self._say_if_known(source, by_identity)]
+            by_identity.update((source.identity, source) for source in new)
             if isinstance(sources[0].content, Pipe):
                 kept += [self._kept(source) for source in new]
             else:  # a folder's own name, from which the model's is made, unless a part was read
@@ -276,8 +276,8 @@ class Inputs:
         (kept,) = self.keep([val])
         return val if kept == val else str(kept.resolve())
 
-    def _say_if_known(self, source: Input, found: dict[Identity | None, Input]) -> bool:
-        known = source.identity in found
+    def _say_if_known(self, source: Input, by_identity: dict[Identity | None, Input]) -> bool:
+        known = source.identity in by_identity
         if known and not self._quiet:
             say(f"{source.title} is given twice; it is read once")
         return known

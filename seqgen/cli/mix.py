@@ -150,5 +150,5 @@ def _report(mixed: Mixed) -> None:
     nats = "" if mixed.nll_nats is None else f"; {figure(mixed.nll_nats)} nats in all"
     say(f"{mixed.name}: {parts}{nats}")
     for order, row in enumerate(mixed.by_order or ()):
-        own = ", ".join(f"{part} {figure(w)}" for part, w in zip(mixed.parts, row, strict=True))
-        say(f"  after {plural(order, 'token')} matched: {own}")
+        weights = ", ".join(f"{part} {figure(w)}" for part, w in zip(mixed.parts, row, strict=True))
+        say(f"  after {plural(order, 'token')} matched: {weights}")

@@ -140,15 +140,15 @@ def _defaults(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return by group the defaults of the architecture, as its optimizer and schedule set them."""
     row = registry.ARCHITECTURES.get(config["architecture"])
     # A later version may have stored an architecture that this one does not know.
-    own = row.defaults() if row else {"model": dict.fromkeys(config["model"]), "training": {}}
+    defaults = row.defaults() if row else {"model": dict.fromkeys(config["model"]), "training": {}}
     given = config.get("training") or {}
-    recipe = {"schedule": TrainingConfig.schedule, **own["training"]}
+    recipe = {"schedule": TrainingConfig.schedule, **defaults["training"]}
     chosen = {"schedule": given.get("schedule", recipe["schedule"])}
     follow = RULE_RECIPES.get(given.get("optimizer"), {})
     training = TrainingConfig(**{**recipe, **follow, **chosen}).to_dict()
     data = DataConfig(**(row.data_defaults if row else {}))
     return {
-        "model": own["model"],
+        "model": defaults["model"],
         "training": {**training, "schedule": recipe["schedule"]},
         "data": data.to_dict(),
     }

@@ -142,16 +142,16 @@ def put_settings(architecture: str, json: bool, only: str | None = None) -> None
     """
     from seqgen.cli.settings import facts_line, settings_of
 
-    found = settings_of(architecture, only)
+    records = settings_of(architecture, only)
     if json:
-        for record in found:
+        for record in records:
             put_record(record)
         return
-    for number, group in enumerate(dict.fromkeys(record["group"] for record in found)):
+    for number, group in enumerate(dict.fromkeys(record["group"] for record in records)):
         heading = architecture if group == "model" else group
         put(f"{chr(10) if number else ''}{heading}:\n")
-        own = [record for record in found if record["group"] == group]
-        put_facts({record["setting"]: facts_line(record) for record in own}, indent=2)
+        of_group = [record for record in records if record["group"] == group]
+        put_facts({record["setting"]: facts_line(record) for record in of_group}, indent=2)
 
 
 @app.command(cls=Command)
@@ -179,10 +179,10 @@ def show(
         _samples(model, json, quiet)
         return
     config, record = model.config, model.record
-    own = load_tokenizer(model.path / "tokenizer")
-    tokenizer = own.describe()
+    target_tokenizer = load_tokenizer(model.path / "tokenizer")
+    tokenizer = target_tokenizer.describe()
     if config["data"].get("labels"):
-        labels = model.load_source_tokenizer(own)
+        labels = model.load_source_tokenizer(target_tokenizer)
         tokenizer["labels"] = f"{count(len(labels))}: {labels.listed}"
     if json:
         facts = {"config": config, "training": record, "tokenizer_facts": tokenizer}

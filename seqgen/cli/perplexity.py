@@ -234,7 +234,7 @@ def _check(
 ) -> None:
     """Refuse flags that contradict each other."""
     ways = {"--per-line": per_line, "--per-token": per_token, "--show": show, "--fit": bool(fit)}
-    given = [flag for flag, wanted in ways.items() if wanted]
+    given = [flag for flag, asked_for in ways.items() if asked_for]
     if len(given) > 1:
         raise UsageError(f"give {given[0]} or {given[1]}, not both")
     if given and given != ["--per-line"] and len(model or []) > 1:
@@ -243,16 +243,16 @@ def _check(
         raise UsageError("--per-line scores each line alone: leave out --documents stream")
 
 
-def _some(found: Iterator[T], file: str) -> Iterator[T]:
+def _some(records: Iterator[T], file: str) -> Iterator[T]:
     """Yield what was scored; refuse nothing at all, as perplexity does.
 
     Raises:
         SeqgenError: there was nothing.
     """
-    first = next(found, None)
+    first = next(records, None)
     if first is None:
         raise SeqgenError(f"{file} is empty: there is nothing to score")
-    return chain([first], found)
+    return chain([first], records)
 
 
 def _per_line(
@@ -349,10 +349,10 @@ def _sign(
     from seqgen.tasks.scoring.perplexity import protocol, scoring_signature
 
     for loaded in models:
-        own, data = scoring.check(loaded), surveyor.facts.sha256
-        say(f"{loaded.stored.name}: {protocol(loaded, own)}")
+        resolved, data = scoring.check(loaded), surveyor.facts.sha256
+        say(f"{loaded.stored.name}: {protocol(loaded, resolved)}")
         if verbose:
-            say(f"{file}: {scoring_signature('perplexity', loaded, own, data)}")
+            say(f"{file}: {scoring_signature('perplexity', loaded, resolved, data)}")
 
 
 COLUMNS = {

@@ -161,7 +161,7 @@ class LiveDisplay:
         elif isinstance(event, Notice):
             self._bar.console.print(event.text)
         elif isinstance(event, Encoding):
-            self._bar.update(self._task, completed=event.share, line="encoding")
+            self._bar.update(self._task, completed=event.fraction, line="encoding")
         elif isinstance(event, Validated):
             self._bar.console.print(self._figures.validation(event))
         elif isinstance(event, SampleLine):

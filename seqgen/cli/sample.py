@@ -250,14 +250,14 @@ def sample(
         # As if each prompt were a run of its own, with the next seed.
         def written(prompt: str, number: int) -> Iterable[str]:
             drawing = replace(sampling, seed=drawn + number)
-            if looks.wanted:
+            if looks.shows_something:
                 return _looked(loaded, prompt, number, drawing, looks)
             pieces = stream(loaded, prompt, drawing)
-            return _with_echo(loaded, prompt if shown_again else "", pieces)
+            return _with_echo(loaded, prompt if echoes_prompt else "", pieces)
 
         if echo and loaded.reads_sources:
             loaded.require_text("--echo")
-        shown_again = echo is not False and not loaded.reads_sources
+        echoes_prompt = echo is not False and not loaded.reads_sources
         converse(written, quiet)
         return
     from_sources = given.are_sources(loaded, echo)
@@ -267,7 +267,7 @@ def sample(
     raw = not (json or piped or aligned) and len(texts) == num_samples == 1
     if suggest or explain:
         _put_reasons(loaded, texts, sampling, suggest, json)
-    elif raw and not looks.wanted:
+    elif raw and not looks.shows_something:
         _put_one(loaded, texts[0], sampling, echoed)
         say_unknown(unknown_in_source(loaded, texts[0]), quiet)
     else:
@@ -287,8 +287,8 @@ def _put_reasons(
     from seqgen.tasks.writing import explain as explaining
 
     if suggest:
-        found = explaining.suggest(loaded, texts, suggest, sampling.batch_size)
-        explanations.put_suggestions(found, json)
+        suggestions = explaining.suggest(loaded, texts, suggest, sampling.batch_size)
+        explanations.put_suggestions(suggestions, json)
     else:
         explanations.put_explanations(explaining.explain(loaded, texts, sampling), json)
 
@@ -305,7 +305,7 @@ def _put_one(loaded: LoadedModel, prompt: str, sampling: SampleOptions, echoed: 
 
 
 def _looked(
-    loaded: LoadedModel, prompt: str, number: int, wanted: SampleOptions, looks: Shown
+    loaded: LoadedModel, prompt: str, number: int, options: SampleOptions, looks: Shown
 ) -> Iterator[str]:
     """Yield the text of one source, with its alignment if one is wanted; then show its attention.
 
@@ -313,7 +313,7 @@ def _looked(
     """
     from seqgen.tasks.writing.sample import sample as write
 
-    (record,) = write(loaded, [prompt], wanted)
+    (record,) = write(loaded, [prompt], options)
     yield record.text if record.alignment is None else f"{record.text}\n{record.alignment}"
     if looks.options.attention:
         yield "\n"

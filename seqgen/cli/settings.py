@@ -39,8 +39,8 @@ def type_of(name: str) -> Any:
 
 def choices_of(kind: Any) -> tuple[str, ...]:
     """Return the values that a setting of this type may have, if they can be listed."""
-    found = [get_args(part) for part in (kind, *get_args(kind)) if get_origin(part) is Literal]
-    return tuple(map(str, found[0])) if found else ()
+    choices = [get_args(part) for part in (kind, *get_args(kind)) if get_origin(part) is Literal]
+    return tuple(map(str, choices[0])) if choices else ()
 
 
 def option(

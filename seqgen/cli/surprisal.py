@@ -67,8 +67,8 @@ def _in_colour(line: list[tuple[str, float]]) -> Text:
 
     shown = Text()
     for text, bits in line:
-        share = min(bits, MOST_BITS) / MOST_BITS
-        red, green = round(255 * min(1, 2 * share)), round(255 * min(1, 2 - 2 * share))
+        level = min(bits, MOST_BITS) / MOST_BITS
+        red, green = round(255 * min(1, 2 * level)), round(255 * min(1, 2 - 2 * level))
         style = Style(color="black", bgcolor=Color.from_rgb(red, green, 90).name)
         shown.append(text, style)
     return shown

@@ -171,19 +171,19 @@ def sweep(given: Mapping[str, Any], files: list[str] | None) -> None:
     data = inputs.keep(given_or_piped(files, "seqgen compare --sweep ARCH,... DATA"))
     asked = sweep_of(given, data)
     place = plot and check_picture(plot, inputs.open(map(str, data)))
-    found = []
+    records = []
     for record in _trained(asked, quiet):
-        found.append(record)
+        records.append(record)
         if json:
             put_record(record)
     if not json:
-        put_sizes(found)
-        for line in picture(found):
+        put_sizes(records)
+        for line in picture(records):
             put(f"{line}\n")
     if place is not None:
         from seqgen.report.lines import draw_lines
 
-        draw_lines(place, series(found), "parameters", "bits/char")
+        draw_lines(place, series(records), "parameters", "bits/char")
 
 
 def _trained(asked: Sweep, quiet: bool) -> Iterable[SweepRecord]:
@@ -204,10 +204,10 @@ def _trained(asked: Sweep, quiet: bool) -> Iterable[SweepRecord]:
         yield record
 
 
-def _by_size(found: Sequence[SweepRecord]) -> dict[str, dict[int, list[SweepRecord]]]:
+def _by_size(records: Sequence[SweepRecord]) -> dict[str, dict[int, list[SweepRecord]]]:
     """Return the records by architecture, and then by the size that was asked for."""
     table: dict[str, dict[int, list[SweepRecord]]] = {}
-    for one in found:
+    for one in records:
         table.setdefault(one.architecture, {}).setdefault(one.target_parameters, []).append(one)
     return table
 
@@ -217,19 +217,19 @@ def _bits(records: Iterable[SweepRecord]) -> list[float]:
     return [one.val_bits_per_char for one in records if one.val_bits_per_char is not None]
 
 
-def put_sizes(found: Sequence[SweepRecord]) -> None:
+def put_sizes(records: Sequence[SweepRecord]) -> None:
     """Write bits per character by architecture and size: means over the seeds, and ranges.
 
     A range is the largest less the smallest. That over the seeds is the mean of all architectures.
     """
-    table = _by_size(found)
-    sizes = sorted({one.target_parameters for one in found})
+    table = _by_size(records)
+    sizes = sorted({one.target_parameters for one in records})
     rows = [[name, *(_cell(of[size]) for size in sizes)] for name, of in table.items()]
     columns = [[_bits(of[size]) for of in table.values()] for size in sizes]
     if len(table) > 1:
         means = [[statistics.fmean(bits) for bits in column if bits] for column in columns]
         rows.append(["range over architectures", *map(_range, means)])
-    if len({one.seed for one in found}) > 1:
+    if len({one.seed for one in records}) > 1:
         ranges = [[max(bits) - min(bits) for bits in column if bits] for column in columns]
         means = [figure(statistics.fmean(of)) if of else MISSING for of in ranges]
         rows.append(["range over seeds", *means])
@@ -245,27 +245,27 @@ def _range(bits: Sequence[float]) -> str:
     return figure(max(bits) - min(bits)) if bits else MISSING
 
 
-def series(found: Sequence[SweepRecord]) -> dict[str, list[tuple[float, float]]]:
+def series(records: Sequence[SweepRecord]) -> dict[str, list[tuple[float, float]]]:
     """Return for each architecture its points: parameters, and mean bits per character."""
     points: dict[str, list[tuple[float, float]]] = {}
-    for name, of in _by_size(found).items():
+    for name, of in _by_size(records).items():
         points[name] = [
-            (statistics.fmean(one.parameters for one in records), statistics.fmean(_bits(records)))
-            for _, records in sorted(of.items())
-            if len(_bits(records)) == len(records)
+            (statistics.fmean(one.parameters for one in runs), statistics.fmean(_bits(runs)))
+            for _, runs in sorted(of.items())
+            if len(_bits(runs)) == len(runs)
         ]
     return points
 
 
-def picture(found: Sequence[SweepRecord]) -> list[str]:
+def picture(records: Sequence[SweepRecord]) -> list[str]:
     """Return the lines of a picture: bits per character over the logarithm of parameters."""
-    marks = dict(zip(series(found), "abcdefghijklmnopqrstuvwxyz", strict=False))
+    marks = dict(zip(series(records), "abcdefghijklmnopqrstuvwxyz", strict=False))
     drawn = [
         (marks[name], [(log10(x), y) for x, y in points])
-        for name, points in series(found).items()
+        for name, points in series(records).items()
         if name in marks
     ]
-    sizes = {log10(size): short_count(size) for size in {one.target_parameters for one in found}}
+    sizes = {log10(size): short_count(size) for size in {one.target_parameters for one in records}}
     lines = curve(drawn, ticks=sizes)
     title = "bits/char by parameters: " + ", ".join(f"{m} {name}" for name, m in marks.items())
     return [title, *lines] if lines else []

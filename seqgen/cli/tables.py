@@ -42,9 +42,9 @@ def short_count(value: int | None) -> str:
     return f"{scaled:,.{digits}f} {unit}"
 
 
-def percentage(share: float | None, digits: int = 2) -> str:
+def percentage(fraction: float | None, digits: int = 2) -> str:
     """Return a share in percent."""
-    return MISSING if share is None else f"{share:.{digits}%}"
+    return MISSING if fraction is None else f"{fraction:.{digits}%}"
 
 
 def interval(value: float, half: float | None, digits: int = 4) -> str:

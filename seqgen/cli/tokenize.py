@@ -145,7 +145,7 @@ def tokenize(
         made = train_tokenizer(train, join(sources, newlines or "keep"), vocab_size, min_count, out)
         _put_trained(out, made, json, quiet)
         return
-    found = find_tokenizer(model, tokenizer)
+    loaded_tokenizer = find_tokenizer(model, tokenizer)
     if tokenizer is None and not quiet and (apart := source_tokenizer_of(model)):
         say(f"with the tokenizer of the targets; that of the sources is --tokenizer {apart}")
     of_sources = pair_tokenizer(model) if tokenizer is None else None
@@ -155,17 +155,17 @@ def tokenize(
         out = check_out(out, sources, overwrite, "a token file", is_token_file)
         if of_sources is not None:
             raise UsageError("--out is for text: pairs are trained on as text, not as tokens")
-        _write(out, sources, newlines, found, documents, json, quiet)
+        _write(out, sources, newlines, loaded_tokenizer, documents, json, quiet)
     elif stats:
-        text = _token_file(sources, found) or join(sources, newlines)
+        text = _token_file(sources, loaded_tokenizer) or join(sources, newlines)
         if of_sources is not None:
             text = without_pairs(text, "--stats")
-        _show_statistics(statistics(text, found), json)
+        _show_statistics(statistics(text, loaded_tokenizer), json)
     elif decode:
-        _decode(sources, newlines, found, documents, json, of_sources is not None)
+        _decode(sources, newlines, loaded_tokenizer, documents, json, of_sources is not None)
     else:
-        lines = encode(join(sources, newlines), found, documents, of_sources)
-        _put_lines(lines, found, of_sources or found, pieces, json, quiet)
+        lines = encode(join(sources, newlines), loaded_tokenizer, documents, of_sources)
+        _put_lines(lines, loaded_tokenizer, of_sources or loaded_tokenizer, pieces, json, quiet)
 
 
 def _check_modes(
@@ -284,8 +284,8 @@ def _rows(sources: list[Input], of_pairs: bool) -> Iterator[list[int]]:
 
 def _row(line: str, number: int) -> list[int]:
     try:
-        found = json_module.loads(line)["ids"] if line.startswith("{") else line.split()
-        return [int(i) for i in found]
+        ids = json_module.loads(line)["ids"] if line.startswith("{") else line.split()
+        return [int(i) for i in ids]
     except (ValueError, KeyError, TypeError):
         short = one_line(line.rstrip("\n"))[:40]
         raise SeqgenError(f"line {number} is no list of ids: {short!r}") from None
@@ -356,23 +356,23 @@ def _size(sources: list[Input]) -> int | None:
     return None if packed or len(paths) < len(sources) else sum(p.stat().st_size for p in paths)
 
 
-def _show_statistics(found: Statistics, json: bool) -> None:
+def _show_statistics(figures: Statistics, json: bool) -> None:
     if json:
-        put_record(found)
+        put_record(figures)
         return
     rows: dict[str, str] = {
-        "tokens": count(found.tokens),
-        "characters": count(found.characters),
-        "bytes": count(found.bytes),
+        "tokens": count(figures.tokens),
+        "characters": count(figures.characters),
+        "bytes": count(figures.bytes),
     }
-    if found.tokens:
-        rows["characters/token"] = figure(found.characters_per_token)
-        rows["bytes/token"] = figure(found.bytes_per_token)
-    used = percentage(found.used / found.vocab_size, 1)
-    rows["vocabulary used"] = f"{count(found.used)} of {count(found.vocab_size)} ({used})"
-    rows["unknown"] = count(found.unknown)
-    rows["longest pieces"] = _listed(found.longest)
-    rows["most frequent"] = _listed(found.frequent)
+    if figures.tokens:
+        rows["characters/token"] = figure(figures.characters_per_token)
+        rows["bytes/token"] = figure(figures.bytes_per_token)
+    used = percentage(figures.used / figures.vocab_size, 1)
+    rows["vocabulary used"] = f"{count(figures.used)} of {count(figures.vocab_size)} ({used})"
+    rows["unknown"] = count(figures.unknown)
+    rows["longest pieces"] = _listed(figures.longest)
+    rows["most frequent"] = _listed(figures.frequent)
     put_facts(rows)
 
 

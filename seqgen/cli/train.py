@@ -22,7 +22,7 @@ from seqgen.errors import Interrupted, UsageError
 # Flags whose name is not the setting's.
 SETTING_OF = {"layers": "num_layers", "heads": "num_heads"}
 # Flags that are not settings.
-OWN = frozenset(
+ITSELF = frozenset(
     {
         "data",
         "data_option",
@@ -323,7 +323,7 @@ def train(
     settings = {
         SETTING_OF.get(flag, flag): value
         for flag, value in context.params.items()
-        if flag not in OWN and value is not None
+        if flag not in ITSELF and value is not None
     }
     settings |= dict(map(assignment, set_ or ()))
     inputs = Inputs(quiet)
@@ -338,8 +338,8 @@ def train(
     with display(quiet) as shown:
         report = LastLook(shown)
         if resume is not None:
-            own = ("model", "preset", "parameters", "name", "overwrite", "config")
-            _refuse(context, "--resume", (*own, "find_lr"))
+            conflicting = ("model", "preset", "parameters", "name", "overwrite", "config")
+            _refuse(context, "--resume", (*conflicting, "find_lr"))
             sources = inputs.keep(data)
             result = go_on(resume, data=sources, changed_data=changed_data, report=report, **common)
         else:
@@ -349,8 +349,8 @@ def train(
             store.check_free(name, overwrite)
             sources = inputs.keep(given_or_piped(data, "seqgen train FILE"))
             if find_lr:
-                own = ("name", "overwrite", "stop_after", "tensorboard", "diagnose")
-                _refuse(context, "--find-lr", own)
+                conflicting = ("name", "overwrite", "stop_after", "tensorboard", "diagnose")
+                _refuse(context, "--find-lr", conflicting)
                 asked = {"architecture": model, "preset": preset, "config": nested}
                 asked |= {"parameters": parameters, "settings": settings}
                 asked |= {"targets": targets, "device": device}

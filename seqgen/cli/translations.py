@@ -103,13 +103,13 @@ def _numbers(text: str) -> tuple[int, ...]:
         raise UsageError(f"--by-length takes numbers such as 5,10,20, not {text!r}") from None
 
 
-def score_rows(found: Sequence[Evaluation]) -> Iterator[list[str]]:
+def score_rows(evaluations: Sequence[Evaluation]) -> Iterator[list[str]]:
     """Yield the rows of a table of evaluations: a metric each, then the classes of length.
 
     Args:
-        found: of models of pairs, by the same metrics on the same pairs.
+        evaluations: of models of pairs, by the same metrics on the same pairs.
     """
-    records = [one.translations for one in found]
+    records = [one.translations for one in evaluations]
     for scores in zip(*(record["metrics"] for record in records), strict=True):
         shown = (interval(one["score"], one.get("confidence_interval"), 2) for one in scores)
         yield [scores[0]["metric"], *shown]

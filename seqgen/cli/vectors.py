@@ -225,9 +225,9 @@ def _lines(source: Input) -> Iterator[str]:
 
 def _answer(asked: Asked, words: WordVectors, top: int) -> None:
     """Show neighbours and what completes analogies; and draw all of these words."""
-    found = [words.neighbours(word, top) for word in asked.neighbours]
-    found += [words.analogy(analogy, top) for analogy in asked.analogies]
-    answers = [neighbour for answer in found for neighbour in answer]
+    lists = [words.neighbours(word, top) for word in asked.neighbours]
+    lists += [words.analogy(analogy, top) for analogy in asked.analogies]
+    answers = [neighbour for answer in lists for neighbour in answer]
     if asked.json:
         for neighbour in answers:
             put_record(neighbour)
@@ -257,11 +257,11 @@ def _draw(asked: Asked, words: WordVectors, chosen: list[str]) -> None:
 def _put_agreement(words: WordVectors, source: Input, json: bool) -> None:
     from seqgen.tasks.vectors.similarity import agreement
 
-    found = agreement(words, source.chunks(), source.title)
+    result = agreement(words, source.chunks(), source.title)
     if json:
-        put_record(found)
+        put_record(result)
         return
-    row = [found.file, count(found.pairs), count(found.oov), figure(found.spearman)]
+    row = [result.file, count(result.pairs), count(result.oov), figure(result.spearman)]
     put_table(("file", "pairs", "out of vocabulary", "spearman"), [row])
 
 
@@ -279,23 +279,23 @@ def _put_words(asked: Asked, words: WordVectors) -> None:
         _write(asked, word_vectors.write(words.words, words.vectors, head))
 
 
-def _put_texts(asked: Asked, found: Iterable[TextVector]) -> None:
+def _put_texts(asked: Asked, records: Iterable[TextVector]) -> None:
     """Write a vector for each text; to standard output each as soon as it is made."""
     from seqgen.formats import word_vectors
 
     if asked.json:
-        for record in found:
+        for record in records:
             put_record(record)
     elif asked.file_format == "npy":
         import numpy as np
 
-        rows = [record.vector for record in found]
+        rows = [record.vector for record in records]
         _write(asked, [word_vectors.npy(np.array(rows, dtype=np.float32))])
     elif asked.out is None:
-        for record in found:
+        for record in records:
             put(f"{word_vectors.numbers(record.vector)}\n")
     else:
-        _write(asked, (f"{word_vectors.numbers(r.vector)}\n".encode() for r in found))
+        _write(asked, (f"{word_vectors.numbers(r.vector)}\n".encode() for r in records))
 
 
 def _write(asked: Asked, chunks: Iterable[Any]) -> None:

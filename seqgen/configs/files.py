@@ -38,7 +38,7 @@ def resolve(
         UsageError: a setting that none of them has.
     """
     groups = list(groups)
-    shares: list[dict[str, Any]] = [{} for _ in groups]
+    by_group: list[dict[str, Any]] = [{} for _ in groups]
     known = [name for group in groups for name in group.fields()]
     for name, value in settings.items():
         owner = next((i for i, group in enumerate(groups) if name in group.fields()), None)
@@ -46,8 +46,8 @@ def resolve(
             hint = _belongs_to(owners(name)) or did_you_mean(name, known)
             listed = f"seqgen models --architectures {architecture} lists all of them"
             raise UsageError(f"{architecture} has no setting {name!r}{hint} ({listed})")
-        shares[owner][name] = value
-    return shares
+        by_group[owner][name] = value
+    return by_group
 
 
 def _belongs_to(owners: Sequence[str]) -> str:

@@ -32,10 +32,10 @@ def count_of(flag: str, text: str) -> int:
     Raises:
         UsageError: it means none, or none above 0; names the flag.
     """
-    found = COUNT.fullmatch(text.strip())
+    match = COUNT.fullmatch(text.strip())
     number = Fraction(0)
-    if found is not None:
-        digits, exponent, unit = found.groups()
+    if match is not None:
+        digits, exponent, unit = match.groups()
         power = int(exponent or 0) + THOUSANDS[unit.lower()]
         number = Fraction(digits.rstrip(".")) * 10**power
     whole = number.denominator == 1 and number > 0

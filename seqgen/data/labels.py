@@ -17,7 +17,7 @@ from seqgen.errors import SeqgenError, UsageError, did_you_mean
 from seqgen.files import parse_json, write_json
 from seqgen.tokenizers import Tokenizer
 
-Found = TypeVar("Found")
+T = TypeVar("Found")
 
 BETWEEN = "|"
 FILE = "labels.json"
@@ -67,7 +67,7 @@ class Labels:
         more = len(self.names) - SHOWN
         return ", ".join(self.names[:SHOWN]) + (f" and {more:,} more" if more > 0 else "")
 
-    def ids(self, field: str) -> list[int]:
+    def chosen(self, field: str) -> list[int]:
         """Return what a model reads before a text with these labels.
 
         The order of labels has no meaning, nor does one that is named twice.
@@ -76,13 +76,13 @@ class Labels:
             UsageError: a label is empty, or unknown; names those there are.
         """
         numbers = {name: number for number, name in enumerate(self.names)}
-        found = set()
+        chosen = set()
         for name in names_of(field):
             if name not in numbers:
                 hint = did_you_mean(name, self.names)
                 raise UsageError(f"unknown label {name!r}{hint} (there are {self.listed})")
-            found.add(numbers[name])
-        return [self.begin, *(self.first + number for number in sorted(found))]
+            chosen.add(numbers[name])
+        return [self.begin, *(self.first + number for number in sorted(chosen))]
 
     def sources(self, fields: Iterable[str]) -> TokenSources:
         """Return the labels of some texts as sources.
@@ -151,7 +151,7 @@ def names_of(field: str) -> list[str]:
     return names
 
 
-def at_line(number: int, read: Callable[[], Found], name: str = "") -> Found:
+def at_line(number: int, read: Callable[[], T], name: str = "") -> T:
     """Return what `read` returns.
 
     Raises:

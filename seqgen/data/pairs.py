@@ -79,13 +79,13 @@ class Pairs(ABC):
         """Return every source as a model reads it; see `encode_sources`."""
         return encode_sources(self.sources(), tokenizer, sampling)
 
-    def some(self, wanted: np.ndarray) -> Pairs:
+    def some(self, keep: np.ndarray) -> Pairs:
         """Return some of the pairs.
 
         Args:
-            wanted: which, a bool for each.
+            keep: which, a bool for each.
         """
-        return SomePairs(self, wanted)
+        return SomePairs(self, keep)
 
     def survey(self) -> Survey:
         """Return the characters, bytes, lines and hash of the pairs as lines with a tab."""
@@ -153,14 +153,14 @@ class SomePairs(Pairs):
 
     Args:
         pairs: all of them.
-        wanted: which are taken, a bool for each.
+        keep: which are taken, a bool for each.
     """
 
     pairs: Pairs
-    wanted: np.ndarray
+    keep: np.ndarray
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        return itertools.compress(self.pairs, self.wanted)
+        return itertools.compress(self.pairs, self.keep)
 
 
 @dataclass(frozen=True)

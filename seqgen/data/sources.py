@@ -197,22 +197,23 @@ def content_of(source: str | Vectors) -> str:
     return source.digest if isinstance(source, Vectors) else source
 
 
-def require_same_sources(name: str, own: int | None, given: int | None) -> None:
+def require_equal_widths(name: str, expected: int | None, given: int | None) -> None:
     """Refuse sources that a model does not read.
 
     Args:
         name: of the model.
-        own: the width of the vectors that it reads; None for text.
+        expected: the width of the vectors that it reads; None for text.
         given: the same of the sources.
 
     Raises:
         SeqgenError: they are of another kind, or of another width.
     """
-    if own != given:
+    if expected != given:
         kinds = [
-            "text" if width is None else f"vectors of {width} numbers" for width in (own, given)
+            "text" if width is None else f"vectors of {width} numbers"
+            for width in (expected, given)
         ]
-        how = "" if own is None else "; give a file of such vectors (.npy or .safetensors)"
+        how = "" if expected is None else "; give a file of such vectors (.npy or .safetensors)"
         raise SeqgenError(f"{name} reads {kinds[0]}, not {kinds[1]}{how}")
 
 

@@ -47,34 +47,36 @@ def split_text(
     """
     if config.val == "none":
         return Split(text.chunks, None)
-    share = held_out_share(config.val)
-    if share is None:
+    fraction = held_out_fraction(config.val)
+    if fraction is None:
         held_out = Text(text_files([config.val]), text.newlines)
         return Split(text.chunks, held_out.chunks)
     if config.documents == "stream":
-        cut = stream_cut(text, int((1 - share) * facts.characters + 1e-9), tokenizer)
+        cut = stream_cut(text, int((1 - fraction) * facts.characters + 1e-9), tokenizer)
         return Split(lambda: text.chunks(0, cut), lambda: text.chunks(cut))
-    held = held_out_lines(facts.lines, share, config.split_seed)
+    held = held_out_lines(facts.lines, fraction, config.split_seed)
 
-    def part(wanted: bool) -> Iterator[str]:
-        return (line for line, out in zip(lines(text.chunks()), held, strict=True) if out == wanted)
+    def part(held_out: bool) -> Iterator[str]:
+        return (
+            line for line, out in zip(lines(text.chunks()), held, strict=True) if out == held_out
+        )
 
     return Split(lambda: part(False), lambda: part(True))
 
 
-def held_out_share(val: str) -> float | None:
+def held_out_fraction(val: str) -> float | None:
     """Return `val` as a share of the text, or None if it names a file.
 
     Raises:
         UsageError: a number that is not between 0 and 1.
     """
     try:
-        share = float(val)
+        fraction = float(val)
     except ValueError:
         return None
-    if not 0 < share < 1:
+    if not 0 < fraction < 1:
         raise UsageError(f"--val {val} is not a share between 0 and 1, a file, or none")
-    return share
+    return fraction
 
 
 def stream_cut(text: Text, at: int, tokenizer: Tokenizer | type[Tokenizer]) -> int:
@@ -89,11 +91,11 @@ def stream_cut(text: Text, at: int, tokenizer: Tokenizer | type[Tokenizer]) -> i
     return start
 
 
-def held_out_lines(count: int, share: float, seed: int) -> np.ndarray:
+def held_out_lines(count: int, fraction: float, seed: int) -> np.ndarray:
     """Return which of `count` lines are held out, (count,) of bool: at least one of them."""
     draws = uniforms(seed, np.arange(count))
     held = np.zeros(count, dtype=bool)
-    held[np.argsort(draws, kind="stable")[: max(1, round(share * count))]] = True
+    held[np.argsort(draws, kind="stable")[: max(1, round(fraction * count))]] = True
     return held
 
 
@@ -112,4 +114,4 @@ def check_parts(train_tokens: int, val_tokens: int | None, documents: Documents)
 
 def path_of(val: str) -> Path | None:
     """Return the file that `--val` names, if it names one."""
-    return None if val == "none" or held_out_share(val) is not None else Path(val)
+    return None if val == "none" or held_out_fraction(val) is not None else Path(val)

@@ -150,8 +150,8 @@ def text_files(names: Sequence[str | Path]) -> tuple[Path, ...]:
         elif name.exists():
             paths.append(name)
         elif glob.has_magic(str(name)):
-            found = sorted(map(Path, glob.glob(str(name), recursive=True)))  # noqa: PTH207
-            files = [p for p in found if p.is_file()]
+            matches = sorted(map(Path, glob.glob(str(name), recursive=True)))  # noqa: PTH207
+            files = [p for p in matches if p.is_file()]
             if not files:
                 raise SeqgenError(f"no file matches {name}")
             paths += files

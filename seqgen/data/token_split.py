@@ -19,12 +19,12 @@ PIECE = 1 << 22
 LOOK_BACK = 1 << 20
 
 
-def split_tokens(file: TokenFile, share: float, seed: int) -> Parts:
+def split_tokens(file: TokenFile, fraction: float, seed: int) -> Parts:
     """Divide a token file as its text would be divided.
 
     Args:
         file: the whole text.
-        share: how much is held out, 0 to 1.
+        fraction: of the text that is held out, 0 to 1.
         seed: draws the held-out lines; a stream's end is held out.
 
     Returns:
@@ -34,8 +34,8 @@ def split_tokens(file: TokenFile, share: float, seed: int) -> Parts:
         SeqgenError: the position in the text of a token of a short stream cannot be found.
     """
     if file.documents == "line":
-        return _split_lines(file, share, seed)
-    cut, characters, size = stream_cut(file, int((1 - share) * file.facts.characters + 1e-9))
+        return _split_lines(file, fraction, seed)
+    cut, characters, size = stream_cut(file, int((1 - fraction) * file.facts.characters + 1e-9))
     facts = Survey(file.facts.characters - characters, file.facts.bytes - size, 0, "")
     return _part(file, 0, cut), _part(file, cut, file.corpus.tokens.size), facts
 
@@ -98,15 +98,15 @@ def _within_block(file: TokenFile, block: int, at: int) -> tuple[int, int, int] 
     sizes = ends - ends[first - begin] + known[1]
     # A token without bytes of its own is the first part of an escape.
     whole = heads[ends] & (np.diff(ends, append=raw.size + 1) > 0)
-    found = np.flatnonzero((characters >= at) & whole)
-    if found.size == 0:
+    candidates = np.flatnonzero((characters >= at) & whole)
+    if candidates.size == 0:
         return None
-    place = int(found[0])
+    place = int(candidates[0])
     return begin + place, int(characters[place]), int(sizes[place])
 
 
-def _split_lines(file: TokenFile, share: float, seed: int) -> Parts:
-    held = held_out_lines(file.corpus.ends.size, share, seed)
+def _split_lines(file: TokenFile, fraction: float, seed: int) -> Parts:
+    held = held_out_lines(file.corpus.ends.size, fraction, seed)
     framing = Framing.of(file.tokenizer, "line")
     train, val = (
         gather(_chosen(file.corpus, chosen), framing, file.tokenizer) for chosen in (~held, held)

@@ -113,14 +113,14 @@ class Meter:
         ends = self._byte_ends(raw, ids, places) if places.size else []
         codes = np.frombuffer(raw, dtype=np.uint8)
         plain = raw.isascii()
-        found, begin, characters = [], 0, self.characters
+        kept, begin, characters = [], 0, self.characters
         for end in (*ends, len(raw)):
             characters += end - begin if plain else count_characters(codes[begin:end])
-            found.append((characters, self.bytes + end))
+            kept.append((characters, self.bytes + end))
             begin = end
-        self.characters, self.bytes = found.pop()
+        self.characters, self.bytes = kept.pop()
         self.tokens += ids.size
-        return np.array(found, dtype=np.int64).reshape(-1, 2)
+        return np.array(kept, dtype=np.int64).reshape(-1, 2)
 
     def _byte_ends(self, raw: bytes, ids: np.ndarray, places: np.ndarray) -> list[int]:
         """Return where in `raw` the first n tokens end, for each n of `places`.
@@ -131,7 +131,7 @@ class Meter:
             return places.tolist()  # every token is a byte
         newlines = np.flatnonzero(np.frombuffer(raw, dtype=np.uint8) == ord("\n"))
         line_ends = np.flatnonzero(ids == self.tokenizer.newline_id)
-        found = []
+        byte_ends = []
         for place in places.tolist():
             line = int(np.searchsorted(line_ends, place))
             begin = int(newlines[line - 1]) + 1 if line else 0
@@ -140,8 +140,8 @@ class Meter:
                 end = int(newlines[line]) + 1 if line < newlines.size else len(raw)
                 ends = self.tokenizer.byte_ends(raw[begin:end].decode())
                 begin += int(ends[within - 1])
-            found.append(begin)
-        return found
+            byte_ends.append(begin)
+        return byte_ends
 
 
 # Takes the name of a section and what to append to it.

@@ -27,13 +27,13 @@ class VectorPairs(Pairs):
         file: the sources.
         target: the targets.
         name: what an error calls the targets.
-        wanted: which of the pairs are taken, a bool for each; None for all.
+        keep: which of the pairs are taken, a bool for each; None for all.
     """
 
     file: VectorFile
     target: Readable
     name: str
-    wanted: np.ndarray | None = None
+    keep: np.ndarray | None = None
 
     def __iter__(self) -> Iterator[tuple[Vectors, str]]:
         numbers = self._chosen(range(len(self.file)))
@@ -67,7 +67,7 @@ class VectorPairs(Pairs):
             )
 
     def _chosen(self, items: Iterator) -> Iterator:
-        return iter(items) if self.wanted is None else itertools.compress(items, self.wanted)
+        return iter(items) if self.keep is None else itertools.compress(items, self.keep)
 
     @property
     def source_features(self) -> int:
@@ -76,20 +76,20 @@ class VectorPairs(Pairs):
     @property
     def vectors(self) -> VectorSources:
         """The sources of the pairs that are taken."""
-        own = self.file.sources
-        return own if self.wanted is None else own.take(np.flatnonzero(self.wanted))
+        vectors = self.file.sources
+        return vectors if self.keep is None else vectors.take(np.flatnonzero(self.keep))
 
     def encoded_sources(
         self, tokenizer: Tokenizer | None, sampling: Sampling | None
     ) -> VectorSources:
         return self.vectors
 
-    def some(self, wanted: np.ndarray) -> VectorPairs:
-        if self.wanted is not None:
-            every = self.wanted.copy()
-            every[self.wanted] = wanted
-            wanted = every
-        return replace(self, wanted=wanted)
+    def some(self, keep: np.ndarray) -> VectorPairs:
+        if self.keep is not None:
+            every = self.keep.copy()
+            every[self.keep] = keep
+            keep = every
+        return replace(self, keep=keep)
 
     def survey(self) -> Survey:
         """Survey the targets; the hash is that of both sides."""

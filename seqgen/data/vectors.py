@@ -131,17 +131,17 @@ def _tensors(path: Path) -> Mapping[str, np.ndarray]:
         length = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(length))
     header.pop("__metadata__", None)
-    found = {}
+    tensors = {}
     for name, about in header.items():
         known = about["dtype"] in TYPES
         _require(path, known, f"has the type {about['dtype']}; save its vectors as F16 or F32")
         kind, shape = np.dtype(TYPES[about["dtype"]]), tuple(about["shape"])
         begin, end = about["data_offsets"]
         place = 8 + length + begin
-        found[name] = np.zeros(shape, kind)
+        tensors[name] = np.zeros(shape, kind)
         if end > begin:  # nothing cannot be mapped
-            found[name] = np.memmap(path, kind, "r", place, shape)
-    return found
+            tensors[name] = np.memmap(path, kind, "r", place, shape)
+    return tensors
 
 
 def _ragged(path: Path, values: np.ndarray, lengths: np.ndarray) -> VectorSources:

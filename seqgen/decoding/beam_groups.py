@@ -132,8 +132,8 @@ class Ending:
         penalty: Penalty | None = None,
     ) -> Ending:
         """Return the end of a prompt's texts; a limit of its own counts if it is lower."""
-        own = config.max_tokens if source.max_tokens is None else source.max_tokens
-        return cls(source, eos_id, ends, min(own, config.max_tokens), penalty)
+        most = config.max_tokens if source.max_tokens is None else source.max_tokens
+        return cls(source, eos_id, ends, min(most, config.max_tokens), penalty)
 
     def finish(self, hypothesis: Hypothesis, reason: str, norm: LengthNorm) -> None:
         """Give a hypothesis that has ended its score, but for the penalty."""
@@ -180,12 +180,15 @@ class Expansion:
         parent = np.repeat(np.arange(len(live)), counts)  # (M,), of each candidate
         first = np.repeat(self._begins[rows] - counts.cumsum() + counts, counts)
         at = first + np.arange(parent.size)  # its place among the N
-        tokens, (rank, own, filtered) = self._tokens[at], (values[at] for values in self._values)
+        tokens, (rank, logprob, filtered) = (
+            self._tokens[at],
+            (values[at] for values in self._values),
+        )
         score = np.array([-h.logprob for _, h in live])[parent] - rank.astype(np.float64)
         of_parent = np.array([number for number, _ in live])
         order = np.lexsort((tokens, parent, score, of_parent[parent]))
         places = np.array([place for group in groups for place in range(len(group.live))])
-        columns = score, places[parent], tokens, rank, own, filtered
+        columns = score, places[parent], tokens, rank, logprob, filtered
         ordered = list(zip(*(column[order].tolist() for column in columns), strict=True))
         ends = np.bincount(of_parent, counts, len(groups)).astype(int).cumsum().tolist()
         for group, begin, end in zip(groups, [0, *ends], ends, strict=False):
@@ -261,18 +264,18 @@ class Group:
         if taken:
             candidates = self._diverse(candidates, taken)
         parents, self.live, fates = self.live, [], []
-        for order, (_, place, token, _, own, _) in enumerate(candidates):
+        for order, (_, place, token, _, logprob, _) in enumerate(candidates):
             if order >= self.size and len(self.live) == self.size:
                 break
             parent, fate = parents[place], "pruned"
             reason = ending(parent, token)
             if reason is None and len(self.live) < self.size:
-                self.live.append(_extended(parent, token, own))
+                self.live.append(_extended(parent, token, logprob))
                 fate = "live"
             elif reason is not None and order < self.size:
-                self._finish(_extended(parent, token, own), reason, ending)
+                self._finish(_extended(parent, token, logprob), reason, ending)
                 fate = "finished"
-            fates.append((parent, token, own, fate))
+            fates.append((parent, token, logprob, fate))
         if len(self.live) < self.size and not expansion.complete:
             # Stop strings ended too many of them: start again from more.
             self.live = parents
@@ -280,7 +283,9 @@ class Group:
             return self.advance(expansion, taken, ending)
         self._stop_if_certain(ending)
         others = candidates[len(fates) :]
-        pruned = ((parents[place], token, own, "pruned") for _, place, token, _, own, _ in others)
+        pruned = (
+            (parents[place], token, logprob, "pruned") for _, place, token, _, logprob, _ in others
+        )
         return fates, pruned
 
     def _diverse(self, candidates: list[Candidate], taken: dict[int, int]) -> list[Candidate]:
@@ -345,20 +350,20 @@ class StochasticGroup(Group):
         places: list[tuple[float, tuple[int, ...], Hypothesis, Fate | None]] = [
             (-leaf.perturbed, leaf.tokens, leaf, None) for leaf in self.leaves
         ]
-        for _, place, token, rank, own, filtered in expansion.candidates(self):
+        for _, place, token, rank, logprob, filtered in expansion.candidates(self):
             parent = self.live[place]
-            new = _extended(parent, token, own)
+            new = _extended(parent, token, logprob)
             new.weight, new.perturbed = parent.weight + filtered, rank
-            places.append((-rank, new.tokens, new, (parent, token, own, "pruned")))
+            places.append((-rank, new.tokens, new, (parent, token, logprob, "pruned")))
         places.sort(key=lambda place: place[:2])
         self.leaves, self.live, fates = [], [], []
         for order, (_, _, hypothesis, fate) in enumerate(places):
             if order < self.size:
                 if fate is not None:
-                    parent, token, own, _ = fate
+                    parent, token, logprob, _ = fate
                     self._check_end(hypothesis, parent, ending)
                     end = "finished" if hypothesis.finish_reason else "live"
-                    fate = parent, token, own, end
+                    fate = parent, token, logprob, end
                 (self.leaves if hypothesis.finish_reason else self.live).append(hypothesis)
             if fate is not None:
                 fates.append(fate)

@@ -18,14 +18,14 @@ class StopStrings:
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(stops)
         self._held = ""
-        self.found = False
+        self.matched = False
 
     def push(self, text: str) -> str:
         """Return the text that may be shown; after a stop string nothing more comes."""
         text = self._held + text
         places = [(at + len(s), at) for s in self._stops if (at := text.find(s)) >= 0]
         if places:
-            self.found, self._held = True, ""
+            self.matched, self._held = True, ""
             return text[: min(places)[1]]
         keep = max((_overlap(text, stop) for stop in self._stops), default=0)
         self._held = text[len(text) - keep :]
@@ -92,7 +92,7 @@ class Continuation:
         # What the first `min_tokens` tokens write is not searched: it ends nothing.
         if self.tokens > self._min_tokens:
             piece = self._stops.push(piece)
-        if self._stops.found:
+        if self._stops.matched:
             self.finish_reason = "stop"
         elif self.tokens == self._max_tokens:
             return self._finish("length", piece)
@@ -101,7 +101,7 @@ class Continuation:
 
     def _finish(self, reason: str, piece: str = "") -> str:
         piece += self._stops.push(self._decoder.flush())
-        self.finish_reason = "stop" if self._stops.found else reason
+        self.finish_reason = "stop" if self._stops.matched else reason
         piece += self._stops.flush()
         self.text += piece
         return piece

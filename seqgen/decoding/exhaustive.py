@@ -45,12 +45,12 @@ def exhaustive(
     logits, state = prefill(model, [ending.source.tokens], opens, [ending.source.handle])
     if ending.max_tokens == 0:
         return [Hypothesis(score=0.0, finish_reason="length")]
-    found = []
+    hypotheses = []
     for hypothesis, reason in _walk(model, Hypothesis(), logits, state, processors, ending):
         ending.finish(hypothesis, reason, norm)
         ending.penalise(hypothesis)
-        found.append(hypothesis)
-    return sorted(found, key=lambda h: h.rank)[:nbest]
+        hypotheses.append(hypothesis)
+    return sorted(hypotheses, key=lambda h: h.rank)[:nbest]
 
 
 def _walk(

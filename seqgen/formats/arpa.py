@@ -159,11 +159,11 @@ class _Reader:
             if self.line:
                 return
 
-    def _skip_to(self, wanted: bytes) -> None:
+    def _skip_to(self, heading: bytes) -> None:
         while self._advance():
-            if self.line == wanted:
+            if self.line == heading:
                 return
-        raise self._error(f"there is no {wanted.decode()}, so this is no ARPA file", 1)
+        raise self._error(f"there is no {heading.decode()}, so this is no ARPA file", 1)
 
     def _sizes(self) -> list[int]:
         """Read `ngram 1=4` and so on."""
@@ -189,12 +189,12 @@ class _Reader:
         for at, row in enumerate(rows):
             if len(row) not in (n + 1, n + 2):
                 self.line = b" ".join(row)
-                found = "an empty line" if not row else self._shown()
+                shown = "an empty line" if not row else self._shown()
                 if not row or self.line.startswith(b"\\"):
                     promised = f"after {at} {n}-grams of the {size} that \\data\\ promises"
-                    raise self._error(f"{found} {promised}", first + at)
+                    raise self._error(f"{shown} {promised}", first + at)
                 raise self._error(
-                    f"a probability, {n} words and perhaps a backoff were expected, not {found}",
+                    f"a probability, {n} words and perhaps a backoff were expected, not {shown}",
                     first + at,
                 )
         if len(rows) < size:
@@ -309,16 +309,16 @@ def _unigrams(words: np.ndarray, log_probs: np.ndarray, backoffs: np.ndarray, si
 
 def _nodes(levels: Sequence[Level], words: np.ndarray, size: int) -> np.ndarray:
     """Return the ids of n-grams (M, n) in their level, or `NOTHING`."""
-    found = words[:, 0]
+    ids = words[:, 0]
     for n in range(1, words.shape[1]):
         keys = levels[n].keys
-        wanted = np.where(found == NOTHING, NOTHING, found * size + words[:, n])
-        at = np.searchsorted(keys, wanted)
+        sought = np.where(ids == NOTHING, NOTHING, ids * size + words[:, n])
+        at = np.searchsorted(keys, sought)
         inside = at < keys.size
         at[~inside] = 0
-        same = inside & (keys[at] == wanted) if keys.size else inside
-        found = np.where(same, at, NOTHING)
-    return found
+        present = inside & (keys[at] == sought) if keys.size else inside
+        ids = np.where(present, at, NOTHING)
+    return ids
 
 
 def _fill_gaps(levels: list[Level], size: int) -> None:

@@ -15,7 +15,7 @@ from seqgen.tokenizers import Tokenizer, WhitespaceTokenizer
 from seqgen.tokenizers.base import SPECIALS
 
 # A file of a vocabulary of our own has tokens that are no words for others.
-OWN = {word_vectors.LINE_END: "\n"}
+SPELLED = {word_vectors.LINE_END: "\n"}
 
 
 def read_model(
@@ -28,7 +28,7 @@ def read_model(
     """
     require(like is None, "--like is for n-gram models: vectors come with their own words")
     words, vectors = word_vectors.read(lines, str(path))
-    words = [OWN.get(word, word) for word in words]
+    words = [SPELLED.get(word, word) for word in words]
     tokenizer = WhitespaceTokenizer(word for word in words if word not in SPECIALS)
     shape = {"vocab_size": tokenizer.vocab_size, "embedding_size": vectors.shape[1]}
     model = Word2Vec(Word2VecConfig(**shape))

@@ -103,9 +103,9 @@ def _row(
 ) -> tuple[str, np.ndarray]:
     """Return the word and the vector of a line."""
     where = f"{path}, line {number}"
-    wanted = len(fields) - 1 if width is None else width
-    if len(fields) != 1 + wanted or wanted < 1:
-        raise SeqgenError(f"{where}: a word and {wanted:,} numbers are expected")
+    size = len(fields) - 1 if width is None else width
+    if len(fields) != 1 + size or size < 1:
+        raise SeqgenError(f"{where}: a word and {size:,} numbers are expected")
     try:
         word, row = fields[0].decode(), np.array(fields[1:], dtype=np.float32)
     except ValueError:  # a number, or UTF-8

@@ -106,8 +106,8 @@ class BleuOptions:
         if self.metric != "bleu":
             return CHRF(word_order=2 if self.metric == "chrf++" else 0, lowercase=self.lowercase)
         known = sorted(BLEU.TOKENIZERS)
-        wanted = self.tokenize is None or self.tokenize in known
-        require(wanted, f"--tokenize is one of {', '.join(known)}, not {self.tokenize!r}")
+        known_tokenizer = self.tokenize is None or self.tokenize in known
+        require(known_tokenizer, f"--tokenize is one of {', '.join(known)}, not {self.tokenize!r}")
         try:
             return BLEU(
                 lowercase=self.lowercase,
@@ -137,14 +137,14 @@ def options_by_metric(metrics: Sequence[str], **given: Any) -> list[BleuOptions]
         UsageError: a metric is unknown or named twice, or an option is for one not asked for.
     """
     require(len(set(metrics)) == len(metrics), "give each --metric once")
-    found = []
+    every = []
     for metric in metrics:
         others = {
             name for owner in metrics if owner != metric for name in OWNED.get(owner, ())
         } - set(OWNED.get(metric, ()))
-        own = {name: value for name, value in given.items() if name not in others}
-        found.append(BleuOptions(metric=metric, **own))
-    return found
+        applicable = {name: value for name, value in given.items() if name not in others}
+        every.append(BleuOptions(metric=metric, **applicable))
+    return every
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ def corpus_score(
     try:
         Bounds(low=0, high=MOST_RESAMPLES).check("--samples", bootstrap)
         with _seeded(seed):
-            found = metric.corpus_score(hypotheses, references, n_bootstrap=bootstrap)
+            score = metric.corpus_score(hypotheses, references, n_bootstrap=bootstrap)
     except TypeError as error:
         # Samples without a word score a Python 0.0 and others a float32, which
         # `statistics.mean` in sacreBLEU's `estimate_ci` does not add.
@@ -212,8 +212,8 @@ def corpus_score(
             "leave out --confidence"
         ) from None
     signature = metric.get_signature().format()
-    mean, interval = (found._mean, found._ci) if bootstrap > 1 else (None, None)
-    return _score(found, options, signature, mean=mean, interval=interval)
+    mean, interval = (score._mean, score._ci) if bootstrap > 1 else (None, None)
+    return _score(score, options, signature, mean=mean, interval=interval)
 
 
 def sentence_scores(
@@ -221,9 +221,9 @@ def sentence_scores(
 ) -> Iterator[Score]:
     """Yield the score of every line; see `corpus_score`."""
     metric = options.build(sentences=True)
-    for hypothesis, *own in zip(hypotheses, *references, strict=True):
-        found = metric.sentence_score(hypothesis, own)
-        yield _score(found, options, metric.get_signature().format())
+    for hypothesis, *references_of_line in zip(hypotheses, *references, strict=True):
+        score = metric.sentence_score(hypothesis, references_of_line)
+        yield _score(score, options, metric.get_signature().format())
 
 
 def paired_scores(
@@ -265,11 +265,11 @@ def paired_scores(
     ((name, signature),) = signatures.items()
     scores = []
     for lines, result in zip(systems, results[name], strict=True):
-        found = options.build().corpus_score(lines, references)
+        score = options.build().corpus_score(lines, references)
         # For a text compared with itself sacreBLEU gives a p-value that looks significant.
         p_value = 1.0 if scores and list(lines) == list(systems[0]) else result.p_value
         figures = {"mean": result.mean, "interval": result.ci, "p_value": p_value}
-        scores.append(_score(found, options, signature.format(), **figures))
+        scores.append(_score(score, options, signature.format(), **figures))
     return scores
 
 
@@ -283,12 +283,12 @@ def looks_tokenized(lines: Sequence[str]) -> bool:
     return 2 * spaced > len(ends)
 
 
-def _score(found: SacreScore, options: BleuOptions, signature: str, **figures: Any) -> Score:
-    parts = {name: getattr(found, name) for name in PARTS[options.metric]}
-    text = found.format(signature=signature)
+def _score(score: SacreScore, options: BleuOptions, signature: str, **figures: Any) -> Score:
+    parts = {name: getattr(score, name) for name in PARTS[options.metric]}
+    text = score.format(signature=signature)
     # NumPy's single precision, as resampled scores have it, is not JSON's.
-    figures = {name: None if own is None else float(own) for name, own in figures.items()}
-    return Score(found.name, float(found.score), signature, parts, text, **figures)
+    figures = {name: None if value is None else float(value) for name, value in figures.items()}
+    return Score(score.name, float(score.score), signature, parts, text, **figures)
 
 
 @contextlib.contextmanager

@@ -30,8 +30,8 @@ def blocks_of(sizes: np.ndarray, count: int = BLOCKS) -> np.ndarray:
         (L,) the block of each line, from 0 on without gaps.
     """
     before = np.cumsum(sizes) - sizes
-    wanted = before * count // max(1, sizes.sum())
-    return np.unique(wanted, return_inverse=True)[1]
+    block = before * count // max(1, sizes.sum())
+    return np.unique(block, return_inverse=True)[1]
 
 
 def resampled_ratios(
@@ -76,8 +76,8 @@ def wilson(successes: float, trials: int) -> tuple[float, float]:
         successes: out of `trials`; half a success is one tie.
         trials: at least one.
     """
-    share, z2 = successes / trials, Z * Z
-    centre = (share + z2 / (2 * trials)) / (1 + z2 / trials)
-    spread = math.sqrt(share * (1 - share) / trials + z2 / (4 * trials * trials))
+    proportion, z2 = successes / trials, Z * Z
+    centre = (proportion + z2 / (2 * trials)) / (1 + z2 / trials)
+    spread = math.sqrt(proportion * (1 - proportion) / trials + z2 / (4 * trials * trials))
     half = Z * spread / (1 + z2 / trials)
     return max(0.0, centre - half), min(1.0, centre + half)

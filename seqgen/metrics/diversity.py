@@ -66,15 +66,15 @@ def ngrams(words: Words, n: int) -> list[tuple[str, ...]]:
 
 def distinct(texts: Sequence[Words], n: int) -> float | None:
     """Return the share of different n-grams among all n-grams of all texts."""
-    found = [ngram for words in texts for ngram in ngrams(words, n)]
-    return len(set(found)) / len(found) if found else None
+    ngrams_seen = [ngram for words in texts for ngram in ngrams(words, n)]
+    return len(set(ngrams_seen)) / len(ngrams_seen) if ngrams_seen else None
 
 
 def repetition(texts: Sequence[Words], n: int = 4) -> float | None:
     """Return the mean share of a text's n-grams that it had before."""
-    found = [ngrams(words, n) for words in texts]
-    shares = [1 - len(set(own)) / len(own) for own in found if own]
-    return sum(shares) / len(shares) if shares else None
+    by_text = [ngrams(words, n) for words in texts]
+    repeated = [1 - len(set(grams)) / len(grams) for grams in by_text if grams]
+    return sum(repeated) / len(repeated) if repeated else None
 
 
 def self_bleu(texts: Sequence[str]) -> float | None:
@@ -84,7 +84,7 @@ def self_bleu(texts: Sequence[str]) -> float | None:
         return None
     # Reference k of text i is the k-th text after it, round and round.
     references = [texts[k:] + texts[:k] for k in range(1, len(texts))]
-    scores = [found.score for found in sentence_scores(texts, references, BleuOptions())]
+    scores = [score.score for score in sentence_scores(texts, references, BleuOptions())]
     return sum(scores) / len(scores)
 
 

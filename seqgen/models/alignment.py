@@ -127,11 +127,13 @@ def scores_of(score: Score, queries: Tensor, keys: Tensor, covered: Tensor | Non
     past = [None] * len(pieces) if covered is None else covered.split(size, 1)
     if torch.is_grad_enabled():
         made = [
-            checkpoint(score, piece, keys, own, use_reentrant=False)
-            for piece, own in zip(pieces, past, strict=True)
+            checkpoint(score, piece, keys, piece_past, use_reentrant=False)
+            for piece, piece_past in zip(pieces, past, strict=True)
         ]
     else:
-        made = [score(piece, keys, own) for piece, own in zip(pieces, past, strict=True)]
+        made = [
+            score(piece, keys, piece_past) for piece, piece_past in zip(pieces, past, strict=True)
+        ]
     return torch.cat(made, 1)
 
 

@@ -43,17 +43,36 @@ class Attention(nn.Module):
         return self.output(read.transpose(1, 2).reshape(batch, length, size))
 
 
-class FeedForward(nn.Module):
-    """W2 phi(W1 x), or W2 (silu(W1 x) * W3 x) for SwiGLU (Shazeer 2020)."""
+def gelu(x: Tensor) -> Tensor:
+    """GPT-2's GELU, the tanh approximation of Hendrycks and Gimpel (2016)."""
+    return F.gelu(x, approximate="tanh")
 
-    def __init__(self, config: TransformerConfig) -> None:
+
+# phi of a feed-forward layer, and whether a second map of x multiplies it.
+ACTIVATIONS = {
+    "relu": (F.relu, False),
+    "gelu": (gelu, False),
+    "geglu": (gelu, True),
+    "swiglu": (F.silu, True),
+}
+
+
+class FeedForward(nn.Module):
+    """W2 phi(W1 x), or W2 (phi(W1 x) * W3 x) for the gated forms (Shazeer 2020).
+
+    Args:
+        size: the width of x.
+        inner: the width between the two maps.
+        activation: a name of `ACTIVATIONS`.
+        bias: whether the maps add a bias.
+    """
+
+    def __init__(self, size: int, inner: int, activation: str, bias: bool) -> None:
         super().__init__()
-        size, inner = config.hidden_size, config.feed_forward_size
-        self.gated = config.activation == "swiglu"
-        self.phi = {"relu": F.relu, "gelu": _gelu_tanh, "swiglu": F.silu}[config.activation]
-        self.inner = Linear(size, (1 + self.gated) * inner, bias=config.bias)
+        self.phi, self.gated = ACTIVATIONS[activation]
+        self.inner = Linear(size, (1 + self.gated) * inner, bias=bias)
         self.inner.maps = {"weight": (inner,) * (1 + self.gated)}
-        self.output = Linear(inner, size, bias=config.bias)
+        self.output = Linear(inner, size, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.output(self.activate(self.inner(x)))
@@ -66,18 +85,15 @@ class FeedForward(nn.Module):
         return self.phi(gate) * up
 
 
-def _gelu_tanh(x: Tensor) -> Tensor:
-    """GPT-2's GELU, the tanh approximation of Hendrycks and Gimpel (2016)."""
-    return F.gelu(x, approximate="tanh")
-
-
 class Block(nn.Module):
     """x + part(norm(x)) for attention and then feed-forward; or norm(x + part(x)), as in 2017."""
 
     def __init__(self, config: TransformerConfig, index: int) -> None:
         super().__init__()
         self.pre = config.norm_position == "pre"
-        self.attention, self.feed_forward = Attention(config, index), FeedForward(config)
+        self.attention = Attention(config, index)
+        sizes = config.hidden_size, config.feed_forward_size
+        self.feed_forward = FeedForward(*sizes, config.activation, config.bias)
         self.attention_norm, self.feed_forward_norm = norm_of(config), norm_of(config)
         self.dropout = Dropout(config.dropout)
 

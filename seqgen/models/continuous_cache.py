@@ -113,11 +113,11 @@ class CachedPredictions(Predictions):
         self.log_rest = filled.to(logits.dtype) * math.log1p(-self.strength)
 
     def log_probs(self, targets: Tensor) -> Tensor:
-        own = self.model.log_probs(targets) + self.log_rest
+        of_model = self.model.log_probs(targets) + self.log_rest
         if not self.strength:
-            return own
+            return of_model
         cached = log_weight_of(targets, self.log_weights, self.words) + math.log(self.strength)
-        return torch.logaddexp(own, cached.to(own.dtype))
+        return torch.logaddexp(of_model, cached.to(of_model.dtype))
 
     @cached_property
     def log_distributions(self) -> Tensor:
@@ -164,12 +164,14 @@ class SeveralCaches(Cached):
         self, tokens: Tensor, targets: Tensor, state: State, want: Want = "log_probs"
     ) -> tuple[Scores, State]:
         length, pieces = max(1, self.most_at_once // tokens.shape[0]), []
-        for piece, wanted in zip(tokens.split(length, 1), targets.split(length, 1), strict=True):
+        for piece, piece_targets in zip(
+            tokens.split(length, 1), targets.split(length, 1), strict=True
+        ):
             logits, recalled, state = self._read(piece, state)
-            model = WrittenOut(logits).log_probs(wanted)
+            model = WrittenOut(logits).log_probs(piece_targets)
             empty = (recalled.scores == -torch.inf).all(-1)
             each = [
-                log_weight_of(wanted, log_weights(recalled.scores, flatness), recalled.words)
+                log_weight_of(piece_targets, log_weights(recalled.scores, flatness), recalled.words)
                 for flatness in self.flatnesses
             ]
             each = [torch.where(empty, model, cached) for cached in each]

@@ -25,12 +25,12 @@ def weighted_sum_of(logits: Sequence[np.ndarray], log_weights: Sequence[float]) 
         logits: of each.
         log_weights: the log of each one's weight, a number or (B, 1).
     """
-    shares = [normalise(each) + weight for each, weight in zip(logits, log_weights, strict=True)]
-    peak = np.maximum(shares[0], LOWEST)
-    for share in shares[1:]:
-        peak = np.maximum(peak, share)
-    total = np.exp(shares[0] - peak)
-    for share in shares[1:]:
-        total += np.exp(share - peak)
+    terms = [normalise(each) + weight for each, weight in zip(logits, log_weights, strict=True)]
+    peak = np.maximum(terms[0], LOWEST)
+    for term in terms[1:]:
+        peak = np.maximum(peak, term)
+    total = np.exp(terms[0] - peak)
+    for term in terms[1:]:
+        total += np.exp(term - peak)
     with np.errstate(divide="ignore"):  # a token may be impossible under every part
         return np.log(total) + peak

@@ -194,11 +194,11 @@ def windows(length: int, window: int | None) -> list[tuple[int, int, int]]:
     if window is None or length <= window:
         return [(0, 0, length)]
     stride = max(1, window // 2)
-    found = [(0, 0, window)]
-    while found[-1][2] < length:
-        begin = found[-1][0] + stride
-        found.append((begin, window - stride, min(begin + window, length)))
-    return found
+    spans = [(0, 0, window)]
+    while spans[-1][2] < length:
+        begin = spans[-1][0] + stride
+        spans.append((begin, window - stride, min(begin + window, length)))
+    return spans
 
 
 def source_input(config: SourceConfig, size: int, embedding: nn.Embedding) -> nn.Module:

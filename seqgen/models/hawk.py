@@ -13,7 +13,10 @@ from torch import Tensor, nn
 
 from seqgen.configs import MOST_LAYERS, MOST_WIDTH, ModelConfig, Size, setting
 from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.blocks import FeedForward, gelu
 from seqgen.models.dropout import Dropout
+from seqgen.models.products import Linear
+from seqgen.models.recurrent_config import RecurrentConfig
 from seqgen.models.rms_norm import RMSNorm
 from seqgen.models.scan import linear_scan
 from seqgen.models.state import State
@@ -32,13 +35,7 @@ LEAST = 1e-6
 class HawkConfig(ModelConfig):
     """A stack of blocks, each a gated linear recurrence and a feed-forward layer."""
 
-    recipe: ClassVar[Mapping[str, Any]] = {
-        "optimizer": "muon",
-        "lr": 1e-2,
-        "batch_size": 32,
-        "seq_len": 64,
-        "weight_decay": 0.05,
-    }
+    recipe: ClassVar[Mapping[str, Any]] = RecurrentConfig.recipe
     sizes: ClassVar[tuple[Size, ...]] = (
         Size({"num_layers": 2, "hidden_size": 192}, tokens=1.6e6, text=1.5e5),
         Size({"num_layers": 2, "hidden_size": 128}, tokens=1.6e6),
@@ -106,7 +103,7 @@ class RGLRU(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.gates = nn.Linear(width, 2 * width)  # r, i
+        self.gates = Linear(width, 2 * width)  # r, i
         self.gates.maps = {"weight": (width,) * 2}
         a = torch.empty(width).uniform_(*DECAYS) ** (1 / SHARPNESS)
         self.decay = nn.Parameter(torch.logit(a))  # Lambda
@@ -127,13 +124,13 @@ class Recurrence(nn.Module):
     def __init__(self, config: HawkConfig) -> None:
         super().__init__()
         size, width = config.hidden_size, config.width
-        self.inner = nn.Linear(size, 2 * width)  # g, v
+        self.inner = Linear(size, 2 * width)  # g, v
         self.inner.maps = {"weight": (width,) * 2}
         # One filter for each unit, the oldest token first; no matrix, so of three axes.
         self.filters = nn.Parameter(torch.empty(config.conv_width, 1, width))
         self.shift = nn.Parameter(torch.zeros(width))
         self.unit = RGLRU(width)
-        self.output = nn.Linear(width, size)
+        self.output = Linear(width, size)
 
     def forward(self, x: Tensor, read: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Take x (B, T, H) to as much, with what was read (B, W - 1, D) and h (B, D) after it."""
@@ -142,23 +139,8 @@ class Recurrence(nn.Module):
         length, width = x.shape[1], len(self.filters)
         mixed = sum(w * v[:, at : at + length] for at, w in enumerate(self.filters)) + self.shift
         y = self.unit(mixed, h)  # (B, T, D)
-        out = self.output(F.gelu(gate, approximate="tanh") * y.to(gate.dtype))
+        out = self.output(gelu(gate) * y.to(gate.dtype))
         return out, v[:, v.shape[1] - width + 1 :].to(read.dtype), y[:, -1].to(h.dtype)
-
-
-class GatedFeedForward(nn.Module):
-    """W_2 (gelu(W_1 x) * W_3 x): GeGLU (Shazeer 2020)."""
-
-    def __init__(self, config: HawkConfig) -> None:
-        super().__init__()
-        size, inner = config.hidden_size, config.feed_forward_size
-        self.inner = nn.Linear(size, 2 * inner)
-        self.inner.maps = {"weight": (inner,) * 2}
-        self.output = nn.Linear(inner, size)
-
-    def forward(self, x: Tensor) -> Tensor:
-        gate, up = self.inner(x).chunk(2, -1)
-        return self.output(F.gelu(gate, approximate="tanh") * up)
 
 
 class HawkBlock(nn.Module):
@@ -166,7 +148,9 @@ class HawkBlock(nn.Module):
 
     def __init__(self, config: HawkConfig) -> None:
         super().__init__()
-        self.recurrence, self.feed_forward = Recurrence(config), GatedFeedForward(config)
+        self.recurrence = Recurrence(config)
+        sizes = config.hidden_size, config.feed_forward_size
+        self.feed_forward = FeedForward(*sizes, "geglu", bias=True)  # Shazeer (2020)
         self.recurrence_norm = RMSNorm(config.hidden_size, eps=1e-5)
         self.feed_forward_norm = RMSNorm(config.hidden_size, eps=1e-5)
         self.dropout = Dropout(config.dropout)

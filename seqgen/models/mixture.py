@@ -211,11 +211,11 @@ def weighted_sum(log_probs: Sequence[Tensor], log_weights: Sequence[float | Tens
         log_probs: of each component.
         log_weights: a number for each, or a tensor that broadcasts.
     """
-    shares = [
+    terms = [
         lp + (weight if isinstance(weight, float) else weight.to(lp.dtype))
         for lp, weight in zip(log_probs, log_weights, strict=True)
     ]
-    mixed = torch.stack(shares).logsumexp(0)
+    mixed = torch.stack(terms).logsumexp(0)
     return mixed.to(torch.promote_types(log_probs[0].dtype, torch.float32))
 
 

@@ -114,7 +114,7 @@ def fit_by_order(
     """
     table = []
     for order in range(orders):
-        own = log_probs[matched == order]
-        enough = int((own > -torch.inf).any(1).sum()) >= least
-        table.append(fit_weights(own)[0] if enough else list(overall))
+        of_order = log_probs[matched == order]
+        enough = int((of_order > -torch.inf).any(1).sum()) >= least
+        table.append(fit_weights(of_order)[0] if enough else list(overall))
     return table

@@ -232,10 +232,10 @@ class NGram(CountedModel):
     def matched(self, tokens: Tensor, state: NGramState | None) -> Tensor:
         """Return how many words up to each of tokens (B, T) are stored as a context, 0 to N - 1."""
         words, _ = self._read(tokens, state)
-        found = torch.zeros_like(tokens)
+        lengths = torch.zeros_like(tokens)
         for n, ids in enumerate(self.contexts(words, tokens.shape[1]), start=1):
-            found = torch.where(ids >= 0, n, found)
-        return found
+            lengths = torch.where(ids >= 0, n, lengths)
+        return lengths
 
     def matched_by(self, state: NGramState) -> list[int]:
         """Return how many of the last words of each row of a state are stored as a context."""

@@ -84,16 +84,16 @@ class NGramSteps:
         """Return the ids of the last 1 to N - 1 words, from those before the last; -1 if unseen."""
         if not ids:
             return ids
-        found = [word]
+        after = [word]
         for n, context in enumerate(ids[:-1], start=2):
             if context < 0:
-                found.append(-1)
+                after.append(-1)
                 continue
             keys, begins, key = self.sorted[n], self.begins[n], context * self.size + word
             end = begins[context + 1]
             at = bisect_left(keys, key, begins[context], end)
-            found.append(at if at < end and keys[at] == key else -1)
-        return tuple(found)
+            after.append(at if at < end and keys[at] == key else -1)
+        return tuple(after)
 
     def row(self, ids: Words) -> np.ndarray:
         """Return the log-probabilities (V,) after a context, which are not to be written in.

@@ -162,10 +162,10 @@ def over_arrays(norm: nn.Module) -> ArrayMap:
             F.layer_norm, normalized_shape=weight.shape, weight=weight, bias=bias, eps=eps
         )
         return lambda x: layer_norm(torch.from_numpy(x)).numpy()
-    gain, share = weight.numpy(), 1 / weight.numel()
+    gain, reciprocal = weight.numpy(), 1 / weight.numel()
 
     def rms_norm(x: np.ndarray) -> np.ndarray:
-        scale = share * np.add.reduce(x * x, -1, keepdims=True)  # (..., 1)
+        scale = reciprocal * np.add.reduce(x * x, -1, keepdims=True)  # (..., 1)
         scale += eps
         y = x / np.sqrt(scale, out=scale)
         y *= gain

@@ -23,10 +23,10 @@ class TensorOps:
     sigmoid, tanh, relu, exp, where = torch.sigmoid, torch.tanh, torch.relu, torch.exp, torch.where
 
     @staticmethod
-    def split(x: Tensor, *shares: int) -> Sequence[Tensor]:
+    def split(x: Tensor, *parts: int) -> Sequence[Tensor]:
         """Cut x (B, N) into blocks with widths in the ratio of `shares`: (2, 1) is 2/3 and 1/3."""
-        unit = x.shape[-1] // sum(shares)
-        return x.split([unit * share for share in shares], -1)
+        unit = x.shape[-1] // sum(parts)
+        return x.split([unit * part for part in parts], -1)
 
     @staticmethod
     def gates(x: Tensor, *functions: Callable[[Tensor], Tensor]) -> list[Tensor]:
@@ -90,10 +90,10 @@ class ArrayOps:
         return np.maximum(x, 0)
 
     @staticmethod
-    def split(x: np.ndarray, *shares: int) -> list[np.ndarray]:
+    def split(x: np.ndarray, *parts: int) -> list[np.ndarray]:
         """Cut x (B, N) into blocks whose widths are to one another as `shares`."""
         x = np.asarray(x)
-        return [x[:, cut] for cut in _cuts(x.shape[1], shares)]
+        return [x[:, cut] for cut in _cuts(x.shape[1], parts)]
 
     @staticmethod
     def gates(x: np.ndarray, *functions: Callable[[np.ndarray], np.ndarray]) -> list[np.ndarray]:
@@ -132,17 +132,17 @@ class ArrayOps:
     ) -> np.ndarray:
         """Return (x - mean) / sqrt(variance + eps) * gain + bias."""
         x = np.asarray(x)
-        share = 1 / x.shape[-1]
-        y = x - share * np.add.reduce(x, -1, keepdims=True)
-        y /= np.sqrt(share * np.add.reduce(y * y, -1, keepdims=True) + eps)
+        reciprocal = 1 / x.shape[-1]
+        y = x - reciprocal * np.add.reduce(x, -1, keepdims=True)
+        y /= np.sqrt(reciprocal * np.add.reduce(y * y, -1, keepdims=True) + eps)
         y *= gain
         return y if bias is None else np.add(y, bias, out=y)
 
 
 @functools.lru_cache(maxsize=256)
-def _cuts(width: int, shares: tuple[int, ...]) -> list[slice]:
+def _cuts(width: int, parts: tuple[int, ...]) -> list[slice]:
     """Return where blocks begin and end whose widths are to one another as `shares`."""
-    ends = [width * total // sum(shares) for total in itertools.accumulate(shares, initial=0)]
+    ends = [width * total // sum(parts) for total in itertools.accumulate(parts, initial=0)]
     return list(itertools.starmap(slice, itertools.pairwise(ends)))
 
 

@@ -46,8 +46,10 @@ class Pointer(nn.Module):
         with torch.autocast(logits.device.type, enabled=False):
             features = features[:, -logits.shape[1] :].to(self.sentinel.dtype)
             queries = self.query(features).tanh()  # (B, Q, H)
-            found = recall(queries, recent.features, recent.tokens, self.reach)
-            sentinel = (queries @ self.sentinel).unsqueeze(-1).to(found.scores.dtype)
-            shares = torch.cat([found.scores, sentinel], -1).log_softmax(-1)  # (B, Q, W + 1)
-            log_probs = logits.log_softmax(-1) + shares[..., -1:]
-            return with_weights(log_probs, shares[..., :-1].exp(), found.words)
+            recalled = recall(queries, recent.features, recent.tokens, self.reach)
+            sentinel = (queries @ self.sentinel).unsqueeze(-1).to(recalled.scores.dtype)
+            log_weights = torch.cat([recalled.scores, sentinel], -1).log_softmax(
+                -1
+            )  # (B, Q, W + 1)
+            log_probs = logits.log_softmax(-1) + log_weights[..., -1:]
+            return with_weights(log_probs, log_weights[..., :-1].exp(), recalled.words)

@@ -111,7 +111,7 @@ def kernel_arithmetic(device: torch.device) -> AbstractContextManager:
     return contextlib.nullcontext() if follows else torch.autocast(device.type, enabled=False)
 
 
-def own_randomness(device: torch.device) -> AbstractContextManager:
+def restored_randomness(device: torch.device) -> AbstractContextManager:
     """Return what gives torch's generators, the CPU's and `device`'s, their states back."""
     return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
 

@@ -128,9 +128,9 @@ def with_weights(log_probs: Tensor, weights: Tensor, words: Tensor) -> Tensor:
     """
     sums = torch.zeros_like(log_probs).scatter_add(-1, words, weights.to(log_probs.dtype))
     some = weights > 0
-    own = torch.where(some, sums.gather(-1, words), 1)  # of all places of the word
+    totals = torch.where(some, sums.gather(-1, words), 1)  # of all places of the word
     old = log_probs.gather(-1, words)
-    gained = torch.logaddexp(old, own.log()) - old
+    gained = torch.logaddexp(old, totals.log()) - old
     # The places of a word add up to what it gains, so each adds its share.
-    share = torch.where(some, weights / own, 0).to(log_probs.dtype)
-    return log_probs.scatter_add(-1, words, gained * share)
+    fraction = torch.where(some, weights / totals, 0).to(log_probs.dtype)
+    return log_probs.scatter_add(-1, words, gained * fraction)

@@ -210,8 +210,8 @@ class RecurrentConfig(CellRegularisers):
         if self.tie_weights:
             require(self.input == "embedding", "tie_weights needs --set input=embedding")
             size = self.last.output_size
-            same = self.input_size == size
-            require(same, f"tie_weights needs embedding_size={size}, the head's width")
+            equal_widths = self.input_size == size
+            require(equal_widths, f"tie_weights needs embedding_size={size}, the head's width")
 
         if self.input == "char-cnn":
             fits = self.char_widths <= self.char_length

@@ -115,3 +115,20 @@ def memory() -> int:
     except (AttributeError, OSError, ValueError):  # not on this system; or no limit: "max"
         pass
     return min(limits)
+
+
+def nearest_widths(count: Callable[[int], int], widths: range, parameters: int) -> list[int]:
+    """Return the two neighbouring widths that have `parameters` between them.
+
+    At an end of the widths they are the first two, the last two, or the only one. The search
+    relies on counts that grow with the width.
+    """
+    high = 1
+    while high < len(widths) - 1 and count(widths[high]) < parameters:
+        high = min(2 * high, len(widths) - 1)
+    low = high // 2
+    high = min(high, len(widths) - 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if count(widths[middle]) < parameters else (low, middle)
+    return sorted({widths[low], widths[high]})

@@ -57,7 +57,7 @@ def _scan(a: Tensor, b: Tensor, first: Tensor) -> Tensor:
         torch.addcmul(b[:, t], a[:, t], within[:, t - 1], out=within[:, t])
         torch.mul(a[:, t], through[:, t - 1], out=through[:, t])
     begins = [first]
-    for last, share in zip(within[:-1, -1], through[:-1, -1], strict=True):
-        begins.append(torch.addcmul(last, share, begins[-1]))
+    for last, decay in zip(within[:-1, -1], through[:-1, -1], strict=True):
+        begins.append(torch.addcmul(last, decay, begins[-1]))
     states = within.addcmul_(through, torch.stack(begins)[:, None])
     return states.flatten(0, 1)[:length]

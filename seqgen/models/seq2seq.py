@@ -112,16 +112,18 @@ class Seq2SeqConfig(CellRegularisers, SourceConfig):
         super().__post_init__()
         even = self.encoder != "bidirectional" or self.hidden_size % 2 == 0
         require(even, f"encoder=bidirectional needs an even hidden_size, not {self.hidden_size}")
-        same = self.input_size == self.hidden_size
+        equal_widths = self.input_size == self.hidden_size
         require(
-            same or not self.tie_weights, "tie_weights needs embedding_size equal to hidden_size"
+            equal_widths or not self.tie_weights,
+            "tie_weights needs embedding_size equal to hidden_size",
         )
         require(
-            same or self.encoder != "none", "encoder=none needs embedding_size equal to hidden_size"
+            equal_widths or self.encoder != "none",
+            "encoder=none needs embedding_size equal to hidden_size",
         )
         dots = self.attention == "dot" and self.query == "word"
         require(
-            same or not dots,
+            equal_widths or not dots,
             "attention=dot with query=word needs embedding_size equal to hidden_size",
         )
         covers = not self.coverage or self.attention == "additive"
@@ -360,7 +362,7 @@ def recurrent_cell(config: Seq2SeqConfig) -> tuple[type[Cell], RecurrentConfig]:
         known = ", ".join(n for n, row in every if issubclass(row.load_model(), RecurrentLM))
         raise UsageError(f"cell is a recurrent architecture ({known}), not {config.cell}")
     names = ("hidden_size", "num_layers", "residual", "dropout", "vocab_size")
-    same = {name: getattr(config, name) for name in names} | config.cell_regularisers()
-    cell = kind.load_config()(**same)
+    shared = {name: getattr(config, name) for name in names} | config.cell_regularisers()
+    cell = kind.load_config()(**shared)
     model.cell.require_suits(cell)
     return model.cell, cell

@@ -85,17 +85,17 @@ class Reading:
     """What a decoder's blocks attend by: their own past, and a memory.
 
     Attributes:
-        own: the callback for the past.
+        self_attend: the callback for the past.
         memory: with a row for each of the queries'.
         dropout: of the weights over the memory.
     """
 
-    own: Attend
+    self_attend: Attend
     memory: Memory
     dropout: float = 0.0
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return self.own(layer, q, k, v)
+        return self.self_attend(layer, q, k, v)
 
     def source(self, layer: int, q: Tensor) -> Tensor:
         """Return what queries (B, heads, T, D) read of their sources, (B, heads, T, D)."""
@@ -296,12 +296,12 @@ class Seq2SeqTransformer(Transformer, EncoderDecoder):
 class RowReading:
     """`Reading` of one token a row, over arrays."""
 
-    def __init__(self, own: one_token.Attend, memory: Memory) -> None:
-        self.own, self.memory = own, memory
+    def __init__(self, self_attend: one_token.Attend, memory: Memory) -> None:
+        self.self_attend, self.memory = self_attend, memory
         self.there = None if memory.there is None else memory.there.numpy()
 
     def __call__(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
-        return self.own(layer, q, k, v)
+        return self.self_attend(layer, q, k, v)
 
     def source(self, layer: int, q: np.ndarray) -> np.ndarray:
         """Return what queries (B, heads, D) read of their sources."""

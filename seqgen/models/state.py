@@ -34,9 +34,9 @@ class State:
 
     def tensors(self) -> list[Tensor]:
         """Return every tensor of the tree, in the order in which `map` visits them."""
-        found: list[Tensor] = []
-        self.map(lambda x: found.append(x) or x)
-        return found
+        leaves: list[Tensor] = []
+        self.map(lambda x: leaves.append(x) or x)
+        return leaves
 
     def select(self: S, rows: Rows) -> S:
         """Return the state of the given rows, in that order: reordered, repeated or dropped."""

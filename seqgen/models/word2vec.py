@@ -135,5 +135,5 @@ class Word2Vec(WordNetwork):
             uniform = fixed.to(self.device).expand(rows, -1)
         mass = self.counts.double().pow(self.config.noise_power) * (self.counts > 0)
         cumulative = mass.cumsum(0)
-        found = torch.searchsorted(cumulative, uniform * cumulative[-1], right=True)
-        return found.clamp_max(self.config.vocab_size - 1)
+        drawn = torch.searchsorted(cumulative, uniform * cumulative[-1], right=True)
+        return drawn.clamp_max(self.config.vocab_size - 1)

@@ -140,8 +140,8 @@ class WordNetwork(Model, Network):
         if not self.training:
             return Draws(kept, reach, self.draw_noise(tuple(tokens.shape)))
         if config.subsample:
-            share = self.counts / self.counts.sum()
-            keep = (config.subsample / share).sqrt().float()  # (V,), above 1 for rare words
+            frequency = self.counts / self.counts.sum()
+            keep = (config.subsample / frequency).sqrt().float()  # (V,), above 1 for rare words
             kept = kept & (torch.rand(tokens.shape, device=tokens.device) < keep[known])
         if config.dynamic:
             reach = torch.randint_like(tokens, 1, config.context_size + 1)
@@ -167,9 +167,9 @@ class WordNetwork(Model, Network):
         kept[:, inside] = draws.kept.gather(1, order)
         reach[:, inside] = draws.reach.gather(1, order)
         around, there = (x.unfold(1, block + 2 * m, block) for x in (moved, kept))
-        own = slice(m, m + block)
+        block_slice = slice(m, m + block)
         distance = torch.arange(block + 2 * m, device=tokens.device)
-        distance = (distance - distance[own, None]).abs()  # (b, b + 2m)
-        near = distance <= reach.unfold(1, block + 2 * m, block)[..., own, None]
-        within = near & (distance > 0) & there[..., own, None] & there[..., None, :]
-        return Windows(around[..., own], around, within, draws.noise)
+        distance = (distance - distance[block_slice, None]).abs()  # (b, b + 2m)
+        near = distance <= reach.unfold(1, block + 2 * m, block)[..., block_slice, None]
+        within = near & (distance > 0) & there[..., block_slice, None] & there[..., None, :]
+        return Windows(around[..., block_slice], around, within, draws.noise)

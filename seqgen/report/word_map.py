@@ -51,13 +51,13 @@ def principal_components(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     centred = (vectors - vectors.mean(0)).astype(np.float64)
     u, scales, _ = np.linalg.svd(centred, full_matrices=False)
-    found = np.zeros((len(vectors), 2))
+    coordinates = np.zeros((len(vectors), 2))
     there = min(2, len(scales))
-    found[:, :there] = u[:, :there] * scales[:there]
-    largest = np.take_along_axis(found, np.abs(found).argmax(0)[None], 0)  # (1, 2)
+    coordinates[:, :there] = u[:, :there] * scales[:there]
+    largest = np.take_along_axis(coordinates, np.abs(coordinates).argmax(0)[None], 0)  # (1, 2)
     variances = np.zeros(2)
     variances[:there] = scales[:there] ** 2 / max(float((scales**2).sum()), 1e-30)
-    return found * np.where(largest < 0, -1.0, 1.0), variances
+    return coordinates * np.where(largest < 0, -1.0, 1.0), variances
 
 
 def width_of(text: str) -> float:
@@ -105,11 +105,11 @@ def draw_words(path: Path, words: Sequence[str], vectors: np.ndarray, title: str
     """
     from matplotlib.figure import Figure
 
-    found, shares = principal_components(vectors)
-    spread = max(float(np.abs(found).max(initial=0.0)), 1e-30)
-    points = [(x * SIDE / 2, y * SIDE / 2) for x, y in (found / spread * (1, -1)).tolist()]
+    coordinates, variances = principal_components(vectors)
+    spread = max(float(np.abs(coordinates).max(initial=0.0)), 1e-30)
+    points = [(x * SIDE / 2, y * SIDE / 2) for x, y in (coordinates / spread * (1, -1)).tolist()]
     boxes = place_labels(points, words)
-    title = f"{title}; {shares[0]:.0%} and {shares[1]:.0%} of the variance"
+    title = f"{title}; {variances[0]:.0%} and {variances[1]:.0%} of the variance"
     left, top, width, height = _frame(points, boxes, title)
     figure = Figure(figsize=(width / 72, height / 72))
     axes = figure.add_axes((0, 0, 1, 1), xlim=(left, left + width), ylim=(top + height, top))

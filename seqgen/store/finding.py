@@ -60,9 +60,9 @@ def list_models() -> list[StoredModel]:
     """Return all models that can be loaded, the latest written first."""
     folder = models_folder()
     restore_all()
-    found = [StoredModel(p) for p in folder.iterdir()] if folder.is_dir() else []
-    found = [m for m in found if not m.path.name.startswith(".") and m.loadable]
-    return sorted(found, key=lambda m: (-m.written, m.name))
+    models = [StoredModel(p) for p in folder.iterdir()] if folder.is_dir() else []
+    models = [m for m in models if not m.path.name.startswith(".") and m.loadable]
+    return sorted(models, key=lambda m: (-m.written, m.name))
 
 
 def find(name: str | Path | None) -> StoredModel:
@@ -110,8 +110,8 @@ def find_all(name: str | Path | None) -> StoredModel | StoredMixture:
     if left < -1e-4 or (not missing and left > 1e-4):
         raise UsageError(f"the weights of {name} sum to {1 - left:g}, not to 1")
     parts = find_parts(part for part, _ in given)
-    shares = [max(0.0, left) / missing if w is None else w for _, w in given]
-    return StoredMixture(parts[0].path, parts, tuple(share / sum(shares) for share in shares))
+    weights = [max(0.0, left) / missing if w is None else w for _, w in given]
+    return StoredMixture(parts[0].path, parts, tuple(weight / sum(weights) for weight in weights))
 
 
 def find_parts(names: Iterable[str]) -> tuple[StoredModel, ...]:

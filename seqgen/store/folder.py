@@ -95,9 +95,9 @@ class ModelFolder:
             return
         parts = (f"{TOKENIZER}/*", f"{SOURCE_TOKENIZER}/*", "validation/*", f"{CHECKPOINTS}/*.*")
         patterns = (CONFIG, RECORD, WEIGHTS, *parts)
-        found = (path for pattern in patterns for path in sorted(self.path.glob(pattern)))
+        paths = (path for pattern in patterns for path in sorted(self.path.glob(pattern)))
         with self.writing(manifest.MANIFEST):
-            manifest.seal(self.path, [path.relative_to(self.path).as_posix() for path in found])
+            manifest.seal(self.path, [path.relative_to(self.path).as_posix() for path in paths])
 
     def keep_current_hashes(self) -> None:
         """Leave one hash for each part in the manifest of a checked folder.

@@ -30,12 +30,12 @@ def kept_measurement(about: dict[str, Any]) -> dict[str, Any] | None:
         return None
 
 
-def keep_measurement(about: dict[str, Any], found: dict[str, Any]) -> dict[str, Any] | None:
+def keep_measurement(about: dict[str, Any], measured: dict[str, Any]) -> dict[str, Any] | None:
     """Keep the result of a measurement; return the kept one, or None if none can be kept.
 
     If two processes measure at once, the first result that is kept counts for both.
     """
-    content = json_bytes({"machine": _machine(), "about": about, "found": found})
+    content = json_bytes({"machine": _machine(), "about": about, "found": measured})
     try:
         place = _place(about)
         place.parent.mkdir(parents=True, exist_ok=True)

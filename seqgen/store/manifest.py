@@ -47,11 +47,11 @@ def digest_of(path: Path) -> str:
     Raises:
         OSError: it cannot be read.
     """
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 20):
-            found.update(block)
-    return found.hexdigest()
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def seal(folder: Path, parts: Iterable[str]) -> None:
@@ -79,8 +79,8 @@ def keep_current_hashes(folder: Path) -> None:
     """Drop the second hash of parts for which an interrupted run has left two."""
     known = read(folder)
     there = [part for part, hashes in known.items() if len(hashes) > 1 and (folder / part).exists()]
-    found = {part: [digest_of(folder / part)] for part in there}
-    right = {part: own for part, own in found.items() if own[0] in known[part]}
+    current = {part: [digest_of(folder / part)] for part in there}
+    right = {part: hashes for part, hashes in current.items() if hashes[0] in known[part]}
     if right:
         _write(folder, known | right)
 

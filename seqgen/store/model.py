@@ -32,7 +32,7 @@ from seqgen.store.layout import (
     VALIDATION_VECTORS,
     WEIGHTS,
 )
-from seqgen.store.writing import is_whole, same_file, tensor_bytes
+from seqgen.store.writing import is_whole, link_file, tensor_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -287,11 +287,11 @@ class StoredModel(ModelFolder):
         """
         folder = self.path / CHECKPOINTS
         content = tensor_bytes(tensors, {"facts": json.dumps(facts)})
-        own = folder / f"step-{facts['run']['step']:09}.safetensors"
+        numbered = folder / f"step-{facts['run']['step']:09}.safetensors"
         # Later checkpoints are of a run that was resumed from an earlier step.
-        earlier = [path for path in self.earlier_checkpoints() if path < own][: keep - 1]
+        earlier = [path for path in self.earlier_checkpoints() if path < numbered][: keep - 1]
         going = [path for path in self.earlier_checkpoints() if path not in earlier]
-        coming = [folder / LAST, own] if keep > 1 else [folder / LAST]
+        coming = [folder / LAST, numbered] if keep > 1 else [folder / LAST]
         with self.writing(f"{CHECKPOINTS}/{LAST}"):
             folder.mkdir(exist_ok=True)
             manifest.announce(
@@ -303,7 +303,7 @@ class StoredModel(ModelFolder):
             for path in going:
                 path.unlink(missing_ok=True)
             if keep > 1:
-                same_file(folder / LAST, own)
+                link_file(folder / LAST, numbered)
 
     def earlier_checkpoints(self) -> list[Path]:
         """Return the checkpoints that are kept besides the last one, the latest first."""
@@ -327,9 +327,9 @@ class StoredModel(ModelFolder):
         except SeqgenError:
             for path in earlier:
                 with contextlib.suppress(SeqgenError):
-                    found = self._read_checkpoint(path)
+                    checkpoint = self._read_checkpoint(path)
                     notice(f"{last} is missing or damaged: going on from {path.name}")
-                    return found
+                    return checkpoint
             raise
 
     def _read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -35,7 +35,7 @@ def writing(path: Path, kept: str) -> Iterator[None]:
         raise SeqgenError(f"{path} cannot be written: {error.strerror}; {kept}") from None
 
 
-def same_file(path: Path, other: Path) -> None:
+def link_file(path: Path, other: Path) -> None:
     """Make `other` a second name of the file `path`, which may be replaced later."""
     other.unlink(missing_ok=True)
     try:

@@ -48,20 +48,20 @@ def import_model(
         first = next(lines, b"")
         file_format = file_format or formats.format_of(first)
         read = formats.importer(file_format)
-        found = read(chain([first], lines), path, known and (known.tokenizer, data))
+        imported = read(chain([first], lines), path, known and (known.tokenizer, data))
     stem = path.name.removesuffix(".gz").removesuffix(".txt").removesuffix(f".{file_format}")
     with store.building(name, stem, overwrite) as stored:
-        config = {"model": found.model.config.to_dict(), "training": {}}
-        stored.write_config(found.architecture, **config, data=found.data.to_dict())
+        config = {"model": imported.model.config.to_dict(), "training": {}}
+        stored.write_config(imported.architecture, **config, data=imported.data.to_dict())
         with stored.writing("tokenizer"):
-            found.tokenizer.save(stored.path / "tokenizer")
-        stored.write_weights(found.model)
+            imported.tokenizer.save(stored.path / "tokenizer")
+        stored.write_weights(imported.model)
         stored.write_record(
             created=store.now(),
             seqgen_version=__version__,
-            parameters=found.model.parameter_count(),
+            parameters=imported.model.parameter_count(),
             imported=str(path.resolve()),
-            **found.facts,
+            **imported.facts,
         )
         stored.seal()
         stored.publish()

@@ -12,5 +12,5 @@ def leak(prepared: Prepared, data: DataConfig) -> str | None:
 
     Large texts are not read again for this.
     """
-    found = None if prepared.facts.bytes >= LARGE else prepared.overlap(data)
-    return found and found.warning
+    overlap = None if prepared.facts.bytes >= LARGE else prepared.overlap(data)
+    return overlap and overlap.warning

@@ -22,7 +22,7 @@ from seqgen.data.sources import (
     Vectors,
     VectorSources,
     features_of,
-    require_same_sources,
+    require_equal_widths,
 )
 from seqgen.decoding.backward import BackwardContinuation, BackwardDecoder
 from seqgen.decoding.continuation import Continuation
@@ -131,7 +131,7 @@ class LoadedModel:
         Raises:
             SeqgenError: they are of another kind, or of another width.
         """
-        require_same_sources(self.stored.name, self.source_features, features)
+        require_equal_widths(self.stored.name, self.source_features, features)
 
     def require_vectors(self) -> None:
         """Refuse a model that does not write from vectors.
@@ -336,8 +336,8 @@ def load_stored(stored: StoredModel, device: torch.device, precision: Precision)
         )
     choose_products(device)
     joint = labels or source_tokenizer is None or source_tokenizer is tokenizer
-    own = None if joint else source_tokenizer.vocab_size
-    if own != getattr(model.config, "source_vocab_size", None):
+    source_size = None if joint else source_tokenizer.vocab_size
+    if source_size != getattr(model.config, "source_vocab_size", None):
         raise SeqgenError(
             f"{stored.path} is damaged: its model and the tokenizer of its sources do not fit"
         )

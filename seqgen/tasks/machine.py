@@ -23,11 +23,11 @@ def choose_products(device: torch.device) -> None:
     """
     if device.type != "cpu":
         return
-    found = _known()
-    if found is None:
+    products = _known()
+    if products is None:
         keep_measurement(STEPS, dataclasses.asdict(fastest_products()))
-        found = _known()
-    use_products(found or Products())
+        products = _known()
+    use_products(products or Products())
 
 
 def _known() -> Products | None:

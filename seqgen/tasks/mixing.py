@@ -124,8 +124,8 @@ def store_mixture(
     scoring = Scoring(batch_size=batch_size)
     if weights is not None:
         check_weights(weights, len(parts))
-        shares = [weight / sum(weights) for weight in weights]
-        mixed = with_weights(loaded, shares)
+        normalised = [weight / sum(weights) for weight in weights]
+        mixed = with_weights(loaded, normalised)
     else:
         require(text is not None, "there is no text to fit the weights on")
         if by_order:
@@ -140,14 +140,14 @@ def store_mixture(
         folder.write_record(**_record(mixed, scored if held_out else None))
         folder.seal()
         folder.publish()
-    found = mixed.stored
+    recipe = mixed.stored
     return Mixed(
         name=folder.name,
         path=str(folder.path),
         parts=[part.name for part in parts],
-        weights=list(found.weights),
+        weights=list(recipe.weights),
         nll_nats=scored and scored.nll_nats,
-        by_order=list(map(list, found.by_order)) or None,
+        by_order=list(map(list, recipe.by_order)) or None,
     )
 
 

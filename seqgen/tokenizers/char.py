@@ -34,8 +34,8 @@ class CharTokenizer(Tokenizer):
     ) -> CharTokenizer:
         counts = np.zeros(0x110000, dtype=np.int64)
         for chunk in chunks:
-            found = np.bincount(_codes(chunk))
-            counts[: found.size] += found
+            of_chunk = np.bincount(_codes(chunk))
+            counts[: of_chunk.size] += of_chunk
         counts[ord("\n")] = 0  # always there, in a text that has none too
         codes = np.flatnonzero(counts >= max(1, min_count))
         order = np.argsort(-counts[codes], kind="stable")

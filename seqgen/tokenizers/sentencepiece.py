@@ -59,9 +59,9 @@ class SentencepieceTokenizer(Tokenizer):
         pieces = [self._sp.id_to_piece(i) for i in range(self._sp.vocab_size())]
         self.unk_id = self._sp.unk_id()
         for name in ("pad", "bos", "eos"):
-            own = getattr(self._sp, f"{name}_id")()
-            setattr(self, f"{name}_id", own if own >= 0 else len(pieces))
-            if own < 0:
+            piece_id = getattr(self._sp, f"{name}_id")()
+            setattr(self, f"{name}_id", piece_id if piece_id >= 0 else len(pieces))
+            if piece_id < 0:
                 pieces.append(f"<{name}>")
         known = [p for p in ("\n", "<0x0A>") if self._sp.piece_to_id(p) != self.unk_id]
         self.newline_id = self._sp.piece_to_id(known[0]) if known else len(pieces)
@@ -233,8 +233,8 @@ class BPETokenizer(SentencepieceTokenizer):
             return super().encode(text)
         if len(self._words) > WordIds.MOST:
             self._words.clear()
-        found = map(self._words.__getitem__, _WORD.findall(text))
-        return np.fromiter(chain.from_iterable(found), dtype=self.dtype)
+        ids_of_words = map(self._words.__getitem__, _WORD.findall(text))
+        return np.fromiter(chain.from_iterable(ids_of_words), dtype=self.dtype)
 
 
 _WORD = re.compile(r"\n| *[^ \n]+| +")

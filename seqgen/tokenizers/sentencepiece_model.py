@@ -51,8 +51,8 @@ def boundary(text: str, at: int) -> int:
     """
     if at <= 0 or at >= len(text):
         return min(max(at, 0), len(text))
-    found = _SAFE.search(text, at - 1)
-    return found.end() if found else len(text)
+    match = _SAFE.search(text, at - 1)
+    return match.end() if match else len(text)
 
 
 class Normaliser(NamedTuple):
@@ -200,18 +200,18 @@ def sentences(chunks: Iterable[str]) -> Iterator[str]:
     kept grows too large, so that the draw is even over a text of any length, and always the same.
     """
     kept: list[tuple[float, str]] = []
-    share, size, number = 1.0, 0, 0
+    fraction, size, number = 1.0, 0, 0
     for block in line_blocks(chunks):
         lines = [part for line in block.split("\n") for part in _short(line) if part]
         draws = uniforms(SAMPLE, number + np.arange(len(lines)))
         number += len(lines)
         for draw, line in zip(draws.tolist(), lines, strict=True):
-            if draw < share:
+            if draw < fraction:
                 kept.append((draw, line))
                 size += len(line)
         while size > SAMPLE_CHARACTERS:
-            share /= 2
-            kept = [(draw, line) for draw, line in kept if draw < share]
+            fraction /= 2
+            kept = [(draw, line) for draw, line in kept if draw < fraction]
             size = sum(len(line) for _, line in kept)
     for _, line in kept:
         # The trainer takes no NUL: it is always a byte piece.

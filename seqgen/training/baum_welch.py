@@ -96,7 +96,7 @@ def fit(
         enough: takes each iteration; returns a reason to stop after it, or None.
     """
     began = time.perf_counter()
-    config, found = model.config, Fit()
+    config, result = model.config, Fit()
     possible = torch.ones(config.vocab_size, dtype=torch.float64)
     possible[list(impossible)] = 0
     device = model.device if model.device.type == "cuda" else torch.device("cpu")
@@ -107,16 +107,16 @@ def fit(
         expected = expected_counts(tables, corpus)
         nats = -expected.log_likelihood / corpus.tokens.size
         tables = maximise(expected, tables, config.delta * possible)
-        now = Pass(len(found.passes) + 1, time.perf_counter() - began, nats)
-        found.passes.append(now)
+        now = Pass(len(result.passes) + 1, time.perf_counter() - began, nats)
+        result.passes.append(now)
         if reason := enough(now):
-            found.stopped = reason
+            result.stopped = reason
             break
         if before - nats < config.tolerance:
             break
         before = nats
     model.fill(tables.initial, tables.transition, tables.emission)
-    return found
+    return result
 
 
 def random_tables(config: HMMConfig, corpus: Corpus, possible: Tensor, seed: int) -> Tables:
@@ -231,13 +231,13 @@ def maximise(expected: Expected, before: Tables, added: Tensor) -> Tables:
             maximum under a Dirichlet prior.
     """
     return Tables(
-        _shares(expected.initial, before.initial),
-        _shares(expected.transition, before.transition),
-        _shares(expected.emission.T + added, before.emission),
+        _normalised(expected.initial, before.initial),
+        _normalised(expected.transition, before.transition),
+        _normalised(expected.emission.T + added, before.emission),
     )
 
 
-def _shares(counts: Tensor, otherwise: Tensor) -> Tensor:
+def _normalised(counts: Tensor, otherwise: Tensor) -> Tensor:
     """Return counts divided by their sum over the last axis, where there are any."""
     total = counts.sum(-1, keepdim=True)
     return torch.where(

@@ -21,8 +21,8 @@ def clip(parameters: Iterable[nn.Parameter], config: TrainingConfig) -> Tensor:
     norm = get_total_norm([p.grad for p in with_gradients], kind)
     if config.clip_norm:
         for group in _groups(with_gradients, config.clip_norm_scope):
-            own = norm if group is with_gradients else get_total_norm([group[0].grad], kind)
-            clip_grads_with_norm_(group, config.clip_norm, own)
+            group_norm = norm if group is with_gradients else get_total_norm([group[0].grad], kind)
+            clip_grads_with_norm_(group, config.clip_norm, group_norm)
     if config.clip_value:
         clip_grad_value_(with_gradients, config.clip_value)
     return norm

@@ -213,8 +213,8 @@ def _kneser_ney(counts: list[Counts], possible: np.ndarray, config: NGramConfig)
         left = contexts.total(np.where(grams.kept, discount, grams.adjusted))
         seen = total > 0
         gamma = np.divide(left, total, out=np.ones(contexts.count), where=seen)
-        share = (grams.adjusted - discount) / np.where(seen, total, 1)[contexts.of]
-        lower = share + gamma[contexts.of] * lower[grams.suffixes]
+        discounted = (grams.adjusted - discount) / np.where(seen, total, 1)[contexts.of]
+        lower = discounted + gamma[contexts.of] * lower[grams.suffixes]
         estimate.probs.append(lower)
         if n > 1:
             estimate.backoffs.append(gamma)
@@ -327,7 +327,7 @@ def _levels(counts: list[Counts], estimate: Estimate) -> list[Level]:
     return levels
 
 
-def unseen_shares(model: NGram, corpus: Corpus, trained: Corpus) -> list[float | None]:
+def unseen_fractions(model: NGram, corpus: Corpus, trained: Corpus) -> list[float | None]:
     """Return, for each order, which share of a corpus's n-grams the model has not stored.
 
     Args:
@@ -337,12 +337,12 @@ def unseen_shares(model: NGram, corpus: Corpus, trained: Corpus) -> list[float |
     """
     words, place = _with_starts(corpus)
     seen = np.bincount(trained.tokens, minlength=model.vocab_size) > 0
-    shares = [_share(~seen[words[place > 0]])]
+    fractions = [_fraction(~seen[words[place > 0]])]
     nodes = model.nodes(torch.from_numpy(words)[None], model.order)
     for n, ids in enumerate(nodes[1:], start=2):
-        shares.append(_share(ids[0].numpy()[place >= n - 1] == NOTHING))
-    return shares
+        fractions.append(_fraction(ids[0].numpy()[place >= n - 1] == NOTHING))
+    return fractions
 
 
-def _share(which: np.ndarray) -> float | None:
+def _fraction(which: np.ndarray) -> float | None:
     return float(which.mean()) if which.size else None

@@ -106,7 +106,7 @@ class Notice:
 class Encoding:
     """The share of a large text that has been encoded, 0 to 1."""
 
-    share: float
+    fraction: float
 
 
 @dataclass(frozen=True, kw_only=True)

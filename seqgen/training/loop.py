@@ -16,7 +16,7 @@ from torch import Tensor
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import Batch, Batches
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.precision import own_randomness, step_arithmetic
+from seqgen.models.precision import restored_randomness, step_arithmetic
 from seqgen.models.state import State
 from seqgen.training.average import Average
 from seqgen.training.clipping import clip
@@ -24,7 +24,7 @@ from seqgen.training.events import Progress, Validated
 from seqgen.training.objective import Objective
 from seqgen.training.optimizers import UpdateRule
 from seqgen.training.parts import Part, Weights
-from seqgen.training.regimes.base import OwnText, StepProgress
+from seqgen.training.regimes.base import StepProgress, TextRules
 from seqgen.training.run import Budget, Decision, Diverged, Hooks, Losses, LossWindow, Run
 from seqgen.training.schedules import rate
 
@@ -43,7 +43,7 @@ class Trainer:
         batches: the training part.
         config: with a budget, and a precision that is not "auto".
         hooks: functions to call during training.
-        own_text: what the texts are made of that some regimes let the model write; if it is
+        text_rules: how texts are decoded and ended that some regimes let the model write; if it is
             None, as where only time is measured, costs compare ids.
     """
 
@@ -53,11 +53,11 @@ class Trainer:
         batches: Batches,
         config: TrainingConfig,
         hooks: Hooks,
-        own_text: OwnText | None = None,
+        text_rules: TextRules | None = None,
     ) -> None:
         self.model, self.batches, self.config, self.hooks = model, batches, config, hooks
         self.rule = UpdateRule(model, config)
-        self.objective = Objective(model, config, own_text or OwnText())
+        self.objective = Objective(model, config, text_rules or TextRules())
         self.average = Average(model, config.ema) if config.ema else None
         self._steps_per_epoch = batches.steps_per_epoch
         self.budget = Budget.of(config, self._steps_per_epoch)
@@ -78,7 +78,7 @@ class Trainer:
         self.objective.train()
         self.model.compile_training()
         try:
-            with own_randomness(device), step_arithmetic(self.config.precision, device):
+            with restored_randomness(device), step_arithmetic(self.config.precision, device):
                 for loss, _ in self._losses(self.batches.batch(0), progress):
                     loss.backward()
         except Exception as error:  # torch documents no exception: a compiler is missing, or fails

@@ -14,8 +14,8 @@ from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.state import State
 from seqgen.training.parts import Part
 from seqgen.training.reading import Reader
-from seqgen.training.regimes.base import Loss, OwnText, Regime, Rows, StepProgress
-from seqgen.training.regimes.own_loss import OwnLoss
+from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress, TextRules
+from seqgen.training.regimes.network_loss import NetworkLoss
 from seqgen.training.regimes.professor import ProfessorForcing
 from seqgen.training.regimes.scheduled import FreeRunning, ScheduledSampling
 from seqgen.training.regimes.sequences import Decoding, MinimumRisk
@@ -31,7 +31,7 @@ REGIMES: Mapping[str, type[Regime]] = {
     "unlikelihood": Unlikelihood,
 }
 # Of a network that is no language model.
-OWN: Mapping[str, type[Regime]] = {DEFAULT_REGIME: OwnLoss}
+NETWORK_REGIMES: Mapping[str, type[Regime]] = {DEFAULT_REGIME: NetworkLoss}
 
 
 class Objective(nn.Module):
@@ -42,20 +42,20 @@ class Objective(nn.Module):
     Args:
         model: on its device, in its parameters' type.
         config: with a precision that is not "auto".
-        own_text: what the texts that the model writes in training are made of.
+        text_rules: how texts that the model writes in training are decoded and ended.
     """
 
     def __init__(
-        self, model: NeuralLanguageModel, config: TrainingConfig, own_text: OwnText
+        self, model: NeuralLanguageModel, config: TrainingConfig, text_rules: TextRules
     ) -> None:
         super().__init__()
         self.model, self._phases = model, config.phases
         reader = Reader(model, config)
-        kinds = REGIMES if isinstance(model, NeuralLanguageModel) else OWN
-        self._plain = kinds[DEFAULT_REGIME](reader, config, own_text)
+        kinds = REGIMES if isinstance(model, NeuralLanguageModel) else NETWORK_REGIMES
+        self._plain = kinds[DEFAULT_REGIME](reader, config, text_rules)
         names = dict.fromkeys(phase.regime for phase in self._phases)
         self.regimes = nn.ModuleDict(
-            {name: kinds[name](reader, config, own_text) for name in names}
+            {name: kinds[name](reader, config, text_rules) for name in names}
         )
         self._name = self._phases[0].regime
 
@@ -72,9 +72,9 @@ class Objective(nn.Module):
             return self._plain(rows, progress)
         share, last = progress.share, self._phases[-1]
         phase = next((phase for phase in self._phases if share < phase.end), last)
-        own = min(1.0, (share - phase.begin) / (phase.end - phase.begin))
+        within_phase = min(1.0, (share - phase.begin) / (phase.end - phase.begin))
         self._name = phase.regime
-        return self.current(rows, replace(progress, share=own))
+        return self.current(rows, replace(progress, share=within_phase))
 
     @property
     def current(self) -> Regime:

@@ -171,17 +171,17 @@ def parameter_groups(model: Network, layer_decay: float) -> list[ParameterGroup]
 def _groups(chosen: list[ParameterGroup], lr: float, weight_decay: float) -> list[dict[str, Any]]:
     """Return the parameter groups of torch: one for each rate and kind of decay."""
     groups: dict[tuple[bool, float], dict[str, Any]] = {}
-    for share in sorted(chosen, key=lambda share: share.parameter.ndim < 2):
-        decays = share.parameter.ndim >= 2
-        settings = {"lr": lr * share.factor, "weight_decay": weight_decay if decays else 0.0}
-        group = groups.setdefault((decays, share.factor), {"params": [], **settings})
-        group["params"].append(share.parameter)
+    for member in sorted(chosen, key=lambda member: member.parameter.ndim < 2):
+        decays = member.parameter.ndim >= 2
+        settings = {"lr": lr * member.factor, "weight_decay": weight_decay if decays else 0.0}
+        group = groups.setdefault((decays, member.factor), {"params": [], **settings})
+        group["params"].append(member.parameter)
     return list(groups.values())
 
 
 def _has_fused(chosen: list[ParameterGroup]) -> bool:
     """Return whether torch updates all parameters in one call: six times faster on a CPU."""
-    return all(share.parameter.device.type in ("cpu", "cuda") for share in chosen)
+    return all(member.parameter.device.type in ("cpu", "cuda") for member in chosen)
 
 
 def _sgd(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimizer]:
@@ -195,7 +195,7 @@ def _adagrad(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optim
     if config.adagrad_window or config.eps_inside:
         form = {"eps": config.eps, "inside": config.eps_inside}
         return [TextbookAdagrad(groups, config.adagrad_window, **form)]
-    on_cpu = all(share.parameter.device.type == "cpu" for share in chosen)
+    on_cpu = all(member.parameter.device.type == "cpu" for member in chosen)
     return [Adagrad(groups, eps=config.eps, fused=on_cpu)]
 
 
@@ -224,10 +224,10 @@ def _adaptive(kind: type[Adam], chosen: list[ParameterGroup], config: TrainingCo
 
 
 def _muon(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimizer]:
-    matrices = [share for share in chosen if share.maps]
-    others = [share for share in chosen if not share.maps]
+    matrices = [member for member in chosen if member.maps]
+    others = [member for member in chosen if not member.maps]
     lr = 5 * config.lr if config.muon_lr is None else config.muon_lr
-    maps = {share.parameter: share.maps for share in matrices}
+    maps = {member.parameter: member.maps for member in matrices}
     groups = _groups(matrices, lr, config.weight_decay)
     product_type = torch.bfloat16 if config.precision == "bf16" else None
     muon = [Muon(groups, maps, lr=lr, product_type=product_type)] if matrices else []
@@ -248,10 +248,10 @@ class UpdateRule:
     """All optimisers of a model, with rates that follow a schedule."""
 
     def __init__(self, model: Network, config: TrainingConfig) -> None:
-        self._shares = parameter_groups(model, config.layer_decay)
+        self._parameters = parameter_groups(model, config.layer_decay)
         self._layers = len(model.parameters_in_order())
         self._unfreeze, self._thawed = config.unfreeze, self._layers
-        self.optimizers = OPTIMIZERS[config.optimizer](self._shares, config)
+        self.optimizers = OPTIMIZERS[config.optimizer](self._parameters, config)
         self._peaks = [[group["lr"] for group in o.param_groups] for o in self.optimizers]
 
     def thaw(self, progress: float) -> None:
@@ -266,8 +266,8 @@ class UpdateRule:
         if thawed == self._thawed:
             return
         self._thawed = thawed
-        for share in self._shares:
-            share.parameter.requires_grad_(share.layer >= self._layers - thawed)
+        for member in self._parameters:
+            member.parameter.requires_grad_(member.layer >= self._layers - thawed)
 
     def step(self, rate: float) -> None:
         """Update the parameters from their gradients, at `rate` times each peak rate."""
@@ -277,8 +277,8 @@ class UpdateRule:
             optimizer.step()
         # Fused updates do not raise a tensor's version, on which caches of the weights rely
         # (ArraySteps.prepared).
-        for share in self._shares:
-            torch.autograd.graph.increment_version(share.parameter)
+        for member in self._parameters:
+            torch.autograd.graph.increment_version(member.parameter)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the state of the optimisers, by name."""

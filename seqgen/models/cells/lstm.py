@@ -130,14 +130,14 @@ class LSTMCell(Cell):
         return maps if self.form.projection is None else {**maps, "hr": (self.weight_hr, None)}
 
     def vectors(self) -> dict[str, Tensor]:
-        found = {}
+        tensors = {}
         if self.form.peepholes:
             peepholes = self.peephole.split(self.hidden_size)
-            found |= zip([f"p_{name}" for name in (*self.gates, "o")], peepholes, strict=True)
+            tensors |= zip([f"p_{name}" for name in (*self.gates, "o")], peepholes, strict=True)
         if self.form.layer_norm:
             names = "bias", "gain_x", "gain_h", "gain_c", "bias_c"
-            found |= {name: getattr(self, name) for name in names}
-        return found
+            tensors |= {name: getattr(self, name) for name in names}
+        return tensors
 
     def equation(self, ops: Ops, w: Any, x: Any, h: Any, c: Any) -> tuple[Any, Any]:
         form = self.form

@@ -79,13 +79,13 @@ class Steps:
         """Return the same matrix for the next step alone, whose gradient is added up."""
         if not (torch.is_grad_enabled() and weight.requires_grad):
             return weight
-        step, own = len(self.states), weight.view_as(weight)
+        step, view = len(self.states), weight.view_as(weight)
 
         def add(gradient: Tensor) -> None:
             self.squares[step] = self.squares.get(step, 0.0) + float(gradient.square().sum())
 
-        own.register_hook(add)
-        return own
+        view.register_hook(add)
+        return view
 
 
 @contextlib.contextmanager

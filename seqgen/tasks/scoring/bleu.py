@@ -52,14 +52,14 @@ def read_texts(
         }
         for files in (systems, references)
     ]
-    first, count = next((name, len(own)) for name, own in read[0].items())
-    for name, own in [*read[0].items(), *read[1].items()]:
-        if not own:
+    first, count = next((name, len(file_lines)) for name, file_lines in read[0].items())
+    for name, file_lines in [*read[0].items(), *read[1].items()]:
+        if not file_lines:
             raise SeqgenError(f"{name} has no line: there is nothing to score")
-        if len(own) != count:
+        if len(file_lines) != count:
             raise SeqgenError(
-                f"{first} has {plural(count, 'line')} and {name} {len(own):,}: line n is scored "
-                "against line n, so all files need as many"
+                f"{first} has {plural(count, 'line')} and {name} {len(file_lines):,}: line n is "
+                "scored against line n, so all files need as many"
             )
     return Texts(read[0], list(read[1].values()))
 
@@ -81,8 +81,10 @@ def paired_bleu(
 ) -> Iterator[tuple[str, Score]]:
     """Yield every system's name and score, with a p-value against the first."""
     systems = list(texts.systems.values())
-    found = paired_scores(systems, texts.references, options, test=test, samples=samples, seed=seed)
-    return zip(texts.systems, found, strict=True)
+    paired = paired_scores(
+        systems, texts.references, options, test=test, samples=samples, seed=seed
+    )
+    return zip(texts.systems, paired, strict=True)
 
 
 def record_of(score: Score, **more: Any) -> dict[str, Any]:

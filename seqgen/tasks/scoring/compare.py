@@ -203,24 +203,24 @@ def compare(
         raise SeqgenError("the text is empty: there is nothing to score")
     each = [(scoring or Scoring()).check(loaded) for loaded in models]
     texts = [as_read(loaded, text) for loaded in models]
-    found = [score_each_line(*one) for one in zip(models, texts, each, strict=True)]
-    ranked = rank(models, found, list(map(whole_of, texts)), seed, resamples)
+    scores = [score_each_line(*one) for one in zip(models, texts, each, strict=True)]
+    ranked = rank(models, scores, list(map(whole_of, texts)), seed, resamples)
     drawn = {"bootstrap": resamples, "seed": seed}
     records = [
         _facts(loaded)
         | figures
         | {
             "protocol": protocol(loaded, how),
-            "signature": scoring_signature("compare", loaded, how, digest_of(own), **drawn),
+            "signature": scoring_signature("compare", loaded, how, digest_of(scored_text), **drawn),
         }
-        for loaded, own, how, figures in zip(models, texts, each, ranked, strict=True)
+        for loaded, scored_text, how, figures in zip(models, texts, each, ranked, strict=True)
     ]
     if not translates:
         return [Comparison(**record) for record in records]
     written = _translations(models, text, translating, seed, resamples)
     return [
-        PairComparison(**record, perplexity=own.totals.perplexity, **more)
-        for record, own, more in zip(records, found, written, strict=True)
+        PairComparison(**record, perplexity=score.totals.perplexity, **more)
+        for record, score, more in zip(records, scores, written, strict=True)
     ]
 
 
@@ -254,7 +254,7 @@ def _facts(loaded: LoadedModel) -> dict[str, Any]:
 
 def rank(
     models: Sequence[LoadedModel],
-    found: Sequence[LineBits],
+    scores: Sequence[LineBits],
     texts: Sequence[str],
     seed: int,
     resamples: int,
@@ -263,21 +263,21 @@ def rank(
 
     Args:
         models: M of them.
-        found: the lines of one text under each.
+        scores: the lines of one text under each.
         texts: that text as each model reads it; not empty.
         seed: of the resampling.
         resamples: of the text's blocks, the same for all models.
     """
     sizes = np.stack([line_sizes(text) for text in texts], axis=1)  # (L, M)
-    charged = np.stack([own.bits + own.oov_bits for own in found], axis=1)  # (L, M)
+    charged = np.stack([score.bits + score.oov_bits for score in scores], axis=1)  # (L, M)
     totals = charged.sum(0) / sizes.sum(0)
     best = int(totals.argmin())
     samples = _resampled(charged, sizes, seed, resamples)
     ranked = []
-    for i, own in enumerate(found):
+    for i, score in enumerate(scores):
         low, high, p = _significance(samples, totals, i, best)
         ranked.append(
-            {name: getattr(own.totals, name) for name in OF_TOTALS}
+            {name: getattr(score.totals, name) for name in OF_TOTALS}
             | {
                 "total_bits_per_byte": float(totals[i]),
                 "low": low,
@@ -301,12 +301,13 @@ def _translations(
     if translating is None:
         return [{"bleu": None, "cut": None, "max_tokens": None}] * len(models)
     written = [
-        translate(loaded, pairs, translating.fitted(loaded, pairs).search) for loaded in models
+        translate(loaded, pairs, translating.with_length_limit(loaded, pairs).search)
+        for loaded in models
     ]
     scored = paired_records(written, translating.metrics[0], resamples, seed)
     return [
-        {"bleu": record, "cut": own.cut, "max_tokens": own.max_tokens}
-        for record, own in zip(scored, written, strict=True)
+        {"bleu": record, "cut": translations.cut, "max_tokens": translations.max_tokens}
+        for record, translations in zip(scored, written, strict=True)
     ]
 
 

@@ -128,8 +128,8 @@ def score_dynamically(
 def _update(weights: list[Tensor], trained: list[Tensor], nats: Tensor, dynamic: Dynamic) -> None:
     """Take one step of gradient descent, and of decay towards the trained weights."""
     with torch.backends.cudnn.flags(enabled=False):
-        found = torch.autograd.grad(nats, weights, allow_unused=True)
-    pairs = [(w, g) for w, g in zip(weights, found, strict=True) if g is not None]
+        gradients = torch.autograd.grad(nats, weights, allow_unused=True)
+    pairs = [(w, g) for w, g in zip(weights, gradients, strict=True) if g is not None]
     with torch.no_grad():
         if dynamic.decay:
             torch._foreach_lerp_(weights, trained, dynamic.decay)
@@ -153,8 +153,8 @@ class _Segment:
     def scored(self, want: Want) -> Scored:
         scores = WrittenOut(self.logits.detach()).score(self.targets, want)
         log_probs, hits, ranks = (
-            None if found is None else found.cpu().numpy()[0]
-            for found in (scores.log_probs.double(), scores.hits, scores.ranks)
+            None if values is None else values.cpu().numpy()[0]
+            for values in (scores.log_probs.double(), scores.hits, scores.ranks)
         )
         tokens = self.targets[0].cpu().numpy()
         return Scored(np.zeros(tokens.size, dtype=np.int64), tokens, log_probs, hits, ranks)

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class Measurements:
     """What to measure.
 
     Attributes:
@@ -125,40 +125,43 @@ class _Attempts:
 
 
 def evaluate(
-    loaded: LoadedModel, text: str | TokenFile | Pairs | None, file: str | None, wanted: Wanted
+    loaded: LoadedModel,
+    text: str | TokenFile | Pairs | None,
+    file: str | None,
+    to_measure: Measurements,
 ) -> Evaluation:
-    """Measure what is wanted of a model.
+    """Measure a model.
 
     Args:
         loaded: the model.
         text: what to score and to continue, or the pairs to score and to translate; its held-out
             part if None and one is needed.
         file: what to call the text.
-        wanted: what to measure.
+        to_measure: the figures to find.
 
     Raises:
         UsageError: a model of text is given pairs, or a model of pairs a text.
         SeqgenError: there is no text, or none that can be continued; or of all that applies
-            (`wanted.lenient`) nothing can be had.
+            (`to_measure.lenient`) nothing can be had.
     """
-    text, file = _read(loaded, text, file, wanted)
-    attempt = _Attempts(wanted.lenient)
+    text, file = _read(loaded, text, file, to_measure)
+    attempt = _Attempts(to_measure.lenient)
     score, written = None, {}
-    if wanted.perplexity:
+    if to_measure.perplexity:
         scored = [text] if isinstance(text, str) else text
-        how = {"file": file, "scoring": wanted.scoring}
+        how = {"file": file, "scoring": to_measure.scoring}
         score = attempt("perplexity", lambda: asdict(perplexity(loaded, scored, **how)))
-    if wanted.bleu or wanted.diversity:
+    if to_measure.bleu or to_measure.diversity:
         what, write = "continuations", _continue
         if loaded.reads_sources:
             what, write = "translations", _translate
-        written = attempt(what, lambda: write(loaded, text, wanted)) or {}
-    if wanted.lenient and score is None and not written:
+        written = attempt(what, lambda: write(loaded, text, to_measure)) or {}
+    if to_measure.lenient and score is None and not written:
         raise SeqgenError(next(iter(attempt.missing.values())))
     pairs = [
-        asdict(found)
-        for name, own in wanted.pairs.items()
-        for found in score_pairs(loaded, own, name, wanted.scoring)
+        asdict(pair_score)
+        for name, pair_texts in to_measure.pairs.items()
+        for pair_score in score_pairs(loaded, pair_texts, name, to_measure.scoring)
     ]
     kind, more = Evaluation, {}
     if loaded.reads_sources:
@@ -178,12 +181,15 @@ def evaluate(
 
 
 def _read(
-    loaded: LoadedModel, text: str | TokenFile | Pairs | None, file: str | None, wanted: Wanted
+    loaded: LoadedModel,
+    text: str | TokenFile | Pairs | None,
+    file: str | None,
+    to_measure: Measurements,
 ) -> tuple[str | TokenFile | Pairs | None, str | None]:
     """Return what a model is measured on, and its name; see `evaluate`."""
-    if wanted.pairs:
+    if to_measure.pairs:
         loaded.require_text("--pairs")
-    if text is None and wanted.needs_text:
+    if text is None and to_measure.needs_text:
         return held_out(loaded), "validation"
     if isinstance(text, Pairs) != loaded.reads_pairs and text is not None:
         reads = "pairs" if loaded.reads_pairs else "text"
@@ -193,7 +199,9 @@ def _read(
     return text, file
 
 
-def _continue(loaded: LoadedModel, text: str | TokenFile, wanted: Wanted) -> dict[str, Any]:
+def _continue(
+    loaded: LoadedModel, text: str | TokenFile, to_measure: Measurements
+) -> dict[str, Any]:
     """Return the `bleu` and the `diversity` of a model's continuations, as far as wanted."""
     if isinstance(text, TokenFile):
         raise _lost(text)
@@ -201,36 +209,39 @@ def _continue(loaded: LoadedModel, text: str | TokenFile, wanted: Wanted) -> dic
         raise SeqgenError(f"{loaded.stored.name} writes from labels: nothing is continued")
     if loaded.backward:
         raise SeqgenError(f"{loaded.stored.name} writes from right to left: nothing is continued")
-    scoring = wanted.scoring.check(loaded)
-    passages = find_passages(text, scoring.documents, wanted.protocol)
-    written = go_on(loaded, passages, wanted.protocol)
+    scoring = to_measure.scoring.check(loaded)
+    passages = find_passages(text, scoring.documents, to_measure.protocol)
+    written = go_on(loaded, passages, to_measure.protocol)
     digest = hashlib.sha256(text.encode()).hexdigest()
-    how = {"protocol": wanted.protocol, "seed": wanted.protocol.seed}
+    how = {"protocol": to_measure.protocol, "seed": to_measure.protocol.seed}
     signature = {"signature": scoring_signature("continuations", loaded, scoring, digest, **how)}
     figures: dict[str, Any] = {}
-    if wanted.bleu:
+    if to_measure.bleu:
         figures["bleu"] = continuation_bleu(passages, written) | signature
-    if wanted.diversity:
+    if to_measure.diversity:
         figures["diversity"] = _diversity([one.rest for one in passages], written) | signature
     return figures
 
 
-def _translate(loaded: LoadedModel, pairs: Pairs, wanted: Wanted) -> dict[str, Any]:
+def _translate(loaded: LoadedModel, pairs: Pairs, to_measure: Measurements) -> dict[str, Any]:
     """Return the same of a model's translations, and `translations`: all their figures."""
-    scoring, how = wanted.scoring.check(loaded), wanted.translating.fitted(loaded, pairs)
-    found = translate(loaded, pairs, how.search)
+    scoring, how = (
+        to_measure.scoring.check(loaded),
+        to_measure.translating.with_length_limit(loaded, pairs),
+    )
+    translations = translate(loaded, pairs, how.search)
     digest = pairs.survey().sha256
     made = scoring_signature("translations", loaded, scoring, digest, search=how)
     signature = {"signature": made}
     figures: dict[str, Any] = {}
-    if wanted.bleu:
-        record = translation_record(found, how)
+    if to_measure.bleu:
+        record = translation_record(translations, how)
         figures["translations"] = record | signature
-        bleu = next((own for own in record["metrics"] if own["metric"] == "BLEU"), None)
+        bleu = next((metric for metric in record["metrics"] if metric["metric"] == "BLEU"), None)
         if bleu is not None:
             figures["bleu"] = _as_of_text(bleu, record["pairs"]) | signature
-    if wanted.diversity:
-        figures["diversity"] = _diversity(found.targets, found.texts) | signature
+    if to_measure.diversity:
+        figures["diversity"] = _diversity(translations.targets, translations.texts) | signature
     return figures
 
 
@@ -292,16 +303,16 @@ def continuation_bleu(passages: Sequence[Passage], written: Sequence[str]) -> di
     options = BleuOptions(effective_order=True)
     real = [_plain(passage.rest) for passage in passages]
     plain = [_plain(text) for text in written]
-    found = corpus_score(plain, [real], options, bootstrap=BOOTSTRAP)
+    score = corpus_score(plain, [real], options, bootstrap=BOOTSTRAP)
     shifted = real[1:] + real[:1]
     other = corpus_score(shifted, [real], options).score if len(real) > 1 else None
     return {
-        "score": found.score,
-        "mean": found.mean,
-        "interval": found.interval,
+        "score": score.score,
+        "mean": score.mean,
+        "interval": score.interval,
         "text_score": other,
         "passages": len(passages),
-        "bleu_signature": found.signature,
+        "bleu_signature": score.signature,
     }
 
 

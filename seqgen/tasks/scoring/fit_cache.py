@@ -32,14 +32,14 @@ class FittedCache:
         weights: of the parts, K; [1.0] of a model alone.
         cache: N, lambda and theta.
         nats: per token, of the whole.
-        own: (N, K), the log-probabilities of the tokens under each part.
+        model_log_probs: (N, K), the log-probabilities of the tokens under each part.
         rounds: of EM.
     """
 
     weights: list[float]
     cache: CacheConfig
     nats: float
-    own: Tensor
+    model_log_probs: Tensor
     rounds: int
 
 
@@ -63,39 +63,41 @@ def fit_cache(parts: Sequence[LanguageModel], size: int, columns: Columns) -> Fi
             columns(SeveralCaches(part, *several).eval()) if cached else counted[part]
             for part, cached in zip(parts, has.tolist(), strict=True)
         ]
-        own = torch.stack([x[:, 0] if x.ndim > 1 else x for x in each], 1)  # (N, K)
+        model_log_probs = torch.stack([x[:, 0] if x.ndim > 1 else x for x in each], 1)  # (N, K)
         caches = torch.stack([x[:, 1:] for x in each if x.ndim > 1], 1)  # (N, J, F)
         return [
-            _fit_shares(own, caches[..., i], has, CacheConfig(size, flatness=flatness))
+            _fit_weights(model_log_probs, caches[..., i], has, CacheConfig(size, flatness=flatness))
             for i, flatness in enumerate(several[1])
         ]
 
-    found = tried(COARSE)
-    best = min(found, key=lambda one: one.nats)
+    candidates = tried(COARSE)
+    best = min(candidates, key=lambda one: one.nats)
     if around := [best.cache.flatness * factor for factor in FINE if best.cache.flatness]:
-        found = tried(around)
-    return min(best, *found, key=lambda one: one.nats)
+        candidates = tried(around)
+    return min(best, *candidates, key=lambda one: one.nats)
 
 
-def _fit_shares(own: Tensor, cached: Tensor, has: Tensor, cache: CacheConfig) -> FittedCache:
+def _fit_weights(
+    model_log_probs: Tensor, cached: Tensor, has: Tensor, cache: CacheConfig
+) -> FittedCache:
     """Fit the weights of parts (N, K), and one strength for all of their caches (N, J), by EM.
 
     What is returned is rounded, so that what is printed is what was measured.
     """
-    columns, count = torch.cat([own, cached], 1), own.shape[1]
+    columns, count = torch.cat([model_log_probs, cached], 1), model_log_probs.shape[1]
 
     def tied(shares: Tensor) -> Tensor:
         """Return shares in which every cache has the same part of its model's."""
         weights, strength = _parted(shares, count, has)
-        return _shares(weights, strength, has)
+        return _all_weights(weights, strength, has)
 
     shares, history = fit_weights(columns, tied=tied)
     weights, strength = _parted(torch.tensor(shares, dtype=torch.float64), count, has)
     weights, strength = rounded(weights.tolist()), min(round(strength.item(), DIGITS), MOST)
-    shares = _shares(torch.tensor(weights, dtype=torch.float64), strength, has)
+    shares = _all_weights(torch.tensor(weights, dtype=torch.float64), strength, has)
     nats = -(columns + shares.log()).logsumexp(1).mean().item()
     cache = replace(cache, strength=strength)
-    return FittedCache(weights, cache, nats, own, len(history) - 1)
+    return FittedCache(weights, cache, nats, model_log_probs, len(history) - 1)
 
 
 def _parted(shares: Tensor, count: int, has: Tensor) -> tuple[Tensor, Tensor]:
@@ -105,7 +107,7 @@ def _parted(shares: Tensor, count: int, has: Tensor) -> tuple[Tensor, Tensor]:
     return weights, caches.sum() / weights[has].sum().clamp(min=LEAST)
 
 
-def _shares(weights: Tensor, strength: Tensor | float, has: Tensor) -> Tensor:
+def _all_weights(weights: Tensor, strength: Tensor | float, has: Tensor) -> Tensor:
     """Return the shares (K + J,) of parts without their caches, and of the caches."""
     models = torch.where(has, weights * (1 - strength), weights)
     return torch.cat([models, weights[has] * strength])

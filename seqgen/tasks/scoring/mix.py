@@ -74,20 +74,21 @@ def fit(
     columns = _columns(loaded, text, scoring)
     parts = parts_of(loaded.model)
     if loaded.cache is not None:
-        found = fit_cache(parts, loaded.cache.size, columns)
-        own, weights, rounds = found.own, found.weights, found.rounds
-        mixed = with_cache(with_weights(loaded, weights), found.cache)
-        nats, cache = found.nats, asdict(found.cache)
+        fitted_cache = fit_cache(parts, loaded.cache.size, columns)
+        log_probs, weights = fitted_cache.model_log_probs, fitted_cache.weights
+        mixed = with_cache(with_weights(loaded, weights), fitted_cache.cache)
+        nats, cache = fitted_cache.nats, asdict(fitted_cache.cache)
+        rounds = fitted_cache.rounds
     else:
-        own, cache = torch.stack([columns(part) for part in parts], 1), None  # (N, K)
-        weights, rounds, nats = _fit_parts(own)
+        log_probs, cache = torch.stack([columns(part) for part in parts], 1), None  # (N, K)
+        weights, rounds, nats = _fit_parts(log_probs)
         mixed = with_weights(loaded, weights)
     return mixed, FittedWeights(
         model=mixed.stored.name,
         weights=[round(weight, DIGITS) for weight in weights],
-        tokens=int(own.shape[0]),
+        tokens=int(log_probs.shape[0]),
         perplexity=_perplexity(nats),
-        components=[_perplexity(-column.mean().item()) for column in own.unbind(1)],
+        components=[_perplexity(-column.mean().item()) for column in log_probs.unbind(1)],
         rounds=rounds,
         cache=cache,
     )
@@ -114,10 +115,11 @@ def fit_orders(
     parts = parts_of(loaded.model)
     guide = require_guide(loaded)
     columns = _columns(loaded, text, scoring)
-    own, matched = torch.stack(list(map(columns, parts)), 1), columns(MatchedOrders(parts[guide]))
-    stored = loaded.stored.with_weights(_fit_parts(own)[0])
-    found = fit_by_order(own, matched.long(), parts[guide].orders, stored.weights)
-    stored = replace(stored, by_order=tuple(tuple(rounded(row)) for row in found))
+    log_probs = torch.stack(list(map(columns, parts)), 1)  # (N, K)
+    matched = columns(MatchedOrders(parts[guide]))
+    stored = loaded.stored.with_weights(_fit_parts(log_probs)[0])
+    by_order = fit_by_order(log_probs, matched.long(), parts[guide].orders, stored.weights)
+    stored = replace(stored, by_order=tuple(tuple(rounded(row)) for row in by_order))
     return replace(loaded, stored=stored, model=mixture_of(parts, stored).eval())
 
 
@@ -145,8 +147,8 @@ def _fit_parts(log_probs: Tensor) -> tuple[list[float], int, float]:
         raise SeqgenError("there is no token to fit weights on")
     weights, history = fit_weights(log_probs)
     weights = rounded(weights)
-    shares = torch.tensor(weights, dtype=torch.float64).log()
-    return weights, len(history) - 1, -(log_probs + shares).logsumexp(1).mean().item()
+    log_weights = torch.tensor(weights, dtype=torch.float64).log()
+    return weights, len(history) - 1, -(log_probs + log_weights).logsumexp(1).mean().item()
 
 
 def with_weights(loaded: LoadedModel, weights: Sequence[float]) -> LoadedModel:

@@ -100,21 +100,21 @@ def score_pairs(
     signature = scoring_signature("pairs", loaded, how, data, ties="half")
     groups = dict.fromkeys(pair.group for pair in pairs)
     for group in [*(g for g in groups if g is not None), None]:
-        own = [i for i, pair in enumerate(pairs) if group in (None, pair.group)]
-        ties = sum(abs(margins[i]) <= TIE_NATS for i in own)
-        preferred = sum(margins[i] > TIE_NATS for i in own)
+        members = [i for i, pair in enumerate(pairs) if group in (None, pair.group)]
+        ties = sum(abs(margins[i]) <= TIE_NATS for i in members)
+        preferred = sum(margins[i] > TIE_NATS for i in members)
         successes = preferred + ties / 2
-        low, high = wilson(successes, len(own))
+        low, high = wilson(successes, len(members))
         yield PairScore(
             file=name,
             group=group,
-            pairs=len(own),
+            pairs=len(members),
             preferred=preferred,
             ties=ties,
-            share=successes / len(own),
+            share=successes / len(members),
             low=low,
             high=high,
-            oov=sum(oov[i] for i in own),
+            oov=sum(oov[i] for i in members),
             signature=signature,
         )
 

@@ -117,9 +117,9 @@ def _score_group(
         yield from _score_texts(loaded, items, None, scoring)
         return
     sources = loaded.encode_sources([source for source, _ in items])
-    found = _score_texts(loaded, [target + NEWLINE for _, target in items], sources, scoring)
+    lines_scored = _score_texts(loaded, [target + NEWLINE for _, target in items], sources, scoring)
     for line, (source, _), begin, end in zip(
-        found, items, sources.starts, sources.ends, strict=True
+        lines_scored, items, sources.starts, sources.ends, strict=True
     ):
         read = sources.values[begin:end]
         yield replace(line, source=source, source_unknown=loaded.unknown_in(read))
@@ -136,16 +136,16 @@ def _score_texts(
     oov_bytes = np.bincount(of_unknowns, unknowns.sizes, minlength=len(texts))
     whole = in_order(loaded.score(corpus, scoring.batch_size, scoring.stride, scoring.want))
     for number, (begin, end) in enumerate(zip(corpus.starts, corpus.ends, strict=True)):
-        own = whole.take(slice(begin, end))
+        of_line = whole.take(slice(begin, end))
         text = texts[number]
         totals = replace(
-            add_up([own], loaded.tokenizer),
+            add_up([of_line], loaded.tokenizer),
             characters=len(text),
             bytes=len(text.encode()),
             words=len(text.split()) + 1,
             oov_bytes=int(oov_bytes[number]),
         )
-        yield Line(number, text.removesuffix(NEWLINE), totals, own)
+        yield Line(number, text.removesuffix(NEWLINE), totals, of_line)
 
 
 def score_tokens(
@@ -154,8 +154,8 @@ def score_tokens(
     """Yield every token of a text, as the model found it, in order."""
     scoring = scoring.check(loaded)
     if scoring.documents == "line":
-        found = score_lines(loaded, chunks, scoring)
-        return chain.from_iterable(_tokens(loaded, [x.scored], x.index) for x in found)
+        lines = score_lines(loaded, chunks, scoring)
+        return chain.from_iterable(_tokens(loaded, [x.scored], x.index) for x in lines)
     corpus = encode_corpus(chunks, loaded.tokenizer, "stream", framing=loaded.framing_of("stream"))
     return _tokens(loaded, _stream(loaded, corpus, scoring))
 
@@ -207,8 +207,10 @@ def whose_line(
     each = [replace(scoring, documents="line").check(loaded) for loaded in models]
     index = 0
     for group in ready(_items(chunks), POOL * scoring.batch_size):
-        found = [_score_group(m, group, how) for m, how in zip(models, each, strict=True)]
-        for by_model in zip(*found, strict=True):
+        by_model_and_target = [
+            _score_group(m, group, how) for m, how in zip(models, each, strict=True)
+        ]
+        for by_model in zip(*by_model_and_target, strict=True):
             bits = [line.bits for line in by_model]
             numbered = tuple(replace(line, index=index) for line in by_model)
             yield Liked(bits.index(min(bits)), numbered)

@@ -49,7 +49,7 @@ class Translating:
         rising = list(self.lengths or ()) == sorted({n for n in self.lengths or () if n >= 0})
         require(rising, "--by-length takes lengths in ascending order, such as 5,10,20")
 
-    def fitted(self, loaded: LoadedModel, pairs: Pairs) -> Translating:
+    def with_length_limit(self, loaded: LoadedModel, pairs: Pairs) -> Translating:
         """Return the same with the limit that `fit_targets` asks for, for one model."""
         if not self.fit_targets:
             return self
@@ -100,30 +100,30 @@ def translate(loaded: LoadedModel, pairs: Pairs, search: BeamOptions) -> Transla
     # Searching for sources of about equal length together is faster, and changes no result.
     order = sorted(range(len(both)), key=lambda number: _length(both[number][0]))
     best = beam_search(loaded, [both[number][0] for number in order], search)
-    found = {order[beam.index]: beam for beam in best if beam.rank == 0}
+    best_of = {order[beam.index]: beam for beam in best if beam.rank == 0}
     return Translations(
         sources=[source for source, _ in both],
         targets=[target for _, target in both],
-        texts=[found[number].text for number in range(len(both))],
-        cut=sum(beam.finish_reason == "length" for beam in found.values()),
+        texts=[best_of[number].text for number in range(len(both))],
+        cut=sum(beam.finish_reason == "length" for beam in best_of.values()),
         max_tokens=search.max_tokens,
     )
 
 
-def scores(found: Translations, metrics: Sequence[BleuOptions]) -> list[Score]:
+def scores(translations: Translations, metrics: Sequence[BleuOptions]) -> list[Score]:
     """Return the score of translations by each metric, with intervals where there can be any."""
-    return [_with_interval(found, options) for options in metrics]
+    return [_with_interval(translations, options) for options in metrics]
 
 
-def _with_interval(found: Translations, options: BleuOptions) -> Score:
-    references = [found.targets]
+def _with_interval(translations: Translations, options: BleuOptions) -> Score:
+    references = [translations.targets]
     try:
-        return corpus_score(found.texts, references, options, bootstrap=BOOTSTRAP)
+        return corpus_score(translations.texts, references, options, bootstrap=BOOTSTRAP)
     except SeqgenError:  # too many lines are empty to resample them
-        return corpus_score(found.texts, references, options)
+        return corpus_score(translations.texts, references, options)
 
 
-def translation_record(found: Translations, how: Translating) -> dict[str, Any]:
+def translation_record(translations: Translations, how: Translating) -> dict[str, Any]:
     """Return the figures of translations.
 
     Returns:
@@ -132,22 +132,22 @@ def translation_record(found: Translations, how: Translating) -> dict[str, Any]:
         `by_source_length`.
     """
     return {
-        "pairs": len(found.texts),
-        "exact_match": found.exact_match,
-        "cut": found.cut,
-        "max_tokens": found.max_tokens,
-        "metrics": [record_of(score) for score in scores(found, how.metrics)],
-        "by_length": list(by_source_length(found, how.metrics[0], how.lengths)),
+        "pairs": len(translations.texts),
+        "exact_match": translations.exact_match,
+        "cut": translations.cut,
+        "max_tokens": translations.max_tokens,
+        "metrics": [record_of(score) for score in scores(translations, how.metrics)],
+        "by_length": list(by_source_length(translations, how.metrics[0], how.lengths)),
     }
 
 
 def by_source_length(
-    found: Translations, options: BleuOptions, lengths: Sequence[int] | None = None
+    translations: Translations, options: BleuOptions, lengths: Sequence[int] | None = None
 ) -> Iterator[dict[str, Any]]:
     """Yield the score of the translations of sources of about the same length, shortest first.
 
     Args:
-        found: the translations.
+        translations: the translations.
         options: the metric.
         lengths: see `Translating.lengths`.
 
@@ -156,17 +156,20 @@ def by_source_length(
         of lengths from `least` to `most` that there are, the number of `pairs`, the `metric`, its
         `score` and `exact_match`. A class without sources is left out.
     """
-    unit, sizes = _sizes(found.sources)
+    unit, sizes = _sizes(translations.sources)
     limits = _equal_classes(sizes) if lengths is None else np.array(lengths, dtype=np.int64)
     classes = np.searchsorted(limits, sizes, side="left")  # (D,): a limit belongs to the class
     for number in np.unique(classes):
         members = np.flatnonzero(classes == number).tolist()
-        own = Translations(
-            *([side[i] for i in members] for side in (found.sources, found.targets, found.texts)),
+        of_class = Translations(
+            *(
+                [side[i] for i in members]
+                for side in (translations.sources, translations.targets, translations.texts)
+            ),
             cut=0,
-            max_tokens=found.max_tokens,
+            max_tokens=translations.max_tokens,
         )
-        score = corpus_score(own.texts, [own.targets], options)
+        score = corpus_score(of_class.texts, [of_class.targets], options)
         yield {
             "unit": unit,
             "least": int(sizes[members].min()),
@@ -174,7 +177,7 @@ def by_source_length(
             "pairs": len(members),
             "metric": score.metric,
             "score": score.score,
-            "exact_match": own.exact_match,
+            "exact_match": of_class.exact_match,
         }
 
 
@@ -194,8 +197,8 @@ def _sizes(sources: Sequence[str | Vectors]) -> tuple[str, np.ndarray]:
 
 def _equal_classes(sizes: np.ndarray) -> np.ndarray:
     """Return limits that divide lengths (D,) into classes of about equal size, ascending."""
-    shares = np.arange(1, LENGTH_CLASSES) / LENGTH_CLASSES
-    return np.unique(np.quantile(sizes, shares, method="inverted_cdf"))
+    quantiles = np.arange(1, LENGTH_CLASSES) / LENGTH_CLASSES
+    return np.unique(np.quantile(sizes, quantiles, method="inverted_cdf"))
 
 
 def paired_records(
@@ -217,26 +220,29 @@ def paired_records(
     references = [systems[0].targets]
     if len(systems) == 1:
         return [_paired(_with_interval(systems[0], options), systems[0], best=True)]
-    plain = [corpus_score(own.texts, references, options).score for own in systems]
+    plain = [
+        corpus_score(translations.texts, references, options).score for translations in systems
+    ]
     sign = -1 if options.metric == "ter" else 1
     best = max(range(len(systems)), key=lambda number: sign * plain[number])
     order = [best, *(number for number in range(len(systems)) if number != best)]
     texts = [systems[number].texts for number in order]
-    found = paired_scores(texts, references, options, samples=samples, seed=seed)
-    by_number = dict(zip(order, found, strict=True))
+    paired = paired_scores(texts, references, options, samples=samples, seed=seed)
+    by_number = dict(zip(order, paired, strict=True))
     return [
-        _paired(by_number[number], own, best=number == best) for number, own in enumerate(systems)
+        _paired(by_number[number], translations, best=number == best)
+        for number, translations in enumerate(systems)
     ]
 
 
-def _paired(score: Score, own: Translations, best: bool) -> dict[str, Any]:
+def _paired(score: Score, translations: Translations, best: bool) -> dict[str, Any]:
     return {
-        "pairs": len(own.texts),
+        "pairs": len(translations.texts),
         "score": score.score,
         "mean": score.mean,
         "interval": score.interval,
         "p_value": None if best else score.p_value,
         "best": best,
-        "exact_match": own.exact_match,
+        "exact_match": translations.exact_match,
         "signature": score.signature,
     }

@@ -55,13 +55,13 @@ def encode_once(pairs: Pairs, tokenizers: Tokenizers, report: Report) -> Corpus:
         SeqgenError: as reading the pairs does; or the cache cannot be written.
     """
     place = CachedSides.of(pairs, tokenizers)
-    found = place.open()
-    if found is None:
+    files = place.open()
+    if files is None:
         report(Notice(text="encoding the pairs into the cache, once"))
         _write(place.source, pairs.sources(), tokenizers.source)
         _write(place.target, pairs.targets(), tokenizers.target)
-        found = place.open()
-    source, target = (file.corpus for file in found)
+        files = place.open()
+    source, target = (file.corpus for file in files)
     return replace(target, sources=TokenSources(source.tokens, source.ends, source.oov))
 
 

@@ -20,7 +20,7 @@ from seqgen.configs import ModelConfig, Size, TrainingConfig
 from seqgen.data.batches import Batches
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.precision import own_randomness, parameter_type
+from seqgen.models.precision import parameter_type, restored_randomness
 from seqgen.models.room import to_train
 from seqgen.store.machine import keep_measurement, kept_measurement
 from seqgen.tasks.training.plan import Plan
@@ -104,15 +104,15 @@ class Trial:
         }
         known = kept_measurement(about)
         if known is None:
-            with own_randomness(self.device):
-                found = bf16_speedup(self.model(), self.batches(), self.training)
-            known = {"times_as_fast": found}
+            with restored_randomness(self.device):
+                times_as_fast = bf16_speedup(self.model(), self.batches(), self.training)
+            known = {"times_as_fast": times_as_fast}
             known = keep_measurement(about, known) or known
         return known["times_as_fast"]
 
     def measure(self) -> tuple[float, int]:
         """Return how many tokens it can train on in the budget, and its number of parameters."""
-        with own_randomness(self.device):
+        with restored_randomness(self.device):
             model = self.model()
             speed = speed_at_first(model, self.batches(), self.training)
         return 60 * self.training.minutes * speed, model.parameter_count()
@@ -188,13 +188,13 @@ def _possible(plan: Plan, config_class: type[ModelConfig]) -> list[Size]:
 
     If two sizes become the same, the one that demands less counts.
     """
-    found: dict[tuple[Any, ...], Size] = {}
+    sizes: dict[tuple[Any, ...], Size] = {}
     for size in config_class.sizes:
         size = replace(size, settings=plan.only_unset(size.settings))
         with contextlib.suppress(UsageError):
             plan.with_settings(size.settings).model_config(VocabSizes(), plan.training.seq_len)
-            found[tuple(size.settings.items())] = size
-    return list(found.values())
+            sizes[tuple(size.settings.items())] = size
+    return list(sizes.values())
 
 
 def _with_more_rows(trial: Trial, size: dict[str, Any]) -> tuple[dict[str, Any], Trial]:
@@ -224,13 +224,13 @@ def _with_more_rows(trial: Trial, size: dict[str, Any]) -> tuple[dict[str, Any],
 def _regularised(trial: Trial, config_class: type[ModelConfig]) -> dict[str, Any]:
     """Return dropout and patience against overfitting, unless they are given."""
     plan, spelled = trial.plan, trial.prepared.tokenizer.kind in ("char", "byte")
-    found = config_class.regularised(trial.overfitting_ratio, spelled)
+    chosen = config_class.regularised(trial.overfitting_ratio, spelled)
     training, validates = trial.training, trial.plan.data.val != "none"
     evenly = training.validate_every is None and training.schedule not in LATE
     may_overfit = plan.reads == "text" and trial.overfitting_ratio >= STOPS_FROM_RATIO
     if may_overfit and validates and evenly:
-        found["patience"] = PATIENCE
-    return plan.only_unset(found)
+        chosen["patience"] = PATIENCE
+    return plan.only_unset(chosen)
 
 
 def precise(trial: Trial) -> tuple[TrainingConfig, float | None]:
@@ -247,8 +247,8 @@ def choose_training_precision(
     """Choose the precision of training: bf16 if a trial shows that it is faster by a tenth."""
     training, speedup = precise(Trial(plan, training, prepared, device))
     if speedup is not None:
-        found = f"bf16 is {speedup:.2f} times as fast as float32 here"
-        report(Notice(text=f"training in {training.precision}: {found}"))
+        measured = f"bf16 is {speedup:.2f} times as fast as float32 here"
+        report(Notice(text=f"training in {training.precision}: {measured}"))
     return training
 
 
@@ -265,9 +265,9 @@ def choose_compilation(
         return replace(training, compile=False)
     trial = Trial(plan, training, prepared, device)
     report(Notice(text="compiling for a trial, which takes up to a minute"))
-    with own_randomness(device):
+    with restored_randomness(device):
         times, why_not = compiled_speedup(trial.model(), trial.batches(), training)
     pays = times >= LEAST_SPEEDUP
-    found = f"{times:.2f} times as fast" if why_not is None else why_not
-    report(Notice(text=f"steps are {'' if pays else 'not '}compiled: {found}"))
+    measured = f"{times:.2f} times as fast" if why_not is None else why_not
+    report(Notice(text=f"steps are {'' if pays else 'not '}compiled: {measured}"))
     return replace(training, compile=pays)

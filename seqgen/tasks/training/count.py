@@ -10,7 +10,7 @@ from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.training.estimate import Estimate, Estimator
 from seqgen.tasks.training.prepare import Prepared
 from seqgen.tokenizers import Tokenizer
-from seqgen.training.counting import Fit, fit, unseen_shares
+from seqgen.training.counting import Fit, fit, unseen_fractions
 from seqgen.training.events import Notice, Report
 
 
@@ -19,13 +19,13 @@ def count(
 ) -> Estimate:
     """Count the n-grams of the training part and fill the model; see `Estimator.run`."""
     corpus = prepared.as_read(prepared.train, loaded.data)
-    found = fit(loaded.model, corpus, impossible(prepared.tokenizer, loaded.framing))
-    if found.fallbacks:
-        report(_announced(found))
+    fit_result = fit(loaded.model, corpus, impossible(prepared.tokenizer, loaded.framing))
+    if fit_result.fallbacks:
+        report(_announced(fit_result))
     return Estimate(
-        seconds=found.seconds,
+        seconds=fit_result.seconds,
         tokens=int(corpus.tokens.size),
-        facts=lambda: {"ngrams": _ngrams(loaded, prepared, found)},
+        facts=lambda: {"ngrams": _ngrams(loaded, prepared, fit_result)},
     )
 
 
@@ -40,31 +40,31 @@ def impossible(tokenizer: Tokenizer, framing: Framing) -> list[int]:
     return never
 
 
-def _announced(found: Fit) -> Notice:
+def _announced(fit_result: Fit) -> Notice:
     """Return one notice that names all orders with fallback discounts."""
     runs: list[list[int]] = []
-    for n in found.fallbacks:
+    for n in fit_result.fallbacks:
         if runs and n == runs[-1][-1] + 1:
             runs[-1].append(n)
         else:
             runs.append([n])
     orders = [f"{run[0]}-" + (f" to {run[-1]}-" if len(run) > 1 else "") for run in runs]
-    used = ", ".join(f"{d:g}" for d in found.discounts[found.fallbacks[0] - 1])
+    used = ", ".join(f"{d:g}" for d in fit_result.discounts[fit_result.fallbacks[0] - 1])
     why = "give no discounts (too little text, or too few types)"
     return Notice(text=f"the counts of {', '.join(orders)}grams {why}: {used} instead")
 
 
-def _ngrams(loaded: LoadedModel, prepared: Prepared, found: Fit) -> list[dict[str, Any]]:
+def _ngrams(loaded: LoadedModel, prepared: Prepared, fit_result: Fit) -> list[dict[str, Any]]:
     """Return the facts that `models show` prints about each order."""
-    unseen: list[float | None] = [None] * len(found.ngrams)
+    unseen: list[float | None] = [None] * len(fit_result.ngrams)
     if prepared.val is not None:
         parts = (prepared.as_read(part, loaded.data) for part in (prepared.val, prepared.train))
-        unseen = unseen_shares(loaded.model, *parts)
-    discounts = found.discounts or [[]] * len(found.ngrams)
+        unseen = unseen_fractions(loaded.model, *parts)
+    discounts = fit_result.discounts or [[]] * len(fit_result.ngrams)
     return [
         {"order": n, "stored": stored, "possible": loaded.model.vocab_size**n}
-        | {"held_out_unseen": share, "discounts": amounts}
-        for n, (stored, share, amounts) in enumerate(
-            zip(found.ngrams, unseen, discounts, strict=True), start=1
+        | {"held_out_unseen": unseen_of_order, "discounts": amounts}
+        for n, (stored, unseen_of_order, amounts) in enumerate(
+            zip(fit_result.ngrams, unseen, discounts, strict=True), start=1
         )
     ]

@@ -89,8 +89,8 @@ def estimate(
     started = store.now()
     stored = loaded.stored
     estimator = Estimator.of(stored.config["architecture"])
-    found = estimator.run(loaded, prepared, training, report)
-    facts = {"created": started, "seed": found.seed}
+    estimated = estimator.run(loaded, prepared, training, report)
+    facts = {"created": started, "seed": estimated.seed}
     stored.write_weights(loaded.model)
     write_record(loaded, prepared, **facts, result=None)
     stored.seal()
@@ -106,17 +106,17 @@ def estimate(
         path=str(stored.path),
         architecture=stored.config["architecture"],
         parameters=loaded.model.parameter_count(),
-        steps=found.steps,
-        tokens=found.tokens,
-        train_loss=found.train_loss,
+        steps=estimated.steps,
+        tokens=estimated.tokens,
+        train_loss=estimated.train_loss,
         **validation_figures(totals and totals.nats_per_token, prepared),
-        seconds=found.seconds,
+        seconds=estimated.seconds,
         validation_seconds=seconds,
-        tokens_per_second=found.tokens / found.seconds,
-        stopped=found.stopped,
-        seed=found.seed,
+        tokens_per_second=estimated.tokens / estimated.seconds,
+        stopped=estimated.stopped,
+        seed=estimated.seed,
         protocol=protocol(loaded, Scoring().check(loaded)) if totals else None,
     )
     facts |= {"result": dataclasses.asdict(result)}
-    write_record(loaded, prepared, **facts, **found.facts())
+    write_record(loaded, prepared, **facts, **estimated.facts())
     return result

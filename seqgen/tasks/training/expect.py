@@ -39,14 +39,14 @@ def expect(
             return training.budget if share >= 1 else None
 
         never = impossible(prepared.tokenizer, loaded.framing)
-        found = fit(loaded.model, corpus, never, training.seed, enough)
-    last = found.passes[-1]
+        fit_result = fit(loaded.model, corpus, never, training.seed, enough)
+    last = fit_result.passes[-1]
     return Estimate(
         seconds=last.seconds,
         tokens=last.number * size,
         steps=last.number,
         train_loss=last.nats_per_token,
-        stopped=found.stopped,
+        stopped=fit_result.stopped,
         seed=training.seed,
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from seqgen.configs import require
-from seqgen.models.precision import choose_device, own_randomness, parameter_type
+from seqgen.models.precision import choose_device, parameter_type, restored_randomness
 from seqgen.tasks.interrupts import ending_as_ctrl_c
 from seqgen.tasks.machine import choose_products
 from seqgen.tasks.training.estimate import Estimator
@@ -56,7 +56,7 @@ def find_rate(
     by_gradients = Estimator.of(name) is None
     require(by_gradients, f"{name} is not trained by gradients: it has no learning rate to find")
     choose_products(place)
-    with own_randomness(place):
+    with restored_randomness(place):
         model = ready.initial_model()
         model.to(device=place, dtype=parameter_type(training.precision))
         batches = ready.prepared.batches(training, ready.plan.data, model.carries_state)

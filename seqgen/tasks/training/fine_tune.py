@@ -9,7 +9,7 @@ from typing import Any
 from seqgen import registry, store
 from seqgen.configs import ModelConfig, conform, require
 from seqgen.data.labels import Labels
-from seqgen.data.sources import require_same_sources
+from seqgen.data.sources import require_equal_widths
 from seqgen.errors import SeqgenError
 from seqgen.models.base import load_weights, weights_of
 from seqgen.models.network import Network
@@ -65,7 +65,7 @@ class Origin:
         fields = type(self.model.config).fields()
         return {k: v for k, v in self.model.config.to_dict().items() if k in fields}
 
-    def require_own(self, architecture: str | None, flags: Collection[str]) -> None:
+    def refuse_fixed(self, architecture: str | None, flags: Collection[str]) -> None:
         """Refuse flags for what the origin determines, such as the architecture.
 
         Raises:
@@ -86,14 +86,19 @@ class Origin:
         Raises:
             UsageError: a configuration file wants another architecture than the origin's.
         """
-        own = self._model_settings
+        inherited_model = self._model_settings
         kind = type(self.model.config)
-        wanted = {name: given[name] for name in own if name in given and name not in FREE}
+        overridden = {
+            name: given[name] for name in inherited_model if name in given and name not in FREE
+        }
         derived = {name: getattr(self.model.config, name) for name in kind.derived}
-        agreed = kind(**derived, **{**own, **wanted}).to_dict()
-        for name in wanted:
-            same = agreed[name] == own[name]
-            require(same, f"{name} is {own[name]} in {self.stored.name}, not {agreed[name]}")
+        agreed = kind(**derived, **{**inherited_model, **overridden}).to_dict()
+        for name in overridden:
+            unchanged = agreed[name] == inherited_model[name]
+            require(
+                unchanged,
+                f"{name} is {inherited_model[name]} in {self.stored.name}, not {agreed[name]}",
+            )
         config = self.stored.config
         inherited = {
             "documents": config["data"].get("documents", "stream"),
@@ -115,7 +120,7 @@ class Origin:
         settled["source_tokenizer"] = None
         if not labels and self.source_tokenizer not in (None, self.tokenizer):
             settled["source_tokenizer"] = str(self.stored.path / store.SOURCE_TOKENIZER)
-        return {**inherited, **own, **given, **settled, "init_from": place}
+        return {**inherited, **inherited_model, **given, **settled, "init_from": place}
 
     def config(self, settings: Mapping[str, Any], seq_len: int) -> ModelConfig:
         """Return the new model's configuration: the origin's, except for settings that may change.
@@ -152,8 +157,8 @@ class Origin:
         Raises:
             SeqgenError: they are of another kind, or of another width.
         """
-        own = getattr(self.model.config, "source_features", None)
-        require_same_sources(self.stored.name, own, features)
+        source_width = getattr(self.model.config, "source_features", None)
+        require_equal_widths(self.stored.name, source_width, features)
 
     def begin(
         self, model: Network, tokenizer: Tokenizer, source: Tokenizer | Labels | None
@@ -168,8 +173,8 @@ class Origin:
         Raises:
             SeqgenError: the text came as tokens of another tokenizer.
         """
-        own = self.tokenizer, self.source_tokenizer
-        if fingerprints(tokenizer, source) != fingerprints(*own):
+        inherited = self.tokenizer, self.source_tokenizer
+        if fingerprints(tokenizer, source) != fingerprints(*inherited):
             raise SeqgenError(
                 f"the data has other tokens than {self.stored.name}: give the text itself"
             )
@@ -193,8 +198,10 @@ def architecture_of(
     named = architecture or config.get("architecture")
     if origin is None:
         return named or registry.DEFAULT
-    same = named in (None, origin.architecture)
-    require(same, f"the architecture of {origin.stored.name} is {origin.architecture}, not {named}")
+    agrees = named in (None, origin.architecture)
+    require(
+        agrees, f"the architecture of {origin.stored.name} is {origin.architecture}, not {named}"
+    )
     return origin.architecture
 
 

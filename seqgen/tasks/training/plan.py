@@ -178,8 +178,8 @@ def preset_of(
     require(in_file in (None, name), f"--preset {name}: the configuration file has {in_file}")
     preset = presets.preset(name)
     named = architecture or config.get("architecture")
-    same = named in (None, preset.architecture)
-    require(same, f"the preset {name} is for --model {preset.architecture}, not {named}")
+    agrees = named in (None, preset.architecture)
+    require(agrees, f"the preset {name} is for --model {preset.architecture}, not {named}")
     return preset
 
 
@@ -198,7 +198,7 @@ def plan_of(
     """
     origin = origin_of({**settings_of(config), **settings})
     if origin is not None:
-        origin.require_own(architecture, flags)
+        origin.refuse_fixed(architecture, flags)
     named = architecture or (preset and preset.architecture)
     architecture = architecture_of(origin, named, config)
     kind = registry.architecture(architecture)

@@ -42,8 +42,8 @@ class VocabSizes:
     @classmethod
     def of(cls, target: Tokenizer, source: Tokenizer | None) -> VocabSizes:
         """Return those of tokenizers; `source` is None for a text."""
-        own = None if source is None or source is target else source.vocab_size
-        return cls(target.vocab_size, own)
+        source_size = None if source is None or source is target else source.vocab_size
+        return cls(target.vocab_size, source_size)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from seqgen.configs import DataConfig, require
 from seqgen.data.corpus import Corpus, encode_corpus
-from seqgen.data.split import Split, check_parts, held_out_share, path_of, split_text
+from seqgen.data.split import Split, check_parts, held_out_fraction, path_of, split_text
 from seqgen.data.text import Survey, Text, survey, text_files
 from seqgen.data.token_split import split_tokens
 from seqgen.data.tokenfile import TokenFile, check_tokenizer, is_token_file, open_token_file
@@ -80,10 +80,10 @@ def prepare_tokens(
         subword_sampling=None,
         documents=file.documents,
     )
-    share = None if config.val == "none" else held_out_share(config.val)
+    fraction = None if config.val == "none" else held_out_fraction(config.val)
     split, train, val, val_facts = None, file.corpus, None, Survey()
-    if share is not None:
-        train, val, val_facts = split_tokens(file, share, config.split_seed)
+    if fraction is not None:
+        train, val, val_facts = split_tokens(file, fraction, config.split_seed)
     elif config.val != "none":
         split, val, val_facts = _held_out_file(config, file)
     check_parts(train.tokens.size, val.tokens.size if val else None, config.documents)
@@ -133,8 +133,8 @@ def reload_data(
     place = Cached.of(text, original)
     cached = from_cache(place, text, original)
     if cached is not None and cached.tokenizer.fingerprint == tokenizer.fingerprint:
-        same = held_out is None or filecmp.cmp(held_out, place.val_text, shallow=False)
-        return cached if same else _with_held_out(cached, held_out, config)
+        unchanged = held_out is None or filecmp.cmp(held_out, place.val_text, shallow=False)
+        return cached if unchanged else _with_held_out(cached, held_out, config)
     facts = survey_text(text)
     split = split_text(text, facts, config, tokenizer)
     if held_out is not None:

@@ -14,7 +14,7 @@ from seqgen.data.encoding import Sampling
 from seqgen.data.labelled import LabelledLines
 from seqgen.data.labels import Labels, with_labels_read
 from seqgen.data.pairs import Tokenizers, encode_pairs
-from seqgen.data.split import held_out_lines, held_out_share
+from seqgen.data.split import held_out_fraction, held_out_lines
 from seqgen.data.text import Survey, Text, survey, text_files
 from seqgen.errors import SeqgenError
 from seqgen.tasks.training.prepare import (
@@ -134,7 +134,7 @@ def check_labels(data: DataConfig, given: Collection[str], reads: str, counted: 
 
 def held_out_file(config: DataConfig) -> str | None:
     """Return the file that `--val` names, if it names one."""
-    return None if config.val == "none" or held_out_share(config.val) is not None else config.val
+    return None if config.val == "none" or held_out_fraction(config.val) is not None else config.val
 
 
 def _split(pairs: LabelledLines, count: int, config: DataConfig) -> PairParts:
@@ -144,7 +144,7 @@ def _split(pairs: LabelledLines, count: int, config: DataConfig) -> PairParts:
         return PairParts(pairs, replace(pairs, text=Text(text_files([file])), name=file))
     if config.val == "none":
         return PairParts(pairs, None)
-    held = held_out_lines(count, held_out_share(config.val), config.split_seed)
+    held = held_out_lines(count, held_out_fraction(config.val), config.split_seed)
     return PairParts(pairs.some(~held), pairs.some(held))
 
 

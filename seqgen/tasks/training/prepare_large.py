@@ -88,7 +88,7 @@ def prepare_large(
         raise SeqgenError(f"{place.val_text} cannot be written: {error.strerror}") from None
 
     def progress(before: int) -> Callable[[int], None]:
-        return lambda done: report(Encoding(share=min(1.0, (before + done) / facts.bytes)))
+        return lambda done: report(Encoding(fraction=min(1.0, (before + done) / facts.bytes)))
 
     write_token_file(place.train, split.train(), tokenizer, config.documents, progress(0))
     if split.val:

@@ -24,8 +24,8 @@ from seqgen.data.pairs import (
     fitting,
 )
 from seqgen.data.source_unknowns import UnknownsInSources
-from seqgen.data.sources import Vectors, VectorSources, require_same_sources
-from seqgen.data.split import held_out_lines, held_out_share
+from seqgen.data.sources import Vectors, VectorSources, require_equal_widths
+from seqgen.data.split import held_out_fraction, held_out_lines
 from seqgen.data.text import Survey, Text, survey, text_files
 from seqgen.data.tokenfile import is_token_file
 from seqgen.data.vector_pairs import VectorPairs, open_pairs
@@ -236,7 +236,7 @@ def reload_pairs(
     Raises:
         SeqgenError: they cannot be read.
     """
-    apart = config.val == "none" or held_out_share(config.val) is None
+    apart = config.val == "none" or held_out_fraction(config.val) is None
     pairs = files.pairs(config)
     facts = _survey(files, pairs)
     if apart:  # kept with the model; the files themselves may be gone
@@ -270,15 +270,15 @@ def split_pairs(pairs: Pairs, count: int, config: DataConfig) -> PairParts:
     Raises:
         UsageError: `config.val` is no share, and `val_target` has no meaning with it.
     """
-    share = None if config.val == "none" else held_out_share(config.val)
-    if config.val == "none" or share is not None:
+    fraction = None if config.val == "none" else held_out_fraction(config.val)
+    if config.val == "none" or fraction is not None:
         require(config.val_target is None, "val_target needs val: the file of its sources")
     if config.val == "none":
         return PairParts(pairs, None)
-    if share is None:
+    if fraction is None:
         targets = () if config.val_target is None else (config.val_target,)
         return PairParts(pairs, PairFiles.of((config.val,), targets).pairs(config))
-    held = held_out_lines(count, share, config.split_seed)
+    held = held_out_lines(count, fraction, config.split_seed)
     return PairParts(pairs.some(~held), pairs.some(held))
 
 
@@ -298,11 +298,11 @@ def make_tokenizers(pairs: Pairs, train: Pairs, config: DataConfig) -> Tokenizer
         read = pairs if kind.learns_from_whole_text else train
         both = target or _trained(config, lambda: itertools.chain(read.sources(), read.targets()))
         return Tokenizers(both, both)
-    own = replace(config, tokenizer=config.source_tokenizer)
-    source = given_tokenizer(own)
+    source_config = replace(config, tokenizer=config.source_tokenizer)
+    source = given_tokenizer(source_config)
     return Tokenizers(
         target or _trained(config, _side(pairs, train, config).targets),
-        source or _trained(own, _side(pairs, train, own).sources),
+        source or _trained(source_config, _side(pairs, train, source_config).sources),
     )
 
 
@@ -331,7 +331,7 @@ def encode_pair_parts(
     """
     if parts.val is not None:
         features = parts.train.source_features, parts.val.source_features
-        require_same_sources("the model", *features)
+        require_equal_widths("the model", *features)
     encode = encode_pairs
     if is_large(files.paths) and tokenizers.source is not None:
         encode = partial(encode_once, report=report)

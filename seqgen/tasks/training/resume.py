@@ -18,7 +18,7 @@ from seqgen.configs import (
 from seqgen.data.pairs import Tokenizers
 from seqgen.data.text import text_files
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.precision import choose_device, own_randomness, parameter_type
+from seqgen.models.precision import choose_device, parameter_type, restored_randomness
 from seqgen.store import StoredModel
 from seqgen.tasks.interrupts import ending_as_ctrl_c
 from seqgen.tasks.loaded import LoadedModel
@@ -76,7 +76,7 @@ def resume(
     place = choose_device(device)
     given = {k: v for k, v in (settings or {}).items() if v is not None}
     _check_resumable(stored, given)
-    with own_randomness(place), stored.locked():
+    with restored_randomness(place), stored.locked():
         checkpoint = stored.read_checkpoint(lambda text: report(Notice(text=text)))
         done, result = checkpoint[1]["run"], stored.record.get("result")
         if done["stopped"] in FINISHED and result and not given:
@@ -89,7 +89,7 @@ def resume(
         stored.keep_current_hashes()
         data_config = stored.settings("data", DataConfig)
         prepared = _reload(stored, data, targets, data_config, (tokenizer, source_tokenizer))
-        _require_same(stored, prepared, changed_data)
+        _require_unchanged_data(stored, prepared, changed_data)
         model.to(device=place, dtype=parameter_type(training.precision))
         loaded = LoadedModel(stored, model, tokenizer, data_config, source_tokenizer)
         created = stored.record.get("created", store.now())
@@ -121,12 +121,12 @@ def _reload(
         config: how it was read.
         tokenizers: the model's, and that of its sources if it has any.
     """
-    found = _found(stored, data, targets)
+    files = _find_files(stored, data, targets)
     if config.labels:
-        return reload_labels(found.sources, config, tokenizers, stored.validation_pairs)
+        return reload_labels(files.sources, config, tokenizers, stored.validation_pairs)
     if registry.architecture(stored.config["architecture"]).reads != "pairs":
-        return reload_data(found.sources, config, tokenizers[0], stored.validation_text)
-    return reload_pairs(found, config, Tokenizers(*tokenizers), stored.validation_pairs)
+        return reload_data(files.sources, config, tokenizers[0], stored.validation_text)
+    return reload_pairs(files, config, Tokenizers(*tokenizers), stored.validation_pairs)
 
 
 def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
@@ -195,7 +195,7 @@ def _budget(training: TrainingConfig) -> str:
     return plural(getattr(training, training.budget), training.budget.removesuffix("s"))
 
 
-def _found(
+def _find_files(
     stored: StoredModel, data: Sequence[str | Path], targets: Sequence[str | Path]
 ) -> PairFiles:
     """Return where a stored model's data is: where the user says, or where it was.
@@ -216,7 +216,7 @@ def _found(
     return PairFiles(paths[:apart], paths[apart:])
 
 
-def _require_same(stored: StoredModel, prepared: Prepared, changed_data: bool) -> None:
+def _require_unchanged_data(stored: StoredModel, prepared: Prepared, changed_data: bool) -> None:
     """Refuse another text than a model was trained on, unless that is wanted.
 
     Raises:

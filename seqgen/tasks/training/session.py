@@ -36,7 +36,7 @@ from seqgen.tasks.writing.sample import fixed_sample
 from seqgen.training.diagnosis.watch import TrainingWatch
 from seqgen.training.events import Event, Notice, Report, SampleLine, Started, Validated
 from seqgen.training.loop import Trainer
-from seqgen.training.regimes.base import OwnText
+from seqgen.training.regimes.base import TextRules
 from seqgen.training.run import Budget, Diverged, Hooks, Run
 
 # A validation during training scores this much of a stream: rows, and tokens per row.
@@ -246,8 +246,8 @@ class Session:
             stop=lambda run: self._reason_to_stop(run, stop),
         )
         loaded = self.loaded
-        own_text = OwnText(loaded.tokenizer.decode, loaded.framing.end, loaded.never)
-        trainer = Trainer(model, self._batches, config, hooks, own_text)
+        text_rules = TextRules(loaded.tokenizer.decode, loaded.framing.end, loaded.never)
+        trainer = Trainer(model, self._batches, config, hooks, text_rules)
         return trainer
 
     def _restore(self, trainer: Trainer, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:

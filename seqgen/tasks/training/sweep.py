@@ -204,7 +204,7 @@ def _can_go_on(name: str) -> bool:
 
 
 def _record(cell: SweepCell, result: TrainingResult) -> SweepRecord:
-    same = ("parameters", "steps", "tokens", "seconds", "tokens_per_second", "stopped")
+    copied = ("parameters", "steps", "tokens", "seconds", "tokens_per_second", "stopped")
     scores = ("val_loss", "val_bits_per_char", "val_bits_per_byte")
     return SweepRecord(
         name=cell.name,
@@ -212,7 +212,7 @@ def _record(cell: SweepCell, result: TrainingResult) -> SweepRecord:
         target_parameters=cell.target_parameters,
         hidden_size=cell.hidden_size,
         seed=cell.seed,
-        **{key: getattr(result, key) for key in (*same, *scores)},
+        **{key: getattr(result, key) for key in (*copied, *scores)},
     )
 
 

@@ -17,7 +17,7 @@ from seqgen.configs import (
     require,
 )
 from seqgen.models.base import LanguageModel
-from seqgen.models.precision import choose_device, own_randomness, parameter_type
+from seqgen.models.precision import choose_device, parameter_type, restored_randomness
 from seqgen.models.room import to_train
 from seqgen.presets import Preset
 from seqgen.store import StoredModel
@@ -100,7 +100,7 @@ def train(
     if estimator is not None and (notice := estimator.ignored(ready.flags)):
         report(notice)
     model_config = plan.model_config(prepared.vocab_sizes, training.seq_len)
-    with own_randomness(place), contextlib.ExitStack() as held:
+    with restored_randomness(place), contextlib.ExitStack() as held:
         model = _initial_model(plan, model_config, training, prepared)
         model.to(device=place, dtype=parameter_type(training.precision))
         # Created only now, so that a model too large for this machine leaves no folder behind.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from seqgen import registry
 from seqgen.configs import MOST_WIDTH, require
 from seqgen.errors import UsageError
-from seqgen.models.room import parameter_count
+from seqgen.models.room import nearest_widths, parameter_count
 from seqgen.tasks.training.plan import Plan
 from seqgen.tasks.training.prepare import VocabSizes
 
@@ -60,13 +60,13 @@ def with_parameters(plan: Plan, parameters: int, sizes: VocabSizes, seq_len: int
         shape = plan.with_given({WIDTH: width}).model_config(sizes, seq_len)
         return parameter_count(plan.model_class, shape)
 
-    near = _nearest_widths(count, _possible_widths(plan), parameters)
+    near = nearest_widths(count, _possible_widths(plan), parameters)
     best = min(near, key=lambda width: abs(count(width) - parameters))
     if abs(count(best) - parameters) > TOLERANCE * parameters:
-        found = " and ".join(f"{count(width):,} ({WIDTH} {width:,})" for width in near)
+        nearest = " and ".join(f"{count(width):,} ({WIDTH} {width:,})" for width in near)
         raise UsageError(
             f"--parameters: {plan.architecture} has no width with about {parameters:,} parameters; "
-            f"the nearest {'are' if len(near) > 1 else 'is'} {found}"
+            f"the nearest {'are' if len(near) > 1 else 'is'} {nearest}"
         )
     return plan.with_given({WIDTH: best})
 
@@ -93,20 +93,3 @@ def _possible_widths(plan: Plan) -> range:
         raise wrong
     # All multiples are possible, as with heads, or one width alone, that of a tied embedding.
     return range(unit, unit + 1 if why_not(2 * unit) else MOST_WIDTH + 1, unit)
-
-
-def _nearest_widths(count: Callable[[int], int], widths: range, parameters: int) -> list[int]:
-    """Return the two neighbouring widths that have `parameters` between them.
-
-    At an end of the widths they are the first two, the last two, or the only one. The search
-    relies on counts that grow with the width.
-    """
-    high = 1
-    while high < len(widths) - 1 and count(widths[high]) < parameters:
-        high = min(2 * high, len(widths) - 1)
-    low = high // 2
-    high = min(high, len(widths) - 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if count(widths[middle]) < parameters else (low, middle)
-    return sorted({widths[low], widths[high]})

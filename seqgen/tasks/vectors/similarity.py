@@ -58,8 +58,8 @@ def agreement(vectors: WordVectors, chunks: Iterable[str], file: str) -> Agreeme
             oov += 1
     if not cosines and not oov:
         raise SeqgenError(f"{file} has no pairs: each line is two words and a score")
-    found = spearman(np.array(cosines), np.array(scores))
-    return Agreement(file, len(cosines), oov, found, vectors.model)
+    correlation = spearman(np.array(cosines), np.array(scores))
+    return Agreement(file, len(cosines), oov, correlation, vectors.model)
 
 
 def scored_pairs(chunks: Iterable[str], file: str) -> Iterator[tuple[str, str, float]]:

@@ -87,8 +87,8 @@ def _features(loaded: LoadedModel, line: str, pooling: Pooling) -> np.ndarray:
     ids = [loaded.framing.start, *loaded.ids(line)]
     tokens = torch.tensor([ids], device=loaded.model.device)
     hidden, _ = loaded.model.hidden(tokens, loaded.model.start(1))  # (1, 1 + T, H)
-    own = hidden[0, 1:] if len(ids) > 1 else hidden[0]
-    return (own[-1] if pooling == "last" else own.mean(0)).float().cpu().numpy()
+    features = hidden[0, 1:] if len(ids) > 1 else hidden[0]
+    return (features[-1] if pooling == "last" else features.mean(0)).float().cpu().numpy()
 
 
 def pieces_of(tokenizer: Tokenizer, line: str) -> list[str]:

@@ -142,8 +142,8 @@ class WordVectors:
             UsageError: the word has no vector.
         """
         place = self.place(word)
-        found = self.nearest(self.directions[place], top, {place})
-        return [Neighbour(word, other, cosine) for other, cosine in found]
+        nearest = self.nearest(self.directions[place], top, {place})
+        return [Neighbour(word, other, cosine) for other, cosine in nearest]
 
     def analogy(self, asked: str, top: int) -> list[Neighbour]:
         """Return what completes an analogy `a:b::c:?`: the words nearest to b - a + c.
@@ -156,8 +156,8 @@ class WordVectors:
         """
         places = [self.place(word) for word in terms(asked)]
         a, b, c = self.directions[places]
-        found = self.nearest(b - a + c, top, set(places))
-        return [Neighbour(asked, other, cosine) for other, cosine in found]
+        nearest = self.nearest(b - a + c, top, set(places))
+        return [Neighbour(asked, other, cosine) for other, cosine in nearest]
 
     def similarity(self, first: str, second: str) -> float:
         """Return the cosine between two words."""

@@ -164,7 +164,7 @@ class Tree:
     index: int
     prompt: str
     nodes: list[Node] = field(default_factory=list)
-    found: list[Beam] = field(default_factory=list)
+    hypotheses: list[Beam] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -188,11 +188,11 @@ class Searcher:
     def processors(self) -> list[Processor]:
         """What is possible: first without what can never be written."""
         options = self.options
-        wanted: list[Processor] = [Forbid(options.of_source.never(self.loaded))]
-        wanted += begin_and_end(self.loaded, options.min_tokens, options.force)
+        processors: list[Processor] = [Forbid(options.of_source.never(self.loaded))]
+        processors += begin_and_end(self.loaded, options.min_tokens, options.force)
         if options.no_repeat_ngram is not None:
-            wanted.append(NoRepeatNgram(options.no_repeat_ngram))
-        return wanted
+            processors.append(NoRepeatNgram(options.no_repeat_ngram))
+        return processors
 
     @property
     def ends(self) -> Ends | None:
@@ -254,9 +254,9 @@ class Searcher:
             for place, ending in enumerate(endings)
         )
 
-    def beams(self, prompt: Prompt, found: list[Hypothesis]) -> list[Beam]:
+    def beams(self, prompt: Prompt, hypotheses: list[Hypothesis]) -> list[Beam]:
         """Return what was found as records."""
-        texts = zip(found, self._texts(prompt, found), strict=True)
+        texts = zip(hypotheses, self._texts(prompt, hypotheses), strict=True)
         return [
             Beam(
                 index=prompt.index,
@@ -276,7 +276,7 @@ class Searcher:
         ]
 
     def _texts(
-        self, prompt: Prompt, found: Sequence[Hypothesis]
+        self, prompt: Prompt, hypotheses: Sequence[Hypothesis]
     ) -> Iterator[tuple[str, OfSource | None]]:
         """Yield the text of each hypothesis, and what its record has besides."""
         options, limit = self.options, self._limit(prompt)
@@ -284,7 +284,7 @@ class Searcher:
         def begin(decoder: Decoder) -> Continuation:
             return self.loaded.continuation(decoder, options.stop, limit, options.min_tokens)
 
-        written = [hypothesis.tokens for hypothesis in found]
+        written = [hypothesis.tokens for hypothesis in hypotheses]
         if self.loaded.reads_sources:
             reader = SourceReader(self.loaded, options.of_source)
             yield from reader.finish(prompt, written, begin)
@@ -316,8 +316,8 @@ def beam_search(
     for batch in batches(loaded, prompts, options.batch_size):
         finished: dict[int, list[Beam]] = {}
         place = 0
-        for at, found in searcher.search(batch):
-            finished[at] = searcher.beams(batch[at], found)
+        for at, hypotheses in searcher.search(batch):
+            finished[at] = searcher.beams(batch[at], hypotheses)
             while place in finished:
                 yield from finished.pop(place)
                 place += 1
@@ -340,21 +340,21 @@ def explain(
     for (prompt,) in batches(loaded, prompts, 1):
         log: list[tuple[int, Sequence[Fate]]] = []
         searches = searcher.search([prompt], lambda _, group, fates: log.append((group, fates)))  # noqa: B023
-        ((_, found),) = searches
-        yield _tree(searcher, prompt, log, found)
+        ((_, hypotheses),) = searches
+        yield _tree(searcher, prompt, log, hypotheses)
 
 
 def _tree(
     searcher: Searcher,
     prompt: Prompt,
     log: Sequence[tuple[int, Sequence[Fate]]],
-    found: list[Hypothesis],
+    hypotheses: list[Hypothesis],
 ) -> Tree:
     options = searcher.options
-    ranks = {hypothesis.tokens: rank for rank, hypothesis in enumerate(found)}
+    ranks = {hypothesis.tokens: rank for rank, hypothesis in enumerate(hypotheses)}
     limit = options.of_source.limit(prompt, options.max_tokens)
     given = prompt.text if prompt.source is None else prompt.source
-    tree = Tree(prompt.index, given, found=searcher.beams(prompt, found))
+    tree = Tree(prompt.index, given, hypotheses=searcher.beams(prompt, hypotheses))
     numbers: dict[tuple[int, tuple[int, ...]], int] = {}
     for group, fates in log:
         for place, (parent, token, logprob, fate) in enumerate(fates):

@@ -64,10 +64,10 @@ def find_passages(text: str, documents: Documents, protocol: Protocol) -> list[P
         SeqgenError: the text has no words to go on with.
     """
     find = _of_lines if documents == "line" else _of_stream
-    found = list(find(text, protocol))
-    if not found:
+    passages = list(find(text, protocol))
+    if not passages:
         raise SeqgenError("the text is too short to be continued: it needs two words at least")
-    return found
+    return passages
 
 
 def _of_stream(text: str, protocol: Protocol) -> Iterator[Passage]:
@@ -80,9 +80,9 @@ def _of_stream(text: str, protocol: Protocol) -> Iterator[Passage]:
     count = min(protocol.passages, len(spans) // whole)
     for number in range(count):
         first = number * (len(spans) - whole) // max(1, count - 1)
-        own = spans[first : first + whole]
-        cut = own[prefix - 1][1]
-        yield Passage(text[own[0][0] : cut], text[cut : own[-1][1]])
+        passage_spans = spans[first : first + whole]
+        cut = passage_spans[prefix - 1][1]
+        yield Passage(text[passage_spans[0][0] : cut], text[cut : passage_spans[-1][1]])
 
 
 def _of_lines(text: str, protocol: Protocol) -> Iterator[Passage]:

@@ -92,8 +92,10 @@ def suggest(
     require(count >= 1, f"--suggest must be at least 1, not {count}")
     for batch in batches(loaded, prompts, batch_size):
         histories = [prompt.tokens for prompt in batch]
-        own = normalise(prefill(loaded.model, histories, *opening(loaded, batch))[0])  # (B, V)
-        allowed = Forbid(loaded.never)(histories, own)
+        model_log_probs = normalise(
+            prefill(loaded.model, histories, *opening(loaded, batch))[0]
+        )  # (B, V)
+        allowed = Forbid(loaded.never)(histories, model_log_probs)
         for row, prompt in enumerate(batch):
             for rank, token in enumerate(_likeliest(allowed[row], count)):
                 yield Suggestion(
@@ -103,7 +105,7 @@ def suggest(
                     token=token,
                     text=piece(loaded, token),
                     probability=math.exp(allowed[row, token]),
-                    logprob=own[row, token].item(),
+                    logprob=model_log_probs[row, token].item(),
                     model=loaded.stored.name,
                 )
 
@@ -145,7 +147,7 @@ def _explained(
     writer: Writer, row: Row, step: int, stages: Sequence[np.ndarray], token: int, count: int
 ) -> Explanation:
     """Describe one step from the log-probabilities (V,) before and after each filter."""
-    own, final = stages[0], stages[-1]
+    model_log_probs, final = stages[0], stages[-1]
     removed_by: dict[int, str] = {}
     removed = []
     for processor, before, after in zip(writer.processors, stages, stages[1:], strict=False):
@@ -156,17 +158,17 @@ def _explained(
             first = sorted(gone, key=lambda v: (-before[v].item(), v))[:count]
             texts = [piece(writer.loaded, v) for v in first]
             removed.append(Removed(name, len(gone), float(np.exp(before[gone]).sum()), texts))
-    shown = dict.fromkeys([*_likeliest(own, count), *_likeliest(final, count), token])
-    found = [
+    shown = dict.fromkeys([*_likeliest(model_log_probs, count), *_likeliest(final, count), token])
+    candidates = [
         Candidate(
             token=v,
             text=piece(writer.loaded, v),
-            probability=math.exp(own[v]),
+            probability=math.exp(model_log_probs[v]),
             after=math.exp(final[v]),
             # What is forced comes back, whatever took it away before.
             removed_by=removed_by.get(v) if final[v] == IMPOSSIBLE else None,
         )
-        for v in sorted(shown, key=lambda v: (-own[v].item(), v))
+        for v in sorted(shown, key=lambda v: (-model_log_probs[v].item(), v))
     ]
     return Explanation(
         index=row.prompt,
@@ -174,9 +176,9 @@ def _explained(
         step=step,
         token=token,
         text=piece(writer.loaded, token),
-        probability=math.exp(own[token]),
-        logprob=own[token].item(),
-        candidates=found,
+        probability=math.exp(model_log_probs[token]),
+        logprob=model_log_probs[token].item(),
+        candidates=candidates,
         removed=removed,
         seed=writer.options.seed,
         model=writer.loaded.stored.name,

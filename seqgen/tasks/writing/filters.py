@@ -31,11 +31,11 @@ def begin_and_end(loaded: LoadedModel, min_tokens: int, force: str) -> list[Proc
     Raises:
         UsageError: the model does not know what every text is to begin with.
     """
-    end, wanted = loaded.framing.end, []
+    end, processors = loaded.framing.end, []
     if min_tokens and end is not None:
-        wanted.append(MinTokens(min_tokens, end))
+        processors.append(MinTokens(min_tokens, end))
     if force:
         unknown = first_unknown(loaded, force)
         require(unknown is None, f"--force: the model does not know {unknown and unknown[0]!r}")
-        wanted.append(Force(loaded.ids(force)))
-    return wanted
+        processors.append(Force(loaded.ids(force)))
+    return processors

@@ -227,11 +227,11 @@ class SourceReader:
         options = self.options
         alignment = None
         if options.align or options.align_words:
-            own = len(ids) - (self.loaded.framing.end in ids)  # the end comes last
-            mean = options.heads.mean(weights)[:own, : prompt.places]
+            written = len(ids) - (self.loaded.framing.end in ids)  # the end comes last
+            mean = options.heads.mean(weights)[:written, : prompt.places]
             if options.align_words:
                 of_source = word_numbers(pieces_of(self.loaded.source_tokenizer, prompt.source))
-                mean = by_words(mean, word_numbers(pieces[:own]), of_source)
+                mean = by_words(mean, word_numbers(pieces[:written]), of_source)
             alignment = pharaoh(align(mean))
         return Look(
             attention=weights if options.attention else None,

@@ -169,10 +169,10 @@ def _problem(
         if "\n" in text:
             return SeqgenError(f"prompt {index} has several lines; a source is one line")
         return None  # what is unknown in a source is read as <unk>
-    found = first_unknown(loaded, text)
-    if found is None:
+    unknown = first_unknown(loaded, text)
+    if unknown is None:
         return None
-    piece, line, column = found
+    piece, line, column = unknown
     if isinstance(prompts, Lines):
         what, where = prompts.source, f"line {index + 1}, column {column}"
     else:

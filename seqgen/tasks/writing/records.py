@@ -30,14 +30,14 @@ class Look:
 
     def keys(self) -> dict[str, Any]:
         """Return its part of a record, in order, as JSON can hold it."""
-        found: dict[str, Any] = {}
+        keys: dict[str, Any] = {}
         if self.attention is not None:
-            found["attention"] = self.attention.astype(np.float64).round(DIGITS).tolist()
-            found["target_pieces"] = self.target_pieces
-            found["source_pieces"] = self.source_pieces
+            keys["attention"] = self.attention.astype(np.float64).round(DIGITS).tolist()
+            keys["target_pieces"] = self.target_pieces
+            keys["source_pieces"] = self.source_pieces
         if self.alignment is not None:
-            found["alignment"] = self.alignment
-        return found
+            keys["alignment"] = self.alignment
+        return keys
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +56,8 @@ class OfSource:
 
     def keys(self) -> dict[str, Any]:
         """Return its part of a record, in order, as JSON can hold it."""
-        own = {"source": self.source, "source_unknown": self.source_unknown}
-        return own if self.look is None else {**own, **self.look.keys()}
+        of_source = {"source": self.source, "source_unknown": self.source_unknown}
+        return of_source if self.look is None else {**of_source, **self.look.keys()}
 
 
 class Written:
@@ -79,7 +79,7 @@ class Written:
     def record(self) -> dict[str, Any]:
         """Return the keys of `--json`, in order: its own, then those of its source."""
         names = (field.name for field in dataclasses.fields(self))
-        own = {name: getattr(self, name) for name in names if name not in ("of_source", "label")}
+        keys = {name: getattr(self, name) for name in names if name not in ("of_source", "label")}
         if self.label is not None:
-            own["label"] = self.label
-        return own if self.of_source is None else {**own, **self.of_source.keys()}
+            keys["label"] = self.label
+        return keys if self.of_source is None else {**keys, **self.of_source.keys()}

@@ -86,15 +86,15 @@ def restore(
                 f"at most {most:,}"
             )
         units = model.encode(ids, tokenizer.unk_id)
-        found = recall(weights, units, synchronous=synchronous, seed=seed)
-        text = tokenizer.decode(model.decode(found.units, tokenizer.eos_id))
+        recalled = recall(weights, units, synchronous=synchronous, seed=seed)
+        text = tokenizer.decode(model.decode(recalled.units, tokenizer.eos_id))
         known = units != 0
         yield Restored(
             index=index,
             prompt=line,
             text=text,
-            energies=found.energies,
-            changed=int(np.count_nonzero(found.units[known] != units[known])),
-            ended=found.ended,
+            energies=recalled.energies,
+            changed=int(np.count_nonzero(recalled.units[known] != units[known])),
+            ended=recalled.ended,
             model=memory.stored.name,
         )

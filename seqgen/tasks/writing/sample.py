@@ -113,7 +113,7 @@ class SampleOptions:
         """Return the filters asked for that need no tokenizer, in the order they apply in."""
         presence, frequency = self.presence_penalty, self.frequency_penalty
         ngram = self.no_repeat_ngram
-        wanted: list[Processor | None] = [
+        processors: list[Processor | None] = [
             RepetitionPenalty(self.repetition_penalty) if self.repetition_penalty != 1 else None,
             PresenceAndFrequency(presence, frequency) if presence or frequency else None,
             NoRepeatNgram(ngram) if ngram is not None else None,
@@ -123,7 +123,7 @@ class SampleOptions:
             MinP(self.min_p) if self.min_p != 0 else None,
             Typical(self.typical) if self.typical != 1 else None,
         ]
-        return [processor for processor in wanted if processor is not None]
+        return [processor for processor in processors if processor is not None]
 
 
 @dataclass(frozen=True)
@@ -164,12 +164,12 @@ class Writer:
     def processors(self) -> list[Processor]:
         """Every filter in order, first the one for tokens that are never written."""
         options = self.options
-        wanted: list[Processor] = [Forbid(options.of_source.never(self.loaded))]
+        processors: list[Processor] = [Forbid(options.of_source.never(self.loaded))]
         if options.ban:
             known = [t for t in options.ban if self.loaded.tokenizer.first_unknown(t) is None]
-            wanted.append(Ban(tuple(map(self.loaded.ids, known))))
-        wanted += begin_and_end(self.loaded, options.min_tokens, options.force)
-        return [*wanted, *options.filters()]
+            processors.append(Ban(tuple(map(self.loaded.ids, known))))
+        processors += begin_and_end(self.loaded, options.min_tokens, options.force)
+        return [*processors, *options.filters()]
 
     @property
     def choose(self) -> Choose:
@@ -293,7 +293,7 @@ def _best(
     texts = iter(texts)
     for first in texts:
         group = chain([first], islice(texts, best_of - 1))  # none of which is kept but the best
-        yield max(group, key=lambda found: found[1].logprob / max(1, found[1].tokens))
+        yield max(group, key=lambda candidate: candidate[1].logprob / max(1, candidate[1].tokens))
 
 
 def fixed_sample(loaded: LoadedModel, prompt: str | Vectors = "", tokens: int = 160) -> str:

@@ -46,7 +46,7 @@ def entropies(probabilities: Tensor) -> Tensor:
 @torch.no_grad()
 def attention_figures(model: Transformer, tokens: Tensor) -> list[HeadFigures]:
     """Return the figures of every head on windows (B, T) of text."""
-    found: list[HeadFigures] = []
+    figures: list[HeadFigures] = []
     length = tokens.shape[1]
     uniform = sum(math.log(t) for t in range(1, length + 1)) / length
 
@@ -54,7 +54,7 @@ def attention_figures(model: Transformer, tokens: Tensor) -> list[HeadFigures]:
         scaled, unscaled = weights(q, k, q.shape[-1] ** -0.5), weights(q, k, 1.0)
         both = (entropies(p).mean((0, 2)).tolist() for p in (scaled, unscaled))
         for head, (entropy, without) in enumerate(zip(*both, strict=True)):
-            found.append(
+            figures.append(
                 HeadFigures(
                     layer=layer,
                     head=head,
@@ -66,7 +66,7 @@ def attention_figures(model: Transformer, tokens: Tensor) -> list[HeadFigures]:
         return scaled @ v
 
     model.features_by(tokens, attend)
-    return found
+    return figures
 
 
 @torch.no_grad()

@@ -73,10 +73,10 @@ def _of_cell(
         loss = _last_loss(model, tokens, targets)
     parts = [part for state in steps.states for part in state]
     weights = [w for name, (w, _) in cell.maps_of_past().items() if name not in cell.readouts]
-    found = torch.autograd.grad(loss, [*parts, *weights], allow_unused=True)
+    gradients = torch.autograd.grad(loss, [*parts, *weights], allow_unused=True)
     width, rows = len(steps.states[0]), len(tokens)
     norms = [
-        _norms(found[at : at + width], rows) for at in range(0, len(parts), width)
+        _norms(gradients[at : at + width], rows) for at in range(0, len(parts), width)
     ]  # T of (B,)
     bounds = _bounds(cell, steps.states, norms[-1]) if layer == len(model.stack) - 1 else None
     last = len(norms) - 1
@@ -94,8 +94,8 @@ def _of_cell(
 
 def _norms(gradients: tuple[Tensor | None, ...], rows: int) -> Tensor:
     """Return the norm of each row's gradient (B,) over all parts; a part nobody reads has none."""
-    found = [gradient.flatten(1) for gradient in gradients if gradient is not None]
-    return torch.cat(found, 1).norm(dim=1) if found else torch.zeros(rows)
+    flat = [gradient.flatten(1) for gradient in gradients if gradient is not None]
+    return torch.cat(flat, 1).norm(dim=1) if flat else torch.zeros(rows)
 
 
 @torch.no_grad()

@@ -196,8 +196,8 @@ class Update:
     def __init__(self, network: Network) -> None:
         self.network, self._layers = network, named_layers(network)
         self._gradients = [
-            None if not (found := [p.grad for p in of_layer if p.grad is not None])
-            else norm_of(found)
+            None if not (gradients := [p.grad for p in of_layer if p.grad is not None])
+            else norm_of(gradients)
             for _, of_layer in self._layers
         ]  # fmt: skip
         self._before = [
@@ -216,7 +216,7 @@ class Update:
         """
         stack = list(self.network.stack or ())
         number = {p: i for i, layer in enumerate(stack) for p in layer.parameters()}
-        found = []
+        figures = []
         for (name, of_layer), gradient, before in zip(
             self._layers, self._gradients, self._before, strict=True
         ):
@@ -224,7 +224,7 @@ class Update:
             cell = None if index is None or not isinstance(stack[index], Cell) else stack[index]
             moved = norm_of([p.detach() - old for p, old in before.items()])
             from_ = norm_of(list(before.values()))
-            found.append(
+            figures.append(
                 LayerFigures(
                     layer=name,
                     weight_norm=norm_of(of_layer),
@@ -234,4 +234,4 @@ class Update:
                     spectral_radius=spectral_radius(cell) if cell and radius else None,
                 )
             )
-        return found
+        return figures

@@ -54,8 +54,8 @@ def numbered(ids: Sequence[int]) -> str:
 
 
 @dataclass(frozen=True)
-class OwnText:
-    """What a text that the model writes in training is made of.
+class TextRules:
+    """How texts that the model writes in training are decoded and ended.
 
     Attributes:
         decode: turns ids into text, for costs that compare texts.
@@ -123,13 +123,13 @@ class Regime(nn.Module):
     Args:
         reader: makes the training calls.
         config: of the run.
-        own_text: what the model's own texts are made of.
+        text_rules: how the model's texts are decoded and ended.
     """
 
-    def __init__(self, reader: Reader, config: TrainingConfig, own_text: OwnText) -> None:
+    def __init__(self, reader: Reader, config: TrainingConfig, text_rules: TextRules) -> None:
         super().__init__()
         # In a tuple, so that nn.Module finds no second name for the model's parameters.
-        self._given = reader, config, own_text
+        self._given = reader, config, text_rules
         self._noted: dict[str, tuple[Tensor | float, int]] = {}
 
     @property
@@ -143,8 +143,8 @@ class Regime(nn.Module):
         return self._given[1]
 
     @property
-    def own_text(self) -> OwnText:
-        """What the model's own texts are made of."""
+    def text_rules(self) -> TextRules:
+        """How the model's texts are decoded and ended."""
         return self._given[2]
 
     def forward(self, rows: Rows, progress: StepProgress) -> Loss:

@@ -135,8 +135,8 @@ def fed_back(
         if column > first:
             logits, state = model.step(mixed[:, column - 1].tolist(), state)
         if not real[:, column].all():
-            own = pick(logits, column)
-            mixed[:, column] = np.where(real[:, column], tokens[:, column], own)
+            drawn = pick(logits, column)
+            mixed[:, column] = np.where(real[:, column], tokens[:, column], drawn)
     return mixed
 
 
@@ -163,10 +163,10 @@ def continued(
     written = np.full((len(prompts), max(1, int(most.max()))), IGNORED)
     going, t = most > 0, 0
     while going.any():
-        own = pick(logits, prompts.shape[1] + t)
-        written[going, t] = own[going]
+        drawn = pick(logits, prompts.shape[1] + t)
+        written[going, t] = drawn[going]
         t += 1
-        going = going & (t < most) & (own != end if end is not None else True)
+        going = going & (t < most) & (drawn != end if end is not None else True)
         if going.any():
-            logits, state = model.step(own.tolist(), state)
+            logits, state = model.step(drawn.tolist(), state)
     return written[:, : max(1, t)]

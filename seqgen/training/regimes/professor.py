@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from seqgen.configs import TrainingConfig
-from seqgen.models.precision import own_randomness
+from seqgen.models.precision import restored_randomness
 from seqgen.training.parts import OptimizerState, Part, Weights
 from seqgen.training.reading import Reader, sent
-from seqgen.training.regimes.base import Loss, OwnText, Rows, StepProgress
+from seqgen.training.regimes.base import Loss, Rows, StepProgress, TextRules
 from seqgen.training.regimes.scheduled import FreeRunning
 
 # Lamb et al. (2016), section 2.3: the model follows the discriminator only while it is right more
@@ -56,10 +56,10 @@ class ProfessorForcing(FreeRunning):
     before. The discriminator has an Adam of its own.
     """
 
-    def __init__(self, reader: Reader, config: TrainingConfig, own_text: OwnText) -> None:
-        super().__init__(reader, config, own_text)
+    def __init__(self, reader: Reader, config: TrainingConfig, text_rules: TextRules) -> None:
+        super().__init__(reader, config, text_rules)
         head = reader.model.head
-        with own_randomness(reader.model.device):
+        with restored_randomness(reader.model.device):
             torch.manual_seed(config.seed)
             self.discriminator = Discriminator(head.in_features, config.discriminator_size)
         self.discriminator.to(head.weight.device, head.weight.dtype)

@@ -12,7 +12,7 @@ from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress
 from seqgen.training.regimes.drawing import coins, fed_back, opened, sampler, writing
 
 
-class OwnTokens(Regime):
+class MixedTokens(Regime):
     """A regime in which some of the tokens that the model reads are its own."""
 
     def real(self, rows: Rows, progress: StepProgress) -> np.ndarray:
@@ -33,16 +33,16 @@ class OwnTokens(Regime):
         # A row's first token is real, and what follows its last is not read.
         real[:, : rows.begin + 1] = True
         real[:, 1:] |= ~rows.scored[:, 1:]
-        own_text = self.own_text
+        text_rules = self.text_rules
         # The row goes on to the end of the real text, so its end is not drawn either.
-        never = own_text.never if own_text.end is None else (*own_text.never, own_text.end)
+        never = text_rules.never if text_rules.end is None else (*text_rules.never, text_rules.end)
         pick = sampler(self.config.seed, progress, len(real), 1, never)
         model = self.reader.model
         with writing(model):
             return fed_back(model, opened(model, rows), rows.batch.tokens, real, pick)
 
 
-class ScheduledSampling(OwnTokens):
+class ScheduledSampling(MixedTokens):
     """Scheduled sampling (Bengio et al. 2015): a coin decides between the real and an own token.
 
     The real one is read with a probability that falls with the share of the regime's part of the
@@ -73,7 +73,7 @@ def real_probability(config: TrainingConfig, share: float) -> float:
     return k / (k + math.exp(i / k))
 
 
-class FreeRunning(OwnTokens):
+class FreeRunning(MixedTokens):
     """The model reads what it wrote itself after a prefix; the loss is that of the real text."""
 
     def real(self, rows: Rows, progress: StepProgress) -> np.ndarray:

@@ -9,23 +9,23 @@ from torch import Tensor
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import IGNORED
 from seqgen.training.reading import Reader, Reading, sent
-from seqgen.training.regimes.base import Loss, OwnText, Regime, Rows, StepProgress
+from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress, TextRules
 from seqgen.training.regimes.costs import cost_of, costs
 from seqgen.training.regimes.drawing import Pick, continued, greedy, opened, sampler, writing
 
 
-class OwnTexts(Regime):
+class GeneratedTexts(Regime):
     """A regime that lets the model go on from each source, or from the beginning of each row."""
 
-    def __init__(self, reader: Reader, config: TrainingConfig, own_text: OwnText) -> None:
-        super().__init__(reader, config, own_text)
-        self._cost = cost_of(config.cost, own_text)
+    def __init__(self, reader: Reader, config: TrainingConfig, text_rules: TextRules) -> None:
+        super().__init__(reader, config, text_rules)
+        self._cost = cost_of(config.cost, text_rules)
 
     def prompt(self, rows: Rows) -> int:
         """Return how many columns are read before the model writes."""
         return rows.prefix(self.config.prefix)
 
-    def wanted(self, rows: Rows) -> np.ndarray:
+    def real(self, rows: Rows) -> np.ndarray:
         """Return what the real texts have in the place of the model's, (B, N)."""
         return rows.batch.targets[:, self.prompt(rows) - 1 :]
 
@@ -37,7 +37,7 @@ class OwnTexts(Regime):
         most = self._most(rows)[owners]
         with writing(model):
             state = opened(model, rows, owners.tolist())
-            ids = continued(model, state, prompts, most, self.own_text.end, pick)
+            ids = continued(model, state, prompts, most, self.text_rules.end, pick)
         return ids.reshape(-1, samples, ids.shape[1])
 
     def _most(self, rows: Rows) -> np.ndarray:
@@ -45,9 +45,9 @@ class OwnTexts(Regime):
 
         As many as the real one has; or half as many more, if that one ends and the window allows.
         """
-        wanted, window = self.wanted(rows), self.reader.model.window
-        lengths = (wanted != IGNORED).sum(1)
-        ends = (wanted == self.own_text.end).any(1) if self.own_text.end is not None else False
+        real, window = self.real(rows), self.reader.model.window
+        lengths = (real != IGNORED).sum(1)
+        ends = (real == self.text_rules.end).any(1) if self.text_rules.end is not None else False
         most = np.where(ends, lengths + lengths // 2 + 5, lengths)
         return most if window is None else np.minimum(most, window - self.prompt(rows) + 1)
 
@@ -69,10 +69,10 @@ class OwnTexts(Regime):
 
     def costs(self, rows: Rows, written: np.ndarray, like: Tensor) -> Tensor:
         """Return what each text costs, (B, K), on the device and in the type of `like`."""
-        return torch.as_tensor(costs(self._cost, written, self.wanted(rows))).to(like)
+        return torch.as_tensor(costs(self._cost, written, self.real(rows))).to(like)
 
 
-class MinimumRisk(OwnTexts):
+class MinimumRisk(GeneratedTexts):
     """Minimum risk training (Shen et al. 2016, equations 9 to 11).
 
     sum_y Q(y) cost(y),  Q(y) = p(y)^alpha / sum_y' p(y')^alpha
@@ -86,7 +86,7 @@ class MinimumRisk(OwnTexts):
         real = self.reader.read(rows.tokens, rows.past, batch.source, batch.advance)
         _, nats = self.reader.costs(real, rows.targets)
         pick = sampler(
-            config.seed, progress, len(batch.tokens), config.risk_samples, self.own_text.never
+            config.seed, progress, len(batch.tokens), config.risk_samples, self.text_rules.never
         )
         written = self.written(rows, config.risk_samples, pick)
         of_written, _, _ = self.log_probs(rows, written)  # (B, K)
@@ -95,14 +95,14 @@ class MinimumRisk(OwnTexts):
         risk = expected_cost(
             torch.cat([of_real[:, None], of_written], 1),
             torch.nn.functional.pad(self.costs(rows, written, of_real), (1, 0)),
-            sent(distinct(self.wanted(rows), written), rows.device),
+            sent(distinct(self.real(rows), written), rows.device),
             config.risk_sharpness,
         ).sum()
         self.note("expected_cost", risk.detach(), len(batch.tokens))
         return Loss(risk + self.reader.penalty(real, rows.targets), nats, real.state)
 
 
-class Decoding(OwnTexts):
+class Decoding(GeneratedTexts):
     """Training on decoded output: self-critical sequence training (Rennie et al. 2017, eq. 9).
 
     (cost(y) - cost(y_greedy)) log p(y)
@@ -113,7 +113,7 @@ class Decoding(OwnTexts):
     """
 
     def forward(self, rows: Rows, progress: StepProgress) -> Loss:
-        batch, never = rows.batch, self.own_text.never
+        batch, never = rows.batch, self.text_rules.never
         with torch.no_grad():  # for the log, and for the state that is carried
             real = self.reader.read(rows.tokens, rows.past, batch.source, batch.advance)
             _, nats = self.reader.costs(real, rows.targets)
@@ -161,8 +161,8 @@ def distinct(real: np.ndarray, written: np.ndarray) -> np.ndarray:
     width = max(real.shape[1], written.shape[2])
     padded = (_widened(real[:, None], width), _widened(written, width))
     texts = np.concatenate(padded, 1)  # (B, 1 + K, width)
-    same = (texts[:, :, None] == texts[:, None]).all(-1)  # (B, 1 + K, 1 + K)
-    return ~np.tril(same, -1).any(2)
+    equal = (texts[:, :, None] == texts[:, None]).all(-1)  # (B, 1 + K, 1 + K)
+    return ~np.tril(equal, -1).any(2)
 
 
 def _widened(ids: np.ndarray, width: int) -> np.ndarray:

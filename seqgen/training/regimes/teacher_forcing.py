@@ -49,12 +49,12 @@ def unlikelihood(logits: Tensor, tokens: Tensor, targets: Tensor) -> Tensor:
     """
     batch, length = tokens.shape
     earlier = torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()  # j <= t
-    same = tokens.unsqueeze(2) == tokens.unsqueeze(1)  # (B, T, T)
-    first = ~(same & earlier.tril(-1)).any(2)  # (B, T): the token occurs here for the first time
+    equal = tokens.unsqueeze(2) == tokens.unsqueeze(1)  # (B, T, T)
+    first = ~(equal & earlier.tril(-1)).any(2)  # (B, T): the token occurs here for the first time
     candidates = tokens.unsqueeze(1).expand(batch, length, length)  # (B, t, j)
-    wanted = earlier & first.unsqueeze(1) & (candidates != targets.unsqueeze(2))
-    wanted &= (targets != IGNORED).unsqueeze(2)
+    penalised = earlier & first.unsqueeze(1) & (candidates != targets.unsqueeze(2))
+    penalised &= (targets != IGNORED).unsqueeze(2)
     log_probs = logits.log_softmax(-1).gather(2, candidates)  # (B, t, j)
     # A probability of one would have no finite gradient: it is left out before the logarithm.
     not_p = (-torch.expm1(log_probs)).clamp_min(LEAST)
-    return -(not_p.log() * wanted).sum()
+    return -(not_p.log() * penalised).sum()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress
 
 
-class OwnLoss(Regime):
+class NetworkLoss(Regime):
     """The model's own `loss` of the tokens, which predicts none of them from those before it."""
 
     def forward(self, rows: Rows, progress: StepProgress) -> Loss:
