@@ -192,6 +192,21 @@ def test_one_state_is_the_unigram():
     np.testing.assert_allclose(logits[0, 1].exp(), [0, 3 / 6, 2 / 6, 1 / 6], atol=1e-12)
 
 
+def test_without_a_tolerance_the_whole_budget_is_used():
+    """Also where rounding makes the text look less probable after an iteration than before."""
+    corpus, seen = corpus_of([[1, 2, 1, 1, 3, 2], [3, 1]]), []
+
+    def enough(done):
+        seen.append(done.nats_per_token)
+        return "steps" if done.number == 60 else None
+
+    config = {"vocab_size": V, "num_states": 2, "delta": 0.0}
+    assert fit(HMM(HMMConfig(**config, tolerance=0.0)), corpus, [0], 0, enough).stopped == "steps"
+    assert len(seen) == 60 and any(after > before for before, after in itertools.pairwise(seen))
+    found = fit(HMM(HMMConfig(**config, tolerance=1e-6)), corpus, [0], 0, enough)
+    assert found.stopped == "converged" and len(found.passes) < 60
+
+
 def test_a_cycle_is_learned_by_as_many_states():
     """The text a b a c a b a c ... needs four states, and then nothing is left to guess."""
     corpus = corpus_of([[1, 2, 1, 3] * 60])

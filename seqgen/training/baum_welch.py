@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seqgen.data.batches import spans_of
 from seqgen.data.corpus import Corpus
 from seqgen.models.hmm import HMM, HMMConfig
 
@@ -112,7 +113,8 @@ def fit(
         if reason := enough(now):
             result.stopped = reason
             break
-        if before - nats < config.tolerance:
+        # Without a tolerance, rounding that makes the text look less probable is no reason to stop.
+        if config.tolerance and before - nats < config.tolerance:
             break
         before = nats
     model.fill(tables.initial, tables.transition, tables.emission)
@@ -158,11 +160,7 @@ def batches(corpus: Corpus, most: int) -> Iterator[tuple[Tensor, Tensor]]:
     Yields:
         Tokens (T, R) and which of them there are, (T, R) of bool: all but what follows a row's end.
     """
-    lengths = np.diff(corpus.ends, prepend=0)
-    counts = -(-lengths // PIECE)
-    nth = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
-    begins = np.repeat(corpus.starts, counts) + nth * PIECE
-    ends = np.minimum(begins + PIECE, np.repeat(corpus.ends, counts))
+    begins, ends = spans_of(corpus.starts, corpus.ends, PIECE)
     order = np.argsort(ends - begins, kind="stable")
     while order.size:
         # Rows that are as long as the last of them: a shorter one is never left out for that.
