@@ -17,8 +17,8 @@ from seqgen.data.corpus import Corpus
 from seqgen.models.cells.watched import Steps, watching
 from seqgen.tasks.diagnose import windows
 from seqgen.training.clipping import clip
-from seqgen.training.diagnosis.attention import attention_figures, loss_unscaled
 from seqgen.training.diagnosis.distance import gradients_by_distance
+from seqgen.training.diagnosis.heads import attention_figures, loss_unscaled
 from seqgen.training.diagnosis.layers import Update, named_layers, spectral_radius, units_of
 
 TEXT = "the cat sat on the mat and the dog sat on the log\n" * 30

@@ -24,7 +24,7 @@ from seqgen.store import StoredModel
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.scoring.compare import common_text, compare
 from seqgen.tasks.scoring.line_bits import score_each_line
-from seqgen.tasks.scoring.pairs import Pair, read_pairs, score_pairs
+from seqgen.tasks.scoring.minimal_pairs import Pair, read_pairs, score_pairs
 from seqgen.tasks.scoring.perplexity import Scoring, perplexity
 from seqgen.tasks.scoring.surprisal import score_lines, score_tokens, whose_line
 from seqgen.tasks.writing.continuations import Protocol, find_passages, go_on

@@ -31,7 +31,7 @@ from seqgen.wording import plural
 if TYPE_CHECKING:
     from seqgen.tasks.loaded import LoadedModel
     from seqgen.tasks.scoring.evaluate import Evaluation, Measurements
-    from seqgen.tasks.scoring.pairs import Pair
+    from seqgen.tasks.scoring.minimal_pairs import Pair
 
 
 def evaluate(
@@ -215,7 +215,7 @@ def _announce(loaded: LoadedModel, to_measure: Measurements) -> None:
 
 
 def _pairs(sources: list[Input]) -> dict[str, list[Pair]]:
-    from seqgen.tasks.scoring.pairs import read_pairs
+    from seqgen.tasks.scoring.minimal_pairs import read_pairs
 
     return {source.title: read_pairs(source.chunks(), source.title) for source in sources}
 

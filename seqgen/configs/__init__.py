@@ -1,9 +1,9 @@
 """Frozen, documented, validated settings: the base of every configuration, and training's own."""
 
+from seqgen.configs.config_files import read_config, resolve, settings_of
 from seqgen.configs.data import DOCUMENTS, DataConfig, Direction, Documents
-from seqgen.configs.files import read_config, resolve, settings_of
 from seqgen.configs.model import DROPOUT_BY_OVERFITTING_RATIO, ModelConfig, Size, by_ratio
-from seqgen.configs.options import PRECISIONS, choice, count_of, no_text, texts
+from seqgen.configs.option_values import PRECISIONS, choice, count_of, no_text, texts
 from seqgen.configs.regimes import REGIMES, RegimeConfig
 from seqgen.configs.settings import (
     MOST_LAYERS,

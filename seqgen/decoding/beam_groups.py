@@ -283,9 +283,7 @@ class Group:
             return self.advance(expansion, taken, ending)
         self._stop_if_certain(ending)
         others = candidates[len(fates) :]
-        pruned = (
-            (parents[place], token, logprob, "pruned") for _, place, token, _, logprob, _ in others
-        )
+        pruned = ((parents[at], token, logprob, "pruned") for _, at, token, _, logprob, _ in others)
         return fates, pruned
 
     def _diverse(self, candidates: list[Candidate], taken: dict[int, int]) -> list[Candidate]:

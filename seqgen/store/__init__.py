@@ -38,8 +38,8 @@ from seqgen.store.layout import (
     VALIDATION_VECTORS,
     WEIGHTS,
 )
+from seqgen.store.mixture_parts import write_mixture
 from seqgen.store.model import StoredModel
-from seqgen.store.parts import write_mixture
 from seqgen.store.places import home, models_folder
 from seqgen.store.removing import check_removable, remove
 from seqgen.store.stored_mixture import StoredMixture, as_given

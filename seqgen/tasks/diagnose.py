@@ -19,8 +19,8 @@ from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.transformer import Transformer
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.training.clipping import clip
-from seqgen.training.diagnosis.attention import HeadFigures, attention_figures, loss_unscaled
 from seqgen.training.diagnosis.distance import Distance, gradients_by_distance
+from seqgen.training.diagnosis.heads import HeadFigures, attention_figures, loss_unscaled
 from seqgen.training.diagnosis.layers import LayerFigures, Update, units_of
 from seqgen.training.optimizers import UpdateRule
 from seqgen.wording import plural

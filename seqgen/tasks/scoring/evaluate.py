@@ -14,7 +14,7 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.metrics.bleu import BleuOptions, corpus_score
 from seqgen.metrics.diversity import diversity
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.scoring.pairs import Pair, score_pairs
+from seqgen.tasks.scoring.minimal_pairs import Pair, score_pairs
 from seqgen.tasks.scoring.perplexity import (
     Scoring,
     held_out_pairs,
