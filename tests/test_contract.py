@@ -322,6 +322,20 @@ def test_rows_part_again_after_a_long_text(case):
 
 
 @over(representatives(CASES))
+def test_a_state_is_rebuilt_from_its_tensors_by_name(case):
+    model, text, after = case.build(), ids(2, 5), ids(2, 3, seed=4)
+    with torch.no_grad():
+        _, state = model(text, model.start(2))
+        named = {name: tensor.clone() for name, tensor in state.copy().named().items()}
+        assert [x.shape for x in named.values()] == [x.shape for x in state.tensors()]
+        rebuilt = model(text, model.start(2))[1].with_tensors(dict(reversed(named.items())))
+        assert torch.equal(model(after, rebuilt)[0], model(after, state)[0])
+    state = model.start(2)
+    with pytest.raises(KeyError, match="more"):
+        state.with_tensors({**state.named(), "more": torch.zeros(2)})
+
+
+@over(representatives(CASES))
 def test_detach_keeps_the_values_and_drops_the_graph(case):
     model = case.loud()
     with torch.set_grad_enabled(model.window is None):  # a cache takes no part in a graph

@@ -126,6 +126,29 @@ def test_resuming_plainly_is_bit_for_bit(name, optimizer, text):
     both_ways(text, name, [3, 4], optimizer=optimizer)
 
 
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("lstm", ["layers.0.0", "layers.0.1", "layers.1.0", "layers.1.1"]),
+        ("window", ["tokens"]),
+    ],
+)
+def test_the_state_is_saved_by_field_name_and_read_by_number(name, fields, text):
+    """Version 0.1.0 saved the tensors of the carried state by number, in their order."""
+    settings = settings_for(name)
+    train([text], architecture=name, name="whole", settings=settings)
+    train([text], architecture=name, name="part", settings=settings, stop_after=3)
+    part = store.find("part")
+    tensors, facts = part.read_checkpoint()
+    assert sorted(key for key in tensors if key.startswith("state.")) == [
+        f"state.{field}" for field in fields
+    ]
+    old = {f"state.{number}": tensors.pop(f"state.{field}") for number, field in enumerate(fields)}
+    part.write_checkpoint(tensors | old, facts)
+    resume(part.path)
+    assert_same(store.find("whole"), part)
+
+
 @pytest.mark.parametrize("documents", ["stream", "line"])
 def test_resuming_with_a_gradient_over_several_windows(documents, text):
     both_ways(text, "gru", [2, 5], k2=14, steps=8, documents=documents)

@@ -131,7 +131,7 @@ def test_the_gradient_is_clipped_as_a_whole(monkeypatch):
 def test_the_gradient_stops_at_the_window(monkeypatch):
     """Truncated backpropagation: no graph grows from step to step."""
     trainer, _ = run_loop(monkeypatch, LSTM.loud(), corpus_of(60), steps=4)
-    past = trainer.state.detach()
+    past = trainer.carried.state.detach()
     assert not any(tensor.requires_grad for tensor in past.tensors())
     logits, _ = trainer.model(ids(3, 2), past)
     assert logits.requires_grad

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -245,6 +246,22 @@ def test_find_lr_ramps_and_stores_nothing(text, tmp_path, capsys):
     assert smoothed[-1] > 1.5 * min(smoothed) or len(points) == STEPS
     assert found["suggested_lr"] == pytest.approx(0.1 * found["lowest_loss_lr"])
     assert 1e-4 < found["suggested_lr"] < 10
+
+
+def test_find_lr_draws_its_points(text, tmp_path, capsys):
+    pytest.importorskip("matplotlib", reason="--plot needs matplotlib, the extra `plot`")
+    picture, bitmap = tmp_path / "rates.svg", tmp_path / "rates.png"
+    asked = ["train", text, "--find-lr", "--hidden-size", 8, "--layers", 1, "--seq-len", 8]
+    points = records(capsys, *asked, "--steps", 5, "--seed", 1, "--plot", picture)[:-1]
+    drawn = picture.read_text()
+    labels = "learning rate", "nats/token", "loss of a step", "smoothed"
+    assert all(f">{label}</text>" in drawn for label in labels)
+    # The two longest paths are the curves, with a corner for each point.
+    corners = sorted(len(re.findall("[ML] ", d)) for d in re.findall(r'd="([^"]*)"', drawn))
+    assert corners[-2:] == [len(points)] * 2
+    assert run([*map(str, asked), "--steps", "5", "-q", "--plot", str(bitmap)]) == 0
+    assert bitmap.read_bytes().startswith(b"\x89PNG")
+    assert not (tmp_path / "home" / "models").exists()
 
 
 def test_find_lr_refuses_in_a_line(text, capsys):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -38,6 +38,22 @@ class State:
         self.map(lambda x: leaves.append(x) or x)
         return leaves
 
+    def named(self) -> dict[str, Tensor]:
+        """Return every tensor by its path of field names and places in tuples: `layers.0.1`."""
+        return dict(_named(self, ""))
+
+    def with_tensors(self: S, named: Mapping[str, Tensor]) -> S:
+        """Return the state with other tensors, which `named` gave for one of the same structure.
+
+        Raises:
+            KeyError: it was of another structure.
+        """
+        paths = self.named()
+        if paths.keys() != named.keys():
+            raise KeyError(", ".join(sorted(paths.keys() ^ named.keys())))
+        in_order = iter([named[path] for path in paths])
+        return self.map(lambda _: next(in_order))
+
     def select(self: S, rows: Rows) -> S:
         """Return the state of the given rows, in that order: reordered, repeated or dropped."""
         rows = list(rows)
@@ -69,6 +85,20 @@ def _visit(value: Any, leaf: Callable, child: Callable) -> Any:
     if isinstance(value, tuple):
         return tuple(_visit(v, leaf, child) for v in value)
     return value
+
+
+def _named(value: Any, path: str) -> Iterator[tuple[str, Tensor]]:
+    """Yield every tensor of a tree with its path, in the order in which `map` visits them."""
+    if isinstance(value, Tensor):
+        yield path, value
+        return
+    children: list[tuple[str, Any]] = []
+    if isinstance(value, State):
+        children = [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)]
+    elif isinstance(value, tuple):
+        children = [(str(place), item) for place, item in enumerate(value)]
+    for name, child in children:
+        yield from _named(child, f"{path}.{name}" if path else name)
 
 
 def _join(values: Sequence[Any]) -> Any:

@@ -23,7 +23,7 @@ from seqgen.training.clipping import clip
 from seqgen.training.events import Progress, Validated
 from seqgen.training.objective import Objective
 from seqgen.training.optimizers import UpdateRule
-from seqgen.training.parts import Part, Weights
+from seqgen.training.parts import CarriedState, Part, RandomStates, Weights
 from seqgen.training.regimes.base import StepProgress, TextRules
 from seqgen.training.run import Budget, Decision, Diverged, Hooks, Losses, LossWindow, Run
 from seqgen.training.schedules import rate
@@ -62,7 +62,7 @@ class Trainer:
         self._steps_per_epoch = batches.steps_per_epoch
         self.budget = Budget.of(config, self._steps_per_epoch)
         self.run = Run()
-        self.state: State | None = None
+        self.carried = CarriedState(model)
         self._carries = model.carries_state and not config.reset_state
         self._validated_at = 0.0
         self._saved_at = self._logged_at = time.monotonic()
@@ -72,7 +72,7 @@ class Trainer:
 
         Return why it cannot be compiled, or None. Random states are unchanged.
         """
-        state, device = self.state, self.model.device
+        state, device = self.carried.state, self.model.device
         progress = StepProgress(0, self.budget.share(self.run))
         self.rule.thaw(progress.share)
         self.objective.train()
@@ -86,7 +86,7 @@ class Trainer:
             first_line, *_ = str(error).strip().split("\n")
             return f"{type(error).__name__}: {first_line}"
         finally:
-            self.state = state
+            self.carried.state = state
         return None
 
     def train(self) -> Run:
@@ -199,7 +199,7 @@ class Trainer:
         Both are divided by the targets of the whole batch, so that the gradients of the pieces
         add up to that of the batch. Afterwards the carried state is the one after the batch.
         """
-        past = None if batch.fresh or not self._carries else self.state.detach()
+        past = None if batch.fresh or not self._carries else self.carried.state.detach()
         pieces = batch.split(self.config.accumulate)
         states: list[State | None] = []
         for rows, piece in pieces:
@@ -213,7 +213,7 @@ class Trainer:
         carried = self._carries and states[0] is not None
         if carried and len(states) > 1:
             states = [type(states[0]).cat([state.detach() for state in states])]
-        self.state = states[0] if carried else None
+        self.carried.state = states[0] if carried else None
 
     def rate(self, share: float, step: int) -> float:
         """Return the learning rate as a share of its peak; see `schedules.rate`."""
@@ -222,13 +222,13 @@ class Trainer:
     @torch.no_grad()
     def _loss_after_update(self) -> float:
         """Return the loss of the last batch after its update, which may have broken the weights."""
-        state, step = self.state, max(0, self.run.step - 1)
+        state, step = self.carried.state, max(0, self.run.step - 1)
         # Without dropout, so that a checkpoint does not change the random states.
         self.objective.eval()
         progress = StepProgress(step, self.budget.share(self.run))
         loss = sum(nats.item() for _, nats in self._losses(self.batches.batch(step), progress))
         self.objective.train()
-        self.state = state
+        self.carried.state = state
         return loss
 
     def _require_sane(self, loss: float, norm: float = 0.0) -> None:
@@ -312,27 +312,27 @@ class Trainer:
 
     def _parts(self) -> dict[str, Part]:
         """Return all that lasts from step to step and has a state, by its name in a checkpoint."""
-        parts: dict[str, Part] = {"model": Weights(self.model), "optimizer": self.rule}
+        parts: dict[str, Part] = {
+            "model": Weights(self.model),
+            "optimizer": self.rule,
+            "state": self.carried,
+        }
         if self.average is not None:
             parts["average"] = self.average
-        return parts | self.objective.parts()
+        # Random states last, so that restoring another part could draw without harm.
+        return parts | self.objective.parts() | {"random": RandomStates(self.model.device)}
 
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return what a checkpoint holds, for `restore`: tensors by name, and facts for JSON.
 
-        Weights, the optimizer's state, the moving average, random states, the carried recurrent
-        state; and the run's progress, from which the place in the text and the schedule follow.
+        The parts that last; and the run's progress, from which the place in the text and the
+        schedule follow.
         """
         tensors = {
             f"{name}.{key}": tensor
             for name, part in self._parts().items()
             for key, tensor in part.tensors().items()
         }
-        tensors["random.cpu"] = torch.get_rng_state()
-        if self.model.device.type == "cuda":
-            tensors["random.cuda"] = torch.cuda.get_rng_state(self.model.device)
-        if self.state is not None:
-            tensors |= {f"state.{i}": t for i, t in enumerate(self.state.detach().tensors())}
         return tensors, {"run": dataclasses.asdict(self.run)}
 
     def restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
@@ -343,13 +343,6 @@ class Trainer:
         """
         for name, part in self._parts().items():
             part.restore(_part(tensors, f"{name}."))
-        torch.set_rng_state(tensors["random.cpu"])
-        if "random.cuda" in tensors and self.model.device.type == "cuda":
-            torch.cuda.set_rng_state(tensors["random.cuda"], self.model.device)
-        state = _part(tensors, "state.")
-        if state:
-            in_order = iter([state[str(i)].to(self.model.device) for i in range(len(state))])
-            self.state = self.model.start(1).map(lambda _: next(in_order))
         self.run = Run.of(facts["run"])
         self.run.stopped = None
         self._validated_at = self.run.seconds

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from seqgen.models.base import load_weights, weights_of
+from seqgen.models.base import LanguageModel, load_weights, weights_of
+from seqgen.models.state import State
 
 
 class Part(Protocol):
@@ -66,3 +67,59 @@ class OptimizerState:
         for optimizer, state in zip(self._optimizers, states, strict=True):
             groups = optimizer.state_dict()["param_groups"]
             optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+class CarriedState:
+    """The state that goes on from one training window to the next, as a `Part`.
+
+    Attributes:
+        state: after the last batch; None before the first, and where none is carried.
+    """
+
+    def __init__(self, model: LanguageModel) -> None:
+        self._model = model
+        self.state: State | None = None
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the state's tensors by the names of its fields."""
+        return {} if self.state is None else self.state.detach().named()
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Restore what `tensors` returned, or what version 0.1.0 stored: by number, in order.
+
+        Raises:
+            KeyError: it is of another model.
+        """
+        if not tensors:
+            self.state = None
+            return
+        start = self._model.start(1)
+        if "0" in tensors:
+            names = {str(number): name for number, name in enumerate(start.named())}
+            tensors = {names.get(number, number): t for number, t in tensors.items()}
+        device = self._model.device
+        self.state = start.with_tensors({name: t.to(device) for name, t in tensors.items()})
+
+
+class RandomStates:
+    """PyTorch's own random states, of the CPU and of the device, as a `Part`."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the states."""
+        states = {"cpu": torch.get_rng_state()}
+        if self._device.type == "cuda":
+            states["cuda"] = torch.cuda.get_rng_state(self._device)
+        return states
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Restore what `tensors` returned, perhaps on another device.
+
+        Raises:
+            KeyError: they are missing.
+        """
+        torch.set_rng_state(tensors["cpu"])
+        if "cuda" in tensors and self._device.type == "cuda":
+            torch.cuda.set_rng_state(tensors["cuda"], self._device)
