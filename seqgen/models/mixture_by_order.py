@@ -51,7 +51,7 @@ class MixtureByOrder(Mixture):
 
     def step(self, tokens: Sequence[int], state: MixtureState) -> tuple[np.ndarray, MixtureState]:
         logits, after = self.read_step(tokens, state)
-        matched = self.components[self.guide].matched_by(after.children[self.guide])
+        matched = self._in_order[self.guide].matched_by(after.children[self.guide])
         return weighted_sum_of(logits, self.table[:, matched, None]), after  # weights: (K, B, 1)
 
 

@@ -123,12 +123,17 @@ class NGramSteps:
         """
         weight = self.backoffs[n][context]
         if not self.replaces:
-            row = np.add(lower, weight, out=lower if in_place else None)
+            if in_place:
+                row = lower
+                row += weight
+            else:
+                row = lower + weight
         elif weight < 0:  # see `NGram.back_off`
             row = np.where(lower > -np.inf, lower.dtype.type(weight), lower)
         else:
             row = lower if in_place else lower.copy()
-        begin, end = self.begins[n + 1][context], self.begins[n + 1][context + 1]
+        begins = self.begins[n + 1]
+        begin, end = begins[context], begins[context + 1]
         first = context * self.size  # the key of the context with word 0
         if end - begin <= FEW_WORDS:
             keys, log_probs = self.sorted[n + 1], self.single_log_probs[n + 1]
