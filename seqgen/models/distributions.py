@@ -6,9 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-# Below every log-probability of a token that can occur.
-LOWEST = -1e30
-
 
 def normalise(logits: np.ndarray) -> np.ndarray:
     """Return log-probabilities that sum to one, over the last dimension."""
@@ -18,19 +15,20 @@ def normalise(logits: np.ndarray) -> np.ndarray:
     return shifted
 
 
-def weighted_sum_of(logits: Sequence[np.ndarray], log_weights: Sequence[float]) -> np.ndarray:
+def weighted_sum_of(logits: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
     """Return the log of the weighted sum of distributions, each (B, V).
 
+    The sum is taken in float64, whose least numbers are far below any probability that matters,
+    so that one logarithm of the whole is enough.
+
     Args:
-        logits: of each.
-        log_weights: the log of each one's weight, a number or (B, 1).
+        logits: of each of K.
+        weights: theirs, (K, 1, 1) or (K, B, 1).
     """
-    terms = [normalise(each) + weight for each, weight in zip(logits, log_weights, strict=True)]
-    peak = np.maximum(terms[0], LOWEST)
-    for term in terms[1:]:
-        peak = np.maximum(peak, term)
-    total = np.exp(terms[0] - peak)
-    for term in terms[1:]:
-        total += np.exp(term - peak)
+    probs = np.array(logits)  # (K, B, V); one call for all parts, since calls take the time
+    probs -= np.maximum.reduce(probs, -1, keepdims=True)
+    probs = np.exp(probs, dtype=np.float64)
+    probs *= weights / np.add.reduce(probs, -1, keepdims=True)
+    total = np.add.reduce(probs, 0)
     with np.errstate(divide="ignore"):  # a token may be impossible under every part
-        return np.log(total) + peak
+        return np.log(total).astype(logits[0].dtype)

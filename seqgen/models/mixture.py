@@ -37,8 +37,10 @@ class Mixture(LanguageModel):
         super().__init__()
         self.config = ModelConfig(vocab_size=components[0].vocab_size)
         self.components = nn.ModuleList(components)
+        self._in_order = tuple(components)  # quicker to go through, as every step does
         total = sum(weights)
         self.log_weights = [math.log(w / total) if w else -math.inf for w in weights]
+        self.weights = np.array(weights)[:, None, None] / total  # (K, 1, 1)
         self.window = _least(part.window for part in components)
         self.source_window = _least(part.source_window for part in components)
         self.rows_at_least = min(part.rows_at_least for part in components)
@@ -98,18 +100,18 @@ class Mixture(LanguageModel):
 
     def step(self, tokens: Sequence[int], state: MixtureState) -> tuple[np.ndarray, MixtureState]:
         logits, after = self.read_step(tokens, state)
-        return weighted_sum_of(logits, self.log_weights), after
+        return weighted_sum_of(logits, self.weights), after
 
     def read_step(
         self, tokens: Sequence[int], state: MixtureState
-    ) -> tuple[tuple[np.ndarray, ...], MixtureState]:
+    ) -> tuple[list[np.ndarray], MixtureState]:
         """Return each component's logits (B, V) after one more token, and the state after."""
-        read = [
-            part.step(tokens, child)
-            for part, child in zip(self.components, state.children, strict=True)
-        ]
-        logits, after = zip(*read, strict=True)
-        return logits, MixtureState(after)
+        logits, children = [], []
+        for part, child in zip(self._in_order, state.children, strict=True):
+            of_part, child = part.step(tokens, child)
+            logits.append(of_part)
+            children.append(child)
+        return logits, MixtureState(tuple(children))
 
     def log_weights_after(
         self, tokens: Tensor, state: MixtureState | None

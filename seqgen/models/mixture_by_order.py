@@ -39,7 +39,8 @@ class MixtureByOrder(Mixture):
         super().__init__(components, weights)
         self.guide = guide_of(components)
         # (K, N)
-        self.log_table = torch.tensor(by_order, dtype=torch.float64).log().T.contiguous()
+        table = torch.tensor(by_order, dtype=torch.float64).T.contiguous()
+        self.log_table, self.table = table.log(), table.numpy()
         if self.log_table.shape[1] != components[self.guide].orders:
             raise ValueError(f"there are weights for {self.log_table.shape[1]} orders")
 
@@ -50,9 +51,8 @@ class MixtureByOrder(Mixture):
 
     def step(self, tokens: Sequence[int], state: MixtureState) -> tuple[np.ndarray, MixtureState]:
         logits, after = self.read_step(tokens, state)
-        matched = self.components[self.guide].matched_by(after.children[self.guide])
-        weights = self.log_table.numpy()[:, matched, None].astype(logits[0].dtype)  # (K, B, 1)
-        return weighted_sum_of(logits, weights), after
+        matched = self._in_order[self.guide].matched_by(after.children[self.guide])
+        return weighted_sum_of(logits, self.table[:, matched, None]), after  # weights: (K, B, 1)
 
 
 def guide_of(components: Sequence[LanguageModel]) -> int:

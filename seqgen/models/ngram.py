@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,8 +21,8 @@ from seqgen.configs import ModelConfig, require, setting, short
 from seqgen.models.base import LOGITS_AT_ONCE
 from seqgen.models.counted import CountedModel
 from seqgen.models.look_ups import LookUps, chosen_from
-from seqgen.models.ngram_steps import NGramSteps
-from seqgen.models.state import State
+from seqgen.models.ngram_steps import Context, NGramSteps
+from seqgen.models.state import Rows, State
 from seqgen.registry import SHARED_DOCS
 
 Smoothing = Literal[
@@ -99,6 +99,37 @@ class NGramState(State):
     """The last N - 1 words of each row, (B, N - 1); `NOTHING` before the start of the text."""
 
     words: Tensor
+
+
+class SteppedState(NGramState):
+    """The state between one-token steps: a tensor is made when someone asks.
+
+    Attributes:
+        contexts: of each row, as `NGramSteps` reads on from them.
+    """
+
+    def __init__(self, contexts: list[Context]) -> None:
+        self.contexts = contexts
+
+    @property
+    def words(self) -> Tensor:
+        """The same words as a tensor."""
+        width = len(self.contexts[0][0]) if self.contexts else 0
+        words = [words for words, _ in self.contexts]
+        return torch.tensor(words, dtype=torch.int64).view(len(words), width)
+
+    def _each(self, leaf: Callable, child: Callable) -> NGramState:
+        return NGramState(self.words)._each(leaf, child)
+
+    def select(self, rows: Rows) -> SteppedState:
+        return SteppedState([self.contexts[row] for row in rows])
+
+    def copy(self) -> SteppedState:
+        return SteppedState(list(self.contexts))
+
+    @classmethod
+    def cat(cls, states: Sequence[NGramState]) -> NGramState:
+        return NGramState.cat([NGramState(state.words) for state in states])
 
 
 class NGram(CountedModel):
@@ -218,16 +249,20 @@ class NGram(CountedModel):
     def step(self, tokens: Sequence[int], state: NGramState) -> tuple[np.ndarray, NGramState]:
         if self.log_probs(1).device.type != "cpu":
             return super().step(tokens, state)
+        steps, contexts = self._contexts_of(state)
+        contexts = [steps.read(c, int(t)) for c, t in zip(contexts, tokens, strict=True)]
+        rows = [steps.row(context) for context in contexts]
+        # The rows are kept by `steps`, so nobody else may write in them.
+        logits = rows[0][None].copy() if len(rows) == 1 else np.stack(rows)
+        return logits, SteppedState(contexts)
+
+    def _contexts_of(self, state: NGramState) -> tuple[NGramSteps, list[Context]]:
+        """Return the tables for steps on the CPU, and the contexts of a state's rows."""
         if self._steps is None:
             self._steps = NGramSteps(self)
-        steps, after = self._steps, []
-        logits = np.empty((len(tokens), self.vocab_size), dtype=steps.log_probs[1].dtype)
-        for i, before in enumerate(state.words.tolist()):
-            words, ids = steps.read(tuple(before), int(tokens[i]))
-            logits[i] = steps.row(ids)
-            after.append(words)
-        width = self.order - 1
-        return logits, NGramState(torch.tensor(after, dtype=torch.int64).view(len(after), width))
+        if isinstance(state, SteppedState):
+            return self._steps, state.contexts
+        return self._steps, [self._steps.context(tuple(row)) for row in state.words.tolist()]
 
     def matched(self, tokens: Tensor, state: NGramState | None) -> Tensor:
         """Return how many words up to each of tokens (B, T) are stored as a context, 0 to N - 1."""
@@ -239,8 +274,8 @@ class NGram(CountedModel):
 
     def matched_by(self, state: NGramState) -> list[int]:
         """Return how many of the last words of each row of a state are stored as a context."""
-        if self._steps is not None:
-            return [self._steps.matched(tuple(words)) for words in state.words.tolist()]
+        if isinstance(state, SteppedState):
+            return list(map(NGramSteps.matched, state.contexts))
         if self.order == 1:
             return [0] * state.words.shape[0]
         contexts = self.contexts(state.words, 1)

@@ -14,8 +14,13 @@ if TYPE_CHECKING:
     from seqgen.models.ngram import NGram
 
 Words = tuple[int, ...]
-# So many contexts' ids are remembered from one step to the next; a batch has far fewer rows.
-MOST_CONTEXTS = 1 << 14
+# The last N - 1 words of a text, -1 before its start; and the ids of the last 1 to N - 1 of them.
+Context = tuple[Words, Words]
+# The distributions of contexts this short are kept on the way to those of longer ones: there are
+# few of them, and they return often.
+SHORT = 2
+# So few words are written one by one in less time than by one call of NumPy.
+FEW_WORDS = 4
 
 
 class NGramSteps:
@@ -36,12 +41,12 @@ class NGramSteps:
         self.nothing = (-1,) * (self.order - 1)
         self.replaces = model.config.smoothing == "add-delta"
         self.log_probs = [None, *(model.log_probs(n).numpy() for n in levels)]
-        self.backoffs = [None, *(model.backoffs(n).numpy() for n in levels[:-1])]
         self.keys = [None, None, *(model.keys(n).numpy() for n in levels[1:])]
         # Reading single numbers from a memory view takes half the time of reading an array's.
+        self.backoffs = [None, *(memoryview(model.backoffs(n).numpy()) for n in levels[:-1])]
+        self.single_log_probs = [None, *(memoryview(table) for table in self.log_probs[1:])]
         self.sorted = [None, None, *(memoryview(keys) for keys in self.keys[2:])]
         self.begins = [None, None, *(memoryview(self._begins(n)) for n in levels[1:])]
-        self._ids: dict[Words, Words] = {}
         self._rows: OrderedDict[tuple[int, int], np.ndarray] = OrderedDict()
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
@@ -53,32 +58,26 @@ class NGramSteps:
         counts = np.bincount(contexts, minlength=self.log_probs[n - 1].size)
         return np.concatenate([np.zeros(1, dtype=np.int64), counts.cumsum()])
 
-    def read(self, words: Words, word: int) -> tuple[Words, Words]:
-        """Return the last N - 1 words after one more, and the ids of the last 1 to N - 1 of them.
-
-        Args:
-            words: the N - 1 words before; -1 before the start of a text.
-            word: what follows them.
-        """
-        words, ids = (*words, word)[1:], self._after(self._ids_of(words), word)
-        if len(self._ids) >= MOST_CONTEXTS:
-            self._ids.clear()
-        self._ids[words] = ids
+    def context(self, words: Words) -> Context:
+        """Return N - 1 words, -1 before the start of a text, with their ids."""
+        ids = self.nothing
+        for word in words:
+            ids = self.nothing if word < 0 else self._after(ids, word)
         return words, ids
 
-    def _ids_of(self, words: Words) -> Words:
-        """Return the ids of the last 1 to N - 1 of N - 1 words."""
-        ids = self._ids.get(words)
-        if ids is None:
-            ids = self.nothing
-            for word in words:
-                ids = self.nothing if word < 0 else self._after(ids, word)
-        return ids
+    def read(self, context: Context, word: int) -> Context:
+        """Return the context after one more word."""
+        words, ids = context
+        return (*words, word)[1:], self._after(ids, word)
 
-    def matched(self, words: Words) -> int:
-        """Return how many of the last of N - 1 words are stored as a context."""
-        ids = self._ids_of(words)
-        return next((n for n in range(len(ids), 0, -1) if ids[n - 1] >= 0), 0)
+    @staticmethod
+    def matched(context: Context) -> int:
+        """Return how many of the last words are stored as a context."""
+        ids = context[1]
+        for n in range(len(ids), 0, -1):
+            if ids[n - 1] >= 0:
+                return n
+        return 0
 
     def _after(self, ids: Words, word: int) -> Words:
         """Return the ids of the last 1 to N - 1 words, from those before the last; -1 if unseen."""
@@ -95,12 +94,9 @@ class NGramSteps:
             after.append(at if at < end and keys[at] == key else -1)
         return tuple(after)
 
-    def row(self, ids: Words) -> np.ndarray:
-        """Return the log-probabilities (V,) after a context, which are not to be written in.
-
-        Args:
-            ids: of its last 1 to N - 1 words, as `read` gives them.
-        """
+    def row(self, context: Context) -> np.ndarray:
+        """Return the log-probabilities (V,) after a context, which are not to be written in."""
+        ids = context[1]
         known, row, missing = self._rows, self.log_probs[1], []
         for n in range(len(ids), 0, -1):
             if ids[n - 1] >= 0:
@@ -109,23 +105,40 @@ class NGramSteps:
                     row = kept
                     break
                 missing.append(n)
+        own = False  # whether `row` was made here and is not kept
         for n in reversed(missing):
-            row = self._longer(row, n, ids[n - 1])
-            known[n, ids[n - 1]] = row
+            row = self._longer(row, n, ids[n - 1], own)
+            own = n > SHORT and n != missing[0]
+            if not own:
+                known[n, ids[n - 1]] = row
         while len(known) > max(1, LOGITS_AT_ONCE // self.size):
             known.popitem(last=False)
         return row
 
-    def _longer(self, lower: np.ndarray, n: int, context: int) -> np.ndarray:
-        """Return the log-probabilities (V,) after n words, from those after the last n - 1."""
+    def _longer(self, lower: np.ndarray, n: int, context: int, in_place: bool) -> np.ndarray:
+        """Return the log-probabilities (V,) after n words, from those after the last n - 1.
+
+        They follow order by order, so that they are the same to the last bit whichever of the
+        shorter contexts' were kept.
+        """
         weight = self.backoffs[n][context]
         if not self.replaces:
-            row = lower + weight
+            if in_place:
+                row = lower
+                row += weight
+            else:
+                row = lower + weight
         elif weight < 0:  # see `NGram.back_off`
-            row = np.where(lower > -np.inf, weight, lower)
+            row = np.where(lower > -np.inf, lower.dtype.type(weight), lower)
         else:
-            row = lower.copy()
+            row = lower if in_place else lower.copy()
         begins = self.begins[n + 1]
-        seen = slice(begins[context], begins[context + 1])
-        row[self.keys[n + 1][seen] - context * self.size] = self.log_probs[n + 1][seen]
+        begin, end = begins[context], begins[context + 1]
+        first = context * self.size  # the key of the context with word 0
+        if end - begin <= FEW_WORDS:
+            keys, log_probs = self.sorted[n + 1], self.single_log_probs[n + 1]
+            for at in range(begin, end):
+                row[keys[at] - first] = log_probs[at]
+        else:
+            row[self.keys[n + 1][begin:end] - first] = self.log_probs[n + 1][begin:end]
         return row
