@@ -15,8 +15,9 @@ PACKAGE = Path(seqgen.__file__).parent
 LAYERS = [
     {"__main__"},
     {"cli"},
+    {"report"},
     {"tasks", "benchmarks"},
-    {"formats", "report"},
+    {"formats"},
     {"store"},
     {"training", "decoding", "scoring"},
     {"models"},

@@ -65,6 +65,14 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ),
         ("seqgen diagnose book.txt -m book-gpt --layer 2 --json", "Write all figures as JSON."),
     ),
+    "inspect": (
+        ("seqgen inspect book.txt", "Show the likeliest tokens at each place of a text."),
+        ("seqgen inspect --text hello --steps", "Follow a recurrent network by hand."),
+        (
+            "seqgen inspect book.txt --attention --layer 5 --head 5,6 --token its --html its.html",
+            "Show what two heads read for a word.",
+        ),
+    ),
     "bleu": (
         ("seqgen bleu output.txt reference.txt", "Score a translation."),
         ("seqgen bleu output.txt ref.txt --metric bleu --metric chrf --json", "Use two metrics."),

@@ -23,8 +23,12 @@ class TensorOps:
     sigmoid, tanh, relu, exp, where = torch.sigmoid, torch.tanh, torch.relu, torch.exp, torch.where
 
     @staticmethod
+    def show(**values: Tensor) -> None:
+        """Let whoever watches the equation see values (B, H) by their names; here nobody does."""
+
+    @staticmethod
     def split(x: Tensor, *parts: int) -> Sequence[Tensor]:
-        """Cut x (B, N) into blocks with widths in the ratio of `shares`: (2, 1) is 2/3 and 1/3."""
+        """Cut x (B, N) into blocks with widths in the ratio of `parts`: (2, 1) is 2/3 and 1/3."""
         unit = x.shape[-1] // sum(parts)
         return x.split([unit * part for part in parts], -1)
 
@@ -90,8 +94,12 @@ class ArrayOps:
         return np.maximum(x, 0)
 
     @staticmethod
+    def show(**values: np.ndarray) -> None:
+        """Let whoever watches the equation see values (B, H) by their names; here nobody does."""
+
+    @staticmethod
     def split(x: np.ndarray, *parts: int) -> list[np.ndarray]:
-        """Cut x (B, N) into blocks whose widths are to one another as `shares`."""
+        """Cut x (B, N) into blocks whose widths are to one another as `parts`."""
         x = np.asarray(x)
         return [x[:, cut] for cut in _cuts(x.shape[1], parts)]
 
@@ -141,7 +149,7 @@ class ArrayOps:
 
 @functools.lru_cache(maxsize=256)
 def _cuts(width: int, parts: tuple[int, ...]) -> list[slice]:
-    """Return where blocks begin and end whose widths are to one another as `shares`."""
+    """Return where blocks begin and end whose widths are to one another as `parts`."""
     ends = [width * total // sum(parts) for total in itertools.accumulate(parts, initial=0)]
     return list(itertools.starmap(slice, itertools.pairwise(ends)))
 

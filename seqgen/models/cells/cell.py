@@ -37,10 +37,11 @@ class Cell(nn.Module):
     Initialisation: input matrices uniform as Glorot and Bengio (2010) for each gate, recurrent
     matrices orthogonal for each gate (Saxe et al. 2014), biases zero.
 
-    A cell defines `inputs` and `equation`. One with recurrent matrices of other shapes overrides
-    `make_recurrent` and `maps_of_past`, one that reads its input in another way `map_of_input`,
-    one whose settings change what it reads or hands on `blocks` and `widths`. It may have a
-    faster form of a whole sequence, `fast_sequence`, of which the equation is then the oracle.
+    A cell defines `inputs` and `equation`, which shows its gates by name with `ops.show`. One with
+    recurrent matrices of other shapes overrides `make_recurrent` and `maps_of_past`, one that
+    reads its input in another way `map_of_input`, one whose settings change what it reads or
+    hands on `blocks` and `widths`. It may have a faster form of a whole sequence,
+    `fast_sequence`, of which the equation is then the oracle.
 
     What keeps a cell from overfitting stands around its equation: masks on what the maps of the
     past read, dropped weights (`noise`) and zoneout (`after`). An equation with an update vector,
@@ -52,6 +53,9 @@ class Cell(nn.Module):
         has_update: the equation passes an update vector (B, H) through `w.dropped`.
         readouts: maps of `maps_of_past` that read what was made in the step itself.
         passing: parts that no later step reads.
+        keeps: the value that the equation shows as the share of its memory that a step keeps.
+        replaces: the one that it shows as the share that is new; a cell has one of both, or none.
+        resets: the one that it shows as the share of the past that its candidate reads.
         reads_past: matrices act on the past.
         maps: for each matrix that is several maps below one another, the rows of each.
         watch: takes a sequence in the place of `sequence`, where each step is to be looked at.
@@ -62,6 +66,9 @@ class Cell(nn.Module):
     has_update: ClassVar[bool] = False
     readouts: ClassVar[frozenset[str]] = frozenset()
     passing: ClassVar[frozenset[str]] = frozenset()
+    keeps: ClassVar[str | None] = None
+    replaces: ClassVar[str | None] = None
+    resets: ClassVar[str | None] = None
     reads_past: ClassVar[bool] = True
     maps: dict[str, tuple[int, ...]]
     watch: Watch | None = None

@@ -45,6 +45,7 @@ class GridCell(Cell):
     inputs = 8
     parts = "up", "h", "m"
     has_update = True
+    keeps = "f"
     passing = frozenset({"up"})
 
     def __init__(self, input_size: int, config: GridConfig) -> None:
@@ -67,6 +68,7 @@ class GridCell(Cell):
         functions = ops.sigmoid, ops.sigmoid, ops.tanh, ops.sigmoid
         gates = ops.gates(w.hh(h, x_gates), *functions, *functions)
         (i, f, g, o), (i_up, f_up, g_up, o_up) = gates[:4], gates[4:]
+        ops.show(i=i, f=f, g=g, o=o, i_up=i_up, f_up=f_up, g_up=g_up, o_up=o_up)
         m, m_up = f * m + i * w.dropped(g), f_up * m_up + i_up * g_up
         return ops.join(o_up * ops.tanh(m_up), m_up), o * ops.tanh(m), m
 

@@ -44,6 +44,8 @@ class GRUCell(Cell):
 
     inputs = 3
     has_update = True
+    keeps = "z"
+    resets = "r"
 
     def __init__(self, input_size: int, config: GRUConfig) -> None:
         super().__init__(input_size, config)
@@ -68,6 +70,7 @@ class GRUCell(Cell):
             of_gates, of_n = ops.split(w.hh(h), 2, 1)
             r, z = ops.gates(x_gates + of_gates, ops.sigmoid, ops.sigmoid)
             n = ops.tanh(x_n + r * of_n)
+        ops.show(r=r, z=z, n=n)
         n = w.dropped(n)
         return (n + z * (h - n),)
 

@@ -94,6 +94,7 @@ class LSTMCell(Cell):
     inputs = 4
     parts = "h", "c"
     has_update = True
+    keeps = "f"
     readouts = frozenset({"hr"})
 
     def __init__(self, input_size: int, config: LSTMConfig) -> None:
@@ -153,11 +154,14 @@ class LSTMCell(Cell):
         g = w.dropped(g)
         if len(gates) == 2:
             i, f = gates
+            ops.show(i=i, f=f)
             c = f * c + i * g
         else:  # coupled, or of 1997
+            ops.show(**{self.gates[0]: gates[0]})
             c = g + gates[0] * (c - g) if form.coupled else c + gates[0] * g
         if form.peepholes:
             o = ops.sigmoid(o + w.p_o * c)
+        ops.show(g=g, o=o)
         seen = ops.layer_norm(c, w.gain_c, w.bias_c) if form.layer_norm else c
         h = o * (ops.tanh(seen) if form.output_activation == "tanh" else seen)
         return (h if form.projection is None else w.hr(h)), c

@@ -20,6 +20,8 @@ class MGUCell(Cell):
 
     inputs = 2
     has_update = True
+    replaces = "f"
+    resets = "f"
 
     def maps_of_past(self) -> Maps:
         of_gate, of_candidate = self.weight_hh.chunk(2)
@@ -28,7 +30,9 @@ class MGUCell(Cell):
     def equation(self, ops: Ops, w: Any, x: Any, h: Any) -> tuple[Any]:
         x_f, x_n = ops.split(x, 1, 1)
         f = ops.sigmoid(w.gate(h, x_f))
-        n = w.dropped(ops.tanh(w.candidate(f * h, x_n)))
+        n = ops.tanh(w.candidate(f * h, x_n))
+        ops.show(f=f, n=n)
+        n = w.dropped(n)
         return (h + f * (n - h),)
 
 

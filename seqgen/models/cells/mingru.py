@@ -32,6 +32,7 @@ class MinGRUCell(LinearCell):
     """
 
     inputs = 2
+    replaces = "z"
 
     def __init__(self, input_size: int, config: MinGRUConfig) -> None:
         super().__init__(input_size, config)
@@ -40,7 +41,9 @@ class MinGRUCell(LinearCell):
     def terms(self, ops: Ops, w: Any, x: Any) -> tuple[Any, Any]:
         z, n = ops.split(x, 1, 1)
         z = ops.sigmoid(z)
-        n = w.dropped(made_positive(ops, n) if self.positive else n)
+        n = made_positive(ops, n) if self.positive else n
+        ops.show(z=z, n=n)
+        n = w.dropped(n)
         return 1 - z, z * n
 
 

@@ -33,6 +33,7 @@ class MinLSTMCell(LinearCell):
     """
 
     inputs = 3
+    keeps = "kept"
 
     def __init__(self, input_size: int, config: MinLSTMConfig) -> None:
         super().__init__(input_size, config)
@@ -44,7 +45,9 @@ class MinLSTMCell(LinearCell):
         gates, n = ops.split(x, 2, 1)
         f, i = ops.split(ops.sigmoid(gates), 1, 1)
         kept = f / (f + i)
-        n = w.dropped(made_positive(ops, n) if self.positive else n)
+        n = made_positive(ops, n) if self.positive else n
+        ops.show(f=f, i=i, n=n, kept=kept)
+        n = w.dropped(n)
         return kept, (1 - kept) * n
 
 

@@ -40,6 +40,7 @@ class MLSTMCell(Cell):
     inputs = 5
     parts = "h", "c"
     has_update = True
+    keeps = "f"
 
     def __init__(self, input_size: int, config: MLSTMConfig) -> None:
         super().__init__(input_size, config)
@@ -58,6 +59,7 @@ class MLSTMCell(Cell):
         x_m, x_gates = ops.split(x, 1, 4)
         m = x_m * w.hm(h)
         i, f, g, o = ops.gates(w.gates(m, x_gates), ops.sigmoid, ops.sigmoid, ops.tanh, ops.sigmoid)
+        ops.show(m=m, i=i, f=f, g=g, o=o)
         c = f * c + i * w.dropped(g)
         return o * ops.tanh(c), c
 

@@ -29,6 +29,8 @@ class MUT1Cell(Cell):
 
     inputs = 2
     has_update = True
+    replaces = "z"
+    resets = "r"
 
     def __init__(self, input_size: int, config: RecurrentConfig) -> None:
         super().__init__(input_size, config)
@@ -52,7 +54,9 @@ class MUT1Cell(Cell):
     def equation(self, ops: Ops, w: Any, x: Any, h: Any) -> tuple[Any]:
         x_z, x_r, itself = ops.split(x, 1, 1, 1)
         z, r = ops.sigmoid(x_z), ops.sigmoid(w.reset(h, x_r))
-        n = w.dropped(ops.tanh(w.candidate(r * h, ops.tanh(itself))))
+        n = ops.tanh(w.candidate(r * h, ops.tanh(itself)))
+        ops.show(z=z, r=r, n=n)
+        n = w.dropped(n)
         return (h + z * (n - h),)
 
 

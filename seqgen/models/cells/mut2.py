@@ -28,6 +28,8 @@ class MUT2Cell(Cell):
 
     inputs = 2
     has_update = True
+    replaces = "z"
+    resets = "r"
 
     def __init__(self, input_size: int, config: RecurrentConfig) -> None:
         super().__init__(input_size, config)
@@ -56,7 +58,9 @@ class MUT2Cell(Cell):
     def equation(self, ops: Ops, w: Any, x: Any, h: Any) -> tuple[Any]:
         x_gates, x_n = ops.split(x, 2, 1)
         z, r = ops.gates(w.gates(h, x_gates), ops.sigmoid, ops.sigmoid)
-        n = w.dropped(ops.tanh(w.candidate(r * h, x_n)))
+        n = ops.tanh(w.candidate(r * h, x_n))
+        ops.show(z=z, r=r, n=n)
+        n = w.dropped(n)
         return (h + z * (n - h),)
 
 

@@ -21,6 +21,8 @@ class MUT3Cell(Cell):
 
     inputs = 3
     has_update = True
+    replaces = "z"
+    resets = "r"
 
     def maps_of_past(self) -> Maps:
         names = "update", "reset", "candidate"
@@ -30,7 +32,9 @@ class MUT3Cell(Cell):
         x_z, x_r, x_n = ops.split(x, 1, 1, 1)
         z = ops.sigmoid(w.update(ops.tanh(h), x_z))
         r = ops.sigmoid(w.reset(h, x_r))
-        n = w.dropped(ops.tanh(w.candidate(r * h, x_n)))
+        n = ops.tanh(w.candidate(r * h, x_n))
+        ops.show(z=z, r=r, n=n)
+        n = w.dropped(n)
         return (h + z * (n - h),)
 
 

@@ -33,8 +33,10 @@ class NASCell(Cell):
         u_sum, u_2, u_4 = ops.split(w.hh(h), 6, 1, 1)
         of_sums = ops.gates(x_sum + u_sum, *[sigmoid] * 4, *[tanh] * 2)
         a_1, a_3, a_6, a_8, a_5, a_7 = of_sums
-        new = w.dropped(tanh(a_1 * ops.relu(x_2 + u_2)))
-        c = tanh(new + c) * tanh(a_3 + ops.relu(x_4 * u_4))
+        a_2, a_4 = ops.relu(x_2 + u_2), ops.relu(x_4 * u_4)
+        ops.show(a_1=a_1, a_2=a_2, a_3=a_3, a_4=a_4, a_5=a_5, a_6=a_6, a_7=a_7, a_8=a_8)
+        new = w.dropped(tanh(a_1 * a_2))
+        c = tanh(new + c) * tanh(a_3 + a_4)
         return tanh(c * tanh(tanh(a_5 * a_6) + sigmoid(a_7 + a_8))), c
 
 

@@ -71,9 +71,11 @@ class RHNCell(Cell):
 
     def equation(self, ops: Ops, w: Any, x: Any, h: Any) -> tuple[Any]:
         n, t = ops.gates(w.hh(h, x), ops.tanh, ops.sigmoid)
+        ops.show(n_1=n, t_1=t)
         h = h + t * (w.dropped(n) - h)
         for layer in range(2, self.depth + 1):
             n, t = ops.gates(getattr(w, f"hh_{layer}")(h), ops.tanh, ops.sigmoid)
+            ops.show(**{f"n_{layer}": n, f"t_{layer}": t})
             h = h + t * (w.dropped(n) - h)
         return (h,)
 

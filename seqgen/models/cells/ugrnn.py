@@ -33,6 +33,7 @@ class UGRNNCell(Cell):
 
     inputs = 2
     has_update = True
+    keeps = "g"
 
     def __init__(self, input_size: int, config: UGRNNConfig) -> None:
         super().__init__(input_size, config)
@@ -41,6 +42,7 @@ class UGRNNCell(Cell):
 
     def equation(self, ops: Ops, w: Any, x: Any, h: Any) -> tuple[Any]:
         g, c = ops.gates(w.hh(h, x), ops.sigmoid, ops.tanh)
+        ops.show(g=g, c=c)
         c = w.dropped(c)
         return (c + g * (h - c),)
 

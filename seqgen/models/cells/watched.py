@@ -17,10 +17,19 @@ SeesValues = Callable[[str, Tensor], None]
 
 
 class WatchedOps(TensorOps):
-    """torch's tensors, with the values of every sigmoid, tanh and ReLU shown to somebody."""
+    """torch's tensors, with the values of every sigmoid, tanh and ReLU shown to somebody.
+
+    Attributes:
+        shown: what the equation has shown of its step, by name.
+    """
 
     def __init__(self, sees: SeesValues) -> None:
         self._sees = sees
+        self.shown: dict[str, Tensor] = {}
+
+    def show(self, **values: Tensor) -> None:
+        """Keep values (B, H) by their names."""
+        self.shown |= {name: y.detach() for name, y in values.items()}
 
     def sigmoid(self, x: Tensor) -> Tensor:
         """Return the sigmoid of x."""
@@ -50,6 +59,7 @@ class Steps:
     Attributes:
         states: for each step, the parts after it. A part of its own in the graph: its gradient
             is that of the state handed on, whichever parts were made of one another.
+        shown: for each step, the values (B, H) that the equation shows by name, such as gates.
         squares: for each step, the squared norm of its term of the gradient of the maps of the
             past, summed over the rows. It is there after backpropagation.
         sees: is shown the values of every activation.
@@ -57,6 +67,7 @@ class Steps:
 
     def __init__(self, sees: SeesValues = lambda name, y: None) -> None:
         self.states: list[LayerState] = []
+        self.shown: list[dict[str, Tensor]] = []
         self.squares: dict[int, float] = {}
         self._ops = WatchedOps(sees)
 
@@ -71,6 +82,8 @@ class Steps:
             }
             w = noise.into(over_tensors(maps, cell.vectors()))
             parts = cell.after(state, cell.equation(self._ops, w, x_t, *state))
+            self.shown.append(self._ops.shown)
+            self._ops.shown = {}
             state = tuple(part.view_as(part) for part in parts)
             self.states.append(state)
         return torch.stack([parts[0] for parts in self.states[-x.shape[1] :]], 1), state

@@ -1,0 +1,212 @@
+"""What `seqgen inspect` found: as records, as a page, and on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from seqgen.cli.coloured import lines_of, put_lines
+from seqgen.cli.output import console, is_terminal, one_line, put, say, standard_output
+from seqgen.cli.tables import MISSING, count, figure, put_table
+from seqgen.report import inspection
+from seqgen.report.colours import share_scale, signed_scale
+from seqgen.report.page import Section
+from seqgen.tasks.inspect.attention import Attended, HeadWeights, attended
+from seqgen.tasks.inspect.likeliest import Place, likeliest
+from seqgen.tasks.inspect.passage import Passages
+from seqgen.tasks.inspect.steps import Step, UnitValues, Weights, unit_values, weights
+from seqgen.tasks.inspect.steps import steps as steps_of
+from seqgen.tasks.inspect.units import Unit
+from seqgen.tasks.inspect.units import units as units_of
+from seqgen.wording import plural
+
+# What is shown unless the user says.
+CANDIDATES, UNITS = 5, 20
+# A longer vector is shown by its first numbers.
+NUMBERS = 16
+
+
+@dataclass(frozen=True)
+class View:
+    """One way to look at a text.
+
+    Attributes:
+        records: for --json.
+        section: makes the page's only section.
+        show: writes it for a person; takes `quiet`.
+    """
+
+    records: Sequence[Any]
+    section: Callable[[], Section]
+    show: Callable[[bool], None]
+
+
+def predictions(found: Passages, top: int) -> View:
+    """Return the likeliest tokens at each place."""
+    places = list(likeliest(found, top))
+    return View(
+        places,
+        lambda: inspection.predictions_section(places),
+        lambda quiet: _put_places(places),
+    )
+
+
+def _put_places(places: Sequence[Place]) -> None:
+    rows = [
+        [
+            repr(place.piece),
+            "  ".join(f"{c.piece!r} {c.probability:.1%}" for c in place.candidates),
+            figure(place.surprisal_bits, 2),
+            count(place.rank + 1),
+            figure(place.entropy_bits, 2),
+        ]
+        for place in places
+    ]
+    put_table(["token", "likeliest", "bits", "rank", "entropy"], rows, left=2)
+
+
+def steps(found: Passages) -> View:
+    """Return every step of a recurrent network."""
+    every = list(steps_of(found))
+    numbers = weights(found.documents[0].loaded)
+    return View(
+        [numbers, *every],
+        lambda: inspection.steps_section(numbers, every),
+        lambda quiet: _put_steps(numbers, every),
+    )
+
+
+def _put_steps(numbers: Weights, every: Sequence[Step]) -> None:
+    for name, matrix in (numbers.weights or {}).items():
+        put(f"{name}\n")
+        for row in matrix if isinstance(matrix[0], list) else [matrix]:
+            put(f"  {_numbers(row)}\n")
+        put("\n")
+    for step in every:
+        put(f"step {step.step}: reads {step.piece!r}, target {step.target_piece!r}\n")
+        several = len(step.layers) > 1
+        facts = [
+            (f"{name} of layer {layer.layer}" if several else name, vector)
+            for layer in step.layers
+            for name, vector in (("x", layer.x), *layer.gates.items(), *layer.state.items())
+        ]
+        facts += [("logits", step.logits), ("softmax", step.probabilities)]
+        width = max(len(name) for name, _ in facts)
+        for name, vector in facts:
+            put(f"  {name:<{width}}  {_numbers(vector)}\n")
+        put(f"  {'loss':<{width}}  {figure(step.loss)} nats\n\n")
+
+
+def _numbers(vector: Sequence[float]) -> str:
+    more = f" ... ({len(vector)} numbers)" if len(vector) > NUMBERS else ""
+    return " ".join(f"{value:8.4f}" for value in vector[:NUMBERS]) + more
+
+
+def unit(found: Passages, layer: int, number: int, name: str | None) -> View:
+    """Return the value of one unit after each token."""
+    values = unit_values(found, layer, number, name)
+    return View(
+        values.places,
+        lambda: inspection.unit_section(values),
+        lambda quiet: _put_unit(values, quiet),
+    )
+
+
+def _put_unit(found: UnitValues, quiet: bool) -> None:
+    """Write the text in colours; off a terminal, each token's value, a tab and the token."""
+    if not is_terminal(standard_output()):
+        for place in found.places:
+            put(f"{figure(place.value)}\t{one_line(place.piece)}\n")
+        return
+    values = [place.value for place in found.places]
+    scale = share_scale() if found.gate else signed_scale(values)
+    what = f"{found.name} of unit {found.unit}, layer {found.layer}"
+    colours = "from white to orange" if found.gate else "from blue over white to red"
+    legend = f"{what}: {colours}, {figure(scale.low, 2)} to {figure(scale.high, 2)}"
+    pieces = [(place.text, place.value) for place in found.places]
+    put_lines(lines_of(pieces), scale, _sign, None if quiet else (legend, legend))
+
+
+def _sign(value: float) -> str:
+    """Return what stands for a value where there is no colour."""
+    return "+" if value > 0 else "-" if value < 0 else "0"
+
+
+def units(found: Passages, top: int) -> View:
+    """Return a network's units, those that remember longest first."""
+    every = units_of(found)
+    return View(
+        every,
+        lambda: inspection.units_section(every[:top]),
+        lambda quiet: _put_units(every, top, quiet),
+    )
+
+
+def _put_units(every: Sequence[Unit], top: int, quiet: bool) -> None:
+    names = ["layer", "unit", "kept", "memory", "reset", "lag", "correlation", "follows"]
+    rows = [
+        [
+            str(u.layer),
+            str(u.unit),
+            *(figure(share, 3) for share in (u.kept, u.memory, u.reset)),
+            count(u.lag),
+            figure(u.correlation, 3),
+            u.feature or MISSING,
+        ]
+        for u in every[:top]
+    ]
+    put_table(names, rows, left=0)
+    if not quiet:
+        say(f"{len(rows)} of {plural(len(every), 'unit')}; memory and lag in tokens")
+
+
+def attention(
+    found: Passages, layer: int | None, heads: Sequence[int] | None, word: str | None
+) -> View:
+    """Return what heads read for a word, and their entropies."""
+    seen = attended(found, layer, heads, word)
+    return View(
+        [*seen.words, *seen.heads],
+        lambda: inspection.attention_section(seen),
+        lambda quiet: _put_attention(seen, quiet),
+    )
+
+
+def _put_attention(found: Attended, quiet: bool) -> None:
+    if found.cut and not quiet:
+        say(f"the model's window leaves out {plural(found.cut, 'token')}")
+    if found.words:
+        if is_terminal(standard_output()):
+            for read in found.words:
+                _put_read(read)
+        else:
+            _put_weights(found.words)
+        put("\n")
+    rows = [
+        [str(h.layer), str(h.head), figure(h.entropy, 3), figure(h.entropy_uniform, 3)]
+        for h in found.heads
+    ]
+    put_table(["layer", "head", "entropy", "if uniform"], rows, left=0)
+
+
+def _put_read(found: HeadWeights) -> None:
+    """Write the text coloured by what one head reads."""
+    out = console(standard_output())
+    scale = share_scale(max(found.weights))
+    out.print(
+        f"layer {found.layer}, head {found.head}: what {found.word!r} reads, "
+        f"orange {figure(scale.high, 3)}"
+    )
+    columns = zip(found.texts, found.pieces, found.weights, strict=True)
+    pieces = [(text or piece.replace("\n", "⏎"), weight) for text, piece, weight in columns]
+    put_lines(lines_of(pieces), scale, lambda weight: f"{round(9 * weight / scale.high)}")
+
+
+def _put_weights(found: Sequence[HeadWeights]) -> None:
+    """Write a line a token: its weight under each head, side by side, and the token."""
+    names = [f"{read.layer}.{read.head}" for read in found]
+    rows = zip(found[0].pieces, *(read.weights for read in found), strict=True)
+    put("\t".join([*names, "token"]) + "\n")
+    for piece, *each in rows:
+        put("\t".join([*map(figure, each), one_line(piece)]) + "\n")

@@ -1,0 +1,117 @@
+"""Pages of what `seqgen inspect` finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from seqgen.report.coloured_text import Span, coloured_text
+from seqgen.report.colours import share_scale, signed_scale, surprisal_scale
+from seqgen.report.page import Section, beside, table
+from seqgen.tasks.inspect.attention import Attended, HeadWeights
+from seqgen.tasks.inspect.likeliest import Place
+from seqgen.tasks.inspect.steps import Step, UnitValues, Weights
+from seqgen.tasks.inspect.units import Unit
+
+
+def predictions_section(places: Iterable[Place]) -> Section:
+    """Return a text coloured by surprisal; each token with the likeliest in its place."""
+    spans = [Span(p.text, p.surprisal_bits, about_place(p)) for p in places]
+    caption = "Surprisal in bits: what each token told the model"
+    return Section("Predictions", coloured_text(spans, surprisal_scale(), caption))
+
+
+def about_place(place: Place) -> str:
+    """Say in a line what was predicted at a place."""
+    best = ", ".join(f"{c.piece!r} {c.probability:.1%}" for c in place.candidates)
+    return (
+        f"{place.piece!r}: {place.surprisal_bits:.2f} bits, rank {place.rank + 1:,}; "
+        f"likeliest: {best}"
+    )
+
+
+def steps_section(numbers: Weights, steps: Iterable[Step]) -> Section:
+    """Return every number of every step, a table a step, after the weights of a small model."""
+    parts = [
+        table(
+            ["numbers"],
+            [[_numbers(row)] for row in (matrix if isinstance(matrix[0], list) else [matrix])],
+            f"Weights: {name}",
+        )
+        for name, matrix in (numbers.weights or {}).items()
+    ]
+    for step in steps:
+        rows = [
+            (f"layer {layer.layer}" if len(step.layers) > 1 else "", name, _numbers(vector))
+            for layer in step.layers
+            for name, vector in (("x", layer.x), *layer.gates.items(), *layer.state.items())
+        ]
+        rows += [
+            ("", "logits", _numbers(step.logits)),
+            ("", "softmax", _numbers(step.probabilities)),
+            ("", "loss", f"{step.loss:.4f} nats for {step.target_piece!r}"),
+        ]
+        title = f"Step {step.step}: reads {step.piece!r}, predicts {step.target_piece!r}"
+        parts.append(table(["layer", "value", "numbers"], rows, title, left=3))
+    return Section("Steps", "".join(parts))
+
+
+def _numbers(vector: Sequence[float]) -> str:
+    return " ".join(f"{value:.4f}" for value in vector)
+
+
+def unit_section(found: UnitValues) -> Section:
+    """Return a text coloured by the value of one unit."""
+    values = [place.value for place in found.places]
+    scale = share_scale() if found.gate else signed_scale(values)
+    spans = [
+        Span(place.text, place.value, f"{place.piece!r}: {found.name} = {place.value:.4f}")
+        for place in found.places
+    ]
+    caption = f"{found.name} of unit {found.unit} in layer {found.layer}, after each token"
+    return Section("Unit", coloured_text(spans, scale, caption))
+
+
+def units_section(units: Sequence[Unit]) -> Section:
+    """Return units as a table, in their order."""
+    names = ["layer", "unit", "kept", "memory", "reset", "lag", "correlation", "follows"]
+    rows = [
+        [
+            str(u.layer),
+            str(u.unit),
+            *(_figure(x) for x in (u.kept, u.memory, u.reset)),
+            "-" if u.lag is None else str(u.lag),
+            _figure(u.correlation),
+            u.feature or "-",
+        ]
+        for u in units
+    ]
+    caption = "Units, those that remember longest first; memory and lag in tokens"
+    return Section("Units", table(names, rows, caption, left=0))
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.3f}"
+
+
+def attention_section(found: Attended) -> Section:
+    """Return what heads read for a word, side by side, and the entropies."""
+    parts = [beside(map(_head, found.words))] if found.words else []
+    rows = [
+        [str(h.layer), str(h.head), f"{h.entropy:.3f}", f"{h.entropy_uniform:.3f}"]
+        for h in found.heads
+    ]
+    names = ["layer", "head", "entropy", "if uniform"]
+    parts.append(table(names, rows, "Entropy of attention in nats, a mean over positions", left=2))
+    return Section("Attention", "".join(parts))
+
+
+def _head(found: HeadWeights) -> str:
+    scale = share_scale(max(found.weights, default=1.0) or 1.0)
+    inside = set(found.word_places)
+    columns = zip(found.pieces, found.texts, found.weights, strict=True)
+    spans = [
+        Span(text or piece, weight, f"{piece!r}: {weight:.4f}", place in inside)
+        for place, (piece, text, weight) in enumerate(columns)
+    ]
+    caption = f"Layer {found.layer}, head {found.head}: what {found.word!r} reads"
+    return coloured_text(spans, scale, caption)
