@@ -12,32 +12,10 @@ import numpy as np
 
 from seqgen.configs import Documents
 from seqgen.data.encoding import Sampling, encoded
+from seqgen.data.framing import Framing
 from seqgen.data.sources import Sources, starts_of, take_spans
 from seqgen.tokenizers import Tokenizer
 from seqgen.tokenizers.base import SPECIALS
-
-
-@dataclass(frozen=True)
-class Framing:
-    """How a document starts and ends, as ids.
-
-    A document is a sequence of scored tokens. The model reads `start` (never scored) before the
-    first of them; where `end` is set, it is the last of them.
-    """
-
-    start: int
-    end: int | None
-
-    @classmethod
-    def of(cls, tokenizer: Tokenizer, documents: Documents) -> Framing:
-        """Return the framing of a model trained on a stream, or on one document a line.
-
-        A stream starts after a newline that is not shown, and has no end; a line is
-        BOS line EOS.
-        """
-        if documents == "line":
-            return cls(tokenizer.bos_id, tokenizer.eos_id)
-        return cls(tokenizer.newline_id, None)
 
 
 @dataclass(frozen=True)

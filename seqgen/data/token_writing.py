@@ -19,8 +19,9 @@ import numpy as np
 from seqgen import __version__
 from seqgen.configs import Documents
 from seqgen.data.background import Background
-from seqgen.data.corpus import Corpus, Framing
+from seqgen.data.corpus import Corpus
 from seqgen.data.encoding import encoded
+from seqgen.data.framing import Framing
 from seqgen.data.text import Survey, Surveyor
 from seqgen.data.tokenfile import FORMAT, HEAD, MAGIC, MARK, READ, SECTIONS, section_types
 from seqgen.errors import SeqgenError

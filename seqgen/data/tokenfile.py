@@ -29,7 +29,8 @@ import numpy as np
 
 from seqgen.configs import DOCUMENTS, Documents, short
 from seqgen.data import tokencheck
-from seqgen.data.corpus import Corpus, Framing
+from seqgen.data.corpus import Corpus
+from seqgen.data.framing import Framing
 from seqgen.data.text import Survey, decode_blocks
 from seqgen.errors import SeqgenError, first_line
 from seqgen.files import parse_json

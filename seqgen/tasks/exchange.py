@@ -51,8 +51,9 @@ def import_model(
         found = read(chain([first], lines), path, known and (known.tokenizer, data))
     stem = path.name.removesuffix(".gz").removesuffix(".txt").removesuffix(f".{file_format}")
     with store.building(name, stem, overwrite) as stored:
-        config = {"model": found.model.config.to_dict(), "training": {}}
-        stored.write_config(found.architecture, **config, data=found.data.to_dict())
+        groups = {"model": found.model.config, "data": found.data, "framing": found.framing}
+        tables = {name: group.to_dict() for name, group in groups.items()}
+        stored.write_config(found.architecture, **tables, training={})
         with stored.writing("tokenizer"):
             found.tokenizer.save(stored.path / "tokenizer")
         stored.write_weights(found.model)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import torch
 from seqgen import registry, store
 from seqgen.configs import DataConfig, Documents, require
 from seqgen.configs.cache import CacheConfig
-from seqgen.data.corpus import Corpus, Framing
+from seqgen.data.corpus import Corpus
+from seqgen.data.framing import Framing
 from seqgen.data.labels import BETWEEN, Labels
 from seqgen.data.pairs import Tokenizers, encode_sources
 from seqgen.data.sources import (
@@ -190,30 +192,23 @@ class LoadedModel:
             f"{what} is for models that write from sources; {name} is a model of text",
         )
 
-    @property
+    @cached_property
     def framing(self) -> Framing:
         """How its documents start and end."""
-        return Framing.of(self.tokenizer, self.data.documents)
+        mixed = isinstance(self.stored, StoredMixture)
+        return (self.stored.parts[0] if mixed else self.stored).framing(self.tokenizer)
 
     def framing_of(self, documents: Documents) -> Framing:
-        """How texts that are read as `documents` start and end for this model.
-
-        A model of a stream knows no BOS and no EOS: a line of its own starts after a newline,
-        and ends with one.
-        """
-        if documents == "line" and self.data.documents == "stream":
-            return Framing(self.tokenizer.newline_id, self.tokenizer.newline_id)
-        return Framing.of(self.tokenizer, documents)
+        """How texts that are read as `documents` start and end for this model."""
+        return self.framing.as_documents(self.tokenizer, self.data.documents, documents)
 
     @property
     def never(self) -> tuple[int, ...]:
         """The ids that are never written."""
-        special = (self.tokenizer.pad_id, self.tokenizer.bos_id, self.tokenizer.unk_id)
-        if self.labels is not None:
-            special += tuple(range(self.labels.first, self.labels.first + len(self.labels)))
-        # A stream has no end; a line, which ends with EOS, holds no newline.
-        stream = self.framing.end is None
-        return (*special, self.tokenizer.eos_id if stream else self.tokenizer.newline_id)
+        if self.labels is None:
+            return self.framing.never
+        labels = range(self.labels.first, self.labels.first + len(self.labels))
+        return (*self.framing.never, *labels)
 
     @property
     def architecture(self) -> str | None:
@@ -249,7 +244,7 @@ class LoadedModel:
     ) -> Continuation:
         """Open a text over a decoder; see `Continuation`."""
         kind = BackwardContinuation if self.backward else Continuation
-        return kind(decoder, stops, max_tokens, self.framing.end, min_tokens)
+        return kind(decoder, stops, max_tokens, self.framing.stop, min_tokens)
 
     def echoed(self, prompt: str, text: str) -> str:
         """Return a text with its prompt where that belongs."""

@@ -186,7 +186,8 @@ def _lengthen(session: Session, done: dict[str, Any]) -> None:
     if done["stopped"] in FINISHED:
         done["worse"] = 0
     config = stored.config
-    groups = {part: config.get(part) for part in ("preset", "model", "data")}
+    kept = ("preset", "model", "data", "framing")
+    groups = {part: config[part] for part in kept if part in config}
     stored.write_config(config["architecture"], training=session.training.to_dict(), **groups)
     session.report(Notice(text=f"the learning-rate schedule now ends after {budget}"))
 
