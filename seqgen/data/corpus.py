@@ -11,7 +11,7 @@ from typing import IO
 import numpy as np
 
 from seqgen.configs import Documents
-from seqgen.data.encoding import Sampling, encoded
+from seqgen.data.encoding import Sampling, encoded, encoded_lines
 from seqgen.data.framing import Framing
 from seqgen.data.sources import Sources, starts_of, take_spans
 from seqgen.tokenizers import Tokenizer
@@ -117,10 +117,14 @@ def encode_corpus(
         unknowns: records the unknown tokens.
     """
     framing = framing or Framing.of(tokenizer, documents)
-    blocks = encoded(chunks, tokenizer, sampling)
+    by_line = framing.end is not None and not tokenizer.line_safe
+    if by_line:
+        blocks = encoded_lines(chunks, tokenizer, framing.end)
+    else:
+        blocks = encoded(chunks, tokenizer, sampling)
     if unknowns is not None:
         blocks = unknowns.watch(blocks)
-    if framing.end is None:
+    if framing.end is None or by_line:
         pieces = (ids for _, ids in blocks)
     else:
         pieces = _ended(blocks, tokenizer, framing.end)

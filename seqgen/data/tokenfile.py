@@ -91,9 +91,10 @@ class TokenFile:
         newline, eos = self.tokenizer.newline_id, self.tokenizer.eos_id
         tokens = self.corpus.tokens
         pieces = (tokens[at : at + MARK] for at in range(0, tokens.size, MARK))
-        ended = (np.where(ids == eos, ids.dtype.type(newline), ids) for ids in pieces)
+        if self.documents == "line":
+            pieces = (np.where(ids == eos, ids.dtype.type(newline), ids) for ids in pieces)
         # A piece may end within a character.
-        return decode_blocks(map(self.tokenizer.text_bytes, ended), str(self.path))
+        return decode_blocks(map(self.tokenizer.text_bytes, pieces), str(self.path))
 
 
 def is_token_file(path: str | Path) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +53,7 @@ class LoadedModel:
             vectors.
         cache: the continuous cache beside it, or beside the parts of a mixture that can have one.
         label: what it is to write texts of; None where nothing was asked for.
+        own_framing: how its texts begin and end; None where that follows from the tokenizer.
     """
 
     stored: StoredModel
@@ -63,6 +63,7 @@ class LoadedModel:
     source_tokenizer: Tokenizer | Labels | None = None
     cache: CacheConfig | None = None
     label: str | None = None
+    own_framing: Framing | None = None
 
     @property
     def labels(self) -> Labels | None:
@@ -192,11 +193,10 @@ class LoadedModel:
             f"{what} is for models that write from sources; {name} is a model of text",
         )
 
-    @cached_property
+    @property
     def framing(self) -> Framing:
         """How its documents start and end."""
-        mixed = isinstance(self.stored, StoredMixture)
-        return (self.stored.parts[0] if mixed else self.stored).framing(self.tokenizer)
+        return self.own_framing or Framing.of(self.tokenizer, self.data.documents)
 
     def framing_of(self, documents: Documents) -> Framing:
         """How texts that are read as `documents` start and end for this model."""
@@ -339,7 +339,8 @@ def load_stored(stored: StoredModel, device: torch.device, precision: Precision)
     dtype = torch.bfloat16 if precision == "bf16" else parameter_type(precision)
     data = stored.settings("data", DataConfig)
     model = model.to(device=device, dtype=dtype)
-    return LoadedModel(stored, model, tokenizer, data, source_tokenizer)
+    framing = stored.framing(tokenizer)
+    return LoadedModel(stored, model, tokenizer, data, source_tokenizer, own_framing=framing)
 
 
 def load_mixture(stored: StoredMixture, device: torch.device, precision: Precision) -> LoadedModel:
@@ -363,7 +364,7 @@ def load_mixture(stored: StoredMixture, device: torch.device, precision: Precisi
         if other.backward != first.backward:
             raise SeqgenError(f"{names} read in different directions and cannot be mixed")
     model = mixture_of([part.model for part in parts], stored)
-    return LoadedModel(stored, model.eval(), first.tokenizer, first.data, first.source_tokenizer)
+    return replace(first, stored=stored, model=model.eval())
 
 
 def mixture_of(parts: Sequence[LanguageModel], stored: StoredMixture) -> Mixture:

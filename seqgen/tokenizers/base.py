@@ -63,7 +63,7 @@ class Tokenizer(ABC):
     pad_id, bos_id, eos_id, unk_id = range(len(SPECIALS))
 
     vocab_size: int
-    newline_id: int
+    newline_id: int | None
 
     @classmethod
     @abstractmethod
@@ -125,9 +125,13 @@ class Tokenizer(ABC):
         """The smallest unsigned integer type that holds every id."""
         return next(t for t in UNSIGNED if self.vocab_size - 1 <= np.iinfo(t).max)
 
+    def blocks(self, chunks: Iterable[str]) -> Iterator[str]:
+        """Cut a text anew so that the ids of the pieces, joined, are those of the whole."""
+        return line_blocks(chunks, self.boundary)
+
     def encode_chunks(self, chunks: Iterable[str]) -> Iterator[np.ndarray]:
         """Encode a text that comes in pieces cut anywhere; the joined ids are `encode`'s."""
-        for block in line_blocks(chunks, self.boundary):
+        for block in self.blocks(chunks):
             yield self.encode(block)
 
     def encode_sampled(self, text: str, alpha: float, seed: int) -> np.ndarray:

@@ -242,7 +242,8 @@ def _score_token_file(
 ) -> tuple[ScoreTotals, Survey]:
     """Return the totals of a token file; see `check_token_file`."""
     check_token_file(loaded, file, scoring.documents)
-    totals = _score(loaded, file.corpus, file.facts, scoring)
+    corpus = replace(file.corpus, start=loaded.framing_of(scoring.documents).start)
+    totals = _score(loaded, corpus, file.facts, scoring)
     if not file.tells_text:
         # What an unknown was is not in the file, nor therefore how many words there were.
         return replace(totals, oov_bytes=math.nan if totals.oov else 0), file.facts

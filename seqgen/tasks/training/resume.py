@@ -91,7 +91,10 @@ def resume(
         prepared = _reload(stored, data, targets, data_config, (tokenizer, source_tokenizer))
         _require_same(stored, prepared, changed_data)
         model.to(device=place, dtype=parameter_type(training.precision))
-        loaded = LoadedModel(stored, model, tokenizer, data_config, source_tokenizer)
+        framing = stored.framing(tokenizer)
+        loaded = LoadedModel(
+            stored, model, tokenizer, data_config, source_tokenizer, own_framing=framing
+        )
         created = stored.record.get("created", store.now())
         looks = stop_after, tensorboard, diagnose
         session = Session(loaded, prepared, training, *looks, report, created)

@@ -111,7 +111,8 @@ def train(
         _write_settings(stored, plan, ready.preset, model_config, training, prepared.tokenizer)
         _write_data(stored, prepared)
         tokenizers = prepared.tokenizer, plan.data, prepared.source_tokenizer
-        loaded = LoadedModel(stored, model, *tokenizers)
+        framing = stored.framing(prepared.tokenizer)
+        loaded = LoadedModel(stored, model, *tokenizers, own_framing=framing)
         if estimator is not None:
             return estimate(loaded, prepared, training, report)
         looks = stop_after, tensorboard, diagnose
