@@ -216,9 +216,9 @@ def test_what_is_measured_without_the_scale_is_a_model_with_larger_queries():
     with torch.no_grad():
         for block in model.blocks:
             query = block.attention.query_key_value
-            query.weight[:8] *= model.config.head_size**0.5
+            query.weight[:8] *= model.config.head_width**0.5
             if query.bias is not None:
-                query.bias[:8] *= model.config.head_size**0.5
+                query.bias[:8] *= model.config.head_width**0.5
         logits, _ = model(tokens, None)
     expected = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
     assert found == pytest.approx(float(expected), rel=1e-9)

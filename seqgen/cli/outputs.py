@@ -132,9 +132,9 @@ def is_vectors(path: Path) -> bool:
 
 
 def _is_tokenizer(folder: Path) -> bool:
-    from seqgen.tokenizers import KINDS, read_facts
+    from seqgen.tokenizers import STORED, read_facts
 
     try:
-        return read_facts(folder).get("kind") in KINDS
+        return read_facts(folder).get("kind") in STORED
     except (OSError, ValueError, AttributeError):
         return False

@@ -92,15 +92,17 @@ def settings_of(
 ) -> dict[str, Any]:
     """Return a configuration file's settings by name.
 
-    Tables (`model`, `training`, `data`) only group. What is derived, and what tells about the
-    file itself, is left out.
+    Tables (`model`, `training`, `data`) only group. What is derived, how texts of that model begin
+    and end, and what tells about the file itself, is left out.
     """
-    about = {"format", "seqgen_version", "architecture", "preset"}
+    about = {"format", "seqgen_version", "architecture", "preset", "framing"}
     settings: dict[str, Any] = {}
     for name, value in nested.items():
+        if name in about:
+            continue
         if isinstance(value, dict):
             derived = config_class.derived if name == "model" else ()
             settings.update({k: v for k, v in value.items() if k not in derived})
-        elif name not in about:
+        else:
             settings[name] = value
     return settings

@@ -11,33 +11,11 @@ from typing import IO
 import numpy as np
 
 from seqgen.configs import Documents
-from seqgen.data.encoding import Sampling, encoded
+from seqgen.data.encoding import Sampling, encoded, encoded_lines
+from seqgen.data.framing import Framing
 from seqgen.data.sources import Sources, starts_of, take_spans
 from seqgen.tokenizers import Tokenizer
 from seqgen.tokenizers.base import SPECIALS
-
-
-@dataclass(frozen=True)
-class Framing:
-    """How a document starts and ends, as ids.
-
-    A document is a sequence of scored tokens. The model reads `start` (never scored) before the
-    first of them; where `end` is set, it is the last of them.
-    """
-
-    start: int
-    end: int | None
-
-    @classmethod
-    def of(cls, tokenizer: Tokenizer, documents: Documents) -> Framing:
-        """Return the framing of a model trained on a stream, or on one document a line.
-
-        A stream starts after a newline that is not shown, and has no end; a line is
-        BOS line EOS.
-        """
-        if documents == "line":
-            return cls(tokenizer.bos_id, tokenizer.eos_id)
-        return cls(tokenizer.newline_id, None)
 
 
 @dataclass(frozen=True)
@@ -139,10 +117,14 @@ def encode_corpus(
         unknowns: records the unknown tokens.
     """
     framing = framing or Framing.of(tokenizer, documents)
-    blocks = encoded(chunks, tokenizer, sampling)
+    by_line = framing.end is not None and not tokenizer.line_safe
+    if by_line:
+        blocks = encoded_lines(chunks, tokenizer, framing.end)
+    else:
+        blocks = encoded(chunks, tokenizer, sampling)
     if unknowns is not None:
         blocks = unknowns.watch(blocks)
-    if framing.end is None:
+    if framing.end is None or by_line:
         pieces = (ids for _, ids in blocks)
     else:
         pieces = _ended(blocks, tokenizer, framing.end)

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from seqgen.data.text import lines
 from seqgen.data.worker import read_frame, write_frame
 from seqgen.errors import SeqgenError
 from seqgen.hashing import hash64
 from seqgen.tokenizers import Tokenizer
-from seqgen.tokenizers.base import line_blocks
 
 BLOCK = 1 << 20
 # This many blocks are encoded before worker processes are started: most texts are short.
@@ -67,13 +67,27 @@ def encoded(
     cores = available_cores() if cores is None else cores
     if tokenizer.quick:
         cores = 1
-    blocks = (block.encode() for block in _gathered(line_blocks(chunks, tokenizer.boundary)))
+    blocks = (block.encode() for block in _gathered(tokenizer.blocks(chunks)))
     chances = (sampling.draw(n) if sampling else None for n in range(1 << 62))
     work = zip(blocks, chances, strict=False)
     for number, (raw, chance) in enumerate(work):
         yield raw, _encode(tokenizer, raw, chance)
         if number + 1 == ALONE and cores > 1:
             yield from _in_parallel(work, tokenizer, cores)
+
+
+def encoded_lines(
+    chunks: Iterable[str], tokenizer: Tokenizer, end: int
+) -> Iterator[tuple[bytes, np.ndarray]]:
+    """Encode each line of a text alone, for a tokenizer that may join a newline to other text.
+
+    Yields:
+        Each line as UTF-8, and its ids, with `end` in the place of its newline.
+    """
+    last = np.array([end], dtype=tokenizer.dtype)
+    for line in lines(chunks):
+        ids = tokenizer.encode(line.removesuffix("\n"))
+        yield line.encode(), np.concatenate([ids, last])
 
 
 def _encode(tokenizer: Tokenizer, raw: bytes, chance: tuple[float, int] | None) -> np.ndarray:

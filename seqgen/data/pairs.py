@@ -10,8 +10,9 @@ from typing import Protocol
 
 import numpy as np
 
-from seqgen.data.corpus import Corpus, Framing, encode_corpus
+from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.data.encoding import Sampling
+from seqgen.data.framing import Framing
 from seqgen.data.labels import Labels
 from seqgen.data.sources import Sources, TokenSources, Vectors
 from seqgen.data.text import Survey, lines, survey

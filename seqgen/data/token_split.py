@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from seqgen.data.corpus import Corpus, Framing, gather
+from seqgen.data.corpus import Corpus, gather
+from seqgen.data.framing import Framing
 from seqgen.data.split import held_out_lines
 from seqgen.data.text import Survey
 from seqgen.data.tokenfile import MARK, TokenFile

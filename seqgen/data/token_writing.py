@@ -19,8 +19,9 @@ import numpy as np
 from seqgen import __version__
 from seqgen.configs import Documents
 from seqgen.data.background import Background
-from seqgen.data.corpus import Corpus, Framing
+from seqgen.data.corpus import Corpus
 from seqgen.data.encoding import encoded
+from seqgen.data.framing import Framing
 from seqgen.data.text import Survey, Surveyor
 from seqgen.data.tokenfile import FORMAT, HEAD, MAGIC, MARK, READ, SECTIONS, section_types
 from seqgen.errors import SeqgenError
@@ -62,6 +63,11 @@ def write_token_file(
     Raises:
         SeqgenError: the file cannot be written, or the text not be read.
     """
+    if documents == "line" and not tokenizer.line_safe:
+        raise SeqgenError(
+            f"the tokenizer ({tokenizer.kind}) may join a newline to other text, so that lines "
+            "cannot be told apart in a token file: use the text itself, or --documents stream"
+        )
     surveyor = Surveyor()
     framing = Framing.of(tokenizer, documents)
     with writing(path, tokenizer, documents) as sections, Background() as background:
@@ -91,7 +97,7 @@ def write_corpus(path: Path, corpus: Corpus, facts: Survey, tokenizer: Tokenizer
         facts: those of their text.
         tokenizer: what made the ids.
     """
-    documents = "stream" if corpus.start == tokenizer.newline_id else "line"
+    documents = "stream" if corpus.end is None else "line"
     with writing(path, tokenizer, documents) as sections:
         for at in range(0, corpus.tokens.size, READ):
             sections.add("tokens", corpus.tokens[at : at + READ])
@@ -129,6 +135,8 @@ class Meter:
         """
         if self.tokenizer.quick and ids.size == len(raw):
             return places.tolist()  # every token is a byte
+        if not self.tokenizer.line_safe:
+            return self.tokenizer.byte_ends(raw.decode())[places - 1].tolist()
         newlines = np.flatnonzero(np.frombuffer(raw, dtype=np.uint8) == ord("\n"))
         line_ends = np.flatnonzero(ids == self.tokenizer.newline_id)
         byte_ends = []

@@ -29,7 +29,8 @@ import numpy as np
 
 from seqgen.configs import DOCUMENTS, Documents, short
 from seqgen.data import tokencheck
-from seqgen.data.corpus import Corpus, Framing
+from seqgen.data.corpus import Corpus
+from seqgen.data.framing import Framing
 from seqgen.data.text import Survey, decode_blocks
 from seqgen.errors import SeqgenError, first_line
 from seqgen.files import parse_json
@@ -90,9 +91,10 @@ class TokenFile:
         newline, eos = self.tokenizer.newline_id, self.tokenizer.eos_id
         tokens = self.corpus.tokens
         pieces = (tokens[at : at + MARK] for at in range(0, tokens.size, MARK))
-        ended = (np.where(ids == eos, ids.dtype.type(newline), ids) for ids in pieces)
+        if self.documents == "line":
+            pieces = (np.where(ids == eos, ids.dtype.type(newline), ids) for ids in pieces)
         # A piece may end within a character.
-        return decode_blocks(map(self.tokenizer.text_bytes, ended), str(self.path))
+        return decode_blocks(map(self.tokenizer.text_bytes, pieces), str(self.path))
 
 
 def is_token_file(path: str | Path) -> bool:

@@ -15,6 +15,7 @@ from seqgen.configs import DataConfig, Documents, require
 from seqgen.registry import load_object
 
 if TYPE_CHECKING:
+    from seqgen.data.framing import Framing
     from seqgen.models.base import LanguageModel
     from seqgen.tokenizers import Tokenizer
 
@@ -28,6 +29,7 @@ class Imported:
         model: with its weights.
         tokenizer: its ids.
         data: how its text is read.
+        framing: how its texts begin and end.
         facts: what else is to be recorded of it, as JSON can hold it.
     """
 
@@ -35,6 +37,7 @@ class Imported:
     model: Any  # has a config
     tokenizer: Tokenizer
     data: DataConfig
+    framing: Framing
     facts: Mapping[str, Any]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from seqgen.configs import DataConfig, Documents
+from seqgen.data.framing import Framing
 from seqgen.errors import SeqgenError
 from seqgen.formats import Imported, arpa
 from seqgen.models.base import LanguageModel
@@ -35,7 +36,8 @@ def read_model(
         | {"held_out_unseen": None, "discounts": []}
         for n, section in enumerate(content.sections, start=1)
     ]
-    return Imported("ngram", model, tokenizer, data, {"ngrams": ngrams})
+    framing = Framing.of(tokenizer, data.documents)
+    return Imported("ngram", model, tokenizer, data, framing, {"ngrams": ngrams})
 
 
 def write_model(

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from seqgen.configs import DataConfig, require
+from seqgen.data.framing import Framing
 from seqgen.formats import Imported, word_vectors
 from seqgen.models.word2vec import Word2Vec, Word2VecConfig
 from seqgen.tokenizers import Tokenizer, WhitespaceTokenizer
@@ -37,4 +38,5 @@ def read_model(
     table[[ids[word] for word in words]] = vectors
     model.embedding.weight.data = torch.from_numpy(table)
     data = DataConfig(tokenizer=tokenizer.kind, val="none")
-    return Imported("word2vec", model, tokenizer, data, {})
+    framing = Framing.of(tokenizer, data.documents)
+    return Imported("word2vec", model, tokenizer, data, framing, {})

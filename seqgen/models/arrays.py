@@ -190,15 +190,19 @@ def attend(
 
     Args:
         q: (B, heads, D).
-        keys: (B, heads, n, D).
+        keys: (B, heads, n, D), or fewer heads, each read by several of the query's.
         values: as keys.
         there: (B, n), which of them a row has; None where each has all.
     """
+    shape = q.shape
+    q = q.reshape(*keys.shape[:2], -1, shape[-1])  # (B, heads of keys, G, D)
     if len(q) > FEW_QUERIES and torch.get_num_threads() > 1:
         mask = None if there is None else torch.from_numpy(there)[:, None, None]
-        tensors = map(torch.from_numpy, (q[:, :, None], keys, values))
-        return F.scaled_dot_product_attention(*tensors, attn_mask=mask)[:, :, 0].numpy()
-    return attend_grouped(q[:, :, None], keys, values, there)[:, :, 0]
+        tensors = map(torch.from_numpy, (q, keys, values))
+        read = F.scaled_dot_product_attention(*tensors, attn_mask=mask).numpy()
+    else:
+        read = attend_grouped(q, keys, values, there)
+    return read.reshape(shape)
 
 
 def attend_grouped(

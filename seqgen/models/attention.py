@@ -21,11 +21,12 @@ def causal_attention(q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0) -> T
 
     Args:
         q: queries (B, heads, T, D).
-        k: keys, as q.
-        v: values, as q.
+        k: keys, as q, or with fewer heads, each for several of the queries'.
+        v: values, as k.
         dropout: of the weights.
     """
     length, size = q.shape[-2:]
+    k, v = for_each_query(q, k), for_each_query(q, v)
     if dropout or not _keeps_weights(q, k):
         return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
     mask = q.new_full((length, length), -math.inf).triu_(1)
@@ -41,15 +42,24 @@ def full_attention(
 
     Args:
         q: queries (B, heads, T, D).
-        k: keys (B, heads, L, D).
+        k: keys (B, heads, L, D), or fewer heads.
         v: values, as k.
         there: which keys a row has, (B, L) of bool; None where each has all.
         dropout: of the weights.
     """
+    k, v = for_each_query(q, k), for_each_query(q, v)
     if dropout or not _keeps_weights(q, k):
         mask = None if there is None else there[:, None, None]
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
     return full_weights(q, k, there).to(v.dtype) @ v
+
+
+def for_each_query(q: Tensor, x: Tensor) -> Tensor:
+    """Return keys or values x (B, heads, L, D) with as many heads as the queries q.
+
+    Where there are fewer, each is read by as many neighbouring heads of queries.
+    """
+    return x if q.shape[1] == x.shape[1] else x.repeat_interleave(q.shape[1] // x.shape[1], 1)
 
 
 def full_weights(q: Tensor, k: Tensor, there: Tensor | None) -> Tensor:

@@ -13,7 +13,8 @@ from seqgen.models.products import Linear
 from seqgen.models.rms_norm import RMSNorm
 from seqgen.models.transformer_config import TransformerConfig
 
-# (layer, queries, keys, values), each (B, heads, T, D), to what the queries read (B, heads, T, D).
+# (layer, queries, keys, values), each (B, heads, T, D), to what the queries read (B, heads, T, D);
+# keys and values may have fewer heads.
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 
 
@@ -22,25 +23,29 @@ class Attention(nn.Module):
 
     def __init__(self, config: TransformerConfig, index: int) -> None:
         super().__init__()
-        self.index, self.num_heads = index, config.num_heads
-        size = config.hidden_size
-        self.query_key_value = Linear(size, 3 * size, bias=config.bias)
-        self.query_key_value.maps = {"weight": (size,) * 3}
-        self.output = Linear(size, size, bias=config.bias)
+        self.index, size, width = index, config.hidden_size, config.head_width
+        self.heads = (config.num_heads, config.kv_heads, config.kv_heads)  # of Q, K and V
+        self.widths = tuple(heads * width for heads in self.heads)
+        bias = config.bias or config.qkv_bias
+        self.query_key_value = Linear(size, sum(self.widths), bias=bias)
+        self.query_key_value.maps = {"weight": self.widths}
+        self.output = Linear(self.widths[0], size, bias=config.bias)
         self.query_norm = self.key_norm = nn.Identity()
         if config.qk_norm:
-            self.query_norm = RMSNorm(config.head_size, eps=config.norm_eps)
-            self.key_norm = RMSNorm(config.head_size, eps=config.norm_eps)
+            self.query_norm = RMSNorm(width, eps=config.norm_eps)
+            self.key_norm = RMSNorm(width, eps=config.norm_eps)
 
     def forward(self, x: Tensor, rotation: Tensor | None, attend: Attend) -> Tensor:
-        batch, length, size = x.shape
-        heads = self.query_key_value(x).view(batch, length, 3, self.num_heads, -1)
-        q, k, v = heads.permute(2, 0, 3, 1, 4)  # (B, heads, T, D) each
+        parts = self.query_key_value(x).split(self.widths, -1)
+        q, k, v = (
+            part.unflatten(-1, (heads, -1)).transpose(1, 2)
+            for part, heads in zip(parts, self.heads, strict=True)
+        )  # (B, heads, T, D) each
         q, k = self.query_norm(q), self.key_norm(k)
         if rotation is not None:
             q, k = rotate(q, rotation), rotate(k, rotation)
         read = attend(self.index, q, k, v)  # (B, heads, T, D)
-        return self.output(read.transpose(1, 2).reshape(batch, length, size))
+        return self.output(read.transpose(1, 2).flatten(2))
 
 
 def gelu(x: Tensor) -> Tensor:
@@ -52,6 +57,7 @@ def gelu(x: Tensor) -> Tensor:
 ACTIVATIONS = {
     "relu": (F.relu, False),
     "gelu": (gelu, False),
+    "gelu-exact": (F.gelu, False),
     "geglu": (gelu, True),
     "swiglu": (F.silu, True),
 }

@@ -26,7 +26,8 @@ from seqgen.models.kv_cache import KVCache
 if TYPE_CHECKING:
     from seqgen.models.blocks import Attention, Block, FeedForward
 
-# (layer, query, key, value), each (B, heads, D), to what the query reads (B, heads, D).
+# (layer, query, key, value), each (B, heads, D), to what the query reads (B, heads, D); keys and
+# values may have fewer heads.
 Attend = Callable[[int, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 
@@ -104,19 +105,22 @@ class RowAttention:
     """`Attention` of x (B, H)."""
 
     def __init__(self, attention: Attention) -> None:
-        self.index, self.num_heads = attention.index, attention.num_heads
+        self.index, self.heads = attention.index, attention.heads
+        self.places = np.cumsum(attention.widths)[:-1]  # where K and V begin
         self.query_key_value = affine_of(attention.query_key_value)
         self.output = affine_of(attention.output)
         self.query_norm = over_arrays(attention.query_norm)
         self.key_norm = over_arrays(attention.key_norm)
 
     def __call__(self, x: np.ndarray, rotation: np.ndarray | None, read: Attend) -> np.ndarray:
-        heads = self.query_key_value(x).reshape(len(x), 3, self.num_heads, -1)
-        q, k, v = heads[:, 0], heads[:, 1], heads[:, 2]  # (B, heads, D) each
+        parts = np.split(self.query_key_value(x), self.places, 1)
+        q, k, v = (
+            part.reshape(len(x), heads, -1) for part, heads in zip(parts, self.heads, strict=True)
+        )  # (B, heads, D) each
         q, k = self.query_norm(q), self.key_norm(k)
         if rotation is not None:
             q, k = _rotated(q, rotation), _rotated(k, rotation)
-        return self.output(read(self.index, q, k, v).reshape(x.shape))
+        return self.output(read(self.index, q, k, v).reshape(len(x), -1))
 
 
 class RowFeedForward:

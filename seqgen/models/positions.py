@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -16,9 +19,41 @@ def sinusoids(length: int, size: int) -> Tensor:
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :size]
 
 
-def rotations(length: int, size: int, theta: float) -> Tensor:
+@dataclass(frozen=True)
+class RopeScaling:
+    """How a model that was trained on short texts turns longer ones.
+
+    Attributes:
+        kind: "linear" divides every rate by `factor` (Chen et al. 2023); "llama3" only those of
+            waves longer than `original` / `low`, leaves waves shorter than `original` / `high`
+            as they are, and goes from one to the other in between (as Llama 3.1).
+        factor: how much longer the waves become.
+        low: see `kind`.
+        high: see `kind`.
+        original: the window that the model was first trained on.
+    """
+
+    kind: str
+    factor: float
+    low: float
+    high: float
+    original: int
+
+    def rates(self, rate: Tensor) -> Tensor:
+        """Return the rates (D / 2), in radians a position, after scaling."""
+        slow = rate / self.factor
+        if self.kind == "linear":
+            return slow
+        waves = self.original * rate / (2 * math.pi)  # how many fit the window, (D / 2)
+        kept = ((waves - self.low) / (self.high - self.low)).clamp(0, 1)
+        return kept * rate + (1 - kept) * slow
+
+
+def rotations(length: int, size: int, theta: float, scaling: RopeScaling | None = None) -> Tensor:
     """Return cosines and sines (length, 2, size / 2) for `rotate` (Su et al. 2021)."""
     rate = theta ** (-torch.arange(0, size, 2) / size)
+    if scaling is not None:
+        rate = scaling.rates(rate)
     angle = torch.arange(length)[:, None] * rate
     return torch.stack([angle.cos(), angle.sin()], dim=1)
 

@@ -132,15 +132,15 @@ class CrossAttention(nn.Module):
     def __init__(self, config: TransformerConfig, index: int) -> None:
         super().__init__()
         self.index, self.num_heads = index, config.num_heads
-        size = config.hidden_size
-        self.query = Linear(size, size, bias=config.bias)
-        self.key_value = Linear(size, 2 * size, bias=config.bias)
-        self.key_value.maps = {"weight": (size, size)}
-        self.output = Linear(size, size, bias=config.bias)
+        size, width = config.hidden_size, config.num_heads * config.head_width
+        self.query = Linear(size, width, bias=config.bias)
+        self.key_value = Linear(size, 2 * width, bias=config.bias)
+        self.key_value.maps = {"weight": (width, width)}
+        self.output = Linear(width, size, bias=config.bias)
         self.query_norm = self.key_norm = nn.Identity()
         if config.qk_norm:
-            self.query_norm = RMSNorm(config.head_size, eps=config.norm_eps)
-            self.key_norm = RMSNorm(config.head_size, eps=config.norm_eps)
+            self.query_norm = RMSNorm(config.head_width, eps=config.norm_eps)
+            self.key_norm = RMSNorm(config.head_width, eps=config.norm_eps)
 
     def remember(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
         """Return the keys and values (S, heads, L, D) of features (S, L, H)."""
@@ -323,7 +323,8 @@ class RowCrossAttention:
 
     def __call__(self, x: np.ndarray, attend: RowReading) -> np.ndarray:
         q = self.query(x).reshape(len(x), self.num_heads, -1)  # (B, heads, D)
-        return self.output(attend.source(self.index, self.query_norm(q)).reshape(x.shape))
+        read = attend.source(self.index, self.query_norm(q))
+        return self.output(read.reshape(len(x), -1))
 
 
 class RowDecoderBlock(one_token.RowBlock):

@@ -12,13 +12,13 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from seqgen.models.array_steps import ArraySteps
-from seqgen.models.attention import causal_attention
+from seqgen.models.attention import causal_attention, for_each_query
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.blocks import Attend, Block, norm_of
 from seqgen.models.dropout import Dropout
 from seqgen.models.kv_cache import KVCache, empty_cache
 from seqgen.models.one_token import OneToken
-from seqgen.models.positions import rotations, sinusoids
+from seqgen.models.positions import RopeScaling, rotations, sinusoids
 from seqgen.models.products import Linear
 from seqgen.models.transformer_config import TransformerConfig
 
@@ -29,7 +29,11 @@ SKIMMED = 8192
 def waves_of(config: TransformerConfig, length: int) -> Tensor:
     """Return what is added at, or turns, each of `length` positions: (length, ...)."""
     if config.positions == "rope":
-        return rotations(length, config.head_size, config.rope_theta)
+        scaling = None
+        if config.rope_scaling is not None:
+            factors = config.rope_factor, config.rope_low_factor, config.rope_high_factor
+            scaling = RopeScaling(config.rope_scaling, *factors, config.rope_original_window)
+        return rotations(length, config.head_width, config.rope_theta, scaling)
     return sinusoids(length, config.hidden_size)
 
 
@@ -95,8 +99,8 @@ class Transformer(ArraySteps, NeuralLanguageModel):
         if not 1 <= stride <= config.window:
             raise ValueError(f"stride must be from 1 to {config.window}, not {stride}")
         like = self.head.weight
-        heads = config.num_heads
-        return empty_cache(batch, config.num_layers, heads, config.head_size, stride, like)
+        heads = config.kv_heads
+        return empty_cache(batch, config.num_layers, heads, config.head_width, stride, like)
 
     def step(self, tokens: Sequence[int], state: KVCache) -> tuple[np.ndarray, KVCache]:
         if not self.suits_arrays():
@@ -206,9 +210,8 @@ class Transformer(ArraySteps, NeuralLanguageModel):
             keys, values = state.keys[layer], state.values[layer]
             keys[:, :, end - length : end] = k
             values[:, :, end - length : end] = v
-            return F.scaled_dot_product_attention(
-                q, keys[:, :, begin:end], values[:, :, begin:end], attn_mask=mask
-            )
+            read = (for_each_query(q, x[:, :, begin:end]) for x in (keys, values))
+            return F.scaled_dot_product_attention(q, *read, attn_mask=mask)
 
         rows = range(len(state.starts))
         return self._features(tokens, positions, self._attending(attend, state, rows))

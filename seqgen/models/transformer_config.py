@@ -39,6 +39,19 @@ class TransformerConfig(ModelConfig):
     hidden_size: int = setting(SHARED_DOCS["hidden_size"], 128, low=1, high=MOST_WIDTH)
     num_layers: int = setting(SHARED_DOCS["num_layers"], 4, low=1, high=MOST_LAYERS)
     num_heads: int = setting(SHARED_DOCS["num_heads"], 4, low=1, high=MOST_WIDTH)
+    num_kv_heads: int | None = setting(
+        "Number of heads of keys and values, each read by as many queries (Ainslie et al. 2023);"
+        " by default as many as num_heads, which it must divide.",
+        None,
+        low=1,
+        high=MOST_WIDTH,
+    )
+    head_size: int | None = setting(
+        "Width of a head; by default the hidden size divided by num_heads.",
+        None,
+        low=1,
+        high=MOST_WIDTH,
+    )
     ffn_size: int | None = setting(
         "Width of the feed-forward layers; by default 4 times the hidden size, or 8/3"
         " of it with swiglu.",
@@ -51,11 +64,15 @@ class TransformerConfig(ModelConfig):
     norm_position: Literal["pre", "post"] = setting(
         "Normalise before each sublayer (pre) or after its residual sum (post).", "pre"
     )
-    activation: Literal["swiglu", "gelu", "relu"] = setting(
-        "Activation of the feed-forward layers.", "swiglu"
+    activation: Literal["swiglu", "gelu", "gelu-exact", "relu"] = setting(
+        "Activation of the feed-forward layers; gelu is GPT-2's, by a tanh.", "swiglu"
     )
     qk_norm: bool = setting("Normalise queries and keys (Henry et al. 2020).", True)
     bias: bool = setting("Give the linear layers biases.", False)
+    qkv_bias: bool = setting(
+        "Give the maps to queries, keys and values biases even if bias is false, as Qwen2 does.",
+        False,
+    )
     scale_embedding: bool = setting(
         "Multiply embeddings by the square root of the hidden size (Vaswani et al. 2017).", False
     )
@@ -79,25 +96,57 @@ class TransformerConfig(ModelConfig):
     rope_theta: float = setting(
         "Base of the wavelengths of rotary position embeddings.", 10000.0, low=1, high=1e12
     )
+    rope_scaling: Literal["linear", "llama3"] | None = setting(
+        "Stretch the wavelengths by rope_factor: all (linear), or the long ones (llama3).", None
+    )
+    rope_factor: float = setting("With rope_scaling: how much longer.", 1.0, low=1, high=1e6)
+    rope_low_factor: float = setting(
+        "With llama3: waves longer than rope_original_window divided by this are stretched.",
+        1.0,
+        above=0,
+        high=1e6,
+    )
+    rope_high_factor: float = setting(
+        "With llama3: waves shorter than rope_original_window divided by this are kept; in"
+        " between they are stretched in part.",
+        4.0,
+        above=0,
+        high=1e6,
+    )
+    rope_original_window: int = setting(
+        "With llama3: the window before it was made longer.", 8192, low=1, high=MOST_WINDOW
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         heads = self.num_heads
         require(
-            self.hidden_size % heads == 0,
+            self.head_size is not None or self.hidden_size % heads == 0,
             f"num_heads must divide hidden_size, and {heads} does not divide {self.hidden_size}",
         )
-        even = self.positions != "rope" or self.head_size % 2 == 0
-        require(even, f"rope needs an even head size, not {self.head_size}")
+        require(
+            heads % self.kv_heads == 0,
+            f"num_kv_heads must divide num_heads, and {self.kv_heads} does not divide {heads}",
+        )
+        even = self.positions != "rope" or self.head_width % 2 == 0
+        require(even, f"rope needs an even head size, not {self.head_width}")
+        low, high = self.rope_low_factor, self.rope_high_factor
+        fits = self.rope_scaling != "llama3" or low < high
+        require(fits, f"rope_low_factor must be less than rope_high_factor, {high:g}, not {low:g}")
 
     def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
         # Multiplications of a square map of the stream; measured.
         return batch_size * seq_len * self.hidden_size**2 >= 1 << 22
 
     @property
-    def head_size(self) -> int:
+    def head_width(self) -> int:
         """Width of one head's queries, keys and values."""
-        return self.hidden_size // self.num_heads
+        return self.head_size or self.hidden_size // self.num_heads
+
+    @property
+    def kv_heads(self) -> int:
+        """Number of heads of keys and values."""
+        return self.num_kv_heads or self.num_heads
 
     @property
     def feed_forward_size(self) -> int:

@@ -8,10 +8,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqgen.errors import SeqgenError, first_line
-from seqgen.files import is_temporary, parse_json, take_lock, write_bytes
+from seqgen.files import is_temporary, parse_json, replacing, take_lock, write_bytes
 from seqgen.store import manifest
 from seqgen.store.layout import (
     CHECKPOINTS,
@@ -22,9 +22,15 @@ from seqgen.store.layout import (
     SAMPLES,
     SOURCE_TOKENIZER,
     TOKENIZER,
+    VALIDATION,
+    VALIDATION_PAIRS,
+    VALIDATION_VECTORS,
     WEIGHTS,
 )
 from seqgen.store.writing import MetricsLog, step_of, writing
+
+if TYPE_CHECKING:
+    from seqgen.data.sources import VectorSources
 
 
 @dataclass(frozen=True)
@@ -165,3 +171,40 @@ class ModelFolder:
                 if kept != lines:
                     with self.writing(part):
                         write_bytes(path, b"".join(kept))
+
+    def write_validation(self, chunks: Iterator[str]) -> None:
+        """Keep the held-out text.
+
+        Raises:
+            OSError: it cannot be written, or not be read.
+        """
+        self._write_text(VALIDATION, chunks)
+
+    def write_validation_pairs(self, sources: Iterator[str], targets: Iterator[str]) -> None:
+        """Keep the held-out pairs, as lines.
+
+        Raises:
+            OSError: they cannot be written, or not be read.
+        """
+        for part, chunks in zip(VALIDATION_PAIRS, (sources, targets), strict=True):
+            self._write_text(part, chunks)
+
+    def write_validation_vectors(self, sources: VectorSources, targets: Iterator[str]) -> None:
+        """Keep the held-out vectors, and their targets as lines.
+
+        Raises:
+            OSError: they cannot be written, or not be read.
+        """
+        from safetensors.numpy import save
+
+        path = self.path / VALIDATION_VECTORS
+        path.parent.mkdir(exist_ok=True)
+        write_bytes(path, save(sources.joined()))
+        self._write_text(VALIDATION_PAIRS[1], targets)
+
+    def _write_text(self, part: str, chunks: Iterator[str]) -> None:
+        path = self.path / part
+        path.parent.mkdir(exist_ok=True)
+        with replacing(path) as file:
+            for chunk in chunks:
+                file.write(chunk.encode())

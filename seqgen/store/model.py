@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from seqgen import __version__
 from seqgen.configs import Config
 from seqgen.errors import SeqgenError, UsageError, first_line
-from seqgen.files import json_bytes, parse_json, replacing, write_bytes
+from seqgen.files import json_bytes, parse_json, write_bytes
 from seqgen.store import manifest
 from seqgen.store.folder import ModelFolder
 from seqgen.store.layout import (
@@ -37,8 +37,8 @@ from seqgen.store.writing import is_whole, link_file, tensor_bytes
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from seqgen.data.framing import Framing
     from seqgen.data.labels import Labels
-    from seqgen.data.sources import VectorSources
     from seqgen.models.base import LanguageModel
     from seqgen.tokenizers import Tokenizer
 
@@ -162,6 +162,8 @@ class StoredModel(ModelFolder):
             decisive.append([part["digest"] for part in config["parts"]])
         if config["data"].get("direction", "forward") != "forward":
             decisive.append(config["data"]["direction"])
+        if "framing" in config:  # not in models of versions that derived it from the tokenizer
+            decisive.append(config["framing"])
         digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode())
         for path in [*self._tokenizer_files(), self.path / WEIGHTS]:
             with path.open("rb") as file:
@@ -179,6 +181,27 @@ class StoredModel(ModelFolder):
             return kind.read(self.config.get(part))
         except UsageError as error:
             raise SeqgenError(f"{self.path / CONFIG} is damaged: {part}: {error}") from None
+
+    def framing(self, tokenizer: Tokenizer) -> Framing:
+        """Return how the model's texts begin and end.
+
+        Models stored before `config.json` said so follow their tokenizer.
+
+        Args:
+            tokenizer: the model's.
+
+        Raises:
+            SeqgenError: what is stored is damaged.
+        """
+        from seqgen.data.framing import Framing
+
+        config = self.config
+        if "framing" not in config:
+            return Framing.of(tokenizer, config["data"].get("documents", "stream"))
+        try:
+            return Framing.read(config["framing"], tokenizer.vocab_size)
+        except ValueError as error:
+            raise SeqgenError(f"{self.path / CONFIG} is damaged: {error}") from None
 
     def load(self) -> tuple[LanguageModel, Tokenizer]:
         """Build the model, in evaluation mode on the CPU, and its tokenizer.
@@ -352,40 +375,3 @@ class StoredModel(ModelFolder):
     def write_record(self, **facts: Any) -> None:
         """Write `training.json`."""
         self.replace_part(RECORD, json_bytes(facts))
-
-    def write_validation(self, chunks: Iterator[str]) -> None:
-        """Keep the held-out text.
-
-        Raises:
-            OSError: it cannot be written, or not be read.
-        """
-        self._write_text(VALIDATION, chunks)
-
-    def write_validation_pairs(self, sources: Iterator[str], targets: Iterator[str]) -> None:
-        """Keep the held-out pairs, as lines.
-
-        Raises:
-            OSError: they cannot be written, or not be read.
-        """
-        for part, chunks in zip(VALIDATION_PAIRS, (sources, targets), strict=True):
-            self._write_text(part, chunks)
-
-    def write_validation_vectors(self, sources: VectorSources, targets: Iterator[str]) -> None:
-        """Keep the held-out vectors, and their targets as lines.
-
-        Raises:
-            OSError: they cannot be written, or not be read.
-        """
-        from safetensors.numpy import save
-
-        path = self.path / VALIDATION_VECTORS
-        path.parent.mkdir(exist_ok=True)
-        write_bytes(path, save(sources.joined()))
-        self._write_text(VALIDATION_PAIRS[1], targets)
-
-    def _write_text(self, part: str, chunks: Iterator[str]) -> None:
-        path = self.path / part
-        path.parent.mkdir(exist_ok=True)
-        with replacing(path) as file:
-            for chunk in chunks:
-                file.write(chunk.encode())

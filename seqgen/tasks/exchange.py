@@ -51,8 +51,13 @@ def import_model(
         imported = read(chain([first], lines), path, known and (known.tokenizer, data))
     stem = path.name.removesuffix(".gz").removesuffix(".txt").removesuffix(f".{file_format}")
     with store.building(name, stem, overwrite) as stored:
-        config = {"model": imported.model.config.to_dict(), "training": {}}
-        stored.write_config(imported.architecture, **config, data=imported.data.to_dict())
+        groups = {
+            "model": imported.model.config,
+            "data": imported.data,
+            "framing": imported.framing,
+        }
+        tables = {name: group.to_dict() for name, group in groups.items()}
+        stored.write_config(imported.architecture, **tables, training={})
         with stored.writing("tokenizer"):
             imported.tokenizer.save(stored.path / "tokenizer")
         stored.write_weights(imported.model)

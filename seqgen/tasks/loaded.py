@@ -14,7 +14,8 @@ import torch
 from seqgen import registry, store
 from seqgen.configs import DataConfig, Documents, require
 from seqgen.configs.cache import CacheConfig
-from seqgen.data.corpus import Corpus, Framing
+from seqgen.data.corpus import Corpus
+from seqgen.data.framing import Framing
 from seqgen.data.labels import BETWEEN, Labels
 from seqgen.data.pairs import Tokenizers, encode_sources
 from seqgen.data.sources import (
@@ -52,6 +53,7 @@ class LoadedModel:
             vectors.
         cache: the continuous cache beside it, or beside the parts of a mixture that can have one.
         label: what it is to write texts of; None where nothing was asked for.
+        own_framing: how its texts begin and end; None where that follows from the tokenizer.
     """
 
     stored: StoredModel
@@ -61,6 +63,7 @@ class LoadedModel:
     source_tokenizer: Tokenizer | Labels | None = None
     cache: CacheConfig | None = None
     label: str | None = None
+    own_framing: Framing | None = None
 
     @property
     def labels(self) -> Labels | None:
@@ -193,27 +196,19 @@ class LoadedModel:
     @property
     def framing(self) -> Framing:
         """How its documents start and end."""
-        return Framing.of(self.tokenizer, self.data.documents)
+        return self.own_framing or Framing.of(self.tokenizer, self.data.documents)
 
     def framing_of(self, documents: Documents) -> Framing:
-        """How texts that are read as `documents` start and end for this model.
-
-        A model of a stream knows no BOS and no EOS: a line of its own starts after a newline,
-        and ends with one.
-        """
-        if documents == "line" and self.data.documents == "stream":
-            return Framing(self.tokenizer.newline_id, self.tokenizer.newline_id)
-        return Framing.of(self.tokenizer, documents)
+        """How texts that are read as `documents` start and end for this model."""
+        return self.framing.as_documents(self.tokenizer, self.data.documents, documents)
 
     @property
     def never(self) -> tuple[int, ...]:
         """The ids that are never written."""
-        special = (self.tokenizer.pad_id, self.tokenizer.bos_id, self.tokenizer.unk_id)
-        if self.labels is not None:
-            special += tuple(range(self.labels.first, self.labels.first + len(self.labels)))
-        # A stream has no end; a line, which ends with EOS, holds no newline.
-        stream = self.framing.end is None
-        return (*special, self.tokenizer.eos_id if stream else self.tokenizer.newline_id)
+        if self.labels is None:
+            return self.framing.never
+        labels = range(self.labels.first, self.labels.first + len(self.labels))
+        return (*self.framing.never, *labels)
 
     @property
     def architecture(self) -> str | None:
@@ -249,7 +244,7 @@ class LoadedModel:
     ) -> Continuation:
         """Open a text over a decoder; see `Continuation`."""
         kind = BackwardContinuation if self.backward else Continuation
-        return kind(decoder, stops, max_tokens, self.framing.end, min_tokens)
+        return kind(decoder, stops, max_tokens, self.framing.stop, min_tokens)
 
     def echoed(self, prompt: str, text: str) -> str:
         """Return a text with its prompt where that belongs."""
@@ -344,7 +339,8 @@ def load_stored(stored: StoredModel, device: torch.device, precision: Precision)
     dtype = torch.bfloat16 if precision == "bf16" else parameter_type(precision)
     data = stored.settings("data", DataConfig)
     model = model.to(device=device, dtype=dtype)
-    return LoadedModel(stored, model, tokenizer, data, source_tokenizer)
+    framing = stored.framing(tokenizer)
+    return LoadedModel(stored, model, tokenizer, data, source_tokenizer, own_framing=framing)
 
 
 def load_mixture(stored: StoredMixture, device: torch.device, precision: Precision) -> LoadedModel:
@@ -368,7 +364,7 @@ def load_mixture(stored: StoredMixture, device: torch.device, precision: Precisi
         if other.backward != first.backward:
             raise SeqgenError(f"{names} read in different directions and cannot be mixed")
     model = mixture_of([part.model for part in parts], stored)
-    return LoadedModel(stored, model.eval(), first.tokenizer, first.data, first.source_tokenizer)
+    return replace(first, stored=stored, model=model.eval())
 
 
 def mixture_of(parts: Sequence[LanguageModel], stored: StoredMixture) -> Mixture:

@@ -174,7 +174,8 @@ def tokenize(
                 text = text.removesuffix("\n")
             ids = tokenizer.encode(text).tolist()
             if documents == "line":
-                ids = [tokenizer.bos_id, *ids, tokenizer.eos_id]
+                ends = [tokenizer.bos_id], ids, [tokenizer.eos_id]
+                ids = [token for part in ends for token in part if token is not None]
             line = TokenizedLine(index, text, ids, tokenizer.pieces(ids))
             if source_tokenizer is not None:
                 line = _with_source(line, source, source_tokenizer, documents)
@@ -287,7 +288,7 @@ def statistics(text: Iterable[str] | TokenFile, tokenizer: Tokenizer) -> Statist
         bytes_per_token=facts.bytes / total if total else None,
         vocab_size=tokenizer.vocab_size,
         used=int(np.count_nonzero(counts)),
-        unknown=int(counts[tokenizer.unk_id]),
+        unknown=0 if tokenizer.unk_id is None else int(counts[tokenizer.unk_id]),
         **_lists(counts, tokenizer),
     )
 

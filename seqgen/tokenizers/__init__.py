@@ -9,6 +9,7 @@ from seqgen.errors import SeqgenError, UsageError, named
 from seqgen.tokenizers.base import Decoder, Tokenizer, read_facts
 from seqgen.tokenizers.byte import ByteTokenizer
 from seqgen.tokenizers.char import CharTokenizer
+from seqgen.tokenizers.from_elsewhere import HuggingFaceTokenizer, WholeSentencepieceTokenizer
 from seqgen.tokenizers.sentencepiece import BPETokenizer, UnigramTokenizer
 from seqgen.tokenizers.word import WhitespaceTokenizer, WordTokenizer
 
@@ -23,9 +24,15 @@ KINDS: dict[str, type[Tokenizer]] = {
         UnigramTokenizer,
     )
 }
+# Those that are trained here, and those that come in a file of another tool.
+STORED: dict[str, type[Tokenizer]] = {
+    **KINDS,
+    **{cls.kind: cls for cls in (HuggingFaceTokenizer, WholeSentencepieceTokenizer)},
+}
 
 __all__ = [
     "KINDS",
+    "STORED",
     "Decoder",
     "Tokenizer",
     "load_tokenizer",
@@ -52,7 +59,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     """
     try:
         facts = read_facts(folder)
-        return tokenizer_kind(facts.pop("kind")).load(folder, facts)
+        return named("tokenizer", facts.pop("kind"), STORED).load(folder, facts)
     except (OSError, ValueError, KeyError, TypeError, UsageError) as error:
         raise SeqgenError(f"the tokenizer in {folder} is missing or damaged: {error}") from None
 
@@ -65,6 +72,6 @@ def tokenizer_from_facts(facts: dict[str, Any]) -> Tokenizer:
     """
     try:
         facts = dict(facts)
-        return tokenizer_kind(facts.pop("kind")).from_facts(facts)
+        return named("tokenizer", facts.pop("kind"), STORED).from_facts(facts)
     except (ValueError, KeyError, TypeError, UsageError) as error:
         raise SeqgenError(f"a damaged tokenizer: {error}") from None

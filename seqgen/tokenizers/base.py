@@ -46,9 +46,8 @@ class Tokenizer(ABC):
     """A vocabulary and the two ways through it.
 
     Ids 0 to 3 are `<pad> <bos> <eos> <unk>` in every kind that is trained here; a sentencepiece
-    model from elsewhere keeps its own. None of them ever stands for text. `\\n` is always a token
-    of its own, so that a text can be encoded line by line, and a line's end can be told from the
-    ids alone.
+    model from elsewhere keeps its own, and None is the id of one that it lacks. None of them ever
+    stands for text.
     """
 
     kind: ClassVar[str]
@@ -56,12 +55,15 @@ class Tokenizer(ABC):
     # Whether it has a token for every text, so that nothing is ever `<unk>`.
     complete: bool = False
     learns_from_whole_text: ClassVar[bool] = False
+    # `\n` is always a token of its own, so that a text can be encoded line by line, and a line's
+    # end can be told from the ids alone.
+    line_safe: ClassVar[bool] = True
     # Encoding takes hardly longer than passing the text to another process would.
     quick: ClassVar[bool] = False
     pad_id, bos_id, eos_id, unk_id = range(len(SPECIALS))
 
     vocab_size: int
-    newline_id: int
+    newline_id: int | None
 
     @classmethod
     @abstractmethod
@@ -123,9 +125,13 @@ class Tokenizer(ABC):
         """The smallest unsigned integer type that holds every id."""
         return next(t for t in UNSIGNED if self.vocab_size - 1 <= np.iinfo(t).max)
 
+    def blocks(self, chunks: Iterable[str]) -> Iterator[str]:
+        """Cut a text anew so that the ids of the pieces, joined, are those of the whole."""
+        return line_blocks(chunks, self.boundary)
+
     def encode_chunks(self, chunks: Iterable[str]) -> Iterator[np.ndarray]:
         """Encode a text that comes in pieces cut anywhere; the joined ids are `encode`'s."""
-        for block in line_blocks(chunks, self.boundary):
+        for block in self.blocks(chunks):
             yield self.encode(block)
 
     def encode_sampled(self, text: str, alpha: float, seed: int) -> np.ndarray:

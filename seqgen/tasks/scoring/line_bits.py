@@ -14,6 +14,7 @@ from seqgen.metrics.perplexity import LN2, OOV_BITS, ScoreTotals
 from seqgen.scoring import add_up, in_order
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.scoring.perplexity import Scoring
+from seqgen.tokenizers import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,8 @@ class LineBits:
 def score_each_line(loaded: LoadedModel, text: str | Pairs, scoring: Scoring) -> LineBits:
     """Score a text as `scoring` says, and return what each of its lines costs.
 
-    Lines can be told apart whatever the tokens are: a newline is always a token of its own. Of
-    pairs the targets are scored, each given its source.
+    A token that several lines have a part in counts for the line it begins in. Of pairs the
+    targets are scored, each given its source.
 
     Raises:
         SeqgenError: the text holds no token.
@@ -53,8 +54,7 @@ def score_each_line(loaded: LoadedModel, text: str | Pairs, scoring: Scoring) ->
     if documents == "line":
         line = scored.documents
     else:
-        ends = scored.tokens == loaded.tokenizer.newline_id
-        line = np.cumsum(ends) - ends
+        line = _lines_of_tokens(loaded.tokenizer, whole, scored.tokens)
     count = len(list(lines([whole])))
     of_unknowns = line[unknowns.places].astype(np.int64)
     oov_bytes = np.bincount(of_unknowns, unknowns.sizes, minlength=count)
@@ -66,6 +66,16 @@ def score_each_line(loaded: LoadedModel, text: str | Pairs, scoring: Scoring) ->
     )
     bits = np.bincount(line, -scored.log_probs / LN2, minlength=count)
     return LineBits(bits, OOV_BITS * oov_bytes, totals)
+
+
+def _lines_of_tokens(tokenizer: Tokenizer, text: str, tokens: np.ndarray) -> np.ndarray:
+    """Return the number of the line that each token of a text begins in, (N,) int64."""
+    if tokenizer.line_safe:
+        ends = tokens == tokenizer.newline_id
+        return np.cumsum(ends) - ends
+    begins = np.concatenate([[0], tokenizer.byte_ends(text)[:-1]])
+    newlines = np.flatnonzero(np.frombuffer(text.encode(), dtype=np.uint8) == ord("\n"))
+    return np.searchsorted(newlines, begins)
 
 
 def whole_of(text: str | Pairs) -> str:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from seqgen.configs import Documents, require
-from seqgen.data.corpus import Corpus, Framing, Unknowns, encode_corpus
+from seqgen.data.corpus import Corpus, Unknowns, encode_corpus
+from seqgen.data.framing import Framing
 from seqgen.data.pairs import Pairs
 from seqgen.data.text import Survey, Surveyor, Text, WordMeter
 from seqgen.data.tokenfile import TokenFile, check_tokenizer, is_token_file, open_token_file
@@ -241,7 +242,8 @@ def _score_token_file(
 ) -> tuple[ScoreTotals, Survey]:
     """Return the totals of a token file; see `check_token_file`."""
     check_token_file(loaded, file, scoring.documents)
-    totals = _score(loaded, file.corpus, file.facts, scoring)
+    corpus = replace(file.corpus, start=loaded.framing_of(scoring.documents).start)
+    totals = _score(loaded, corpus, file.facts, scoring)
     if not file.tells_text:
         # What an unknown was is not in the file, nor therefore how many words there were.
         return replace(totals, oov_bytes=math.nan if totals.oov else 0), file.facts
@@ -263,7 +265,7 @@ def check_token_file(loaded: LoadedModel, file: TokenFile, documents: Documents)
             f"{file.path} was written with --documents {file.documents}, and is to be scored with "
             f"--documents {documents}: write it again, or give --documents {file.documents}"
         )
-    if Framing.of(file.tokenizer, documents) != loaded.framing_of(documents):
+    if Framing.of(file.tokenizer, documents).end != loaded.framing_of(documents).end:
         raise SeqgenError(
             f"{file.path} ends its lines with EOS, which {loaded.stored.name}, a model of a "
             "stream, has not learned: give the text itself"

@@ -155,7 +155,8 @@ def score_tokens(
     scoring = scoring.check(loaded)
     if scoring.documents == "line":
         lines = score_lines(loaded, chunks, scoring)
-        return chain.from_iterable(_tokens(loaded, [x.scored], x.index) for x in lines)
+        end = loaded.framing_of("line").end
+        return chain.from_iterable(_tokens(loaded, [x.scored], end, x.index) for x in lines)
     corpus = encode_corpus(chunks, loaded.tokenizer, "stream", framing=loaded.framing_of("stream"))
     return _tokens(loaded, _stream(loaded, corpus, scoring))
 
@@ -164,10 +165,14 @@ def _stream(loaded: LoadedModel, corpus: Corpus, scoring: Scoring) -> Iterator[S
     return score_as(replace(scoring, batch_size=1), loaded, corpus)
 
 
-def _tokens(loaded: LoadedModel, scored: Iterable[Scored], line: int = 0) -> Iterator[Token]:
-    """Yield the tokens of one document, which begins on a line."""
+def _tokens(
+    loaded: LoadedModel, scored: Iterable[Scored], end: int | None = None, line: int = 0
+) -> Iterator[Token]:
+    """Yield the tokens of one document, which begins on a line, and ends with `end` if it does."""
     tokenizer, index = loaded.tokenizer, 0
-    decoder, ends = tokenizer.decoder(), (tokenizer.newline_id, tokenizer.eos_id)
+    decoder, ends = tokenizer.decoder(), [end]
+    if tokenizer.line_safe:
+        ends.append(tokenizer.newline_id)
     for piece in scored:
         ids = piece.tokens.tolist()
         ranks = [None] * len(ids) if piece.ranks is None else piece.ranks.tolist()
@@ -178,7 +183,7 @@ def _tokens(loaded: LoadedModel, scored: Iterable[Scored], line: int = 0) -> Ite
             text = NEWLINE if token in ends else decoder.push(token)
             yield Token(line, index, name, log_prob, -log_prob / LN2, rank, text)
             index += 1
-            line += token == tokenizer.newline_id
+            line += text.count(NEWLINE)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from seqgen.configs import TrainingConfig
-from seqgen.data.corpus import Framing
+from seqgen.data.framing import Framing
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.training.estimate import Estimate, Estimator
 from seqgen.tasks.training.prepare import Prepared
@@ -34,10 +34,7 @@ COUNTING = Estimator(count, "n-gram models", ("counted", "in one pass"))
 
 def impossible(tokenizer: Tokenizer, framing: Framing) -> list[int]:
     """Return the ids that cannot occur in a text; they get no probability."""
-    never = [tokenizer.pad_id, tokenizer.bos_id]
-    # A line's newline is its end; a stream's ends are newlines.
-    never.append(tokenizer.eos_id if framing.end is None else tokenizer.newline_id)
-    return never
+    return [token for token in framing.never if token != tokenizer.unk_id]
 
 
 def _announced(fit_result: Fit) -> Notice:

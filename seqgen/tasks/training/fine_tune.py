@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqgen import registry, store
-from seqgen.configs import ModelConfig, conform, require
+from seqgen.configs import Documents, ModelConfig, conform, require
+from seqgen.data.framing import Framing
 from seqgen.data.labels import Labels
 from seqgen.data.sources import require_equal_widths
 from seqgen.errors import SeqgenError
@@ -147,6 +148,12 @@ class Origin:
         )
         free = {name: settings[name] for name in FREE if name in settings}
         return type(self.model.config)(**{**self.model.config.to_dict(), **free})
+
+    def framing(self, documents: Documents) -> Framing:
+        """Return how texts begin and end for the new model, which reads them as `documents`."""
+        same = documents == self.stored.config["data"].get("documents", "stream")
+        framing = Framing.of(self.tokenizer, documents)
+        return self.stored.framing(self.tokenizer) if same else framing
 
     def require_sources(self, features: int | None) -> None:
         """Refuse sources of another kind than the origin's.

@@ -91,7 +91,10 @@ def resume(
         prepared = _reload(stored, data, targets, data_config, (tokenizer, source_tokenizer))
         _require_unchanged_data(stored, prepared, changed_data)
         model.to(device=place, dtype=parameter_type(training.precision))
-        loaded = LoadedModel(stored, model, tokenizer, data_config, source_tokenizer)
+        framing = stored.framing(tokenizer)
+        loaded = LoadedModel(
+            stored, model, tokenizer, data_config, source_tokenizer, own_framing=framing
+        )
         created = stored.record.get("created", store.now())
         looks = stop_after, tensorboard, diagnose
         session = Session(loaded, prepared, training, *looks, report, created)
@@ -186,7 +189,8 @@ def _lengthen(session: Session, done: dict[str, Any]) -> None:
     if done["stopped"] in FINISHED:
         done["worse"] = 0
     config = stored.config
-    groups = {part: config.get(part) for part in ("preset", "model", "data")}
+    kept = ("preset", "model", "data", "framing")
+    groups = {part: config[part] for part in kept if part in config}
     stored.write_config(config["architecture"], training=session.training.to_dict(), **groups)
     session.report(Notice(text=f"the learning-rate schedule now ends after {budget}"))
 

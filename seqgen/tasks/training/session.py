@@ -246,7 +246,7 @@ class Session:
             stop=lambda run: self._reason_to_stop(run, stop),
         )
         loaded = self.loaded
-        text_rules = TextRules(loaded.tokenizer.decode, loaded.framing.end, loaded.never)
+        text_rules = TextRules(loaded.tokenizer.decode, loaded.framing.stop, loaded.never)
         trainer = Trainer(model, self._batches, config, hooks, text_rules)
         return trainer
 

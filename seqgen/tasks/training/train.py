@@ -16,6 +16,7 @@ from seqgen.configs import (
     TrainingConfig,
     require,
 )
+from seqgen.data.framing import Framing
 from seqgen.models.base import LanguageModel
 from seqgen.models.precision import choose_device, parameter_type, restored_randomness
 from seqgen.models.room import to_train
@@ -39,6 +40,7 @@ from seqgen.tasks.training.prepare_labels import prepare_labels
 from seqgen.tasks.training.prepare_pairs import PairFiles, prepare_pairs
 from seqgen.tasks.training.session import Session, TrainingResult
 from seqgen.tasks.training.width import with_open_width, with_parameters
+from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Notice, Report
 
 
@@ -106,10 +108,11 @@ def train(
         # Created only now, so that a model too large for this machine leaves no folder behind.
         stem = f"{Path(data[0]).stem}-{plan.architecture}"
         stored = held.enter_context(store.building(name, stem, overwrite))
-        _write_settings(stored, plan, ready.preset, model_config, training)
+        _write_settings(stored, plan, ready.preset, model_config, training, prepared.tokenizer)
         _write_data(stored, prepared)
         tokenizers = prepared.tokenizer, plan.data, prepared.source_tokenizer
-        loaded = LoadedModel(stored, model, *tokenizers)
+        framing = stored.framing(prepared.tokenizer)
+        loaded = LoadedModel(stored, model, *tokenizers, own_framing=framing)
         if estimator is not None:
             return estimate(loaded, prepared, training, report)
         looks = stop_after, tensorboard, diagnose
@@ -233,14 +236,19 @@ def _write_settings(
     preset: Preset | None,
     config: ModelConfig,
     training: TrainingConfig,
+    tokenizer: Tokenizer,
 ) -> None:
     """Write the resolved settings into a model's folder; a counted model has none of training."""
+    framing = Framing.of(tokenizer, plan.data.documents)
+    if plan.origin is not None:
+        framing = plan.origin.framing(plan.data.documents)
     stored.write_config(
         plan.architecture,
         preset=preset and preset.name,
         model=config.to_dict(),
         training={} if plan.model_class.counted else training.to_dict(),
         data=plan.data.to_dict(),
+        framing=framing.to_dict(),
     )
 
 

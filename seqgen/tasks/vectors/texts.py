@@ -84,10 +84,10 @@ def text_vectors(
 
 @torch.inference_mode()
 def _features(loaded: LoadedModel, line: str, pooling: Pooling) -> np.ndarray:
-    ids = [loaded.framing.start, *loaded.ids(line)]
-    tokens = torch.tensor([ids], device=loaded.model.device)
-    hidden, _ = loaded.model.hidden(tokens, loaded.model.start(1))  # (1, 1 + T, H)
-    features = hidden[0, 1:] if len(ids) > 1 else hidden[0]
+    ids = loaded.ids(line)
+    tokens = torch.tensor([loaded.framing.opened(ids)], device=loaded.model.device)
+    hidden, _ = loaded.model.hidden(tokens, loaded.model.start(1))  # (1, N, H), the line's last
+    features = hidden[0, -max(1, len(ids)) :]
     return (features[-1] if pooling == "last" else features.mean(0)).float().cpu().numpy()
 
 

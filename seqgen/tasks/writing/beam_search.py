@@ -241,7 +241,7 @@ class Searcher:
             SearchPrompt(prompt.index, prompt.tokens, handle, self._limit(prompt))
             for prompt, handle in zip(prompts, handles, strict=True)
         ]
-        model, end, options = self.loaded.model, self.loaded.framing.end, self.options
+        model, end, options = self.loaded.model, self.loaded.framing.stop, self.options
         penalty = self.penalty(prompts)
         if not options.exhaustive:
             config = options.config

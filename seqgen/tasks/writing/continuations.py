@@ -105,7 +105,7 @@ def go_on(loaded: LoadedModel, passages: Sequence[Passage], protocol: Protocol) 
     What the model does not know in a prefix is read as `<unk>`.
     """
     writer = Writer(loaded, SampleOptions(seed=protocol.seed))
-    end = loaded.framing.end
+    end = loaded.framing.stop
 
     def begin(row: Row) -> Continuation:
         passage = passages[row.prompt]
@@ -114,7 +114,7 @@ def go_on(loaded: LoadedModel, passages: Sequence[Passage], protocol: Protocol) 
         return Continuation(loaded.tokenizer.decoder(row.tokens), (), budget, end)
 
     rows = [
-        Row(number, 0, (loaded.framing.start, *loaded.ids(passage.prefix)))
+        Row(number, 0, loaded.framing.opened(loaded.ids(passage.prefix)))
         for number, passage in enumerate(passages)
     ]
     texts = [""] * len(rows)

@@ -31,7 +31,7 @@ def begin_and_end(loaded: LoadedModel, min_tokens: int, force: str) -> list[Proc
     Raises:
         UsageError: the model does not know what every text is to begin with.
     """
-    end, processors = loaded.framing.end, []
+    end, processors = loaded.framing.stop, []
     if min_tokens and end is not None:
         processors.append(MinTokens(min_tokens, end))
     if force:

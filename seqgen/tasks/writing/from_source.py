@@ -205,7 +205,7 @@ class SourceReader:
                     text.push(token)
             look = None
             if weights is not None:
-                pieces = written_pieces(decoders[1], ids, self.loaded.framing.end, text.text)
+                pieces = written_pieces(decoders[1], ids, self.loaded.framing.stop, text.text)
                 look = self.look(prompt, ids, weights, pieces)
             yield text.text, replace(prompt.of_source, look=look)
 
@@ -227,7 +227,7 @@ class SourceReader:
         options = self.options
         alignment = None
         if options.align or options.align_words:
-            written = len(ids) - (self.loaded.framing.end in ids)  # the end comes last
+            written = len(ids) - (self.loaded.framing.stop in ids)  # the end comes last
             mean = options.heads.mean(weights)[:written, : prompt.places]
             if options.align_words:
                 of_source = word_numbers(pieces_of(self.loaded.source_tokenizer, prompt.source))

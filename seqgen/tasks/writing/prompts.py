@@ -17,7 +17,7 @@ from seqgen.tasks.writing.records import OfSource
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt, its number, and its ids with the start symbol first.
+    """A prompt, its number, and its ids with what stands before them.
 
     What a model that writes from sources is prompted with is a source: `text` is then empty, and
     `tokens` is the start symbol alone.
@@ -99,7 +99,7 @@ def read_prompt(loaded: LoadedModel, index: int, text: str | Vectors) -> Prompt:
     if isinstance(text, Vectors):
         return Prompt(index, "", (start,), text, text)
     if tokenizer is None:
-        return Prompt(index, text, (start, *loaded.ids(text)))
+        return Prompt(index, text, loaded.framing.opened(loaded.ids(text)))
     ids = tuple(tokenizer.encode(text).tolist())
     unknown = ids.count(tokenizer.unk_id)
     return Prompt(index, "", (start,), text, (*ids, tokenizer.eos_id), unknown)

@@ -1,0 +1,92 @@
+"""How a text begins and ends, and what is never written in one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from seqgen.configs import Documents
+from seqgen.tokenizers import Tokenizer
+
+
+@dataclass(frozen=True)
+class Framing:
+    """How a document starts and ends, as ids.
+
+    A document is a sequence of scored tokens. The model reads `start` (never scored) before the
+    first of them; where `end` is set, it is the last of them.
+
+    Attributes:
+        start: what stands before a document. An empty prompt is this token alone.
+        end: what a scored document ends with; None for a stream.
+        stop: what ends a text that the model writes; None if only its length does.
+        never: what the model never writes.
+        starts_prompts: whether a prompt that is not empty comes after `start`, too.
+    """
+
+    start: int
+    end: int | None
+    stop: int | None
+    never: tuple[int, ...] = ()
+    starts_prompts: bool = True
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, documents: Documents) -> Framing:
+        """Return the framing of a model trained on a stream, or on one document a line.
+
+        A stream starts after a newline that is not shown, and has no end; a line is
+        BOS line EOS. Where a newline may be part of a longer token, a stream starts after BOS.
+        """
+        line = documents == "line"
+        start = tokenizer.newline_id if tokenizer.line_safe and not line else tokenizer.bos_id
+        end = tokenizer.eos_id if line else None
+        never = [tokenizer.pad_id, tokenizer.bos_id, tokenizer.unk_id]
+        # A stream has no end; a line, which ends with EOS, holds no newline.
+        never.append(tokenizer.eos_id if end is None else tokenizer.newline_id)
+        return cls(start, end, end, tuple(i for i in never if i not in (None, end)))
+
+    def as_documents(self, tokenizer: Tokenizer, own: Documents, wanted: Documents) -> Framing:
+        """Return how texts read as `wanted` start and end, for a model trained on `own`.
+
+        A line under a model of a stream starts as a stream does. It ends with what the model
+        ends its texts with, or with a newline if nothing does.
+        """
+        if own == wanted:
+            return self
+        if wanted == "stream":
+            return Framing.of(tokenizer, "stream")
+        end = tokenizer.newline_id if self.stop is None else self.stop
+        return Framing(self.start, end, end, self.never, self.starts_prompts)
+
+    def opened(self, ids: Iterable[int]) -> tuple[int, ...]:
+        """Return the ids of a prompt with what stands before it."""
+        ids = tuple(ids)
+        return (self.start, *ids) if self.starts_prompts or not ids else ids
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {**asdict(self), "never": list(self.never)}
+
+    @classmethod
+    def read(cls, table: Any, vocab_size: int) -> Framing:
+        """Return what `to_dict` made.
+
+        Args:
+            table: what is stored.
+            vocab_size: all ids are smaller.
+
+        Raises:
+            ValueError: it is something else, or names a token that there is not.
+        """
+        names = {"start", "end", "stop", "never", "starts_prompts"}
+        if not isinstance(table, dict) or table.keys() != names:
+            raise ValueError("framing is no table of start, end, stop, never and starts_prompts")
+        never, flag = table["never"], table["starts_prompts"]
+        if not isinstance(never, list) or type(flag) is not bool:
+            raise ValueError("never is no list, or starts_prompts neither true nor false")
+        optional = [table[name] for name in ("end", "stop") if table[name] is not None]
+        for token in (table["start"], *optional, *never):
+            if type(token) is not int or not 0 <= token < vocab_size:
+                raise ValueError(f"framing names the token {str(token)[:40]}, which there is not")
+        return cls(table["start"], table["end"], table["stop"], tuple(never), flag)

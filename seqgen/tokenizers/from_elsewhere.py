@@ -1,0 +1,351 @@
+"""Tokenizers of other tools, used as they are: Hugging Face's `tokenizer.json`, sentencepiece."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from seqgen.errors import SeqgenError, UsageError, first_line
+from seqgen.files import parse_json, write_bytes, write_json
+from seqgen.tokenizers.base import Decoder, Tokenizer
+from seqgen.tokenizers.sentencepiece_model import (
+    SPACE,
+    boundary,
+    load_processor,
+    read_normaliser,
+)
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Library
+
+# How many tokens of the past a decoder looks at, so that spaces and accents come out right.
+LOOK_BACK = 4
+SPECIAL_IDS = ("bos_id", "eos_id", "pad_id", "unk_id")
+
+
+class TokenizerFromElsewhere(Tokenizer):
+    """A tokenizer that another tool has made, and that encodes a whole text at a time.
+
+    A newline may be part of a longer token, special tokens may coincide, and a text may hold their
+    names, which are then read as these tokens.
+
+    Args:
+        content: the file, as it is.
+        vocab_size: V of the model, which may have more tokens than the file; None for the file's.
+        special: the ids of pad, bos, eos and unk by name, as far as they are known otherwise than
+            from the file.
+
+    Raises:
+        ValueError: the file is damaged, or has more tokens than the model.
+    """
+
+    line_safe = False
+    file: ClassVar[str]  # what the folder of a stored model calls it
+
+    def __init__(
+        self,
+        content: bytes,
+        vocab_size: int | None = None,
+        special: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.content = content
+        own = self._open()
+        self.vocab_size = own if vocab_size is None else vocab_size
+        if own > self.vocab_size:
+            raise ValueError(f"it has {own:,} tokens, and the model {self.vocab_size:,}")
+        for name, token in (special or {}).items():
+            if name not in SPECIAL_IDS or not self._is_id(token):
+                raise ValueError(f"its {str(name)[:20]} is {str(token)[:20]}")
+            setattr(self, name, token)
+
+    def _is_id(self, token: Any) -> bool:
+        return token is None or (type(token) is int and 0 <= token < self.vocab_size)
+
+    @abstractmethod
+    def _open(self) -> int:
+        """Read the content; set the ids of special tokens; return the number of tokens."""
+
+    @abstractmethod
+    def name_of(self, token: int) -> str | None:
+        """Return what the file calls a token; None for one that it does not have."""
+
+    @abstractmethod
+    def _decode(self, ids: Sequence[int]) -> str:
+        """Return the text of ids that the file has, without special tokens."""
+
+    @classmethod
+    def train(
+        cls, chunks: Iterable[str], vocab_size: int | None = None, min_count: int = 1
+    ) -> Tokenizer:
+        raise UsageError(f"a {cls.kind} tokenizer comes from a file and is not trained here")
+
+    @classmethod
+    def boundary(cls, text: str, at: int) -> int:
+        return boundary(text, at)
+
+    def blocks(self, chunks: Iterable[str]) -> Iterator[str]:
+        # There is no place where every such tokenizer can be cut.
+        yield "".join(chunks)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return self._decode([i for i in ids if self.name_of(i) is not None])
+
+    def decoder(self, history: Sequence[int] = ()) -> Decoder:
+        return WindowDecoder(self, history)
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "content": self.content.decode("latin-1"),
+            "vocab_size": self.vocab_size,
+            "special": {name: getattr(self, name) for name in SPECIAL_IDS},
+        }
+
+    @classmethod
+    def from_facts(cls, facts: dict[str, Any]) -> TokenizerFromElsewhere:
+        return cls(facts["content"].encode("latin-1"), facts["vocab_size"], facts["special"])
+
+    def save(self, folder: Path) -> None:
+        """Write the tokenizer into `folder`: its file as it was, and a table beside it."""
+        folder.mkdir(parents=True, exist_ok=True)
+        write_bytes(folder / self.file, self.content)
+        facts = {name: fact for name, fact in self.facts().items() if name != "content"}
+        write_json(folder / "tokenizer.json", {"kind": self.kind, **facts})
+
+    @classmethod
+    def load(cls, folder: Path, facts: dict[str, Any]) -> TokenizerFromElsewhere:
+        return cls((folder / cls.file).read_bytes(), facts["vocab_size"], facts["special"])
+
+
+class WindowDecoder(Decoder):
+    """Decodes the last tokens together, and gives out what the newest of them adds.
+
+    What a token adds may depend on those before it (a space, an unfinished character).
+    """
+
+    def __init__(self, tokenizer: TokenizerFromElsewhere, history: Sequence[int]) -> None:
+        self._tokenizer = tokenizer
+        self._ids = list(history[-LOOK_BACK:])
+        self._known = len(self._ids)
+        self._before = tokenizer.decode(self._ids)
+
+    def push(self, token: int) -> str:
+        self._ids.append(token)
+        text = self._tokenizer.decode(self._ids)
+        if text.endswith("\ufffd") or len(text) <= len(self._before):
+            return ""
+        added = text[len(self._before) :]
+        self._ids = self._ids[self._known :]
+        self._known, self._before = len(self._ids), self._tokenizer.decode(self._ids)
+        return added
+
+    def flush(self) -> str:
+        text = self._tokenizer.decode(self._ids)
+        added = text[len(self._before) :]
+        self._known, self._before = len(self._ids), text
+        return added
+
+
+class HuggingFaceTokenizer(TokenizerFromElsewhere):
+    """A `tokenizer.json`, by the `tokenizers` library.
+
+    Args:
+        content: the file.
+        vocab_size: see `TokenizerFromElsewhere`.
+        special: see there.
+
+    Raises:
+        ValueError: see there.
+        SeqgenError: the library is not installed.
+    """
+
+    kind = "huggingface"
+    file = "huggingface.json"
+
+    def _open(self) -> int:
+        self._library = open_library(self.content)
+        self._library.no_truncation()
+        self._library.no_padding()
+        ids = self._library.get_vocab(with_added_tokens=True)
+        self._names = {token: name for name, token in ids.items()}
+        self.pad_id = self.bos_id = self.eos_id = None
+        unknown = getattr(self._library.model, "unk_token", None)
+        self.unk_id = ids.get(unknown) if isinstance(unknown, str) else None
+        self.newline_id = next((ids[name] for name in ("\n", "Ċ", "<0x0A>") if name in ids), None)
+        decoder = json.dumps(parse_json(self.content).get("decoder"))
+        self._is_byte_level = '"ByteLevel"' in decoder
+        bytes_there = all(name in ids for name in BYTE_OF) if self._is_byte_level else False
+        self.complete = bytes_there or all(f"<0x{byte:02X}>" in ids for byte in range(256))
+        known = self._library.encode("a b", add_special_tokens=False).ids
+        unchanged = self._library.normalizer is None and self._decode(known) == "a b"
+        self.lossless = bytes_there and unchanged
+        return max(self._names, default=-1) + 1
+
+    def encode(self, text: str) -> np.ndarray:
+        ids = self._library.encode(text, add_special_tokens=False).ids
+        return np.array(ids, dtype=self.dtype)
+
+    def frame(self) -> tuple[list[int], list[int]]:
+        """Return the ids that the file puts before and after every text."""
+        plain = self._library.encode("a", add_special_tokens=False).ids
+        whole = self._library.encode("a", add_special_tokens=True).ids
+        at = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
+        return whole[:at], whole[at + len(plain) :]
+
+    def id_of(self, name: str) -> int | None:
+        """Return the id of a token that the file calls `name`; None if it has none."""
+        return self._library.token_to_id(name)
+
+    def name_of(self, token: int) -> str | None:
+        return self._names.get(token)
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        return self._library.decode(list(ids), skip_special_tokens=True)
+
+    def byte_ends(self, text: str) -> np.ndarray:
+        ends = [end for _, end in self._library.encode(text, add_special_tokens=False).offsets]
+        widths = np.array([len(character.encode()) for character in text], dtype=np.int64)
+        ends = np.concatenate([[0], np.cumsum(widths)])[ends]  # of characters, to those of bytes
+        if ends.size:
+            ends[-1] = widths.sum()
+        return np.maximum.accumulate(ends)
+
+    def first_unknown(self, text: str) -> tuple[int, str] | None:
+        found = self._library.encode(text, add_special_tokens=False)
+        places = (at for token, at in zip(found.ids, found.offsets, strict=True))
+        unknown = (at for at, token in zip(places, found.ids, strict=True) if token == self.unk_id)
+        begin, end = next(unknown, (None, None))
+        return None if begin is None else (begin, text[begin:end])
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        return [self._shown(token) for token in ids]
+
+    def _shown(self, token: int) -> str:
+        name = self.name_of(token)
+        if name is None:
+            return f"<unused {token}>"
+        if not self._is_byte_level or not all(map(BYTE_OF.__contains__, name)):
+            return name
+        raw = bytes(map(BYTE_OF.__getitem__, name))
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            return "".join(f"<0x{byte:02X}>" for byte in raw)
+
+    def text_bytes(self, ids: np.ndarray) -> bytes:
+        if not self._is_byte_level:
+            return self.decode(ids.tolist()).encode()
+        names = (self._names.get(token, "") for token in ids.tolist())
+        special = self._special_names
+        return bytes(
+            BYTE_OF[character]
+            for name in names
+            if name not in special
+            for character in name
+            if character in BYTE_OF
+        )
+
+    @cached_property
+    def _special_names(self) -> frozenset[str]:
+        added = self._library.get_added_tokens_decoder().values()
+        return frozenset(token.content for token in added if token.special)
+
+
+def _byte_names() -> dict[str, int]:
+    """Return the byte that each character stands for in byte-level vocabularies, as in GPT-2.
+
+    Bytes that are printable characters of Latin-1 stand for themselves, the others for the
+    characters from U+0100 on (Radford et al. 2019).
+    """
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = (byte for byte in range(256) if byte not in printable)
+    table = {chr(byte): byte for byte in printable}
+    return table | {chr(0x100 + n): byte for n, byte in enumerate(others)}
+
+
+BYTE_OF = _byte_names()
+
+
+def open_library(content: bytes) -> Library:
+    """Return the library's tokenizer of a `tokenizer.json`.
+
+    Raises:
+        SeqgenError: the library is not installed.
+        ValueError: the file is damaged.
+    """
+    try:
+        from tokenizers import Tokenizer as Library
+    except ImportError:
+        raise SeqgenError(
+            "a tokenizer of Hugging Face needs the tokenizers package: pip install 'seqgen[hf]'"
+        ) from None
+    try:
+        return Library.from_str(content.decode())
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8") from None
+    except BaseException as error:
+        # The library raises bare exceptions, and one for its own crashes that is no Exception.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise ValueError(f"it is no tokenizer.json ({first_line(error)[:100]})") from None
+
+
+class WholeSentencepieceTokenizer(TokenizerFromElsewhere):
+    """A sentencepiece `.model` that is given whole texts, newlines included, as Llama 2's was.
+
+    (`--tokenizer FILE.model` uses the same file line by line, with a newline of its own.)
+    """
+
+    kind = "sentencepiece"
+    file = "sentencepiece.model"
+
+    def _open(self) -> int:
+        self.normaliser = read_normaliser(self.content)
+        self._library = load_processor(self.content)
+        for name in SPECIAL_IDS:
+            own = getattr(self._library, name)()
+            setattr(self, name, own if own >= 0 else None)
+        newline = self._library.piece_to_id("<0x0A>")
+        self.newline_id = None if newline == self.unk_id else newline
+        self.complete = self.normaliser.byte_fallback
+        self.lossless = False  # U+2581 itself comes back as a space
+        return self._library.vocab_size()
+
+    def encode(self, text: str) -> np.ndarray:
+        return np.array(self._library.encode(text, out_type=int), dtype=self.dtype)
+
+    def name_of(self, token: int) -> str | None:
+        return self._library.id_to_piece(token) if token < self._library.vocab_size() else None
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        special = (self.pad_id, self.bos_id, self.eos_id)
+        return self._library.decode([i for i in ids if i not in special])
+
+    def byte_ends(self, text: str) -> np.ndarray:
+        total, ids = len(text.encode()), self.encode(text).tolist()
+        ends = np.cumsum([self._width(token) for token in ids], dtype=np.int64)
+        if self.normaliser.dummy_prefix:
+            ends -= 1
+        if ends.size and ends[-1] != total:  # the text was rewritten: spread evenly
+            return np.arange(1, ends.size + 1) * total // ends.size
+        return np.maximum(ends, 0)
+
+    def _width(self, token: int) -> int:
+        """Return how many bytes of a text a token stands for."""
+        name = self._library.id_to_piece(token).replace(SPACE, " ")
+        return 1 if self._library.is_byte(token) else len(name.encode())
+
+    def first_unknown(self, text: str) -> tuple[int, str] | None:
+        pieces = self._library.encode(text, out_type=str)
+        ids = self.encode(text).tolist()
+        unknown = (name for name, token in zip(pieces, ids, strict=True) if token == self.unk_id)
+        piece = next(unknown, "").replace(SPACE, " ").strip()
+        return (max(0, text.find(piece)), piece) if piece else None
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        return [self.name_of(token) or f"<unused {token}>" for token in ids]
