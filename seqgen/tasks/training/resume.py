@@ -15,6 +15,8 @@ from seqgen.configs import (
     TrainingConfig,
     require,
 )
+from seqgen.data.corpus import Framing
+from seqgen.data.examples import ExampleEncoder
 from seqgen.data.pairs import Tokenizers
 from seqgen.data.text import text_files
 from seqgen.errors import SeqgenError, UsageError
@@ -27,6 +29,7 @@ from seqgen.tasks.training.estimate import Estimator
 from seqgen.tasks.training.plan import override
 from seqgen.tasks.training.prepare import Prepared
 from seqgen.tasks.training.prepare_data import reload_data
+from seqgen.tasks.training.prepare_examples import reload_examples
 from seqgen.tasks.training.prepare_labels import reload_labels
 from seqgen.tasks.training.prepare_pairs import PairFiles, reload_pairs
 from seqgen.tasks.training.session import Session, TrainingResult
@@ -124,7 +127,13 @@ def _reload(
     found = _found(stored, data, targets)
     if config.labels:
         return reload_labels(found.sources, config, tokenizers, stored.validation_pairs)
-    if registry.architecture(stored.config["architecture"]).reads != "pairs":
+    reads = registry.architecture(stored.config["architecture"]).reads
+    if reads in registry.TASKS:
+        tokenizer, classes = tokenizers[0], stored.load_classes()
+        start = Framing.of(tokenizer, config.documents).start
+        encoder = ExampleEncoder(reads, tokenizer, classes, start)
+        return reload_examples(found.sources, config, encoder, stored.validation_text)
+    if reads != "pairs":
         return reload_data(found.sources, config, tokenizers[0], stored.validation_text)
     return reload_pairs(found, config, Tokenizers(*tokenizers), stored.validation_pairs)
 
