@@ -8,6 +8,7 @@ line after each sentence.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,9 +17,10 @@ import numpy as np
 from seqgen.data.classes import Classes
 from seqgen.data.corpus import Corpus
 from seqgen.data.sources import TokenSources
-from seqgen.data.text import lines
 from seqgen.errors import SeqgenError
 from seqgen.tokenizers import Tokenizer
+from seqgen.tokenizers.base import line_blocks
+from seqgen.wording import plural
 
 COLUMNS = re.compile(r"[ \t]+")
 
@@ -43,68 +45,102 @@ class Example:
         return " ".join(self.words)
 
 
-def read_texts(chunks: Iterable[str], name: str, labelled: bool = True) -> Iterator[Example]:
-    """Yield the texts of a file, each as soon as it is read.
+class ExampleReader(ABC):
+    """Makes examples of the lines of a file, each as soon as its last line is there.
 
     Args:
-        chunks: the file in pieces cut anywhere.
-        name: what an error calls it.
-        labelled: the last tab of each line separates the text from its label; otherwise each line
-            is a text.
-
-    Raises:
-        SeqgenError: a line has no tab, no text, or no label; names the line.
+        name: what an error calls the file.
+        labelled: the examples have labels.
     """
-    for number, line in enumerate(lines(chunks), start=1):
-        text, label = line.removesuffix("\n").removesuffix("\r"), None
-        where = f"{name}, line {number}"
-        if labelled:
-            text, tab, label = text.rpartition("\t")
+
+    def __init__(self, name: str, labelled: bool = True) -> None:
+        self.name, self.labelled = name, labelled
+        self.number = 0
+
+    def batches(self, chunks: Iterable[str]) -> Iterator[list[Example]]:
+        """Yield the examples of a text that comes in pieces: those that came together.
+
+        Raises:
+            SeqgenError: a line is none of an example; names it. Those before it come first.
+        """
+        for block in line_blocks(chunks):
+            yield from self._batch(block.removesuffix("\n").split("\n"))
+        if last := self.end():
+            yield [last]
+
+    def _batch(self, block: Sequence[str]) -> Iterator[list[Example]]:
+        found: list[Example] = []
+        try:
+            for line in block:
+                self.number += 1
+                found += filter(None, [self.take(line.removesuffix("\r"))])
+        except SeqgenError:
+            yield found
+            raise
+        yield found
+
+    @property
+    def where(self) -> str:
+        """The place of the last line, for errors."""
+        return f"{self.name}, line {self.number}"
+
+    @abstractmethod
+    def take(self, line: str) -> Example | None:
+        """Read a line; return the example that ends with it, if one does."""
+
+    def end(self) -> Example | None:
+        """Return the example that the end of the file ends, if there is one."""
+        return None
+
+
+class TextReader(ExampleReader):
+    """Texts, a line each; if they are labelled, the last tab separates a text from its label."""
+
+    def take(self, line: str) -> Example:
+        text, label = line, ""
+        if self.labelled:
+            text, tab, label = line.rpartition("\t")
             if not tab:
-                raise SeqgenError(f"{where} has no tab; each line is text<TAB>label")
+                raise SeqgenError(f"{self.where} has no tab; each line is text<TAB>label")
             if not label.strip():
-                raise SeqgenError(f"{where} has no label after its tab")
-            label = label.strip()
+                raise SeqgenError(f"{self.where} has no label after its tab")
         if not text.strip():
-            raise SeqgenError(f"{where} is an empty text, which no label can be told of")
-        yield Example((text,), () if label is None else (label,), number)
+            raise SeqgenError(f"{self.where} is an empty text, which has nothing to tell from")
+        return Example((text,), (label.strip(),) if self.labelled else (), self.number)
 
 
-def read_tagged(chunks: Iterable[str], name: str, labelled: bool = True) -> Iterator[Example]:
-    """Yield the sentences of a file in columns, each as soon as the empty line after it is read.
+class SentenceReader(ExampleReader):
+    """Sentences in columns: the first is the word, and the last its tag if they are labelled."""
 
-    Args:
-        chunks: the file in pieces cut anywhere.
-        name: what an error calls it.
-        labelled: the last column is the tag; otherwise the first alone is read.
+    def __init__(self, name: str, labelled: bool = True) -> None:
+        super().__init__(name, labelled)
+        self._width = 0
+        self._rows: list[list[str]] = []
 
-    Raises:
-        SeqgenError: a line has another number of columns than the first, or only one where a tag
-            is needed; names the line.
-    """
-    words: list[str] = []
-    tags: list[str] = []
-    width = first = 0
-    for number, line in enumerate(lines(chunks), start=1):
-        stripped = line.strip()
-        if not stripped:
-            if words:
-                yield Example(tuple(words), tuple(tags), first)
-            words, tags = [], []
-            continue
-        columns = _columns(stripped)
-        width = width or len(columns)
-        where = f"{name}, line {number}"
-        if labelled and len(columns) < 2:
-            raise SeqgenError(f"{where} has one column; each line is word<TAB>tag")
-        if len(columns) != width:
-            raise SeqgenError(f"{where} has {len(columns)} columns, and the first has {width}")
-        first = first if words else number
-        words.append(columns[0])
-        if labelled:
-            tags.append(columns[-1])
-    if words:
-        yield Example(tuple(words), tuple(tags), first)
+    def take(self, line: str) -> Example | None:
+        if not line.strip():
+            return self._finished(self.number - len(self._rows))
+        columns = _columns(line.strip())
+        self._width = self._width or len(columns)
+        if self.labelled and len(columns) < 2:
+            raise SeqgenError(f"{self.where} has one column; each line is word<TAB>tag")
+        if len(columns) != self._width:
+            raise SeqgenError(
+                f"{self.where} has {plural(len(columns), 'column')}, and the first has "
+                f"{self._width}"
+            )
+        self._rows.append(columns)
+        return None
+
+    def end(self) -> Example | None:
+        return self._finished(self.number - len(self._rows) + 1)
+
+    def _finished(self, first: int) -> Example | None:
+        rows, self._rows = self._rows, []
+        if not rows:
+            return None
+        tags = tuple(row[-1] for row in rows) if self.labelled else ()
+        return Example(tuple(row[0] for row in rows), tags, first)
 
 
 def _columns(line: str) -> list[str]:
@@ -128,17 +164,33 @@ class Format:
     """How the examples of a task stand in a file.
 
     Attributes:
-        read: yields those of a text, see `read_texts`.
+        reader: makes examples of its lines.
         write: returns the lines of an example with its labels.
     """
 
-    read: Callable[..., Iterator[Example]]
+    reader: type[ExampleReader]
     write: Callable[[Example, Sequence[str]], str]
+
+    def read(self, chunks: Iterable[str], name: str) -> list[Example]:
+        """Return the labelled examples of a text.
+
+        Args:
+            chunks: it in pieces cut anywhere.
+            name: what an error calls it.
+
+        Raises:
+            SeqgenError: a line is none of an example; or there is none.
+        """
+        batches = self.reader(name).batches(chunks)
+        examples = [example for batch in batches for example in batch]
+        if not examples:
+            raise SeqgenError(f"{name} holds no examples")
+        return examples
 
 
 FORMATS: Mapping[str, Format] = {
-    "classify": Format(read_texts, written_text),
-    "tag": Format(read_tagged, written_sentence),
+    "classify": Format(TextReader, written_text),
+    "tag": Format(SentenceReader, written_sentence),
 }
 
 

@@ -158,16 +158,8 @@ def reload_examples(
 
 
 def _read(text: Text, task: str) -> list[Example]:
-    """Return the examples of a text.
-
-    Raises:
-        SeqgenError: there is none, or a line is none.
-    """
-    name = ", ".join(map(str, text.paths))
-    examples = list(FORMATS[task].read(text.chunks(), name))
-    if not examples:
-        raise SeqgenError(f"{name} holds no examples")
-    return examples
+    """Return the examples of a text; see `Format.read`."""
+    return FORMATS[task].read(text.chunks(), ", ".join(map(str, text.paths)))
 
 
 def split_examples(
