@@ -9,10 +9,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from seqgen.errors import named
+from seqgen.configs.labelling import LabellingConfig, labelling_config
+from seqgen.errors import UsageError, named
 
 # The default settings of each architecture, which `python docs/settings.py` writes from the code.
 DEFAULTS = Path(__file__).with_name("defaults.json")
+
+Reads = Literal[
+    "text",
+    "pairs",
+    "labels",
+    "vectors",
+    "patterns",
+    "words",
+    "sentences",
+    "classify",
+    "tag",
+]
 
 
 @dataclass(frozen=True)
@@ -23,15 +36,15 @@ class Architecture:
     architectures loads no torch. `reads` says what it is trained on: "text", or targets with
     a source each: "pairs" of texts, "labels" or "vectors"; or what no language model learns from:
     lines, "patterns", of which it is a memory, or "words" in their contexts, of which it learns
-    vectors. `estimator` is the "module:name" of the `Estimator` of one that is not trained by
-    gradients.
+    vectors; or "sentences", of which an encoder makes features, for one of `TASKS`. `estimator` is
+    the "module:name" of the `Estimator` of one that is not trained by gradients.
     """
 
     name: str
     model: str
     config: str
     summary: str
-    reads: Literal["text", "pairs", "labels", "vectors", "patterns", "words"] = "text"
+    reads: Reads = "text"
     estimator: str | None = None
 
     @property
@@ -60,6 +73,48 @@ class Architecture:
         """
         return json.loads(DEFAULTS.read_text(encoding="utf-8"))[self.name]
 
+    def for_task(self, task: str) -> Architecture:
+        """Return the architecture that learns labels from this one's features.
+
+        Args:
+            task: a name in `TASKS`.
+
+        Raises:
+            UsageError: there is no such task, or it has no features to learn from.
+        """
+        kind = named("task", task, TASKS)
+        if self.reads not in ("text", "sentences") or self.estimator is not None:
+            raise UsageError(
+                f"--task is for encoders and for networks that model text, and {self.name} is "
+                "neither; try --model birnn"
+            )
+        summary = f"{kind} on the features of {self.name}"
+        return TaskArchitecture(
+            f"{self.name}-{kind}", self.model, self.config, summary, task, trunk=self
+        )
+
+
+@dataclass(frozen=True)
+class TaskArchitecture(Architecture):
+    """An architecture that tells labels by the features of another, its `trunk`."""
+
+    trunk: Architecture | None = None
+
+    def load_model(self) -> Any:
+        """Import and return the class of the classifiers or taggers on the trunk."""
+        from seqgen.models.labeller import labeller_of
+
+        return labeller_of(self.trunk.load_model(), self.reads)
+
+    def load_config(self) -> Any:
+        """Import and return the class of their configuration."""
+        return labelling_config(self.trunk.load_config())
+
+    def defaults(self) -> dict[str, dict[str, Any]]:
+        """Return its default settings without importing its code."""
+        model = {**self.trunk.defaults()["model"], "pooling": None}
+        return {"model": model, "training": dict(LabellingConfig.recipe)}
+
 
 def load_object(target: str) -> Any:
     """Import a "module:name" and return what it names."""
@@ -67,7 +122,12 @@ def load_object(target: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
+# What can be told by features, and what such a model is called.
+TASKS = {"classify": "classifier", "tag": "tagger"}
 NO_LANGUAGE_MODELS = {
+    "sentences": "is an encoder, no language model",
+    "classify": "is a classifier, no language model: use seqgen predict and seqgen eval",
+    "tag": "is a tagger, no language model: use seqgen predict and seqgen eval",
     "patterns": "is an associative memory, no language model: it restores lines, with "
     "seqgen restore",
     "words": "is made of vectors of words and is no language model: use seqgen vectors",
@@ -78,6 +138,8 @@ DATA_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "pairs": {"documents": "line"},
     "patterns": {"documents": "line", "val": "none"},
     "words": {"tokenizer": "word", "val": "none"},
+    "classify": {"documents": "line", "source_unknowns": 0.01},
+    "tag": {"documents": "line", "tokenizer": "whitespace", "source_unknowns": 0.02},
 }
 _ROWS = (
     Architecture(
@@ -224,6 +286,27 @@ _ROWS = (
         "words",
     ),
     Architecture(
+        "bag",
+        "seqgen.models.bag:Bag",
+        "seqgen.models.bag:BagConfig",
+        "bag of words, for --task (Joulin et al. 2017)",
+        "sentences",
+    ),
+    Architecture(
+        "birnn",
+        "seqgen.models.birnn:BiRNN",
+        "seqgen.models.birnn:BiRNNConfig",
+        "bidirectional recurrent encoder, for --task",
+        "sentences",
+    ),
+    Architecture(
+        "encoder",
+        "seqgen.models.transformer_encoder:SentenceTransformer",
+        "seqgen.models.transformer_encoder:EncoderConfig",
+        "bidirectional transformer encoder, for --task",
+        "sentences",
+    ),
+    Architecture(
         "hopfield",
         "seqgen.models.hopfield:Hopfield",
         "seqgen.models.hopfield:HopfieldConfig",
@@ -234,16 +317,46 @@ _ROWS = (
 )
 
 ARCHITECTURES: dict[str, Architecture] = {row.name: row for row in _ROWS}
-DEFAULT = "lstm"
+DEFAULT, DEFAULT_ENCODER = "lstm", "birnn"
 
 
 def architecture(name: str) -> Architecture:
-    """Return the architecture called `name`.
+    """Return the architecture called `name`; of a classifier or tagger such as lstm-tagger, too.
 
     Raises:
         UsageError: there is none; names the nearest.
     """
+    trunk, _, kind = name.rpartition("-")
+    task = next((task for task, own in TASKS.items() if own == kind), None)
+    if task is not None and trunk in ARCHITECTURES:
+        return ARCHITECTURES[trunk].for_task(task)
     return named("architecture", name, ARCHITECTURES)
+
+
+def found(name: str) -> Architecture | None:
+    """Return the architecture of that name; None if this version knows none."""
+    try:
+        return architecture(name)
+    except UsageError:
+        return None
+
+
+def for_task(name: str, task: str | None) -> Architecture:
+    """Return the architecture of that name, learning labels if there is a task.
+
+    Args:
+        name: of an architecture, or already of a classifier or a tagger.
+        task: a name in `TASKS`; None leaves it as it is.
+
+    Raises:
+        UsageError: the task is unknown or missing, or is not for this architecture.
+    """
+    row = architecture(name)
+    if task is not None:
+        return (row.trunk if isinstance(row, TaskArchitecture) else row).for_task(task)
+    if row.reads == "sentences":
+        raise UsageError(f"{name} is an encoder, which learns labels: give --task classify or tag")
+    return row
 
 
 def owners_of(setting: str) -> list[str]:

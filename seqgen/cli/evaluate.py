@@ -12,6 +12,7 @@ from seqgen.cli import options, translations
 from seqgen.cli.continuous_cache import Cache, CacheFlatness, CacheStrength, cache_of
 from seqgen.cli.help import SCORES, flag, value
 from seqgen.cli.inputs import Input, Inputs, file_name
+from seqgen.cli.label_scores import put_label_scores, tell_labels
 from seqgen.cli.output import put_record, say
 from seqgen.cli.pairs import (
     PairFiles,
@@ -34,12 +35,17 @@ if TYPE_CHECKING:
     from seqgen.tasks.scoring.minimal_pairs import Pair
 
 
+# Options that classifiers and taggers are measured with.
+FOR_LABELS = ("file", "model", "device", "threads", "json", "verbose", "quiet")
+
+
 def evaluate(
+    context: typer.Context,
     file: Annotated[
         str | None,
         typer.Argument(
-            help="Text to measure on, or pairs for translators; - is standard input. Without a "
-            "FILE, each model's held-out text is used.",
+            help="Text to measure on, pairs for translators, or labelled examples for classifiers "
+            "and taggers; - is standard input. Without a FILE, each model's held-out part is used.",
             parser=file_name,
             metavar="[FILE]",
             show_default=False,
@@ -107,8 +113,13 @@ def evaluate(
     Several models are shown side by side. --bleu and --diversity use passages of 64 words, taken
     evenly from the text: the model reads the first 32 words and writes as many tokens as the
     other 32 have, at temperature 1. A model of lines continues the first half of a line. A
-    translator translates the sources by beam search.
+    translator translates the sources by beam search. Of a classifier or a tagger, accuracy, F1
+    and what it confuses are shown.
     """
+    if tell_labels(model):
+        _refuse_for_labels(context)
+        put_label_scores(model, file, device, json, verbose, quiet)
+        return
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
     from seqgen.tasks.loaded import load
     from seqgen.tasks.scoring.evaluate import Measurements
@@ -155,6 +166,15 @@ def evaluate(
         for one in filter(lambda one: one.translations, evaluations):
             scores = one.translations
             translations.say_cut(one.model, scores["cut"], scores["pairs"], scores["max_tokens"])
+
+
+def _refuse_for_labels(context: typer.Context) -> None:
+    """Refuse options that have no meaning for classifiers and taggers."""
+    for name in context.params:
+        given = context.get_parameter_source(name)
+        if name not in FOR_LABELS and given is not None and given.name == "COMMANDLINE":
+            flag = name.replace("_", "-")
+            raise UsageError(f"--{flag} has no meaning for models that tell labels")
 
 
 def _check_files(files: PairFiles, pairs: list[str], reads: bool) -> None:

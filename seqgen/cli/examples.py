@@ -8,6 +8,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ('seqgen sample "Once upon a time"', "Write with the latest model."),
         ("seqgen perplexity other.txt", "Score another text with it."),
     ),
+    "predict": (
+        ("seqgen predict names.txt -m languages", "Write a label for each line."),
+        ("echo Rossi | seqgen predict -m languages --json", "Show its probability too."),
+        ("seqgen predict words.conll -m tagger", "Write a tag for each word."),
+    ),
     "vectors": (
         ("seqgen vectors -m words --neighbours motel", "Show the ten nearest words."),
         ("seqgen vectors -m words --analogy 'paris:france::tokyo:?'", "Complete an analogy."),

@@ -138,7 +138,7 @@ def _settings_apart(config: dict[str, Any]) -> dict[str, str]:
 
 def _defaults(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return by group the defaults of the architecture, as its optimizer and schedule set them."""
-    row = registry.ARCHITECTURES.get(config["architecture"])
+    row = registry.found(config["architecture"])
     # A later version may have stored an architecture that this one does not know.
     defaults = row.defaults() if row else {"model": dict.fromkeys(config["model"]), "training": {}}
     given = config.get("training") or {}

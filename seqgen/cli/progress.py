@@ -56,6 +56,7 @@ class Figures:
     def __init__(self) -> None:
         self.started: Started | None = None
         self.val_loss: float | None = None
+        self.accuracy: float | None = None
 
     def bits_per_char(self, nats: float) -> float:
         """Return nats per token as bits per character."""
@@ -64,17 +65,23 @@ class Figures:
     def validation(self, event: Validated) -> str:
         """Return a validation in one line, and remember it."""
         self.val_loss = event.val_loss
-        bits = figure(self.bits_per_char(event.val_loss), 3)
+        self.accuracy = event.figures.get("accuracy")
         # Most validations are the best so far, so only the others are marked.
         worse = "" if event.best else "  (no better)"
-        return f"step {count(event.step)}  val {figure(event.val_loss)}  {bits} bits/char{worse}"
+        found = "  ".join(self._validated())
+        return f"step {count(event.step)}  {found}{worse}"
+
+    def _validated(self) -> list[str]:
+        """Return the last validation's loss, and bits per character or the accuracy of labels."""
+        if self.val_loss is None:
+            return []
+        bits = f"{figure(self.bits_per_char(self.val_loss), 3)} bits/char"
+        more = bits if self.accuracy is None else f"{percentage(self.accuracy)} right"
+        return [f"val {figure(self.val_loss)}", more]
 
     def parts(self, event: Iteration) -> list[str]:
         """Return loss, validation loss, bits per character and speed, the most important first."""
-        parts = [f"loss {figure(event.train_loss)}"]
-        if self.val_loss is not None:
-            parts.append(f"val {figure(self.val_loss)}")
-            parts.append(f"{figure(self.bits_per_char(self.val_loss), 3)} bits/char")
+        parts = [f"loss {figure(event.train_loss)}", *self._validated()]
         return [*parts, f"{count(event.tokens_per_second)} tokens/s"]
 
 

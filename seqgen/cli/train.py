@@ -31,6 +31,7 @@ ITSELF = frozenset(
         "target",
         "val_source",
         "model",
+        "task",
         "preset",
         "name",
         "overwrite",
@@ -115,6 +116,18 @@ def train(
             rich_help_panel=WHAT,
             show_default=registry.DEFAULT,
             autocompletion=completion.architectures,
+        ),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="Learn labels on the model's features: classify reads text<TAB>label, a line "
+            "each; tag reads columns, word<TAB>tag, with an empty line after each sentence. Then "
+            "--model is bag, birnn (the default), encoder or a network that models text.",
+            metavar="classify|tag",
+            rich_help_panel=WHAT,
+            show_default=False,
+            autocompletion=completion.one_of(*registry.TASKS),
         ),
     ] = None,
     preset: Annotated[
@@ -296,7 +309,7 @@ def train(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Train a model on text, or on pairs of texts; for five minutes by default.
+    """Train a model on text, on pairs of texts or on labels; for five minutes by default.
 
     Where the default is "chosen", it is made to fit the architecture, the text and the budget.
     """
@@ -338,7 +351,7 @@ def train(
     with display(quiet) as shown:
         report = LastLook(shown)
         if resume is not None:
-            conflicting = ("model", "preset", "parameters", "name", "overwrite", "config")
+            conflicting = ("model", "task", "preset", "parameters", "name", "overwrite", "config")
             _refuse(context, "--resume", (*conflicting, "find_lr"))
             sources = inputs.keep(data)
             result = go_on(resume, data=sources, changed_data=changed_data, report=report, **common)
@@ -351,7 +364,7 @@ def train(
             if find_lr:
                 conflicting = ("name", "overwrite", "stop_after", "tensorboard", "diagnose")
                 _refuse(context, "--find-lr", conflicting)
-                asked = {"architecture": model, "preset": preset, "config": nested}
+                asked = {"architecture": model, "task": task, "preset": preset, "config": nested}
                 asked |= {"parameters": parameters, "settings": settings}
                 asked |= {"targets": targets, "device": device}
                 put_rate(sources, asked, inputs.open(map(str, data)), plot, report, json)
@@ -362,6 +375,7 @@ def train(
             result = run(
                 sources,
                 architecture=model,
+                task=task,
                 preset=preset,
                 name=name,
                 config=nested,

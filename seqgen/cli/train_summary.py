@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 # The summary ends with this many lines of a sample.
 SAMPLE_LINES = 6
 # The command that a new model is for, by what it reads; for pairs it depends on the sources.
-WRITES = {"text": "sample", "patterns": 'restore "a line"', "words": "vectors"}
+WRITES = {
+    "text": "sample",
+    "patterns": 'restore "a line"',
+    "words": "vectors",
+    "classify": "predict FILE",
+    "tag": "predict FILE",
+}
 # Columns before a figure of the summary.
 INDENT = 17
 
@@ -39,7 +45,9 @@ def summarise(result: TrainingResult) -> None:
     work = f"{plural(result.tokens, 'token')} counted" if counted else plural(result.steps, "step")
     parts = [f"{result.name}: {work} in {duration(result.seconds)}"]
     if result.val_loss is not None:
-        parts.append(f"validation loss {figure(result.val_loss)} nats/token")
+        parts.append(f"validation loss {figure(result.val_loss)} nats/{_unit(result)}")
+    if result.val_accuracy is not None:
+        parts.append(f"accuracy {percentage(result.val_accuracy)}")
     if result.val_bits_per_char is not None:
         parts.append(f"{figure(result.val_bits_per_char)} bits/char")
     say(", ".join(parts))
@@ -61,6 +69,13 @@ def _writes(result: TrainingResult) -> str:
     return "beam-search --source-vectors FILE" if vectors else 'beam-search "a source"'
 
 
+def _unit(result: TrainingResult) -> str:
+    """Return what a loss is of."""
+    return (
+        "label" if registry.architecture(result.architecture).reads in registry.TASKS else "token"
+    )
+
+
 def _table(result: TrainingResult) -> None:
     """Show how a run ended, and what its model writes."""
     early = {
@@ -71,12 +86,12 @@ def _table(result: TrainingResult) -> None:
     rows = {
         "parameters": count(result.parameters),
         "tokens": f"{count(result.tokens)}, {count(result.tokens_per_second)} per second",
-        "training loss": f"{figure(result.train_loss)} nats/token",
+        "training loss": f"{figure(result.train_loss)} nats/{_unit(result)}",
         "stopped": stopped,
     }
     if result.epoch_loss is not None:
         spread = f"standard deviation of its steps {figure(result.epoch_loss_std)}"
-        rows["last epoch"] = f"{figure(result.epoch_loss)} nats/token, {spread}"
+        rows["last epoch"] = f"{figure(result.epoch_loss)} nats/{_unit(result)}, {spread}"
     if result.val_loss is not None:
         if result.best_step is not None:
             rows["best"] = f"step {count(result.best_step)}"

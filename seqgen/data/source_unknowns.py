@@ -18,17 +18,22 @@ class UnknownsInSources(Batches):
 
     A vocabulary that comes from the training text leaves no unknown in it: without this, the
     embedding of `<unk>` would keep the random values that it began with. Token t of row r in step
-    n is replaced if uniform(seed, n, r, t) is less than `probability`. EOS is never replaced.
+    n is replaced if uniform(seed, n, r, t) is less than `probability`. Neither EOS nor a start
+    symbol ever is.
 
     Args:
-        batches: of pairs whose sources are tokens, EOS at the end of each.
+        batches: of pairs whose sources are tokens.
         probability: of each token to be replaced.
         unk_id: of the sources' tokenizer.
+        start: sources have a symbol at the start, and not EOS at the end.
     """
 
-    def __init__(self, batches: Batches, probability: float, unk_id: int) -> None:
+    def __init__(
+        self, batches: Batches, probability: float, unk_id: int, start: bool = False
+    ) -> None:
         super().__init__(batches.corpus, batches.batch_size, batches.seq_len, batches.seed)
         self._batches, self._probability, self._unk_id = batches, probability, unk_id
+        self._start = start
 
     @property
     def steps_per_epoch(self) -> int:
@@ -38,8 +43,8 @@ class UnknownsInSources(Batches):
         batch = self._batches.batch(step)
         values, lengths = batch.source.values, batch.source.lengths
         rows, columns = np.arange(len(values))[:, None], np.arange(values.shape[1])
-        drawn = (
-            uniforms(SOURCE_UNKNOWNS, self.seed, step, rows, columns) < self._probability
-        )  # (S, L)
-        drawn &= columns < lengths[:, None] - 1
+        uniform = uniforms(SOURCE_UNKNOWNS, self.seed, step, rows, columns)  # (S, L)
+        drawn = uniform < self._probability
+        ends = lengths[:, None]
+        drawn &= (columns > 0) & (columns < ends) if self._start else columns < ends - 1
         return replace(batch, source=Source(np.where(drawn, self._unk_id, values), lengths))

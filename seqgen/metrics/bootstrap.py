@@ -48,13 +48,24 @@ def resampled_ratios(
     Returns:
         (R, M) float64; a row's columns are of the same blocks.
     """
+    drawn = draws(len(sizes), seed, resamples)
+    return (drawn @ totals) / (drawn @ sizes.reshape(len(sizes), -1))
+
+
+def draws(count: int, seed: int, resamples: int = RESAMPLES) -> np.ndarray:
+    """Return how often each of `count` blocks is drawn in each resample, (R, B) float64.
+
+    Args:
+        count: of blocks, B.
+        seed: see `resampled_ratios`.
+        resamples: R.
+    """
     Bounds(low=2, high=MOST_RESAMPLES).check("--resamples", resamples)
-    count = len(sizes)
-    draws = uniforms(seed, np.arange(resamples)[:, None], np.arange(count)[None])  # (R, B)
-    chosen = (draws * count).astype(np.int64)
+    uniform = uniforms(seed, np.arange(resamples)[:, None], np.arange(count)[None])  # (R, B)
+    chosen = (uniform * count).astype(np.int64)
     drawn = np.zeros((resamples, count))
     np.add.at(drawn, (np.arange(resamples)[:, None], chosen), 1)
-    return (drawn @ totals) / (drawn @ sizes.reshape(count, -1))
+    return drawn
 
 
 def interval(samples: np.ndarray) -> tuple[float, float]:

@@ -196,7 +196,7 @@ class Hawk(NeuralLanguageModel):
         nn.init.xavier_uniform_(self.head.weight)
 
     def start(self, batch: int, stride: int | None = None) -> HawkState:
-        config, like = self.config, self.head.weight
+        config, like = self.config, self.embedding.weight
         read, h = (
             tuple(like.new_zeros(batch, *shape) for _ in self.blocks)
             for shape in ((config.conv_width - 1, config.width), (config.width,))

@@ -34,7 +34,7 @@ class Network(nn.Module):
     @property
     def stack(self) -> nn.ModuleList | None:
         """The stack of layers, if there is one."""
-        return next((c for c in self.children() if isinstance(c, nn.ModuleList)), None)
+        return stack_of(self)
 
     def layers_in_order(self) -> list[list[nn.Module]]:
         """Return the network's modules in groups, each used after the ones before it.
@@ -43,11 +43,9 @@ class Network(nn.Module):
         layers, last what follows it, with the head. In a network without a stack, each module is a
         group. A network with another order overrides this.
         """
-        children, stack = list(self.children()), self.stack
-        if stack is None:
-            return [[child] for child in children if child is not self.head] + [[self.head]]
-        at = children.index(stack)
-        return [children[:at], *([layer] for layer in stack), children[at + 1 :]]
+        if self.stack is not None:
+            return groups_in_order(self)
+        return [[child] for child in self.children() if child is not self.head] + [[self.head]]
 
     def parameters_in_order(self) -> list[list[nn.Parameter]]:
         """Return every parameter once, in the groups of `layers_in_order` that have any.
@@ -63,3 +61,17 @@ class Network(nn.Module):
             groups.append(new)
         groups[-1] += [p for p in self.parameters(recurse=False) if p not in known]
         return [group for group in reversed(groups) if group]
+
+
+def stack_of(module: nn.Module) -> nn.ModuleList | None:
+    """Return the stack of layers in a module, if there is one."""
+    return next((c for c in module.children() if isinstance(c, nn.ModuleList)), None)
+
+
+def groups_in_order(module: nn.Module) -> list[list[nn.Module]]:
+    """Return what a module consists of in groups: what precedes its stack, each layer, the rest."""
+    children, stack = list(module.children()), stack_of(module)
+    if stack is None:
+        return [[child] for child in children]
+    at = children.index(stack)
+    return [children[:at], *([layer] for layer in stack), children[at + 1 :]]

@@ -113,7 +113,7 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
             self.embedding.spell(words)
 
     def start(self, batch: int, stride: int | None = None) -> RecurrentState:
-        recent = Recent.empty(batch, self.head.weight) if self.pointer else None
+        recent = Recent.empty(batch, next(self.parameters())) if self.pointer else None
         return RecurrentState(tuple(layer.start(batch) for layer in self.layers), recent)
 
     def hidden(self, tokens: Tensor, state: RecurrentState | None) -> tuple[Tensor, RecurrentState]:
@@ -158,7 +158,7 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
         if self.embedding is not None:
             x = self.embedding(tokens)
         else:
-            x = F.one_hot(tokens, self.vocab_size).to(self.head.weight.dtype)
+            x = F.one_hot(tokens, self.vocab_size).to(next(self.parameters()).dtype)
         return self.word_dropout(x, tokens)
 
     def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:

@@ -33,7 +33,7 @@ from seqgen.models.encoders import (
 )
 from seqgen.models.memory import Memory
 from seqgen.models.products import Linear
-from seqgen.models.recurrent import RecurrentLM
+from seqgen.models.recurrent_cell import recurrent_cell
 from seqgen.models.recurrent_config import CellRegularisers, RecurrentConfig
 from seqgen.models.recurrent_decoder import LayerNoise, RecurrentDecoder
 from seqgen.models.row_seq2seq import RowSeq2Seq
@@ -347,22 +347,3 @@ class Seq2Seq(ArraySteps, EncoderDecoder):
         features = self.output_dropout(features, mask)
         fed = None if state.fed is None else features[:, -1]
         return features, alpha, Seq2SeqState(layers, state.memory, fed, covered)
-
-
-def recurrent_cell(config: Seq2SeqConfig) -> tuple[type[Cell], RecurrentConfig]:
-    """Return the layer that `config.cell` names, and the configuration of the decoder's cells.
-
-    Raises:
-        UsageError: no recurrent architecture has that name.
-    """
-    kind = registry.architecture(config.cell)
-    model = kind.load_model()
-    if not issubclass(model, RecurrentLM):
-        every = registry.ARCHITECTURES.items()
-        known = ", ".join(n for n, row in every if issubclass(row.load_model(), RecurrentLM))
-        raise UsageError(f"cell is a recurrent architecture ({known}), not {config.cell}")
-    names = ("hidden_size", "num_layers", "residual", "dropout", "vocab_size")
-    shared = {name: getattr(config, name) for name in names} | config.cell_regularisers()
-    cell = kind.load_config()(**shared)
-    model.cell.require_suits(cell)
-    return model.cell, cell

@@ -30,7 +30,7 @@ from seqgen.models.positions import sinusoids
 from seqgen.models.products import Linear
 from seqgen.models.rms_norm import RMSNorm
 from seqgen.models.state import Rows
-from seqgen.models.transformer import Transformer, waves_of
+from seqgen.models.transformer import Transformer, initialise, waves_of
 from seqgen.models.transformer_config import TransformerConfig
 
 
@@ -256,7 +256,7 @@ class Seq2SeqTransformer(Transformer, EncoderDecoder):
             self.source_window = config.source_window
         inputs = source_input(config, config.hidden_size, self.embedding)
         self.encoder = TransformerEncoder(config, inputs)
-        self._initialise()
+        initialise(self, config)
 
     def encode(self, values: Tensor, lengths: Sequence[int]) -> Memory:
         encoded, first = self.encoder(values, lengths)

@@ -37,6 +37,23 @@ def waves_of(config: TransformerConfig, length: int) -> Tensor:
     return sinusoids(length, config.hidden_size)
 
 
+def initialise(network: nn.Module, config: TransformerConfig) -> None:
+    """Draw the weights of a stack of blocks and of what stands around it; see `Transformer`."""
+    into_stream = 0.02 / math.sqrt(2 * config.num_layers)
+    for name, part in network.named_modules():
+        if isinstance(part, nn.Embedding):
+            nn.init.normal_(part.weight, std=0.02)
+        elif isinstance(part, nn.Linear):
+            if config.norm_position == "post":
+                nn.init.xavier_uniform_(part.weight)
+            else:
+                nn.init.normal_(part.weight, std=0.02)
+                if name.endswith(".output"):
+                    nn.init.normal_(part.weight, std=into_stream)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
+
+
 class Transformer(ArraySteps, NeuralLanguageModel):
     """The registry's `transformer`.
 
@@ -65,25 +82,10 @@ class Transformer(ArraySteps, NeuralLanguageModel):
         self.final_norm = norm_of(config) if config.norm_position == "pre" else nn.Identity()
         self.dropout = Dropout(config.dropout)
         self.head = Linear(size, config.vocab_size, bias=False)
-        self._initialise()
+        initialise(self, config)
         if config.tie_weights:
             self.head.weight = self.embedding.weight
         self.register_buffer("waves", waves_of(config, config.window), persistent=False)
-
-    def _initialise(self) -> None:
-        into_stream = 0.02 / math.sqrt(2 * self.config.num_layers)
-        for name, part in self.named_modules():
-            if isinstance(part, nn.Embedding):
-                nn.init.normal_(part.weight, std=0.02)
-            elif isinstance(part, nn.Linear):
-                if self.config.norm_position == "post":
-                    nn.init.xavier_uniform_(part.weight)
-                else:
-                    nn.init.normal_(part.weight, std=0.02)
-                    if name.endswith(".output"):
-                        nn.init.normal_(part.weight, std=into_stream)
-                if part.bias is not None:
-                    nn.init.zeros_(part.bias)
 
     def _apply(self, *args: Any, **kwargs: Any) -> Transformer:
         waves = self.waves

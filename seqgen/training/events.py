@@ -72,12 +72,21 @@ class Progress(Iteration):
 
 @dataclass(frozen=True, kw_only=True)
 class Validated:
-    """A validation during training: nats per token on a fixed part of the held-out text."""
+    """A validation during training: nats per token on a fixed part of the held-out text.
+
+    Attributes:
+        step: steps done.
+        seconds: training time so far.
+        val_loss: nats per token, or per label.
+        best: it is the lowest so far.
+        figures: what else was found, such as the accuracy of labels, by name.
+    """
 
     step: int
     seconds: float
     val_loss: float
     best: bool
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,11 +11,14 @@ from seqgen.configs import TrainingConfig
 from seqgen.configs.regimes import DEFAULT_REGIME
 from seqgen.data.batches import Batch
 from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.labeller import Predictor
+from seqgen.models.network import Network
 from seqgen.models.state import State
 from seqgen.training.parts import Part
 from seqgen.training.reading import Reader
 from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress, TextRules
 from seqgen.training.regimes.network_loss import NetworkLoss
+from seqgen.training.regimes.predicting import Predicting
 from seqgen.training.regimes.professor import ProfessorForcing
 from seqgen.training.regimes.scheduled import FreeRunning, ScheduledSampling
 from seqgen.training.regimes.sequences import Decoding, MinimumRisk
@@ -30,8 +33,9 @@ REGIMES: Mapping[str, type[Regime]] = {
     "decoding": Decoding,
     "unlikelihood": Unlikelihood,
 }
-# Of a network that is no language model.
+# Of networks that are no language models.
 NETWORK_REGIMES: Mapping[str, type[Regime]] = {DEFAULT_REGIME: NetworkLoss}
+PREDICTING: Mapping[str, type[Regime]] = {DEFAULT_REGIME: Predicting}
 
 
 class Objective(nn.Module):
@@ -51,7 +55,7 @@ class Objective(nn.Module):
         super().__init__()
         self.model, self._phases = model, config.phases
         reader = Reader(model, config)
-        kinds = REGIMES if isinstance(model, NeuralLanguageModel) else NETWORK_REGIMES
+        kinds = regimes_of(model)
         self._plain = kinds[DEFAULT_REGIME](reader, config, text_rules)
         names = dict.fromkeys(phase.regime for phase in self._phases)
         self.regimes = nn.ModuleDict(
@@ -102,3 +106,10 @@ class Objective(nn.Module):
         for regime in self.regimes.values():
             parts |= regime.parts()
         return parts
+
+
+def regimes_of(model: Network) -> Mapping[str, type[Regime]]:
+    """Return the regimes that a kind of network can be trained by, by name."""
+    if isinstance(model, NeuralLanguageModel):
+        return REGIMES
+    return PREDICTING if isinstance(model, Predictor) else NETWORK_REGIMES

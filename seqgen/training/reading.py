@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from seqgen.configs import TrainingConfig
-from seqgen.data.batches import IGNORED
+from seqgen.data.batches import IGNORED, Batch
 from seqgen.data.sources import Source
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.precision import arithmetic
@@ -71,6 +71,12 @@ class Reader:
             if repeat is not None and past is not None:
                 past = past.select(repeat)
             logits, after = _logits(model, tokens, past, advance)  # (B, T, V)
+        return Reading(logits, after, seen)
+
+    def predict(self, batch: Batch) -> Reading:
+        """Have a network that is no language model predict a batch's targets."""
+        with arithmetic(self.config.precision, self.model.device), self.penalties.watched() as seen:
+            logits, after = self.model.predict(batch)  # (B, T', C)
         return Reading(logits, after, seen)
 
     def costs(self, reading: Reading, targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -121,6 +121,7 @@ class Hooks:
 
     Attributes:
         validate: returns the validation loss of the model as it is, nats per token.
+        figures: returns what the last validation has found besides the loss, by name.
         keep_best: called when the current model is the best so far by validation.
         checkpoint: called when a checkpoint should be written.
         report: takes events.
@@ -129,6 +130,7 @@ class Hooks:
     """
 
     validate: Callable[[], float] | None = None
+    figures: Callable[[], Mapping[str, float]] = dict
     keep_best: Callable[[], None]
     checkpoint: Callable[[], None]
     report: Report

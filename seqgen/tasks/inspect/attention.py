@@ -15,7 +15,7 @@ from seqgen.errors import SeqgenError
 from seqgen.models.transformer import Transformer
 from seqgen.tasks.inspect.passage import Passage, Passages
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.training.diagnosis.attention import HeadFigures, attention_figures, weights
+from seqgen.training.diagnosis.heads import HeadFigures, attention_figures, weights
 from seqgen.wording import plural
 
 

@@ -140,7 +140,7 @@ class Trial:
     @property
     def overfitting_ratio(self) -> float:
         """Passes over the text, times parameters for each of its tokens."""
-        return self.passes * self.measured[1] / self.prepared.train.tokens.size
+        return self.passes * self.measured[1] / self.prepared.read_tokens
 
     def gains(self, other: Trial) -> bool:
         """Return whether this is at least `LEAST_GAIN` times as fast as `other`."""
@@ -161,7 +161,7 @@ def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Re
     more, trial = _with_more_rows(trial, chosen)
     chosen |= more
     chosen |= _regularised(trial, config_class)
-    tokens = plural(round(trial.tokens), "token")
+    tokens = plural(round(trial.tokens), "label" if plan.reads in registry.TASKS else "token")
     model = f"{plan.architecture} with {listed(chosen)};" if chosen else f"{plan.architecture}:"
     enough = f"the budget is enough for {tokens}, {trial.passes:.1f} passes over the text"
     report(Notice(text=f"{model} {enough}"))
@@ -227,7 +227,9 @@ def _regularised(trial: Trial, config_class: type[ModelConfig]) -> dict[str, Any
     chosen = config_class.regularised(trial.overfitting_ratio, spelled)
     training, validates = trial.training, trial.plan.data.val != "none"
     evenly = training.validate_every is None and training.schedule not in LATE
-    may_overfit = plan.reads == "text" and trial.overfitting_ratio >= STOPS_FROM_RATIO
+    may_overfit = (
+        plan.reads in ("text", *registry.TASKS) and trial.overfitting_ratio >= STOPS_FROM_RATIO
+    )
     if may_overfit and validates and evenly:
         chosen["patience"] = PATIENCE
     return plan.only_unset(chosen)

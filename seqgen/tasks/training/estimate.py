@@ -16,10 +16,10 @@ from seqgen.tasks.training.prepare import Prepared
 from seqgen.tasks.training.session import (
     TrainingResult,
     as_stored,
-    final_validation,
     validation_figures,
     write_record,
 )
+from seqgen.tasks.training.validating import final_validation
 from seqgen.training.events import Notice, Report
 
 

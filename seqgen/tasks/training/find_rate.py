@@ -23,6 +23,7 @@ def find_rate(
     *,
     targets: Sequence[str | Path] = (),
     architecture: str | None = None,
+    task: str | None = None,
     preset: str | None = None,
     settings: Mapping[str, Any] | None = None,
     config: Mapping[str, Any] | None = None,
@@ -37,6 +38,7 @@ def find_rate(
         data: see `train`, as all that follow.
         targets: the targets of pairs in two files.
         architecture: a name in the registry.
+        task: what its features are for, if labels are learned.
         preset: a name in `presets`.
         settings: by name.
         config: nested tables.
@@ -50,7 +52,7 @@ def find_rate(
         Diverged: the loss is no number from the start.
     """
     place = choose_device(device)
-    chosen = architecture, preset, settings or {}, config or {}, parameters
+    chosen = architecture, task, preset, settings or {}, config or {}, parameters
     ready = prepare_run(data, targets, *chosen, place, report)
     name, training = ready.plan.architecture, ready.training
     by_gradients = Estimator.of(name) is None

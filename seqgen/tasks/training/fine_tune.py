@@ -8,19 +8,24 @@ from typing import Any
 
 from seqgen import registry, store
 from seqgen.configs import Documents, ModelConfig, conform, require
+from seqgen.data.classes import Classes
 from seqgen.data.framing import Framing
 from seqgen.data.labels import Labels
 from seqgen.data.sources import require_equal_widths
 from seqgen.errors import SeqgenError
 from seqgen.models.base import load_weights, weights_of
+from seqgen.models.labeller import Labeller
 from seqgen.models.network import Network
 from seqgen.models.recurrent_config import CELL_REGULARISERS
 from seqgen.store import StoredModel
 from seqgen.tasks.training.estimate import Estimator
+from seqgen.tasks.training.prepare import Prepared
 from seqgen.tokenizers import Tokenizer
 
 # Model settings that do not affect the shapes of the weights, so fine-tuning may change them.
-FREE = frozenset({"dropout", "input_dropout", "output_dropout", "word_dropout", *CELL_REGULARISERS})
+FREE = frozenset(
+    {"dropout", "input_dropout", "output_dropout", "word_dropout", "pooling", *CELL_REGULARISERS}
+)
 TOKENIZER = ("tokenizer", "source_tokenizer", "vocab_size", "min_count")
 
 
@@ -57,6 +62,11 @@ class Origin:
         return cls(place, model, tokenizer, place.load_source_tokenizer(tokenizer))
 
     @property
+    def classes(self) -> Classes | None:
+        """The labels that it tells; None for a language model."""
+        return self.stored.load_classes()
+
+    @property
     def architecture(self) -> str:
         """The name of its architecture."""
         return self.stored.config["architecture"]
@@ -81,18 +91,22 @@ class Origin:
         for name in sorted(settled & set(flags)):
             require(False, f"{name} is fixed by --init-from: {self.stored.name} has its own")
 
-    def settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def settings(self, given: Mapping[str, Any], row: registry.Architecture) -> dict[str, Any]:
         """Return the settings given, with those that follow from the origin.
+
+        Args:
+            given: by name.
+            row: the architecture of the new model: the origin's, or one for a task on it.
 
         Raises:
             UsageError: a configuration file wants another architecture than the origin's.
         """
         inherited_model = self._model_settings
-        kind = type(self.model.config)
+        kind = row.load_config()
         overridden = {
             name: given[name] for name in inherited_model if name in given and name not in FREE
         }
-        derived = {name: getattr(self.model.config, name) for name in kind.derived}
+        derived = {name: getattr(self.model.config, name, 1) for name in kind.derived}
         agreed = kind(**derived, **{**inherited_model, **overridden}).to_dict()
         for name in overridden:
             unchanged = agreed[name] == inherited_model[name]
@@ -106,6 +120,14 @@ class Origin:
             "direction": config["data"].get("direction", "forward"),
             "seq_len": config["training"].get("seq_len", 64),
         }
+        if row.reads in registry.TASKS:
+            require(
+                inherited["direction"] == "forward",
+                f"{self.stored.name} reads from right to left, and --task is for models that read "
+                "from left to right",
+            )
+            if self.model.window is not None:
+                inherited["max_source_len"] = self.model.window - 1
         labels = isinstance(self.source_tokenizer, Labels)
         wants = conform("labels", given.get("labels", labels), bool)
         require(
@@ -123,12 +145,17 @@ class Origin:
             settled["source_tokenizer"] = str(self.stored.path / store.SOURCE_TOKENIZER)
         return {**inherited, **inherited_model, **given, **settled, "init_from": place}
 
-    def config(self, settings: Mapping[str, Any], seq_len: int) -> ModelConfig:
+    def config(
+        self, architecture: str, settings: Mapping[str, Any], seq_len: int, classes: int
+    ) -> ModelConfig:
         """Return the new model's configuration: the origin's, except for settings that may change.
 
         Args:
+            architecture: of the new model.
             settings: those that are given.
-            seq_len: the training window; of pairs, the longest target and its EOS.
+            seq_len: the training window; of pairs, the longest target and its EOS; of texts with
+                labels, the longest text and its start symbol.
+            classes: how many labels it is to tell.
 
         Raises:
             UsageError: the training window, or the longest source, is longer than the origin's.
@@ -140,14 +167,18 @@ class Origin:
         )
         window = self.model.window
         name, most = "--seq-len", window
-        if registry.architecture(self.architecture).reads == "pairs":
-            name, most = "--max-target-len", window and window - 1
+        row = registry.architecture(architecture)
+        if row.reads in ("pairs", *registry.TASKS):
+            side = "target" if row.reads == "pairs" else "source"
+            name, most = f"--max-{side}-len", window and window - 1
         require(
             window is None or seq_len <= window,
             f"{name} must be at most the window of {self.stored.name}, {most}",
         )
         free = {name: settings[name] for name in FREE if name in settings}
-        return type(self.model.config)(**{**self.model.config.to_dict(), **free})
+        if row.reads in registry.TASKS:
+            free["classes"] = classes
+        return row.load_config()(**{**self.model.config.to_dict(), **free})
 
     def framing(self, documents: Documents) -> Framing:
         """Return how texts begin and end for the new model, which reads them as `documents`."""
@@ -167,25 +198,25 @@ class Origin:
         source_width = getattr(self.model.config, "source_features", None)
         require_equal_widths(self.stored.name, source_width, features)
 
-    def begin(
-        self, model: Network, tokenizer: Tokenizer, source: Tokenizer | Labels | None
-    ) -> None:
+    def begin(self, model: Network, prepared: Prepared) -> None:
         """Fill a new model with the origin's weights.
 
         Args:
             model: the new one.
-            tokenizer: of its text, or of its targets.
-            source: of its sources, if it has any.
+            prepared: its data.
 
         Raises:
             SeqgenError: the text came as tokens of another tokenizer.
         """
-        inherited = self.tokenizer, self.source_tokenizer
-        if fingerprints(tokenizer, source) != fingerprints(*inherited):
+        inherited = fingerprints(self.tokenizer, self.source_tokenizer)
+        if fingerprints(prepared.tokenizer, prepared.source_tokenizer) != inherited:
             raise SeqgenError(
                 f"the data has other tokens than {self.stored.name}: give the text itself"
             )
-        load_weights(model, weights_of(self.model))
+        if isinstance(model, Labeller):
+            model.begin_from(self.model, self.classes == prepared.classes)
+        else:
+            load_weights(model, weights_of(self.model))
 
 
 def origin_of(given: Mapping[str, Any]) -> Origin | None:
@@ -195,16 +226,22 @@ def origin_of(given: Mapping[str, Any]) -> Origin | None:
 
 
 def architecture_of(
-    origin: Origin | None, architecture: str | None, config: Mapping[str, Any]
+    origin: Origin | None, architecture: str | None, config: Mapping[str, Any], task: str | None
 ) -> str:
     """Return which architecture is meant: the user's, the file's, the origin's, or the default.
+
+    Args:
+        origin: what is fine-tuned, if anything.
+        architecture: the user's, or the preset's.
+        config: the file.
+        task: what its features are for, which has a default of its own.
 
     Raises:
         UsageError: a configuration file has another than the origin.
     """
     named = architecture or config.get("architecture")
     if origin is None:
-        return named or registry.DEFAULT
+        return named or (registry.DEFAULT if task is None else registry.DEFAULT_ENCODER)
     agrees = named in (None, origin.architecture)
     require(
         agrees, f"the architecture of {origin.stored.name} is {origin.architecture}, not {named}"

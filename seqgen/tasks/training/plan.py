@@ -79,11 +79,12 @@ class Plan:
             sizes: of the vocabulary, or of both.
             seq_len: the training window; of pairs, which are never cut, it decides nothing.
         """
-        pairs = self.reads == "pairs"
-        # A target's EOS, and a source's, come on top of its longest.
-        window = self.data.max_target_len + 1 if pairs else seq_len
+        # A target's EOS, and a source's, come on top of its longest; so does a start symbol.
+        window = self.data.max_target_len + 1 if self.reads == "pairs" else seq_len
+        if self.reads in registry.TASKS:
+            window = self.data.max_source_len + 1
         if self.origin is not None:
-            return self.origin.config(self.given, window)
+            return self.origin.config(self.architecture, self.given, window, sizes.classes)
         config_class = registry.architecture(self.architecture).load_config()
         follows = {
             "vocab_size": sizes.target,
@@ -91,6 +92,7 @@ class Plan:
             "source_vocab_size": sizes.source,
             "source_features": sizes.source_features,
             "source_window": self.data.max_source_len + 1,
+            "classes": sizes.classes,
         }
         derived = {name: follows[name] for name in config_class.derived}
         return config_class(**derived, **self.model)
@@ -129,16 +131,17 @@ class Plan:
         """
         training, given, corpus = self.training, self.given, prepared.train
         settled: dict[str, Any] = {}
-        if self.reads == "pairs":
+        if self.reads in ("pairs", *registry.TASKS):
             # Nothing is cut, and rows are whole pairs: for estimates alone.
-            settled["seq_len"] = max(1, round(corpus.tokens.size / corpus.ends.size))
-            if not {"batch_size", "batch_tokens"} & given.keys():
+            settled["seq_len"] = max(1, round(prepared.read_tokens / corpus.ends.size))
+            if self.reads == "pairs" and not {"batch_size", "batch_tokens"} & given.keys():
                 settled["batch_size"] = rows_of_pairs(corpus, training.batch_size)
         elif training.seq_len > corpus.tokens.size:
             settled["seq_len"] = int(corpus.tokens.size)
             size = plural(int(corpus.tokens.size), "token")
             report(Notice(text=f"--seq-len is reduced to the length of the text, {size}"))
-        if "batch_size" not in given and corpus.ends.size > 1 and self.reads != "pairs":
+        whole = corpus.sources is not None and self.reads != "text"  # nothing is cut
+        if "batch_size" not in given and corpus.ends.size > 1 and not whole:
             # Documents are shorter than the window: a step takes more of them for as many tokens,
             # but not so many that an epoch of a small corpus is only a few steps.
             mean = min(training.seq_len, corpus.tokens.size / corpus.ends.size)
@@ -189,8 +192,17 @@ def plan_of(
     settings: Mapping[str, Any],
     config: Mapping[str, Any],
     flags: Collection[str],
+    task: str | None = None,
 ) -> Plan:
     """Merge the settings of the user, the file, the preset, the origin and the recipe.
+
+    Args:
+        architecture: the user's; None for that of the preset, the file, the origin, or the default.
+        preset: the user's or the file's.
+        settings: the user's.
+        config: the file's.
+        flags: the names of the settings that the user gave.
+        task: "classify" or "tag"; None for an architecture as it is.
 
     Raises:
         UsageError: a setting is unknown or wrong, or contradicts the preset or the origin.
@@ -200,13 +212,13 @@ def plan_of(
     if origin is not None:
         origin.refuse_fixed(architecture, flags)
     named = architecture or (preset and preset.architecture)
-    architecture = architecture_of(origin, named, config)
-    kind = registry.architecture(architecture)
+    kind = registry.for_task(architecture_of(origin, named, config, task), task)
+    architecture = kind.name
     config_class, model_class = kind.load_config(), kind.load_model()
     given = override(preset.settings if preset else {}, settings_of(config, config_class))
     given = override(given, settings)
     if origin is not None:
-        given = origin.settings(given)
+        given = origin.settings(given, kind)
     groups = _groups(architecture, given)
     plan = Plan(architecture, model_class, origin, given, *groups)
     _require_sense(plan.training, plan.data, model_class)
@@ -252,11 +264,16 @@ LEARNS = {
     "pairs": "pairs of a source and a target",
     "patterns": "lines",
     "words": "words in their contexts",
+    "classify": "texts with a label",
+    "tag": "sentences with a tag for each word",
 }
-OF_PAIRS = (
-    *("source_tokenizer", "source_unknowns", "val_target"),
-    *("max_source_len", "max_target_len", "batch_tokens"),
-)
+OF_TARGETS = ("source_tokenizer", "val_target", "max_target_len")
+OF_PAIRS = (*OF_TARGETS, "source_unknowns", "max_source_len", "batch_tokens")
+MEANINGLESS = {
+    "pairs": OF_TEXT,
+    "classify": (*OF_TEXT, *OF_TARGETS, "subword_sampling"),
+    "tag": (*OF_TEXT, *OF_TARGETS, "subword_sampling"),
+}
 
 
 def _require_reads(plan: Plan, flags: Collection[str]) -> None:
@@ -265,9 +282,8 @@ def _require_reads(plan: Plan, flags: Collection[str]) -> None:
     Raises:
         UsageError: names the setting.
     """
-    pairs = plan.reads == "pairs"
     learns = LEARNS[plan.reads]
-    for name in OF_TEXT if pairs else OF_PAIRS:
+    for name in MEANINGLESS.get(plan.reads, OF_PAIRS):
         require(
             name not in flags, f"{name} has no meaning: {plan.architecture} learns from {learns}"
         )
@@ -276,7 +292,9 @@ def _require_reads(plan: Plan, flags: Collection[str]) -> None:
         f"direction=backward has no meaning: {plan.architecture} learns from {learns}",
     )
     require(
-        plan.reads in ("text", "words") or plan.data.documents == "line",
+        plan.reads in ("text", "words")
+        or plan.data.documents == "line"
+        or (plan.reads in registry.TASKS and "documents" not in flags),  # its origin's start symbol
         f"documents=stream has no meaning: {plan.architecture} learns from {learns}",
     )
     require(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from seqgen import store
 from seqgen.configs import DataConfig, TrainingConfig, require
 from seqgen.data.batches import Batches, Overlapping, SampledBatches, training_batches
+from seqgen.data.classes import Classes
 from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.data.direction import as_read
 from seqgen.data.encoding import Sampling
@@ -32,12 +33,14 @@ if TYPE_CHECKING:
 class VocabSizes:
     """How many tokens the targets have, and the sources; None where they share their tokens.
 
-    `source_features` is the width of sources that are vectors.
+    `source_features` is the width of sources that are vectors; `classes` is the number of labels
+    that are told.
     """
 
     target: int = 1
     source: int | None = None
     source_features: int | None = None
+    classes: int = 1
 
     @classmethod
     def of(cls, target: Tokenizer, source: Tokenizer | None) -> VocabSizes:
@@ -72,6 +75,16 @@ class Prepared:
     def val_tokens_per_char(self) -> float:
         """Tokens per character of the held-out part; 1 if nothing is held out."""
         return self.val.tokens.size / self.val_facts.characters if self.val else 1.0
+
+    @property
+    def classes(self) -> Classes | None:
+        """The labels that are told; None where there are none."""
+        return None
+
+    @property
+    def read_tokens(self) -> int:
+        """How many tokens of the training part a model reads in a pass."""
+        return int(self.train.tokens.size)
 
     @property
     def source_tokenizer(self) -> Tokenizer | None:

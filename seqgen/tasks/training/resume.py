@@ -15,6 +15,7 @@ from seqgen.configs import (
     TrainingConfig,
     require,
 )
+from seqgen.data.examples import ExampleEncoder
 from seqgen.data.pairs import Tokenizers
 from seqgen.data.text import text_files
 from seqgen.errors import SeqgenError, UsageError
@@ -27,6 +28,7 @@ from seqgen.tasks.training.estimate import Estimator
 from seqgen.tasks.training.plan import override
 from seqgen.tasks.training.prepare import Prepared
 from seqgen.tasks.training.prepare_data import reload_data
+from seqgen.tasks.training.prepare_examples import reload_examples
 from seqgen.tasks.training.prepare_labels import reload_labels
 from seqgen.tasks.training.prepare_pairs import PairFiles, reload_pairs
 from seqgen.tasks.training.session import Session, TrainingResult
@@ -127,7 +129,13 @@ def _reload(
     files = _find_files(stored, data, targets)
     if config.labels:
         return reload_labels(files.sources, config, tokenizers, stored.validation_pairs)
-    if registry.architecture(stored.config["architecture"]).reads != "pairs":
+    reads = registry.architecture(stored.config["architecture"]).reads
+    if reads in registry.TASKS:
+        tokenizer, classes = tokenizers[0], stored.load_classes()
+        start = stored.framing(tokenizer).start
+        encoder = ExampleEncoder(reads, tokenizer, classes, start)
+        return reload_examples(files.sources, config, encoder, stored.validation_text)
+    if reads != "pairs":
         return reload_data(files.sources, config, tokenizers[0], stored.validation_text)
     return reload_pairs(files, config, Tokenizers(*tokenizers), stored.validation_pairs)
 

@@ -6,10 +6,9 @@ import contextlib
 import dataclasses
 import platform
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -19,30 +18,22 @@ from seqgen import __version__, store
 from seqgen.configs import FINISHED, TrainingConfig
 from seqgen.data.batches import Batches
 from seqgen.errors import Interrupted, SeqgenError
-from seqgen.metrics.perplexity import LN2, ScoreTotals
+from seqgen.metrics.perplexity import LN2
 from seqgen.models.base import LanguageModel
 from seqgen.models.network import Network
-from seqgen.models.word_network import WordNetwork
-from seqgen.scoring import add_up, parallel_rows, score_corpus
 from seqgen.store import METRICS, SAMPLES, MetricsLog, StoredModel
 from seqgen.tasks.interrupts import interruptible
 from seqgen.tasks.loaded import LoadedModel, load_stored
 from seqgen.tasks.machine import choose_products
-from seqgen.tasks.scoring.perplexity import Scoring, protocol, score_held_out
 from seqgen.tasks.training.board import Board
 from seqgen.tasks.training.prepare import Prepared
-from seqgen.tasks.training.word_validation import word_loss
+from seqgen.tasks.training.validating import SAMPLE_TOKENS, Final, validating
 from seqgen.tasks.writing.sample import fixed_sample
 from seqgen.training.diagnosis.watch import TrainingWatch
 from seqgen.training.events import Event, Notice, Report, SampleLine, Started, Validated
 from seqgen.training.loop import Trainer
 from seqgen.training.regimes.base import TextRules
 from seqgen.training.run import Budget, Diverged, Hooks, Run
-
-# A validation during training scores this much of a stream: rows, and tokens per row.
-VALIDATION_ROWS, VALIDATION_LENGTH = 32, 1024
-# Tokens of the text that the model writes to show how far it is.
-SAMPLE_TOKENS = 160
 
 
 @dataclass(frozen=True)
@@ -69,23 +60,7 @@ class TrainingResult:
     sample: str | None = None
     epoch_loss: float | None = None
     epoch_loss_std: float | None = None
-
-
-@dataclass(frozen=True)
-class Final:
-    """What a model achieves after its training; None where nothing was held out.
-
-    Attributes:
-        loss: on all of the held-out part, nats per token.
-        seconds: that this took.
-        protocol: how it was measured.
-        text: what the model writes; None if it writes none.
-    """
-
-    loss: float | None = None
-    seconds: float = 0.0
-    protocol: str | None = None
-    text: str | None = None
+    val_accuracy: float | None = None
 
 
 @dataclass(frozen=True)
@@ -231,6 +206,7 @@ class Session:
         def checkpoint() -> None:
             self.stored.write_checkpoint(*trainer.snapshot(), config.keep)
 
+        validation = validating(self.loaded, self.prepared)
         watch = TrainingWatch(model, config, self.budget, report, self.diagnose)
 
         def report_and_watch(event: Event) -> None:
@@ -238,7 +214,8 @@ class Session:
             watch.take(event)
 
         hooks = Hooks(
-            validate=self._validation(model),
+            validate=None if self.prepared.val is None else validation.quick,
+            figures=validation.figures,
             keep_best=keep_best,
             checkpoint=checkpoint,
             report=report_and_watch,
@@ -270,22 +247,6 @@ class Session:
         enough = self.stop_after is not None and run.step >= self.stop_after
         return "stop-after" if enough else None
 
-    def _validation(self, model: Network) -> Callable[[], float] | None:
-        """Return a function that measures the loss on a small, fixed part of the held-out text."""
-        if self.prepared.val is None:
-            return None
-        if isinstance(model, WordNetwork):
-            return partial(word_loss, model, self.prepared.val, VALIDATION_ROWS)
-        corpus = parallel_rows(self.prepared.val, VALIDATION_ROWS, VALIDATION_LENGTH)
-
-        def validate() -> float:
-            how = {"want": "log_probs", "direction": self.loaded.data.direction}
-            scored = score_corpus(model, corpus, VALIDATION_ROWS, **how)
-            totals = add_up(scored, self.prepared.tokenizer)
-            return totals.nll_nats / totals.tokens
-
-        return validate
-
     def _result(self, run: Run) -> TrainingResult:
         final = self._final() if run.stopped in FINISHED else Final()
         val_loss = run.last_loss if final.loss is None else final.loss
@@ -306,31 +267,20 @@ class Session:
             best_step=run.best_step,
             protocol=final.protocol,
             sample=final.text,
+            val_accuracy=final.accuracy,
             epoch_loss=run.epoch_loss,
             epoch_loss_std=run.epoch_loss_std,
         )
 
     def _figures(self, loss: float | None) -> dict[str, float | None]:
-        """Return a validation loss in its units; that of vectors of words codes no text."""
+        """Return a validation loss in its units; one that codes no text has only one."""
         figures = validation_figures(loss, self.prepared)
         writes = isinstance(self.loaded.model, LanguageModel)
         return figures if writes else {**dict.fromkeys(figures), "val_loss": figures["val_loss"]}
 
     def _final(self) -> Final:
         """Measure the stored model, which has the best weights, on all of the held-out part."""
-        kept = as_stored(self.loaded)
-        if isinstance(kept.model, WordNetwork):
-            if self.prepared.val is None:
-                return Final()
-            began = time.monotonic()
-            loss = word_loss(kept.model, self.prepared.val)
-            return Final(loss, time.monotonic() - began, "every word with its whole context")
-        totals, seconds = final_validation(kept)
-        text = fixed_sample(kept, self.prepared.sample_prompt, SAMPLE_TOKENS)
-        if totals is None:
-            return Final(text=text)
-        how = protocol(self.loaded, Scoring().check(self.loaded))
-        return Final(totals.nats_per_token, seconds, how, text)
+        return validating(as_stored(self.loaded), self.prepared).final()
 
     def _write_record(self, result: dict[str, Any] | None) -> None:
         """Write the record of the run: model, data, machine and result."""
@@ -341,19 +291,6 @@ class Session:
 def as_stored(loaded: LoadedModel) -> LoadedModel:
     """Return the stored model: the best weights, not necessarily the last ones."""
     return load_stored(loaded.stored, loaded.model.device, "auto")
-
-
-def final_validation(kept: LoadedModel) -> tuple[ScoreTotals | None, float]:
-    """Score the whole held-out part with a stored model: `perplexity`'s figure.
-
-    Returns:
-        Its totals, or None if nothing was held out; and the seconds that it took.
-    """
-    if not kept.stored.holds_out:
-        return None, 0.0
-    began = time.monotonic()
-    totals = score_held_out(kept)
-    return totals, time.monotonic() - began
 
 
 def validation_figures(loss: float | None, prepared: Prepared) -> dict[str, float | None]:

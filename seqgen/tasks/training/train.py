@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from seqgen import store
+from seqgen import registry, store
 from seqgen.configs import (
     ModelConfig,
     TrainingConfig,
@@ -36,6 +36,7 @@ from seqgen.tasks.training.estimate import Estimator, estimate
 from seqgen.tasks.training.plan import Plan, plan_of, preset_of
 from seqgen.tasks.training.prepare import Prepared
 from seqgen.tasks.training.prepare_data import prepare_data
+from seqgen.tasks.training.prepare_examples import prepare_examples
 from seqgen.tasks.training.prepare_labels import prepare_labels
 from seqgen.tasks.training.prepare_pairs import PairFiles, prepare_pairs
 from seqgen.tasks.training.session import Session, TrainingResult
@@ -50,6 +51,7 @@ def train(
     *,
     targets: Sequence[str | Path] = (),
     architecture: str | None = None,
+    task: str | None = None,
     preset: str | None = None,
     name: str | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -71,6 +73,8 @@ def train(
             line of `data` is source, tab, target.
         architecture: a name in the registry; the preset's, the configuration file's or lstm if
             None.
+        task: "classify" or "tag": learn labels on the features of the architecture; birnn is its
+            default then.
         preset: a name in `presets`; the configuration file's if None.
         name: what to call the model; made from the data's name if None.
         settings: fields of `DataConfig`, `TrainingConfig` or the architecture's configuration,
@@ -95,7 +99,7 @@ def train(
         require_tensorboard()
     store.check_free(name, overwrite)
     place = choose_device(device)
-    chosen = architecture, preset, settings or {}, config or {}, parameters
+    chosen = architecture, task, preset, settings or {}, config or {}, parameters
     ready = prepare_run(data, targets, *chosen, place, report)
     plan, training, prepared = ready.plan, ready.training, ready.prepared
     estimator = Estimator.of(plan.architecture)
@@ -147,6 +151,7 @@ def prepare_run(
     data: Sequence[str | Path],
     targets: Sequence[str | Path],
     architecture: str | None,
+    task: str | None,
     preset: str | None,
     settings: Mapping[str, Any],
     config: Mapping[str, Any],
@@ -157,7 +162,7 @@ def prepare_run(
     """Read what a new model learns from, and settle how it is trained; see `train`."""
     flags = [name for name, value in settings.items() if value is not None]
     beneath = preset_of(preset, architecture, config)
-    plan = plan_of(architecture, beneath, settings, config, flags)
+    plan = plan_of(architecture, beneath, settings, config, flags, task)
     if parameters is None:
         plan.check_shape()
     else:
@@ -184,6 +189,11 @@ def prepare_plan(
     if plan.reads == "pairs":
         files = PairFiles.of(data, targets)
         prepared, settled = prepare_pairs(files, plan.data, plan.given.keys(), report)
+    elif plan.reads in registry.TASKS:
+        require(not targets, f"{plan.architecture} takes no --target: labels are in the data")
+        known = plan.origin and plan.origin.classes
+        asked = plan.reads, plan.data, plan.given.keys(), known
+        prepared, settled = prepare_examples(data, *asked, report)
     elif plan.data.labels:
         require(not targets, "--labels takes label<TAB>text lines: it takes no --target")
         known = plan.origin and plan.origin.source_tokenizer
@@ -226,7 +236,7 @@ def _initial_model(
     model.survey(prepared.train.tokens, prepared.tokenizer.special_ids)
     if plan.origin is not None:
         plan.origin.require_sources(prepared.vocab_sizes.source_features)
-        plan.origin.begin(model, prepared.tokenizer, prepared.source_tokenizer)
+        plan.origin.begin(model, prepared)
     return model
 
 
@@ -256,6 +266,8 @@ def _write_data(stored: StoredModel, prepared: Prepared) -> None:
     """Write the tokenizers and the held-out part into a model's folder."""
     with stored.writing(store.TOKENIZER):
         prepared.tokenizer.save(stored.path / store.TOKENIZER)
+        if prepared.classes is not None:
+            prepared.classes.save(stored.path / store.TOKENIZER)
     if prepared.source_tokenizer not in (None, prepared.tokenizer):
         with stored.writing(store.SOURCE_TOKENIZER):
             prepared.source_tokenizer.save(stored.path / store.SOURCE_TOKENIZER)

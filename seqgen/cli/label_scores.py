@@ -1,0 +1,110 @@
+"""What `seqgen eval` shows of classifiers and taggers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from seqgen import registry, store
+from seqgen.cli.inputs import Inputs
+from seqgen.cli.output import put, put_record, say
+from seqgen.cli.tables import MISSING, count, figure, percentage, put_table
+from seqgen.errors import UsageError
+
+if TYPE_CHECKING:
+    from seqgen.tasks.labelling.evaluate import LabelEvaluation
+
+# A confusion matrix with more labels than this is shown by --json alone.
+WIDEST = 12
+
+
+def tell_labels(names: Sequence[str] | None) -> bool:
+    """Return whether models are classifiers or taggers, all of one task.
+
+    Args:
+        names: of the models; None for the latest.
+
+    Raises:
+        UsageError: they are of different kinds.
+    """
+    mixed = any("+" in name for name in names or ())
+    kinds = {} if mixed else {store.find(name).reads: name for name in names or [None]}
+    told = kinds.keys() & registry.TASKS.keys()
+    if told and len(kinds) > 1:
+        different = " and ".join(str(name) for name in list(kinds.values())[:2])
+        raise UsageError(f"{different} are models of different kinds; measure each by itself")
+    return bool(told)
+
+
+def put_label_scores(
+    names: Sequence[str] | None,
+    file: str | None,
+    device: str,
+    json: bool,
+    verbose: bool,
+    quiet: bool,
+) -> None:
+    """Measure classifiers or taggers on a file, or on what each held out, and show the figures."""
+    from seqgen.data.examples import FORMATS
+    from seqgen.tasks.labelling.evaluate import evaluate_labels
+    from seqgen.tasks.labelling.predict import load_labeller
+
+    models = [load_labeller(name, device) for name in names or [None]]
+    given = {}
+    if file is not None:
+        source = Inputs(quiet).open_one(file)
+        examples = FORMATS[models[0].task].read(source.chunks(), source.title)
+        given = {"examples": examples, "name": source.title}
+    found = []
+    for loaded in models:
+        if not quiet:
+            say(f"measuring {loaded.stored.name}")
+        found.append(evaluate_labels(loaded, **given))
+        if json:
+            put_record(found[-1])
+    if json:
+        return
+    _table(found)
+    for one in found:
+        _put_by_label(one)
+        if verbose and not quiet:
+            say(f"{one.model}: {one.signature}")
+
+
+def _table(found: Sequence[LabelEvaluation]) -> None:
+    rows = [
+        ["examples", *(count(one.examples) for one in found)],
+        ["labels", *(count(one.labels) for one in found)],
+        ["nats/label", *(figure(one.nats_per_label) for one in found)],
+        ["accuracy", *(_share(one.accuracy) for one in found)],
+        ["macro-F1", *(_share(one.macro_f1) for one in found)],
+    ]
+    if any(one.entity_f1 for one in found):
+        rows += [
+            ["entity precision", *(percentage(one.entity_precision) for one in found)],
+            ["entity recall", *(percentage(one.entity_recall) for one in found)],
+            ["entity F1", *(_share(one.entity_f1) for one in found)],
+        ]
+    put_table(["", *(one.model for one in found)], rows)
+
+
+def _share(estimate: dict[str, float] | None) -> str:
+    """Return a share in percent with its interval."""
+    if estimate is None:
+        return MISSING
+    low, high = (figure(100 * estimate[end], 2) for end in ("low", "high"))
+    return f"{percentage(estimate['value'])} [{low}, {high}]"
+
+
+def _put_by_label(one: LabelEvaluation) -> None:
+    """Write the figures of each label, and what it was told to be."""
+    names = one.confusion["labels"]
+    wide = len(names) > WIDEST
+    heads = [one.model, "precision", "recall", "F1", "count", *([] if wide else names)]
+    rows = []
+    for own, told in zip(one.by_label, one.confusion["counts"], strict=True):
+        shares = (percentage(own[key]) for key in ("precision", "recall", "f1"))
+        row = [own["label"], *shares, count(own["count"])]
+        rows.append([*row, *([] if wide else map(count, told))])
+    put("\n")
+    put_table(heads, rows)

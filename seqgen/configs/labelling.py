@@ -1,0 +1,54 @@
+"""The settings of a network that tells labels by the features of another architecture."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from seqgen.configs.model import ModelConfig, Size
+from seqgen.configs.settings import MOST_TOKENS, setting
+
+Pooling = Literal["last", "mean", "max", "all"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabellingConfig(ModelConfig):
+    """What stands between features and labels."""
+
+    recipe: ClassVar[Mapping[str, Any]] = {
+        "optimizer": "adamw",
+        "lr": 2e-3,
+        "batch_size": 32,
+        "weight_decay": 0.01,
+    }
+    sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
+
+    classes: int = setting(
+        "Number of labels; it follows from the data.", low=1, high=MOST_TOKENS, default=1
+    )
+    pooling: Pooling | None = setting(
+        "For classifiers: what stands for a whole text. The last state, of both directions where "
+        "there are two (last), the mean or the maximum over its tokens, or all three side by side "
+        "(Howard and Ruder 2018). By default the mean for bag and encoder, else the last state.",
+        None,
+    )
+
+
+@functools.cache
+def labelling_config(trunk: type[ModelConfig]) -> type[ModelConfig]:
+    """Return the configuration of classifiers and taggers: the trunk's settings and their own.
+
+    Args:
+        trunk: the configuration class of the architecture that makes the features.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class OfTrunk(LabellingConfig, trunk):
+        derived: ClassVar[frozenset[str]] = trunk.derived | {"classes"}
+        recipe: ClassVar[Mapping[str, Any]] = LabellingConfig.recipe
+        sizes: ClassVar[tuple[Size, ...]] = LabellingConfig.sizes
+
+    OfTrunk.__name__ = f"Labelling{trunk.__name__}"
+    return OfTrunk

@@ -1,0 +1,106 @@
+"""How well labels are told: accuracy, F1, entities, and intervals for all of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from seqgen.hashing import hash64
+from seqgen.metrics.bootstrap import draws, interval
+
+RESAMPLES = 1000
+# More examples than this are resampled in random groups, so many of them.
+GROUPS = 2000
+# Tags that mark entities: outside, or a place in an entity and its type.
+ENTITY_TAG = re.compile(r"O|[BIES](-.+)?")
+
+
+def confusion(truth: np.ndarray, told: np.ndarray, classes: int) -> np.ndarray:
+    """Return how often label i was told to be j, (C, C) int64.
+
+    Args:
+        truth: (N,) of int, the labels.
+        told: (N,) of int, what was told.
+        classes: C.
+    """
+    return np.bincount(truth * classes + told, minlength=classes * classes).reshape(classes, -1)
+
+
+def f1_of(hits: np.ndarray, told: np.ndarray, there: np.ndarray) -> np.ndarray:
+    """Return 2 hits / (told + there), the harmonic mean of precision and recall; 0 for 0 / 0."""
+    return np.divide(2 * hits, told + there, out=np.zeros(hits.shape), where=told + there > 0)
+
+
+def macro_f1(hits: np.ndarray, told: np.ndarray, there: np.ndarray) -> np.ndarray:
+    """Return the mean of F1 over the labels that are there or were told, (...).
+
+    Args:
+        hits: (..., C), how often each label was told rightly.
+        told: (..., C), how often it was told.
+        there: (..., C), how often it was the truth.
+    """
+    counted = np.count_nonzero(told + there, axis=-1)
+    return f1_of(hits, told, there).sum(-1) / np.maximum(counted, 1)
+
+
+def marks_entities(tags: Iterable[str]) -> bool:
+    """Return whether all tags are those of entities, as in BIO: O, B-PER, I-PER."""
+    tags = set(tags)
+    return all(ENTITY_TAG.fullmatch(tag) for tag in tags) and any(tag[:1] != "O" for tag in tags)
+
+
+def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
+    """Return the entities of a sentence: the type, the first word and the one after the last.
+
+    As conlleval counts them (Tjong Kim Sang and De Meulder 2003): an I- that continues nothing, or
+    that follows another type, begins an entity. E- ends one, and S- is one (IOBES).
+    """
+    found, begin = set(), None
+    previous, kind = "O", ""
+    for at, tag in enumerate([*tags, "O"]):
+        own = tag[2:]
+        breaks = tag[0] in "OBS" or previous in "OES" or own != kind
+        if begin is not None and breaks:
+            found.add((kind, begin, at))
+            begin = None
+        if tag[0] != "O" and begin is None:
+            begin = at
+        previous, kind = tag[0], own
+    return found
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure and its 95 % interval.
+
+    Attributes:
+        value: the figure.
+        low: the interval, from here ...
+        high: ... to here.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+def resampled(counts: np.ndarray, seed: int = 0) -> np.ndarray:
+    """Return the totals of counts over examples that are drawn with replacement, (R, K).
+
+    Args:
+        counts: (E, K), of each example.
+        seed: of the draws.
+    """
+    if len(counts) > GROUPS:
+        order = np.argsort(hash64(seed, np.arange(len(counts))), kind="stable")
+        begins = np.linspace(0, len(counts), GROUPS, endpoint=False).astype(np.int64)
+        counts = np.add.reduceat(counts[order], begins)
+    return draws(len(counts), seed, RESAMPLES) @ counts
+
+
+def estimated(value: float, samples: np.ndarray) -> Estimate:
+    """Return a figure with the interval of its bootstrap samples (R,)."""
+    return Estimate(value, *interval(samples))

@@ -1,0 +1,46 @@
+"""A bag of words, or of characters: the baseline that knows no order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from seqgen.configs import MOST_WIDTH, ModelConfig, setting
+from seqgen.configs.labelling import Pooling
+from seqgen.models.sentence_encoder import SentenceEncoder, at_ends
+from seqgen.registry import SHARED_DOCS
+
+
+@dataclass(frozen=True, kw_only=True)
+class BagConfig(ModelConfig):
+    """A vector for each token and nothing else."""
+
+    embedding_size: int = setting("Width of the vectors.", 100, low=1, high=MOST_WIDTH)
+    dropout: float = setting(SHARED_DOCS["dropout"], 0.0, low=0, below=1)
+
+    def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
+        return False  # looking vectors up takes longer than products with them
+
+
+class Bag(SentenceEncoder):
+    """The registry's `bag`: features are the embeddings themselves.
+
+    A classifier reads their mean, so that its logits are linear in the counts of the tokens, as in
+    Joulin et al. (2017), "Bag of tricks for efficient text classification". A tagger on it tells
+    each word's tag by the word alone.
+    """
+
+    pooling: ClassVar[Pooling] = "mean"
+
+    def __init__(self, config: BagConfig) -> None:
+        super().__init__()
+        self.size = config.embedding_size
+        self.embedding = nn.Embedding(config.vocab_size, self.size)
+        nn.init.uniform_(self.embedding.weight, -1 / self.size, 1 / self.size)
+
+    def forward(self, values: Tensor, lengths: Sequence[int]) -> tuple[Tensor, Tensor]:
+        features = self.embedding(values[:, : max(lengths)])
+        return features, at_ends(features, lengths)

@@ -1,0 +1,31 @@
+"""The recurrent cell that a setting names, for networks that are built of any."""
+
+from __future__ import annotations
+
+from seqgen import registry
+from seqgen.errors import UsageError
+from seqgen.models.cells.cell import Cell
+from seqgen.models.recurrent import RecurrentLM
+from seqgen.models.recurrent_config import CellRegularisers, RecurrentConfig
+
+
+def recurrent_cell(config: CellRegularisers) -> tuple[type[Cell], RecurrentConfig]:
+    """Return the layer that `config.cell` names, and the configuration of its cells.
+
+    Args:
+        config: with `cell`, and the size of the cells as recurrent language models name it.
+
+    Raises:
+        UsageError: no recurrent architecture has that name.
+    """
+    kind = registry.architecture(config.cell)
+    model = kind.load_model()
+    if not issubclass(model, RecurrentLM):
+        every = registry.ARCHITECTURES.items()
+        known = ", ".join(n for n, row in every if issubclass(row.load_model(), RecurrentLM))
+        raise UsageError(f"cell is a recurrent architecture ({known}), not {config.cell}")
+    names = ("hidden_size", "num_layers", "residual", "dropout", "vocab_size")
+    shared = {name: getattr(config, name) for name in names} | config.cell_regularisers()
+    cell = kind.load_config()(**shared)
+    model.cell.require_suits(cell)
+    return model.cell, cell

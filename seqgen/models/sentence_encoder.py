@@ -1,0 +1,101 @@
+"""What makes features of a whole sentence for a classifier or a tagger, and their interface."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from seqgen.configs.labelling import Pooling
+from seqgen.errors import SeqgenError
+from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.network import groups_in_order
+
+
+class SentenceEncoder(nn.Module):
+    """Features of every token of a sentence.
+
+    Attributes:
+        size: their width H.
+        window: how many tokens a sentence may have, its start included; None for any number.
+        pooling: what stands for a whole sentence by default, see `LabellingConfig`.
+        embedding: makes vectors of tokens.
+    """
+
+    size: int
+    window: int | None = None
+    pooling: ClassVar[Pooling] = "last"
+    embedding: nn.Module | None
+
+    @abstractmethod
+    def forward(self, values: Tensor, lengths: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Read sentences, each from its start symbol on.
+
+        Args:
+            values: (S, L) of int64, padded on the right.
+            lengths: S of them, each at least 1.
+
+        Returns:
+            Features (S, L, H), which mean nothing past a sentence's end; and the last state of
+            each sentence, (S, H).
+        """
+
+    def layers_in_order(self) -> list[list[nn.Module]]:
+        """Return the modules in groups, each used after the ones before it."""
+        return groups_in_order(self)
+
+
+class LastStates(SentenceEncoder):
+    """The features from which a language model predicts: each has read what came before it.
+
+    Padding on the right changes nothing, for no feature depends on later tokens.
+
+    Args:
+        model: loses its head, which nothing here reads.
+    """
+
+    def __init__(self, model: NeuralLanguageModel) -> None:
+        super().__init__()
+        self.size, self.window = model.head.in_features, model.window
+        self._layers = [
+            [module for module in group if module is not model.head]
+            for group in model.layers_in_order()
+        ]
+        model.head = None
+        if hasattr(model, "output_dropout"):
+            model.output_dropout = nn.Identity()  # what reads the features has its own
+        self.model = model
+
+    @property
+    def embedding(self) -> nn.Module | None:
+        """The language model's."""
+        return getattr(self.model, "embedding", None)
+
+    def forward(self, values: Tensor, lengths: Sequence[int]) -> tuple[Tensor, Tensor]:
+        require_window(max(lengths), self.window)
+        features, _ = self.model.hidden(values[:, : max(lengths)], None)
+        return features, at_ends(features, lengths)
+
+    def layers_in_order(self) -> list[list[nn.Module]]:
+        return [group for group in self._layers if any(True for m in group for _ in m.parameters())]
+
+
+def at_ends(features: Tensor, lengths: Sequence[int]) -> Tensor:
+    """Return the feature (S, H) of each sentence's last token, of features (S, L, H)."""
+    last = torch.tensor(lengths, device=features.device) - 1
+    return features[torch.arange(len(lengths), device=features.device), last]
+
+
+def require_window(length: int, window: int | None) -> None:
+    """Refuse a sentence that is longer than a network's window.
+
+    Raises:
+        SeqgenError: says both lengths.
+    """
+    if window is not None and length > window:
+        raise SeqgenError(
+            f"a text has {length - 1:,} tokens, and this model reads at most {window - 1:,}"
+        )

@@ -1,0 +1,60 @@
+"""A bidirectional transformer encoder of sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from seqgen.configs.labelling import Pooling
+from seqgen.models.network import groups_in_order
+from seqgen.models.sentence_encoder import SentenceEncoder, at_ends, require_window
+from seqgen.models.seq2seq_transformer import TransformerEncoder
+from seqgen.models.transformer import initialise
+from seqgen.models.transformer_config import TransformerConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig(TransformerConfig):
+    """The settings of the decoder-only transformer, whose blocks see both sides here."""
+
+    encoder_layers: ClassVar[None] = None
+    source_features: ClassVar[None] = None
+
+    @property
+    def source_window(self) -> int:
+        """Longest sentence in tokens, its start included."""
+        return self.window
+
+
+class SentenceTransformer(SentenceEncoder):
+    """The registry's `encoder`: blocks without a causal mask (Vaswani et al. 2017, section 3.1).
+
+    Initialisation is that of `Transformer`.
+    """
+
+    pooling: ClassVar[Pooling] = "mean"
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.size = config.hidden_size
+        # Rotations and sinusoids have no end; positions that are learned do.
+        self.window = config.window if config.positions == "learned" else None
+        inputs = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.encoder = TransformerEncoder(config, inputs)
+        initialise(self, config)
+
+    @property
+    def embedding(self) -> nn.Module:
+        """The encoder's."""
+        return self.encoder.inputs
+
+    def forward(self, values: Tensor, lengths: Sequence[int]) -> tuple[Tensor, Tensor]:
+        require_window(max(lengths), self.window)
+        features, _ = self.encoder(values, lengths)
+        return features, at_ends(features, lengths)
+
+    def layers_in_order(self) -> list[list[nn.Module]]:
+        return groups_in_order(self.encoder)

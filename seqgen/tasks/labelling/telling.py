@@ -1,0 +1,87 @@
+"""What a classifier or a tagger tells of texts: probabilities, and how often they are right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from seqgen.data.corpus import Corpus
+from seqgen.data.sources import Sources
+from seqgen.models.labeller import Labeller
+
+# Texts that are read side by side; they are sorted by length within pools of so many batches.
+ROWS, POOL = 64, 16
+
+
+@dataclass(frozen=True)
+class LabelTotals:
+    """Labels of several examples, added up.
+
+    Attributes:
+        labels: how many there are.
+        nats: minus the log-probability of all of them.
+        correct: how many were the most probable one.
+    """
+
+    labels: int
+    nats: float
+    correct: int
+
+    @property
+    def nats_per_label(self) -> float:
+        """The cross-entropy."""
+        return self.nats / self.labels
+
+    @property
+    def accuracy(self) -> float:
+        """The share that was right."""
+        return self.correct / self.labels
+
+
+@torch.inference_mode()
+def log_probs_of(
+    model: Labeller, sources: Sources, most: int | None = None, rows: int = ROWS
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the number of each text and its log-probabilities, (1, C), or (L, C) of a tagger.
+
+    Texts of about one length are read side by side, which changes nothing.
+
+    Args:
+        model: in evaluation mode.
+        sources: the texts, each from its start symbol on.
+        most: read only so many from the beginning.
+        rows: texts side by side, at most.
+    """
+    count = len(sources) if most is None else min(most, len(sources))
+    for first in range(0, count, POOL * rows):
+        lengths = sources.lengths[first : min(first + POOL * rows, count)]
+        pool = first + np.argsort(lengths, kind="stable")
+        for at in range(0, pool.size, rows):
+            which = pool[at : at + rows]
+            source = sources.rows(which)
+            found = model(source).log_softmax(-1).double().cpu().numpy()  # (S, T', C)
+            for number, length, own in zip(which, source.lengths, found, strict=True):
+                yield int(number), own[: length if len(own) > 1 else 1]
+
+
+def told_totals(model: Labeller, corpus: Corpus, most: int | None = None) -> LabelTotals:
+    """Return how well a model tells the labels of examples.
+
+    Args:
+        model: in evaluation mode.
+        corpus: of an `ExampleEncoder`.
+        most: look only at so many examples from the beginning.
+    """
+    none, _ = corpus.unscored
+    labels, nats, correct = 0, 0.0, 0
+    for number, log_probs in log_probs_of(model, corpus.sources, most):
+        targets = corpus.tokens[corpus.starts[number] : corpus.ends[number]]
+        there = np.flatnonzero(targets < none)
+        own, wanted = log_probs[there], targets[there].astype(np.int64)
+        labels += there.size
+        nats -= float(own[np.arange(there.size), wanted].sum())
+        correct += int(np.count_nonzero(own.argmax(-1) == wanted))
+    return LabelTotals(labels, nats, correct)

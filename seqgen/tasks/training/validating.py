@@ -1,0 +1,152 @@
+"""How each kind of model is measured on the held-out part: during training, and at its end."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+from seqgen.metrics.perplexity import ScoreTotals
+from seqgen.models.labeller import Labeller
+from seqgen.models.word_network import WordNetwork
+from seqgen.scoring import add_up, parallel_rows, score_corpus
+from seqgen.tasks.labelling.telling import told_totals
+from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.scoring.perplexity import Scoring, protocol, score_held_out
+from seqgen.tasks.training.prepare import Prepared
+from seqgen.tasks.training.word_validation import word_loss
+from seqgen.tasks.writing.sample import fixed_sample
+
+# A validation during training scores this much of a stream: rows, and tokens per row.
+VALIDATION_ROWS, VALIDATION_LENGTH = 32, 1024
+# Examples with labels that it looks at.
+VALIDATION_EXAMPLES = 2000
+# Tokens of the text that the model writes to show how far it is.
+SAMPLE_TOKENS = 160
+
+
+@dataclass(frozen=True)
+class Final:
+    """What a model achieves after its training; None where nothing was held out.
+
+    Attributes:
+        loss: on all of the held-out part, nats per token, or per label.
+        seconds: that this took.
+        protocol: how it was measured.
+        text: what the model writes; None if it writes none.
+        accuracy: of labels; None for a model that tells none.
+    """
+
+    loss: float | None = None
+    seconds: float = 0.0
+    protocol: str | None = None
+    text: str | None = None
+    accuracy: float | None = None
+
+
+@dataclass
+class Validation(ABC):
+    """Measures a model on the held-out part of its data.
+
+    Attributes:
+        loaded: the model, as it is at the time of a call.
+        prepared: its data.
+    """
+
+    loaded: LoadedModel
+    prepared: Prepared
+
+    @abstractmethod
+    def quick(self) -> float:
+        """Return the loss on a small, fixed part of what is held out."""
+
+    @abstractmethod
+    def final(self) -> Final:
+        """Measure the model on all that is held out, if anything is."""
+
+    def figures(self) -> dict[str, float]:
+        """Return what the last call of `quick` has found besides the loss, by name."""
+        return {}
+
+
+class TextValidation(Validation):
+    """Of a language model: what `perplexity` gives."""
+
+    def __init__(self, loaded: LoadedModel, prepared: Prepared) -> None:
+        super().__init__(loaded, prepared)
+        self._corpus = prepared.val and parallel_rows(
+            prepared.val, VALIDATION_ROWS, VALIDATION_LENGTH
+        )
+
+    def quick(self) -> float:
+        how = {"want": "log_probs", "direction": self.loaded.data.direction}
+        scored = score_corpus(self.loaded.model, self._corpus, VALIDATION_ROWS, **how)
+        totals = add_up(scored, self.prepared.tokenizer)
+        return totals.nll_nats / totals.tokens
+
+    def final(self) -> Final:
+        totals, seconds = final_validation(self.loaded)
+        text = fixed_sample(self.loaded, self.prepared.sample_prompt, SAMPLE_TOKENS)
+        if totals is None:
+            return Final(text=text)
+        how = protocol(self.loaded, Scoring().check(self.loaded))
+        return Final(totals.nats_per_token, seconds, how, text)
+
+
+class WordValidation(Validation):
+    """Of vectors of words."""
+
+    def quick(self) -> float:
+        return word_loss(self.loaded.model, self.prepared.val, VALIDATION_ROWS)
+
+    def final(self) -> Final:
+        if self.prepared.val is None:
+            return Final()
+        began = time.monotonic()
+        loss = word_loss(self.loaded.model, self.prepared.val)
+        return Final(loss, time.monotonic() - began, "every word with its whole context")
+
+
+@dataclass
+class LabelValidation(Validation):
+    """Of a classifier or a tagger: cross-entropy and accuracy of the labels."""
+
+    _found: dict[str, float] = field(default_factory=dict)
+
+    def quick(self) -> float:
+        totals = told_totals(self.loaded.model, self.prepared.val, VALIDATION_EXAMPLES)
+        self._found = {"accuracy": totals.accuracy}
+        return totals.nats_per_label
+
+    def figures(self) -> dict[str, float]:
+        return self._found
+
+    def final(self) -> Final:
+        if self.prepared.val is None:
+            return Final()
+        began = time.monotonic()
+        totals = told_totals(self.loaded.model, self.prepared.val)
+        seconds = time.monotonic() - began
+        how = "every label of the held-out part"
+        return Final(totals.nats_per_label, seconds, how, accuracy=totals.accuracy)
+
+
+def validating(loaded: LoadedModel, prepared: Prepared) -> Validation:
+    """Return what measures a model of this kind."""
+    kinds = {WordNetwork: WordValidation, Labeller: LabelValidation}
+    model = loaded.model
+    found = (own for kind, own in kinds.items() if isinstance(model, kind))
+    return next(found, TextValidation)(loaded, prepared)
+
+
+def final_validation(kept: LoadedModel) -> tuple[ScoreTotals | None, float]:
+    """Score the whole held-out part with a stored model: `perplexity`'s figure.
+
+    Returns:
+        Its totals, or None if nothing was held out; and the seconds that it took.
+    """
+    if not kept.stored.holds_out:
+        return None, 0.0
+    began = time.monotonic()
+    totals = score_held_out(kept)
+    return totals, time.monotonic() - began

@@ -1,0 +1,14 @@
+"""How a network is trained that predicts classes of what it has read as a whole."""
+
+from __future__ import annotations
+
+from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress
+
+
+class Predicting(Regime):
+    """The cross-entropy of the targets under what the model predicts, such as labels."""
+
+    def forward(self, rows: Rows, progress: StepProgress) -> Loss:
+        reading = self.reader.predict(rows.batch)
+        minimised, nats = self.reader.costs(reading, rows.targets)
+        return Loss(minimised, nats, reading.state)
