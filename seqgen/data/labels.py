@@ -67,7 +67,7 @@ class Labels:
         more = len(self.names) - SHOWN
         return ", ".join(self.names[:SHOWN]) + (f" and {more:,} more" if more > 0 else "")
 
-    def chosen(self, field: str) -> list[int]:
+    def ids(self, field: str) -> list[int]:
         """Return what a model reads before a text with these labels.
 
         The order of labels has no meaning, nor does one that is named twice.

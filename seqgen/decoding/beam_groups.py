@@ -180,10 +180,8 @@ class Expansion:
         parent = np.repeat(np.arange(len(live)), counts)  # (M,), of each candidate
         first = np.repeat(self._begins[rows] - counts.cumsum() + counts, counts)
         at = first + np.arange(parent.size)  # its place among the N
-        tokens, (rank, logprob, filtered) = (
-            self._tokens[at],
-            (values[at] for values in self._values),
-        )
+        tokens = self._tokens[at]
+        rank, logprob, filtered = (values[at] for values in self._values)
         score = np.array([-h.logprob for _, h in live])[parent] - rank.astype(np.float64)
         of_parent = np.array([number for number, _ in live])
         order = np.lexsort((tokens, parent, score, of_parent[parent]))
