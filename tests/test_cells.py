@@ -145,6 +145,13 @@ def test_recurrent_weights_begin_as_the_literature_has_them(name):
         assert not layer.bias.any()
 
 
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_the_recurrent_gain_scales_the_initial_matrix(activation):
+    cell = RNNCell(E, RNNConfig(**SIZE, activation=activation, recurrent_gain=2.5))
+    norms = torch.linalg.svdvals(cell.weight_hh.detach())
+    torch.testing.assert_close(norms, torch.full((H,), 2.5), rtol=1e-5, atol=0)
+
+
 def test_the_forget_bias_can_be_set():
     layer = LSTMCell(E, LSTMConfig(**SIZE, forget_bias=2.5))
     assert layer.bias.detach().chunk(4)[1].tolist() == [2.5] * H

@@ -17,6 +17,7 @@ from seqgen.models.base import NeuralLanguageModel
 from seqgen.tasks.training.plan import plan_of
 from seqgen.tasks.training.resume import resume
 from seqgen.tasks.training.train import train
+from seqgen.training.events import Notice
 
 __all__ = ["text"]  # a fixture
 
@@ -87,6 +88,18 @@ def test_validation_is_the_plain_loss_whatever_the_regime(text, capsys):
         assert scored["nll_nats"] / scored["tokens"] == pytest.approx(record["val_loss"], rel=1e-6)
 
 
+def test_a_model_that_cannot_write_yet_is_noticed(text):
+    settings, events = {"hidden_size": 8, "steps": 1, "val": "none"}, []
+    train([text], architecture="rnn", name="base", settings=settings)
+    risk = {"regime": "minimum-risk", "cost": "edit", "risk_samples": 1, "steps": 1, "val": "none"}
+    later = {"regime_schedule": "teacher-forcing:0.5,decoding:0.5", "steps": 2, "val": "none"}
+    for name, more in (("a", risk | settings), ("b", {**risk, "init_from": "base"}), ("c", later)):
+        said = []
+        train([text], name=name, settings=more, report=said.append)
+        events.append([event.text for event in said if isinstance(event, Notice)])
+    assert ["--init-from" in " ".join(texts) for texts in events] == [True, False, False]
+
+
 def test_the_accuracy_is_logged(text, monkeypatch):
     monkeypatch.setattr("seqgen.training.loop.LOG_SECONDS", 0.0)
     settings = {"hidden_size": 8, "steps": 3, "regime": "professor-forcing"}
@@ -130,6 +143,10 @@ REFUSED = [
     ),
     (["--regime", "minimum-risk", "--set", "cost=blue"], "did you mean 'bleu'?"),
     (["--regime", "free-running", "--set", "prefix=0"], "prefix must be at least 1, not 0"),
+    (
+        ["--regime", "free-running", "--set", "prefix=6", "--seq-len", "6"],
+        "prefix must be smaller than the window, which has 6 tokens (--seq-len), not 6",
+    ),
 ]  # fmt: skip
 
 

@@ -110,6 +110,18 @@ def test_a_gradient_that_vanishes_on_its_way_down_is_seen():
     assert sum("the gradient vanishes" in line for line in said) == 1
 
 
+@pytest.mark.parametrize(("after", "why"), [(1.0, "overfits"), (3.0, "a smaller --lr")])
+def test_a_rising_held_out_loss_is_blamed_on_what_the_training_loss_does(after, why):
+    said = []
+    warnings = Warnings(TrainingConfig(steps=1), said.append)
+    for loss, held_out in ((2.0, 2.1), (after, 2.3), (after, 2.4), (after, 2.5)):
+        for step in range(10):
+            warnings.step(Run(step=step), loss, 1.0)
+        warnings.validation(held_out)
+    (line,) = [text for text in said if "held-out" in text]
+    assert why in line and line.count("try") == 1
+
+
 def test_a_rising_loss_and_a_rising_held_out_loss_are_said_once():
     said = []
     warnings = Warnings(TrainingConfig(steps=1), said.append)

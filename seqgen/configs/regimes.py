@@ -223,7 +223,7 @@ def _share(part: str, text: str) -> float:
         share = 0.0
     require(
         0 < share <= 1,
-        "regime_schedule is REGIME:SHARE,REGIME:SHARE,... with shares above 0, not "
+        "regime_schedule is REGIME:SHARE,REGIME:SHARE,... with shares above 0 and at most 1, not "
         f"{part.strip()!r}",
     )
     return share

@@ -7,6 +7,11 @@ from pathlib import Path
 
 from seqgen.report.pictures import save_picture
 
+# More lines than this have their names beside the picture; as many colours there are, after which
+# lines are dashed, then dotted.
+NAMES_INSIDE, COLOURS = 8, 10
+STYLES = "-", "--", ":", "-."
+
 
 def draw_lines(
     path: Path,
@@ -30,10 +35,13 @@ def draw_lines(
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    many = len(series) > NAMES_INSIDE
+    figure = Figure(figsize=(11, 6) if many else (7, 4.5), layout="constrained")
     axes = figure.add_subplot()
-    for name, points in series.items():
-        axes.plot(*zip(*points, strict=True) if points else ((), ()), marker=marker, label=name)
+    for number, (name, points) in enumerate(series.items()):
+        style = STYLES[number // COLOURS % len(STYLES)]
+        columns = zip(*points, strict=True) if points else ((), ())
+        axes.plot(*columns, style, marker=marker, label=name)
     if "x" in log:
         axes.set_xscale("log")
     if "y" in log:
@@ -42,5 +50,8 @@ def draw_lines(
     axes.set_ylabel(y)
     axes.set_title(title, fontsize="medium", parse_math=False)  # a dollar is a dollar
     axes.grid(alpha=0.3)
-    axes.legend()
+    if many:
+        figure.legend(loc="outside right upper", fontsize="small")
+    else:
+        axes.legend()
     save_picture(path, figure)

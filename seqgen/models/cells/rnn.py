@@ -37,6 +37,13 @@ class RNNConfig(RecurrentConfig):
         "Elman's own.",
         "tanh",
     )
+    recurrent_gain: float = setting(
+        "Factor of the initial recurrent matrix, which is orthogonal, or the identity for relu: "
+        "far from 1, gradients through time vanish or explode (docs/diagnose.md).",
+        1.0,
+        above=0,
+        high=1000,
+    )
 
 
 class RNNCell(Cell):
@@ -52,6 +59,8 @@ class RNNCell(Cell):
         self.activation = config.activation
         if config.activation == "relu":
             nn.init.eye_(self.weight_hh)
+        with torch.no_grad():
+            self.weight_hh.mul_(config.recurrent_gain)
 
     def equation(self, ops: Ops, w: Any, x: Any, h: Any) -> tuple[Any]:
         return (getattr(ops, self.activation)(w.hh(h, x)),)

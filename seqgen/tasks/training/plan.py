@@ -257,6 +257,8 @@ def rows_of_pairs(corpus: Corpus, least: int) -> int:
 
 # Regimes that look at what a model computes before its softmax layer.
 OF_FEATURES = ("professor-forcing",)
+# Regimes whose gradient is about differences between texts of the model's own.
+OF_TRAINED_MODELS = ("minimum-risk", "decoding")
 # Settings that only one kind of data gives a meaning to.
 OF_TEXT = ("seq_len",)
 LEARNS = {
@@ -355,4 +357,26 @@ def _require_regime(plan: Plan, flags: Collection[str]) -> None:
             not featureless,
             f"--regime {phase.regime} needs a model with hidden features; {plan.architecture} "
             "has none",
+        )
+
+
+def check_regimes(plan: Plan, training: TrainingConfig, report: Report) -> None:
+    """Check a run's regimes once it is known what they begin with, and how long windows are.
+
+    Raises:
+        UsageError: the prefix leaves no token of a window for the model to write.
+    """
+    prefix, length = training.prefix, training.seq_len
+    require(
+        prefix is None or plan.data.documents != "stream" or prefix < length,
+        f"prefix must be smaller than the window, which has {length} tokens (--seq-len), not "
+        f"{prefix}",
+    )
+    first = training.phases[0].regime
+    if plan.origin is None and first in OF_TRAINED_MODELS:
+        report(
+            Notice(
+                text=f"--regime {first} learns little from a model that cannot write yet: train "
+                "one first and give it as --init-from NAME"
+            )
         )

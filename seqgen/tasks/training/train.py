@@ -33,7 +33,7 @@ from seqgen.tasks.training.choosing import (
     choose_training_precision,
 )
 from seqgen.tasks.training.estimate import Estimator, estimate
-from seqgen.tasks.training.plan import Plan, plan_of, preset_of
+from seqgen.tasks.training.plan import Plan, check_regimes, plan_of, preset_of
 from seqgen.tasks.training.prepare import Prepared
 from seqgen.tasks.training.prepare_data import prepare_data
 from seqgen.tasks.training.prepare_examples import prepare_examples
@@ -222,6 +222,7 @@ def _choose(
     choose_products(device)  # trials are to measure what will run
     plan = choose_size(plan, prepared, device, report)
     training = plan.resolve(prepared, device, report)
+    check_regimes(plan, training, report)
     training = choose_training_precision(plan, training, prepared, device, report)
     return plan, choose_compilation(plan, training, prepared, device, report)
 

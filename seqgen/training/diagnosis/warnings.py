@@ -42,7 +42,7 @@ class Warnings:
         self._losses: deque[float] = deque(maxlen=SMOOTH)
         self._norms: deque[float] = deque(maxlen=MEMORY)
         self._lowest = math.inf
-        self._best = math.inf
+        self._best = self._trained_at_best = math.inf
         self._worse = 0
         self._vanishing: set[str] = set()
 
@@ -138,11 +138,16 @@ class Warnings:
 
     def validation(self, loss: float) -> None:
         """Look at the loss of held-out text, nats per token."""
-        self._best = min(self._best, loss)
+        trained = statistics.fmean(self._losses) if self._losses else math.inf
+        if loss <= self._best:
+            self._best, self._trained_at_best = loss, trained
         self._worse = self._worse + 1 if loss > WORSE_BY * self._best else 0
         if self._worse == WORSE:
+            why = "the model overfits; try --patience 3, or more --dropout"
+            if trained > self._trained_at_best:
+                why = "that of the training text rises too; try a smaller --lr"
             self._warn(
                 "held-out",
-                f"the held-out loss rises: {loss:.3f} nats/token, after {self._best:.3f}; the "
-                "model overfits; the best weights are kept: try --patience 3, or more --dropout",
+                f"the held-out loss rises: {loss:.3f} nats/token, after {self._best:.3f}; the best "
+                f"weights are kept; {why}",
             )
