@@ -235,6 +235,8 @@ _ROWS = (
 
 ARCHITECTURES: dict[str, Architecture] = {row.name: row for row in _ROWS}
 DEFAULT = "lstm"
+# The name of no architecture: `train` is to choose what suits the text.
+AUTO = "auto"
 
 
 def architecture(name: str) -> Architecture:

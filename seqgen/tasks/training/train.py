@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from seqgen import store
+from seqgen import registry, store
 from seqgen.configs import (
     ModelConfig,
     TrainingConfig,
@@ -20,7 +20,6 @@ from seqgen.models.base import LanguageModel
 from seqgen.models.precision import choose_device, own_randomness, parameter_type
 from seqgen.models.room import to_train
 from seqgen.presets import Preset
-from seqgen.store import StoredModel
 from seqgen.tasks.interrupts import ending_as_ctrl_c
 from seqgen.tasks.leaks import leak
 from seqgen.tasks.loaded import LoadedModel
@@ -32,6 +31,7 @@ from seqgen.tasks.training.choosing import (
     choose_training_precision,
 )
 from seqgen.tasks.training.estimate import Estimator, estimate
+from seqgen.tasks.training.new_model import write_data, write_settings
 from seqgen.tasks.training.plan import Plan, plan_of, preset_of
 from seqgen.tasks.training.prepare import Prepared
 from seqgen.tasks.training.prepare_data import prepare_data
@@ -39,6 +39,13 @@ from seqgen.tasks.training.prepare_labels import prepare_labels
 from seqgen.tasks.training.prepare_pairs import PairFiles, prepare_pairs
 from seqgen.tasks.training.session import Session, TrainingResult
 from seqgen.tasks.training.width import with_open_width, with_parameters
+from seqgen.tasks.training.with_ngram import (
+    check_mixable,
+    finish,
+    for_small_text,
+    names_beside,
+    with_order,
+)
 from seqgen.training.events import Notice, Report
 
 
@@ -68,7 +75,7 @@ def train(
             n of `data`, or of source n of the file of vectors that `data` is. Without them each
             line of `data` is source, tab, target.
         architecture: a name in the registry; the preset's, the configuration file's or lstm if
-            None.
+            None or "auto", which also mixes the network with an n-gram model if the text is small.
         preset: a name in `presets`; the configuration file's if None.
         name: what to call the model; made from the data's name if None.
         settings: fields of `DataConfig`, `TrainingConfig` or the architecture's configuration,
@@ -92,6 +99,9 @@ def train(
     if tensorboard:
         require_tensorboard()
     store.check_free(name, overwrite)
+    if name is not None and (settings or {}).get("with_ngram") is not None:
+        for beside in names_beside(name):
+            store.check_free(beside, overwrite)
     place = choose_device(device)
     chosen = architecture, preset, settings or {}, config or {}, parameters
     ready = prepare_run(data, targets, *chosen, place, report)
@@ -106,14 +116,17 @@ def train(
         # Created only now, so that a model too large for this machine leaves no folder behind.
         stem = f"{Path(data[0]).stem}-{plan.architecture}"
         stored = held.enter_context(store.building(name, stem, overwrite))
-        _write_settings(stored, plan, ready.preset, model_config, training)
-        _write_data(stored, prepared)
+        kept = None if plan.model_class.counted else training
+        preset_name = ready.preset and ready.preset.name
+        write_settings(stored, plan.architecture, model_config, plan.data, kept, preset_name)
+        write_data(stored, prepared)
         tokenizers = prepared.tokenizer, plan.data, prepared.source_tokenizer
         loaded = LoadedModel(stored, model, *tokenizers)
         if estimator is not None:
             return estimate(loaded, prepared, training, report)
         looks = stop_after, tensorboard, diagnose
-        return Session(loaded, prepared, training, *looks, report).run()
+        session = Session(loaded, prepared, training, *looks, report)
+        return finish(session, session.run(), {"overwrite": overwrite})
 
 
 @dataclass(frozen=True)
@@ -153,13 +166,18 @@ def prepare_run(
 ) -> ReadyRun:
     """Read what a new model learns from, and settle how it is trained; see `train`."""
     flags = [name for name, value in settings.items() if value is not None]
+    if chooses := architecture == registry.AUTO:
+        architecture = None
     beneath = preset_of(preset, architecture, config)
     plan = plan_of(architecture, beneath, settings, config, flags)
     if parameters is None:
         plan.check_shape()
     else:
         plan = with_open_width(plan, flags)
+    if plan.training.with_ngram is not None:
+        check_mixable(plan.architecture, plan.data)
     prepared, plan = prepare_plan(plan, data, targets, flags, report)
+    plan = for_small_text(plan, prepared, chooses, report)
     if parameters is not None:
         plan = solve_width(plan, prepared, parameters, device)
     plan, training = _choose(plan, prepared, device, report)
@@ -207,6 +225,9 @@ def _choose(
     if plan.model_class.counted:
         return plan, replace(plan.training, seed=plan.seed())
     choose_products(device)  # trials are to measure what will run
+    if plan.training.with_ngram is not None:
+        order = with_order(plan.training, prepared, plan.data, report).with_ngram
+        plan = plan.with_given({"with_ngram": order})
     plan = choose_size(plan, prepared, device, report)
     training = plan.resolve(prepared, device, report)
     training = choose_training_precision(plan, training, prepared, device, report)
@@ -225,31 +246,3 @@ def _initial_model(
         plan.origin.require_sources(prepared.vocab_sizes.source_features)
         plan.origin.begin(model, prepared.tokenizer, prepared.source_tokenizer)
     return model
-
-
-def _write_settings(
-    stored: StoredModel,
-    plan: Plan,
-    preset: Preset | None,
-    config: ModelConfig,
-    training: TrainingConfig,
-) -> None:
-    """Write the resolved settings into a model's folder; a counted model has none of training."""
-    stored.write_config(
-        plan.architecture,
-        preset=preset and preset.name,
-        model=config.to_dict(),
-        training={} if plan.model_class.counted else training.to_dict(),
-        data=plan.data.to_dict(),
-    )
-
-
-def _write_data(stored: StoredModel, prepared: Prepared) -> None:
-    """Write the tokenizers and the held-out part into a model's folder."""
-    with stored.writing(store.TOKENIZER):
-        prepared.tokenizer.save(stored.path / store.TOKENIZER)
-    if prepared.source_tokenizer not in (None, prepared.tokenizer):
-        with stored.writing(store.SOURCE_TOKENIZER):
-            prepared.source_tokenizer.save(stored.path / store.SOURCE_TOKENIZER)
-    with stored.writing("validation"):
-        prepared.keep_validation(stored)
