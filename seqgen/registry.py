@@ -318,6 +318,8 @@ _ROWS = (
 
 ARCHITECTURES: dict[str, Architecture] = {row.name: row for row in _ROWS}
 DEFAULT, DEFAULT_ENCODER = "lstm", "birnn"
+# The name of no architecture: `train` is to choose what suits the text.
+AUTO = "auto"
 
 
 def architecture(name: str) -> Architecture:

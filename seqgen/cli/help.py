@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from seqgen.cli.examples import EXAMPLES
+from seqgen.cli.numbers import fill_in_numbers
 from seqgen.cli.output import is_terminal, put
 
 if TYPE_CHECKING:
@@ -117,7 +118,11 @@ class _Help:
 
 
 class Command(_Help, TyperCommand):
-    """A command with this help."""
+    """A command with this help, whose options may leave out their numbers; see `numbers`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments of the command line."""
+        return super().parse_args(ctx, fill_in_numbers(args))
 
 
 class Group(_Help, TyperGroup):

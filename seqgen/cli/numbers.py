@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import typer
 from typer.models import ParameterInfo
 
 from seqgen.configs import Bounds, conform
+
+# Options whose number may be left out, and what stands for it then.
+WITHOUT_NUMBER = {"--with-ngram": "0"}
 
 
 def read_numbers(app: typer.Typer) -> None:
@@ -28,6 +31,18 @@ def read_numbers(app: typer.Typer) -> None:
                     info.parser = number(_flag(parameter, info), kind, info.min, info.max)
         # Typer would read the annotations, which are text, anew.
         command.callback.__annotations__ = hints
+
+
+def fill_in_numbers(arguments: Sequence[str]) -> list[str]:
+    """Return arguments with a number after each option that may stand without one."""
+    filled: list[str] = []
+    for at, argument in enumerate(arguments):
+        if argument == "--":
+            return filled + list(arguments[at:])
+        following = next(iter(arguments[at + 1 : at + 2]), "")
+        alone = argument in WITHOUT_NUMBER and not following.removeprefix("-").isdecimal()
+        filled.append(f"{argument}={WITHOUT_NUMBER[argument]}" if alone else argument)
+    return filled
 
 
 def number(flag: str, kind: type, low: float | None, high: float | None) -> Callable[[str], Any]:

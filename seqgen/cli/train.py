@@ -111,7 +111,8 @@ def train(
         str | None,
         typer.Option(
             help="Architecture, such as lstm, gru, transformer, ngram or seq2seq; "
-            "`seqgen models --architectures` lists all.",
+            "`seqgen models --architectures` lists all. auto is lstm, mixed with an n-gram model "
+            "if the text is small.",
             metavar="NAME",
             rich_help_panel=WHAT,
             show_default=registry.DEFAULT,
@@ -144,6 +145,7 @@ def train(
     layers: Annotated[int | None, setting("num_layers", "N", WHAT)] = None,
     hidden_size: Annotated[int | None, setting("hidden_size", "N", WHAT)] = None,
     parameters: options.Parameters = None,
+    with_ngram: Annotated[int | None, setting("with_ngram", "[ORDER]", WHAT)] = None,
     heads: Annotated[int | None, setting("num_heads", "N", WHAT)] = None,
     dropout: Annotated[float | None, setting("dropout", "X", WHAT)] = None,
     order: Annotated[int | None, setting("order", "N", WHAT, default="5")] = None,
@@ -327,8 +329,9 @@ def train(
         raise UsageError("--plot is for --find-lr; seqgen models show draws the losses of a run")
     for key, _, setting_name in (text.partition("=") for text in set_ or ()):
         if key == "help":
+            named = None if model == registry.AUTO else model
             of_preset = preset and presets.preset(preset).architecture
-            put_settings(model or of_preset or registry.DEFAULT, json, setting_name or None)
+            put_settings(named or of_preset or registry.DEFAULT, json, setting_name or None)
             return
     data = [*(data or ()), *(data_option or ())]
     check_sides(data, source, source_vectors, target, val, val_source, val_target)

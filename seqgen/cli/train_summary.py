@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seqgen import registry, store
 from seqgen.cli.output import console, is_terminal, say
@@ -53,7 +54,28 @@ def summarise(result: TrainingResult) -> None:
     say(", ".join(parts))
     if result.steps is not None:
         _table(result)
-    say(f"try: seqgen {_writes(result)} -m {result.name}")
+    if result.mixture:
+        _put_mixture(result.name, result.mixture)
+    name = result.mixture["name"] if result.mixture else result.name
+    say(f"try: seqgen {_writes(result)} -m {name}")
+
+
+def _put_mixture(network: str, mixture: Mapping[str, Any]) -> None:
+    """Show what a network, an n-gram model and their mixture have."""
+    shares = zip((network, mixture["ngram"]), mixture["weights"], strict=True)
+    weights = ", ".join(f"{name} {figure(weight)}" for name, weight in shares)
+    if mixture["by_order"]:
+        weights += " on average, and others by order"
+    rows = {
+        network: ("network_loss", ""),
+        mixture["ngram"]: ("ngram_loss", f"{mixture['order']}-gram"),
+        mixture["name"]: ("mixture_loss", weights),
+    }
+    say("  weights fitted on the first half of the held-out part; nats/token on the other half,")
+    say(f"  {plural(mixture['tokens'], 'token')}:")
+    width = max(map(len, rows))
+    for name, (key, about) in rows.items():
+        say(f"    {name:<{width}}  {figure(mixture[key])}  {about}".rstrip())
 
 
 def _writes(result: TrainingResult) -> str:

@@ -21,7 +21,7 @@ Windows = Literal["random", "sequential"]
 BUDGETS = ("steps", "epochs", "minutes")
 # The reasons to stop after which a run is complete, unlike an interruption.
 FINISHED = (*BUDGETS, "patience")
-RESUMABLE = frozenset({*BUDGETS, "checkpoint_every", "keep"})
+RESUMABLE = frozenset({*BUDGETS, "checkpoint_every", "keep", "with_ngram"})
 DEFAULT_MINUTES = 5.0
 
 # With these optimizers, these settings replace an architecture's recipe, which is tuned for adamw
@@ -237,6 +237,13 @@ class TrainingConfig(RegimeConfig):
     )
     keep: int = setting(
         "Number of checkpoints to keep, the last one included.", 1, low=1, high=MOST_STEPS
+    )
+    with_ngram: int | None = setting(
+        "After training, count an n-gram model of this order and store a mixture of both; 0, or no "
+        "number, chooses the order by held-out loss.",
+        None,
+        low=0,
+        high=255,
     )
     precision: Literal["auto", "float32", "float64", "bf16"] = setting(
         "Number format; auto uses bf16 if it trains faster on this machine, else float32.", "auto"

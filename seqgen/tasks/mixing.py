@@ -11,11 +11,11 @@ from seqgen.configs import require
 from seqgen.data.pairs import Pairs
 from seqgen.data.tokenfile import TokenFile
 from seqgen.models.precision import Precision, choose_device
-from seqgen.store import StoredMixture
+from seqgen.store import StoredMixture, StoredModel
 from seqgen.tasks.interrupts import ending_as_ctrl_c
 from seqgen.tasks.loaded import LoadedModel, load_mixture
 from seqgen.tasks.scoring.mix import fit, fit_orders, require_guide, with_weights
-from seqgen.tasks.scoring.perplexity import Perplexity, Scoring, perplexity
+from seqgen.tasks.scoring.perplexity import Scoring, perplexity
 
 # How far the sum of given weights may be from 1.
 ROUNDING = 1e-4
@@ -135,11 +135,19 @@ def store_mixture(
     scored = None
     if text is not None:  # by the mixture itself: exactly what `perplexity` will find for it
         scored = perplexity(mixed, text(mixed), scoring=scoring)
-    with store.building(name, "-".join(part.name for part in parts), overwrite) as folder:
-        store.write_mixture(folder, mixed.stored, copy)
-        folder.write_record(**_record(mixed, scored if held_out else None))
-        folder.seal()
-        folder.publish()
+    result = scored and {
+        "val_loss": scored.nll_nats / scored.tokens,
+        "val_bits_per_char": scored.bits_per_char,
+        "val_bits_per_byte": scored.bits_per_byte,
+    }
+    folder = write_stored(
+        mixed,
+        name=name,
+        stem="-".join(part.name for part in parts),
+        copy=copy,
+        overwrite=overwrite,
+        result=result if held_out else None,
+    )
     recipe = mixed.stored
     return Mixed(
         name=folder.name,
@@ -151,17 +159,37 @@ def store_mixture(
     )
 
 
-def _record(mixed: LoadedModel, scored: Perplexity | None) -> dict[str, Any]:
-    """Return what the mixture's `training.json` holds."""
-    result = scored and {
-        "val_loss": scored.nll_nats / scored.tokens,
-        "val_bits_per_char": scored.bits_per_char,
-        "val_bits_per_byte": scored.bits_per_byte,
-    }
-    return {
-        "created": store.now(),
-        "seqgen_version": __version__,
-        "parameters": mixed.model.parameter_count(),
-        "weights": list(mixed.stored.weights),
-        "result": result,
-    }
+def write_stored(
+    mixed: LoadedModel,
+    *,
+    name: str | None,
+    stem: str,
+    copy: bool,
+    overwrite: bool,
+    result: dict[str, Any] | None,
+) -> StoredModel:
+    """Write a mixture into a folder of its own, and return that.
+
+    Args:
+        mixed: whose `stored` has the parts and the weights.
+        name: what to call it; if None, `stem`, or `stem-2`, `stem-3` ...
+        stem: a name made from the parts'.
+        copy: keep copies of the parts in the folder.
+        overwrite: replace a model of that name.
+        result: its validation loss, as a training record has it.
+
+    Raises:
+        SeqgenError: it cannot be written.
+    """
+    with store.building(name, stem, overwrite) as folder:
+        store.write_mixture(folder, mixed.stored, copy)
+        folder.write_record(
+            created=store.now(),
+            seqgen_version=__version__,
+            parameters=mixed.model.parameter_count(),
+            weights=list(mixed.stored.weights),
+            result=result,
+        )
+        folder.seal()
+        folder.publish()
+    return folder

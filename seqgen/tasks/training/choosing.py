@@ -47,6 +47,8 @@ LATE = ("step", "wsd")
 # A network that trains on fewer tokens than this, beyond one pass over the text, is hardly better
 # than n-grams, which are counted in seconds.
 LEAST_TOKENS = 1.5e6
+# On a text of fewer bytes, n-grams are hardly worse than a network, and both together better.
+SMALL_TEXT = 100_000
 # Compiling takes up to a minute, so it is tried only in runs of at least this many minutes, and
 # kept if steps are at least `LEAST_SPEEDUP` times as fast.
 COMPILED_FROM_MINUTES, LEAST_SPEEDUP = 10, 1.03
@@ -166,7 +168,9 @@ def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Re
     enough = f"the budget is enough for {tokens}, {trial.passes:.1f} passes over the text"
     report(Notice(text=f"{model} {enough}"))
     counts = plan.reads == "text" and not plan.data.labels  # n-grams know no sources
-    if counts and trial.tokens < LEAST_TOKENS + prepared.train.tokens.size:
+    small = prepared.facts.bytes < SMALL_TEXT  # of which `with_ngram.for_small_text` speaks
+    mixes = plan.training.with_ngram is not None
+    if counts and not (small or mixes) and trial.tokens < LEAST_TOKENS + prepared.train.tokens.size:
         order = 6 if prepared.tokenizer.kind in ("char", "byte") else 3
         hint = "with so little training, an n-gram model, counted in seconds, may do better"
         report(Notice(text=f"{hint}: --model ngram --order {order}"))

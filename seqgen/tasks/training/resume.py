@@ -32,6 +32,7 @@ from seqgen.tasks.training.prepare_examples import reload_examples
 from seqgen.tasks.training.prepare_labels import reload_labels
 from seqgen.tasks.training.prepare_pairs import PairFiles, reload_pairs
 from seqgen.tasks.training.session import Session, TrainingResult
+from seqgen.tasks.training.with_ngram import finish, with_order
 from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Notice, Report
 from seqgen.training.run import Run
@@ -58,7 +59,7 @@ def resume(
         name: the model: a name, a path, or None for the latest.
         data: where its text is now; if empty, where it was.
         targets: where the targets of its pairs are now, if they came in files of their own.
-        settings: a longer budget, `checkpoint_every`; nothing else can change.
+        settings: a longer budget, `checkpoint_every`, `keep`, `with_ngram`; no others can change.
         device: auto, cpu, cuda or mps.
         stop_after: stop after so many steps in all.
         changed_data: continue even if the text has changed.
@@ -81,7 +82,8 @@ def resume(
     with restored_randomness(place), stored.locked():
         checkpoint = stored.read_checkpoint(lambda text: report(Notice(text=text)))
         done, result = checkpoint[1]["run"], stored.record.get("result")
-        if done["stopped"] in FINISHED and result and not given:
+        finished = done["stopped"] in FINISHED and result and not given.keys() - {"with_ngram"}
+        if finished and not given and not _lacks_mixture(stored, result):
             report(Notice(text=f"{stored.name} has finished; give a longer budget to go on"))
             return _finished(stored, result)
         training = _resumed_settings(stored, given, done, checkpoint[0])
@@ -92,6 +94,7 @@ def resume(
         data_config = stored.settings("data", DataConfig)
         prepared = _reload(stored, data, targets, data_config, (tokenizer, source_tokenizer))
         _require_unchanged_data(stored, prepared, changed_data)
+        training = with_order(training, prepared, data_config, report)
         model.to(device=place, dtype=parameter_type(training.precision))
         framing = stored.framing(tokenizer)
         loaded = LoadedModel(
@@ -100,9 +103,12 @@ def resume(
         created = stored.record.get("created", store.now())
         looks = stop_after, tensorboard, diagnose
         session = Session(loaded, prepared, training, *looks, report, created)
+        if given.keys() - {"with_ngram"}:
+            _check_longer(session, done)
         if given:
-            _lengthen(session, done)
-        return session.run(checkpoint)
+            _keep_settings(session)
+        ended = _finished(stored, result) if finished else session.run(checkpoint)
+        return finish(session, ended)
 
 
 def _finished(stored: StoredModel, result: Mapping[str, Any]) -> TrainingResult:
@@ -145,7 +151,8 @@ def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
     for key in given:
         require(
             key in RESUMABLE,
-            f"a resumed run cannot change {key}, only its budget, checkpoint_every and keep",
+            f"a resumed run cannot change {key}, only its budget, checkpoint_every, keep and "
+            "with_ngram",
         )
     stored.require_network("--resume")
     if estimator := Estimator.of(stored.config["architecture"]):
@@ -178,8 +185,14 @@ def _resumed_settings(
     return training
 
 
-def _lengthen(session: Session, done: dict[str, Any]) -> None:
-    """Store a run's new budget.
+def _lacks_mixture(stored: StoredModel, result: Mapping[str, Any]) -> bool:
+    """Return whether a finished run was to store a mixture, and was stopped before it did."""
+    wanted = stored.settings("training", TrainingConfig).with_ngram is not None
+    return wanted and result.get("mixture") is None
+
+
+def _check_longer(session: Session, done: dict[str, Any]) -> None:
+    """Refuse a budget that is spent already; say where the schedule now ends.
 
     Args:
         session: with the new settings.
@@ -196,11 +209,16 @@ def _lengthen(session: Session, done: dict[str, Any]) -> None:
     )
     if done["stopped"] in FINISHED:
         done["worse"] = 0
-    config = stored.config
+    session.report(Notice(text=f"the learning-rate schedule now ends after {budget}"))
+
+
+def _keep_settings(session: Session) -> None:
+    """Store a run's new settings of training."""
+    config = session.stored.config
     kept = ("preset", "model", "data", "framing")
     groups = {part: config[part] for part in kept if part in config}
-    stored.write_config(config["architecture"], training=session.training.to_dict(), **groups)
-    session.report(Notice(text=f"the learning-rate schedule now ends after {budget}"))
+    training = session.training.to_dict()
+    session.stored.write_config(config["architecture"], training=training, **groups)
 
 
 def _budget(training: TrainingConfig) -> str:

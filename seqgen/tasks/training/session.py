@@ -61,6 +61,7 @@ class TrainingResult:
     epoch_loss: float | None = None
     epoch_loss_std: float | None = None
     val_accuracy: float | None = None
+    mixture: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,12 @@ class Session:
                 with trainer.as_saved():
                     self._show_sample(run.step, report)
         result = self._result(run)
-        self._write_record(result=dataclasses.asdict(result))
+        self.keep_result(result)
         return result
+
+    def keep_result(self, result: TrainingResult) -> None:
+        """Write the record of the run with its result."""
+        self._write_record(result=dataclasses.asdict(result))
 
     def _trained(self, trainer: Trainer) -> Run:
         try:

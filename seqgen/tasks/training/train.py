@@ -21,7 +21,6 @@ from seqgen.models.base import LanguageModel
 from seqgen.models.precision import choose_device, parameter_type, restored_randomness
 from seqgen.models.room import to_train
 from seqgen.presets import Preset
-from seqgen.store import StoredModel
 from seqgen.tasks.interrupts import ending_as_ctrl_c
 from seqgen.tasks.leaks import leak
 from seqgen.tasks.loaded import LoadedModel
@@ -33,6 +32,7 @@ from seqgen.tasks.training.choosing import (
     choose_training_precision,
 )
 from seqgen.tasks.training.estimate import Estimator, estimate
+from seqgen.tasks.training.new_model import write_data, write_settings
 from seqgen.tasks.training.plan import Plan, check_regimes, plan_of, preset_of
 from seqgen.tasks.training.prepare import Prepared
 from seqgen.tasks.training.prepare_data import prepare_data
@@ -41,7 +41,13 @@ from seqgen.tasks.training.prepare_labels import prepare_labels
 from seqgen.tasks.training.prepare_pairs import PairFiles, prepare_pairs
 from seqgen.tasks.training.session import Session, TrainingResult
 from seqgen.tasks.training.width import with_open_width, with_parameters
-from seqgen.tokenizers import Tokenizer
+from seqgen.tasks.training.with_ngram import (
+    check_mixable,
+    finish,
+    for_small_text,
+    names_beside,
+    with_order,
+)
 from seqgen.training.events import Notice, Report
 
 
@@ -72,7 +78,7 @@ def train(
             n of `data`, or of source n of the file of vectors that `data` is. Without them each
             line of `data` is source, tab, target.
         architecture: a name in the registry; the preset's, the configuration file's or lstm if
-            None.
+            None or "auto", which also mixes the network with an n-gram model if the text is small.
         task: "classify" or "tag": learn labels on the features of the architecture; birnn is its
             default then.
         preset: a name in `presets`; the configuration file's if None.
@@ -98,6 +104,9 @@ def train(
     if tensorboard:
         require_tensorboard()
     store.check_free(name, overwrite)
+    if name is not None and (settings or {}).get("with_ngram") is not None:
+        for beside in names_beside(name):
+            store.check_free(beside, overwrite)
     place = choose_device(device)
     chosen = architecture, task, preset, settings or {}, config or {}, parameters
     ready = prepare_run(data, targets, *chosen, place, report)
@@ -112,15 +121,20 @@ def train(
         # Created only now, so that a model too large for this machine leaves no folder behind.
         stem = f"{Path(data[0]).stem}-{plan.architecture}"
         stored = held.enter_context(store.building(name, stem, overwrite))
-        _write_settings(stored, plan, ready.preset, model_config, training, prepared.tokenizer)
-        _write_data(stored, prepared)
+        kept = None if plan.model_class.counted else training
+        preset_name = ready.preset and ready.preset.name
+        framing = framing_of(plan, prepared.tokenizer)
+        write_settings(
+            stored, plan.architecture, model_config, plan.data, framing, kept, preset_name
+        )
+        write_data(stored, prepared)
         tokenizers = prepared.tokenizer, plan.data, prepared.source_tokenizer
-        framing = stored.framing(prepared.tokenizer)
         loaded = LoadedModel(stored, model, *tokenizers, own_framing=framing)
         if estimator is not None:
             return estimate(loaded, prepared, training, report)
         looks = stop_after, tensorboard, diagnose
-        return Session(loaded, prepared, training, *looks, report).run()
+        session = Session(loaded, prepared, training, *looks, report)
+        return finish(session, session.run(), {"overwrite": overwrite})
 
 
 @dataclass(frozen=True)
@@ -161,13 +175,18 @@ def prepare_run(
 ) -> ReadyRun:
     """Read what a new model learns from, and settle how it is trained; see `train`."""
     flags = [name for name, value in settings.items() if value is not None]
+    if chooses := architecture == registry.AUTO:
+        architecture = None
     beneath = preset_of(preset, architecture, config)
     plan = plan_of(architecture, beneath, settings, config, flags, task)
     if parameters is None:
         plan.check_shape()
     else:
         plan = with_open_width(plan, flags)
+    if plan.training.with_ngram is not None:
+        check_mixable(plan.architecture, plan.data)
     prepared, plan = prepare_plan(plan, data, targets, flags, report)
+    plan = for_small_text(plan, prepared, chooses, report)
     if parameters is not None:
         plan = solve_width(plan, prepared, parameters, device)
     plan, training = _choose(plan, prepared, device, report)
@@ -220,6 +239,9 @@ def _choose(
     if plan.model_class.counted:
         return plan, replace(plan.training, seed=plan.seed())
     choose_products(device)  # trials are to measure what will run
+    if plan.training.with_ngram is not None:
+        order = with_order(plan.training, prepared, plan.data, report).with_ngram
+        plan = plan.with_given({"with_ngram": order})
     plan = choose_size(plan, prepared, device, report)
     training = plan.resolve(prepared, device, report)
     check_regimes(plan, training, report)
@@ -241,36 +263,8 @@ def _initial_model(
     return model
 
 
-def _write_settings(
-    stored: StoredModel,
-    plan: Plan,
-    preset: Preset | None,
-    config: ModelConfig,
-    training: TrainingConfig,
-    tokenizer: Tokenizer,
-) -> None:
-    """Write the resolved settings into a model's folder; a counted model has none of training."""
-    framing = Framing.of(tokenizer, plan.data.documents)
+def framing_of(plan: Plan, tokenizer: Tokenizer) -> Framing:
+    """Return how texts begin and end for the new model: as for its origin, if it has one."""
     if plan.origin is not None:
-        framing = plan.origin.framing(plan.data.documents)
-    stored.write_config(
-        plan.architecture,
-        preset=preset and preset.name,
-        model=config.to_dict(),
-        training={} if plan.model_class.counted else training.to_dict(),
-        data=plan.data.to_dict(),
-        framing=framing.to_dict(),
-    )
-
-
-def _write_data(stored: StoredModel, prepared: Prepared) -> None:
-    """Write the tokenizers and the held-out part into a model's folder."""
-    with stored.writing(store.TOKENIZER):
-        prepared.tokenizer.save(stored.path / store.TOKENIZER)
-        if prepared.classes is not None:
-            prepared.classes.save(stored.path / store.TOKENIZER)
-    if prepared.source_tokenizer not in (None, prepared.tokenizer):
-        with stored.writing(store.SOURCE_TOKENIZER):
-            prepared.source_tokenizer.save(stored.path / store.SOURCE_TOKENIZER)
-    with stored.writing("validation"):
-        prepared.keep_validation(stored)
+        return plan.origin.framing(plan.data.documents)
+    return Framing.of(tokenizer, plan.data.documents)

@@ -1,0 +1,311 @@
+"""An n-gram model beside a network, and the mixture of both: `seqgen train --with-ngram`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from seqgen import registry, store
+from seqgen.configs import FINISHED, DataConfig, TrainingConfig, require
+from seqgen.data.corpus import Corpus
+from seqgen.data.framing import Framing
+from seqgen.errors import Interrupted, SeqgenError
+from seqgen.models.ngram import NGram, NGramConfig
+from seqgen.scoring import parallel_rows
+from seqgen.store import StoredMixture, StoredModel
+from seqgen.store.aside import taken
+from seqgen.tasks.loaded import LoadedModel, load_stored, mixture_of
+from seqgen.tasks.mixing import write_stored
+from seqgen.tasks.scoring.halves import HalvesFit, fit_on_half
+from seqgen.tasks.scoring.mix import token_log_probs
+from seqgen.tasks.training.choosing import SMALL_TEXT
+from seqgen.tasks.training.count import impossible
+from seqgen.tasks.training.estimate import estimate
+from seqgen.tasks.training.new_model import write_data, write_settings
+from seqgen.tasks.training.plan import Plan
+from seqgen.tasks.training.prepare import Prepared
+from seqgen.tasks.training.session import (
+    Session,
+    TrainingResult,
+    as_stored,
+    validation_figures,
+)
+from seqgen.training.counting import fit
+from seqgen.training.events import Notice, Report
+from seqgen.wording import plural
+
+# The order is to be chosen by held-out loss.
+OPEN = 0
+# Orders that are tried, in turn, until one is no better than the one before: of characters or
+# bytes, and of longer tokens.
+SPELLED_ORDERS, ORDERS = range(4, 11), range(2, 7)
+# Orders of the n-gram model by which it is decided whether to recommend a mixture.
+SPELLED_ORDER, ORDER = 6, 3
+# Orders are tried, and mixtures recommended, by counts of so many tokens at the start of the
+# text: that takes seconds.
+MOST_COUNTED = 3_000_000
+# Rows and tokens per row of the held-out text on which orders are tried and mixtures recommended.
+TRIED_ROWS, TRIED_LENGTH = 32, 512
+# The most rows, and tokens per row, on which weights are fitted; mostly that is all that is held
+# out.
+FITTED_ROWS, FITTED_LENGTH = 64, 16_384
+# A mixture that is better by so many nats per token is recommended.
+WORTH_IT = 0.01
+
+
+@dataclass(frozen=True)
+class MixedWithNGram:
+    """The key `mixture` of the final record of `seqgen train --json`.
+
+    Attributes:
+        name: the mixture's.
+        path: its folder.
+        ngram: the name of the n-gram model.
+        order: its order.
+        weights: the network's and the n-gram model's.
+        by_order: their weights for each order matched, from 0 on; None where they are the same.
+        tokens: of the half of the held-out part that the weights were not fitted on.
+        network_loss: the network's on that half, in nats per token.
+        ngram_loss: likewise the n-gram model's.
+        mixture_loss: likewise the mixture's.
+    """
+
+    name: str
+    path: str
+    ngram: str
+    order: int
+    weights: list[float]
+    by_order: list[list[float]] | None
+    tokens: int
+    network_loss: float
+    ngram_loss: float
+    mixture_loss: float
+
+
+def names_beside(name: str) -> tuple[str, str]:
+    """Return the names of the n-gram model and of the mixture that go with a network."""
+    return f"{name}-ngram", f"{name}-mixture"
+
+
+def check_mixable(architecture: str, data: DataConfig) -> None:
+    """Refuse to count an n-gram model beside a model that cannot be mixed with one.
+
+    Raises:
+        UsageError: says why.
+    """
+    why_not = _why_not(architecture, data)
+    require(why_not is None, f"--with-ngram {why_not}")
+
+
+def _why_not(architecture: str, data: DataConfig) -> str | None:
+    """Return why a model cannot be mixed with an n-gram model of its text; None if it can."""
+    row = registry.architecture(architecture)
+    if row.estimator is not None:
+        return f"is for networks, which {architecture} is not"
+    if row.reads != "text" or row.no_language_model is not None or data.labels:
+        return "is for models of text; n-grams know no sources and no labels"
+    if data.val == "none":
+        return "fits the weights of a mixture on held-out text: leave out --val none"
+    return None
+
+
+def for_small_text(plan: Plan, prepared: Prepared, chooses: bool, report: Report) -> Plan:
+    """Return the plan with an n-gram model beside the network if the text is small.
+
+    Args:
+        plan: of a network, or of a counted model, which stays as it is.
+        prepared: the text.
+        chooses: the user has left it to seqgen (`--model auto`); otherwise only a line says what
+            may do better, where the budget is in minutes.
+        report: takes it.
+    """
+    small = prepared.facts.bytes < SMALL_TEXT
+    fits = _why_not(plan.architecture, plan.data) is None and prepared.val is not None
+    if not small or not fits or plan.training.with_ngram is not None:
+        return plan
+    size = f"the text has only {plural(prepared.facts.bytes, 'byte')}"
+    if chooses and prepared.val.tokens.size > 1:
+        report(Notice(text=f"{size}: an n-gram model is counted too, and mixed with the network"))
+        return plan.with_given({"with_ngram": OPEN})
+    if plan.training.minutes is not None and plan.origin is None:
+        better = "a mixture with an n-gram model does better than a network alone (--with-ngram"
+        report(Notice(text=f"{size}: {better}, or --model auto); --init-from MODEL may too"))
+    return plan
+
+
+def with_order(
+    training: TrainingConfig, prepared: Prepared, data: DataConfig, report: Report
+) -> TrainingConfig:
+    """Return the settings with the order of the n-gram model, chosen if that was left open."""
+    if training.with_ngram is None:
+        return training
+    size = prepared.val.tokens.size if prepared.val else 0
+    require(size > 1, "--with-ngram needs two held-out tokens or more: hold out more with --val")
+    if training.with_ngram != OPEN:
+        return training
+    return replace(training, with_ngram=choose_order(prepared, data, report))
+
+
+def choose_order(prepared: Prepared, data: DataConfig, report: Report) -> int:
+    """Return the order with the lowest loss on the first half of the held-out part."""
+    half = parallel_rows(prepared.val, 1, prepared.val.tokens.size // 2)
+    tried = parallel_rows(half, TRIED_ROWS, TRIED_LENGTH)
+    losses: dict[int, float] = {}
+    for order in SPELLED_ORDERS if _spelled(prepared) else ORDERS:
+        model = _counted(prepared, data, order)
+        losses[order] = -token_log_probs(model, tried, direction=data.direction).mean()
+        if losses[order] > min(losses.values()):
+            break
+    best = min(losses, key=losses.get)
+    found = f"{losses[best]:.4f} nats/token on held-out text"
+    report(Notice(text=f"a {best}-gram, the best of {min(losses)} to {max(losses)}, has {found}"))
+    return best
+
+
+def finish(
+    session: Session, result: TrainingResult, settings: Mapping[str, Any] | None = None
+) -> TrainingResult:
+    """Count and mix after a run that was asked to; after others, say if that would pay.
+
+    Args:
+        session: whose run has ended.
+        result: of the run.
+        settings: `overwrite`, whether to replace models that have the new ones' names.
+
+    Raises:
+        Interrupted: before the mixture was stored; the network is.
+    """
+    if result.stopped not in FINISHED:
+        return result
+    if session.training.with_ngram is None:
+        _recommend(session)
+        return result
+    try:
+        mixed = _mix(session, **(settings or {}))
+    except KeyboardInterrupt:
+        name = session.stored.name
+        raise Interrupted(
+            f"stopped before the mixture was stored; go on with seqgen train --resume {name}"
+        ) from None
+    result = replace(result, mixture=asdict(mixed))
+    session.keep_result(result)
+    return result
+
+
+def _mix(session: Session, overwrite: bool = False) -> MixedWithNGram:
+    """Count the n-gram model, and store it and the mixture."""
+    prepared, stored, data = session.prepared, session.stored, session.loaded.data
+    network = as_stored(session.loaded)
+    names = names_beside(stored.name)
+    order = session.training.with_ngram
+    counted = _known(stored, names[0], order) if not overwrite else None
+    if counted is None:
+        counted = _count(session, names[0], order, overwrite)
+    ngram = load_stored(counted, network.model.device, "auto")
+    part = prepared.val
+    if part.tokens.size > FITTED_ROWS * FITTED_LENGTH:
+        part = parallel_rows(part, FITTED_ROWS, FITTED_LENGTH)
+    found = fit_on_half(network.model, ngram.model, part, direction=data.direction)
+    mixture = StoredMixture(stored.path, (stored, counted), found.weights, found.by_order)
+    loss = found.all_nats / part.tokens.size if part is prepared.val else None
+    folder = write_stored(
+        replace(network, stored=mixture, model=mixture_of([network.model, ngram.model], mixture)),
+        name=names[1] if _free(names[1], stored, overwrite) else None,
+        stem=names[1],
+        copy=True,
+        overwrite=True,
+        result=validation_figures(loss, prepared),
+    )
+    return _described(folder, counted, found)
+
+
+def _described(folder: StoredModel, counted: StoredModel, found: HalvesFit) -> MixedWithNGram:
+    network_loss, ngram_loss, mixture_loss = found.losses
+    return MixedWithNGram(
+        name=folder.name,
+        path=str(folder.path),
+        ngram=counted.name,
+        order=counted.config["model"]["order"],
+        weights=list(found.weights),
+        by_order=list(map(list, found.by_order)) or None,
+        tokens=found.tokens,
+        network_loss=network_loss,
+        ngram_loss=ngram_loss,
+        mixture_loss=mixture_loss,
+    )
+
+
+def _count(session: Session, name: str, order: int, overwrite: bool) -> StoredModel:
+    """Count an n-gram model of the network's text, and store it."""
+    prepared, data = session.prepared, session.loaded.data
+    model = NGram(NGramConfig(vocab_size=prepared.tokenizer.vocab_size, order=order))
+    free = overwrite or not taken(store.models_folder() / name)
+    with store.building(name if free else None, name, overwrite) as folder:
+        framing = session.loaded.framing
+        write_settings(folder, "ngram", model.config, data, framing, None)
+        write_data(folder, prepared)
+        loaded = LoadedModel(folder, model, prepared.tokenizer, data, own_framing=framing)
+        estimate(loaded, prepared, session.training, session.report)
+    return StoredModel(folder.path)
+
+
+def _known(network: StoredModel, name: str, order: int) -> StoredModel | None:
+    """Return the n-gram model that an earlier run on the same text has stored, if there is one."""
+    stored = StoredModel(store.models_folder() / name)
+    try:
+        config, wanted = stored.config, network.config
+        same = config["architecture"] == "ngram" and config["model"]["order"] == order
+        same = same and config["data"] == wanted["data"]
+        of_text = stored.record["data"]["sha256"] == network.record["data"]["sha256"]
+        stored.check()
+    except (SeqgenError, OSError, LookupError, TypeError):
+        return None
+    return stored if same and of_text else None
+
+
+def _free(name: str, network: StoredModel, overwrite: bool) -> bool:
+    """Return whether a mixture may have a name: nothing has it, or what the network was part of."""
+    if overwrite or not taken(store.models_folder() / name):
+        return True
+    stored = StoredModel(store.models_folder() / name)
+    try:
+        parts = stored.config["parts"] if stored.is_mixture else []
+        return any(part["name"] == network.name for part in parts)
+    except (SeqgenError, LookupError, TypeError):
+        return False
+
+
+def _recommend(session: Session) -> None:
+    """Say how much better a mixture would be, if it is worth it and a budget was in minutes."""
+    prepared, data = session.prepared, session.loaded.data
+    why_not = _why_not(session.stored.config["architecture"], data)
+    if why_not or prepared.val is None or session.training.minutes is None:
+        return
+    part = parallel_rows(prepared.val, TRIED_ROWS, TRIED_LENGTH)
+    if part.tokens.size < 2:
+        return
+    network = as_stored(session.loaded).model
+    ngram = _counted(prepared, data, SPELLED_ORDER if _spelled(prepared) else ORDER)
+    ngram = ngram.to(network.device)
+    alone, _, mixed = fit_on_half(network, ngram, part, direction=data.direction).losses
+    if alone - mixed > WORTH_IT:
+        name = session.stored.name
+        better = f"about {alone - mixed:.2f} nats/token better than {name} alone"
+        how = f"seqgen train --resume {name} --with-ngram"
+        session.report(Notice(text=f"mixed with an n-gram model it is {better}: {how}"))
+
+
+def _counted(prepared: Prepared, data: DataConfig, order: int) -> NGram:
+    """Return an n-gram model of the training part, or of the start of a large one."""
+    model = NGram(NGramConfig(vocab_size=prepared.tokenizer.vocab_size, order=order))
+    train: Corpus = prepared.train
+    if train.tokens.size > MOST_COUNTED:
+        train = parallel_rows(train, 1, MOST_COUNTED)
+    framing = Framing.of(prepared.tokenizer, data.documents)
+    fit(model, prepared.as_read(train, data), impossible(prepared.tokenizer, framing))
+    return model.eval()
+
+
+def _spelled(prepared: Prepared) -> bool:
+    return prepared.tokenizer.kind in ("char", "byte")

@@ -1,0 +1,225 @@
+"""`seqgen train --with-ngram`: an n-gram model beside a network, and the mixture of both."""
+
+from __future__ import annotations
+
+import math
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from helpers_cli import records, refusal
+
+from seqgen import store
+from seqgen.cli.numbers import fill_in_numbers
+from seqgen.models.mixture import fit_weights
+from seqgen.store import StoredModel
+from seqgen.tasks.loaded import load
+from seqgen.tasks.scoring.halves import LEAST_QUARTER, fit_columns
+from seqgen.tasks.scoring.mix import token_log_probs
+from seqgen.tasks.training import with_ngram
+from seqgen.tasks.training.resume import resume
+from seqgen.tasks.training.train import train
+from seqgen.training.events import Notice
+
+TEXT = "the cat sat on the mat\nthe dog sat on the cat\n\na dog and a cat\nthe mat\n" * 20
+SHAPE = {"hidden_size": 8, "num_layers": 1, "seq_len": 16, "batch_size": 4, "seed": 1}
+SETTINGS = {**SHAPE, "steps": 6, "precision": "float32"}
+
+
+@pytest.fixture
+def text(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+    (tmp_path / "t.txt").write_text(TEXT)
+    return tmp_path / "t.txt"
+
+
+def trained(text, name="t", **more):
+    return train([text], name=name, settings={**SETTINGS, **more})
+
+
+def names() -> list[str]:
+    return sorted(model.name for model in store.list_models())
+
+
+def test_both_models_and_their_mixture_are_stored(text, capsys):
+    """Its figures are those of the second half alone, by scoring each model anew."""
+    said = ("--steps", 6, "--layers", 1, "--hidden-size", 8, "--seq-len", 16, "--precision")
+    options = (*said, "float32", "--seed", 1, "--name", "t", "-q")
+    (record,) = records(capsys, "train", text, "--with-ngram", 3, *options)
+    assert names() == ["t", "t-mixture", "t-ngram"]
+    found = record["mixture"]
+    assert (found["name"], found["ngram"], found["order"]) == ("t-mixture", "t-ngram", 3)
+    assert sum(found["weights"]) == pytest.approx(1)
+    held_out = store.find("t").validation_text.read_text()
+    assert found["tokens"] == len(held_out) - len(held_out) // 2
+    for name, key in (("t", "network"), ("t-ngram", "ngram"), ("t-mixture", "mixture")):
+        loaded = load(name)
+        column = torch.from_numpy(token_log_probs(loaded.model, _corpus(loaded, held_out)))
+        mean = -column[len(held_out) // 2 :].mean().item()
+        assert found[f"{key}_loss"] == pytest.approx(mean, abs=1e-5)
+    assert store.find("t").record["result"]["mixture"] == found
+    (score,) = records(capsys, "perplexity", "-q")  # the latest is the mixture
+    assert score["model"] == "t-mixture"
+    kept = StoredModel(store.find("t-mixture").path).record["result"]
+    assert kept["val_loss"] == pytest.approx(score["nll_nats"] / score["tokens"], abs=1e-5)
+
+
+def _corpus(loaded, text):
+    from seqgen.data.corpus import encode_corpus
+
+    return encode_corpus([text], loaded.tokenizer, loaded.data.documents)
+
+
+def test_the_order_without_a_number_has_the_lowest_loss(text, monkeypatch):
+    """On text that repeats with a period of three characters, two determine the third."""
+    text.write_text("abcabdabeabf" * 200)
+    losses = {}
+    counted = with_ngram._counted
+
+    def spy(prepared, data, order):
+        model = counted(prepared, data, order)
+        half = with_ngram.parallel_rows(prepared.val, 1, prepared.val.tokens.size // 2)
+        losses[order] = -token_log_probs(model, half).mean()
+        return model
+
+    monkeypatch.setattr(with_ngram, "_counted", spy)
+    monkeypatch.setattr(with_ngram, "SPELLED_ORDERS", range(1, 7))
+    result = trained(text, with_ngram=0)
+    assert result.mixture["order"] == min(losses, key=losses.get) > 1
+    # Kept, so that a resumed run counts the same.
+    assert store.find("t").config["training"]["with_ngram"] == result.mixture["order"]
+
+
+def test_a_finished_run_gets_its_mixture_afterwards(text):
+    assert trained(text).mixture is None
+    result = resume("t", settings={"with_ngram": 2})
+    assert result.steps == 6 and result.mixture["order"] == 2
+    assert names() == ["t", "t-mixture", "t-ngram"]
+    said: list[Notice] = []
+    again = resume("t", report=said.append)
+    assert again == result
+    assert "has finished" in said[-1].text
+
+
+def test_a_longer_budget_mixes_anew_and_until_then_the_old_mixture_works(text):
+    first = trained(text, with_ngram=2)
+    resume("t", settings={"steps": 12}, stop_after=9)
+    load("t-mixture")
+    result = resume("t")
+    assert result.steps == 12
+    assert result.mixture["name"] == first.mixture["name"] == "t-mixture"
+    assert names() == ["t", "t-mixture", "t-ngram"]
+    assert result.mixture["ngram_loss"] == first.mixture["ngram_loss"]
+    parts = store.find_all("t-mixture").parts
+    assert parts[0].digest == store.find("t").digest
+    shutil.rmtree(store.find("t").path)
+    load("t-mixture")
+
+
+def test_an_interrupted_mixture_is_made_by_resuming(text, monkeypatch):
+    for broken in ("_count", "write_stored"):
+        name = broken.strip("_").replace("_", "-")
+
+        def interrupted(*arguments, **options):
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(with_ngram, broken, interrupted)
+            with pytest.raises(with_ngram.Interrupted, match=f"train --resume {name}"):
+                trained(text, name, with_ngram=2)
+        assert f"{name}-mixture" not in names()
+        load(name)
+        assert resume(name).mixture["name"] == f"{name}-mixture"
+
+
+def test_names_in_use_are_refused_before_training_and_kept_after(text, capsys):
+    trained(text, "t-mixture", steps=1)
+    kept = store.find("t-mixture").digest
+    said = refusal(capsys, "train", text, "--name", "t", "--with-ngram")
+    assert "'t-mixture' already exists" in said
+    trained(text)
+    assert resume("t", settings={"with_ngram": 2}).mixture["name"] == "t-mixture-2"
+    assert store.find("t-mixture").digest == kept
+    with pytest.raises(with_ngram.SeqgenError, match="already exists"):
+        trained(text, "t-mixture", with_ngram=2, steps=1)
+    train([text], name="t", settings={**SETTINGS, "with_ngram": 2}, overwrite=True)
+    assert store.find("t-mixture").is_mixture
+
+
+def test_what_cannot_be_mixed_is_refused_in_one_line(text, capsys):
+    pairs = text.with_name("p.tsv")
+    pairs.write_text("a b\tb a\n" * 50)
+    assert "is for networks" in refusal(capsys, "train", text, "--model", "ngram", "--with-ngram")
+    said = refusal(capsys, "train", pairs, "--model", "seq2seq", "--with-ngram")
+    assert "is for models of text" in said
+    assert "held-out" in refusal(capsys, "train", text, "--val", "none", "--with-ngram")
+    assert "with_ngram" in refusal(capsys, "train", text, "--with-ngram", 256)
+    text.write_text("abcdefgh\n")
+    assert "two held-out tokens" in refusal(capsys, "train", text, "--with-ngram", "--steps", 1)
+    assert names() == []
+
+
+def test_the_number_may_be_left_out():
+    assert fill_in_numbers(["--with-ngram", "book.txt"]) == ["--with-ngram=0", "book.txt"]
+    assert fill_in_numbers(["a", "--with-ngram", "8", "b"]) == ["a", "--with-ngram", "8", "b"]
+    assert fill_in_numbers(["--with-ngram"]) == ["--with-ngram=0"]
+    assert fill_in_numbers(["--with-ngram=4"]) == ["--with-ngram=4"]
+    assert fill_in_numbers(["--", "--with-ngram"]) == ["--", "--with-ngram"]
+
+
+def test_a_mixture_that_would_pay_is_recommended_after_minutes(text):
+    said: list[Notice] = []
+    settings = {**SHAPE, "minutes": 0.01, "precision": "float32"}
+    train([text], name="t", settings=settings, report=said.append)
+    lines = [event.text for event in said if isinstance(event, Notice)]
+    assert "seqgen train --resume t --with-ngram" in lines[-1]
+    assert names() == ["t"]
+    trained(text, "steps", steps=1)
+
+
+def test_weights_are_fitted_on_the_first_half_alone():
+    generator = torch.Generator().manual_seed(3)
+    own = torch.rand(200, 2, generator=generator, dtype=torch.float64).log()
+    matched = torch.zeros(200, dtype=torch.int64)
+    found = fit_columns(own, matched, 3)
+    assert found.by_order == () and found.tokens == 100
+    weights, _ = fit_weights(own[:100])
+    assert found.weights == pytest.approx(weights, abs=1e-4)
+    probabilities = own.exp().numpy()
+    mixed = np.log(probabilities @ np.array(found.weights))
+    wanted = (*-own[100:].mean(0).numpy(), -mixed[100:].mean())
+    assert found.losses == pytest.approx(wanted)
+    assert found.all_nats == pytest.approx(-mixed.sum())
+    other = torch.cat([own[:100], own[:100].flip(1)])  # the second half changes no weight
+    assert fit_columns(other, matched, 3).weights == found.weights
+
+
+def test_weights_by_order_are_taken_where_they_help():
+    """One part is right after order 0, the other after order 1; and a text where that is noise."""
+    size = 4 * LEAST_QUARTER
+    matched = torch.arange(size) % 2
+    right, wrong = math.log(0.9), math.log(0.1)
+    own = torch.full((size, 2), wrong, dtype=torch.float64)
+    own[torch.arange(size), matched] = right
+    found = fit_columns(own, matched, 2)
+    assert found.by_order[0] == pytest.approx((1, 0), abs=1e-3)
+    assert found.by_order[1] == pytest.approx((0, 1), abs=1e-3)
+    assert found.losses[2] == pytest.approx(-right, abs=1e-3)
+    alike = torch.full((size, 2), right, dtype=torch.float64)
+    assert fit_columns(alike, matched, 2).by_order == ()
+
+
+def test_a_small_text_gets_a_line_or_with_auto_a_mixture(text, capsys):
+    said: list[Notice] = []
+    settings = {**SHAPE, "minutes": 0.01, "precision": "float32"}
+    train([text], name="t", settings=settings, report=said.append)
+    assert any("--model auto" in event.text for event in said if isinstance(event, Notice))
+    options = ("--steps", 4, "--hidden-size", 8, "--layers", 1, "--seq-len", 16, "-q")
+    (record,) = records(capsys, "train", text, "--model", "auto", "--name", "u", *options)
+    assert record["architecture"] == "lstm"
+    assert record["mixture"]["name"] == "u-mixture"
+    text.write_text(TEXT * 100)
+    options = (*options, "--precision", "float32")
+    (record,) = records(capsys, "train", text, "--model", "auto", "--name", "w", *options)
+    assert record["mixture"] is None
