@@ -24,7 +24,7 @@ from seqgen.store.layout import (
 from seqgen.store.model import StoredModel
 from seqgen.store.places import models_folder
 from seqgen.store.stored_mixture import SavedMixture, StoredMixture
-from seqgen.store.writing import same_file
+from seqgen.store.writing import link_file
 
 # What is copied of a part: all but its checkpoints, its logs and its lock.
 COPIED = (CONFIG, RECORD, WEIGHTS, TOKENIZER, SOURCE_TOKENIZER, str(Path(VALIDATION).parent))
@@ -196,7 +196,7 @@ def _copy(folder: StoredModel, part: StoredModel) -> Reference:
             if source.is_dir():
                 shutil.copytree(source, copied.path / item)
             elif item == WEIGHTS:
-                same_file(source, copied.path / item)  # it is only ever replaced as a whole
+                link_file(source, copied.path / item)  # it is only ever replaced as a whole
             elif source.exists():
                 shutil.copyfile(source, copied.path / item)
     copied.seal()

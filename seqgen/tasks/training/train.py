@@ -48,6 +48,7 @@ from seqgen.tasks.training.with_ngram import (
     names_beside,
     with_order,
 )
+from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Notice, Report
 
 
