@@ -95,9 +95,14 @@ class Origin:
             same = agreed[name] == own[name]
             require(same, f"{name} is {own[name]} in {self.stored.name}, not {agreed[name]}")
         config = self.stored.config
+        direction = config["data"].get("direction", "forward")
+        require(
+            given.get("direction", direction) == direction,
+            f"--direction is fixed by --init-from: {self.stored.name} reads {direction}",
+        )
         inherited = {
             "documents": config["data"].get("documents", "stream"),
-            "direction": config["data"].get("direction", "forward"),
+            "direction": direction,
             "seq_len": config["training"].get("seq_len", 64),
         }
         labels = isinstance(self.source_tokenizer, Labels)
