@@ -19,6 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from seqgen import registry
+from seqgen.cli.settings import described
 from seqgen.configs import Config, DataConfig, TrainingConfig
 
 PAGE = Path(__file__).with_suffix(".md")
@@ -93,7 +94,7 @@ def defaults() -> str:
     for row in registry.ARCHITECTURES.values():
         config = row.load_config()
         model = {name: field.default for name, field in config.fields().items()}
-        groups = {"model": model, "training": dict(config.recipe)}
+        groups = {"model": model, "training": dict(config.recipe), "settings": described(config)}
         lines.append(f"{json.dumps(row.name)}: {json.dumps(groups)}")
     return "{\n" + ",\n".join(lines) + "\n}\n"
 

@@ -137,6 +137,11 @@ def write_bytes(path: Path, content: bytes) -> None:
         file.write(content)
 
 
+def title_of(name: str) -> str:
+    """Return what messages call a file, by the name that it was given by."""
+    return "standard input" if name == "-" else name
+
+
 def parse_json(text: str | bytes) -> Any:
     """Return what JSON says.
 

@@ -12,7 +12,8 @@ from typing import Any, Literal
 from seqgen.configs.labelling import LabellingConfig, labelling_config
 from seqgen.errors import UsageError, named
 
-# The default settings of each architecture, which `python docs/settings.py` writes from the code.
+# The settings of each architecture and their defaults, which `python docs/settings.py` writes from
+# the code.
 DEFAULTS = Path(__file__).with_name("defaults.json")
 
 Reads = Literal[
@@ -69,7 +70,8 @@ class Architecture:
         """Return its default settings without importing its code, and so without torch.
 
         Returns:
-            `model`: all settings that a user may set; `training`: those of its own recipe.
+            `model`: all settings that a user may set; `training`: those of its own recipe;
+            `settings`: what there is to say of each of the former.
         """
         return json.loads(DEFAULTS.read_text(encoding="utf-8"))[self.name]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +15,8 @@ from seqgen.data.corpus import Corpus
 from seqgen.data.direction import reading_order, turned
 from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.models.base import LanguageModel
-from seqgen.models.scores import Want
+from seqgen.models.precision import in_float64
+from seqgen.models.scores import Scores, Want
 from seqgen.models.state import State
 from seqgen.tokenizers import Tokenizer
 
@@ -124,7 +126,7 @@ def _score_documents(
 ) -> Iterator[Scored]:
     """Score every document as it stands; see `score_corpus`."""
     batch_size = max(batch_size, model.rows_at_least)
-    want = "ranks" if want == "hits" and model.quick_ranks else want
+    want = with_quick_ranks(model, want)
     opens = opener(model, corpus, stride)
     lengths = corpus.ends - corpus.starts
     for first in range(0, lengths.size, POOL * batch_size):
@@ -161,11 +163,7 @@ def _score_rows(
         tokens = np.concatenate([before[:, None], targets[:, :-1]], axis=1).astype(np.int64)
         scores, state = model.score(_on(model, tokens), _on(model, targets), state, want)
         of = np.repeat(documents, np.count_nonzero(inside, axis=1))
-        log_probs, hits, ranks = (
-            None if values is None else values.cpu().numpy()[inside]
-            for values in (scores.log_probs.double(), scores.hits, scores.ranks)
-        )
-        yield Scored(of, targets[inside], log_probs, hits, ranks)
+        yield Scored(of, targets[inside], *arrays_of(scores, inside))
         begin = begin + length
         alive = np.flatnonzero(begin < end)
         if alive.size == 0:
@@ -174,6 +172,17 @@ def _score_rows(
             state = state.select(alive.tolist())
         begin, end, documents = begin[alive], end[alive], documents[alive]
         before = targets[alive, -1]
+
+
+def with_quick_ranks(model: LanguageModel, want: Want) -> Want:
+    """Return what a model is asked for: ranks where these are as quick as hits."""
+    return "ranks" if want == "hits" and model.quick_ranks else want
+
+
+def arrays_of(scores: Scores, places: Any) -> list[np.ndarray | None]:
+    """Return log-probabilities, in float64, hits and ranks at some places of (B, T)."""
+    found = in_float64(scores.log_probs), scores.hits, scores.ranks
+    return [None if column is None else column.cpu().numpy()[places] for column in found]
 
 
 def _on(model: LanguageModel, ids: np.ndarray) -> Tensor:

@@ -19,7 +19,13 @@ from seqgen.tasks.diagnose import windows
 from seqgen.training.clipping import clip
 from seqgen.training.diagnosis.distance import gradients_by_distance
 from seqgen.training.diagnosis.heads import attention_figures, loss_unscaled
-from seqgen.training.diagnosis.layers import Update, named_layers, spectral_radius, units_of
+from seqgen.training.diagnosis.layers import (
+    Update,
+    named_layers,
+    norm_of,
+    spectral_radius,
+    units_of,
+)
 
 TEXT = "the cat sat on the mat and the dog sat on the log\n" * 30
 
@@ -254,6 +260,29 @@ def test_spectral_radius_is_that_of_numpy():
     expected = max(np.abs(np.linalg.eigvals(block)).max() for block in blocks)
     assert spectral_radius(cell) == pytest.approx(expected)
     assert spectral_radius(Case("mingru", "plain", {}).build().layers[0]) is None
+
+
+class OnMPS:
+    """A tensor of a device without float64."""
+
+    device = torch.device("mps")
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def detach(self):
+        return self
+
+    def to(self, device):
+        return self.tensor if device == torch.device("cpu") else self
+
+
+def test_figures_are_summed_in_float64_on_any_device():
+    """There is no `double` on MPS; the sum of so many squares has no place in float32."""
+    tensor = torch.full((3, 1000), 1.0001)
+    expected = math.sqrt(3000) * float(np.float32(1.0001))
+    assert norm_of([tensor]) == pytest.approx(expected, rel=1e-12)
+    assert norm_of([OnMPS(tensor), tensor[:1]]) == pytest.approx(expected * 2 / 3**0.5, rel=1e-12)
 
 
 def test_figures_of_an_update_by_hand():

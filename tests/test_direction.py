@@ -154,6 +154,74 @@ def test_every_tokenizer_writes_the_text_it_read(kind):
         assert mirrored[::-1] + right == text
 
 
+def test_fine_tuning_keeps_the_direction(home, capsys):
+    text = home / "text.txt"
+    for name, own, other in (("B", "backward", "forward"), ("F", "forward", "backward")):
+        how = ("train", text, "--init-from", f"{name}-gru-line", "--steps", 1, "-q")
+        said = refusal(capsys, *how, "--direction", other)
+        assert f"--direction is fixed by --init-from: {name}-gru-line reads {own}" in said
+        records(capsys, *how, "--direction", own, "--name", f"{name}-on")
+
+
+class WholeText:
+    """What `BackwardDecoder` is to return, from all ids at every token."""
+
+    def __init__(self, tokenizer, history):
+        self.decode, self.ids, self.sent = tokenizer.decode, [*reversed(history)], 0
+        self.right = len(self.decode(self.ids))
+
+    def push(self, token):
+        self.ids.insert(0, token)
+        return self.new(self.text().lstrip("\ufffd"))
+
+    def flush(self):
+        return self.new(self.text())
+
+    def text(self):
+        whole = self.decode(self.ids)
+        return whole[: len(whole) - self.right]
+
+    def new(self, text):
+        piece = text[::-1][self.sent :]
+        self.sent += len(piece)
+        return piece
+
+
+@pytest.mark.parametrize("kind", ["char", "byte", "word", "whitespace", "unigram"])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_text_that_is_written_backward_is_decoded_as_a_whole(kind, seed):
+    """Also where bytes make no characters; of these, more may be certain sooner."""
+    text = "Ein schöner Tag, 12 €\N{GRINNING FACE} wird gut"
+    tokenizer = KINDS[kind].train([f"{text}\n"] * 20, 300 if kind == "unigram" else None)
+    draw = np.random.default_rng(seed)
+    if kind == "byte":  # mostly parts of longer characters
+        raw = draw.choice([*b"\x80\x82\xac\xe2\xf0\x9f\xc3a"], 60).tolist()
+        ids = tokenizer.encode_utf8(bytes(raw))
+    else:
+        ids = draw.integers(4, tokenizer.vocab_size, 60)
+    ids = [int(i) for i in ids]
+    history = tokenizer.encode("gut").tolist()[::-1]
+    mine, whole = BackwardDecoder(tokenizer, history), WholeText(tokenizer, history)
+    written, certain = "", ""
+    for token in ids:
+        written += mine.push(token)
+        certain += whole.push(token)
+        assert written.startswith(certain) and not written[len(certain) :].strip("\ufffd")
+    assert written + mine.flush() == certain + whole.flush()
+
+
+def test_a_text_that_is_written_backward_takes_time_in_proportion(monkeypatch):
+    tokenizer = KINDS["byte"].train(["a€"])
+    decoded, once = [], tokenizer.decode
+    monkeypatch.setattr(tokenizer, "decode", lambda ids: decoded.append(len(ids)) or once(ids))
+    for text in ("a€" * 200, "a" * 800):
+        decoded.clear()
+        ids = tokenizer.encode(text)[::-1].tolist()
+        decoder = BackwardDecoder(tokenizer)
+        assert "".join([*map(decoder.push, ids), decoder.flush()])[::-1] == text
+        assert sum(decoded) < 40 * len(ids)
+
+
 @pytest.mark.parametrize("kind", ["byte", "char"])
 def test_a_stop_string_leaves_what_is_to_the_right_of_it(kind):
     tokenizer = KINDS[kind].train(["abcdé€ "])

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from helpers_cli import refusal
 
 from seqgen import store
 from seqgen.cli import make_app, run
@@ -745,3 +746,28 @@ def test_eighty_columns_cut_no_figure(case, folder, monkeypatch):
     figures = {word for word in plain.decode().split() if any(c.isdigit() for c in word)}
     assert "\u2026" not in seen
     assert not [figure for figure in figures if figure not in "".join(seen.split("\r\n"))]
+
+
+@pytest.fixture
+def ngram(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("ab ba\n" * 30)
+    assert run(["train", str(text), "--model", "ngram", "--name", "n", "--quiet"]) == 0
+
+
+def test_an_empty_standard_input_is_called_that(ngram, capsys, stdin):
+    for more in ([], ["--per-line"], ["--per-token"]):
+        stdin(b"")
+        said = refusal(capsys, "perplexity", "-", "-m", "n", *more)
+        assert "standard input is empty: there is nothing to score" in said
+
+
+def test_what_a_source_is_needed_for_is_refused_before_a_model_is_loaded(
+    ngram, capsys, monkeypatch
+):
+    for module in ("interactive", "sample"):
+        monkeypatch.setattr(f"seqgen.cli.{module}.is_terminal", lambda stream: True)
+    (store.models_folder() / "n" / "model.safetensors").write_bytes(b"")
+    for how in (["-i"], ["a"]):
+        said = refusal(capsys, "sample", *how, "--attention", "-m", "n")
+        assert "--attention is for models that write from sources; n is a model of text" in said

@@ -319,6 +319,14 @@ def test_lines_that_are_not_labelled_are_refused(home, tmp_path, capsys, text, s
     assert said in refusal(capsys, "train", file, "--labels", "--steps", 1)
 
 
+def test_labels_are_said_once_and_without_spaces(home, capsys):
+    how = ("sample", "-m", "gru", "--greedy", "--max-tokens", 3)
+    (found,) = records(capsys, *how, "--label", " long", "--label", "a | long")
+    assert found["source"] == "long|a"
+    (plain,) = records(capsys, *how, "--label", "a", "--label", "long")
+    assert plain["text"] == found["text"]
+
+
 def test_an_unknown_label_is_named_with_its_line_and_the_nearest(home, tmp_path, capsys):
     file = tmp_path / "bad.tsv"
     file.write_text("a\taa\nlog\tbb\n")
@@ -348,6 +356,7 @@ SIDES = ("--source", "plain.txt", "--target", "plain.txt")
         (("train", "--labels", "--source", "names.tsv", "--target", "plain.txt"), "no --target"),
         (("beam-search", "-m", "gru", "--label", "a", "--max-ratio", 2), "--max-ratio is for"),
         (("sample", "-m", "gru"), "give --label (a, b, long)"),
+        (("tokenize", "names.tsv", "-m", "gru", "--decode"), "texts without their labels (cut"),
         (("eval", "-m", "gru", *SIDES), "--source is for translators; gru reads labelled lines"),
         (("compare", "gru", "tf", *SIDES), "--source is for translators; gru reads labelled"),
         (("perplexity", "plain.txt", "-m", "gru", *SIDES[:2]), "for translators; gru reads labell"),

@@ -259,9 +259,25 @@ def test_unlikelihood_unrolled(case, monkeypatch):
     assert event.figures == pytest.approx({"unlikelihood": penalty.item() / batch.count})
 
 
+def test_unlikelihood_takes_no_softmax_more_than_teacher_forcing(monkeypatch):
+    calls, once = [], torch.Tensor.log_softmax
+    monkeypatch.setattr(
+        torch.Tensor, "log_softmax", lambda x, *how: calls.append(x.shape) or once(x, *how)
+    )
+    taken = {}
+    for regime in ("teacher-forcing", "unlikelihood"):
+        calls.clear()
+        case = Case("gru", "plain", {})
+        run_steps(*trainer_of(case, monkeypatch, regime=regime))
+        taken[regime] = list(calls)
+    assert taken["unlikelihood"] == taken["teacher-forcing"] != []
+
+
 def test_unlikelihood_of_a_certain_token_is_finite():
     logits = torch.tensor([[[50.0, 0.0], [50.0, 0.0]]], requires_grad=True)
-    loss = unlikelihood(logits, torch.tensor([[0, 0]]), torch.tensor([[1, IGNORED]]))
+    loss = unlikelihood(
+        logits.log_softmax(-1), torch.tensor([[0, 0]]), torch.tensor([[1, IGNORED]])
+    )
     loss.backward()
     assert loss.item() == pytest.approx(-np.log(1e-5), rel=1e-4) and logits.grad.isfinite().all()
 

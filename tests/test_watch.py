@@ -19,12 +19,13 @@ from seqgen.configs import TrainingConfig
 from seqgen.data.batches import training_batches
 from seqgen.data.corpus import Corpus
 from seqgen.tasks.training.train import train
+from seqgen.training.diagnosis.layers import units_of
 from seqgen.training.diagnosis.warnings import Warnings
-from seqgen.training.diagnosis.watch import TrainingWatch
+from seqgen.training.diagnosis.watch import LOOKS, TrainingWatch
 from seqgen.training.events import Diagnosed, Notice
 from seqgen.training.loop import Trainer
 from seqgen.training.rate_finder import HIGHEST, LOWEST, STEPS, RampPoint, suggest
-from seqgen.training.run import Diverged, Hooks, Run
+from seqgen.training.run import Budget, Diverged, Hooks, Run
 
 TEXT = "the cat sat on the mat and the dog sat on the log\n" * 40
 
@@ -162,6 +163,48 @@ def test_training_is_the_same_bit_for_bit_with_and_without(architecture):
         assert all(torch.equal(a, b) for a, b in zip(weights[0], other, strict=True))
 
 
+@pytest.mark.parametrize("steps", [7, 20, 97])
+def test_a_resumed_run_is_looked_at_where_it_would_have_been(steps):
+    """Wherever it was stopped."""
+
+    def looked_at(begin, end):
+        config = TrainingConfig(steps=steps)
+        watch = TrainingWatch(None, config, Budget(steps, None), lambda event: None, True)
+        return [step for step in range(begin, end) if watch._is_due(Run(step=step))]
+
+    whole = looked_at(0, steps)
+    assert whole[0] == 0 and len(whole) >= min(steps, LOOKS)
+    for stop in range(1, steps):
+        assert looked_at(0, stop) + looked_at(stop, steps) == whole
+
+
+def test_units_are_looked_at_only_where_somebody_asks(monkeypatch):
+    """Warnings are about ReLUs: a network without them is asked once."""
+    seen = []
+    asked = lambda *how: seen.append(1) or units_of(*how)  # noqa: E731
+    monkeypatch.setattr("seqgen.training.diagnosis.watch.units_of", asked)
+    looks = {}
+    for name, logs in (("lstm", False), ("lstm", True), ("rnn", False)):
+        seen.clear()
+        watched(small(name, **({"activation": "relu"} if name == "rnn" else {})), logs)
+        looks[name, logs] = len(seen)
+    assert looks["lstm", False] == 1
+    assert looks["rnn", False] == 4  # after 4, 8, 16 and 32 steps of 40
+    assert looks["lstm", True] >= LOOKS
+
+
+def test_the_usual_norm_is_computed_only_where_nothing_clips(monkeypatch):
+    medians = []
+    monkeypatch.setattr(
+        "seqgen.training.diagnosis.warnings.statistics.median", lambda x: medians.append(1) or 1.0
+    )
+    for clip_norm, wanted in ((1.0, 0), (0.0, 20)):
+        warnings = Warnings(TrainingConfig(steps=30, clip_norm=clip_norm), print)
+        for step in range(30):
+            warnings.step(Run(step=step), 1.0, 1.0)
+        assert len(medians) == wanted
+
+
 def test_diagnose_logs_every_layer_and_ends_with_a_summary(text, tmp_path, capsys):
     arguments = ["train", text, "--steps", 30, "--hidden-size", 8, "--layers", 1, "--seed", 1]
     results = []
@@ -278,6 +321,9 @@ def test_find_lr_draws_its_points(text, tmp_path, capsys):
 
 def test_find_lr_refuses_in_a_line(text, capsys):
     assert "no learning rate" in refusal(capsys, "train", text, "--find-lr", "--model", "ngram")
+    broken = text.with_name("broken.txt")  # refused before it is read
+    broken.write_bytes(b"\xff" * 9)
+    assert "no learning rate" in refusal(capsys, "train", broken, "--find-lr", "--model", "hmm")
     said = refusal(capsys, "train", text, "--find-lr", "--name", "x")
     assert "--name has no meaning with --find-lr" in said
     assert "--plot is for --find-lr" in refusal(capsys, "train", text, "--plot", "a.svg")

@@ -29,6 +29,22 @@ def some_text(rows=3, length=23, seed=0):
     return torch.from_numpy(tokens)
 
 
+def test_tables_of_the_counts_are_made_once(monkeypatch):
+    """And again after a survey of another text, or a change of type."""
+    made, cumsum = [], torch.Tensor.cumsum
+    monkeypatch.setattr(
+        torch.Tensor, "cumsum", lambda x, *how: made.append(x.shape) or cumsum(x, *how)
+    )
+    model = network()
+    for survey, times in (([1, 2, 2], 1), ([1, 3], 2)):
+        model.survey(np.array(survey), [0])
+        noise = [model.draw(some_text()).noise for _ in range(5)]
+        assert made == [(VOCAB,)] * times
+        assert {*torch.cat(noise).flatten().tolist()} == {*survey}
+    model.float().draw(some_text())
+    assert len(made) == 3
+
+
 def pairs_of(tokens, draws):
     """Yield row, centre and the words of its context, as the lectures' double sum goes."""
     for row in range(len(tokens)):

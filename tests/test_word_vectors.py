@@ -244,9 +244,9 @@ def test_wrong_usage(chosen, capsys):
         (("--text", chosen, "--pool", "last"), "v has no state after a text"),
         (("--text", chosen, "--pool", "max"), "--pool is mean or last"),
         (("--format", "bin"), "--format is text, npy, word2vec"),
-        (("--pool", "mean"), "--pool has no meaning without --text"),
-        (("--top", 10, "--text", chosen), "--top has no meaning without --neighbours"),
-        (("--overwrite",), "--overwrite has no meaning without --out"),
+        (("--pool", "mean"), "--pool belongs to --text"),
+        (("--top", 10, "--text", chosen), "--top belongs to --neighbours"),
+        (("--overwrite",), "--overwrite belongs to --out"),
     ):
         assert said in refusal(capsys, *ask, *more), more
 

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from seqgen.cli.help import MODEL
+from seqgen.cli.options import refuse_without
 from seqgen.configs.cache import FLATNESS, STRENGTH, CacheConfig
-from seqgen.errors import UsageError
 
 Cache = Annotated[
     int | None,
@@ -51,8 +51,7 @@ def cache_of(
     """
     if size is None:
         given = {"--cache-strength": strength, "--cache-flatness": flatness}
-        for name in (name for name, value in given.items() if value is not None):
-            raise UsageError(f"{name} belongs to a cache: give --cache N as well")
+        refuse_without("a cache: give --cache N as well", given)
         return None
     return CacheConfig(
         size,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from seqgen.cli.help import MODEL, value
+from seqgen.cli.options import refuse_without
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,8 +53,7 @@ def dynamic_of(
 
     if rate is None:
         given = {"--dynamic-decay": decay, "--dynamic-segment": segment}
-        for name in (name for name, value in given.items() if value is not None):
-            raise UsageError(f"{name} belongs to --dynamic: give its learning rate as well")
+        refuse_without("--dynamic: give its learning rate as well", given)
         return None
     if per_line:
         raise UsageError("give --per-line or --dynamic, not both")

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING
 
 from seqgen.cli.output import say
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.files import title_of
 
 if TYPE_CHECKING:
     from seqgen.data.tokenfile import TokenFile
@@ -140,7 +141,7 @@ class Input:
     @property
     def title(self) -> str:
         """What messages call it."""
-        return "standard input" if self.name == "-" else self.name
+        return title_of(self.name)
 
     @cached_property
     def token_file(self) -> TokenFile | None:

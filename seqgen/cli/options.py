@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -24,6 +25,7 @@ from seqgen.cli.help import (
 from seqgen.cli.inputs import file_name, file_path
 from seqgen.cli.process import use_threads
 from seqgen.configs import MOST_ROWS, MOST_SEED, count_of
+from seqgen.errors import UsageError
 
 # More threads only get in each other's way, and OpenMP aborts where it cannot start them.
 MOST_THREADS = max(64, 4 * (os.cpu_count() or 1))
@@ -348,3 +350,18 @@ CopyUnknown = Annotated[
         rich_help_panel=FILTERS,
     ),
 ]
+
+
+def refuse_without(owner: str, given: Mapping[str, object]) -> None:
+    """Refuse options that say more about one that was not given.
+
+    Args:
+        owner: what they belong to, and what to do.
+        given: their values by name; None and False for those that were not given.
+
+    Raises:
+        UsageError: names one that was.
+    """
+    for name, value in given.items():
+        if value is not None and value is not False:
+            raise UsageError(f"{name} belongs to {owner}")

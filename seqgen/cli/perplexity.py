@@ -27,6 +27,7 @@ from seqgen.cli.pairs import (
 )
 from seqgen.cli.tables import count, figure, percentage, put_table
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.files import title_of
 
 if TYPE_CHECKING:
     from seqgen.data.text import Surveyor
@@ -251,7 +252,7 @@ def _some(records: Iterator[T], file: str) -> Iterator[T]:
     """
     first = next(records, None)
     if first is None:
-        raise SeqgenError(f"{file} is empty: there is nothing to score")
+        raise SeqgenError(f"{title_of(file)} is empty: there is nothing to score")
     return chain([first], records)
 
 

@@ -241,6 +241,7 @@ def sample(
         of_source=of_source,
     )
     looked_up = cache_of(cache, cache_strength, cache_flatness)
+    of_source.check_kind(model)
     loaded = load(model, device, choice("--precision", precision, PRECISIONS), looked_up)
     loaded = loaded.with_labels(label or ())
     loaded.require_label()

@@ -9,7 +9,8 @@ from typing import Any, Literal, get_args, get_origin
 import typer
 
 from seqgen import registry
-from seqgen.configs import Config, DataConfig, TrainingConfig, resolve
+from seqgen.configs import Config, DataConfig, TrainingConfig
+from seqgen.configs.files import no_such_setting
 from seqgen.errors import UsageError
 from seqgen.registry import SHARED_DOCS
 
@@ -93,7 +94,8 @@ def default_of(name: str) -> str | None:
 def settings_of(name: str, only: str | None = None) -> list[dict[str, Any]]:
     """Return every setting that `train --model NAME` takes, as `models --architectures` shows it.
 
-    Loads the architecture's code, and so torch.
+    The architecture's own come from `registry.DEFAULTS`, so that its code, and torch, is not
+    loaded.
 
     Args:
         name: of the architecture.
@@ -102,38 +104,38 @@ def settings_of(name: str, only: str | None = None) -> list[dict[str, Any]]:
     Raises:
         UsageError: there is no such architecture or setting.
     """
-    kind = registry.architecture(name).load_config()
-    groups = {"model": kind, "training": TrainingConfig, "data": DataConfig}
-    setting_name = None if only is None else only.replace("-", "_")
-    if setting_name is not None:
-        resolve({setting_name: None}, name, groups.values())  # refuses one that there is not
+    stored = registry.architecture(name).defaults()
+    groups = {
+        "model": stored["settings"],
+        "training": described(TrainingConfig),
+        "data": described(DataConfig),
+    }
+    chosen = None if only is None else only.replace("-", "_")
+    known = [setting for group in groups.values() for setting in group]
+    if chosen is not None and chosen not in known:
+        raise no_such_setting(chosen, name, known)
+    recipe = stored["training"]
     return [
-        _describe(name, group, config, field, kind.recipe)
-        for group, config in groups.items()
-        for field in config.fields().values()
-        if setting_name in (None, field.name)
+        {"architecture": name, "group": group, "setting": setting}
+        | {**facts, "default": recipe.get(setting, facts["default"])}
+        for group, settings in groups.items()
+        for setting, facts in settings.items()
+        if chosen in (None, setting)
     ]
 
 
-def _describe(
-    architecture: str,
-    group: str,
-    config: type[Config],
-    field: dataclasses.Field,
-    recipe: Mapping[str, Any],
-) -> dict[str, Any]:
-    kind = config.types()[field.name]
-    choices = choices_of(kind)
-    default = None if field.default is dataclasses.MISSING else field.default
+def described(config: type[Config]) -> dict[str, dict[str, Any]]:
+    """Return what records say of each setting of a configuration, by its name."""
+    kinds = config.types()
     return {
-        "architecture": architecture,
-        "group": group,
-        "setting": field.name,
-        "doc": field.metadata["doc"],
-        "type": _type_name(kind),
-        "choices": list(choices) or None,
-        "default": recipe.get(field.name, default),
-        "bounds": str(field.metadata["bounds"].without_sanity_limit()) or None,
+        name: {
+            "doc": field.metadata["doc"],
+            "type": _type_name(kinds[name]),
+            "choices": list(choices_of(kinds[name])) or None,
+            "default": None if field.default is dataclasses.MISSING else field.default,
+            "bounds": str(field.metadata["bounds"].without_sanity_limit()) or None,
+        }
+        for name, field in config.fields().items()
     }
 
 

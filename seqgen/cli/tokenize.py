@@ -159,10 +159,10 @@ def tokenize(
     elif stats:
         text = _token_file(sources, loaded_tokenizer) or join(sources, newlines)
         if of_sources is not None:
-            text = without_pairs(text, "--stats")
+            text = without_pairs(text, "--stats", of_sources)
         _show_statistics(statistics(text, loaded_tokenizer), json)
     elif decode:
-        _decode(sources, newlines, loaded_tokenizer, documents, json, of_sources is not None)
+        _decode(sources, newlines, loaded_tokenizer, documents, json, of_sources)
     else:
         lines = encode(join(sources, newlines), loaded_tokenizer, documents, of_sources)
         _put_lines(lines, loaded_tokenizer, of_sources or loaded_tokenizer, pieces, json, quiet)
@@ -249,14 +249,14 @@ def _decode(
     tokenizer: Tokenizer,
     documents: str,
     json: bool,
-    of_pairs: bool,
+    of_sources: Tokenizer | None,
 ) -> None:
     from seqgen.data.text import unix_newlines
     from seqgen.tasks.tokenize import detokenize
 
     file = _token_file(sources, tokenizer)
     documents = documents if file is None else file.documents
-    rows = _rows(sources, of_pairs) if file is None else _documents(file)
+    rows = _rows(sources, of_sources) if file is None else _documents(file)
     lines = detokenize(rows, tokenizer, documents)
     if json:
         for line in lines:
@@ -271,13 +271,13 @@ def _decode(
         put(text)
 
 
-def _rows(sources: list[Input], of_pairs: bool) -> Iterator[list[int]]:
+def _rows(sources: list[Input], of_sources: Tokenizer | None) -> Iterator[list[int]]:
     """Read lines of ids, or of `--json`'s records; refuse the ids of pairs."""
     from seqgen.data.text import lines
     from seqgen.tasks.tokenize import without_pairs
 
     chunks = join(sources, "lf")
-    text = without_pairs(chunks, "--decode") if of_pairs else chunks
+    text = chunks if of_sources is None else without_pairs(chunks, "--decode", of_sources)
     for number, line in enumerate(lines(text), start=1):
         yield _row(line, number)
 

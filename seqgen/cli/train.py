@@ -319,8 +319,6 @@ def train(
     from seqgen.cli.models import put_presets, put_settings
     from seqgen.cli.progress import display
     from seqgen.configs import read_config
-    from seqgen.tasks.training.resume import resume as go_on
-    from seqgen.tasks.training.train import train as run
 
     if preset == "help":
         put_presets(json)
@@ -333,6 +331,9 @@ def train(
             of_preset = preset and presets.preset(preset).architecture
             put_settings(named or of_preset or registry.DEFAULT, json, setting_name or None)
             return
+    from seqgen.tasks.training.resume import resume as go_on
+    from seqgen.tasks.training.train import train as run
+
     data = [*(data or ()), *(data_option or ())]
     check_sides(data, source, source_vectors, target, val, val_source, val_target)
     data = data or source or ([source_vectors] if source_vectors else [])

@@ -69,14 +69,12 @@ class Asked:
 
     def _check_belonging(self) -> None:
         """Refuse a flag without the one that it says more about."""
-        answers = bool(self.neighbours or self.analogies)
-        for name, given, owner, there in (
-            ("--pool", self.pool is not None, "--text", self.text is not None),
-            ("--top", self.top is not None, "--neighbours and --analogy", answers),
-            ("--overwrite", self.overwrite, "--out", self.out is not None),
-        ):
-            if given and not there:
-                raise UsageError(f"{name} has no meaning without {owner}")
+        if self.text is None:
+            options.refuse_without("--text: give that as well", {"--pool": self.pool})
+        if not (self.neighbours or self.analogies):
+            options.refuse_without("--neighbours or --analogy: give one", {"--top": self.top})
+        if self.out is None:
+            options.refuse_without("--out: give that as well", {"--overwrite": self.overwrite})
 
     @property
     def picture_alone(self) -> bool:

@@ -7,6 +7,7 @@ from seqgen.configs.option_values import PRECISIONS, choice, count_of, no_text, 
 from seqgen.configs.regimes import REGIMES, RegimeConfig
 from seqgen.configs.settings import (
     MOST_LAYERS,
+    MOST_NATS,
     MOST_RATE,
     MOST_ROWS,
     MOST_SEED,
@@ -39,6 +40,7 @@ __all__ = [
     "DROPOUT_BY_OVERFITTING_RATIO",
     "FINISHED",
     "MOST_LAYERS",
+    "MOST_NATS",
     "MOST_RATE",
     "MOST_ROWS",
     "MOST_SEED",

@@ -43,11 +43,25 @@ def resolve(
     for name, value in settings.items():
         owner = next((i for i, group in enumerate(groups) if name in group.fields()), None)
         if owner is None:
-            hint = _belongs_to(owners(name)) or did_you_mean(name, known)
-            listed = f"seqgen models --architectures {architecture} lists all of them"
-            raise UsageError(f"{architecture} has no setting {name!r}{hint} ({listed})")
+            raise no_such_setting(name, architecture, known, owners(name))
         by_group[owner][name] = value
     return by_group
+
+
+def no_such_setting(
+    name: str, architecture: str, known: Iterable[str], owners: Sequence[str] = ()
+) -> UsageError:
+    """Return the error that a setting is unknown.
+
+    Args:
+        name: the setting's.
+        architecture: which lacks it.
+        known: what it has.
+        owners: architectures that have the setting.
+    """
+    hint = _belongs_to(owners) or did_you_mean(name, known)
+    listed = f"seqgen models --architectures {architecture} lists all of them"
+    return UsageError(f"{architecture} has no setting {name!r}{hint} ({listed})")
 
 
 def _belongs_to(owners: Sequence[str]) -> str:

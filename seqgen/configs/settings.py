@@ -27,6 +27,9 @@ MOST_ROWS = 1 << 16
 MOST_WIDTH = 1 << 20
 MOST_LAYERS = 1000
 MOST_RATE = 1e6
+# Training with a loss this high, in nats per token, does not recover; a uniform guess costs log V,
+# about ten.
+MOST_NATS = 1e6
 
 
 @dataclass(frozen=True, kw_only=True)

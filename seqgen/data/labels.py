@@ -151,6 +151,15 @@ def names_of(field: str) -> list[str]:
     return names
 
 
+def joined(fields: Iterable[str]) -> str:
+    """Return the labels that some fields name as one field, each once, without spaces around it.
+
+    Raises:
+        UsageError: one of them is empty.
+    """
+    return BETWEEN.join(dict.fromkeys(name for field in fields for name in names_of(field)))
+
+
 def at_line(number: int, read: Callable[[], T], name: str = "") -> T:
     """Return what `read` returns.
 

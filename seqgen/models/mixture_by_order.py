@@ -11,6 +11,7 @@ from torch import Tensor
 from seqgen.models.base import LanguageModel
 from seqgen.models.distributions import weighted_sum_of
 from seqgen.models.mixture import Mixture, MixtureState, fit_weights
+from seqgen.models.precision import in_float64
 from seqgen.models.scores import Scores, Want
 from seqgen.models.state import State
 
@@ -86,7 +87,7 @@ class MatchedOrders(LanguageModel):
     def score(
         self, tokens: Tensor, targets: Tensor, state: State, want: Want = "log_probs"
     ) -> tuple[Scores, State]:
-        matched = self.inner.matched(tokens, state).double()
+        matched = in_float64(self.inner.matched(tokens, state))
         return Scores(matched), self.inner.predictions(tokens, state)[1]
 
 

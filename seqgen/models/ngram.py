@@ -219,10 +219,10 @@ class NGram(CountedModel):
         """The n-grams of every order, 1 to N."""
         levels = []
         for n in range(1, self.order + 1):
-            log_probs = self.log_probs(n).double().cpu().numpy()
+            log_probs = self.log_probs(n).cpu().double().numpy()
             keys = np.arange(self.vocab_size) if n == 1 else self.keys(n).cpu().numpy()
             last = n == self.order
-            backoffs = np.zeros(keys.size) if last else self.backoffs(n).double().cpu().numpy()
+            backoffs = np.zeros(keys.size) if last else self.backoffs(n).cpu().double().numpy()
             levels.append(Level(keys, log_probs, backoffs))
         return levels
 

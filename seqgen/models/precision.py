@@ -72,6 +72,16 @@ def choose_precision(precision: Precision, device: torch.device, large: bool = T
     return "auto" if device.type == "cpu" and large else "float32"
 
 
+def wide_device(device: torch.device) -> torch.device:
+    """Return where float64 is computed for a device: there, or on the CPU if it has none (MPS)."""
+    return torch.device("cpu") if device.type == "mps" else device
+
+
+def in_float64(tensor: Tensor) -> Tensor:
+    """Return a tensor in float64, where its device has that; see `wide_device`."""
+    return tensor.to(wide_device(tensor.device)).double()
+
+
 def parameter_type(precision: Precision) -> torch.dtype:
     """Return the type that parameters are kept in; under bf16 they stay float32."""
     return torch.float64 if precision == "float64" else torch.float32

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from seqgen.configs import MOST_WIDTH, setting
 from seqgen.hashing import uniforms
+from seqgen.models.precision import in_float64
 from seqgen.models.word_network import Windows, WordConfig, WordNetwork
 
 # The words of a row that share so many noise words.
@@ -128,12 +129,16 @@ class Word2Vec(WordNetwork):
             return None
         rows, length = shape
         width = -(-length * self.config.noise_words // SHARING)
+        cumulative = self.of_counts("noise", self._cumulative_noise)
         if self.training:
-            uniform = torch.rand(rows, width, dtype=torch.float64, device=self.device)
+            uniform = torch.rand(rows, width, dtype=torch.float64, device=cumulative.device)
         else:  # the same for every row, and whenever it is asked for
             fixed = torch.from_numpy(uniforms(EVALUATION, np.arange(width)))
-            uniform = fixed.to(self.device).expand(rows, -1)
-        mass = self.counts.double().pow(self.config.noise_power) * (self.counts > 0)
-        cumulative = mass.cumsum(0)
+            uniform = fixed.to(cumulative.device).expand(rows, -1)
         drawn = torch.searchsorted(cumulative, uniform * cumulative[-1], right=True)
-        return drawn.clamp_max(self.config.vocab_size - 1)
+        return drawn.clamp_max(self.config.vocab_size - 1).to(self.device)
+
+    def _cumulative_noise(self, counts: Tensor) -> Tensor:
+        """Return the sums of the noise words' masses up to each word, (V,) float64."""
+        wide = in_float64(counts)
+        return (wide.pow(self.config.noise_power) * (wide > 0)).cumsum(0)

@@ -97,6 +97,7 @@ class WordNetwork(Model, Network):
         super().__init__()
         self.config = config
         self.register_buffer("counts", torch.ones(config.vocab_size, dtype=torch.float64))
+        self._tables: dict[str, tuple[Tensor, int, Tensor]] = {}
 
     def layers_in_order(self) -> list[list[nn.Module]]:
         """Return all tables as one group, for none comes before another."""
@@ -140,12 +141,29 @@ class WordNetwork(Model, Network):
         if not self.training:
             return Draws(kept, reach, self.draw_noise(tuple(tokens.shape)))
         if config.subsample:
-            frequency = self.counts / self.counts.sum()
-            keep = (config.subsample / frequency).sqrt().float()  # (V,), above 1 for rare words
+            keep = self.of_counts("keep", self._keep)
             kept = kept & (torch.rand(tokens.shape, device=tokens.device) < keep[known])
         if config.dynamic:
             reach = torch.randint_like(tokens, 1, config.context_size + 1)
         return Draws(kept, reach, self.draw_noise(tuple(tokens.shape)))
+
+    def _keep(self, counts: Tensor) -> Tensor:
+        """Return the probability that each word is kept, (V,) float32; above 1 for rare words."""
+        share = counts / counts.sum()
+        return (self.config.subsample / share).sqrt().float()
+
+    def of_counts(self, name: str, make: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return a table that is made from the counts, made anew only once these have changed.
+
+        Args:
+            name: of the table.
+            make: takes the counts.
+        """
+        counts = self.counts
+        known = self._tables.get(name)
+        if known is None or known[0] is not counts or known[1] != counts._version:
+            known = self._tables[name] = counts, counts._version, make(counts)
+        return known[2]
 
     def windows(self, tokens: Tensor, draws: Draws) -> Windows:
         """Return the words that are kept, moved together, in blocks with what is around them.

@@ -16,7 +16,7 @@ from seqgen.configs import DataConfig, Documents, require
 from seqgen.configs.cache import CacheConfig
 from seqgen.data.corpus import Corpus
 from seqgen.data.framing import Framing
-from seqgen.data.labels import BETWEEN, Labels
+from seqgen.data.labels import Labels, joined
 from seqgen.data.pairs import Tokenizers, encode_sources
 from seqgen.data.sources import (
     Sources,
@@ -95,7 +95,7 @@ class LoadedModel:
             self.labels is not None,
             f"{self.stored.name} was trained without labels, so that it takes no --label",
         )
-        label = BETWEEN.join(names)
+        label = joined(names)
         self.labels.ids(label)
         return replace(self, label=label)
 

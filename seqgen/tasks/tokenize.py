@@ -12,6 +12,7 @@ import numpy as np
 from seqgen import store
 from seqgen.configs import DataConfig, Documents
 from seqgen.data.encoding import encoded
+from seqgen.data.labels import Labels
 from seqgen.data.text import Surveyor
 from seqgen.data.tokenfile import TokenFile
 from seqgen.errors import SeqgenError, UsageError
@@ -201,12 +202,15 @@ def _with_source(
     return TokenizedPair(**vars(line), source=source, source_ids=ids, source_pieces=pieces)
 
 
-def without_pairs(chunks: Iterable[str], what: str) -> Iterator[str]:
-    """Yield a text unchanged that may hold no pair: no tab.
+def without_pairs(
+    chunks: Iterable[str], what: str, of_sources: Tokenizer | Labels
+) -> Iterator[str]:
+    """Yield a text unchanged that may hold no pair, nor a line with labels: no tab.
 
     Args:
         chunks: the text in pieces cut anywhere.
-        what: takes no pairs, such as a flag.
+        what: takes none, such as a flag.
+        of_sources: the tokenizer of the model's sources, or its labels.
 
     Raises:
         SeqgenError: a line has a tab; names it.
@@ -215,9 +219,15 @@ def without_pairs(chunks: Iterable[str], what: str) -> Iterator[str]:
     for chunk in chunks:
         at = chunk.find("\t")
         if at >= 0:
+            line = number + chunk.count("\n", 0, at)
+            if isinstance(of_sources, Labels):
+                raise SeqgenError(
+                    f"line {line} has a tab, and labels before it for this model: {what} takes "
+                    "texts without their labels (cut -f 2)"
+                )
             raise SeqgenError(
-                f"line {number + chunk.count(chr(10), 0, at)} has a tab, and is a pair for this "
-                f"model: {what} takes one side at a time (cut -f 2; cut -f 1 for the sources)"
+                f"line {line} has a tab, and is a pair for this model: {what} takes one side at "
+                "a time (cut -f 2; cut -f 1 for the sources)"
             )
         number += chunk.count("\n")
         yield chunk

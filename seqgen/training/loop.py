@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seqgen.configs import TrainingConfig
+from seqgen.configs import MOST_NATS, TrainingConfig
 from seqgen.data.batches import Batch, Batches
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.precision import restored_randomness, step_arithmetic
@@ -30,9 +30,6 @@ from seqgen.training.schedules import rate
 
 LOG_SECONDS = 1.0
 CHECKPOINT_SECONDS = 120.0
-# A run with a loss this high, in nats per token, does not recover; a uniform guess costs log V,
-# about ten.
-MOST_NATS = 1e6
 
 
 class Trainer:

@@ -57,11 +57,16 @@ class FoundRate:
     steps: int
 
 
+def share_of_highest(step: int) -> float:
+    """Return the rate of a step, as a share of the ramp's last: it rises by the same factor."""
+    return (LOWEST / HIGHEST) ** (1 - step / (STEPS - 1))
+
+
 class Ramp(Trainer):
     """The training loop, with a rate that rises by the same factor at every step."""
 
     def rate(self, share: float, step: int) -> float:
-        return (LOWEST / HIGHEST) ** (1 - step / (STEPS - 1))
+        return share_of_highest(step)
 
 
 class _Points(Watch):
@@ -75,7 +80,7 @@ class _Points(Watch):
         step = len(self.points)
         self._mean = SMOOTHING * self._mean + (1 - SMOOTHING) * loss
         smoothed = self._mean / (1 - SMOOTHING ** (step + 1))
-        lr = self._highest * (LOWEST / HIGHEST) ** (1 - step / (STEPS - 1))
+        lr = self._highest * share_of_highest(step)
         self.points.append(RampPoint(step=step, lr=lr, loss=loss, smoothed=smoothed))
         self._report(self.points[-1])
 

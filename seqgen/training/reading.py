@@ -79,7 +79,9 @@ class Reader:
             logits, after = self.model.predict(batch)  # (B, T', C)
         return Reading(logits, after, seen)
 
-    def costs(self, reading: Reading, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def costs(
+        self, reading: Reading, targets: Tensor, log_probs: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Return what is to be minimised and the nats, both summed over the targets that count.
 
         What is minimised has label smoothing and the penalties on activations besides the nats.
@@ -87,9 +89,12 @@ class Reader:
         Args:
             reading: of the tokens before each target.
             targets: (B, T) of int64, IGNORED where there is none.
+            log_probs: (B, T, V), the reading's, where these are known.
         """
+        if log_probs is None:
+            log_probs = reading.logits.log_softmax(-1)
         minimised, nats = cross_entropy(
-            reading.logits.flatten(0, 1), targets.flatten(), self.config.label_smoothing
+            log_probs.flatten(0, 1), targets.flatten(), self.config.label_smoothing
         )
         if self.penalties:
             minimised = minimised + self.penalty(reading, targets)
@@ -125,18 +130,17 @@ def _logits(
     return torch.cat([first, rest], dim=1), state
 
 
-def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+def cross_entropy(log_probs: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
     """Return what is to be minimised and the nats, both summed over the targets that count.
 
     With smoothing s the probability s is spread evenly over the vocabulary, and the rest is the
     target's (Szegedy et al. 2016, section 7). One softmax serves both sums.
 
     Args:
-        logits: (N, V).
+        log_probs: (N, V).
         targets: (N,) of int64, IGNORED where there is none.
         smoothing: s, from 0 to below 1.
     """
-    log_probs = logits.log_softmax(-1)
     nats = F.nll_loss(log_probs, targets, ignore_index=IGNORED, reduction="sum")
     if not smoothing:
         return nats, nats

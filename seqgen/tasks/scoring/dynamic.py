@@ -10,13 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqgen.configs import MOST_RATE, MOST_TOKENS, Bounds, require
+from seqgen.configs import MOST_NATS, MOST_RATE, MOST_TOKENS, Bounds, require
 from seqgen.data.corpus import Corpus
 from seqgen.errors import SeqgenError
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
 from seqgen.models.scores import Want, WrittenOut
-from seqgen.scoring import Scored
-from seqgen.training.loop import MOST_NATS
+from seqgen.scoring import Scored, arrays_of, with_quick_ranks
 
 if TYPE_CHECKING:
     from seqgen.tasks.loaded import LoadedModel
@@ -106,7 +105,7 @@ def score_dynamically(
     Raises:
         SeqgenError: the weights grew without bounds.
     """
-    want = "ranks" if want == "hits" and model.quick_ranks else want
+    want = with_quick_ranks(model, want)
     weights = list(model.parameters())
     trained = [weight.detach().clone() for weight in weights]
     try:
@@ -152,12 +151,8 @@ class _Segment:
 
     def scored(self, want: Want) -> Scored:
         scores = WrittenOut(self.logits.detach()).score(self.targets, want)
-        log_probs, hits, ranks = (
-            None if values is None else values.cpu().numpy()[0]
-            for values in (scores.log_probs.double(), scores.hits, scores.ranks)
-        )
         tokens = self.targets[0].cpu().numpy()
-        return Scored(np.zeros(tokens.size, dtype=np.int64), tokens, log_probs, hits, ranks)
+        return Scored(np.zeros(tokens.size, dtype=np.int64), tokens, *arrays_of(scores, 0))
 
 
 def _segments(model: LanguageModel, corpus: Corpus, length: int) -> Iterator[_Segment]:

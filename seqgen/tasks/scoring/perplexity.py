@@ -15,6 +15,7 @@ from seqgen.data.text import Survey, Surveyor, Text, WordMeter
 from seqgen.data.tokenfile import TokenFile, check_tokenizer, is_token_file, open_token_file
 from seqgen.data.vector_pairs import open_pairs
 from seqgen.errors import SeqgenError
+from seqgen.files import title_of
 from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.metrics.signature import short, signature
 from seqgen.models.scores import Want
@@ -150,7 +151,8 @@ def perplexity(
     else:
         totals, facts = _score_chunks(loaded, text, scoring)
     if totals.tokens == 0:
-        raise SeqgenError(f"{file or 'the text'} is empty: there is nothing to score")
+        name = title_of(file) if file else "the text"
+        raise SeqgenError(f"{name} is empty: there is nothing to score")
     about = {
         "file": file,
         "model": loaded.stored.name,

@@ -9,8 +9,8 @@ from typing import Any
 from seqgen.configs import require
 from seqgen.models.precision import choose_device, parameter_type, restored_randomness
 from seqgen.tasks.interrupts import ending_as_ctrl_c
-from seqgen.tasks.machine import choose_products
 from seqgen.tasks.training.estimate import Estimator
+from seqgen.tasks.training.plan import Plan
 from seqgen.tasks.training.train import prepare_run
 from seqgen.training.events import Report
 from seqgen.training.rate_finder import FoundRate, RampPoint
@@ -53,13 +53,17 @@ def find_rate(
     """
     place = choose_device(device)
     chosen = architecture, task, preset, settings or {}, config or {}, parameters
-    ready = prepare_run(data, targets, *chosen, place, report)
-    name, training = ready.plan.architecture, ready.training
-    by_gradients = Estimator.of(name) is None
-    require(by_gradients, f"{name} is not trained by gradients: it has no learning rate to find")
-    choose_products(place)
+    ready = prepare_run(data, targets, *chosen, place, report, _require_gradients)
+    training = ready.training
     with restored_randomness(place):
         model = ready.initial_model()
         model.to(device=place, dtype=parameter_type(training.precision))
         batches = ready.prepared.batches(training, ready.plan.data, model.carries_state)
         return ramp(model, batches, training, put)
+
+
+def _require_gradients(plan: Plan) -> None:
+    """Refuse an architecture that is not trained by gradients."""
+    name = plan.architecture
+    by_gradients = Estimator.of(name) is None
+    require(by_gradients, f"{name} is not trained by gradients: it has no learning rate to find")

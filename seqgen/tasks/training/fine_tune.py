@@ -115,9 +115,14 @@ class Origin:
                 f"{name} is {inherited_model[name]} in {self.stored.name}, not {agreed[name]}",
             )
         config = self.stored.config
+        direction = config["data"].get("direction", "forward")
+        require(
+            given.get("direction", direction) == direction,
+            f"--direction is fixed by --init-from: {self.stored.name} reads {direction}",
+        )
         inherited = {
             "documents": config["data"].get("documents", "stream"),
-            "direction": config["data"].get("direction", "forward"),
+            "direction": direction,
             "seq_len": config["training"].get("seq_len", 64),
         }
         if row.reads in registry.TASKS:

@@ -14,12 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seqgen import __version__, store
+from seqgen import __version__, registry, store
 from seqgen.configs import FINISHED, TrainingConfig
 from seqgen.data.batches import Batches
 from seqgen.errors import Interrupted, SeqgenError
 from seqgen.metrics.perplexity import LN2
-from seqgen.models.base import LanguageModel
 from seqgen.models.network import Network
 from seqgen.store import METRICS, SAMPLES, MetricsLog, StoredModel
 from seqgen.tasks.interrupts import interruptible
@@ -92,6 +91,12 @@ class Session:
     def stored(self) -> StoredModel:
         """Where the model is kept."""
         return self.loaded.stored
+
+    @property
+    def is_language_model(self) -> bool:
+        """Whether the model is one, by its row; the others have a loss of their own."""
+        row = registry.architecture(self.stored.config["architecture"])
+        return row.no_language_model is None
 
     def run(
         self, checkpoint: tuple[dict[str, Tensor], dict[str, Any]] | None = None
@@ -169,7 +174,7 @@ class Session:
     def _show_sample(self, step: int, report: Report) -> None:
         """Report a text that the model writes with its current weights, if it can write."""
         model = self.loaded.model
-        if not isinstance(model, LanguageModel):
+        if not self.is_language_model:
             return
         training = model.training
         model.eval()
@@ -280,8 +285,9 @@ class Session:
     def _figures(self, loss: float | None) -> dict[str, float | None]:
         """Return a validation loss in its units; one that codes no text has only one."""
         figures = validation_figures(loss, self.prepared)
-        writes = isinstance(self.loaded.model, LanguageModel)
-        return figures if writes else {**dict.fromkeys(figures), "val_loss": figures["val_loss"]}
+        if self.is_language_model:
+            return figures
+        return {**dict.fromkeys(figures), "val_loss": figures["val_loss"]}
 
     def _final(self) -> Final:
         """Measure the stored model, which has the best weights, on all of the held-out part."""

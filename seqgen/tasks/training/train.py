@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ import torch
 
 from seqgen import registry, store
 from seqgen.configs import (
-    ModelConfig,
     TrainingConfig,
     require,
 )
@@ -115,9 +114,8 @@ def train(
     estimator = Estimator.of(plan.architecture)
     if estimator is not None and (notice := estimator.ignored(ready.flags)):
         report(notice)
-    model_config = plan.model_config(prepared.vocab_sizes, training.seq_len)
     with restored_randomness(place), contextlib.ExitStack() as held:
-        model = _initial_model(plan, model_config, training, prepared)
+        model = ready.initial_model()
         model.to(device=place, dtype=parameter_type(training.precision))
         # Created only now, so that a model too large for this machine leaves no folder behind.
         stem = f"{Path(data[0]).stem}-{plan.architecture}"
@@ -126,7 +124,7 @@ def train(
         preset_name = ready.preset and ready.preset.name
         framing = framing_of(plan, prepared.tokenizer)
         write_settings(
-            stored, plan.architecture, model_config, plan.data, framing, kept, preset_name
+            stored, plan.architecture, model.config, plan.data, framing, kept, preset_name
         )
         write_data(stored, prepared)
         tokenizers = prepared.tokenizer, plan.data, prepared.source_tokenizer
@@ -157,9 +155,17 @@ class ReadyRun:
     prepared: Prepared
 
     def initial_model(self) -> LanguageModel:
-        """Return the model before its first step; see `_initial_model`."""
-        config = self.plan.model_config(self.prepared.vocab_sizes, self.training.seq_len)
-        return _initial_model(self.plan, config, self.training, self.prepared)
+        """Return the model before its first step: drawn from the seed, or fine-tuning's origin."""
+        plan, prepared = self.plan, self.prepared
+        torch.manual_seed(self.training.seed)
+        config = plan.model_config(prepared.vocab_sizes, self.training.seq_len)
+        model = to_train(plan.model_class, config)
+        model.spell(prepared.spellings(), prepared.tokenizer.kind in ("char", "byte"))
+        model.survey(prepared.train.tokens, prepared.tokenizer.special_ids)
+        if plan.origin is not None:
+            plan.origin.require_sources(prepared.vocab_sizes.source_features)
+            plan.origin.begin(model, prepared)
+        return model
 
 
 def prepare_run(
@@ -173,13 +179,18 @@ def prepare_run(
     parameters: int | None,
     device: torch.device,
     report: Report,
+    check: Callable[[Plan], None] = lambda plan: None,
 ) -> ReadyRun:
-    """Read what a new model learns from, and settle how it is trained; see `train`."""
+    """Read what a new model learns from, and settle how it is trained; see `train`.
+
+    `check` may refuse the plan before any data is read.
+    """
     flags = [name for name, value in settings.items() if value is not None]
     if chooses := architecture == registry.AUTO:
         architecture = None
     beneath = preset_of(preset, architecture, config)
     plan = plan_of(architecture, beneath, settings, config, flags, task)
+    check(plan)
     if parameters is None:
         plan.check_shape()
     else:
@@ -248,20 +259,6 @@ def _choose(
     check_regimes(plan, training, report)
     training = choose_training_precision(plan, training, prepared, device, report)
     return plan, choose_compilation(plan, training, prepared, device, report)
-
-
-def _initial_model(
-    plan: Plan, config: ModelConfig, training: TrainingConfig, prepared: Prepared
-) -> LanguageModel:
-    """Return the model before its first step: drawn from the seed, or fine-tuning's origin."""
-    torch.manual_seed(training.seed)
-    model = to_train(plan.model_class, config)
-    model.spell(prepared.spellings(), prepared.tokenizer.kind in ("char", "byte"))
-    model.survey(prepared.train.tokens, prepared.tokenizer.special_ids)
-    if plan.origin is not None:
-        plan.origin.require_sources(prepared.vocab_sizes.source_features)
-        plan.origin.begin(model, prepared)
-    return model
 
 
 def framing_of(plan: Plan, tokenizer: Tokenizer) -> Framing:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
+from seqgen import registry, store
 from seqgen.configs import Bounds, require
 from seqgen.data.sources import Vectors
 from seqgen.decoding.continuation import Continuation
@@ -74,6 +76,26 @@ class SourceOptions:
     def looks(self) -> bool:
         """Whether a finished text's attention is asked for."""
         return self.attention or self.align or self.align_words or self.copy_unknown
+
+    def check_kind(self, model: str | Path | None) -> None:
+        """Refuse a stored model of text before it is loaded; see `check`.
+
+        Args:
+            model: its name or path, a mixture, or None for the latest.
+
+        Raises:
+            UsageError: it is one, and something is asked of its sources.
+        """
+        if not self.given:
+            return
+        stored = store.find_all(model)
+        first = getattr(stored, "parts", (stored,))[0]
+        row = registry.ARCHITECTURES.get(first.config["architecture"])
+        require(
+            row is None or row.reads == "pairs" or row.no_language_model is not None,
+            f"{self.given[0]} is for models that write from sources; {stored.name} is a model of "
+            "text",
+        )
 
     def check(self, loaded: LoadedModel, attention: bool = False) -> None:
         """Refuse a model that cannot do what is asked.

@@ -16,6 +16,7 @@ from seqgen.models.blocks import FeedForward
 from seqgen.models.cells.cell import Cell
 from seqgen.models.cells.watched import Steps, watching
 from seqgen.models.network import Network
+from seqgen.models.precision import in_float64
 
 # Beyond these values the slope of an activation is below 0.36 of its largest. Those of gates are
 # those of Karpathy et al. (2015, "Visualizing and understanding recurrent networks").
@@ -79,7 +80,7 @@ class Units:
 
     def see_output(self, y: Tensor) -> None:
         """Add the layer's output of some tokens."""
-        wide = y.detach().double()
+        wide = in_float64(y.detach())
         seen = (y.numel(), float(wide.sum()), float(wide.square().sum()))
         self.outputs = [old + new for old, new in zip(self.outputs, seen, strict=True)]
 
@@ -90,7 +91,7 @@ class Units:
         mean = total / count if count else None
         return {
             "saturated": of_gates[1] / of_gates[0] if of_gates else None,
-            "dead": None if self.alive is None else 1 - float(self.alive.double().mean()),
+            "dead": None if self.alive is None else 1 - float(in_float64(self.alive).mean()),
             "activation_mean": mean,
             "activation_std": max(0.0, squares / count - mean**2) ** 0.5 if count else None,
         }
@@ -169,7 +170,7 @@ def named_layers(network: Network) -> list[tuple[str, list[nn.Parameter]]]:
 
 def norm_of(tensors: list[Tensor]) -> float:
     """Return the norm of all elements together."""
-    return float(sum(float(t.detach().double().square().sum()) for t in tensors) ** 0.5)
+    return float(sum(float(in_float64(t.detach()).square().sum()) for t in tensors) ** 0.5)
 
 
 def spectral_radius(cell: Cell) -> float | None:

@@ -73,9 +73,10 @@ class Warnings:
 
     def _look_at_norm(self, run: Run, norm: float) -> None:
         config = self._config
-        clips = config.clip_norm or config.clip_value
+        if config.clip_norm or config.clip_value:
+            return
         usual = statistics.median(self._norms) if len(self._norms) >= 10 else math.inf
-        if not clips and (norm > JUMP * usual or norm > HUGE):
+        if norm > JUMP * usual or norm > HUGE:
             self._warn(
                 "explodes",
                 f"the gradient explodes: its norm is {norm:.3g} at step {run.step}, and nothing "

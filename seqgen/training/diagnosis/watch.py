@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator
 
 import torch
@@ -10,7 +11,7 @@ import torch
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import Batch
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.training.diagnosis.layers import LayerFigures, Update, units_of
+from seqgen.training.diagnosis.layers import Update, units_of
 from seqgen.training.diagnosis.warnings import Warnings
 from seqgen.training.events import Diagnosed, Event, Notice, Report, Validated
 from seqgen.training.run import Budget, Run, Watch
@@ -46,8 +47,9 @@ class TrainingWatch(Watch):
         self.model, self.config, self.budget = model, config, budget
         self.report, self.records = report, records
         self.warnings = Warnings(config, lambda text: report(Notice(text=text)))
-        self.last: list[LayerFigures] = []
-        self._looks = 0
+        # Those of `LOOKS` that have passed; None until the first step of this process.
+        self._looks: int | None = None
+        self._has_relus = True  # until a look has found none
 
     @contextlib.contextmanager
     def updating(self, run: Run, batch: Batch) -> Iterator[None]:
@@ -57,12 +59,12 @@ class TrainingWatch(Watch):
         share = self.budget.share(run)
         update = Update(self.model)
         yield
-        self.last = update.figures(self._units(batch), radius=False)
+        layers = update.figures(self._units(batch), radius=False)
         after = Run(step=run.step + 1)
         if after.step >= FIRST_LOOK:  # the very first steps are large beside the initial weights
-            self.warnings.layers(after, self.last, rate(self.config, share, run.step))
+            self.warnings.layers(after, layers, rate(self.config, share, run.step))
         if self.records:
-            self.report(Diagnosed(step=after.step, share=share, layers=self.last))
+            self.report(Diagnosed(step=after.step, share=share, layers=layers))
 
     def stepped(self, run: Run, loss: float, norm: float) -> None:
         self.warnings.step(run, loss, norm)
@@ -73,21 +75,29 @@ class TrainingWatch(Watch):
             self.warnings.validation(event.val_loss)
 
     def _is_due(self, run: Run) -> bool:
-        step = run.step + 1
-        doubled, rest = divmod(step, FIRST_LOOK)
-        if rest == 0 and doubled & (doubled - 1) == 0:
-            return True
-        if not self.records:
-            return False
+        doubled, rest = divmod(run.step + 1, FIRST_LOOK)
+        is_double = rest == 0 and doubled & (doubled - 1) == 0
+        return (self.records and self._is_next_look(run)) or is_double
+
+    def _is_next_look(self, run: Run) -> bool:
+        """Return whether another of `LOOKS` parts of the budget begins with this step."""
+        if self._looks is None:  # a run that is resumed goes on from the step before
+            before = dataclasses.replace(run, step=run.step - 1)
+            self._looks = int(LOOKS * self.budget.share(before)) if run.step else -1
         looks = int(LOOKS * self.budget.share(run))
-        is_due, self._looks = looks > self._looks or run.step == 0, max(looks, self._looks)
-        return is_due
+        is_next, self._looks = looks > self._looks, max(looks, self._looks)
+        return is_next
 
     @torch.no_grad()
     def _units(self, batch: Batch) -> dict[int, dict[str, float | None]]:
-        """Return how the units behave on some rows of the batch."""
-        if self.model.stack is None:
+        """Return how the units behave on some rows of the batch.
+
+        Warnings are about ReLUs alone: without these, and without records, nobody asks.
+        """
+        if self.model.stack is None or not (self.records or self._has_relus):
             return {}
         rows = batch.first(ROWS)
         tokens = torch.from_numpy(rows.tokens).to(self.model.device)
-        return units_of(self.model, tokens, rows.source)
+        found = units_of(self.model, tokens, rows.source)
+        self._has_relus = any(figures["dead"] is not None for figures in found.values())
+        return found

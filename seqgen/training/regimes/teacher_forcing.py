@@ -33,17 +33,18 @@ class Unlikelihood(Regime):
     def forward(self, rows: Rows, progress: StepProgress) -> Loss:
         batch = rows.batch
         reading = self.reader.read(rows.tokens, rows.past, batch.source, batch.advance)
-        minimised, nats = self.reader.costs(reading, rows.targets)
-        penalty = unlikelihood(reading.logits, rows.tokens, rows.targets)
+        log_probs = reading.logits.log_softmax(-1)
+        minimised, nats = self.reader.costs(reading, rows.targets, log_probs)
+        penalty = unlikelihood(log_probs, rows.tokens, rows.targets)
         self.note("unlikelihood", penalty.detach(), int(rows.scored.sum()))
         return Loss(minimised + self.config.unlikelihood_weight * penalty, nats, reading.state)
 
 
-def unlikelihood(logits: Tensor, tokens: Tensor, targets: Tensor) -> Tensor:
+def unlikelihood(log_probs: Tensor, tokens: Tensor, targets: Tensor) -> Tensor:
     """Return -sum_t sum_{c in C_t} log(1 - p_t(c)).
 
     Args:
-        logits: (B, T, V), of the token after each.
+        log_probs: (B, T, V), of the token after each.
         tokens: (B, T), what was read; those up to t are the candidates of t, each counted once.
         targets: (B, T), which are no candidates; IGNORED where nothing is scored.
     """
@@ -54,7 +55,7 @@ def unlikelihood(logits: Tensor, tokens: Tensor, targets: Tensor) -> Tensor:
     candidates = tokens.unsqueeze(1).expand(batch, length, length)  # (B, t, j)
     penalised = earlier & first.unsqueeze(1) & (candidates != targets.unsqueeze(2))
     penalised &= (targets != IGNORED).unsqueeze(2)
-    log_probs = logits.log_softmax(-1).gather(2, candidates)  # (B, t, j)
+    of_candidates = log_probs.gather(2, candidates)  # (B, t, j)
     # A probability of one would have no finite gradient: it is left out before the logarithm.
-    not_p = (-torch.expm1(log_probs)).clamp_min(LEAST)
+    not_p = (-torch.expm1(of_candidates)).clamp_min(LEAST)
     return -(not_p.log() * penalised).sum()
