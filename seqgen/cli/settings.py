@@ -10,7 +10,7 @@ import typer
 
 from seqgen import registry
 from seqgen.configs import Config, DataConfig, TrainingConfig
-from seqgen.configs.files import no_such_setting
+from seqgen.configs.config_files import no_such_setting
 from seqgen.errors import UsageError
 from seqgen.registry import SHARED_DOCS
 
