@@ -27,6 +27,9 @@ WRITES = {
     "classify": "predict FILE",
     "tag": "predict FILE",
 }
+# The rate falls to the end of a run, and with it the loss; if the best validation came before this
+# share of the steps, the model has begun to learn the text by heart.
+USED_UP = 0.75
 # Columns before a figure of the summary.
 INDENT = 17
 
@@ -117,6 +120,8 @@ def _table(result: TrainingResult) -> None:
     if result.val_loss is not None:
         if result.best_step is not None:
             rows["best"] = f"step {count(result.best_step)}"
+            if result.stopped == "patience" or result.best_step < USED_UP * result.steps:
+                rows["best"] += "; this text is used up: longer training would not help"
         rows["validation"] = f"{result.protocol}; {duration(result.validation_seconds)}"
     room = max(40, console(sys.stderr).width - INDENT) if is_terminal(sys.stderr) else sys.maxsize
     for key, value in rows.items():

@@ -1,0 +1,58 @@
+"""What `seqgen train` says at the end of a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from seqgen.cli.train_summary import _put_mixture, _table
+from seqgen.tasks.training.session import TrainingResult
+
+RESULT = TrainingResult(
+    name="book",
+    path="book",
+    architecture="lstm",
+    parameters=10,
+    steps=1000,
+    tokens=64_000,
+    train_loss=1.2,
+    val_loss=1.5,
+    val_bits_per_char=2.2,
+    val_bits_per_byte=2.2,
+    seconds=60.0,
+    validation_seconds=1.0,
+    tokens_per_second=1066.7,
+    stopped="minutes",
+    seed=1,
+    best_step=1000,
+    protocol="one stream",
+)
+
+
+@pytest.mark.parametrize(
+    "best_step, stopped, said",
+    [
+        (1000, "minutes", False),
+        (760, "steps", False),
+        (740, "steps", True),
+        (900, "patience", True),
+    ],
+)
+def test_a_text_that_is_used_up_is_said_to_be(capsys, best_step, stopped, said):
+    _table(replace(RESULT, best_step=best_step, stopped=stopped))
+    assert ("used up" in capsys.readouterr().err) == said
+
+
+def test_a_mixture_is_shown_beside_its_parts(capsys):
+    mixture = {"name": "book-mixture", "ngram": "book-ngram", "order": 8, "tokens": 500}
+    mixture |= {"weights": [0.8, 0.2], "by_order": None}
+    mixture |= {"network_loss": 1.4365, "ngram_loss": 1.5845, "mixture_loss": 1.3875}
+    _put_mixture("book", mixture)
+    lines = [" ".join(line.split()) for line in capsys.readouterr().err.splitlines()]
+    assert lines[1:] == [
+        "500 tokens:",
+        "book 1.4365",
+        "book-ngram 1.5845 8-gram",
+        "book-mixture 1.3875 book 0.8000, book-ngram 0.2000",
+    ]
