@@ -90,7 +90,7 @@ def put_row(network: str, stage: str, row: dict[str, Any]) -> None:
     cells = [network, stage, loss if stage == "trained" else ""]
     for key in ("grad_norm", "bound"):
         figures = [at[distance][key] if at else None for distance in AT]
-        cells += ["" if figure is None else f"{figure:.1e}" for figure in figures]
+        cells += ["" if figure is None else f"{figure:.2g}" for figure in figures]
     sys.stdout.write("| " + " | ".join(cells) + " |\n")
     sys.stdout.flush()
 
@@ -99,7 +99,7 @@ def draw(plot: Path, found: dict[str, list[Records]]) -> None:
     """Draw the gradient by distance before training and after it."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 4.5), layout="constrained")
+    figure = Figure(figsize=(10, 5), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
     for number, (axes, title) in enumerate(
         zip(panels, ("at initialisation", "after training"), strict=True)
@@ -112,12 +112,12 @@ def draw(plot: Path, found: dict[str, list[Records]]) -> None:
                 label=name,
             )
         axes.set_yscale("log", nonpositive="mask")
-        axes.set_ylim(1e-12, 1e6)
+        axes.set_ylim(1e-12, 1e9)
         axes.set_title(title)
         axes.set_xlabel("distance in tokens")
         axes.grid(alpha=0.3)
     panels[0].set_ylabel("norm of the gradient")
-    panels[0].legend(fontsize="small")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     save_picture(plot, figure)
 
 
