@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 OUT = Path("report.html")
 # While a model is trained, the page is written, and read again by a browser, so often.
 SECONDS = 5.0
-BY = "Loss by position", "Loss by class of token"
+# Sections whose figures are in the records.
+FIGURES = "Calibration", "Loss by position", "Loss by class of token"
 
 
 def report(
@@ -95,7 +96,8 @@ def report(
     for record in pages.records() if json else ():
         put_record({**record, "path": str(out)})
     if not quiet:
-        say(f"wrote {out}")
+        idle = "; nothing is being trained" if watch and pages.written == 1 else ""
+        say(f"wrote {out}{idle}")
 
 
 class _Pages:
@@ -135,7 +137,9 @@ class _Pages:
         current = StoredModel(model.path)  # what is read once is kept
         portrait = self._portrait(current)
         tokenizer = load_tokenizer(current.path / "tokenizer").describe()
-        facts = {**six_facts(current, tokenizer), **settings_apart(current.config)}
+        apart = settings_apart(current.config)
+        facts = six_facts(current, tokenizer)
+        facts |= {f"settings of {group}": line for group, line in apart.items()}
         again = self._commands(current, portrait)
         return Profile(current.name, facts, course(current), portrait, again)
 
@@ -171,9 +175,8 @@ class _Pages:
         name = shlex.quote(model.name)
         file = "" if self.source is None else f" {shlex.quote(self.source.name)}"
         text = file and f" --text{file}"
-        files = " ".join(
-            map(shlex.quote, (model.record.get("data") or {}).get("files") or ["FILE"])
-        )
+        known = (model.record.get("data") or {}).get("files") or ["FILE"]
+        files = " ".join(map(shlex.quote, known))
         seed = model.record.get("seed")
         again = f"seqgen train {files} --config $(seqgen models path {name})/config.json"
         again += "" if seed is None else f" --seed {seed}"
@@ -185,7 +188,7 @@ class _Pages:
             "Training": [again, f"seqgen models show {name}"],
             "Samples by step": [f"seqgen models show {name} --samples"],
             "Held-out text": [f"seqgen inspect{file} -m {name} --max-tokens 400"],
-            **dict.fromkeys(("Calibration", *BY), [f"seqgen report{text} -m {name} --json"]),
+            **{title: [f"seqgen report{text} -m {name} --json"] for title in FIGURES},
             "Beam search": [search] if portrait else [],
             "Attention and gates": [f"seqgen inspect{file} -m {name} --{inside}"],
             "Signatures": [f"seqgen perplexity{file} -m {name} --verbose"],

@@ -90,7 +90,8 @@ def chart(series: Sequence[Series], x: str, y: str, caption: str, diagonal: bool
     for number, each in enumerate(drawn):
         body += _line(each, f"var(--c{number % 6})", across, up, x)
     keys = "".join(
-        f'<span class="key" style="background:var(--c{n % 6})"></span>{escape(each.name)}'
+        f'<span class="one"><span class="key" style="background:var(--c{n % 6})"></span>'
+        f"{escape(each.name)}</span>"
         for n, each in enumerate(drawn)
     )
     label = f"{caption}: {summary(drawn, x)}. Arrow keys move from point to point."

@@ -69,11 +69,12 @@ def _node(node: Node, lines: dict[int, float]) -> str:
         f"{node.text!r}: {node.logprob:.3f} nats, {node.total:.3f} in all, {node.fate}{rank}"
     )
     weight = ' font-weight="bold"' if node.fate == "finished" else ""
+    text = escape(_short(node.text))
     return (
         f'<path d="M{x - 34:.0f} {above:.1f}L{x - 14:.0f} {y:.1f}" stroke="{colour}" '
         f'fill="none"/><circle class="v" data-t="{about}" cx="{x - 8:.0f}" cy="{y:.1f}" r="4" '
         f'fill="{colour}"><title>{about}</title></circle>'
-        f'<text x="{x:.0f}" y="{y + 4:.1f}" fill="{colour}"{weight}>{escape(_short(node.text))}</text>'
+        f'<text x="{x:.0f}" y="{y + 4:.1f}" fill="{colour}"{weight}>{text}</text>'
     )
 
 
