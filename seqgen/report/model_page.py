@@ -79,7 +79,7 @@ def _with(body: Callable[[Portrait], str]) -> Callable[[Profile], str]:
 
     def found(profile: Profile) -> str:
         if profile.portrait is None:
-            return "<p>This is made for models of text alone; this one writes from sources or labels.</p>"
+            return "<p>Only models of text have this; this one writes from sources or labels.</p>"
         return body(profile.portrait)
 
     return found
