@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -101,6 +105,60 @@ def test_what_the_page_names_is_there():
     assert lost == []
     tests = re.findall(r"\b(test_\w+\.py)", text)
     assert [name for name in tests if not (ROOT / "tests" / name).exists()] == []
+
+
+@pytest.fixture(scope="module")
+def script():
+    """docs/course.py as a module."""
+    spec = importlib.util.spec_from_file_location("docs_course", ROOT / "docs" / "course.py")
+    module = sys.modules["docs_course"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_script_knows_every_row_and_command(script):
+    found = script.rows(PAGE.read_text("utf-8"))
+    text = PAGE.read_text("utf-8").split("\n## Lecture 0")[1].split("\n## Where")[0]
+    assert len(found) == len(re.findall(r"^\| \d:\d+.*\|$", text, re.M))
+    lines = {line for row in found for line in row.commands}
+    assert len(lines) > 100
+    assert lines <= {s.removeprefix("seqgen ") for s in spans(PAGE)}
+
+
+def test_a_row_brings_the_rows_that_train_its_models(script):
+    table = """
+| 0:1 | a | b | `seqgen train x.txt --name base` | | none |
+| 0:2 | a | b | `seqgen train x.txt --name other` | | none |
+| 0:3 | a | b | `seqgen train x.txt --init-from base --name tuned` | | none |
+| 0:4 | a | b | `seqgen sample -m tuned` | 3 | 4 |
+"""
+    every = script.rows(table)
+    assert [row.place for row in script.chosen(every, ["0:4"])] == ["0:1", "0:3", "0:4"]
+    assert every[3] == script.Row("0:4", "a", ("sample -m tuned",), "3", "4")
+    with pytest.raises(SystemExit, match="0:9"):
+        script.chosen(every, ["0:9"])
+
+
+@pytest.mark.slow
+def test_a_stopped_run_goes_on_where_it_was(tmp_path):
+    page, folder = tmp_path / "page.md", tmp_path / "course"
+    page.write_text(
+        "| 0:1 | a | b | `seqgen train a.txt --model ngram --name a` | 1 | none |\n"
+        "| 0:2 | a | b | `seqgen train lost.txt --name b` | | none |\n"
+        "| 0:3 | a | b | `seqgen perplexity a.txt -m a` | 2 | none |\n"
+    )
+    folder.mkdir()
+    (folder / "a.txt").write_text("to be or not to be\n" * 20)
+    line = [sys.executable, ROOT / "docs" / "course.py", "--page", page, "--folder", folder]
+    logs = []
+    for _ in range(2):
+        done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0 and "0:2: left out, lost.txt" in done.stdout
+        logs.append((folder / "done.jsonl").read_text())
+    assert logs[0] == logs[1] and len(logs[0].splitlines()) == 2
+    assert "perplexity" in json.loads(logs[0].splitlines()[1])["command"]
+    assert "- the page: 2" in (folder / "results.md").read_text()
+    assert "nats/token" in (folder / "results.md").read_text()
 
 
 @pytest.mark.slow

@@ -72,9 +72,10 @@ def test_the_steps_of_hello_are_those_of_numpy():
     found = list(steps(passages(loaded_as(model, tokenizer), ["hello"], 10)))
     w = {name: p.detach().numpy() for name, p in model.named_parameters()}
     h, ids = np.zeros(3), tokenizer.encode("\nhello").tolist()
-    assert [(s.token, s.target) for s in found] == list(itertools.pairwise(ids))
+    pairs = list(itertools.pairwise(ids))
+    assert [(s.token, s.target) for s in found] == pairs
     assert "".join(s.piece for s in found) == "\nhell"
-    for step, (token, target) in zip(found, itertools.pairwise(ids), strict=True):
+    for step, (token, target) in zip(found, pairs, strict=True):
         x = np.eye(tokenizer.vocab_size)[token]
         inside = w["layers.0.weight_ih"] @ x + w["layers.0.weight_hh"] @ h + w["layers.0.bias"]
         h = np.tanh(inside)
@@ -469,6 +470,7 @@ def test_weights_of_a_small_model_come_first(tmp_path, monkeypatch, capsys):
     made = "--model rnn --hidden-size 3 --layers 1 --set input=onehot --steps 1 --val none"
     assert run(["train", str(tmp_path / "h.txt"), *made.split(), "--quiet"]) == 0
     first, *rest = records(capsys, "inspect", "--text", "hello", "--steps")
+    assert "".join(first["vocabulary"][4:]) == "\nehlo"
     weights = {name: np.array(w) for name, w in first["weights"].items()}
     x = np.eye(weights["layers.0.weight_ih"].shape[1])[rest[0]["token"]]
     h = np.tanh(weights["layers.0.weight_ih"] @ x + weights["layers.0.bias"])

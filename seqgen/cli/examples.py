@@ -78,6 +78,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "Show what two heads read for a word.",
         ),
     ),
+    "report": (
+        ("seqgen report", "Write a page about the latest model into report.html."),
+        ("seqgen report -m book-lstm -m book-gpt --out both.html", "Set two side by side."),
+        ("seqgen report --watch", "Watch the latest run in a browser."),
+    ),
     "bleu": (
         ("seqgen bleu output.txt reference.txt", "Score a translation."),
         ("seqgen bleu output.txt ref.txt --metric bleu --metric chrf --json", "Use two metrics."),

@@ -78,6 +78,8 @@ def steps(found: Passages) -> View:
 
 
 def _put_steps(numbers: Weights, every: Sequence[Step]) -> None:
+    if len(numbers.vocabulary) <= NUMBERS:
+        put(f"{'':11}{' '.join(f'{piece!r:>8}' for piece in numbers.vocabulary)}\n\n")
     for name, matrix in (numbers.weights or {}).items():
         put(f"{name}\n")
         for row in matrix if isinstance(matrix[0], list) else [matrix]:

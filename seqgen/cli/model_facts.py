@@ -56,12 +56,12 @@ def _tokenizer_kind(model: store.StoredModel) -> str | None:
 
 def put_model(model: store.StoredModel, tokenizer: dict[str, Any], everything: bool) -> None:
     """Write what a model is: six facts, the curve and the settings; or all there is."""
-    put_facts(_all_facts(model, tokenizer) if everything else _six_facts(model, tokenizer))
+    put_facts(_all_facts(model, tokenizer) if everything else six_facts(model, tokenizer))
     for line in _loss_curve(model):
         put(f"{line}\n")
     if not everything:
         put("\n")
-        put_facts(_settings_apart(model.config))
+        put_facts(settings_apart(model.config))
 
 
 def _all_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, str]:
@@ -76,7 +76,7 @@ def _all_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str,
     return {key: _in_line(value) for key, value in facts.items() if value is not None}
 
 
-def _six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, str]:
+def six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, str]:
     """Return what a person asks first of a model."""
     config, record = model.config, model.record
     result, data = record.get("result") or {}, record.get("data") or {}
@@ -122,7 +122,7 @@ def _validation(result: dict[str, Any]) -> str:
     return f"{bits} bits/char, {nats} nats/token{of}"
 
 
-def _settings_apart(config: dict[str, Any]) -> dict[str, str]:
+def settings_apart(config: dict[str, Any]) -> dict[str, str]:
     """Return by group the settings of a model that are not the defaults of its architecture."""
     lines = {}
     for group, defaults in _defaults(config).items():

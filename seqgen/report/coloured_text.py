@@ -64,6 +64,7 @@ def key(scale: Scale) -> str:
     places = len(scale.colours)
     values = [scale.low + (scale.high - scale.low) * i / (places - 1) for i in range(places)]
     return "".join(
-        f'<span class="key" style="background:{scale.css(value)}"></span>{value:.3g}'
+        f'<span class="one"><span class="key" style="background:{scale.css(value)}"></span>'
+        f"{value:.3g}</span>"
         for value in values
     )

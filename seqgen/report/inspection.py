@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from html import escape
 
 from seqgen.report.coloured_text import Span, coloured_text
 from seqgen.report.colours import share_scale, signed_scale, surprisal_scale
@@ -39,6 +40,7 @@ def steps_section(numbers: Weights, steps: Iterable[Step]) -> Section:
         )
         for name, matrix in (numbers.weights or {}).items()
     ]
+    parts.insert(0, f"<p>Vocabulary: {escape(', '.join(map(repr, numbers.vocabulary)))}</p>")
     for step in steps:
         rows = [
             (f"layer {layer.layer}" if len(step.layers) > 1 else "", name, _numbers(vector))

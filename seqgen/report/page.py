@@ -32,8 +32,9 @@ max-width:70rem;padding:1rem;overflow-wrap:anywhere}
 h1{font-size:1.6rem;line-height:1.2}h2{border-top:1px solid var(--rule);padding-top:1rem;
 margin-top:2rem}h3{margin-bottom:.3rem}a{color:var(--c0)}
 .beside{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,24rem),1fr));gap:1rem}
-.wide{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}
-th,td{padding:.2rem .6rem;border-bottom:1px solid var(--rule);text-align:left;vertical-align:top}
+.one{white-space:nowrap}.wide{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}
+th,td{padding:.2rem .6rem;border-bottom:1px solid var(--rule);text-align:left;vertical-align:top;
+overflow-wrap:break-word}
 td.n,th.n{text-align:right}caption,figcaption{text-align:left;color:var(--faint)}
 figure{margin:1rem 0}pre,.tokens{font:14px/1.7 ui-monospace,monospace;white-space:pre-wrap;
 background:var(--panel);padding:.6rem;border-radius:4px;margin:.3rem 0;max-height:30rem;
@@ -41,9 +42,9 @@ overflow:auto}.tokens span{color:#000;border-radius:2px}.tokens span.word{outlin
 .at{outline:2px solid var(--c4)!important}circle.at{stroke:var(--c4);stroke-width:4}
 .readout{min-height:1.5em;margin:.2rem 0;color:var(--faint)}
 :focus-visible{outline:3px solid var(--c0);outline-offset:2px}
-svg{max-width:100%;height:auto;font:12px system-ui,sans-serif;fill:var(--ink)}
+svg{max-width:min(100%,46rem);height:auto;font:12px system-ui,sans-serif;fill:var(--ink)}
 svg .axis{stroke:var(--faint);fill:none}svg .grid{stroke:var(--rule);fill:none}
-.key{display:inline-block;width:1.2em;height:.7em;margin:0 .3em 0 1em}
+.key{display:inline-block;border:1px solid var(--faint);width:1.2em;height:.7em;margin:0 .3em 0 1em}
 @media print{.tokens,pre{max-height:none}.readout{display:none}
 .tokens span{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 """

@@ -138,6 +138,15 @@ class ModelFolder:
                 raise SeqgenError(f"{self.name} is being trained by another run; wait for it")
             yield
 
+    @property
+    def is_locked(self) -> bool:
+        """Whether another process is training this model now."""
+        try:
+            with (self.path / LOCK).open("rb") as file:
+                return not take_lock(file)
+        except OSError:
+            return False
+
     @contextlib.contextmanager
     def log(self, part: str) -> Iterator[MetricsLog]:
         """Open `metrics.jsonl` or `samples.jsonl` for appending."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from seqgen.configs import require
 from seqgen.metrics.perplexity import LN2
@@ -66,30 +67,40 @@ def likeliest(passages: Passages, count: int) -> Iterator[Place]:
 
 
 @torch.inference_mode()
-def _places(passage: Passage, count: int) -> list[Place]:
-    """Return the places of a document, in the order of the text."""
+def distributions(passage: Passage) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+    """Yield what a model predicts in a document, some places at a time, in the order of reading.
+
+    Yields:
+        M places in the text; their tokens (M,) of int64; and the log-probabilities (M, V) of all
+        tokens there, in float64 and nats.
+    """
     model = passage.loaded.model
     state: State = model.start(1)
-    found: dict[int, Place] = {}
     targets = torch.from_numpy(passage.targets).to(model.device)
-    length = max(1, model.most_at_once)
     order = passage.order.tolist()
-    for begin in range(0, len(order), length):
-        piece = slice(begin, begin + length)
+    for begin in range(0, len(order), max(1, model.most_at_once)):
+        piece = slice(begin, begin + max(1, model.most_at_once))
         predictions, state = model.predictions(passage.batch[:, piece], state)
-        size = len(order[piece])
-        rows = predictions.rows(torch.arange(size, device=model.device)).double()  # (M, V)
+        places = order[piece]
+        rows = predictions.rows(torch.arange(len(places), device=model.device))
+        yield places, targets[piece], rows.double()
+
+
+def _places(passage: Passage, count: int) -> list[Place]:
+    """Return the places of a document, in the order of the text."""
+    found: dict[int, Place] = {}
+    for places, targets, rows in distributions(passage):
         best = (-rows).argsort(dim=-1, stable=True)[:, :count]
         columns = (
-            rows.gather(1, targets[piece, None])[:, 0].tolist(),
-            ranks_in(rows, targets[piece]).tolist(),
+            rows.gather(1, targets[:, None])[:, 0].tolist(),
+            ranks_in(rows, targets).tolist(),
             (-torch.xlogy(rows.exp(), rows.exp()).sum(-1) / LN2).tolist(),
             best.tolist(),
             rows.gather(1, best).exp().tolist(),
         )
-        for place, *figures in zip(order[piece], *columns, strict=True):
+        for place, *figures in zip(places, *columns, strict=True):
             found[place] = _place(passage, place, *figures)
-    return [found[place] for place in range(len(order))]
+    return [found[place] for place in range(len(found))]
 
 
 def _place(

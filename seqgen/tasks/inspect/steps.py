@@ -106,19 +106,23 @@ class Weights:
 
     Attributes:
         model: its name.
+        vocabulary: the V tokens as a person sees them, in the order of the logits.
         weights: every parameter by name, rows within rows; None for a model that has too many.
     """
 
     model: str
+    vocabulary: list[str]
     weights: dict[str, Any] | None
 
 
 def weights(loaded: LoadedModel, most: int = MOST_WEIGHTS) -> Weights:
     """Return the parameters of a model that has at most so many."""
-    name, model = loaded.stored.name, loaded.model
-    if model.parameter_count() > most:
-        return Weights(name, None)
-    return Weights(name, {n: p.detach().tolist() for n, p in model.named_parameters()})
+    model = loaded.model
+    vocabulary = loaded.tokenizer.pieces(range(model.vocab_size))
+    numbers = None
+    if model.parameter_count() <= most:
+        numbers = {n: p.detach().tolist() for n, p in model.named_parameters()}
+    return Weights(loaded.stored.name, vocabulary, numbers)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,162 @@
+"""A page about one model, or about several beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from seqgen.report.charts import Series, chart
+from seqgen.report.coloured_text import visible
+from seqgen.report.inspection import (
+    attention_section,
+    predictions_section,
+    unit_section,
+    units_section,
+)
+from seqgen.report.page import Section, beside, commands, page, table
+from seqgen.report.search_tree import search_tree
+from seqgen.tasks.portrait.figures import Figures
+from seqgen.tasks.portrait.portrait import Portrait
+from seqgen.tasks.portrait.training import Course
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a page says of one model.
+
+    Attributes:
+        name: the model's.
+        facts: what it is, each as plain text by its name.
+        course: how its training went.
+        portrait: how it deals with the text; None where it writes from sources or labels.
+        commands: by section, those that make it again.
+    """
+
+    name: str
+    facts: Mapping[str, str]
+    course: Course
+    portrait: Portrait | None
+    commands: Mapping[str, Sequence[str]]
+
+
+def model_page(profiles: Sequence[Profile], reload: float = 0) -> str:
+    """Return the page as HTML.
+
+    Args:
+        profiles: one for each model.
+        reload: after how many seconds a browser reads the page again; 0 for never.
+    """
+    parts: dict[str, Callable[[Profile], str]] = {
+        "What it is": lambda p: table(["fact", "value"], p.facts.items(), p.name, left=2),
+        "Training": _training,
+        "Samples by step": _samples,
+        "Held-out text": _with(lambda p: predictions_section(p.passage).body),
+        "Calibration": _with(lambda p: _calibration(p.figures)),
+        "Loss by position": _with(lambda p: _groups(p.figures, "position")),
+        "Loss by class of token": _with(lambda p: _groups(p.figures, "class")),
+        "Beam search": _with(lambda p: search_tree(p.tree)),
+        "Attention and gates": _with(_inside),
+        "Signatures": _with(_signature),
+    }
+    sections = []
+    for title, body in parts.items():
+        each = [_part(profile, title, body(profile), len(profiles) > 1) for profile in profiles]
+        sections.append(Section(title, beside(each) if len(profiles) > 1 else "".join(each)))
+    names = ", ".join(profile.name for profile in profiles)
+    return page(f"seqgen report: {names}", sections, reload)
+
+
+def _part(profile: Profile, title: str, body: str, several: bool) -> str:
+    """Return what a section says of one model, with the commands that make it again."""
+    heading = f"<h3>{escape(profile.name)}</h3>" if several else ""
+    lines = profile.commands.get(title, ())
+    return heading + body + (commands(lines) if lines else "")
+
+
+def _with(body: Callable[[Portrait], str]) -> Callable[[Profile], str]:
+    """Return a section that needs a portrait."""
+
+    def found(profile: Profile) -> str:
+        if profile.portrait is None:
+            return "<p>Only models of text have this; this one writes from sources or labels.</p>"
+        return body(profile.portrait)
+
+    return found
+
+
+def _training(profile: Profile) -> str:
+    course = profile.course
+    losses = [
+        Series("training", course.train_loss),
+        Series("validation", course.val_loss, marks=True),
+    ]
+    state = "<p><strong>Training goes on.</strong></p>" if course.running else ""
+    return (
+        state
+        + chart(losses, "step", "nats/token", "Loss")
+        + chart([Series("share", course.lr)], "step", "share of the peak", "Learning rate")
+        + chart([Series("norm", course.grad_norm)], "step", "norm", "Gradient before clipping")
+    )
+
+
+def _samples(profile: Profile) -> str:
+    if not profile.course.samples:
+        return "<p>No samples were written during training.</p>"
+    return "".join(
+        f'<figure><figcaption>step {step:,}</figcaption><pre tabindex="0" '
+        f'aria-label="Sample at step {step}">{escape(visible(text))}</pre></figure>'
+        for step, text in profile.course.samples
+    )
+
+
+def _calibration(found: Figures) -> str:
+    points = [(each.said, each.frequency) for each in found.calibration]
+    drawn = chart(
+        [Series("frequency", points, marks=True)],
+        "probability said",
+        "frequency",
+        "How often what was predicted came; on the dashed line they agree",
+        diagonal=True,
+    )
+    rows = [
+        [f"{each.said:.4f}", f"{each.frequency:.4f}", f"{each.count:,}"]
+        for each in found.calibration
+    ]
+    caption = (
+        f"All tokens of the vocabulary at {found.tokens:,} places. Expected calibration error of "
+        f"the likeliest token: {found.calibration_error:.4f}"
+    )
+    return drawn + table(["said", "frequency", "predictions"], rows, caption, left=0)
+
+
+def _groups(found: Figures, by: str) -> str:
+    groups = found.by_position if by == "position" else found.by_class
+    rows = [
+        [group.name, f"{group.tokens:,}", f"{group.bits:.3f}", f"{group.share:.1%}"]
+        for group in groups
+    ]
+    what = "tokens before it on its line" if by == "position" else "class of token"
+    caption = f"Mean surprisal by {what}; all: {found.bits_per_token:.3f} bits/token"
+    drawn = ""
+    if by == "position":
+        points = [(int(group.name.split(" ")[0]), group.bits) for group in groups]
+        drawn = chart(
+            [Series("surprisal", points, marks=True)], "position", "bits/token", "By position"
+        )
+    return drawn + table([what, "tokens", "bits", "share of loss"], rows, caption)
+
+
+def _inside(found: Portrait) -> str:
+    if found.attention is not None:
+        return attention_section(found.attention).body
+    if found.unit is None:
+        return "<p>This model has neither attention nor gates.</p>"
+    return unit_section(found.unit).body + units_section(found.units).body
+
+
+def _signature(found: Portrait) -> str:
+    return (
+        f"<p>{escape(found.protocol)}; the first {found.figures.tokens:,} tokens</p>"
+        f"<p><code>{escape(found.signature)}</code></p>"
+    )

@@ -1,0 +1,123 @@
+"""All that a page shows of one model, made from at most a few thousand tokens of a text."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from seqgen.models.recurrent import RecurrentLM
+from seqgen.models.transformer import Transformer
+from seqgen.tasks.inspect.attention import Attended, attended
+from seqgen.tasks.inspect.likeliest import Place, likeliest
+from seqgen.tasks.inspect.passage import Passage, Passages, passages
+from seqgen.tasks.inspect.steps import UnitValues, unit_values
+from seqgen.tasks.inspect.units import Unit, units
+from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.portrait.figures import Figures, figures
+from seqgen.tasks.scoring.perplexity import Scoring, protocol, scoring_signature
+from seqgen.tasks.writing.beam_search import BeamOptions, Tree, explain
+
+# Tokens of the text that figures are made from, at most; and numbers of whole distributions.
+MOST_TOKENS, MOST_NUMBERS = 20_000, 40_000_000
+# Tokens of the passage that is shown, candidates at each, and tokens whose attention is.
+SHOWN, CANDIDATES, ATTENDED = 400, 5, 60
+# Tokens over which units are observed, and units and heads that are shown.
+OBSERVED, UNITS, HEADS = 2000, 10, 4
+SEARCH = BeamOptions(beams=4, nbest=2, max_tokens=12)
+PROMPT_WORDS = 3
+
+
+@dataclass(frozen=True)
+class Portrait:
+    """How a model deals with a text.
+
+    Attributes:
+        figures: over the first tokens of the text.
+        passage: the beginning of it, with the likeliest tokens at each place.
+        tree: of the beam search from a prompt.
+        attention: what heads of a transformer read for a word of the passage; None for others.
+        units: of a recurrent network, those that remember longest; none for others.
+        unit: the first of them over the passage; None for others.
+        protocol: how the text was scored.
+        signature: of the figures.
+    """
+
+    figures: Figures
+    passage: list[Place]
+    tree: Tree
+    attention: Attended | None
+    units: list[Unit]
+    unit: UnitValues | None
+    protocol: str
+    signature: str
+
+
+def portrait(loaded: LoadedModel, chunks: Iterable[str], prompt: str | None = None) -> Portrait:
+    """Look at how a model deals with a text.
+
+    Args:
+        loaded: the model.
+        chunks: the text in pieces cut anywhere; no more of it is read than is needed.
+        prompt: what the beam search goes on from; None for the text's first words.
+
+    Raises:
+        UsageError: the model writes from sources, or from labels.
+        SeqgenError: the text is empty, or the model does not know a character of the prompt.
+    """
+    most = max(1000, min(MOST_TOKENS, MOST_NUMBERS // loaded.model.vocab_size))
+    found = passages(loaded, chunks, most)
+    scoring = Scoring().check(loaded)
+    shown = _first(found, SHOWN)
+    if prompt is None:
+        prompt = _prompt(shown.documents[0])
+    (tree,) = explain(loaded, [prompt], SEARCH)
+    text = "".join("".join(passage.texts) for passage in found.documents)
+    data = hashlib.sha256(text.encode()).hexdigest()
+    recurrent = isinstance(loaded.model, RecurrentLM)
+    listed = units(_first(found, OBSERVED)) if recurrent else []
+    return Portrait(
+        figures=figures(found),
+        passage=list(likeliest(shown, CANDIDATES)),
+        tree=tree,
+        attention=_attention(loaded, found),
+        units=listed[:UNITS],
+        unit=unit_values(shown, listed[0].layer, listed[0].unit) if listed else None,
+        protocol=protocol(loaded, scoring),
+        signature=scoring_signature("report", loaded, scoring, data),
+    )
+
+
+def _first(found: Passages, count: int) -> Passages:
+    """Return the first tokens of a text."""
+    documents: list[Passage] = []
+    for passage in found.documents:
+        documents.append(passage.head(count))
+        count -= len(documents[-1].tokens)
+        if count == 0:
+            break
+    return Passages(documents, cut=True)
+
+
+def _prompt(passage: Passage) -> str:
+    """Return the first words of a passage that the model knows."""
+    known = []
+    for word in "".join(passage.texts).split()[:PROMPT_WORDS]:
+        if passage.loaded.tokenizer.first_unknown(word) is not None:
+            break
+        known.append(word)
+    return " ".join(known)
+
+
+def _attention(loaded: LoadedModel, found: Passages) -> Attended | None:
+    """Return what the first heads of the last layer read for the last word of a passage."""
+    if not isinstance(loaded.model, Transformer) or loaded.model.window < 2:
+        return None
+    some = _first(found, min(ATTENDED, loaded.model.window - 1))
+    words = "".join(some.documents[-1].texts).split()
+    every = attended(some, None, None, None)
+    if not words:
+        return every
+    heads = range(min(HEADS, loaded.model.config.num_heads))
+    read = attended(some, None, heads, words[-1])
+    return Attended(every.heads, read.words, 0)

@@ -1,0 +1,45 @@
+"""How a model's training went, from its logs; also while it goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seqgen import store
+
+Points = list[tuple[float, float]]
+# Samples are spread over the training, the first and the last included.
+MOST_SAMPLES = 6
+
+
+@dataclass(frozen=True)
+class Course:
+    """A training run.
+
+    Attributes:
+        train_loss: nats a token by step.
+        val_loss: the same, of validations during training.
+        lr: by step, the share of the peak learning rate.
+        grad_norm: by step, before clipping.
+        samples: some steps, and what the model wrote at each from the same draws.
+        running: another process is training the model now.
+    """
+
+    train_loss: Points
+    val_loss: Points
+    lr: Points
+    grad_norm: Points
+    samples: list[tuple[int, str]]
+    running: bool
+
+
+def course(model: store.StoredModel) -> Course:
+    """Return how a model's training went so far."""
+    records = model.logged(store.METRICS)
+    curves = {
+        key: [(r["step"], r[key]) for r in records if isinstance(r.get(key), int | float)]
+        for key in ("train_loss", "val_loss", "lr", "grad_norm")
+    }
+    samples = [(r["step"], r["text"]) for r in model.logged(store.SAMPLES) if "text" in r]
+    count = min(MOST_SAMPLES, len(samples))
+    chosen = [samples[round(i * (len(samples) - 1) / max(1, count - 1))] for i in range(count)]
+    return Course(**curves, samples=chosen, running=model.is_locked)

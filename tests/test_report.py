@@ -1,0 +1,316 @@
+"""`seqgen report`: its figures against their definitions, and its page as a browser sees it."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from helpers_cli import records, refusal
+from test_inspect import HOSTILE, Read
+from test_sampling import real
+
+from seqgen import store
+from seqgen.cli import report as command
+from seqgen.cli import run
+from seqgen.report.charts import Axis, Series, chart, thinned, ticks
+from seqgen.report.search_tree import _lines, search_tree
+from seqgen.tasks.inspect.passage import passages
+from seqgen.tasks.portrait.figures import BIN_ENDS, figures
+from seqgen.tasks.portrait.training import MOST_SAMPLES, course
+from seqgen.tasks.scoring.perplexity import score_text
+from seqgen.tasks.writing.beam_search import BeamOptions, explain
+
+SECTIONS = [
+    "What it is",
+    "Training",
+    "Samples by step",
+    "Held-out text",
+    "Calibration",
+    "Loss by position",
+    "Loss by class of token",
+    "Beam search",
+    "Attention and gates",
+    "Signatures",
+]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A store with an LSTM, a transformer and an n-gram model of a text with markup in it."""
+    folder = tmp_path_factory.mktemp("report")
+    text = folder / "text.txt"
+    text.write_text(('the "cat" sat on 3 mats\n' + HOSTILE) * 30)
+    common = ("--steps", "4", "--batch-size", "4", "--seq-len", "16", "--seed", "1", "--quiet")
+    small = ("--layers", "1", "--hidden-size", "4", *common)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SEQGEN_HOME", str(folder / "home"))
+        for name, more in (
+            ("net", ("--model", "lstm", *small)),
+            ("tf", ("--model", "transformer", "--heads", "2", *small)),
+            ("grams", ("--model", "ngram", "--order", "3", "--quiet")),
+        ):
+            assert run(["train", str(text), "--name", name, *more]) == 0
+        out = str(folder / "page.html")
+        assert run(["report", "-m", "net", "-m", "tf", "--out", out, "--quiet"]) == 0
+    return folder
+
+
+@pytest.fixture
+def models(home, monkeypatch):
+    """The folder of `home`, whose models the commands see."""
+    monkeypatch.setenv("SEQGEN_HOME", str(home / "home"))
+    return home
+
+
+def test_calibration_counts_every_token_of_every_distribution():
+    loaded = real("gru")
+    text = "abcab\ncab" * 9
+    found = figures(passages(loaded, [text], 1000))
+    ids = [loaded.framing.start, *loaded.ids(text)]
+    with torch.no_grad():
+        logits = loaded.model(torch.tensor([ids[:-1]]), loaded.model.start(1))[0][0]
+    p = logits.softmax(-1).numpy()
+    expected, error = [], 0.0
+    for low, high in zip((-1, *BIN_ENDS), BIN_ENDS, strict=False):
+        inside = [(q, v == ids[t + 1]) for t, row in enumerate(p) for v, q in enumerate(row)
+                  if low < q <= high]  # fmt: skip
+        if inside:
+            said, came = np.mean(inside, 0)
+            expected.append((said, came, len(inside)))
+        best = [(row.max(), row.argmax() == ids[t + 1]) for t, row in enumerate(p)
+                if low < row.max() <= high]  # fmt: skip
+        error += abs(sum(q for q, _ in best) - sum(hit for _, hit in best)) / len(p)
+    assert [b.count for b in found.calibration] == [count for *_, count in expected]
+    for bin_, (said, came, _) in zip(found.calibration, expected, strict=True):
+        assert (bin_.said, bin_.frequency) == pytest.approx((said, came), abs=1e-9)
+    assert found.calibration_error == pytest.approx(error, abs=1e-9)
+
+
+def test_groups_add_up_to_the_whole():
+    loaded = real("lstm")
+    text = "abcab\ncab\n\nab"
+    found = figures(passages(loaded, [text], 1000))
+    totals = score_text(loaded, [text])
+    assert found.tokens == totals.tokens == len(text)
+    assert found.bits_per_token == pytest.approx(totals.nll_nats / len(text) / math.log(2))
+    for groups in (found.by_position, found.by_class):
+        assert sum(g.tokens for g in groups) == found.tokens
+        assert sum(g.share for g in groups) == pytest.approx(1)
+        bits = sum(g.tokens * g.bits for g in groups) / found.tokens
+        assert bits == pytest.approx(found.bits_per_token)
+    assert [(g.name, g.tokens) for g in found.by_position] == [
+        ("0", 4), ("1", 3), ("2 to 3", 4), ("4 to 7", 2)
+    ]  # fmt: skip
+    assert [(g.name, g.tokens) for g in found.by_class] == [
+        ("beginning of a word", 3), ("inside a word", 7), ("end of a line", 3)
+    ]  # fmt: skip
+
+
+def test_ticks_are_round_and_hold_the_range():
+    for low, high in ((0, 1), (1.31, 4.22), (-3e-5, 7e-6), (0, 640_262), (99, 100)):
+        found = ticks(low, high)
+        step = found[1] - found[0]
+        assert found[0] <= low + 1e-12 and found[-1] >= high - 1e-12 and 3 <= len(found) <= 13
+        mantissa = step / 10 ** math.floor(math.log10(step) + 1e-9)
+        assert min(abs(mantissa - nice) for nice in (1, 2, 5, 10)) < 1e-6
+    axis = Axis([0, 10], 100, 0)
+    assert (axis(0), axis(10), axis(5)) == (100, 0, 50)
+
+
+def test_a_chart_draws_what_is_finite():
+    points = [(0, 1.0), (1, math.nan), (2, 3.0)]
+    drawn = chart([Series("loss <b>", points), Series("none", [])], "step", "nats", "A & B")
+    assert drawn.count("<circle") == 2 and "nan" not in drawn
+    assert "loss &lt;b&gt;" in drawn and "A &amp; B" in drawn and "<b>" not in drawn
+    assert "nothing was logged" in chart([Series("none", [])], "x", "y", "Empty")
+    many = thinned([(i, i) for i in range(1001)], 11)
+    assert many == [(i, i) for i in range(0, 1001, 100)]
+
+
+def test_every_leaf_of_a_tree_has_a_line_of_its_own():
+    (tree,) = explain(real("gru"), ["a"], BeamOptions(beams=3, max_tokens=4))
+    children = {}
+    for node in tree.nodes:
+        children.setdefault(node.parent, []).append(node)
+    lines = _lines(children)
+    leaves = [lines[n.node] for n in tree.nodes if n.node not in children]
+    assert sorted(leaves) == list(range(1, len(leaves) + 1))
+    for parent, below in children.items():
+        assert lines[parent] == (lines[below[0].node] + lines[below[-1].node]) / 2
+    assert search_tree(tree).count("<circle") == len(tree.nodes)
+
+
+def test_the_course_of_training_is_what_was_logged(models):
+    model = store.find("net")
+    found = course(model)
+    logged = [json.loads(line) for line in (model.path / "metrics.jsonl").open()]
+    assert found.train_loss == [(r["step"], r["train_loss"]) for r in logged if "train_loss" in r]
+    assert found.val_loss == [(r["step"], r["val_loss"]) for r in logged if "val_loss" in r]
+    assert found.val_loss and found.samples and not found.running
+    with model.locked():
+        assert course(model).running
+    assert not model.is_locked
+
+
+def test_few_of_many_samples_are_shown(models, monkeypatch):
+    model = store.find("net")
+    records = {store.SAMPLES: [{"step": n, "text": str(n)} for n in range(101)]}
+    monkeypatch.setattr(type(model), "logged", lambda self, part: records.get(part, []))
+    steps = [step for step, _ in course(model).samples]
+    assert len(steps) == MOST_SAMPLES and (steps[0], steps[-1]) == (0, 100)
+
+
+def test_the_page_has_every_section_of_every_model(home):
+    text = (home / "page.html").read_text()
+    assert re.findall("<h2>(.*?)</h2>", text) == SECTIONS
+    assert re.findall("<h3>(.*?)</h3>", text) == ["net", "tf"] * len(SECTIONS)
+    levels = [int(tag[1]) for tag, _ in Read(text).tags if re.fullmatch(r"h\d", tag)]
+    assert levels[0] == 1 and all(b <= a + 1 for a, b in itertools.pairwise(levels))
+    assert "NaN" not in text and "nan" not in re.findall("[a-z]+", text)
+    assert len(text) < 3_000_000
+
+
+def test_text_of_the_corpus_stays_text(home):
+    text = (home / "page.html").read_text()
+    seen = Read(text)
+    tags = [tag for tag, _ in seen.tags]
+    assert tags.count("script") == 1 and "b" not in tags and "img" not in tags
+    assert not any("onerror" in of or "src" in of for _, of in seen.tags)
+    shown = "".join(token for _, token in seen.tokens)
+    assert '<script>alert("x")</script> & <b>↵' in shown
+    assert "http://" not in text and "https://" not in text
+
+
+def test_every_command_of_the_page_is_one_of_seqgen(home, capsys):
+    text = (home / "page.html").read_text()
+    lines = "\n".join(re.findall('aria-label="Commands">(.*?)</pre>', text, re.DOTALL)).splitlines()
+    assert len(lines) > 15 and {line.split()[0] for line in lines} == {"seqgen"}
+    for name in {line.split()[1] for line in lines}:
+        assert run([name, "--help"]) == 0
+
+
+def test_records_hold_the_figures_of_the_page(models, capsys, tmp_path):
+    out = tmp_path / "page.html"
+    first, second = records(capsys, "report", "-m", "grams", "-m", "tf", "--out", out)
+    assert (first["model"], second["model"], first["path"]) == ("grams", "tf", str(out))
+    assert sum(each["count"] for each in first["calibration"]) % first["tokens"] == 0
+    assert (
+        first["signature"] in out.read_text() and "neither attention nor gates" in out.read_text()
+    )
+
+
+def test_watching_ends_with_training(models, monkeypatch, tmp_path, capsys):
+    out = tmp_path / "page.html"
+    pages = []
+    held = contextlib.ExitStack()
+    held.enter_context(store.find("net").locked())
+
+    def sleep(seconds):
+        pages.append(out.read_text())
+        if len(pages) == 2:
+            held.close()
+
+    monkeypatch.setattr(command.time, "sleep", sleep)
+    assert run(["report", "-m", "net", "--watch", "--out", str(out)]) == 0
+    assert len(pages) == 2 and all('data-reload="5"' in page for page in pages)
+    assert "Training goes on" in pages[0] and "Training goes on" not in out.read_text()
+    assert 'data-reload="0"' in out.read_text()
+    assert run(["report", "-m", "net", "--watch", "--out", str(out)]) == 0
+    assert "nothing is being trained" in capsys.readouterr().err
+
+
+def test_a_model_of_pairs_has_what_it_has(models, tmp_path, capsys):
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("one two\tuno due\nthree\ttre\n" * 20)
+    small = ["--hidden-size", "4", "--layers", "1", "--steps", "1", "--quiet"]
+    made = ["train", str(pairs), "--model", "seq2seq", "--name", "two", "--overwrite", *small]
+    assert run([*made, "--tokenizer", "char"]) == 0
+    out = tmp_path / "page.html"
+    assert run(["report", "-m", "two", "--out", str(out), "--quiet"]) == 0
+    assert "writes from sources" in out.read_text() and "uno" not in out.read_text()
+
+
+def test_bad_inputs(models, capsys, tmp_path):
+    assert ".html" in refusal(capsys, "report", "--out", tmp_path / "page.txt")
+    other = tmp_path / "other.html"
+    other.write_text("<p>mine</p>")
+    assert "not a page of seqgen" in refusal(capsys, "report", "--out", other)
+    assert "given twice" in refusal(
+        capsys, "report", "-m", "net", "-m", "net", "--out", tmp_path / "p.html"
+    )
+    assert "'nobody'" in refusal(capsys, "report", "-m", "nobody", "--out", tmp_path / "p.html")
+    unknown = ("report", "-m", "net", "--prompt", "é", "--out", tmp_path / "p.html")
+    assert "'é'" in refusal(capsys, *unknown)
+    text = str(models / "text.txt")
+    assert run(["train", text, "--model", "ngram", "--val", "none", "--name", "bare", "-q"]) == 0
+    bare = ("report", "-m", "bare", "--out", tmp_path / "p.html")
+    assert "give --text FILE" in refusal(capsys, *bare)
+    assert not (tmp_path / "p.html").exists()
+    assert run([*map(str, bare), "--text", text, "--quiet"]) == 0
+    assert run(["models", "remove", "bare", "--yes", "--quiet"]) == 0
+
+
+def browser():
+    """Return a headless browser of the Chromium family, or skip the test for want of one."""
+    names = os.environ.get("SEQGEN_BROWSER"), "chromium", "chromium-browser", "google-chrome"
+    found = next((path for name in names if name and (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip("no Chromium on the PATH; name one by SEQGEN_BROWSER")
+    return found
+
+
+# Moves through the page as a person does, and writes down what is read out.
+DRIVER = """
+<script>
+const said=[],texts=[...document.querySelectorAll('.walk')];
+for(const box of texts){const out=box.parentElement.querySelector('.readout');box.focus();
+const key=k=>{box.dispatchEvent(new KeyboardEvent('keydown',{key:k,bubbles:true,cancelable:true}));
+return out.textContent};
+const first=key('Home'),next=key('ArrowRight'),last=key('End');
+box.querySelectorAll('.v')[0].dispatchEvent(new MouseEvent('mouseover',{bubbles:true}));
+said.push({focus:document.activeElement===box,first,next,last,hover:out.textContent,
+all:[...box.querySelectorAll('.v')].map(v=>v.dataset.t)})}
+const done=document.createElement('pre');done.id='done';done.textContent=JSON.stringify({said,
+wide:document.documentElement.scrollWidth>document.documentElement.clientWidth,
+loaded:performance.getEntriesByType('resource').map(e=>e.name)});document.body.append(done);
+</script>
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [500, 1400])
+def test_the_page_in_a_browser(home, tmp_path, width):
+    """No message on the console, no request; keys and pointer read out every value."""
+    page = (home / "page.html").read_text()
+    driven = tmp_path / "page.html"
+    # The page's policy lets no other script run: here it also names the driver's.
+    policy = re.search(r"script-src 'sha256-[^']*'", page)[0]
+    driven.write_text(page.replace(policy, "script-src 'unsafe-inline'").replace(
+        "</body>", DRIVER + "</body>"))  # fmt: skip
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", "--enable-logging=stderr"]
+    more = [f"--window-size={width},900", f"--user-data-dir={tmp_path / 'profile'}"]
+    for path in (home / "page.html", driven):
+        done = subprocess.run(
+            [browser(), *flags, *more, path.as_uri()], capture_output=True, text=True, timeout=180
+        )
+        assert done.returncode == 0 and ":CONSOLE" not in done.stderr
+    (found,) = re.findall('<pre id="done">(.*?)</pre>', done.stdout, re.DOTALL)
+    unescaped = found.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    seen = json.loads(unescaped)
+    assert seen["loaded"] == [] and not seen["wide"]
+    assert len(seen["said"]) > 10
+    for box in seen["said"]:
+        assert box["focus"] and box["hover"] == box["first"] == box["all"][0]
+        assert box["last"] == box["all"][-1]
+        assert box["next"] == box["all"][min(1, len(box["all"]) - 1)]
+    assert Path(driven).exists()
