@@ -219,6 +219,7 @@ def _llama(fields: Fields) -> dict[str, Any]:
     heads, width = fields.number("num_attention_heads"), fields.number("hidden_size")
     size = fields.number("head_dim", max(1, width // heads))
     own = size != width / heads
+    biases = [fields.flag(f"{part}_bias", False) for part in sorted(BIASED)]
     return {
         "window": _window(fields, size),
         "hidden_size": width,
@@ -230,7 +231,7 @@ def _llama(fields: Fields) -> dict[str, Any]:
         "activation": fields.one_of("hidden_act", SWIGLU, "silu"),
         "norm_eps": fields.real("rms_norm_eps", 1e-6),
         "tie_weights": fields.flag("tie_word_embeddings", False),
-        "bias": fields.flag("attention_bias", False) or fields.flag("mlp_bias", False),
+        "bias": any(biases),
         "qk_norm": False,
         **_rope(fields),
     }
