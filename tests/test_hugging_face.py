@@ -3,6 +3,8 @@
 import json
 import re
 import resource
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -101,6 +103,7 @@ def test_perplexity_is_that_of_a_loop_in_transformers(kind, folders, capsys, tmp
         log_probs = theirs(torch.tensor([[start, *ids]])).logits[0].log_softmax(-1)
     nats = -sum(log_probs[at, token].item() for at, token in enumerate(ids))
     assert record["tokens"] == len(ids)
+    assert record["protocol"].startswith("one stream after BOS; huggingface tokens")
     assert record["nll_nats"] == pytest.approx(nats, rel=1e-5)
     bits = nats / np.log(2) / len(text.encode())
     assert record["bits_per_byte"] == pytest.approx(bits, rel=1e-5)
@@ -257,6 +260,19 @@ def test_a_new_model_takes_a_tokenizer_json(folder, tmp_path, capsys):
     assert record["characters"] == len(TEXT)
     (record,) = records(capsys, "sample", "the", "-m", "n", "--max-tokens", "9", "--seed", "1")
     assert record["tokens"] == 9
+
+
+def test_without_the_library_a_line_says_what_to_install(folder, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    assert "pip install 'seqgen[hf]'" in refusal(capsys, "import", folder)
+
+
+def test_the_command_line_loads_no_tokenizers():
+    program = "import sys; from seqgen.cli import make_app; make_app()\n"
+    program += "import seqgen.formats, seqgen.tokenizers\n"
+    program += "print({'torch', 'tokenizers', 'transformers', 'safetensors'} & sys.modules.keys())"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert found.stdout == "set()\n", found.stderr
 
 
 # ---- bad folders, without transformers ----

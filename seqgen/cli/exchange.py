@@ -11,7 +11,7 @@ from seqgen.cli import completion, options
 from seqgen.cli.help import OUTPUT, SAVING, TEXT, flag, value
 from seqgen.cli.inputs import file_name, file_path
 from seqgen.cli.output import put_bytes, put_record, say
-from seqgen.cli.outputs import check_out, check_out_folder, check_replaced_model, is_arpa
+from seqgen.cli.outputs import check_out, check_out_folder, check_replaced_model, is_arpa, is_gguf
 from seqgen.errors import UsageError
 
 # What importers open as a file, which reads what is piped in.
@@ -22,9 +22,9 @@ def import_(
     file: Annotated[
         Path,
         typer.Argument(
-            help="Folder of a Hugging Face model (config.json, *.safetensors, tokenizer.json); or "
-            "an ARPA file, or vectors of words as word2vec or GloVe write them as text, also "
-            "compressed (.gz), or - for standard input.",
+            help="Folder of a Hugging Face model (config.json, *.safetensors, tokenizer.json); "
+            "a GGUF file; an ARPA file, or vectors of words as word2vec or GloVe write them as "
+            "text, also compressed (.gz), or - for standard input.",
             parser=file_path,
             metavar="PATH",
             show_default=False,
@@ -53,8 +53,8 @@ def import_(
     """Import a model of another tool: GPT-2 or Llama, an n-gram model, or word vectors.
 
     A folder is a Hugging Face model: GPT-2, Llama, Mistral, Qwen2, Qwen3 and others with the same
-    model_type. Of files, the first line says whether it is an n-gram model (ARPA, by KenLM, SRILM
-    or another tool) or vectors.
+    model_type. How a file begins says whether it is a GGUF file, an n-gram model (ARPA,
+    by KenLM, SRILM or another tool) or vectors.
     """
     from seqgen.cli.models import describe
     from seqgen.tasks.exchange import import_model
@@ -83,12 +83,12 @@ def export(
     file_format: Annotated[
         str,
         value(
-            "arpa|hf",
+            "arpa|gguf|hf",
             OUTPUT,
-            "Format to write: an ARPA file of an n-gram model, or a folder of a transformer that "
-            "Hugging Face's transformers loads.",
+            "Format to write: an ARPA file of an n-gram model; of a transformer a GGUF file, as "
+            "llama.cpp reads it, or a folder for Hugging Face's transformers.",
             "--format",
-            complete=completion.one_of("arpa", "hf"),
+            complete=completion.one_of("arpa", "gguf", "hf"),
         ),
     ] = "arpa",
     out: Annotated[
@@ -121,7 +121,8 @@ def export(
             raise UsageError("--json needs --out FILE: standard output has the model")
         put_bytes(exported(load(name, "cpu"), file_format))
         return
-    path = check_out(Path(out), [], overwrite, "an ARPA file", is_arpa)
+    kinds = {"gguf": ("a GGUF file", is_gguf), "arpa": ("an ARPA file", is_arpa)}
+    path = check_out(Path(out), [], overwrite, *kinds.get(file_format, kinds["arpa"]))
     loaded = load(name, "cpu")
     export_model(loaded, file_format, path)
     _report(loaded.stored.name, file_format, path, json, quiet)

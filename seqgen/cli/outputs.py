@@ -153,6 +153,14 @@ def is_arpa(path: Path) -> bool:
         return file.read(len(begin)) == begin
 
 
+def is_gguf(path: Path) -> bool:
+    """Return whether a file begins as a GGUF file does."""
+    from seqgen.formats import GGUF
+
+    with path.open("rb") as file:
+        return file.read(len(GGUF)) == GGUF
+
+
 def is_vectors(path: Path) -> bool:
     """Return whether a file begins as one of vectors does, perhaps compressed."""
     from seqgen.formats.packing import opened

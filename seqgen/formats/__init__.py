@@ -67,11 +67,6 @@ class FolderImporter(Protocol):
         """Return the model of a folder or file; see `Importer`."""
 
 
-# Takes a model, its tokenizer, how its documents are read, and what messages call it; returns
-# the file in pieces. Raises SeqgenError if the format cannot hold this kind of model.
-Exporter = Callable[["LanguageModel", "Tokenizer", Documents, str], Iterable[bytes]]
-
-
 @dataclass(frozen=True)
 class Exported:
     """What is written for another tool.
@@ -79,18 +74,22 @@ class Exported:
     Attributes:
         model: with its weights.
         tokenizer: its ids.
+        documents: how its text is read.
         framing: how its texts begin and end.
         name: what messages call it.
     """
 
     model: LanguageModel
     tokenizer: Tokenizer
+    documents: Documents
     framing: Framing
     name: str
 
 
-# Takes a model; yields the files of a folder, by name, the one that makes it whole last. Raises
-# SeqgenError if the format cannot hold this kind of model.
+# Takes a model; returns the file in pieces. Raises SeqgenError if the format cannot hold this kind
+# of model.
+Exporter = Callable[[Exported], Iterable[bytes]]
+# The same for the files of a folder, by name, the one that makes it whole last.
 FolderExporter = Callable[[Exported], Iterable[tuple[str, bytes]]]
 
 IMPORTERS: dict[str, str] = {
@@ -98,17 +97,34 @@ IMPORTERS: dict[str, str] = {
     "word2vec": "seqgen.formats.word2vec_models:read_model",
 }
 # What is known by more than its first line, and opened by its reader.
-FOLDER_IMPORTERS: dict[str, str] = {"hf": "seqgen.formats.hf_models:read_model"}
+FOLDER_IMPORTERS: dict[str, str] = {
+    "hf": "seqgen.formats.hf_models:read_model",
+    "gguf": "seqgen.formats.gguf_models:read_model",
+}
+# How a file of the second begins.
+GGUF = b"GGUF"
 # What knows a format by the first line of a file; ARPA is what none of them knows.
 RECOGNISERS: dict[str, str] = {"word2vec": "seqgen.formats.word_vectors:begins"}
-EXPORTERS: dict[str, str] = {"arpa": "seqgen.formats.arpa_models:write_model"}
+EXPORTERS: dict[str, str] = {
+    "arpa": "seqgen.formats.arpa_models:write_model",
+    "gguf": "seqgen.formats.gguf_models:write_model",
+}
 # What writes a folder.
 FOLDER_EXPORTERS: dict[str, str] = {"hf": "seqgen.formats.hf_models:files_of"}
 
 
 def folder_importer(path: Path) -> FolderImporter | None:
     """Return what reads a folder of another tool; None for a file that is read line by line."""
-    return load_object(FOLDER_IMPORTERS["hf"]) if path.is_dir() else None
+    if path.is_dir():
+        return load_object(FOLDER_IMPORTERS["hf"])
+    try:
+        if not path.is_file():  # reading from a pipe would consume it
+            return None
+        with path.open("rb") as file:
+            known = file.read(len(GGUF)) == GGUF
+    except OSError:  # said where the file is read
+        return None
+    return load_object(FOLDER_IMPORTERS["gguf"]) if known else None
 
 
 def format_of(first_line: bytes) -> str:

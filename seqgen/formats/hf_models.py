@@ -57,6 +57,7 @@ def files_of(it: Exported) -> Iterator[tuple[str, bytes]]:
     model, name, framing = it.model, it.name, it.framing
     if not isinstance(model, Transformer):
         raise SeqgenError(f"{name} is no transformer, and --format hf holds no other")
+    require_no_labels(it)
     family, table = hf_config.write(model.config, name)
     yield from hf_tokenizer_writing.files_of(it.tokenizer, framing, name).items()
     ids = {"bos_token_id": framing.start, "eos_token_id": framing.stop}
@@ -66,6 +67,16 @@ def files_of(it: Exported) -> Iterator[tuple[str, bytes]]:
     tensors = theirs_of(list(parts_of(family, model.config)), weights_of(model))
     yield WEIGHTS, save(tensors, {"format": "pt"})
     yield "config.json", json_bytes({**table, **ids, "torch_dtype": "float32"})
+
+
+def require_no_labels(it: Exported) -> None:
+    """Refuse a model with labels, which it has more tokens for than its tokenizer.
+
+    Raises:
+        SeqgenError: it is one.
+    """
+    if it.model.vocab_size != it.tokenizer.vocab_size:
+        raise SeqgenError(f"{it.name} writes texts with labels, which this format cannot hold")
 
 
 def filled(config: TransformerConfig, tensors: dict[str, Tensor]) -> Transformer:

@@ -96,14 +96,20 @@ def exported(loaded: LoadedModel, file_format: str) -> Iterable[bytes]:
         UsageError: there is no such format.
         SeqgenError: the format cannot hold this kind of model.
     """
-    write = formats.exporter(file_format)
-    _require_forward(loaded)
-    return write(loaded.model, loaded.tokenizer, loaded.data.documents, loaded.stored.name)
+    return formats.exporter(file_format)(_to_export(loaded))
 
 
-def _require_forward(loaded: LoadedModel) -> None:
+def _to_export(loaded: LoadedModel) -> formats.Exported:
+    """Return what a format may hold of a model.
+
+    Raises:
+        SeqgenError: no format can say how it reads.
+    """
+    name = loaded.stored.name
     if loaded.backward:
-        raise SeqgenError(f"{loaded.stored.name} reads from right to left, which no format can say")
+        raise SeqgenError(f"{name} reads from right to left, which no format can say")
+    documents, framing = loaded.data.documents, loaded.framing
+    return formats.Exported(loaded.model, loaded.tokenizer, documents, framing, name)
 
 
 def export_model(loaded: LoadedModel, file_format: str, out: str | Path) -> None:
@@ -114,11 +120,7 @@ def export_model(loaded: LoadedModel, file_format: str, out: str | Path) -> None
     if file_format not in formats.FOLDER_EXPORTERS:
         packing.write(Path(out), exported(loaded, file_format))
         return
-    _require_forward(loaded)
-    loaded.require_text(f"--format {file_format}")
-    write = formats.folder_exporter(file_format)
-    held = formats.Exported(loaded.model, loaded.tokenizer, loaded.framing, loaded.stored.name)
-    files = dict(write(held))
+    files = dict(formats.folder_exporter(file_format)(_to_export(loaded)))
     try:
         Path(out).mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
