@@ -344,6 +344,21 @@ def test_pickles_are_never_loaded(folder, capsys):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     line = refusal(capsys, "import", folder)
     assert "never loads" in line and "save_pretrained" in line
+    line = refusal(capsys, "import", folder / "pytorch_model.bin")
+    assert "never loads" in line and "save_pretrained" in line
+
+
+def test_one_file_of_a_folder_is_not_a_model(folder, capsys):
+    assert "give the folder" in refusal(capsys, "import", folder / "model.safetensors")
+
+
+def test_ids_far_beyond_the_vocabulary_are_refused(folder, capsys, tmp_path):
+    table = json.loads((folder / "tokenizer.json").read_text())
+    table["model"]["vocab"]["x" * 9] = 3_000_000_000
+    (folder / "tokenizer.json").write_text(json.dumps(table))
+    (tmp_path / "t.txt").write_text(TEXT)
+    command = ("train", tmp_path / "t.txt", "--model", "ngram", "--tokenizer", folder)
+    assert "ids" in refusal(capsys, *command)
 
 
 @pytest.mark.parametrize("name", ["../x.safetensors", "/etc/passwd", "a\\b.safetensors", 3, None])
@@ -406,7 +421,7 @@ def test_export_says_what_a_format_cannot_hold(tmp_path, capsys):
     assert run(["train", text, "--model", "transformer", "--name", "s", *flags, *form]) == 0
     line = refusal(capsys, "export", "s", "--format", "hf", "--out", out)
     assert "positions=sinusoidal" in line
-    assert "--format is arpa or hf" in refusal(capsys, "export", "s", "--format", "tf")
+    assert "--format is arpa or gguf or hf" in refusal(capsys, "export", "s", "--format", "tf")
     assert "--out FOLDER" in refusal(capsys, "export", "s", "--format", "hf")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mine.txt").touch()

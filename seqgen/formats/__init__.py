@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from seqgen.configs import DataConfig, Documents, require
+from seqgen.errors import SeqgenError
 from seqgen.registry import load_object
 
 if TYPE_CHECKING:
@@ -101,6 +102,8 @@ FOLDER_IMPORTERS: dict[str, str] = {
     "hf": "seqgen.formats.hf_models:read_model",
     "gguf": "seqgen.formats.gguf_models:read_model",
 }
+# Files that run whatever is in them when they are loaded.
+PICKLES = frozenset({".bin", ".pt", ".pth", ".pkl", ".ckpt"})
 # How a file of the second begins.
 GGUF = b"GGUF"
 # What knows a format by the first line of a file; ARPA is what none of them knows.
@@ -114,7 +117,18 @@ FOLDER_EXPORTERS: dict[str, str] = {"hf": "seqgen.formats.hf_models:files_of"}
 
 
 def folder_importer(path: Path) -> FolderImporter | None:
-    """Return what reads a folder of another tool; None for a file that is read line by line."""
+    """Return what reads a folder of another tool; None for a file that is read line by line.
+
+    Raises:
+        SeqgenError: the file is one of a folder, or a pickle.
+    """
+    if path.suffix == ".safetensors":
+        raise SeqgenError(f"{path} is one file of a model: give the folder that it is in")
+    if path.suffix in PICKLES:
+        raise SeqgenError(
+            f"{path} is a pickle, which seqgen never loads; convert its model: "
+            "AutoModelForCausalLM.from_pretrained(folder).save_pretrained(folder) in transformers"
+        )
     if path.is_dir():
         return load_object(FOLDER_IMPORTERS["hf"])
     try:
