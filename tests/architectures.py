@@ -42,6 +42,8 @@ FORM_OF_2017 = {
     "bias": True,
     "scale_embedding": True,
 }
+GROUPED = {"num_kv_heads": 1, "head_size": 6, "qkv_bias": True, "activation": "gelu-exact"}
+GROUPED |= {"rope_scaling": "llama3", "rope_factor": 4.0, "rope_original_window": 6}
 GPT2 = {
     "positions": "learned",
     "norm": "layernorm",
@@ -85,6 +87,7 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "odd": {"window": 5},
         "gpt2-odd": {**GPT2, "window": 5},
         "one": {"window": 1, "num_layers": 1},
+        "grouped": GROUPED,
     },
     "ngram": {
         smoothing: {"order": 3, "smoothing": smoothing}
@@ -284,6 +287,7 @@ PAIR_VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "default": {},
         "2017": {**FORM_OF_2017, "tie_weights": True, "encoder_layers": 1},
         "learned-odd": {**GPT2, "window": 5, "source_vocab_size": 9, "num_layers": 1},
+        "grouped": GROUPED,
     },
 }
 PAIRS = [

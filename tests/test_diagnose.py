@@ -214,9 +214,10 @@ def test_attention_entropy_by_hand():
     assert figures[0].entropy_uniform == pytest.approx(math.log(math.factorial(5)) / 5)
 
 
-def test_what_is_measured_without_the_scale_is_a_model_with_larger_queries():
+@pytest.mark.parametrize("kv_heads", [2, 1])
+def test_what_is_measured_without_the_scale_is_a_model_with_larger_queries(kv_heads):
     """softmax(Q K^T) is softmax((sqrt(D) Q) K^T / sqrt(D))."""
-    model = Case("transformer", "plain", {"qk_norm": False}).build()
+    model = Case("transformer", "plain", {"qk_norm": False, "num_kv_heads": kv_heads}).build()
     tokens, targets = text_of(2, 5)[0], text_of(2, 5, seed=1)[0]
     found = loss_unscaled(model, tokens, targets)
     with torch.no_grad():

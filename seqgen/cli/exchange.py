@@ -11,7 +11,7 @@ from seqgen.cli import completion, options
 from seqgen.cli.help import OUTPUT, SAVING, TEXT, flag, value
 from seqgen.cli.inputs import file_name, file_path
 from seqgen.cli.output import put_bytes, put_record, say
-from seqgen.cli.outputs import check_out, check_replaced_model, is_arpa
+from seqgen.cli.outputs import check_out, check_out_folder, check_replaced_model, is_arpa, is_gguf
 from seqgen.errors import UsageError
 
 # What importers open as a file, which reads what is piped in.
@@ -22,15 +22,16 @@ def import_(
     file: Annotated[
         Path,
         typer.Argument(
-            help="ARPA file, or vectors of words as word2vec or GloVe write them as text; also "
-            "compressed (.gz), or - for standard input.",
+            help="Folder of a Hugging Face model (config.json, *.safetensors, tokenizer.json); "
+            "a GGUF file; an ARPA file, or vectors of words as word2vec or GloVe write them as "
+            "text, also compressed (.gz), or - for standard input.",
             parser=file_path,
-            metavar="FILE",
+            metavar="PATH",
             show_default=False,
         ),
     ],
     name: Annotated[
-        str | None, value("NAME", SAVING, "Name of the new model.", default="made from FILE")
+        str | None, value("NAME", SAVING, "Name of the new model.", default="made from PATH")
     ] = None,
     like: Annotated[
         str | None,
@@ -49,9 +50,11 @@ def import_(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Import an n-gram model (ARPA file) made by KenLM, SRILM or another tool, or word vectors.
+    """Import a model of another tool: GPT-2 or Llama, an n-gram model, or word vectors.
 
-    Which of them a file holds is known by its first line.
+    A folder is a Hugging Face model: GPT-2, Llama, Mistral, Qwen2, Qwen3 and others with the same
+    model_type. How a file begins says whether it is a GGUF file, an n-gram model (ARPA,
+    by KenLM, SRILM or another tool) or vectors.
     """
     from seqgen.cli.models import describe
     from seqgen.tasks.exchange import import_model
@@ -80,19 +83,20 @@ def export(
     file_format: Annotated[
         str,
         value(
-            "arpa",
+            "arpa|gguf|hf",
             OUTPUT,
-            "Format to write.",
+            "Format to write: an ARPA file of an n-gram model; of a transformer a GGUF file, as "
+            "llama.cpp reads it, or a folder for Hugging Face's transformers.",
             "--format",
-            complete=completion.one_of("arpa"),
+            complete=completion.one_of("arpa", "gguf", "hf"),
         ),
     ] = "arpa",
     out: Annotated[
         str,
         value(
-            "FILE",
+            "PATH",
             OUTPUT,
-            "File to write, compressed if it ends in .gz; - is standard output.",
+            "File to write, compressed if it ends in .gz; - is standard output. For hf: a folder.",
             parser=file_name,
         ),
     ] = "-",
@@ -101,19 +105,32 @@ def export(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Export an n-gram model in a format that other tools read."""
+    """Export an n-gram model or a transformer in a format that other tools read."""
+    from seqgen.formats import FOLDER_EXPORTERS
     from seqgen.tasks.exchange import export_model, exported
     from seqgen.tasks.loaded import load
 
+    if file_format in FOLDER_EXPORTERS:
+        path = check_out_folder(Path(out), overwrite)
+        loaded = load(name, "cpu")
+        export_model(loaded, file_format, path)
+        _report(loaded.stored.name, file_format, path, json, quiet)
+        return
     if out == "-":
         if json:
             raise UsageError("--json needs --out FILE: standard output has the model")
         put_bytes(exported(load(name, "cpu"), file_format))
         return
-    path = check_out(Path(out), [], overwrite, "an ARPA file", is_arpa)
+    kinds = {"gguf": ("a GGUF file", is_gguf), "arpa": ("an ARPA file", is_arpa)}
+    path = check_out(Path(out), [], overwrite, *kinds.get(file_format, kinds["arpa"]))
     loaded = load(name, "cpu")
     export_model(loaded, file_format, path)
+    _report(loaded.stored.name, file_format, path, json, quiet)
+
+
+def _report(name: str, file_format: str, path: Path, json: bool, quiet: bool) -> None:
+    """Say what has been written."""
     if json:
-        put_record({"name": loaded.stored.name, "format": file_format, "path": str(path)})
+        put_record({"name": name, "format": file_format, "path": str(path)})
     if not quiet:
-        say(f"{loaded.stored.name}: written to {out}")
+        say(f"{name}: written to {path}")

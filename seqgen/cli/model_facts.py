@@ -89,7 +89,7 @@ def six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, 
         "text": f"{files or MISSING}, {plural(data.get('characters') or 0, 'character')}",
         "tokenizer": f"{tokenizer['kind']}, {plural(size or 0, 'token')}",
         **({"labels": tokenizer["labels"]} if "labels" in tokenizer else {}),
-        "training": _mixed(config, record) or _training(model, result),
+        "training": _mixed(config, record) or _imported(record) or _training(model, result),
         "validation": _validation(result),
         "written": f"{age(record.get('created'))}, {model.path}",
     }
@@ -100,6 +100,12 @@ def _mixed(config: dict[str, Any], record: dict[str, Any]) -> str | None:
     weights, parts = record.get("weights") or (), config.get("parts") or ()
     each = (f"{part.get('name')}:{figure(w)}" for part, w in zip(parts, weights, strict=False))
     return " + ".join(each) or None
+
+
+def _imported(record: dict[str, Any]) -> str | None:
+    """Return which file of another tool a model came from; None for one that was trained here."""
+    place = record.get("imported")
+    return None if place is None else f"imported from {place}"
 
 
 def _training(model: store.StoredModel, result: dict[str, Any]) -> str:

@@ -11,6 +11,15 @@ from seqgen import store
 from seqgen.cli.inputs import Identity, Input
 from seqgen.errors import UsageError
 
+# What a model for Hugging Face's transformers consists of, as seqgen writes it.
+EXPORTED_FILES = {
+    "config.json",
+    "generation_config.json",
+    "model.safetensors",
+    "tokenizer.json",
+    "tokenizer_config.json",
+}
+
 
 def check_out(
     out: Path,
@@ -46,6 +55,29 @@ def check_out(
         raise UsageError(f"{out} exists and is not {kind}: give another {flag}")
     if not overwrite:
         raise UsageError(f"{out} exists: add --overwrite to replace it, or give another {flag}")
+    return out
+
+
+def check_out_folder(out: Path, overwrite: bool) -> Path:
+    """Return the folder to write a model into for another tool, with links followed.
+
+    Raises:
+        UsageError: there is none, or it holds something else than such a model, or one that is not
+            to be replaced.
+    """
+    if str(out) == "-":
+        raise UsageError("--format hf writes a folder: give --out FOLDER")
+    out = out.resolve()
+    if not out.exists():
+        return out
+    if not out.is_dir():
+        raise UsageError(f"{out} is no folder: give another --out")
+    there = {path.name for path in out.iterdir()}
+    if there - EXPORTED_FILES:
+        strange = min(there - EXPORTED_FILES)
+        raise UsageError(f"{out} has other files ({strange}): give another --out")
+    if there and not overwrite:
+        raise UsageError(f"{out} exists: add --overwrite to replace it, or give another --out")
     return out
 
 
@@ -119,6 +151,14 @@ def is_arpa(path: Path) -> bool:
         return file.read(len(begin)) == begin
     with path.open("rb") as file:
         return file.read(len(begin)) == begin
+
+
+def is_gguf(path: Path) -> bool:
+    """Return whether a file begins as a GGUF file does."""
+    from seqgen.formats import GGUF
+
+    with path.open("rb") as file:
+        return file.read(len(GGUF)) == GGUF
 
 
 def is_vectors(path: Path) -> bool:

@@ -18,7 +18,7 @@ class DataConfig(Config):
 
     tokenizer: str = setting(
         "What a token is: char, byte, word, whitespace, bpe or unigram; or the file "
-        "or folder of a tokenizer.",
+        "or folder of a tokenizer, such as a tokenizer.json.",
         "char",
     )
     source_tokenizer: str | None = setting(

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from seqgen.configs import Documents
+from seqgen.errors import SeqgenError
 from seqgen.tokenizers import Tokenizer
 
 
@@ -37,8 +38,13 @@ class Framing:
 
         A stream starts after a newline that is not shown, and has no end; a line is
         BOS line EOS. Where a newline may be part of a longer token, a stream starts after BOS.
+
+        Raises:
+            SeqgenError: the tokenizer, which is from elsewhere, has no token for this.
         """
         line = documents == "line"
+        if line and tokenizer.eos_id is None:
+            raise SeqgenError("no token of the tokenizer ends a line; use --documents stream")
         start = tokenizer.newline_id if tokenizer.line_safe and not line else tokenizer.bos_id
         end = tokenizer.eos_id if line else None
         never = [tokenizer.pad_id, tokenizer.bos_id, tokenizer.unk_id]
@@ -57,6 +63,8 @@ class Framing:
         if wanted == "stream":
             return Framing.of(tokenizer, "stream")
         end = tokenizer.newline_id if self.stop is None else self.stop
+        if end is None:
+            raise SeqgenError("the model has no token that ends a line; use --documents stream")
         return Framing(self.start, end, end, self.never, self.starts_prompts)
 
     def opened(self, ids: Iterable[int]) -> tuple[int, ...]:

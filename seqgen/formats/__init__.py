@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from seqgen.configs import DataConfig, Documents, require
+from seqgen.errors import SeqgenError
 from seqgen.registry import load_object
 
 if TYPE_CHECKING:
@@ -60,17 +61,84 @@ class Importer(Protocol):
         """
 
 
-# Takes a model, its tokenizer, how its documents are read, and what messages call it; returns
-# the file in pieces. Raises SeqgenError if the format cannot hold this kind of model.
-Exporter = Callable[["LanguageModel", "Tokenizer", Documents, str], Iterable[bytes]]
+class FolderImporter(Protocol):
+    """Reads a folder of another tool, or a file that is not read line by line."""
+
+    def __call__(self, path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Imported:
+        """Return the model of a folder or file; see `Importer`."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What is written for another tool.
+
+    Attributes:
+        model: with its weights.
+        tokenizer: its ids.
+        documents: how its text is read.
+        framing: how its texts begin and end.
+        name: what messages call it.
+    """
+
+    model: LanguageModel
+    tokenizer: Tokenizer
+    documents: Documents
+    framing: Framing
+    name: str
+
+
+# Takes a model; returns the file in pieces. Raises SeqgenError if the format cannot hold this kind
+# of model.
+Exporter = Callable[[Exported], Iterable[bytes]]
+# The same for the files of a folder, by name, the one that makes it whole last.
+FolderExporter = Callable[[Exported], Iterable[tuple[str, bytes]]]
 
 IMPORTERS: dict[str, str] = {
     "arpa": "seqgen.formats.arpa_models:read_model",
     "word2vec": "seqgen.formats.word2vec_models:read_model",
 }
+# What is known by more than its first line, and opened by its reader.
+FOLDER_IMPORTERS: dict[str, str] = {
+    "hf": "seqgen.formats.hf_models:read_model",
+    "gguf": "seqgen.formats.gguf_models:read_model",
+}
+# Files that run whatever is in them when they are loaded.
+PICKLES = frozenset({".bin", ".pt", ".pth", ".pkl", ".ckpt"})
+# How a file of the second begins.
+GGUF = b"GGUF"
 # What knows a format by the first line of a file; ARPA is what none of them knows.
 RECOGNISERS: dict[str, str] = {"word2vec": "seqgen.formats.word_vectors:begins"}
-EXPORTERS: dict[str, str] = {"arpa": "seqgen.formats.arpa_models:write_model"}
+EXPORTERS: dict[str, str] = {
+    "arpa": "seqgen.formats.arpa_models:write_model",
+    "gguf": "seqgen.formats.gguf_models:write_model",
+}
+# What writes a folder.
+FOLDER_EXPORTERS: dict[str, str] = {"hf": "seqgen.formats.hf_models:files_of"}
+
+
+def folder_importer(path: Path) -> FolderImporter | None:
+    """Return what reads a folder of another tool; None for a file that is read line by line.
+
+    Raises:
+        SeqgenError: the file is one of a folder, or a pickle.
+    """
+    if path.suffix == ".safetensors":
+        raise SeqgenError(f"{path} is one file of a model: give the folder that it is in")
+    if path.suffix in PICKLES:
+        raise SeqgenError(
+            f"{path} is a pickle, which seqgen never loads; convert its model: "
+            "AutoModelForCausalLM.from_pretrained(folder).save_pretrained(folder) in transformers"
+        )
+    if path.is_dir():
+        return load_object(FOLDER_IMPORTERS["hf"])
+    try:
+        if not path.is_file():  # reading from a pipe would consume it
+            return None
+        with path.open("rb") as file:
+            known = file.read(len(GGUF)) == GGUF
+    except OSError:  # said where the file is read
+        return None
+    return load_object(FOLDER_IMPORTERS["gguf"]) if known else None
 
 
 def format_of(first_line: bytes) -> str:
@@ -97,6 +165,12 @@ def exporter(file_format: str) -> Exporter:
     return _row(EXPORTERS, file_format)
 
 
+def folder_exporter(file_format: str) -> FolderExporter:
+    """Return what writes a folder in a format."""
+    return load_object(FOLDER_EXPORTERS[file_format])
+
+
 def _row(table: Mapping[str, str], file_format: str) -> Any:
-    require(file_format in table, f"--format is {' or '.join(table)}, not {file_format!r}")
+    known = {**table, **(FOLDER_EXPORTERS if table is EXPORTERS else {})}
+    require(file_format in table, f"--format is {' or '.join(known)}, not {file_format!r}")
     return load_object(table[file_format])

@@ -8,8 +8,7 @@ from pathlib import Path
 from seqgen.configs import DataConfig, Documents
 from seqgen.data.framing import Framing
 from seqgen.errors import SeqgenError
-from seqgen.formats import Imported, arpa
-from seqgen.models.base import LanguageModel
+from seqgen.formats import Exported, Imported, arpa
 from seqgen.models.ngram import NGram
 from seqgen.tokenizers import Tokenizer, WhitespaceTokenizer
 
@@ -40,16 +39,14 @@ def read_model(
     return Imported("ngram", model, tokenizer, data, framing, {"ngrams": ngrams})
 
 
-def write_model(
-    model: LanguageModel, tokenizer: Tokenizer, documents: Documents, name: str
-) -> Iterator[bytes]:
+def write_model(it: Exported) -> Iterator[bytes]:
     """Return an n-gram model as an ARPA file, in pieces; see `formats.Exporter`."""
-    if not isinstance(model, NGram):
-        raise SeqgenError(f"{name} is no n-gram model, and ARPA holds no other")
-    words: list[str | None] = [None] * model.vocab_size
-    for word, token in names_of(tokenizer, documents).items():
+    if not isinstance(it.model, NGram):
+        raise SeqgenError(f"{it.name} is no n-gram model, and ARPA holds no other")
+    words: list[str | None] = [None] * it.model.vocab_size
+    for word, token in names_of(it.tokenizer, it.documents).items():
         words[token] = word
-    return (chunk.encode() for chunk in arpa.write(model, words))
+    return (chunk.encode() for chunk in arpa.write(it.model, words))
 
 
 def names_of(tokenizer: Tokenizer, documents: Documents) -> dict[str, int]:

@@ -100,10 +100,18 @@ class _NoDraws(TorchFunctionMode):
 _DRAWS = frozenset({torch.Tensor.normal_, torch.Tensor.uniform_, init.normal_, init.uniform_})
 
 
+def without_content(model_class: type[Any], config: Any) -> Any:
+    """Return a new model of a class whose tensors have shapes and no content (torch's meta device).
+
+    It takes no memory for them.
+    """
+    with torch.device("meta"), _NoDraws():
+        return model_class(config)
+
+
 def parameter_count(model_class: type[Any], config: Any) -> int:
     """Return how many parameters a new model of a class would have; takes no memory for them."""
-    with torch.device("meta"), _NoDraws():
-        return model_class(config).parameter_count()
+    return without_content(model_class, config).parameter_count()
 
 
 def memory() -> int:

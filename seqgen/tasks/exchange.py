@@ -8,11 +8,14 @@ from itertools import chain
 from pathlib import Path
 
 from seqgen import __version__, formats, store
+from seqgen.configs import DataConfig
 from seqgen.errors import SeqgenError
+from seqgen.files import write_bytes
 from seqgen.formats import packing
 from seqgen.store import StoredModel
 from seqgen.tasks.interrupts import ending_as_ctrl_c
 from seqgen.tasks.loaded import LoadedModel, load
+from seqgen.tokenizers import Tokenizer
 
 
 @ending_as_ctrl_c()
@@ -27,7 +30,7 @@ def import_model(
     """Read a model of another tool and store it.
 
     Args:
-        path: the file, perhaps compressed by gzip.
+        path: the file, perhaps compressed by gzip; or a folder of Hugging Face.
         name: what to call the model; made from the file's name if None.
         like: a model whose tokens the file is about, and which reads text in the same way; None
             if the file alone says so.
@@ -43,13 +46,12 @@ def import_model(
     known = None if like is None else load(like, "cpu")
     # An ARPA file knows no labels, and is read from left to right.
     data = known and replace(known.data, labels=False, direction="forward")
-    with packing.opened(path) as file:
-        lines = iter(file)
-        first = next(lines, b"")
-        file_format = file_format or formats.format_of(first)
-        read = formats.importer(file_format)
-        imported = read(chain([first], lines), path, known and (known.tokenizer, data))
-    stem = path.name.removesuffix(".gz").removesuffix(".txt").removesuffix(f".{file_format}")
+    vocabulary = known and (known.tokenizer, data)
+    read_folder = formats.folder_importer(path)
+    if read_folder is not None:
+        imported, stem = read_folder(path, vocabulary), path.resolve().name
+    else:
+        imported, stem = _read_lines(path, vocabulary, file_format)
     with store.building(name, stem, overwrite) as stored:
         groups = {
             "model": imported.model.config,
@@ -73,6 +75,20 @@ def import_model(
     return StoredModel(stored.path)
 
 
+def _read_lines(
+    path: Path, like: tuple[Tokenizer, DataConfig] | None, file_format: str | None
+) -> tuple[formats.Imported, str]:
+    """Return what a file holds that is read line by line, and its name without an ending."""
+    with packing.opened(path) as file:
+        lines = iter(file)
+        first = next(lines, b"")
+        file_format = file_format or formats.format_of(first)
+        read = formats.importer(file_format)
+        found = read(chain([first], lines), path, like)
+    stem = path.name.removesuffix(".gz").removesuffix(".txt").removesuffix(f".{file_format}")
+    return found, stem
+
+
 def exported(loaded: LoadedModel, file_format: str) -> Iterable[bytes]:
     """Return a stored model in a format of another tool, in pieces.
 
@@ -84,12 +100,34 @@ def exported(loaded: LoadedModel, file_format: str) -> Iterable[bytes]:
         UsageError: there is no such format.
         SeqgenError: the format cannot hold this kind of model.
     """
-    write = formats.exporter(file_format)
+    return formats.exporter(file_format)(_to_export(loaded))
+
+
+def _to_export(loaded: LoadedModel) -> formats.Exported:
+    """Return what a format may hold of a model.
+
+    Raises:
+        SeqgenError: no format can say how it reads.
+    """
+    name = loaded.stored.name
     if loaded.backward:
-        raise SeqgenError(f"{loaded.stored.name} reads from right to left, which no format can say")
-    return write(loaded.model, loaded.tokenizer, loaded.data.documents, loaded.stored.name)
+        raise SeqgenError(f"{name} reads from right to left, which no format can say")
+    documents, framing = loaded.data.documents, loaded.framing
+    return formats.Exported(loaded.model, loaded.tokenizer, documents, framing, name)
 
 
 def export_model(loaded: LoadedModel, file_format: str, out: str | Path) -> None:
-    """Write a stored model to a file, compressed by gzip if its name ends so; see `exported`."""
-    packing.write(Path(out), exported(loaded, file_format))
+    """Write a stored model to a file, compressed by gzip if its name ends so; or to a folder.
+
+    See `exported` for the errors.
+    """
+    if file_format not in formats.FOLDER_EXPORTERS:
+        packing.write(Path(out), exported(loaded, file_format))
+        return
+    files = dict(formats.folder_exporter(file_format)(_to_export(loaded)))
+    try:
+        Path(out).mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            write_bytes(Path(out) / name, content)
+    except OSError as error:
+        raise SeqgenError(f"{out} cannot be written: {error.strerror or error}") from None

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # How many tokens of the past a decoder looks at, so that spaces and accents come out right.
 LOOK_BACK = 4
+# Ids that a file may leave out; arrays are as long as the largest.
+MOST_GAPS = 1000
 SPECIAL_IDS = ("bos_id", "eos_id", "pad_id", "unk_id")
 
 
@@ -184,7 +186,10 @@ class HuggingFaceTokenizer(TokenizerFromElsewhere):
         known = self._library.encode("a b", add_special_tokens=False).ids
         unchanged = self._library.normalizer is None and self._decode(known) == "a b"
         self.lossless = bytes_there and unchanged
-        return max(self._names, default=-1) + 1
+        size = max(self._names, default=-1) + 1
+        if size > MOST_GAPS + 2 * len(self._names):
+            raise ValueError(f"its ids go up to {size - 1:,}, and it has {len(self._names):,}")
+        return size
 
     def encode(self, text: str) -> np.ndarray:
         ids = self._library.encode(text, add_special_tokens=False).ids

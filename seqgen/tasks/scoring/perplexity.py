@@ -288,9 +288,11 @@ def score_as(scoring: Scoring, loaded: LoadedModel, corpus: Corpus) -> Iterator[
 
 def protocol(loaded: LoadedModel, scoring: Scoring) -> str:
     """Say how a text is scored, in one string."""
-    end = "EOS" if loaded.data.documents == "line" else "newline"
+    end = "newline" if loaded.framing.stop is None else "EOS"
     line = scoring.documents == "line"
-    way = f"each line alone, {end} scored" if line else "one stream after a newline"
+    newline = loaded.framing_of("stream").start == loaded.tokenizer.newline_id
+    start = "a newline" if newline else "BOS"
+    way = f"each line alone, {end} scored" if line else f"one stream after {start}"
     if loaded.reads_pairs:
         given = "target given its source" if loaded.reads_sources else "line given its labels"
         way = f"each {given}, EOS scored"

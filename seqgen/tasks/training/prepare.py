@@ -22,6 +22,7 @@ from seqgen.data.text import Survey, Text, survey
 from seqgen.data.token_writing import write_corpus
 from seqgen.data.tokenfile import is_token_file, read_tokenizer
 from seqgen.errors import SeqgenError
+from seqgen.formats import hf_tokenizer
 from seqgen.tokenizers import KINDS, Tokenizer, load_tokenizer, tokenizer_kind
 from seqgen.tokenizers.sentencepiece import load_model_file
 
@@ -207,9 +208,14 @@ def given_tokenizer(config: DataConfig) -> Tokenizer | None:
 def open_tokenizer(path: Path) -> Tokenizer:
     """Return the tokenizer of a folder (its own, or a model's), a `.model` or a token file.
 
+    A `tokenizer.json` of Hugging Face, or a folder with one, is another.
+
     Raises:
         SeqgenError: there is none.
     """
+    folder = path.parent if path.name == "tokenizer.json" else path
+    if hf_tokenizer.is_folder(folder):
+        return hf_tokenizer.read(folder)[0]
     if path.is_dir():
         inside = path / "tokenizer"
         return load_tokenizer(inside if inside.is_dir() else path)

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from seqgen.models.attention import for_each_query
 from seqgen.models.transformer import Transformer
 
 
@@ -32,10 +33,13 @@ class HeadFigures:
 
 
 def weights(q: Tensor, k: Tensor, scale: float) -> Tensor:
-    """Return softmax(scale Q K^T) (B, heads, T, T), each position seeing none after itself."""
+    """Return softmax(scale Q K^T) (B, heads, T, T), each position seeing none after itself.
+
+    Keys may have fewer heads than queries.
+    """
     length = q.shape[-2]
     after = torch.ones(length, length, dtype=torch.bool, device=q.device).triu_(1)
-    return (scale * (q @ k.mT)).masked_fill(after, -math.inf).softmax(-1)
+    return (scale * (q @ for_each_query(q, k).mT)).masked_fill(after, -math.inf).softmax(-1)
 
 
 def entropies(probabilities: Tensor) -> Tensor:
@@ -63,7 +67,7 @@ def attention_figures(model: Transformer, tokens: Tensor) -> list[HeadFigures]:
                     entropy_uniform=uniform,
                 )
             )
-        return scaled @ v
+        return scaled @ for_each_query(q, v)
 
     model.features_by(tokens, attend)
     return figures
@@ -72,5 +76,9 @@ def attention_figures(model: Transformer, tokens: Tensor) -> list[HeadFigures]:
 @torch.no_grad()
 def loss_unscaled(model: Transformer, tokens: Tensor, targets: Tensor) -> float:
     """Return the loss, in nats per token, if attention were softmax(Q K^T) V."""
-    features = model.features_by(tokens, lambda layer, q, k, v: weights(q, k, 1.0) @ v)
+
+    def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return weights(q, k, 1.0) @ for_each_query(q, v)
+
+    features = model.features_by(tokens, attend)
     return float(F.cross_entropy(model.head(features).flatten(0, 1), targets.flatten()))

@@ -1,0 +1,222 @@
+"""GGUF files: a table of facts, then tensors, in one file (version 2 and 3, little-endian).
+
+The file begins with `GGUF`, the version, and the numbers of tensors and facts. A fact is a name, a
+type and a value; a tensor's entry is its name, its dimensions (the innermost first), its type, and
+where it begins after the entries. Numbers are checked against the size of the file before any
+memory is taken for what they announce.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seqgen.errors import SeqgenError
+
+MAGIC = b"GGUF"
+VERSIONS = (2, 3)
+ALIGNMENT = 32
+# Types of facts, as struct knows them.
+NUMBERS = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}
+STRING, ARRAY = 8, 9
+UINT32, FLOAT32, BOOL = 4, 6, 7
+INT32 = 5
+# Types of tensors: how many elements make a block, and its bytes.
+BLOCKS = {0: ("F32", 1, 4), 1: ("F16", 1, 2), 8: ("Q8_0", 32, 34), 30: ("BF16", 1, 2)}
+MOST_DIMENSIONS = 4
+# Items of a list: no vocabulary comes near this.
+MOST_ITEMS = 1 << 23
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A tensor in a file.
+
+    Attributes:
+        shape: the outermost dimension first.
+        kind: a key of `BLOCKS`.
+        begin: its place in the file.
+    """
+
+    shape: tuple[int, ...]
+    kind: int
+    begin: int
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        _, block, width = BLOCKS[self.kind]
+        return math.prod(self.shape) // block * width
+
+
+class GGUFFile:
+    """A file that is mapped: its facts and its tensors.
+
+    Args:
+        path: where it is.
+
+    Raises:
+        SeqgenError: it cannot be read, or is broken; says what is wrong.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._at = path, 0
+        try:
+            with path.open("rb") as file:
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as error:
+            raise SeqgenError(f"{path} cannot be read: {error}") from None
+        if self._take(4) != MAGIC:
+            raise self.error("it does not begin with GGUF")
+        if (version := self._number("I")) not in VERSIONS:
+            raise self.error(f"version {version} is not 2 or 3")
+        tensors, facts = self._number("Q"), self._number("Q")
+        self.facts: dict[str, Any] = dict(self._fact() for _ in self._times(facts, 13))
+        self.tensors = self._entries(tensors)
+
+    def error(self, what: str) -> SeqgenError:
+        """Return what to say of a file that is broken."""
+        return SeqgenError(f"{self.path}: {what}")
+
+    def _take(self, size: int) -> bytes:
+        end = self._at + size
+        if end > len(self._map):
+            raise self.error("the file ends too early")
+        content = self._map[self._at : end]
+        self._at = end
+        return content
+
+    def _number(self, kind: str) -> Any:
+        return struct.unpack(f"<{kind}", self._take(struct.calcsize(f"<{kind}")))[0]
+
+    def _times(self, count: int, size: int) -> range:
+        """Return a range of `count` things of so many bytes at least, if the file has room."""
+        if count * size > len(self._map) - self._at:
+            raise self.error(f"it announces {count:,} things, more than it has room for")
+        return range(count)
+
+    def _text(self) -> str:
+        size = self._number("Q")
+        self._times(size, 1)
+        return self._take(size).decode("utf-8", "replace")
+
+    def _fact(self) -> tuple[str, Any]:
+        return self._text(), self._value(self._number("I"), arrays=True)
+
+    def _value(self, kind: int, arrays: bool) -> Any:
+        if kind == STRING:
+            return self._text()
+        if kind in NUMBERS:
+            return self._number(NUMBERS[kind])
+        if kind != ARRAY or not arrays:
+            raise self.error(f"a fact has the type {kind}, which there is not")
+        inner, count = self._number("I"), self._number("Q")
+        if count > MOST_ITEMS:
+            raise self.error(f"a list has {count:,} items, more than any vocabulary")
+        if inner in NUMBERS:
+            width = struct.calcsize(NUMBERS[inner])
+            self._times(count, width)
+            return list(struct.unpack(f"<{count}{NUMBERS[inner]}", self._take(count * width)))
+        return [self._value(inner, arrays=False) for _ in self._times(count, 8)]
+
+    def _entries(self, count: int) -> dict[str, Entry]:
+        found: dict[str, tuple[tuple[int, ...], int, int]] = {}
+        for _ in self._times(count, 24):
+            name, dimensions = self._text(), self._number("I")
+            if not 1 <= dimensions <= MOST_DIMENSIONS:
+                raise self.error(f"the tensor {name[:80]!r} has {dimensions:,} dimensions")
+            shape = tuple(self._number("Q") for _ in range(dimensions))[::-1]
+            if name in found:
+                raise self.error(f"the tensor {name[:80]!r} is there twice")
+            found[name] = shape, self._number("I"), self._number("Q")
+        alignment = self.facts.get("general.alignment", ALIGNMENT)
+        if type(alignment) is not int or not 1 <= alignment <= 1 << 16:
+            raise self.error("general.alignment is no such number")
+        start = -(-self._at // alignment) * alignment
+        return {name: self._entry(name, *place, start) for name, place in found.items()}
+
+    def _entry(
+        self, name: str, shape: tuple[int, ...], kind: int, offset: int, start: int
+    ) -> Entry:
+        if kind not in BLOCKS:
+            known = ", ".join(title for title, *_ in BLOCKS.values())
+            raise self.error(f"the tensor {name[:80]!r} is of type {kind}; seqgen reads {known}")
+        entry = Entry(shape, kind, start + offset)
+        if shape[-1] % BLOCKS[kind][1] or entry.begin + entry.size > len(self._map):
+            raise self.error(
+                f"the tensor {name[:80]!r} of shape {list(shape)} does not fit the file"
+            )
+        return entry
+
+    def read(self, name: str) -> np.ndarray:
+        """Return a tensor in float32."""
+        entry = self.tensors[name]
+        raw = np.frombuffer(self._map, np.uint8, entry.size, entry.begin)
+        title = BLOCKS[entry.kind][0]
+        if title == "Q8_0":
+            blocks = raw.reshape(-1, 34)  # a scale, and 32 numbers
+            scales = blocks[:, :2].copy().view("<f2").astype(np.float32)
+            values = blocks[:, 2:].view(np.int8) * scales
+        elif title == "BF16":
+            values = (raw.view("<u2").astype(np.uint32) << 16).view(np.float32)
+        else:
+            values = raw.view({"F32": "<f4", "F16": "<f2"}[title]).astype(np.float32)
+        return values.reshape(entry.shape)
+
+
+def write(facts: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> Iterator[bytes]:
+    """Yield a file in pieces; tensors are float32.
+
+    Args:
+        facts: by name: a text, a number, true or false, or a list of texts, ints or floats.
+        tensors: by name.
+    """
+    head = MAGIC + struct.pack("<IQQ", VERSIONS[-1], len(tensors), len(facts))
+    parts = [head, *(_text(name) + _typed(value) for name, value in facts.items())]
+    offset = 0
+    for name, tensor in tensors.items():
+        shape = tensor.shape[::-1]
+        numbers = struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, 0, offset)
+        parts.append(_text(name) + numbers)
+        offset += tensor.nbytes + _gap(tensor.nbytes)
+    whole = b"".join(parts)
+    yield whole + bytes(_gap(len(whole)))
+    for tensor in tensors.values():
+        content = np.ascontiguousarray(tensor, dtype="<f4").tobytes()
+        yield content + bytes(_gap(len(content)))
+
+
+def _gap(size: int) -> int:
+    return -size % ALIGNMENT
+
+
+def _text(text: str) -> bytes:
+    raw = text.encode()
+    return struct.pack("<Q", len(raw)) + raw
+
+
+def _typed(value: Any) -> bytes:
+    if isinstance(value, str):
+        return struct.pack("<I", STRING) + _text(value)
+    if isinstance(value, bool):
+        return struct.pack("<I?", BOOL, value)
+    if isinstance(value, int):
+        return struct.pack("<II", UINT32, value)
+    if isinstance(value, float):
+        return struct.pack("<If", FLOAT32, value)
+    return struct.pack("<I", ARRAY) + _array(value)
+
+
+def _array(values: Sequence[Any]) -> bytes:
+    count = struct.pack("<Q", len(values))
+    if not values or isinstance(values[0], str):
+        return struct.pack("<I", STRING) + count + b"".join(map(_text, values))
+    kind = FLOAT32 if isinstance(values[0], float) else INT32
+    return struct.pack("<I", kind) + count + struct.pack(f"<{len(values)}{NUMBERS[kind]}", *values)

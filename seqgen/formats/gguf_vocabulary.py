@@ -1,0 +1,211 @@
+"""The vocabulary of a GGUF file, as a tokenizer, and back."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+from seqgen.data.framing import Framing
+from seqgen.errors import SeqgenError
+from seqgen.files import json_bytes, parse_json
+from seqgen.formats.gguf import GGUFFile
+from seqgen.formats.hf_tokenizer_writing import files_of
+from seqgen.tokenizers import Tokenizer
+from seqgen.tokenizers.from_elsewhere import (
+    HuggingFaceTokenizer,
+    TokenizerFromElsewhere,
+    WholeSentencepieceTokenizer,
+)
+
+PREFIX = "tokenizer.ggml."
+# Kinds of tokens; the same numbers in sentencepiece.
+NORMAL, UNKNOWN, CONTROL, USER, BYTE = 1, 2, 3, 4, 6
+SPECIAL = {"bos": "bos", "eos": "eos", "pad": "padding"}
+CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+# How a text is cut before bytes are merged, by the names that GGUF has for it; None is GPT-2's.
+PATTERNS = {
+    "gpt-2": None,
+    "qwen2": rf"{CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}|{REST}",
+    "llama-bpe": rf"{CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}|{REST}",
+}
+# Models whose name differs and whose pattern does not.
+SAME = {"default": "gpt-2", "smollm": "gpt-2", "llama3": "llama-bpe", "llama-v3": "llama-bpe"}
+
+
+def read(file: GGUFFile, vocab_size: int) -> tuple[TokenizerFromElsewhere, Framing]:
+    """Return the tokenizer of a file, and how texts begin and end.
+
+    Raises:
+        SeqgenError: it is broken, or of a kind that seqgen does not know.
+    """
+    facts = {
+        name.removeprefix(PREFIX): fact
+        for name, fact in file.facts.items()
+        if name.startswith(PREFIX)
+    }
+    tokens, kind = facts.get("tokens"), facts.get("model")
+    if not _are(str, tokens) or len(tokens) != vocab_size:
+        raise file.error(f"{PREFIX}tokens is no list of {vocab_size:,} texts")
+    special = {}
+    for name, theirs in SPECIAL.items():
+        token = facts.get(f"{theirs}_token_id")
+        if token is not None and not (type(token) is int and token < vocab_size):
+            raise file.error(f"{PREFIX}{theirs}_token_id is {str(token)[:20]}, which there is not")
+        special[f"{name}_id"] = token
+    try:
+        if kind == "gpt2":
+            tokenizer = HuggingFaceTokenizer(_byte_level(facts, file), vocab_size, special)
+        elif kind == "llama":
+            tokenizer = WholeSentencepieceTokenizer(_sentencepiece(facts, file), vocab_size)
+        else:
+            raise file.error(f"{PREFIX}model is {str(kind)[:20]!r}; seqgen reads gpt2 and llama")
+    except ValueError as error:
+        raise file.error(f"its vocabulary is broken: {error}") from None
+    start, stop = special["bos_id"], special["eos_id"]
+    start = stop if start is None else start
+    if start is None:
+        raise file.error("no token begins texts, and none ends them")
+    tokenizer.bos_id, tokenizer.eos_id = start, stop
+    begins = facts.get("add_bos_token", kind == "llama")
+    return tokenizer, Framing(start, None, stop, starts_prompts=bool(begins))
+
+
+def _are(kind: type, values: Any) -> bool:
+    return isinstance(values, list) and all(type(value) is kind for value in values)
+
+
+def _types(facts: dict[str, Any]) -> list[int]:
+    """Return the kind of each token; those that are not said are plain."""
+    types, count = facts.get("token_type"), len(facts["tokens"])
+    return types if _are(int, types) and len(types) == count else [NORMAL] * count
+
+
+def _byte_level(facts: dict[str, Any], file: GGUFFile) -> bytes:
+    """Return the `tokenizer.json` of a byte-level vocabulary with merges."""
+    name = facts.get("pre", "default")
+    name = SAME.get(name, name)
+    if name not in PATTERNS:
+        raise file.error(f"{PREFIX}pre is {str(name)[:40]!r}; seqgen reads {', '.join(PATTERNS)}")
+    merges = facts.get("merges", [])
+    if not _are(str, merges):
+        raise file.error(f"{PREFIX}merges is no list of texts")
+    tokens = facts["tokens"]
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    added = [
+        {"id": i, "content": tokens[i], **plain, "special": kind == CONTROL}
+        for i, kind in enumerate(_types(facts))
+        if kind in (CONTROL, USER)
+    ]
+    pattern = PATTERNS[name]
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    level["use_regex"] = pattern is None
+    cut: dict[str, Any] = level
+    if pattern is not None:
+        split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated"}
+        cut = {"type": "Sequence", "pretokenizers": [{**split, "invert": False}, level]}
+    vocabulary = {token: i for i, token in enumerate(tokens)}
+    if len(vocabulary) != len(tokens):
+        raise file.error(f"{PREFIX}tokens has a token twice")
+    model = {"type": "BPE", "vocab": vocabulary, "merges": merges}
+    model["ignore_merges"] = name == "llama-bpe"
+    table = {"version": "1.0", "added_tokens": added, "pre_tokenizer": cut, "decoder": level}
+    return json_bytes({**table, "model": model})
+
+
+def _sentencepiece(facts: dict[str, Any], file: GGUFFile) -> bytes:
+    """Return the `.model` file of a vocabulary with scores (sentencepiece_model.proto)."""
+    tokens, scores = facts["tokens"], facts.get("scores")
+    if not _are(float, scores) or len(scores) != len(tokens):
+        raise file.error(f"{PREFIX}scores is no list of {len(tokens):,} numbers")
+    special = {
+        name: facts.get(f"{theirs}_token_id")
+        for name, theirs in {"unk": "unknown", "bos": "bos", "eos": "eos"}.items()
+    }
+    ids = {"unk": 40, "bos": 41, "eos": 42, "pad": 43}
+    trainer = [_field(3, 2), _field(35, 1), _field(43, (1 << 64) - 1)]
+    trainer += [_field(ids[name], token) for name, token in special.items() if token is not None]
+    fields = {"unk": 45, "bos": 46, "eos": 47}
+    trainer += [
+        _field(fields[name], tokens[token]) for name, token in special.items() if token is not None
+    ]
+    prefix = bool(facts.get("add_space_prefix", True))
+    rules = [_field(1, "identity"), _field(3, int(prefix)), _field(4, 0), _field(5, 1)]
+    pieces = (
+        _field(1, b"".join([_field(1, token), _number(2, score), _field(3, kind)]))
+        for token, score, kind in zip(tokens, scores, _types(facts), strict=True)
+    )
+    return b"".join([*pieces, _field(2, b"".join(trainer)), _field(3, b"".join(rules))])
+
+
+def _varint(value: int) -> bytes:
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*found, value])
+
+
+def _field(number: int, value: int | str | bytes) -> bytes:
+    """Return a field of a protocol buffer."""
+    if isinstance(value, int):
+        return _varint(number << 3) + _varint(value)
+    raw = value.encode() if isinstance(value, str) else value
+    return _varint(number << 3 | 2) + _varint(len(raw)) + raw
+
+
+def _number(number: int, value: float) -> bytes:
+    return _varint(number << 3 | 5) + struct.pack("<f", value)
+
+
+def facts_of(tokenizer: Tokenizer, framing: Framing, name: str) -> dict[str, Any]:
+    """Return the facts of a tokenizer.
+
+    Args:
+        tokenizer: of bytes, or a byte-level one from elsewhere.
+        framing: how texts begin and end.
+        name: what messages call the model.
+
+    Raises:
+        SeqgenError: a GGUF file cannot hold this kind.
+    """
+    cannot = SeqgenError(
+        f"{name} has a tokenizer of kind {tokenizer.kind} that a GGUF file cannot hold; byte, and "
+        "imported byte-level ones of GPT-2, Qwen2 and Llama 3 can be written"
+    )
+    table = parse_json(files_of(tokenizer, framing, name)["tokenizer.json"])
+    model = table.get("model", {})
+    pre = _named_pattern(table.get("pre_tokenizer"))
+    if model.get("type") != "BPE" or pre is None:
+        raise cannot
+    names = {token: text for text, token in model["vocab"].items()}
+    kinds = dict.fromkeys(names, NORMAL)
+    for added in table.get("added_tokens", []):
+        names[added["id"]] = added["content"]
+        kinds[added["id"]] = CONTROL if added["special"] else USER
+    tokens = [names.get(i, f"[PAD{i}]") for i in range(tokenizer.vocab_size)]
+    merges = [x if isinstance(x, str) else " ".join(x) for x in model.get("merges", [])]
+    facts = {"model": "gpt2", "pre": pre, "tokens": tokens, "bos_token_id": framing.start}
+    facts["token_type"] = [kinds.get(i, CONTROL) for i in range(len(tokens))]
+    facts["merges"] = merges
+    optional = {"eos_token_id": framing.stop, "padding_token_id": tokenizer.pad_id}
+    facts |= {key: token for key, token in optional.items() if token is not None}
+    facts["add_bos_token"] = framing.starts_prompts
+    return {PREFIX + key: fact for key, fact in facts.items()}
+
+
+def _named_pattern(cut: Any) -> str | None:
+    """Return GGUF's name for how a `tokenizer.json` cuts a text; None if it has none."""
+    steps = cut.get("pretokenizers", [cut]) if isinstance(cut, dict) else []
+    kinds = [step.get("type") for step in steps]
+    if kinds == ["ByteLevel"] and not steps[0].get("add_prefix_space"):
+        return "gpt-2"
+    if kinds != ["Split", "ByteLevel"]:
+        return None
+    pattern = steps[0].get("pattern", {}).get("Regex")
+    return next((name for name, known in _known() if known == pattern), None)
+
+
+def _known() -> Iterable[tuple[str, str | None]]:
+    return ((name, pattern) for name, pattern in PATTERNS.items() if pattern is not None)

@@ -1,0 +1,386 @@
+"""`config.json` of Hugging Face models, as the settings of our transformer, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from seqgen.configs import short
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.models.transformer_config import MOST_WINDOW, TransformerConfig
+
+# What says nothing about a model's logits: dropout, how it was trained and saved, its tokens.
+SILENT = frozenset(
+    {
+        "attention_dropout",
+        "attn_pdrop",
+        "embd_pdrop",
+        "resid_pdrop",
+        "initializer_range",
+        "pretraining_tp",
+        "reorder_and_upcast_attn",
+        "use_cache",
+        "bos_token_id",
+        "eos_token_id",
+        "pad_token_id",
+        "tokenizer_class",
+        "_name_or_path",
+        "architectures",
+        "dtype",
+        "torch_dtype",
+        "model_type",
+        "transformers_version",
+        "max_window_layers",
+        "n_ctx",
+        "rope_interleaved",
+        "use_mrope",
+        "is_llama_config",
+        "transformers.js_config",
+        "id2label",
+        "label2id",
+        "keys_to_ignore_at_inference",
+        "output_attentions",
+        "output_hidden_states",
+        "return_dict",
+        "use_return_dict",
+        "task_specific_params",
+        "summary_activation",
+        "summary_first_dropout",
+        "summary_proj_to_labels",
+        "summary_type",
+        "summary_use_proj",
+    }
+)
+SWIGLU = {"silu": "swiglu", "swish": "swiglu"}
+GELUS = {
+    "gelu_new": "gelu",
+    "gelu_pytorch_tanh": "gelu",
+    "gelu_fast": "gelu",
+    "gelu": "gelu-exact",
+    "relu": "relu",
+}
+BIASED = frozenset({"attention", "mlp"})
+# Angles are kept for so many positions times the width of a head, 64 MB.
+MOST_ANGLES = 1 << 24
+
+
+@dataclass(frozen=True)
+class Described:
+    """What a `config.json` describes.
+
+    Attributes:
+        family: its `model_type`.
+        config: of our transformer.
+        biased: which of its parts have biases, of "attention" and "mlp".
+    """
+
+    family: str
+    config: TransformerConfig
+    biased: frozenset[str]
+
+
+class Fields:
+    """The fields of a `config.json`: each is taken once, and what nobody takes is not understood.
+
+    Args:
+        table: the file's content.
+        name: what messages call it.
+    """
+
+    def __init__(self, table: Mapping[str, Any], name: str) -> None:
+        self.table, self.name, self.taken = table, name, set(SILENT)
+
+    def wrong(self, field: str) -> SeqgenError:
+        """Return what to say of a field that seqgen cannot do as it says."""
+        value = short(repr(self.table.get(field)))
+        return SeqgenError(f"{self.name}: {field} is {value}, which seqgen does not understand")
+
+    def take(self, field: str, default: Any = None) -> Any:
+        """Return a field's value."""
+        self.taken.add(field)
+        value = self.table.get(field)
+        return default if value is None else value
+
+    def number(self, field: str, default: int | None = None) -> int:
+        """Return a field that is a whole number above 0.
+
+        Raises:
+            SeqgenError: it is missing, or something else.
+        """
+        value = self.take(field, default)
+        if value is None:
+            raise SeqgenError(f"{self.name} has no field {field}")
+        if type(value) is not int or value < 1:
+            raise self.wrong(field)
+        return value
+
+    def real(self, field: str, default: float) -> float:
+        """Return a field that is a number.
+
+        Raises:
+            SeqgenError: it is something else.
+        """
+        value = self.take(field, default)
+        if type(value) not in (int, float):
+            raise self.wrong(field)
+        return value
+
+    def flag(self, field: str, default: bool) -> bool:
+        """Return a field that is true or false.
+
+        Raises:
+            SeqgenError: it is something else.
+        """
+        value = self.take(field, default)
+        if type(value) is not bool:
+            raise self.wrong(field)
+        return value
+
+    def one_of(self, field: str, values: Mapping[str, str], default: str) -> str:
+        """Return what a field's value is called here.
+
+        Raises:
+            SeqgenError: it has another value.
+        """
+        value = self.take(field, default)
+        if not isinstance(value, str) or value not in values:
+            raise self.wrong(field)
+        return values[value]
+
+    def only(self, field: str, value: Any) -> None:
+        """Take a field that may have one value only.
+
+        Raises:
+            SeqgenError: it has another.
+        """
+        if self.take(field, value) != value:
+            raise self.wrong(field)
+
+    def finish(self) -> None:
+        """Refuse fields that nobody has taken, unless they ask for nothing.
+
+        Raises:
+            SeqgenError: names one.
+        """
+        for field in sorted(map(str, self.table.keys() - self.taken)):
+            if self.table.get(field) not in (None, False, [], {}):
+                raise self.wrong(field)
+
+
+def read(table: Any, name: str) -> Described:
+    """Return what a `config.json` describes.
+
+    Args:
+        table: the file's content.
+        name: what messages call it.
+
+    Raises:
+        SeqgenError: it is of another kind of model, or has a field that is not understood.
+    """
+    if not isinstance(table, dict):
+        raise SeqgenError(f"{name} holds no table")
+    family = table.get("model_type")
+    if not isinstance(family, str) or family not in READERS:
+        known = ", ".join(READERS)
+        raise SeqgenError(f"{name}: model_type is {short(repr(family))}; seqgen reads {known}")
+    fields = Fields(table, name)
+    settings = READERS[family](fields)
+    settings["vocab_size"] = fields.number("vocab_size")
+    fields.finish()
+    biased = frozenset(part for part in BIASED if table.get(f"{part}_bias", family == "gpt2"))
+    try:
+        return Described(family, TransformerConfig(**settings, dropout=0.0), biased)
+    except UsageError as error:
+        raise SeqgenError(f"{name}: {error}") from None
+
+
+def _gpt2(fields: Fields) -> dict[str, Any]:
+    fields.only("scale_attn_weights", True)
+    fields.only("scale_attn_by_inverse_layer_idx", False)
+    fields.only("add_cross_attention", False)
+    return {
+        "window": fields.number("n_positions"),
+        "hidden_size": fields.number("n_embd"),
+        "num_layers": fields.number("n_layer"),
+        "num_heads": fields.number("n_head"),
+        "ffn_size": fields.number("n_inner", 4 * fields.number("n_embd")),
+        "activation": fields.one_of("activation_function", GELUS, "gelu_new"),
+        "norm_eps": fields.real("layer_norm_epsilon", 1e-5),
+        "tie_weights": fields.flag("tie_word_embeddings", True),
+        "positions": "learned",
+        "norm": "layernorm",
+        "qk_norm": False,
+        "bias": True,
+    }
+
+
+def _llama(fields: Fields) -> dict[str, Any]:
+    heads, width = fields.number("num_attention_heads"), fields.number("hidden_size")
+    size = fields.number("head_dim", max(1, width // heads))
+    own = size != width / heads
+    biases = [fields.flag(f"{part}_bias", False) for part in sorted(BIASED)]
+    return {
+        "window": _window(fields, size),
+        "hidden_size": width,
+        "num_layers": fields.number("num_hidden_layers"),
+        "num_heads": heads,
+        "num_kv_heads": fields.number("num_key_value_heads", heads),
+        "head_size": size if own else None,
+        "ffn_size": fields.number("intermediate_size"),
+        "activation": fields.one_of("hidden_act", SWIGLU, "silu"),
+        "norm_eps": fields.real("rms_norm_eps", 1e-6),
+        "tie_weights": fields.flag("tie_word_embeddings", False),
+        "bias": any(biases),
+        "qk_norm": False,
+        **_rope(fields),
+    }
+
+
+def _qwen2(fields: Fields) -> dict[str, Any]:
+    return {**_llama(fields), "qkv_bias": True}
+
+
+def _qwen3(fields: Fields) -> dict[str, Any]:
+    return {**_llama(fields), "qk_norm": True}
+
+
+# What reads each kind of model.
+READERS: dict[str, Callable[[Fields], dict[str, Any]]] = {
+    "gpt2": _gpt2,
+    "llama": _llama,
+    "mistral": _llama,
+    "qwen2": _qwen2,
+    "qwen3": _qwen3,
+}
+
+
+def _window(fields: Fields, head_size: int) -> int:
+    """Return how many tokens a model sees at once: no more than slide over it at a time."""
+    window = fields.number("max_position_embeddings", 2048)
+    sliding = fields.take("sliding_window")
+    kinds = fields.take("layer_types")
+    used = fields.flag("use_sliding_window", fields.table.get("model_type") == "mistral")
+    if isinstance(kinds, list) and all(kind == "full_attention" for kind in kinds):
+        used = False
+    if used and sliding is not None:
+        window = min(window, fields.number("sliding_window"))
+    return min(window, MOST_WINDOW, max(1, MOST_ANGLES // head_size))
+
+
+def _rope(fields: Fields) -> dict[str, Any]:
+    """Return how positions turn: `rope_parameters`, or `rope_theta` and `rope_scaling`."""
+    theta = fields.take("rope_theta", 10000.0)
+    name = "rope_parameters" if fields.table.get("rope_parameters") else "rope_scaling"
+    fields.take("rope_parameters")
+    table = fields.take("rope_scaling", {}) if name == "rope_scaling" else fields.table[name]
+    fields.take("rope_scaling")
+    if not isinstance(table, dict):
+        raise fields.wrong(name)
+    own = Fields(table, f"{fields.name}: {name}")
+    theta = own.take("rope_theta", theta)
+    if type(theta) not in (int, float):
+        raise fields.wrong("rope_theta")
+    own.only("partial_rotary_factor", 1.0)
+    older = own.take("type", "default")
+    kinds = {"default": "", "linear": "linear", "llama3": "llama3"}
+    kind = own.one_of("rope_type", kinds, older if isinstance(older, str) else "")
+    settings: dict[str, Any] = {"rope_theta": float(theta)}
+    if kind:
+        settings |= {"rope_scaling": kind, "rope_factor": own.real("factor", 1.0)}
+    if kind == "llama3":
+        settings |= {
+            "rope_low_factor": own.real("low_freq_factor", 1.0),
+            "rope_high_factor": own.real("high_freq_factor", 4.0),
+            "rope_original_window": own.number("original_max_position_embeddings"),
+        }
+    own.finish()
+    return settings
+
+
+def write(config: TransformerConfig, name: str) -> tuple[str, dict[str, Any]]:
+    """Return the family that a transformer of ours belongs to, and its `config.json`.
+
+    Args:
+        config: the transformer's.
+        name: what messages call the model.
+
+    Raises:
+        SeqgenError: no family has such a transformer; names the setting.
+    """
+    if config.norm_position != "pre" or config.scale_embedding:
+        what = "norm_position=post" if config.norm_position != "pre" else "scale_embedding=true"
+        raise _no_family(name, what)
+    shared = {"vocab_size": config.vocab_size, "tie_word_embeddings": config.tie_weights}
+    if config.positions == "learned":
+        return "gpt2", {"model_type": "gpt2", **shared, **_as_gpt2(config, name)}
+    family, fields = _as_llama(config, name)
+    return family, {"model_type": family, **shared, **fields}
+
+
+def _no_family(name: str, what: str) -> SeqgenError:
+    return SeqgenError(f"{name} has {what}, which no model of Hugging Face has that seqgen writes")
+
+
+def _as_gpt2(config: TransformerConfig, name: str) -> dict[str, Any]:
+    wanted = {"norm": "layernorm", "bias": True, "qk_norm": False}
+    for setting, value in wanted.items():
+        if getattr(config, setting) != value:
+            shown = str(getattr(config, setting)).lower()
+            raise _no_family(name, f"positions=learned and {setting}={shown}")
+    if config.kv_heads != config.num_heads or config.head_size is not None:
+        raise _no_family(name, "positions=learned with num_kv_heads or head_size")
+    names = {ours: theirs for theirs, ours in reversed(GELUS.items())}
+    if config.activation not in names:
+        raise _no_family(name, f"positions=learned and activation={config.activation}")
+    return {
+        "architectures": ["GPT2LMHeadModel"],
+        "n_positions": config.window,
+        "n_embd": config.hidden_size,
+        "n_layer": config.num_layers,
+        "n_head": config.num_heads,
+        "n_inner": config.feed_forward_size,
+        "activation_function": names[config.activation],
+        "layer_norm_epsilon": config.norm_eps,
+    }
+
+
+def _as_llama(config: TransformerConfig, name: str) -> tuple[str, dict[str, Any]]:
+    wanted = {"positions": "rope", "norm": "rmsnorm", "activation": "swiglu"}
+    for setting, value in wanted.items():
+        if getattr(config, setting) != value:
+            raise _no_family(name, f"{setting}={getattr(config, setting)}")
+    family, title = "llama", "Llama"
+    if config.qk_norm:
+        family, title = "qwen3", "Qwen3"
+    elif config.qkv_bias and not config.bias:
+        family, title = "qwen2", "Qwen2"
+    if config.qk_norm and (config.bias or config.qkv_bias):
+        raise _no_family(name, "both qk_norm=true and biases")
+    rope: dict[str, Any] = {"rope_type": config.rope_scaling or "default"}
+    if config.rope_scaling is not None:
+        rope["factor"] = config.rope_factor
+    if config.rope_scaling == "llama3":
+        rope |= {
+            "low_freq_factor": config.rope_low_factor,
+            "high_freq_factor": config.rope_high_factor,
+            "original_max_position_embeddings": config.rope_original_window,
+        }
+    fields = {
+        "architectures": [f"{title}ForCausalLM"],
+        "max_position_embeddings": config.window,
+        "hidden_size": config.hidden_size,
+        "num_hidden_layers": config.num_layers,
+        "num_attention_heads": config.num_heads,
+        "num_key_value_heads": config.kv_heads,
+        "head_dim": config.head_width,
+        "intermediate_size": config.feed_forward_size,
+        "hidden_act": "silu",
+        "rms_norm_eps": config.norm_eps,
+        "rope_theta": config.rope_theta,
+        "rope_scaling": rope if config.rope_scaling else None,
+        "rope_parameters": {**rope, "rope_theta": config.rope_theta},
+    }
+    if family == "llama":
+        fields |= {"attention_bias": config.bias, "mlp_bias": config.bias}
+    return family, fields

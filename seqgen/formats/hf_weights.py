@@ -1,0 +1,235 @@
+"""The tensors of Hugging Face models: what ours are called there, read from files and written."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seqgen.errors import SeqgenError, first_line
+from seqgen.files import parse_json
+from seqgen.formats.hf_config import BIASED
+from seqgen.models.transformer_config import TransformerConfig
+
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+# No table of a model, its tokenizer apart, comes near this.
+LARGEST_TABLE = 1 << 26
+KINDS = {"F64", "F32", "F16", "BF16"}
+# Tensors that some versions stored, and that follow from the configuration.
+COMPUTED = (".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One tensor of ours, and the tensors of theirs that it is made of, one under the other.
+
+    Attributes:
+        ours: its name.
+        theirs: their names, each with its shape.
+        transposed: whether theirs lie the other way round, as GPT-2's do.
+    """
+
+    ours: str
+    theirs: tuple[tuple[str, tuple[int, ...]], ...]
+    transposed: bool = False
+
+
+def parts_of(
+    family: str, config: TransformerConfig, biased: Collection[str] = BIASED
+) -> Iterator[Part]:
+    """Yield the tensors of a model, in order.
+
+    Args:
+        family: "gpt2", or any other of `hf_config.READERS`.
+        config: of our transformer.
+        biased: which parts of a model with biases have them there; ours are zeros elsewhere.
+    """
+    yield from _gpt2(config) if family == "gpt2" else _llama(config, biased)
+
+
+def _gpt2(config: TransformerConfig) -> Iterator[Part]:
+    size, inner = config.hidden_size, config.feed_forward_size
+
+    def norm(ours: str, theirs: str) -> Iterator[Part]:
+        for kind in ("weight", "bias"):
+            yield Part(f"{ours}.{kind}", ((f"{theirs}.{kind}", (size,)),))
+
+    def linear(ours: str, theirs: str, inputs: int, outputs: int) -> Iterator[Part]:
+        yield Part(f"{ours}.weight", ((f"{theirs}.weight", (inputs, outputs)),), transposed=True)
+        yield Part(f"{ours}.bias", ((f"{theirs}.bias", (outputs,)),))
+
+    yield Part("embedding.weight", (("transformer.wte.weight", (config.vocab_size, size)),))
+    learned = ("transformer.wpe.weight", (config.window, size))
+    yield Part("position_embedding.weight", (learned,))
+    for layer in range(config.num_layers):
+        mine, block = f"blocks.{layer}", f"transformer.h.{layer}"
+        yield from norm(f"{mine}.attention_norm", f"{block}.ln_1")
+        attention = f"{mine}.attention"
+        yield from linear(f"{attention}.query_key_value", f"{block}.attn.c_attn", size, 3 * size)
+        yield from linear(f"{attention}.output", f"{block}.attn.c_proj", size, size)
+        yield from norm(f"{mine}.feed_forward_norm", f"{block}.ln_2")
+        yield from linear(f"{mine}.feed_forward.inner", f"{block}.mlp.c_fc", size, inner)
+        yield from linear(f"{mine}.feed_forward.output", f"{block}.mlp.c_proj", inner, size)
+    yield from norm("final_norm", "transformer.ln_f")
+    if not config.tie_weights:
+        yield Part("head.weight", (("lm_head.weight", (config.vocab_size, size)),))
+
+
+def _llama(config: TransformerConfig, biased: Collection[str]) -> Iterator[Part]:
+    size, inner, width = config.hidden_size, config.feed_forward_size, config.head_width
+    queries, keys = config.num_heads * width, config.kv_heads * width
+    attention, mlp = (config.bias and part in biased for part in ("attention", "mlp"))
+
+    def linear(ours: str, inputs: int, bias: bool, **outputs: int) -> Iterator[Part]:
+        theirs = outputs.items()
+        yield Part(f"{ours}.weight", tuple((f"{n}.weight", (out, inputs)) for n, out in theirs))
+        if bias:
+            yield Part(f"{ours}.bias", tuple((f"{n}.bias", (out,)) for n, out in theirs))
+
+    yield Part("embedding.weight", (("model.embed_tokens.weight", (config.vocab_size, size)),))
+    for layer in range(config.num_layers):
+        mine, block = f"blocks.{layer}", f"model.layers.{layer}"
+        own, feed_forward = f"{block}.self_attn", f"{block}.mlp"
+        for ours, theirs in (("attention", "input"), ("feed_forward", "post_attention")):
+            name = f"{block}.{theirs}_layernorm.weight"
+            yield Part(f"{mine}.{ours}_norm.weight", ((name, (size,)),))
+        ours = f"{mine}.attention"
+        maps = {f"{own}.q_proj": queries, f"{own}.k_proj": keys, f"{own}.v_proj": keys}
+        yield from linear(f"{ours}.query_key_value", size, attention or config.qkv_bias, **maps)
+        yield from linear(f"{ours}.output", queries, attention, **{f"{own}.o_proj": size})
+        if config.qk_norm:
+            yield Part(f"{ours}.query_norm.weight", ((f"{own}.q_norm.weight", (width,)),))
+            yield Part(f"{ours}.key_norm.weight", ((f"{own}.k_norm.weight", (width,)),))
+        ours = f"{mine}.feed_forward"
+        maps = dict.fromkeys((f"{feed_forward}.gate_proj", f"{feed_forward}.up_proj"), inner)
+        yield from linear(f"{ours}.inner", size, mlp, **maps)
+        yield from linear(f"{ours}.output", inner, mlp, **{f"{feed_forward}.down_proj": size})
+    yield Part("final_norm.weight", (("model.norm.weight", (size,)),))
+    if not config.tie_weights:
+        yield Part("head.weight", (("lm_head.weight", (config.vocab_size, size)),))
+
+
+def read_table(path: Path) -> Any:
+    """Return what a JSON file says.
+
+    Raises:
+        SeqgenError: it is missing, too large, or no JSON.
+    """
+    try:
+        if path.stat().st_size > LARGEST_TABLE:
+            raise SeqgenError(f"{path} is larger than any such file: {path.stat().st_size:,} bytes")
+        return parse_json(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SeqgenError(f"{path} cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise SeqgenError(f"{path} is not JSON: {first_line(error)}") from None
+
+
+def shards_of(folder: Path) -> list[Path]:
+    """Return the files of tensors of a folder.
+
+    Raises:
+        SeqgenError: there are none, or only pickled ones; or the index names a file elsewhere.
+    """
+    if (folder / INDEX).is_file():
+        table = read_table(folder / INDEX)
+        named = table.get("weight_map") if isinstance(table, dict) else None
+        if not isinstance(named, dict) or not named:
+            raise SeqgenError(f"{folder / INDEX} has no weight_map of tensors and files")
+        for name in named.values():
+            plain = isinstance(name, str) and name.endswith(".safetensors")
+            if not plain or any(c in name for c in "/\\:\0"):
+                shown = str(name)[:60]
+                raise SeqgenError(f"{folder / INDEX}: weight_map has {shown!r}, no file beside it")
+        return [folder / name for name in sorted(set(named.values()))]
+    if (folder / WEIGHTS).is_file():
+        return [folder / WEIGHTS]
+    if pickled := next(iter(sorted(folder.glob("*.bin"))), None):
+        raise SeqgenError(
+            f"{folder} has its weights as a pickle ({pickled.name}), which seqgen never loads; "
+            "convert it: AutoModelForCausalLM.from_pretrained(folder).save_pretrained(folder) "
+            "in transformers"
+        )
+    raise SeqgenError(f"{folder} has no {WEIGHTS}")
+
+
+class Tensors:
+    """The tensors of files that are mapped, and read one at a time.
+
+    Raises:
+        SeqgenError: a file is missing or damaged, or a name stands in two of them.
+    """
+
+    def __init__(self, paths: list[Path], held: contextlib.ExitStack) -> None:
+        from safetensors import SafetensorError, safe_open
+
+        # By name the file, opened too, and what the file itself calls the tensor.
+        self.files: dict[str, tuple[Path, Any, str]] = {}
+        for path in paths:
+            try:
+                file = held.enter_context(safe_open(path, "pt"))
+                names = list(file.keys())
+            except (OSError, SafetensorError) as error:
+                reason = getattr(error, "strerror", None) or first_line(error)
+                raise SeqgenError(f"{path} is missing or damaged: {reason}") from None
+            for name in names:
+                if name in self.files:
+                    raise SeqgenError(f"{path}: the tensor {name[:80]!r} is in two files")
+                self.files[name] = path, file, name
+
+    def rename(self, prefix: str) -> None:
+        """Put a prefix before every name, where files leave it out for all."""
+        if self.files and not any(name.startswith(prefix) for name in self.files):
+            self.files = {
+                name if name.startswith("lm_head.") else prefix + name: place
+                for name, place in self.files.items()
+            }
+
+    def check(self, parts: list[Part], tied: bool) -> None:
+        """Compare names, shapes and types with those that a model needs; no tensor is read.
+
+        Raises:
+            SeqgenError: one is missing, or has another shape or type, or is not understood.
+        """
+        wanted = {name: shape for part in parts for name, shape in part.theirs}
+        for name, shape in wanted.items():
+            if name not in self.files:
+                place = next((str(path) for path, *_ in self.files.values()), "the folder")
+                raise SeqgenError(f"{place} has no tensor {name}")
+            path, file, stored = self.files[name]
+            found = file.get_slice(stored)
+            if tuple(found.get_shape()) != shape:
+                raise SeqgenError(
+                    f"{path}: the tensor {name} is of shape {found.get_shape()}, and config.json "
+                    f"says {list(shape)}"
+                )
+            if found.get_dtype() not in KINDS:
+                raise SeqgenError(f"{path}: the tensor {name} is of type {found.get_dtype()}")
+        for name, (path, *_) in self.files.items():
+            silent = name.endswith(COMPUTED) or (tied and name == "lm_head.weight")
+            if name not in wanted and not silent:
+                raise SeqgenError(f"{path}: seqgen does not understand the tensor {name[:80]!r}")
+
+    def read(self, part: Part) -> Tensor:
+        """Return a tensor of ours, in float32."""
+        places = [self.files[name] for name, _ in part.theirs]
+        found = [file.get_tensor(stored) for _, file, stored in places]
+        found = [x.T if part.transposed else x for x in found]
+        whole = found[0] if len(found) == 1 else torch.cat(found)
+        return whole.to(torch.float32).contiguous()
+
+
+def theirs_of(parts: list[Part], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of a model of ours under the names they have there."""
+    named: dict[str, Tensor] = {}
+    for part in parts:
+        rows = [shape[-1] if part.transposed else shape[0] for _, shape in part.theirs]
+        pieces = tensors[part.ours].split(rows)
+        for (name, _), piece in zip(part.theirs, pieces, strict=True):
+            named[name] = (piece.T if part.transposed else piece).contiguous()
+    return named

@@ -1,0 +1,134 @@
+"""Tiny random checkpoints of transformers, and tokenizers for them, that tests import."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+
+TEXT = "the cat sat on the mat\n\nand the dog's log  was 12 years old: h\u00e9, \u6f22\u5b57\n" * 8
+PROMPTS = ("the cat", " the dog's\n\nlog", "h\u00e9 \u6f22", "12 years")
+
+
+# How Qwen 2 and 3 cut a text before they merge bytes: digits one by one, newlines together.
+QWEN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+QWEN += r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+
+def byte_level(vocab_size=300, special=("<|endoftext|>",), prefix=(), pattern=None):
+    """Return a tokenizer as GPT-2's, with other special tokens, some of which begin texts."""
+    from tokenizers import (
+        Regex,
+        Tokenizer,
+        decoders,
+        models,
+        normalizers,
+        pre_tokenizers,
+        processors,
+        trainers,
+    )
+
+    library = Tokenizer(models.BPE())
+    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    if pattern is not None:
+        library.normalizer = normalizers.NFC()
+        level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        split = pre_tokenizers.Split(Regex(pattern), "isolated")
+        library.pre_tokenizer = pre_tokenizers.Sequence([split, level])
+    library.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=list(special),
+        initial_alphabet=alphabet,
+        show_progress=False,
+    )
+    library.train_from_iterator([TEXT], trainer)
+    if prefix:
+        ids = [(name, library.token_to_id(name)) for name in prefix]
+        template = " ".join([*prefix, "$A"])
+        library.post_processor = processors.TemplateProcessing(single=template, special_tokens=ids)
+    return library
+
+
+def metaspace(vocab_size=320):
+    """Return a tokenizer as Llama 2's: spaces as U+2581, bytes for what is unknown, BOS."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, processors, trainers
+
+    library = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    normal = [normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")]
+    library.normalizer = normalizers.Sequence(normal)
+    strip = decoders.Strip(content=" ", left=1)
+    steps = [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), strip]
+    library.decoder = decoders.Sequence(steps)
+    special = ["<unk>", "<s>", "</s>"]
+    names = [*special, *(f"<0x{byte:02X}>" for byte in range(256))]
+    trainer = trainers.BpeTrainer(vocab_size=vocab_size, special_tokens=names, show_progress=False)
+    library.train_from_iterator(TEXT.replace("\n", " ").split(":"), trainer)
+    library.post_processor = processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 1)]
+    )
+    # Bytes are tokens of the text, not special ones.
+    table = json.loads(library.to_str())
+    table["added_tokens"] = table["added_tokens"][:3]
+    return Tokenizer.from_str(json.dumps(table))
+
+
+def saved(folder: Path, model, library, bos: str, eos: str, **shards) -> Path:
+    """Write a model and a tokenizer into a folder, as transformers does."""
+    from transformers import PreTrainedTokenizerFast
+
+    model.save_pretrained(folder, **shards)
+    fast = PreTrainedTokenizerFast(tokenizer_object=library, bos_token=bos, eos_token=eos)
+    fast.save_pretrained(folder)
+    return folder
+
+
+def checkpoint(kind: str, folder: Path, **shards) -> Path:
+    """Write a tiny random checkpoint of a kind, and return its folder."""
+    import transformers
+
+    torch.manual_seed(3)
+    llama_like = {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 128,
+    }
+    if kind == "gpt2":
+        library = byte_level()
+        ids = {"bos_token_id": 0, "eos_token_id": 0}
+        config = transformers.GPT2Config(n_embd=32, n_layer=2, n_head=4, n_positions=128, **ids)
+        names = ("<|endoftext|>", "<|endoftext|>")
+    elif kind in ("llama", "mistral", "linear"):
+        library, names = metaspace(), ("<s>", "</s>")
+        own = {"bos_token_id": 1, "eos_token_id": 2, **llama_like}
+        if kind == "llama":
+            scaling = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0}
+            scaling |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 16}
+            own |= {"rope_scaling": scaling, "rope_theta": 5000.0, "attention_bias": True}
+        if kind == "linear":
+            own |= {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}
+        mistral = kind == "mistral"
+        own |= {"sliding_window": 128} if mistral else {}
+        config = (transformers.MistralConfig if mistral else transformers.LlamaConfig)(**own)
+    else:
+        special = ("<|endoftext|>", "<|im_end|>")
+        library, names = byte_level(special=special, pattern=QWEN), special
+        ids = {"bos_token_id": 0, "eos_token_id": 1}
+        own = {**llama_like, **ids, "tie_word_embeddings": kind == "qwen3"}
+        own |= {"head_dim": 12} if kind == "qwen3" else {}
+        config_class = {"qwen2": transformers.Qwen2Config, "qwen3": transformers.Qwen3Config}[kind]
+        config = config_class(**own)
+    config.vocab_size = library.get_vocab_size()
+    model = transformers.AutoModelForCausalLM.from_config(config).float().eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    if library.token_to_id("<0x00>") is not None:
+        # Texts of random bytes are no UTF-8, and what stands for them depends on how it is read.
+        with torch.no_grad():
+            model.lm_head.weight[3:259] = 0
+    return saved(folder, model, library, *names, **shards)

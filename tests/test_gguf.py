@@ -1,0 +1,256 @@
+"""GGUF files: written by the gguf package and read here, written here and read by it."""
+
+import io
+import json
+import struct
+
+import numpy as np
+import pytest
+import sentencepiece
+import torch
+from helpers_cli import records, refusal
+from hf_models import PROMPTS, TEXT, checkpoint
+
+from seqgen.cli import run
+from seqgen.formats.gguf import GGUFFile
+from seqgen.tasks.exchange import import_model
+from seqgen.tasks.loaded import load
+
+gguf = pytest.importorskip("gguf", reason="gguf is not installed")
+
+Kind = gguf.GGMLQuantizationType
+
+
+def own_model(tmp_path, *settings, name="own", tokenizer="byte"):
+    """Train a tiny transformer for one step."""
+    (tmp_path / "t.txt").write_text(TEXT)
+    sizes = ("hidden_size=32", "num_layers=2", "num_heads=4", "steps=1", "batch_size=1")
+    flags = [word for pair in (*sizes, *settings) for word in ("--set", pair)]
+    command = ["train", str(tmp_path / "t.txt"), "--model", "transformer", "--name", name]
+    assert run([*command, "--tokenizer", tokenizer, "--seq-len", "32", *flags, "--quiet"]) == 0
+    return load(name, "cpu")
+
+
+SHAPES = {
+    "qwen3": (),
+    "llama": ("qk_norm=false", "num_kv_heads=2", "rope_scaling=linear", "rope_factor=2"),
+    "gpt2": (
+        "positions=learned",
+        "norm=layernorm",
+        "activation=gelu",
+        "qk_norm=false",
+        "bias=true",
+    ),
+}
+
+
+@pytest.mark.parametrize("family", SHAPES)
+def test_our_files_are_read_by_gguf_and_by_us(family, tmp_path):
+    own = own_model(tmp_path, *SHAPES[family])
+    path = tmp_path / "m.gguf"
+    assert run(["export", "own", "--format", "gguf", "--out", str(path), "--quiet"]) == 0
+    theirs = gguf.GGUFReader(path)
+    assert theirs.fields["general.architecture"].contents() == family
+    assert theirs.fields[f"{family}.block_count"].contents() == 2
+    named = {tensor.name: tensor for tensor in theirs.tensors}
+    known = own.model.embedding.weight.detach().numpy()
+    assert np.array_equal(named["token_embd.weight"].data, known)
+    assert all(tensor.tensor_type == Kind.F32 for tensor in theirs.tensors)
+    wanted = gguf.get_tensor_name_map(gguf.MODEL_ARCH[family.upper()], 2)
+    block = {"gpt2": "transformer.h.1.mlp.c_proj"}.get(family, "model.layers.1.mlp.down_proj")
+    assert wanted.get_name(block) + ".weight" in named
+    again = load(import_model(path, name="again").name, "cpu")
+    assert again.framing == own.framing.__class__(own.framing.start, None, None)
+    ids = torch.arange(32)[None] * 7
+    with torch.no_grad():
+        assert torch.equal(again.model(ids)[0], own.model(ids)[0])
+    assert again.tokenizer.encode(TEXT).tolist() == own.tokenizer.encode(TEXT).tolist()
+
+
+@pytest.mark.parametrize("kind", [Kind.F32, Kind.F16, Kind.BF16, Kind.Q8_0])
+def test_numbers_of_every_type_are_theirs(kind, tmp_path):
+    values = np.random.default_rng(1).normal(size=(6, 64)).astype("f4")
+    writer = gguf.GGUFWriter(tmp_path / "x.gguf", "llama")
+    raw = gguf.quants.quantize(values, kind)
+    writer.add_tensor("x", raw, raw_dtype=kind)
+    writer.add_string("word", "h\u00e9")
+    writer.add_array("list", [3, -1, 4])
+    writer.add_array("words", ["a", ""])
+    writer.add_float64("f", 0.25)
+    for step in (writer.write_header_to_file, writer.write_kv_data_to_file):
+        step()
+    writer.write_tensors_to_file()
+    writer.close()
+    file = GGUFFile(tmp_path / "x.gguf")
+    assert file.facts["word"] == "h\u00e9" and file.facts["f"] == 0.25
+    assert file.facts["list"] == [3, -1, 4] and file.facts["words"] == ["a", ""]
+    assert file.tensors["x"].shape == (6, 64)
+    assert np.array_equal(file.read("x"), gguf.quants.dequantize(raw, kind))
+
+
+def sentencepiece_facts(writer):
+    """Add the vocabulary of a sentencepiece model; return it."""
+    written = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT.split("\n") * 8),
+        model_writer=written,
+        model_type="bpe",
+        vocab_size=300,
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        minloglevel=2,
+    )
+    library = sentencepiece.SentencePieceProcessor(model_proto=written.getvalue())
+    ids = range(library.vocab_size())
+    kinds = {2: library.is_unknown, 3: library.is_control, 6: library.is_byte}
+    types = [next((kind for kind, holds in kinds.items() if holds(i)), 1) for i in ids]
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list([library.id_to_piece(i) for i in ids])
+    writer.add_token_scores([library.get_score(i) for i in ids])
+    writer.add_token_types(types)
+    for name, token in (("bos", 1), ("eos", 2), ("unk", 0)):
+        getattr(writer, f"add_{name}_token_id")(token)
+    return library
+
+
+def converted(folder, path, kind=Kind.F32, family="llama"):
+    """Write a checkpoint of transformers as a GGUF file, as llama.cpp's converter does."""
+    import transformers
+
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="float32").eval()
+    config, writer = model.config, gguf.GGUFWriter(path, family)
+    writer.add_context_length(128)
+    writer.add_embedding_length(32)
+    writer.add_block_count(2)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_feed_forward_length(48)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    if family == "llama":
+        library = sentencepiece_facts(writer)
+        size = library.vocab_size()
+        with torch.no_grad():
+            model.resize_token_embeddings(size)
+    else:
+        table = json.loads((folder / "tokenizer.json").read_text())
+        tokens = sorted(table["model"]["vocab"], key=table["model"]["vocab"].get)
+        library = transformers.AutoTokenizer.from_pretrained(folder)
+        writer.add_tokenizer_model("gpt2")
+        writer.add_tokenizer_pre("qwen2")
+        writer.add_token_list(tokens)
+        writer.add_token_types([3 if i < 2 else 1 for i in range(len(tokens))])
+        writer.add_token_merges([" ".join(pair) for pair in table["model"]["merges"]])
+        writer.add_bos_token_id(0)
+        writer.add_eos_token_id(1)
+        writer.add_add_bos_token(False)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[family.upper()], 2)
+    for name, tensor in model.state_dict().items():
+        values, (base, ending) = tensor.numpy(), name.rsplit(".", 1)
+        if family == "llama" and base.endswith(("q_proj", "k_proj")):
+            heads = 4 if base.endswith("q_proj") else 2
+            halves = values.reshape(heads, 2, values.shape[0] // heads // 2, *values.shape[1:])
+            values = halves.swapaxes(1, 2).reshape(values.shape)
+        whole = values.ndim == 1 or values.shape[-1] % 32
+        own = Kind.F32 if whole else kind
+        raw = gguf.quants.quantize(np.ascontiguousarray(values), own)
+        writer.add_tensor(f"{names.get_name(base)}.{ending}", raw, raw_dtype=own)
+        if not whole:  # what the rounded file says, back in their model
+            read = gguf.quants.dequantize(raw, own)
+            if family == "llama" and base.endswith(("q_proj", "k_proj")):
+                pairs = read.reshape(heads, -1, 2, *read.shape[1:]).swapaxes(1, 2)
+                read = pairs.reshape(read.shape)
+            tensor.copy_(torch.from_numpy(read.copy()))
+    for step in (writer.write_header_to_file, writer.write_kv_data_to_file):
+        step()
+    writer.write_tensors_to_file()
+    writer.close()
+    return model, library
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("family", "kind"),
+    [
+        ("llama", Kind.F32),
+        ("llama", Kind.F16),
+        ("llama", Kind.BF16),
+        ("llama", Kind.Q8_0),
+        ("qwen2", Kind.F32),
+    ],
+)
+def test_files_of_the_gguf_package_are_read(family, kind, tmp_path, capsys):
+    pytest.importorskip("transformers")
+    folder = checkpoint("mistral" if family == "llama" else "qwen2", tmp_path / "hf")
+    with torch.no_grad():
+        theirs, library = converted(folder, tmp_path / "m.gguf", kind, family)
+    assert run(["import", str(tmp_path / "m.gguf"), "--name", "m", "--quiet"]) == 0
+    ours = load("m", "cpu")
+    ids = torch.randint(0, ours.model.vocab_size, (2, 100))
+    with torch.no_grad():
+        assert (ours.model(ids)[0] - theirs(ids).logits).abs().max() < 1e-4
+    for prompt in PROMPTS:
+        own = ours.tokenizer.encode(prompt).tolist()
+        known = library.encode(prompt)
+        assert own == known
+    assert ours.framing.starts_prompts == (family == "llama")
+    (record,) = records(capsys, "sample", "the", "-m", "m", "--max-tokens", "5", "--greedy")
+    assert record["tokens"] <= 5
+    out = tmp_path / "again.gguf"
+    if family == "qwen2":
+        assert run(["export", "m", "--format", "gguf", "--out", str(out), "--quiet"]) == 0
+        again = load(import_model(out, name="again").name, "cpu")
+        assert again.framing == ours.framing
+        with torch.no_grad():
+            assert torch.equal(again.model(ids)[0], ours.model(ids)[0])
+        assert again.tokenizer.encode(TEXT).tolist() == ours.tokenizer.encode(TEXT).tolist()
+    else:
+        assert "cannot hold" in refusal(capsys, "export", "m", "--format", "gguf", "--out", out)
+
+
+def test_files_that_lie_are_refused_in_a_line(tmp_path, capsys):
+    own_model(tmp_path)
+    path = tmp_path / "m.gguf"
+    assert run(["export", "own", "--format", "gguf", "--out", str(path), "--quiet"]) == 0
+    whole = path.read_bytes()
+    head = struct.Struct("<4sIQQ")
+    _, _, tensors, facts = head.unpack(whole[: head.size])
+    rest = whole[head.size :]
+    lies = {
+        "ends too early": whole[:20],
+        "does not fit": whole[: len(whole) // 2],
+        "version 9": head.pack(b"GGUF", 9, tensors, facts) + rest,
+        "announces": head.pack(b"GGUF", 3, 1 << 60, facts) + rest,
+        "more than it has room": head.pack(b"GGUF", 3, tensors, 1 << 62) + rest,
+        "general.architecture is": whole.replace(b"qwen3", b"mamba"),
+        "there is no tensor": whole.replace(b"blk.1.ffn_down", b"blk.7.ffn_down"),
+        "list": whole.replace(
+            b"tokenizer.ggml.tokens\x09\0\0\0\x08\0\0\0",
+            b"tokenizer.ggml.tokens\x09\0\0\0\x08\0\0\0" + struct.pack("<Q", 1 << 40),
+        ),
+    }
+    for said, content in lies.items():
+        assert content != whole
+        path.write_bytes(content)
+        assert said in refusal(capsys, "import", path, "--name", "x")
+
+
+@pytest.mark.slow
+def test_mutations_are_refused_in_a_line_or_read(tmp_path, capsys):
+    own_model(tmp_path)
+    path = tmp_path / "m.gguf"
+    assert run(["export", "own", "--format", "gguf", "--out", str(path), "--quiet"]) == 0
+    whole, draw, refused = path.read_bytes(), np.random.default_rng(7), 0
+    for _ in range(200):
+        raw = bytearray(whole)
+        for place in draw.integers(12000, size=draw.integers(1, 4)):
+            raw[place] = draw.integers(256)
+        path.write_bytes(bytes(raw[: draw.integers(len(raw))] if draw.random() < 0.1 else raw))
+        capsys.readouterr()
+        code = run(["import", str(path), "--name", "x", "--overwrite", "--quiet"])
+        said = capsys.readouterr()
+        assert code in (0, 1, 2) and "internal error" not in said.err
+        assert said.err.count("\n") == (code != 0)
+        refused += code != 0
+    assert refused > 20
