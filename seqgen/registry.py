@@ -102,8 +102,7 @@ class TaskArchitecture(Architecture):
 
     def load_model(self) -> Any:
         """Import and return the class of the classifiers or taggers on the trunk."""
-        from seqgen.models.labeller import labeller_of
-
+        labeller_of = load_object("seqgen.models.labeller:labeller_of")
         return labeller_of(self.trunk.load_model(), self.reads)
 
     def load_config(self) -> Any:
@@ -113,7 +112,8 @@ class TaskArchitecture(Architecture):
     def defaults(self) -> dict[str, dict[str, Any]]:
         """Return its default settings without importing its code."""
         model = {**self.trunk.defaults()["model"], "pooling": None}
-        return {"model": model, "training": dict(LabellingConfig.recipe)}
+        own = self.trunk.defaults()["training"] if self.trunk.reads == "sentences" else None
+        return {"model": model, "training": own or dict(LabellingConfig.recipe)}
 
 
 def load_object(target: str) -> Any:

@@ -111,7 +111,7 @@ def load_labeller(name: str | Path | None = None, device: str = "auto") -> Loade
             "--task classify, or --task tag"
         )
     model, tokenizer = stored.load()
-    classes = stored.load_classes()
+    classes = Classes.load(stored.path / store.TOKENIZER)
     whole = model.vocab_size == tokenizer.vocab_size and model.config.classes == len(classes)
     if not whole:
         raise SeqgenError(f"{stored.path} is damaged: its model and its tokenizer do not fit")

@@ -63,7 +63,8 @@ class Origin:
     @property
     def classes(self) -> Classes | None:
         """The labels that it tells; None for a language model."""
-        return self.stored.load_classes()
+        labels = self.stored.reads in registry.TASKS
+        return Classes.load(self.stored.path / store.TOKENIZER) if labels else None
 
     @property
     def architecture(self) -> str:
@@ -120,8 +121,6 @@ class Origin:
                 f"{self.stored.name} reads from right to left, and --task is for models that read "
                 "from left to right",
             )
-            if self.model.window is not None:
-                inherited["max_source_len"] = self.model.window - 1
         labels = isinstance(self.source_tokenizer, Labels)
         wants = conform("labels", given.get("labels", labels), bool)
         require(
@@ -132,6 +131,8 @@ class Origin:
         for name in ("max_source_len", "max_target_len"):
             if name in config["data"]:
                 inherited[name] = config["data"][name]
+        if row.reads in registry.TASKS and self.model.window is not None:
+            inherited["max_source_len"] = self.model.window - 1
         place = store.as_given(self.stored)
         settled = {"tokenizer": str(self.stored.path), "vocab_size": None, "min_count": 1}
         settled["source_tokenizer"] = None

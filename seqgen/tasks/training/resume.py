@@ -15,6 +15,7 @@ from seqgen.configs import (
     TrainingConfig,
     require,
 )
+from seqgen.data.classes import Classes
 from seqgen.data.corpus import Framing
 from seqgen.data.examples import ExampleEncoder
 from seqgen.data.pairs import Tokenizers
@@ -129,7 +130,7 @@ def _reload(
         return reload_labels(found.sources, config, tokenizers, stored.validation_pairs)
     reads = registry.architecture(stored.config["architecture"]).reads
     if reads in registry.TASKS:
-        tokenizer, classes = tokenizers[0], stored.load_classes()
+        tokenizer, classes = tokenizers[0], Classes.load(stored.path / store.TOKENIZER)
         start = Framing.of(tokenizer, config.documents).start
         encoder = ExampleEncoder(reads, tokenizer, classes, start)
         return reload_examples(found.sources, config, encoder, stored.validation_text)
