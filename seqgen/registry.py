@@ -286,6 +286,13 @@ _ROWS = (
         "words",
     ),
     Architecture(
+        "glove",
+        "seqgen.models.glove:GloVe",
+        "seqgen.models.glove:GloVeConfig",
+        "vectors of words from counts (Pennington et al. 2014)",
+        "words",
+    ),
+    Architecture(
         "bag",
         "seqgen.models.bag:Bag",
         "seqgen.models.bag:BagConfig",

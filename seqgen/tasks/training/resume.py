@@ -94,6 +94,7 @@ def resume(
         data_config = stored.settings("data", DataConfig)
         prepared = _reload(stored, data, targets, data_config, (tokenizer, source_tokenizer))
         _require_same(stored, prepared, changed_data)
+        prepared.show(model)
         model.to(device=place, dtype=parameter_type(training.precision))
         loaded = LoadedModel(stored, model, tokenizer, data_config, source_tokenizer)
         created = stored.record.get("created", store.now())

@@ -230,7 +230,7 @@ def _initial_model(
     torch.manual_seed(training.seed)
     model = to_train(plan.model_class, config)
     model.spell(prepared.spellings(), prepared.tokenizer.kind in ("char", "byte"))
-    model.survey(prepared.train.tokens, prepared.tokenizer.special_ids)
+    prepared.show(model)
     if plan.origin is not None:
         plan.origin.require_sources(prepared.vocab_sizes.source_features)
         plan.origin.begin(model, prepared)
