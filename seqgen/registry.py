@@ -348,6 +348,12 @@ def found(name: str) -> Architecture | None:
         return None
 
 
+def trunk_of(name: str) -> Architecture:
+    """Return the architecture whose features one of this name works on: its own, or its trunk's."""
+    row = architecture(name)
+    return row.trunk if isinstance(row, TaskArchitecture) else row
+
+
 def for_task(name: str, task: str | None) -> Architecture:
     """Return the architecture of that name, learning labels if there is a task.
 
@@ -360,7 +366,7 @@ def for_task(name: str, task: str | None) -> Architecture:
     """
     row = architecture(name)
     if task is not None:
-        return (row.trunk if isinstance(row, TaskArchitecture) else row).for_task(task)
+        return trunk_of(name).for_task(task)
     if row.reads == "sentences":
         raise UsageError(f"{name} is an encoder, which learns labels: give --task classify or tag")
     return row

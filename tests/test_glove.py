@@ -121,7 +121,7 @@ def test_stopping_and_resuming_changes_nothing(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_neighbours_of_known_classes(capsys):
-    given = ("--model", "glove", "--steps", 600, "--seed", 1, "--quiet")
+    given = ("--model", "glove", "--steps", 400, "--seed", 1, "--quiet")
     records(capsys, "train", CORPORA / "words.txt", *given, "--name", "w")
     vectors = WordVectors.of(load_vectors("w"))
     kind = {word: number for number, words in enumerate(corpus.classes()) for word in words}

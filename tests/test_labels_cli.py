@@ -138,6 +138,25 @@ def test_a_language_model_becomes_a_tagger(model, sentences, tmp_path, capsys):
     assert again["val_loss"] == pytest.approx(record["val_loss"], abs=1e-4)
 
 
+def test_ulmfit_fine_tunes_a_language_model_into_a_classifier(texts, tmp_path, capsys):
+    """The preset's settings, on the model of the origin; another architecture is refused."""
+    text = _file(texts, "".join(line.split("\t")[0] + "\n" for line in TEXTS.splitlines()))
+    shape = ("--set", "hidden_size=8", "--layers", 2, "--steps", 2, "--seed", 1, "--quiet")
+    for model in ("lstm", "gru"):
+        given = ("--model", model, *shape, "--documents", "line", "--name", model)
+        records(capsys, "train", text, *given)
+    more = ("--preset", "ulmfit", "--steps", 2, "--seed", 1, "--quiet")
+    (record,) = records(capsys, "train", texts, "--init-from", "lstm", *more, "--name", "c")
+    assert record["architecture"] == "lstm-classifier"
+    config = store.find("c").config
+    assert (config["preset"], config["model"]["pooling"]) == ("ulmfit", "all")
+    training = config["training"]
+    assert (training["schedule"], training["unfreeze"]) == ("slanted_triangular", 0.5)
+    assert training["layer_decay"] == pytest.approx(1 / 2.6)
+    said = refusal(capsys, "train", texts, "--init-from", "gru", *more)
+    assert "the architecture of gru is gru, not lstm-classifier" in said
+
+
 REFUSED = [
     (("sample",), "is a classifier, no language model: use seqgen predict"),
     (("beam-search", "a"), "is a classifier, no language model"),

@@ -19,9 +19,8 @@ class GloVeConfig(WordConfig):
     """Weighted least squares on the logarithms of co-occurrence counts."""
 
     recipe: ClassVar[Mapping[str, Any]] = {
-        "optimizer": "adagrad",
-        "lr": 0.05,
-        "weight_decay": 0.0,
+        **WordConfig.recipe,
+        "lr": 0.01,
         "clip_norm": 0.0,
         "batch_size": 64,
         "seq_len": 128,

@@ -231,9 +231,9 @@ def architecture_of(
     named = architecture or config.get("architecture")
     if origin is None:
         return named or (registry.DEFAULT if task is None else registry.DEFAULT_ENCODER)
-    same = named in (None, origin.architecture)
+    same = named is None or registry.trunk_of(named) == registry.trunk_of(origin.architecture)
     require(same, f"the architecture of {origin.stored.name} is {origin.architecture}, not {named}")
-    return origin.architecture
+    return named or origin.architecture
 
 
 def fingerprints(target: Tokenizer, source: Tokenizer | Labels | None) -> list[str | None]:
