@@ -163,7 +163,7 @@ REFUSED = [
     (("perplexity", "FILE"), "is a classifier, no language model"),
     (("compare", "m", "m"), "is a classifier, no language model"),
     (("diagnose", "FILE"), "is a classifier, no language model"),
-    (("export", "m"), "m"),
+    (("export", "m", "--format", "arpa", "--out", "m.arpa"), "m"),
     (("eval", "--bleu"), "--bleu has no meaning for models that tell labels"),
 ]
 
@@ -223,6 +223,8 @@ def test_bad_texts_to_predict(texts, sentences, capsys, stdin):
     bad = _file(texts, "a\tX\nb\tW\n")
     assert "other.txt, line 2: unknown label 'W'" in refusal(capsys, "eval", bad, "-m", "m", "-q")
     train(capsys, sentences, "tag", "--steps", 1, name="t")
+    assert "no language model" in refusal(capsys, "mix", "m", "t", "--name", "x")
+    assert "m+t is a mixture" in refusal(capsys, "predict", texts, "-m", "m+t")
     assert "different kinds" in refusal(capsys, "eval", "-m", "m", "-m", "t")
 
 
