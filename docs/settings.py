@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from seqgen import registry
 from seqgen.cli.settings import described
 from seqgen.configs import Config, DataConfig, TrainingConfig
+from seqgen.configs.labelling import LabellingConfig
 
 PAGE = Path(__file__).with_suffix(".md")
 HEAD = """# Settings
@@ -85,6 +86,11 @@ def page() -> str:
         if config.recipe:
             own = ", ".join(f"`{name}={value}`" for name, value in config.recipe.items())
             lines += [f"Its own training settings: {own}.", ""]
+    lines += ["## Classifiers and taggers", ""]
+    lines += ["With `--task`, an architecture has these settings besides its own.", ""]
+    lines += [*table(LabellingConfig), ""]
+    own = ", ".join(f"`{name}={value}`" for name, value in LabellingConfig.recipe.items())
+    lines += [f"On a language model, the training settings are those of encoders: {own}.", ""]
     return "\n".join(lines)
 
 

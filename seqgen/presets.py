@@ -223,6 +223,22 @@ _ROWS = (
             "epochs": 20.0,
         },
     ),
+    # The last of the three steps of Howard and Ruder (2018): --init-from names a language model
+    # that has been fine-tuned on the texts. Their chain-thaw takes an epoch a layer.
+    Preset(
+        "ulmfit",
+        "lstm-classifier",
+        "a language model fine-tuned into a classifier, layer by layer (Howard and Ruder 2018)",
+        {
+            "pooling": "all",
+            "optimizer": "adam",
+            "lr": 1e-2,
+            "beta1": 0.7,
+            "schedule": "slanted_triangular",
+            "layer_decay": 1 / 2.6,
+            "unfreeze": 0.5,
+        },
+    ),
 )
 
 PRESETS: dict[str, Preset] = {row.name: row for row in _ROWS}

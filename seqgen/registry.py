@@ -104,8 +104,7 @@ class TaskArchitecture(Architecture):
 
     def load_model(self) -> Any:
         """Import and return the class of the classifiers or taggers on the trunk."""
-        from seqgen.models.labeller import labeller_of
-
+        labeller_of = load_object("seqgen.models.labeller:labeller_of")
         return labeller_of(self.trunk.load_model(), self.reads)
 
     def load_config(self) -> Any:
@@ -115,7 +114,8 @@ class TaskArchitecture(Architecture):
     def defaults(self) -> dict[str, dict[str, Any]]:
         """Return its default settings without importing its code."""
         model = {**self.trunk.defaults()["model"], "pooling": None}
-        return {"model": model, "training": dict(LabellingConfig.recipe)}
+        own = self.trunk.defaults()["training"] if self.trunk.reads == "sentences" else None
+        return {"model": model, "training": own or dict(LabellingConfig.recipe)}
 
 
 def load_object(target: str) -> Any:
@@ -288,6 +288,13 @@ _ROWS = (
         "words",
     ),
     Architecture(
+        "glove",
+        "seqgen.models.glove:GloVe",
+        "seqgen.models.glove:GloVeConfig",
+        "vectors of words from counts (Pennington et al. 2014)",
+        "words",
+    ),
+    Architecture(
         "bag",
         "seqgen.models.bag:Bag",
         "seqgen.models.bag:BagConfig",
@@ -345,6 +352,12 @@ def found(name: str) -> Architecture | None:
         return None
 
 
+def trunk_of(name: str) -> Architecture:
+    """Return the architecture whose features one of this name works on: its own, or its trunk's."""
+    row = architecture(name)
+    return row.trunk if isinstance(row, TaskArchitecture) else row
+
+
 def for_task(name: str, task: str | None) -> Architecture:
     """Return the architecture of that name, learning labels if there is a task.
 
@@ -357,7 +370,7 @@ def for_task(name: str, task: str | None) -> Architecture:
     """
     row = architecture(name)
     if task is not None:
-        return (row.trunk if isinstance(row, TaskArchitecture) else row).for_task(task)
+        return trunk_of(name).for_task(task)
     if row.reads == "sentences":
         raise UsageError(f"{name} is an encoder, which learns labels: give --task classify or tag")
     return row

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from seqgen.tasks.training import session
+from seqgen.tasks.training import session, validating
 
 BESIDE = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 
@@ -37,7 +37,8 @@ def one_thread() -> None:
 def small_and_unsynced() -> Iterator[None]:
     """Training shows short texts, and files are not forced to the disk: no test cuts the power."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "SAMPLE_TOKENS", 16)
+        for module in (session, validating):
+            patch.setattr(module, "SAMPLE_TOKENS", 16)
         patch.setattr(os, "fsync", os.fstat)
         yield
 

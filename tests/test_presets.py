@@ -75,7 +75,7 @@ def test_a_preset_is_the_model_it_is_named_after(text, name, architecture, param
 
 def test_every_preset_is_tested_above():
     of_text = ["lectures-rnn", "lectures-lstm", "gpt", "awd-lstm", "melis-lstm"]
-    assert list(presets.PRESETS) == [*of_text, "transformer-2017", "transformer-small"]
+    assert list(presets.PRESETS) == [*of_text, "transformer-2017", "transformer-small", "ulmfit"]
 
 
 def planned(name, vocab_size, **settings):

@@ -21,7 +21,7 @@ from seqgen.tasks.training.width import TOLERANCE, with_open_width
 TEXT = Path(__file__).parent / "data" / "tiny.txt"
 # Vectors of words have no hidden layer, and so no width of one.
 TRAINED = [
-    name
+    f"{name}-classifier" if row.reads == "sentences" else name
     for name, row in registry.ARCHITECTURES.items()
     if not row.load_model().counted and "hidden_size" in row.load_config().fields()
 ]

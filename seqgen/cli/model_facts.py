@@ -125,6 +125,8 @@ def _validation(result: dict[str, Any]) -> str:
     best = result.get("best_step")
     of = "" if best is None else f", best at step {count(best)}"
     bits, nats = figure(result.get("val_bits_per_char")), figure(result["val_loss"])
+    if result.get("val_accuracy") is not None:
+        return f"{percentage(result['val_accuracy'])} right, {nats} nats/label{of}"
     return f"{bits} bits/char, {nats} nats/token{of}"
 
 
@@ -175,7 +177,9 @@ def _loss_curve(model: store.StoredModel) -> list[str]:
         for key in ("train_loss", "val_loss")
     }
     lines = curve([(".", losses["train_loss"]), ("o", losses["val_loss"])])
-    title = "nats/token by step: . in training, o in validation (during training)"
+    row = registry.found(model.config["architecture"])
+    unit = "label" if row is not None and row.reads in registry.TASKS else "token"
+    title = f"nats/{unit} by step: . in training, o in validation (during training)"
     return ["", title, *lines] if lines else []
 
 

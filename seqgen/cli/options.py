@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from seqgen import registry
 from seqgen.cli import completion
 from seqgen.cli.help import (
     ATTENTION,
@@ -64,6 +65,18 @@ Parameters = Annotated[
         metavar="N",
         rich_help_panel=WHAT,
         show_default=False,
+    ),
+]
+Task = Annotated[
+    str | None,
+    typer.Option(
+        help="Learn labels on the model's features: classify reads text<TAB>label, a line each; "
+        "tag reads columns, word<TAB>tag, with an empty line after each sentence. Then --model is "
+        "bag, birnn (the default), encoder or a network that models text.",
+        metavar="classify|tag",
+        rich_help_panel=WHAT,
+        show_default=False,
+        autocompletion=completion.one_of(*registry.TASKS),
     ),
 ]
 Documents = Annotated[

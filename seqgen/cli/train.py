@@ -119,18 +119,7 @@ def train(
             autocompletion=completion.architectures,
         ),
     ] = None,
-    task: Annotated[
-        str | None,
-        typer.Option(
-            help="Learn labels on the model's features: classify reads text<TAB>label, a line "
-            "each; tag reads columns, word<TAB>tag, with an empty line after each sentence. Then "
-            "--model is bag, birnn (the default), encoder or a network that models text.",
-            metavar="classify|tag",
-            rich_help_panel=WHAT,
-            show_default=False,
-            autocompletion=completion.one_of(*registry.TASKS),
-        ),
-    ] = None,
+    task: options.Task = None,
     preset: Annotated[
         str | None,
         typer.Option(

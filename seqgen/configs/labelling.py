@@ -14,8 +14,8 @@ Pooling = Literal["last", "mean", "max", "all"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabellingConfig(ModelConfig):
-    """What stands between features and labels."""
+class SentenceConfig(ModelConfig):
+    """What configurations of encoders of sentences have in common."""
 
     recipe: ClassVar[Mapping[str, Any]] = {
         "optimizer": "adamw",
@@ -23,6 +23,18 @@ class LabellingConfig(ModelConfig):
         "batch_size": 32,
         "weight_decay": 0.01,
     }
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabellingConfig(ModelConfig):
+    """What stands between features and labels.
+
+    The training settings of a language model are not for labels: its place is taken by those that
+    suit most encoders.
+    """
+
+    derived: ClassVar[frozenset[str]] = ModelConfig.derived | {"classes"}
+    recipe: ClassVar[Mapping[str, Any]] = SentenceConfig.recipe
     sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
 
     classes: int = setting(
@@ -47,7 +59,9 @@ def labelling_config(trunk: type[ModelConfig]) -> type[ModelConfig]:
     @dataclass(frozen=True, kw_only=True)
     class OfTrunk(LabellingConfig, trunk):
         derived: ClassVar[frozenset[str]] = trunk.derived | {"classes"}
-        recipe: ClassVar[Mapping[str, Any]] = LabellingConfig.recipe
+        recipe: ClassVar[Mapping[str, Any]] = (
+            trunk if issubclass(trunk, SentenceConfig) else LabellingConfig
+        ).recipe
         sizes: ClassVar[tuple[Size, ...]] = LabellingConfig.sizes
 
     OfTrunk.__name__ = f"Labelling{trunk.__name__}"

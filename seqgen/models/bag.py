@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from seqgen.configs import MOST_WIDTH, ModelConfig, setting
-from seqgen.configs.labelling import Pooling
+from seqgen.configs import MOST_WIDTH, setting
+from seqgen.configs.labelling import Pooling, SentenceConfig
 from seqgen.models.sentence_encoder import SentenceEncoder, at_ends
 from seqgen.registry import SHARED_DOCS
 
 
 @dataclass(frozen=True, kw_only=True)
-class BagConfig(ModelConfig):
+class BagConfig(SentenceConfig):
     """A vector for each token and nothing else."""
+
+    recipe: ClassVar[Mapping[str, Any]] = {**SentenceConfig.recipe, "lr": 2e-2}
 
     embedding_size: int = setting("Width of the vectors.", 100, low=1, high=MOST_WIDTH)
     dropout: float = setting(SHARED_DOCS["dropout"], 0.0, low=0, below=1)

@@ -62,12 +62,15 @@ class Model(nn.Module):
             UsageError: it reads words, and these are none.
         """
 
-    def survey(self, tokens: np.ndarray, no_words: Sequence[int]) -> None:
-        """Tell a new model what it is trained on; most do not ask.
+    def survey(
+        self, tokens: np.ndarray, no_words: Sequence[int], ends: np.ndarray | None = None
+    ) -> None:
+        """Tell a model what it is trained on, before a run begins or goes on; most do not ask.
 
         Args:
             tokens: (N,), the training part.
             no_words: the special tokens among them.
+            ends: (D,), where each document ends; None for one.
         """
 
 

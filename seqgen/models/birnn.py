@@ -9,6 +9,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from seqgen.configs import MOST_LAYERS, MOST_WIDTH, require, setting
+from seqgen.configs.labelling import SentenceConfig
 from seqgen.models.encoders import DIRECTIONS, RecurrentEncoder
 from seqgen.models.network import groups_in_order
 from seqgen.models.recurrent_cell import recurrent_cell
@@ -18,7 +19,7 @@ from seqgen.registry import SHARED_DOCS
 
 
 @dataclass(frozen=True, kw_only=True)
-class BiRNNConfig(CellRegularisers):
+class BiRNNConfig(SentenceConfig, CellRegularisers):
     """Recurrent layers that read a sentence from both ends."""
 
     cell: str = setting("Recurrent cell: lstm, gru or another (docs/cells.md).", "lstm")

@@ -25,6 +25,7 @@ class SentenceEncoder(nn.Module):
         embedding: makes vectors of tokens.
     """
 
+    counted: ClassVar[bool] = False  # as of every network, see `Model`
     size: int
     window: int | None = None
     pooling: ClassVar[Pooling] = "last"

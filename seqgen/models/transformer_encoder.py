@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from seqgen.configs.labelling import Pooling
+from seqgen.configs.labelling import Pooling, SentenceConfig
 from seqgen.models.network import groups_in_order
 from seqgen.models.sentence_encoder import SentenceEncoder, at_ends, require_window
 from seqgen.models.seq2seq_transformer import TransformerEncoder
@@ -17,9 +17,10 @@ from seqgen.models.transformer_config import TransformerConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncoderConfig(TransformerConfig):
+class EncoderConfig(SentenceConfig, TransformerConfig):
     """The settings of the decoder-only transformer, whose blocks see both sides here."""
 
+    recipe: ClassVar[Mapping[str, Any]] = {**SentenceConfig.recipe, "lr": 1e-3}
     encoder_layers: ClassVar[None] = None
     source_features: ClassVar[None] = None
 

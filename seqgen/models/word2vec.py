@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from seqgen.configs import MOST_WIDTH, setting
 from seqgen.hashing import uniforms
 from seqgen.models.precision import in_float64
-from seqgen.models.word_network import Windows, WordConfig, WordNetwork
+from seqgen.models.word_network import SampledWordConfig, Windows, WordNetwork
 
 # The words of a row that share so many noise words.
 SHARING = 128
@@ -23,11 +23,11 @@ EVALUATION = 29
 
 
 @dataclass(frozen=True, kw_only=True)
-class Word2VecConfig(WordConfig):
+class Word2VecConfig(SampledWordConfig):
     """Skip-gram or CBOW, with negative sampling or the full softmax."""
 
     recipe: ClassVar[Mapping[str, Any]] = {
-        **WordConfig.recipe,
+        **SampledWordConfig.recipe,
         "lr": 0.01,
         "batch_size": 64,
         "seq_len": 128,

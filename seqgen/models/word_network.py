@@ -30,6 +30,15 @@ class WordConfig(ModelConfig):
     context_size: int = setting(
         "How many words before and after a word are its context.", 5, low=1, high=1000
     )
+
+    def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
+        return False  # looking vectors up takes longer than products with them
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampledWordConfig(WordConfig):
+    """What configurations have of networks that leave words and contexts to chance."""
+
     dynamic: bool = setting(
         "Draw the size of each word's context from 1 to context_size, so that near words count "
         "more.",
@@ -43,9 +52,6 @@ class WordConfig(ModelConfig):
         low=0,
         high=1,
     )
-
-    def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
-        return False  # looking vectors up takes longer than products with them
 
 
 class Draws(NamedTuple):
@@ -70,12 +76,14 @@ class Windows(NamedTuple):
         around: (B, N, b + 2m) int64, these and those around.
         within: (B, N, b, b + 2m) bool: which of these are in the context of which word.
         noise: see `Draws`.
+        distance: (b, b + 2m) int64: how far each of these is from each word.
     """
 
     centres: Tensor
     around: Tensor
     within: Tensor
     noise: Tensor | None
+    distance: Tensor
 
 
 class WordNetwork(Model, Network):
@@ -103,12 +111,15 @@ class WordNetwork(Model, Network):
         """Return all tables as one group, for none comes before another."""
         return [list(self.children())]
 
-    def survey(self, tokens: np.ndarray, no_words: Sequence[int]) -> None:
+    def survey(
+        self, tokens: np.ndarray, no_words: Sequence[int], ends: np.ndarray | None = None
+    ) -> None:
         """Count the words of the training part.
 
         Args:
             tokens: (N,), all of it.
             no_words: tokens that are no words, such as ends and unknown words.
+            ends: (D,), where each document ends; None for one.
         """
         counts = np.bincount(tokens, minlength=self.vocab_size).astype(np.float64)
         counts[list(no_words)] = 0
@@ -138,7 +149,7 @@ class WordNetwork(Model, Network):
         config, known = self.config, tokens.clamp_min(0)
         kept = (tokens >= 0) & (self.counts[known] > 0)
         reach = torch.full_like(tokens, config.context_size)
-        if not self.training:
+        if not self.training or not isinstance(config, SampledWordConfig):
             return Draws(kept, reach, self.draw_noise(tuple(tokens.shape)))
         if config.subsample:
             keep = self.of_counts("keep", self._keep)
@@ -190,4 +201,4 @@ class WordNetwork(Model, Network):
         distance = (distance - distance[block_slice, None]).abs()  # (b, b + 2m)
         near = distance <= reach.unfold(1, block + 2 * m, block)[..., block_slice, None]
         within = near & (distance > 0) & there[..., block_slice, None] & there[..., None, :]
-        return Windows(around[..., block_slice], around, within, draws.noise)
+        return Windows(around[..., block_slice], around, within, draws.noise, distance)

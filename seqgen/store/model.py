@@ -37,7 +37,6 @@ from seqgen.store.writing import is_whole, link_file, tensor_bytes
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from seqgen.data.classes import Classes
     from seqgen.data.framing import Framing
     from seqgen.data.labels import Labels
     from seqgen.models.base import LanguageModel
@@ -132,7 +131,6 @@ class StoredModel(ModelFolder):
         try:
             _ = self.config
             self.load_source_tokenizer(load_tokenizer(self.path / TOKENIZER))
-            self.load_classes()
             return is_whole(self.path / WEIGHTS)
         except (SeqgenError, OSError):
             return False
@@ -262,17 +260,6 @@ class StoredModel(ModelFolder):
             return None
         folder = self.path / SOURCE_TOKENIZER
         return load_tokenizer(folder) if folder.is_dir() else target
-
-    def load_classes(self) -> Classes | None:
-        """Return the labels that the model tells; None if it tells none.
-
-        Raises:
-            SeqgenError: they are missing or damaged.
-        """
-        from seqgen.data.classes import Classes
-        from seqgen.registry import TASKS
-
-        return Classes.load(self.path / TOKENIZER) if self.reads in TASKS else None
 
     @property
     def reads(self) -> str:

@@ -276,11 +276,10 @@ def load(
     """
     place = choose_device(device)
     stored = store.find_all(name)
-    for part in stored.parts if isinstance(stored, StoredMixture) else [stored]:
-        _require_language_model(part)
     if isinstance(stored, StoredMixture):
         loaded = load_mixture(stored, place, precision)
     else:
+        _require_language_model(stored)
         loaded = load_stored(stored, place, precision)
     return loaded if cache is None else with_cache(loaded, cache)
 
@@ -347,8 +346,11 @@ def load_mixture(stored: StoredMixture, device: torch.device, precision: Precisi
     """Load models that read text alike, as one; see `load`.
 
     Raises:
+        UsageError: one of them is no language model.
         SeqgenError: two of them have different tokens, or different ends of a text.
     """
+    for part in stored.parts:
+        _require_language_model(part)
     parts = [load_stored(part, device, precision) for part in stored.parts]
     first = parts[0]
     for other in parts[1:]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from seqgen import registry, store
-from seqgen.configs import DataConfig
+from seqgen.configs import DataConfig, require
 from seqgen.data.classes import Classes
 from seqgen.data.corpus import Framing
 from seqgen.data.examples import Example, ExampleEncoder
@@ -104,6 +104,8 @@ def load_labeller(name: str | Path | None = None, device: str = "auto") -> Loade
         SeqgenError: there is no such model, or it is damaged.
     """
     place = choose_device(device)
+    mixed = isinstance(name, str) and "+" in name and not Path(name).is_dir()
+    require(not mixed, f"{name} is a mixture, which tells no labels: give one of its parts")
     stored = store.find(name)
     if not tells_labels(stored):
         raise UsageError(
@@ -111,7 +113,7 @@ def load_labeller(name: str | Path | None = None, device: str = "auto") -> Loade
             "--task classify, or --task tag"
         )
     model, tokenizer = stored.load()
-    classes = stored.load_classes()
+    classes = Classes.load(stored.path / store.TOKENIZER)
     whole = model.vocab_size == tokenizer.vocab_size and model.config.classes == len(classes)
     if not whole:
         raise SeqgenError(f"{stored.path} is damaged: its model and its tokenizer do not fit")

@@ -85,7 +85,7 @@ class Trial:
         torch.manual_seed(self.training.seed)
         shape = self.plan.model_config(self.prepared.vocab_sizes, self.training.seq_len)
         model = to_train(self.plan.model_class, shape)
-        model.survey(self.prepared.train.tokens, self.prepared.tokenizer.special_ids)
+        self.prepared.show(model)
         return model.to(device=self.device, dtype=parameter_type(self.training.precision))
 
     def batches(self) -> Batches:

@@ -64,7 +64,8 @@ class Origin:
     @property
     def classes(self) -> Classes | None:
         """The labels that it tells; None for a language model."""
-        return self.stored.load_classes()
+        labels = self.stored.reads in registry.TASKS
+        return Classes.load(self.stored.path / store.TOKENIZER) if labels else None
 
     @property
     def architecture(self) -> str:
@@ -131,8 +132,6 @@ class Origin:
                 f"{self.stored.name} reads from right to left, and --task is for models that read "
                 "from left to right",
             )
-            if self.model.window is not None:
-                inherited["max_source_len"] = self.model.window - 1
         labels = isinstance(self.source_tokenizer, Labels)
         wants = conform("labels", given.get("labels", labels), bool)
         require(
@@ -143,6 +142,8 @@ class Origin:
         for name in ("max_source_len", "max_target_len"):
             if name in config["data"]:
                 inherited[name] = config["data"][name]
+        if row.reads in registry.TASKS and self.model.window is not None:
+            inherited["max_source_len"] = self.model.window - 1
         place = store.as_given(self.stored)
         settled = {"tokenizer": str(self.stored.path), "vocab_size": None, "min_count": 1}
         settled["source_tokenizer"] = None
@@ -247,11 +248,11 @@ def architecture_of(
     named = architecture or config.get("architecture")
     if origin is None:
         return named or (registry.DEFAULT if task is None else registry.DEFAULT_ENCODER)
-    agrees = named in (None, origin.architecture)
+    agrees = named is None or registry.trunk_of(named) == registry.trunk_of(origin.architecture)
     require(
         agrees, f"the architecture of {origin.stored.name} is {origin.architecture}, not {named}"
     )
-    return origin.architecture
+    return named or origin.architecture
 
 
 def fingerprints(target: Tokenizer, source: Tokenizer | Labels | None) -> list[str | None]:

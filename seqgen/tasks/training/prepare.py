@@ -27,6 +27,7 @@ from seqgen.tokenizers import KINDS, Tokenizer, load_tokenizer, tokenizer_kind
 from seqgen.tokenizers.sentencepiece import load_model_file
 
 if TYPE_CHECKING:
+    from seqgen.models.base import Model
     from seqgen.store import StoredModel
 
 
@@ -100,6 +101,10 @@ class Prepared:
     def spellings(self) -> Iterator[str]:
         """Yield each token as a person writes it, in the order of ids."""
         yield from self.tokenizer.pieces(range(self.tokenizer.vocab_size))
+
+    def show(self, model: Model) -> None:
+        """Tell a model what it is trained on."""
+        model.survey(self.train.tokens, self.tokenizer.special_ids, self.train.ends)
 
     @property
     def sample_prompt(self) -> str | Vectors:

@@ -15,6 +15,7 @@ from seqgen.configs import (
     TrainingConfig,
     require,
 )
+from seqgen.data.classes import Classes
 from seqgen.data.examples import ExampleEncoder
 from seqgen.data.pairs import Tokenizers
 from seqgen.data.text import text_files
@@ -95,6 +96,7 @@ def resume(
         prepared = _reload(stored, data, targets, data_config, (tokenizer, source_tokenizer))
         _require_unchanged_data(stored, prepared, changed_data)
         training = with_order(training, prepared, data_config, report)
+        prepared.show(model)
         model.to(device=place, dtype=parameter_type(training.precision))
         framing = stored.framing(tokenizer)
         loaded = LoadedModel(
@@ -137,7 +139,7 @@ def _reload(
         return reload_labels(files.sources, config, tokenizers, stored.validation_pairs)
     reads = registry.architecture(stored.config["architecture"]).reads
     if reads in registry.TASKS:
-        tokenizer, classes = tokenizers[0], stored.load_classes()
+        tokenizer, classes = tokenizers[0], Classes.load(stored.path / store.TOKENIZER)
         start = stored.framing(tokenizer).start
         encoder = ExampleEncoder(reads, tokenizer, classes, start)
         return reload_examples(files.sources, config, encoder, stored.validation_text)

@@ -161,7 +161,7 @@ class ReadyRun:
         config = plan.model_config(prepared.vocab_sizes, self.training.seq_len)
         model = to_train(plan.model_class, config)
         model.spell(prepared.spellings(), prepared.tokenizer.kind in ("char", "byte"))
-        model.survey(prepared.train.tokens, prepared.tokenizer.special_ids)
+        prepared.show(model)
         if plan.origin is not None:
             plan.origin.require_sources(prepared.vocab_sizes.source_features)
             plan.origin.begin(model, prepared)

@@ -103,6 +103,7 @@ class WordValidation(Validation):
         if self.prepared.val is None:
             return Final()
         began = time.monotonic()
+        self.prepared.show(self.loaded.model)  # what it counts is not stored
         loss = word_loss(self.loaded.model, self.prepared.val)
         return Final(loss, time.monotonic() - began, "every word with its whole context")
 

@@ -1,0 +1,250 @@
+"""Classifiers and taggers on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers_cli import records, refusal
+
+from seqgen import store
+from seqgen.cli import run
+
+CORPORA = Path(__file__).resolve().parents[1] / "corpora"
+SMALL = ("--set", "embedding_size=8", "--batch-size", 8, "--seed", 3, "--quiet")
+TEXTS = "".join(f"{'ab' * (i % 3)}{'xyz'[i % 2]}{i % 7}\t{'XY'[i % 2]}\n" for i in range(60))
+SENTENCES = "".join(f"the DET\n{'ab'[i % 2]}{i % 5} {'AB'[i % 2]}\n\n" for i in range(40))
+
+
+@pytest.fixture
+def texts(tmp_path):
+    path = tmp_path / "texts.tsv"
+    path.write_text(TEXTS)
+    return path
+
+
+@pytest.fixture
+def sentences(tmp_path):
+    path = tmp_path / "tagged.conll"
+    path.write_text(SENTENCES)
+    return path
+
+
+def train(capsys, file, task, *more, name="m", model="bag"):
+    """Train a small model; return its record."""
+    given = ("--task", task, "--model", model, *SMALL, "--name", name)
+    (record,) = records(capsys, "train", file, *given, *more)
+    return record
+
+
+@pytest.mark.parametrize(("task", "model"), [("classify", "birnn"), ("tag", "gru")])
+def test_stopping_and_resuming_changes_nothing(task, model, texts, sentences, capsys):
+    file = texts if task == "classify" else sentences
+    given = ("--set", "hidden_size=8", "--set", "dropout=0.3", "--steps", 8)
+    whole = train(capsys, file, task, *given, name="whole", model=model)
+    train(capsys, file, task, *given, "--stop-after", 3, name="part", model=model)
+    (resumed,) = records(capsys, "train", "--resume", "part", "--quiet")
+    assert resumed["steps"] == whole["steps"] == 8
+    assert (resumed["val_loss"], resumed["val_accuracy"]) == (
+        whole["val_loss"],
+        whole["val_accuracy"],
+    )
+    one, other = ((store.find(n).path / store.WEIGHTS).read_bytes() for n in ("whole", "part"))
+    assert one == other
+
+
+def test_a_classifier_learns_and_its_figures_agree(texts, capsys, stdin):
+    record = train(capsys, texts, "classify", "--steps", 60, "--lr", "0.3")
+    assert record["architecture"] == "bag-classifier" and record["val_accuracy"] == 1
+    logged = [json.loads(line) for line in _metrics("m")]
+    assert [r["figures"]["accuracy"] for r in logged if "val_loss" in r][-1] == 1
+    (found,) = records(capsys, "eval", "-m", "m", "--quiet")
+    assert found["nats_per_label"] == pytest.approx(record["val_loss"])
+    assert found["accuracy"]["value"] == 1 and found["accuracy"]["low"] < 1
+    assert found["entity_f1"] is None and found["file"] == "validation"
+    stdin(b"ababx3\ny1\n")
+    told = records(capsys, "predict", "-m", "m")
+    assert [list(r) for r in told] == [["index", "text", "label", "probability"]] * 2
+    assert [(r["index"], r["label"]) for r in told] == [(0, "X"), (1, "Y")]
+    assert all(0.5 < r["probability"] <= 1 for r in told)
+    assert run(["predict", str(texts), "-m", "m"]) == 0  # a tab is text here
+    assert len(capsys.readouterr().out.splitlines()) == 60
+
+
+def _metrics(name):
+    return (store.find(name).path / store.METRICS).read_text().splitlines()
+
+
+def test_a_tagger_writes_columns(sentences, capsys, stdin):
+    train(capsys, sentences, "tag", "--steps", 60, "--lr", "0.3")
+    stdin(b"the\nb2\n\n\na1\n")
+    assert run(["predict", "-m", "m"]) == 0
+    assert capsys.readouterr().out == "the\tDET\nb2\tB\n\na1\tA\n\n"
+    (one,) = records(capsys, "predict", _file(sentences, "b3 x\n"), "-m", "m")
+    assert list(one) == ["index", "tokens", "tags", "probabilities"]
+    assert (one["tokens"], one["tags"]) == (["b3"], ["B"])
+    (found,) = records(capsys, "eval", sentences, "-m", "m", "--quiet")
+    assert found["labels"] == 80 and found["examples"] == 40
+    counts = np.array(found["confusion"]["counts"])
+    assert found["accuracy"]["value"] == counts.trace() / counts.sum() == 1
+    assert run(["eval", str(sentences), "-m", "m", "-m", "m"]) == 0
+    assert "macro-F1" in capsys.readouterr().out
+
+
+def _file(beside, text):
+    path = beside.with_name("other.txt")
+    path.write_text(text)
+    return path
+
+
+def test_entities_are_scored_where_tags_mark_them(sentences, capsys):
+    from seqeval.metrics import f1_score
+
+    marked = SENTENCES.replace(" DET", " O").replace(" A\n", " B-A\n").replace(" B\n", " I-B\n")
+    file = _file(sentences, marked)
+    train(capsys, file, "tag", "--steps", 2)
+    (found,) = records(capsys, "eval", file, "-m", "m", "--quiet")
+    told = records(capsys, "predict", file, "-m", "m")
+    truth = [["O", "I-B" if r["tokens"][1][0] == "b" else "B-A"] for r in told]
+    assert found["entity_f1"]["value"] == pytest.approx(f1_score(truth, [r["tags"] for r in told]))
+    assert "entities:conlleval" in found["signature"]
+
+
+@pytest.mark.parametrize("model", ["lstm", "transformer"])
+def test_a_language_model_becomes_a_tagger(model, sentences, tmp_path, capsys):
+    """Layer by layer, from its weights; and then a tagger of the same labels goes on from that."""
+    text = tmp_path / "text.txt"
+    text.write_text("the a1\nthe b2\n" * 30)
+    shape = ("--set", "hidden_size=8", "--layers", 1, "--seq-len", 16, "--steps", 2, "--seed", 1)
+    given = ("--model", model, *shape, "--tokenizer", "whitespace", "--name", "lm", "--quiet")
+    records(capsys, "train", text, *given)
+    tuned = ("--init-from", "lm", "--set", "unfreeze=0.9", "--set", "layer_decay=0.4")
+    more = ("--schedule", "slanted_triangular", "--steps", 2, "--seed", 1, "--quiet")
+    (record,) = records(
+        capsys, "train", sentences, "--task", "tag", *tuned, *more, "--name", "tagger"
+    )
+    assert record["architecture"] == f"{model}-tagger"
+    own = store.find("tagger").load()[0]
+    origin = store.find("lm").load()[0]
+    # Two steps of a budget in which layers thaw: the embedding has not begun to.
+    same = (own.trunk.model.embedding.weight == origin.embedding.weight).all()
+    assert same and (own.head.bias != 0).any()
+    (again,) = records(
+        capsys, "train", sentences, "--init-from", "tagger", "--lr", "1e-9", *more, "--name", "n"
+    )
+    assert again["architecture"] == record["architecture"]
+    assert again["val_loss"] == pytest.approx(record["val_loss"], abs=1e-4)
+
+
+def test_ulmfit_fine_tunes_a_language_model_into_a_classifier(texts, tmp_path, capsys):
+    """The preset's settings, on the model of the origin; another architecture is refused."""
+    text = _file(texts, "".join(line.split("\t")[0] + "\n" for line in TEXTS.splitlines()))
+    shape = ("--set", "hidden_size=8", "--layers", 2, "--steps", 2, "--seed", 1, "--quiet")
+    for model in ("lstm", "gru"):
+        given = ("--model", model, *shape, "--documents", "line", "--name", model)
+        records(capsys, "train", text, *given)
+    more = ("--preset", "ulmfit", "--steps", 2, "--seed", 1, "--quiet")
+    (record,) = records(capsys, "train", texts, "--init-from", "lstm", *more, "--name", "c")
+    assert record["architecture"] == "lstm-classifier"
+    config = store.find("c").config
+    assert (config["preset"], config["model"]["pooling"]) == ("ulmfit", "all")
+    training = config["training"]
+    assert (training["schedule"], training["unfreeze"]) == ("slanted_triangular", 0.5)
+    assert training["layer_decay"] == pytest.approx(1 / 2.6)
+    said = refusal(capsys, "train", texts, "--init-from", "gru", *more)
+    assert "the architecture of gru is gru, not lstm-classifier" in said
+
+
+REFUSED = [
+    (("sample",), "is a classifier, no language model: use seqgen predict"),
+    (("beam-search", "a"), "is a classifier, no language model"),
+    (("perplexity", "FILE"), "is a classifier, no language model"),
+    (("compare", "m", "m"), "is a classifier, no language model"),
+    (("diagnose", "FILE"), "is a classifier, no language model"),
+    (("export", "m", "--format", "arpa", "--out", "m.arpa"), "m"),
+    (("eval", "--bleu"), "--bleu has no meaning for models that tell labels"),
+]
+
+
+@pytest.mark.parametrize(("command", "said"), REFUSED)
+def test_commands_that_need_a_language_model_refuse_it(command, said, texts, capsys):
+    train(capsys, texts, "classify", "--steps", 1)
+    arguments = [str(texts) if word == "FILE" else word for word in command]
+    given = [] if "m" in command else ["-m", "m"]
+    assert said in refusal(capsys, *arguments, *given)
+
+
+def test_bad_training_data(texts, capsys):
+    given = ("--model", "bag", *SMALL, "--steps", 1)
+    same = _file(texts, "a\tX\nb\tX\n")
+    said = refusal(capsys, "train", same, "--task", "classify", *given)
+    assert "the only label is 'X'" in said
+    said = refusal(capsys, "train", _file(texts, "a\tX\n\nb\tY\n"), "--task", "classify", *given)
+    assert "other.txt, line 2 has no tab; each line is text<TAB>label" in said
+    other = _file(texts, "a\tX\nb\tZ\n")
+    said = refusal(
+        capsys, "train", texts, "--task", "classify", *given, "--val", other, "--set", "dropout=0"
+    )
+    assert "other.txt, line 2: unknown label 'Z'" in said
+
+
+def test_wrong_usage(texts, capsys):
+    given = (*SMALL, "--steps", 1)
+    cases = {
+        ("--model", "bag"): "bag is an encoder, which learns labels: give --task classify or tag",
+        ("--task", "sort"): "no task is called 'sort'",
+        ("--task", "tag", "--model", "ngram"): "ngram is neither; try --model birnn",
+        ("--task", "tag", "--seq-len", 9): "seq_len has no meaning",
+        ("--task", "classify", "--documents", "stream"): "documents=stream has no meaning",
+        ("--task", "classify", "--regime", "scheduled"): "is for language models",
+    }
+    for arguments, said in cases.items():
+        assert said in refusal(capsys, "train", texts, *given, *arguments)
+    both = ("--source", texts, "--target", texts, "--task", "classify")
+    assert "takes no --target" in refusal(capsys, "train", *given, *both)
+    assert "m tells no labels" in _refused_prediction(texts, capsys)
+
+
+def _refused_prediction(texts, capsys):
+    lm = ("--model", "ngram", "--order", 2, "--name", "m", "--quiet")
+    records(capsys, "train", texts, *lm)
+    return refusal(capsys, "predict", texts, "-m", "m")
+
+
+def test_bad_texts_to_predict(texts, sentences, capsys, stdin):
+    train(capsys, texts, "classify", "--steps", 1)
+    stdin(b"a\n\nb\n")
+    assert run(["predict", "-m", "m"]) == 1
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == 1  # what came before the problem
+    assert "standard input, line 2 is an empty text" in said.err
+    bad = _file(texts, "a\tX\nb\tW\n")
+    assert "other.txt, line 2: unknown label 'W'" in refusal(capsys, "eval", bad, "-m", "m", "-q")
+    train(capsys, sentences, "tag", "--steps", 1, name="t")
+    assert "no language model" in refusal(capsys, "mix", "m", "t", "--name", "x")
+    assert "m+t is a mixture" in refusal(capsys, "predict", texts, "-m", "m+t")
+    assert "different kinds" in refusal(capsys, "eval", "-m", "m", "-m", "t")
+
+
+def test_a_text_longer_than_the_window_is_named(texts, capsys, stdin):
+    shape = ("--set", "hidden_size=8", "--layers", 1, "--max-source-len", 8)
+    given = ("--task", "classify", "--model", "transformer", *shape, "--steps", 1)
+    records(capsys, "train", texts, *given, "--seed", 1, "--name", "m", "--quiet")
+    stdin(b"ab\nababababab\n")
+    assert run(["predict", "-m", "m"]) == 1
+    assert "line 2: the text has 10 tokens, and m reads at most 8" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_what_comes_after_decides_tags(capsys):
+    """A bidirectional tagger beats one that reads forward by far, on words that need it."""
+    told = {}
+    for directions in ("bidirectional", "forward"):
+        shape = ("--hidden-size", 64, "--set", f"directions={directions}", "--epochs", 4)
+        given = ("--task", "tag", "--model", "birnn", *shape, "--seed", 1, "--quiet")
+        records(capsys, "train", CORPORA / "tags.tsv", *given, "--name", directions)
+        (told[directions],) = records(capsys, "eval", "-m", directions, "--quiet")
+    both, forward = (told[name]["accuracy"] for name in ("bidirectional", "forward"))
+    assert both["low"] > 0.97 and forward["high"] < 0.92
