@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from seqgen.cli import run
 from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.ngram import NOTHING, NGram, NGramConfig, NGramState
+from seqgen.models.ngram import NOTHING, NGram, NGramConfig
+from seqgen.models.ngram_state import NGramState
 from seqgen.scoring import add_up, score_corpus
 from seqgen.store import StoredModel
 from seqgen.tokenizers import CharTokenizer, WhitespaceTokenizer

@@ -339,44 +339,33 @@ def train(
         settings["val_target"] = inputs.keep_held_out(val_target)
     targets = inputs.keep(target or ())
     common = {"settings": settings, "device": device, "targets": targets}
-    common |= {"stop_after": stop_after, "tensorboard": tensorboard}
-    common |= {"diagnose": diagnose}
+    during = {"stop_after": stop_after, "tensorboard": tensorboard, "diagnose": diagnose}
     with display(quiet) as shown:
         report = LastLook(shown)
         if resume is not None:
             conflicting = ("model", "task", "preset", "parameters", "name", "overwrite", "config")
             _refuse(context, "--resume", (*conflicting, "find_lr"))
             sources = inputs.keep(data)
-            result = go_on(resume, data=sources, changed_data=changed_data, report=report, **common)
+            how = {"changed_data": changed_data, "report": report}
+            result = go_on(resume, data=sources, **how, **common, **during)
         else:
             _refuse(context, "a new run", ("changed_data",))
             _check_no_model_name(data)
             nested = read_config(config) if config else {}
             store.check_free(name, overwrite)
             sources = inputs.keep(given_or_piped(data, "seqgen train FILE"))
+            asked = {"architecture": model, "task": task, "preset": preset, "config": nested}
+            asked |= {"parameters": parameters, **common}
             if find_lr:
                 conflicting = ("name", "overwrite", "stop_after", "tensorboard", "diagnose")
                 _refuse(context, "--find-lr", conflicting)
-                asked = {"architecture": model, "task": task, "preset": preset, "config": nested}
-                asked |= {"parameters": parameters, "settings": settings}
-                asked |= {"targets": targets, "device": device}
                 put_rate(sources, asked, inputs.open(map(str, data)), plot, report, json)
                 return
             if overwrite:
                 held_out = [file for file in (val, val_source, val_target) if file]
                 check_replaced_model(name, [*sources, *targets, *held_out])
-            result = run(
-                sources,
-                architecture=model,
-                task=task,
-                preset=preset,
-                name=name,
-                config=nested,
-                overwrite=overwrite,
-                parameters=parameters,
-                report=report,
-                **common,
-            )
+            where = {"name": name, "overwrite": overwrite, "report": report}
+            result = run(sources, **where, **asked, **during)
     if json:
         put_record(result)
     if result.stopped == "interrupted":
