@@ -337,8 +337,8 @@ def architecture(name: str) -> Architecture:
     Raises:
         UsageError: there is none; names the nearest.
     """
-    trunk, _, kind = name.rpartition("-")
-    task = next((task for task, own in TASKS.items() if own == kind), None)
+    trunk, _, kind = str(name).rpartition("-")
+    task = next((task for task, ending in TASKS.items() if ending == kind), None)
     if task is not None and trunk in ARCHITECTURES:
         return ARCHITECTURES[trunk].for_task(task)
     return named("architecture", name, ARCHITECTURES)

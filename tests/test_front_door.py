@@ -136,7 +136,7 @@ def test_the_top_level_is_grouped(cli):
 
 def test_the_help_of_train_is_the_settings_own(cli):
     words = " ".join(cli("train", "--help")[1].split())
-    flags = {o.name for o in ALL["train"].params if o.param_type_name == "option"} - train.OWN
+    flags = {o.name for o in ALL["train"].params if o.param_type_name == "option"} - train.ITSELF
     named = {train.SETTING_OF.get(flag, flag) for flag in flags - {"help"}}
     for name in named - {"seed"}:  # which means the same in every command
         assert " ".join(settings.doc_of(name).split()) in words, name

@@ -13,8 +13,8 @@ import torch
 from seqgen.errors import SeqgenError
 from seqgen.models import arrays
 from seqgen.models.arrays import Products
-from seqgen.store import measurements as kept
-from seqgen.store.measurements import keep_measurement, kept_measurement
+from seqgen.store import measured as kept
+from seqgen.store.measured import keep_measurement, kept_measurement
 from seqgen.tasks import machine
 from seqgen.tasks.training import choosing
 from seqgen.tasks.training.resume import resume

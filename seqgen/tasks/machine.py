@@ -7,7 +7,7 @@ import dataclasses
 import torch
 
 from seqgen.models.arrays import Products, fastest_products, use_products
-from seqgen.store.measurements import keep_measurement, kept_measurement
+from seqgen.store.measured import keep_measurement, kept_measurement
 
 STEPS = {"question": "products of decoding steps", "version": 1}
 

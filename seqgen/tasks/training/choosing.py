@@ -22,7 +22,7 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.precision import parameter_type, restored_randomness
 from seqgen.models.room import to_train
-from seqgen.store.measurements import keep_measurement, kept_measurement
+from seqgen.store.measured import keep_measurement, kept_measurement
 from seqgen.tasks.training.plan import Plan
 from seqgen.tasks.training.prepare import Prepared, VocabSizes
 from seqgen.training.events import Notice, Report
