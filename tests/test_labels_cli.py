@@ -190,6 +190,13 @@ def test_bad_training_data(texts, capsys):
     assert "other.txt, line 2: unknown label 'Z'" in said
 
 
+def test_a_model_can_be_replaced_and_removed(texts, capsys):
+    train(capsys, texts, "classify", "--steps", 1)
+    train(capsys, texts, "classify", "--steps", 2, "--overwrite")
+    assert run(["models", "remove", "m", "--yes"]) == 0
+    assert "no model is called 'm'" in refusal(capsys, "predict", texts, "-m", "m")
+
+
 def test_wrong_usage(texts, capsys):
     given = (*SMALL, "--steps", 1)
     cases = {

@@ -18,6 +18,7 @@ from seqgen.errors import SeqgenError
 from seqgen.files import take_lock
 from seqgen.store.layout import (
     CHECKPOINTS,
+    CLASSES,
     CONFIG,
     LABELS,
     LAST,
@@ -46,6 +47,7 @@ FILES = (
     *(f"{TOKENIZER}/tokenizer.json", f"{TOKENIZER}/tokenizer.model"),
     *(f"{SOURCE_TOKENIZER}/tokenizer.json", f"{SOURCE_TOKENIZER}/tokenizer.model"),
     f"{SOURCE_TOKENIZER}/{LABELS}",
+    f"{TOKENIZER}/{CLASSES}",
     *(VALIDATION, VALIDATION_TOKENS, *VALIDATION_PAIRS, VALIDATION_VECTORS),
     *(f"{CHECKPOINTS}/{LAST}", f"{CHECKPOINTS}/step-*.safetensors"),
     "tensorboard/events.out.tfevents.*",

@@ -11,5 +11,6 @@ VALIDATION_PAIRS = "validation/source.txt", "validation/target.txt"
 VALIDATION_VECTORS = "validation/source.safetensors"
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer", "source_tokenizer"
 LABELS = "labels.json"  # in the place of a tokenizer of the sources
+CLASSES = "classes.json"  # beside the tokenizer of a classifier or tagger
 PARTS = "parts"
 CHECKPOINTS, LAST, LOCK = "checkpoints", "last.safetensors", "lock"
