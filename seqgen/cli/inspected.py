@@ -8,7 +8,7 @@ from typing import Any
 
 from seqgen.cli.coloured import lines_of, put_lines
 from seqgen.cli.output import console, is_terminal, one_line, put, say, standard_output
-from seqgen.cli.tables import MISSING, count, figure, put_table
+from seqgen.cli.tables import MISSING, count, figure, percentage, put_table
 from seqgen.report import inspection
 from seqgen.report.colours import share_scale, signed_scale
 from seqgen.report.page import Section
@@ -56,7 +56,7 @@ def _put_places(places: Sequence[Place]) -> None:
     rows = [
         [
             repr(place.piece),
-            "  ".join(f"{c.piece!r} {c.probability:.1%}" for c in place.candidates),
+            "  ".join(f"{c.piece!r} {percentage(c.probability, 1)}" for c in place.candidates),
             figure(place.surprisal_bits, 2),
             count(place.rank + 1),
             figure(place.entropy_bits, 2),
@@ -102,7 +102,7 @@ def _put_steps(numbers: Weights, every: Sequence[Step]) -> None:
 
 def _numbers(vector: Sequence[float]) -> str:
     more = f" ... ({len(vector)} numbers)" if len(vector) > NUMBERS else ""
-    return " ".join(f"{value:8.4f}" for value in vector[:NUMBERS]) + more
+    return " ".join(f"{figure(value):>8}" for value in vector[:NUMBERS]) + more
 
 
 def unit(found: Passages, layer: int, number: int, name: str | None) -> View:
