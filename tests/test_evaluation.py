@@ -562,9 +562,10 @@ def test_per_line_and_per_token_commands(cli, trained):
 
 
 def test_surprise_is_coloured_from_green_to_red():
-    from seqgen.cli.surprisal import _in_colour
+    from seqgen.cli.coloured import _in_colour
+    from seqgen.cli.surprisal import BITS
 
-    shown = _in_colour([("a", 0.0), ("bc", 6.0), ("d", 40.0)])
+    shown = _in_colour([("a", 0.0), ("bc", 6.0), ("d", 40.0)], BITS)
     assert shown.plain == "abcd"
     colours = [span.style.bgcolor.triplet for span in shown.spans]
     assert [(c.red, c.green) for c in colours] == [(0, 255), (255, 255), (255, 0)]

@@ -303,7 +303,7 @@ def test_the_list_of_models_has_a_line_each_of_at_most_80(there, cli):
     assert lines[1].endswith(("just now", "ago"))
 
 
-def test_show_has_six_facts_the_curve_and_what_is_not_the_default(there, cli):
+def test_show_hassix_facts_the_curve_and_what_is_not_the_default(there, cli):
     out = cli("models", "show", "tiny")[1]
     facts = out.partition("\n\n")[0].splitlines()
     names = ["model", "text", "tokenizer", "training", "validation", "written"]
@@ -329,11 +329,11 @@ def test_settings_that_follow_from_the_optimizer_and_the_schedule_are_its_defaul
     resolved = {"lr": 0.5, "momentum": 0.9, "weight_decay": 0.0, "warmup": 0.1, "min_lr": 1 / 32}
     config["training"] = {**as_given, **resolved}
     config["model"] = {"vocab_size": 9, "forget_bias": None, "dropout": 0.1}
-    apart = model_facts._settings_apart(config)
+    apart = model_facts.settings_apart(config)
     said = "optimizer sgd, schedule slanted_triangular, k2 7"
     assert (apart["model"], apart["training"]) == ("forget_bias none", said)
     config["architecture"] = "of-a-later-version"
-    assert "vocab_size 9" in model_facts._settings_apart(config)["model"]
+    assert "vocab_size 9" in model_facts.settings_apart(config)["model"]
 
 
 def started():

@@ -74,7 +74,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("seqgen inspect book.txt", "Show the likeliest tokens at each place of a text."),
         ("seqgen inspect --text hello --steps", "Follow a recurrent network by hand."),
         (
-            "seqgen inspect book.txt --attention --head 0,1 --token its --html its.html",
+            "seqgen inspect book.txt --attention --head 5,6 --token its --html its.html",
             "Show what two heads read for a word.",
         ),
     ),
