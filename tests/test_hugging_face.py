@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 import torch
 from helpers_cli import records, refusal
-from hf_models import PROMPTS, TEXT, byte_level, checkpoint, metaspace
+from hf_models import PROMPTS, QWEN, TEXT, byte_level, checkpoint, metaspace
 
 from seqgen.cli import run
 from seqgen.tasks.exchange import import_model
 from seqgen.tasks.loaded import load
 from seqgen.tasks.writing.prompts import read_prompt
+from seqgen.tokenizers.byte_level import blocks
 from seqgen.tokenizers.from_elsewhere import HuggingFaceTokenizer
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -230,6 +231,38 @@ def test_texts_come_back_whatever_the_pieces(make):
             whole = tokenizer.decode(ids[:cut].tolist())
             rest = "".join(map(after.push, ids[cut:].tolist())) + after.flush()
             assert "\ufffd" in whole or whole + rest == text
+
+
+@pytest.mark.parametrize("pattern", [None, QWEN])
+def test_a_long_text_is_cut_where_no_token_crosses(pattern):
+    library = byte_level(pattern=pattern)
+    tokenizer = HuggingFaceTokenizer(library.to_str().encode())
+    words = [
+        "a",
+        "the",
+        "dog's",
+        "12",
+        "\u00e9",
+        "x!",
+        "log\n\n",
+        "  b",
+        "\t",
+        "e\u0301 a",
+        "'s",
+        "\n",
+    ]
+    draw = np.random.default_rng(2)
+    for _ in range(30):
+        text = " ".join(words[i] for i in draw.integers(len(words), size=60))
+        cut = [text[at : at + 7] for at in range(0, len(text), 7)]
+        pieces = list(blocks(cut, 10))
+        assert "".join(pieces) == text and len(pieces) > 2
+        ids = [token for piece in pieces for token in tokenizer.encode(piece).tolist()]
+        assert ids == library.encode(text, add_special_tokens=False).ids
+    known = tokenizer.blocks(iter(["a b " * (1 << 19), "c"]))
+    assert len(list(known)) > 1
+    other = HuggingFaceTokenizer(metaspace().to_str().encode())
+    assert len(list(other.blocks(iter(["a b " * (1 << 19), "c"])))) == 1
 
 
 def test_a_tokenizer_is_stored_as_it_is(tmp_path):
