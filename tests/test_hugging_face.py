@@ -1,5 +1,6 @@
 """Hugging Face models: what we read and write gives what transformers gives."""
 
+import io
 import json
 import re
 import resource
@@ -8,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+import sentencepiece
 import torch
 from helpers_cli import records, refusal
 from hf_models import PROMPTS, QWEN, TEXT, byte_level, checkpoint, metaspace
@@ -293,6 +295,37 @@ def test_a_new_model_takes_a_tokenizer_json(folder, tmp_path, capsys):
     assert record["characters"] == len(TEXT)
     (record,) = records(capsys, "sample", "the", "-m", "n", "--max-tokens", "9", "--seed", "1")
     assert record["tokens"] == 9
+
+
+def test_a_sentencepiece_model_is_given_whole_texts(folder, capsys):
+    written = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT.split("\n")),
+        model_writer=written,
+        model_type="bpe",
+        vocab_size=290,
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        minloglevel=2,
+    )
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer.model").write_bytes(written.getvalue())
+    change(folder / "config.json", eos_token_id=2)
+    assert run(["import", str(folder), "--quiet"]) == 0
+    loaded = load("m", "cpu")
+    library = sentencepiece.SentencePieceProcessor(model_proto=written.getvalue())
+    for prompt in PROMPTS:
+        ids = library.encode(prompt)
+        assert read_prompt(loaded, 0, prompt).tokens == (1, *ids)
+        assert loaded.tokenizer.decode(ids) == library.decode(ids) == prompt
+        ends = loaded.tokenizer.byte_ends(prompt).tolist()
+        assert len(ends) == len(ids) and ends == sorted(ends) and ends[-1] == len(prompt.encode())
+        decoder = loaded.tokenizer.decoder([1])
+        assert "".join(map(decoder.push, ids)) + decoder.flush() == prompt
+    assert (loaded.framing.start, loaded.framing.stop) == (1, 2)
+    line = refusal(capsys, "export", "m", "--format", "hf", "--out", folder.parent / "out")
+    assert "kind sentencepiece" in line
 
 
 def test_without_the_library_a_line_says_what_to_install(folder, capsys, monkeypatch):
