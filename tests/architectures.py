@@ -287,7 +287,6 @@ PAIR_VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "default": {},
         "2017": {**FORM_OF_2017, "tie_weights": True, "encoder_layers": 1},
         "learned-odd": {**GPT2, "window": 5, "source_vocab_size": 9, "num_layers": 1},
-        "grouped": GROUPED,
     },
 }
 PAIRS = [

@@ -32,7 +32,7 @@ def own_model(tmp_path, *settings, name="own", tokenizer="byte"):
 
 
 SHAPES = {
-    "qwen3": (),
+    "qwen3": ("rope_scaling=llama3", "rope_factor=8"),
     "llama": ("qk_norm=false", "num_kv_heads=2", "rope_scaling=linear", "rope_factor=2"),
     "gpt2": (
         "positions=learned",
@@ -210,7 +210,7 @@ def test_files_of_the_gguf_package_are_read(family, kind, tmp_path, capsys):
 
 
 def test_files_that_lie_are_refused_in_a_line(tmp_path, capsys):
-    own_model(tmp_path)
+    own_model(tmp_path, "rope_scaling=llama3", "rope_factor=8", "rope_theta=1e9", "head_size=16")
     path = tmp_path / "m.gguf"
     assert run(["export", "own", "--format", "gguf", "--out", str(path), "--quiet"]) == 0
     whole = path.read_bytes()
@@ -225,6 +225,7 @@ def test_files_that_lie_are_refused_in_a_line(tmp_path, capsys):
         "more than it has room": head.pack(b"GGUF", 3, tensors, 1 << 62) + rest,
         "general.architecture is": whole.replace(b"qwen3", b"mamba"),
         "there is no tensor": whole.replace(b"blk.1.ffn_down", b"blk.7.ffn_down"),
+        "another scaling": whole.replace(np.float32(8).tobytes() * 2, np.float32(9).tobytes() * 2),
         "list": whole.replace(
             b"tokenizer.ggml.tokens\x09\0\0\0\x08\0\0\0",
             b"tokenizer.ggml.tokens\x09\0\0\0\x08\0\0\0" + struct.pack("<Q", 1 << 40),

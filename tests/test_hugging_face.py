@@ -1,5 +1,6 @@
 """Hugging Face models: what we read and write gives what transformers gives."""
 
+import io
 import json
 import re
 import resource
@@ -8,14 +9,16 @@ import sys
 
 import numpy as np
 import pytest
+import sentencepiece
 import torch
 from helpers_cli import records, refusal
-from hf_models import PROMPTS, TEXT, byte_level, checkpoint, metaspace
+from hf_models import PROMPTS, QWEN, TEXT, byte_level, checkpoint, metaspace
 
 from seqgen.cli import run
 from seqgen.tasks.exchange import import_model
 from seqgen.tasks.loaded import load
 from seqgen.tasks.writing.prompts import read_prompt
+from seqgen.tokenizers.byte_level import blocks
 from seqgen.tokenizers.from_elsewhere import HuggingFaceTokenizer
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -232,6 +235,38 @@ def test_texts_come_back_whatever_the_pieces(make):
             assert "\ufffd" in whole or whole + rest == text
 
 
+@pytest.mark.parametrize("pattern", [None, QWEN])
+def test_a_long_text_is_cut_where_no_token_crosses(pattern):
+    library = byte_level(pattern=pattern)
+    tokenizer = HuggingFaceTokenizer(library.to_str().encode())
+    words = [
+        "a",
+        "the",
+        "dog's",
+        "12",
+        "\u00e9",
+        "x!",
+        "log\n\n",
+        "  b",
+        "\t",
+        "e\u0301 a",
+        "'s",
+        "\n",
+    ]
+    draw = np.random.default_rng(2)
+    for _ in range(30):
+        text = " ".join(words[i] for i in draw.integers(len(words), size=60))
+        cut = [text[at : at + 7] for at in range(0, len(text), 7)]
+        pieces = list(blocks(cut, 10))
+        assert "".join(pieces) == text and len(pieces) > 2
+        ids = [token for piece in pieces for token in tokenizer.encode(piece).tolist()]
+        assert ids == library.encode(text, add_special_tokens=False).ids
+    known = tokenizer.blocks(iter(["a b " * (1 << 19), "c"]))
+    assert len(list(known)) > 1
+    other = HuggingFaceTokenizer(metaspace().to_str().encode())
+    assert len(list(other.blocks(iter(["a b " * (1 << 19), "c"])))) == 1
+
+
 def test_a_tokenizer_is_stored_as_it_is(tmp_path):
     from seqgen.tokenizers import load_tokenizer, tokenizer_from_facts
 
@@ -260,6 +295,37 @@ def test_a_new_model_takes_a_tokenizer_json(folder, tmp_path, capsys):
     assert record["characters"] == len(TEXT)
     (record,) = records(capsys, "sample", "the", "-m", "n", "--max-tokens", "9", "--seed", "1")
     assert record["tokens"] == 9
+
+
+def test_a_sentencepiece_model_is_given_whole_texts(folder, capsys):
+    written = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT.split("\n")),
+        model_writer=written,
+        model_type="bpe",
+        vocab_size=290,
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        minloglevel=2,
+    )
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer.model").write_bytes(written.getvalue())
+    change(folder / "config.json", eos_token_id=2)
+    assert run(["import", str(folder), "--quiet"]) == 0
+    loaded = load("m", "cpu")
+    library = sentencepiece.SentencePieceProcessor(model_proto=written.getvalue())
+    for prompt in PROMPTS:
+        ids = library.encode(prompt)
+        assert read_prompt(loaded, 0, prompt).tokens == (1, *ids)
+        assert loaded.tokenizer.decode(ids) == library.decode(ids) == prompt
+        ends = loaded.tokenizer.byte_ends(prompt).tolist()
+        assert len(ends) == len(ids) and ends == sorted(ends) and ends[-1] == len(prompt.encode())
+        decoder = loaded.tokenizer.decoder([1])
+        assert "".join(map(decoder.push, ids)) + decoder.flush() == prompt
+    assert (loaded.framing.start, loaded.framing.stop) == (1, 2)
+    line = refusal(capsys, "export", "m", "--format", "hf", "--out", folder.parent / "out")
+    assert "kind sentencepiece" in line
 
 
 def test_without_the_library_a_line_says_what_to_install(folder, capsys, monkeypatch):

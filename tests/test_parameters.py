@@ -69,10 +69,12 @@ def transformer_count(c):
     H, V, W, L = c.hidden_size, c.vocab_size, c.window, c.num_layers
     inner = 8 * -(-H // 3) if c.activation == "swiglu" else 4 * H
     inputs = 2 * inner if c.activation == "swiglu" else inner
-    matrices = 3 * H * H + H * H + inputs * H + inner * H
-    biases = (3 * H + H + inputs + H) * c.bias
+    D = c.head_size or H // c.num_heads
+    Q, K = c.num_heads * D, (c.num_kv_heads or c.num_heads) * D
+    matrices = (Q + 2 * K) * H + H * Q + inputs * H + inner * H
+    biases = (H + inputs + H) * c.bias + (Q + 2 * K) * (c.bias or c.qkv_bias)
     norm = 2 * H if c.norm == "layernorm" and c.bias else H
-    block = matrices + biases + 2 * norm + 2 * (H // c.num_heads) * c.qk_norm
+    block = matrices + biases + 2 * norm + 2 * D * c.qk_norm
     outside = V * H * (1 if c.tie_weights else 2) + W * H * (c.positions == "learned")
     return outside + L * block + norm * (c.norm_position == "pre")
 

@@ -39,14 +39,14 @@ def read_model(
     return Imported("ngram", model, tokenizer, data, framing, {"ngrams": ngrams})
 
 
-def write_model(it: Exported) -> Iterator[bytes]:
+def write_model(exported: Exported) -> Iterator[bytes]:
     """Return an n-gram model as an ARPA file, in pieces; see `formats.Exporter`."""
-    if not isinstance(it.model, NGram):
-        raise SeqgenError(f"{it.name} is no n-gram model, and ARPA holds no other")
-    words: list[str | None] = [None] * it.model.vocab_size
-    for word, token in names_of(it.tokenizer, it.documents).items():
+    if not isinstance(exported.model, NGram):
+        raise SeqgenError(f"{exported.name} is no n-gram model, and ARPA holds no other")
+    words: list[str | None] = [None] * exported.model.vocab_size
+    for word, token in names_of(exported.tokenizer, exported.documents).items():
         words[token] = word
-    return (chunk.encode() for chunk in arpa.write(it.model, words))
+    return (chunk.encode() for chunk in arpa.write(exported.model, words))
 
 
 def names_of(tokenizer: Tokenizer, documents: Documents) -> dict[str, int]:

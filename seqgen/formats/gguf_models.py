@@ -72,7 +72,7 @@ def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Importe
         if f"blk.0.{name}.bias" in file.tensors
     ]
     parts = [_as_written(part) for part in parts_of(family, config, biased)]
-    _check(file, parts)
+    _check(file, parts, config)
     tokenizer, framing = gguf_vocabulary.read(file, config.vocab_size)
     tensors = {part.ours: _read(file, part, family, config) for part in parts}
     data = DataConfig(tokenizer=tokenizer.kind, val="none")
@@ -88,15 +88,14 @@ def _config(file: gguf.GGUFFile, family: str) -> TransformerConfig:
     """
 
     def fact(name: str, default: Any = None) -> Any:
-        value = file.facts.get(f"{family}.{name}", default)
-        if type(value) not in (int, float):
-            raise file.error(f"{family}.{name} is no number")
-        return value
+        return _number(file, f"{family}.{name}", default)
 
     embedding = file.tensors.get("token_embd.weight")
     if embedding is None:
         raise file.error("there is no tensor token_embd.weight")
     heads, width = fact("attention.head_count"), fact("embedding_length")
+    if not (type(heads) is type(width) is int and heads > 0):
+        raise file.error(f"{family} has {heads} heads and {width} units")
     settings = {
         "vocab_size": embedding.shape[0],
         "hidden_size": width,
@@ -112,24 +111,55 @@ def _config(file: gguf.GGUFFile, family: str) -> TransformerConfig:
         settings |= {"positions": "learned", "norm": "layernorm", "activation": "gelu"}
         settings |= {"bias": True, "norm_eps": fact("attention.layer_norm_epsilon", 1e-5)}
     else:
-        size = fact("attention.key_length", width // heads if heads else 0)
-        whole = "blk.0.attn_output.bias" in file.tensors or "blk.0.ffn_down.bias" in file.tensors
-        settings |= {
-            "num_kv_heads": fact("attention.head_count_kv", heads),
-            "head_size": None if size * heads == width else size,
-            "norm_eps": fact("attention.layer_norm_rms_epsilon"),
-            "bias": whole,
-            "qkv_bias": "blk.0.attn_q.bias" in file.tensors and not whole,
-            "rope_theta": float(fact("rope.freq_base", 10000.0)),
-            "window": min(settings["window"], max(1, hf_config.MOST_ANGLES // max(1, size))),
-            **_scaling(file, family),
-        }
-        if fact("rope.dimension_count", size) != size:
-            raise file.error(f"{family}.rope.dimension_count is not the width of a head")
+        settings |= _llama(file, family, heads, width)
+        most = hf_config.MOST_ANGLES // (settings["head_size"] or max(1, width // heads))
+        settings["window"] = min(settings["window"], max(1, most))
     try:
         return TransformerConfig(**settings)
     except UsageError as error:
         raise file.error(str(error)) from None
+
+
+def _llama(file: gguf.GGUFFile, family: str, heads: int, width: int) -> dict[str, Any]:
+    """Return the settings that only models of Llama's family have.
+
+    Args:
+        file: the model's.
+        family: its architecture.
+        heads: of queries.
+        width: of the hidden layers.
+    """
+
+    def fact(name: str, default: Any = None) -> Any:
+        return _number(file, f"{family}.{name}", default)
+
+    size = fact("attention.key_length", max(1, width // max(1, heads)))
+    if type(size) is not int or size < 1:
+        raise file.error(f"{family}.attention.key_length is {str(size)[:20]}")
+    if fact("rope.dimension_count", size) != size:
+        raise file.error(f"{family}.rope.dimension_count is not the width of a head")
+    biased = "blk.0.attn_output.bias" in file.tensors or "blk.0.ffn_down.bias" in file.tensors
+    return {
+        "num_kv_heads": fact("attention.head_count_kv", heads),
+        "head_size": None if size * heads == width else size,
+        "norm_eps": fact("attention.layer_norm_rms_epsilon"),
+        "bias": biased,
+        "qkv_bias": "blk.0.attn_q.bias" in file.tensors and not biased,
+        "rope_theta": float(fact("rope.freq_base", 10000.0)),
+        **_scaling(file, family),
+    }
+
+
+def _number(file: gguf.GGUFFile, name: str, default: Any) -> Any:
+    """Return a fact that is a number.
+
+    Raises:
+        SeqgenError: it is missing, or something else.
+    """
+    value = file.facts.get(name, default)
+    if type(value) not in (int, float):
+        raise file.error(f"{name} is no number")
+    return value
 
 
 def _scaling(file: gguf.GGUFFile, family: str) -> dict[str, Any]:
@@ -159,7 +189,7 @@ def _factors(config: TransformerConfig) -> np.ndarray:
     return (rate / scaling.rates(rate)).numpy()
 
 
-def _check(file: gguf.GGUFFile, parts: Iterable[Part]) -> None:
+def _check(file: gguf.GGUFFile, parts: Iterable[Part], config: TransformerConfig) -> None:
     """Compare names and shapes with those that a model needs.
 
     Raises:
@@ -172,6 +202,10 @@ def _check(file: gguf.GGUFFile, parts: Iterable[Part]) -> None:
         found = file.tensors[name].shape
         if found != shape:
             raise file.error(f"the tensor {name} is of shape {list(found)}, not {list(shape)}")
+    if ROPE_FACTORS in file.tensors:
+        known, found = _factors(config), file.read(ROPE_FACTORS)
+        if found.shape != known.shape or not np.allclose(found, known, rtol=1e-3):
+            raise file.error(f"{ROPE_FACTORS} is another scaling of positions than Llama 3.1's")
     strange = file.tensors.keys() - wanted.keys() - {ROPE_FACTORS}
     if strange:
         raise file.error(f"seqgen does not understand the tensor {min(strange)[:80]!r}")
@@ -204,17 +238,19 @@ def _turned(
     return x.reshape(heads, *pairs, *x.shape[1:]).swapaxes(1, 2).reshape(x.shape)
 
 
-def write_model(it: Exported) -> Iterator[bytes]:
+def write_model(exported: Exported) -> Iterator[bytes]:
     """Yield a transformer as a GGUF file in float32, in pieces; see `formats.Exporter`."""
-    model, name = it.model, it.name
-    if not isinstance(model, Transformer):
+    model, name = exported.model, exported.name
+    if type(model) is not Transformer:  # an encoder-decoder has one as a base
         raise SeqgenError(f"{name} is no transformer, and --format gguf holds no other")
-    require_no_labels(it)
+    require_no_labels(exported)
     config = model.config
     family, _ = hf_config.write(config, name)
     if family == "gpt2" and config.activation != "gelu":
         raise SeqgenError(f"{name} has activation={config.activation}; a gpt2 GGUF file has gelu")
-    facts = _facts(config, family, name) | gguf_vocabulary.facts_of(it.tokenizer, it.framing, name)
+    facts = _facts(config, family, name) | gguf_vocabulary.facts_of(
+        exported.tokenizer, exported.framing, name
+    )
     parts = [_as_written(part) for part in parts_of(family, config)]
     tensors = {
         tensor: _turned(tensor, x.numpy(), family, config, back=False)

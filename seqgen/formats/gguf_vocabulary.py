@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 from typing import Any
 
 from seqgen.data.framing import Framing
@@ -12,6 +11,7 @@ from seqgen.files import json_bytes, parse_json
 from seqgen.formats.gguf import GGUFFile
 from seqgen.formats.hf_tokenizer_writing import files_of
 from seqgen.tokenizers import Tokenizer
+from seqgen.tokenizers.byte_level import PATTERNS, named_pattern
 from seqgen.tokenizers.from_elsewhere import (
     HuggingFaceTokenizer,
     TokenizerFromElsewhere,
@@ -22,14 +22,6 @@ PREFIX = "tokenizer.ggml."
 # Kinds of tokens; the same numbers in sentencepiece.
 NORMAL, UNKNOWN, CONTROL, USER, BYTE = 1, 2, 3, 4, 6
 SPECIAL = {"bos": "bos", "eos": "eos", "pad": "padding"}
-CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-# How a text is cut before bytes are merged, by the names that GGUF has for it; None is GPT-2's.
-PATTERNS = {
-    "gpt-2": None,
-    "qwen2": rf"{CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}|{REST}",
-    "llama-bpe": rf"{CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}|{REST}",
-}
 # Models whose name differs and whose pattern does not.
 SAME = {"default": "gpt-2", "smollm": "gpt-2", "llama3": "llama-bpe", "llama-v3": "llama-bpe"}
 
@@ -176,7 +168,7 @@ def facts_of(tokenizer: Tokenizer, framing: Framing, name: str) -> dict[str, Any
     )
     table = parse_json(files_of(tokenizer, framing, name)["tokenizer.json"])
     model = table.get("model", {})
-    pre = _named_pattern(table.get("pre_tokenizer"))
+    pre = named_pattern(table.get("pre_tokenizer"))
     if model.get("type") != "BPE" or pre is None:
         raise cannot
     names = {token: text for text, token in model["vocab"].items()}
@@ -193,19 +185,3 @@ def facts_of(tokenizer: Tokenizer, framing: Framing, name: str) -> dict[str, Any
     facts |= {key: token for key, token in optional.items() if token is not None}
     facts["add_bos_token"] = framing.starts_prompts
     return {PREFIX + key: fact for key, fact in facts.items()}
-
-
-def _named_pattern(cut: Any) -> str | None:
-    """Return GGUF's name for how a `tokenizer.json` cuts a text; None if it has none."""
-    steps = cut.get("pretokenizers", [cut]) if isinstance(cut, dict) else []
-    kinds = [step.get("type") for step in steps]
-    if kinds == ["ByteLevel"] and not steps[0].get("add_prefix_space"):
-        return "gpt-2"
-    if kinds != ["Split", "ByteLevel"]:
-        return None
-    pattern = steps[0].get("pattern", {}).get("Regex")
-    return next((name for name, known in _known() if known == pattern), None)
-
-
-def _known() -> Iterable[tuple[str, str | None]]:
-    return ((name, pattern) for name, pattern in PATTERNS.items() if pattern is not None)

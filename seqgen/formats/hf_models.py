@@ -49,19 +49,19 @@ def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Importe
     return Imported("transformer", model, tokenizer, data, framing, {"family": family})
 
 
-def files_of(it: Exported) -> Iterator[tuple[str, bytes]]:
+def files_of(exported: Exported) -> Iterator[tuple[str, bytes]]:
     """Yield the files of a transformer's folder, `config.json` last; see `formats.FolderExporter`.
 
     A folder is not loaded without it, so that one half-way written is none.
     """
-    model, name, framing = it.model, it.name, it.framing
-    if not isinstance(model, Transformer):
+    model, name, framing = exported.model, exported.name, exported.framing
+    if type(model) is not Transformer:  # an encoder-decoder has one as a base
         raise SeqgenError(f"{name} is no transformer, and --format hf holds no other")
-    require_no_labels(it)
+    require_no_labels(exported)
     family, table = hf_config.write(model.config, name)
-    yield from hf_tokenizer_writing.files_of(it.tokenizer, framing, name).items()
+    yield from hf_tokenizer_writing.files_of(exported.tokenizer, framing, name).items()
     ids = {"bos_token_id": framing.start, "eos_token_id": framing.stop}
-    ids["pad_token_id"] = it.tokenizer.pad_id
+    ids["pad_token_id"] = exported.tokenizer.pad_id
     never = {"suppress_tokens": list(framing.never)} if framing.never else {}
     yield "generation_config.json", json_bytes({**ids, **never})
     tensors = theirs_of(list(parts_of(family, model.config)), weights_of(model))
@@ -69,18 +69,20 @@ def files_of(it: Exported) -> Iterator[tuple[str, bytes]]:
     yield "config.json", json_bytes({**table, **ids, "torch_dtype": "float32"})
 
 
-def require_no_labels(it: Exported) -> None:
+def require_no_labels(exported: Exported) -> None:
     """Refuse a model with labels, which it has more tokens for than its tokenizer.
 
     Raises:
         SeqgenError: it is one.
     """
-    if it.model.vocab_size != it.tokenizer.vocab_size:
-        raise SeqgenError(f"{it.name} writes texts with labels, which this format cannot hold")
+    if exported.model.vocab_size != exported.tokenizer.vocab_size:
+        raise SeqgenError(
+            f"{exported.name} writes texts with labels, which this format cannot hold"
+        )
 
 
 def filled(config: TransformerConfig, tensors: dict[str, Tensor]) -> Transformer:
-    """Return a transformer that has these tensors, without making others first.
+    """Return a transformer that has these tensors, without making any others first.
 
     Biases that are not among them are zeros.
     """

@@ -10,7 +10,8 @@ from seqgen.errors import SeqgenError
 from seqgen.files import json_bytes, parse_json
 from seqgen.tokenizers import ByteTokenizer, CharTokenizer, Tokenizer
 from seqgen.tokenizers.base import SPECIALS
-from seqgen.tokenizers.from_elsewhere import BYTE_OF, HuggingFaceTokenizer
+from seqgen.tokenizers.byte_level import BYTE_OF
+from seqgen.tokenizers.from_elsewhere import HuggingFaceTokenizer
 
 # Any one character. In the library's expressions a dot leaves out the newline.
 ANY_CHARACTER = "[\\s\\S]"
@@ -97,7 +98,7 @@ def _table(tokenizer: ByteTokenizer | CharTokenizer, names: list[str]) -> dict[s
 
 def _of_bytes(vocabulary: Mapping[str, int]) -> dict[str, Any]:
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
-    level["use_regex"] = False
+    level["use_regex"] = True
     return {
         "pre_tokenizer": level,
         "decoder": level,

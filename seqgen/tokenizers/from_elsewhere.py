@@ -14,6 +14,7 @@ import numpy as np
 from seqgen.errors import SeqgenError, UsageError, first_line
 from seqgen.files import parse_json, write_bytes, write_json
 from seqgen.tokenizers.base import Decoder, Tokenizer
+from seqgen.tokenizers.byte_level import BYTE_OF, blocks, can_be_cut
 from seqgen.tokenizers.sentencepiece_model import (
     SPACE,
     boundary,
@@ -179,7 +180,9 @@ class HuggingFaceTokenizer(TokenizerFromElsewhere):
         unknown = getattr(self._library.model, "unk_token", None)
         self.unk_id = ids.get(unknown) if isinstance(unknown, str) else None
         self.newline_id = next((ids[name] for name in ("\n", "Ċ", "<0x0A>") if name in ids), None)
-        decoder = json.dumps(parse_json(self.content).get("decoder"))
+        table = parse_json(self.content)
+        self._can_be_cut = can_be_cut(table)
+        decoder = json.dumps(table.get("decoder"))
         self._is_byte_level = '"ByteLevel"' in decoder
         bytes_there = all(name in ids for name in BYTE_OF) if self._is_byte_level else False
         self.complete = bytes_there or all(f"<0x{byte:02X}>" in ids for byte in range(256))
@@ -194,6 +197,9 @@ class HuggingFaceTokenizer(TokenizerFromElsewhere):
     def encode(self, text: str) -> np.ndarray:
         ids = self._library.encode(text, add_special_tokens=False).ids
         return np.array(ids, dtype=self.dtype)
+
+    def blocks(self, chunks: Iterable[str]) -> Iterator[str]:
+        return blocks(chunks) if self._can_be_cut else super().blocks(chunks)
 
     def frame(self) -> tuple[list[int], list[int]]:
         """Return the ids that the file puts before and after every text."""
@@ -259,21 +265,6 @@ class HuggingFaceTokenizer(TokenizerFromElsewhere):
     def _special_names(self) -> frozenset[str]:
         added = self._library.get_added_tokens_decoder().values()
         return frozenset(token.content for token in added if token.special)
-
-
-def _byte_names() -> dict[str, int]:
-    """Return the byte that each character stands for in byte-level vocabularies, as in GPT-2.
-
-    Bytes that are printable characters of Latin-1 stand for themselves, the others for the
-    characters from U+0100 on (Radford et al. 2019).
-    """
-    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    others = (byte for byte in range(256) if byte not in printable)
-    table = {chr(byte): byte for byte in printable}
-    return table | {chr(0x100 + n): byte for n, byte in enumerate(others)}
-
-
-BYTE_OF = _byte_names()
 
 
 def open_library(content: bytes) -> Library:
