@@ -93,7 +93,8 @@ def sample(
     histories = [History(row.tokens, len(row.tokens)) for row in rows]
     step = 0
     while True:
-        log_probs = normalise(logits)  # (B, V), the model's own
+        # (B, V), the model's own
+        log_probs = logits if model.normalised else normalise(logits)
         stages = [log_probs]
         for processor in processors:
             stages.append(processor(histories, stages[-1]))

@@ -85,9 +85,12 @@ class LanguageModel(Model):
             `matched`; None for a model that has no such lengths.
         rows_at_least: how many rows scoring works on side by side at least: many where the
             tokens cost less than the call.
+        normalised: whether its logits are log-probabilities to the last bits, so that nobody need
+            normalise them.
     """
 
     rows_at_least: ClassVar[int] = 1
+    normalised: ClassVar[bool] = False
     window: int | None = None
     source_window: int | None = None
     orders: int | None = None

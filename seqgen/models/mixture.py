@@ -33,6 +33,8 @@ class Mixture(LanguageModel):
         weights: one for each, not negative; they are divided by their sum.
     """
 
+    normalised = True
+
     def __init__(self, components: Sequence[LanguageModel], weights: Sequence[float]) -> None:
         super().__init__()
         self.config = ModelConfig(vocab_size=components[0].vocab_size)

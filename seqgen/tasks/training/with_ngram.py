@@ -150,16 +150,17 @@ def with_order(
 def choose_order(prepared: Prepared, data: DataConfig, report: Report) -> int:
     """Return the order with the lowest loss on the first half of the held-out part."""
     half = parallel_rows(prepared.val, 1, prepared.val.tokens.size // 2)
-    tried = parallel_rows(half, TRIED_ROWS, TRIED_LENGTH)
+    part = parallel_rows(half, TRIED_ROWS, TRIED_LENGTH)
     losses: dict[int, float] = {}
     for order in SPELLED_ORDERS if _spelled(prepared) else ORDERS:
         model = _counted(prepared, data, order)
-        losses[order] = -token_log_probs(model, tried, direction=data.direction).mean()
+        losses[order] = -token_log_probs(model, part, direction=data.direction).mean()
         if losses[order] > min(losses.values()):
             break
     best = min(losses, key=losses.get)
     found = f"{losses[best]:.4f} nats/token on held-out text"
-    report(Notice(text=f"a {best}-gram, the best of {min(losses)} to {max(losses)}, has {found}"))
+    tried = f"order {best}, the best of {min(losses)} to {max(losses)}"
+    report(Notice(text=f"n-gram model: {tried}, has {found}"))
     return best
 
 
