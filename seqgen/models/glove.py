@@ -21,7 +21,6 @@ class GloVeConfig(WordConfig):
     recipe: ClassVar[Mapping[str, Any]] = {
         **WordConfig.recipe,
         "lr": 0.01,
-        "clip_norm": 0.0,
         "batch_size": 64,
         "seq_len": 128,
     }
