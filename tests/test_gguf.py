@@ -32,7 +32,7 @@ def own_model(tmp_path, *settings, name="own", tokenizer="byte"):
 
 
 SHAPES = {
-    "qwen3": ("rope_scaling=llama3", "rope_factor=8"),
+    "qwen3": ("rope_scaling=llama3", "rope_factor=8", "rope_theta=1e9", "head_size=16"),
     "llama": ("qk_norm=false", "num_kv_heads=2", "rope_scaling=linear", "rope_factor=2"),
     "gpt2": (
         "positions=learned",
