@@ -23,6 +23,7 @@ from seqgen.tasks.loaded import load
 from seqgen.tasks.training import session
 from seqgen.tasks.training.resume import resume
 from seqgen.tasks.training.train import train
+from seqgen.tasks.training.validating import TextValidation
 from seqgen.training.events import Notice, SampleLine
 
 TEXT = "so it goes on and on, and it ends so.\n" * 40
@@ -308,8 +309,7 @@ def test_a_checkpoint_of_another_model_is_one_line(text):
 def patient(monkeypatch):
     """Let every validation but the first be a bad one; return the settings of such a run."""
     figure = {1: 1.0}
-    losses = lambda self, model: lambda: figure.pop(1, 2.0)  # noqa: E731
-    monkeypatch.setattr(session.Session, "_validation", losses)
+    monkeypatch.setattr(TextValidation, "quick", lambda self: figure.pop(1, 2.0))
     return {"steps": 50, "validate_every": 2, "patience": 2}
 
 

@@ -129,6 +129,7 @@ def wrong_settings(values):
     """Return what is wrong with the names of settings, architectures and presets."""
     configs = [row.load_config() for row in registry.ARCHITECTURES.values()]
     names = {name for config in (*configs, DataConfig, TrainingConfig) for name in config.fields()}
+    names.add("help")
     allowed = {"--model": {*registry.ARCHITECTURES, registry.AUTO}, "--preset": presets.PRESETS}
     wrong = [v for v in values.get("--set", []) if v.partition("=")[0] not in names]
     for option, known in allowed.items():

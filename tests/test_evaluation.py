@@ -610,14 +610,15 @@ def test_crlf_does_not_count_against_the_worse_text():
 
 
 def test_bits_stand_below_whole_characters():
-    from seqgen.cli.surprisal import _lines
+    from seqgen.cli.coloured import lines_of
+    from seqgen.cli.surprisal import _pieces
     from seqgen.tasks.scoring.surprisal import Token
 
     tokens = [
         Token(0, i, "", 0.0, bits, None, text)
         for i, (text, bits) in enumerate([("", 2.0), ("\u00e9", 3.0), ("a", 1.0), ("\n", 4.0)])
     ]
-    assert list(_lines(tokens)) == [[("\u00e9", 5.0), ("a", 1.0), ("", 4.0)]]
+    assert list(lines_of(_pieces(tokens))) == [[("\u00e9", 5.0), ("a", 1.0), ("", 4.0)]]
 
 
 def test_compare_says_that_a_text_holds_no_token():

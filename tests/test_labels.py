@@ -322,7 +322,7 @@ def test_lines_that_are_not_labelled_are_refused(home, tmp_path, capsys, text, s
 def test_labels_are_said_once_and_without_spaces(home, capsys):
     how = ("sample", "-m", "gru", "--greedy", "--max-tokens", 3)
     (found,) = records(capsys, *how, "--label", " long", "--label", "a | long")
-    assert found["source"] == "long|a"
+    assert found["label"] == "long|a"
     (plain,) = records(capsys, *how, "--label", "a", "--label", "long")
     assert plain["text"] == found["text"]
 

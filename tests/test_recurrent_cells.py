@@ -417,7 +417,7 @@ def test_a_setting_of_another_cell_is_refused_in_one_line(architecture):
     [
         ("gru", "forget_gate=false", "gru has no setting 'forget_gate', which lstm has (seqgen"),
         ("lstm", "depth=3", "lstm has no setting 'depth', which rhn has"),
-        ("lstm", "num_heads=2", ", which transformer and seq2seq-transformer have"),
+        ("lstm", "num_heads=2", ", which transformer, seq2seq-transformer and encoder have"),
         ("ngram", "hidden_size=9", ", which window, rnn, gru and others have"),
     ],
 )

@@ -115,8 +115,8 @@ REFUSED = [
     (["--regime", "shceduled"], "did you mean 'scheduled'?"),
     (["--set", "regime_schedule=teacher-forcing:0.5,shceduled:0.5"], "did you mean 'scheduled'?"),
     (["--set", "regime_schedule=teacher-forcing:0.5,scheduled:0.4"], "must add up to 1, not 0.9"),
-    (["--set", "regime_schedule=teacher-forcing"], "shares above 0, not 'teacher-forcing'"),
-    (["--set", "regime_schedule=scheduled:x"], "shares above 0, not 'scheduled:x'"),
+    (["--set", "regime_schedule=teacher-forcing"], "and at most 1, not 'teacher-forcing'"),
+    (["--set", "regime_schedule=scheduled:x"], "and at most 1, not 'scheduled:x'"),
     (
         ["--regime", "decoding", "--set", "regime_schedule=scheduled:1"],
         "give --regime or --set regime_schedule=..., not both",

@@ -20,9 +20,9 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.store import StoredModel
 from seqgen.tasks.loaded import load
 from seqgen.tasks.scoring.perplexity import perplexity
-from seqgen.tasks.training import session
 from seqgen.tasks.training.resume import resume
 from seqgen.tasks.training.train import train
+from seqgen.tasks.training.validating import TextValidation
 from seqgen.training import loop
 from seqgen.training.events import Notice, Progress, Validated
 from seqgen.training.optimizers import OPTIMIZERS
@@ -212,7 +212,7 @@ def test_resuming_after_the_folder_and_the_text_have_moved(text, tmp_path):
 
 def test_a_validation_is_not_lost_where_a_run_stops(text, monkeypatch):
     """The best score may be that of the very step at which the run is cut short."""
-    monkeypatch.setattr(session.Session, "_validation", lambda self, model: lambda: next(figures))
+    monkeypatch.setattr(TextValidation, "quick", lambda self: next(figures))
     for name, stop in (("whole", None), ("part", 2)):
         figures = iter([1.0, 2.0, 3.0, 4.0])
         settings = settings_for("rnn", validate_every=2)

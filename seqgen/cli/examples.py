@@ -106,13 +106,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "import": (
         ("seqgen import SmolLM-135M --name smol", "Import a Hugging Face folder."),
-        ("seqgen import news.arpa", "Import an n-gram model from another tool."),
-        ("seqgen import news.arpa.gz --name news", "Choose a name for it."),
+        ("seqgen import news.arpa.gz", "Import an n-gram model from another tool."),
         ("seqgen import char.arpa --like book-ngram", "Use the tokenizer of another model."),
     ),
     "export": (
         ("seqgen export book-ngram --out book.arpa", "Export an n-gram model for other tools."),
-        ("seqgen export book-ngram --out book.arpa.gz", "Export it compressed."),
         ("seqgen export book --format hf --out book-hf", "A transformer, for Hugging Face."),
         ("seqgen export book-ngram | head", "Look at the first lines."),
     ),

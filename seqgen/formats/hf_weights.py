@@ -6,15 +6,15 @@ import contextlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from seqgen.errors import SeqgenError, first_line
 from seqgen.files import parse_json
 from seqgen.formats.hf_config import BIASED
 from seqgen.models.transformer_config import TransformerConfig
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 # No table of a model, its tokenizer apart, comes near this.
@@ -220,6 +220,8 @@ class Tensors:
         places = [self.files[name] for name, _ in part.theirs]
         found = [file.get_tensor(stored) for _, file, stored in places]
         found = [x.T if part.transposed else x for x in found]
+        import torch
+
         whole = found[0] if len(found) == 1 else torch.cat(found)
         return whole.to(torch.float32).contiguous()
 

@@ -23,9 +23,9 @@ def search_tree(tree: Tree) -> str:
     width, height = MARGIN * 2 + ACROSS * (depth + 1), MARGIN * 2 + DOWN * max(lines.values())
     body = f'<text x="{MARGIN}" y="{_y(lines[0]) + 4:.0f}">{escape(_short(tree.prompt))}</text>'
     body += "".join(_node(node, lines) for node in tree.nodes)
-    best = tree.found[0] if tree.found else None
-    found = f"; the best is {best.text!r}, with {best.logprob:.3f} nats" if best else ""
-    label = f"Beam search from {tree.prompt!r}{found}. Arrow keys move through the candidates."
+    best = tree.hypotheses[0] if tree.hypotheses else None
+    outcome = f"; the best is {best.text!r}, with {best.logprob:.3f} nats" if best else ""
+    label = f"Beam search from {tree.prompt!r}{outcome}. Arrow keys move through the candidates."
     return (
         f"<figure><figcaption>{escape(label)} Finished ones are green, pruned ones grey."
         f'</figcaption><div class="walk wide" tabindex="0" role="group" '

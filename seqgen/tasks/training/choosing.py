@@ -168,13 +168,23 @@ def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Re
     enough = f"the budget is enough for {tokens}, {trial.passes:.1f} passes over the text"
     report(Notice(text=f"{model} {enough}"))
     counts = plan.reads == "text" and not plan.data.labels  # n-grams know no sources
-    small = prepared.facts.bytes < SMALL_TEXT  # of which `with_ngram.for_small_text` speaks
     mixes = plan.training.with_ngram is not None
-    if counts and not (small or mixes) and trial.tokens < LEAST_TOKENS + prepared.train.tokens.size:
+    if counts and not mixes and (advice := _about_ngrams(trial, prepared)):
+        report(Notice(text=advice))
+    return plan.with_settings(chosen)
+
+
+def _about_ngrams(trial: Trial, prepared: Prepared) -> str | None:
+    """Return how an n-gram model may help: where training or the text is short."""
+    if trial.tokens < LEAST_TOKENS + prepared.train.tokens.size:
         order = 6 if prepared.tokenizer.kind in ("char", "byte") else 3
         hint = "with so little training, an n-gram model, counted in seconds, may do better"
-        report(Notice(text=f"{hint}: --model ngram --order {order}"))
-    return plan.with_settings(chosen)
+        return f"{hint}: --model ngram --order {order}"
+    if prepared.facts.bytes < SMALL_TEXT:
+        size = f"the text has only {plural(prepared.facts.bytes, 'byte')}"
+        better = "a mixture with an n-gram model does better than a network alone (--with-ngram"
+        return f"{size}: {better}, or --model auto); --init-from MODEL may too"
+    return None
 
 
 def _sized(first: Trial, config_class: type[ModelConfig]) -> tuple[dict[str, Any], Trial]:

@@ -198,7 +198,8 @@ def prepare_run(
     if plan.training.with_ngram is not None:
         check_mixable(plan.architecture, plan.data)
     prepared, plan = prepare_plan(plan, data, targets, flags, report)
-    plan = for_small_text(plan, prepared, chooses, report)
+    if chooses:
+        plan = for_small_text(plan, prepared, report)
     if parameters is not None:
         plan = solve_width(plan, prepared, parameters, device)
     plan, training = _choose(plan, prepared, device, report)

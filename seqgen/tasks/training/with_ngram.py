@@ -110,28 +110,23 @@ def _why_not(architecture: str, data: DataConfig) -> str | None:
     return None
 
 
-def for_small_text(plan: Plan, prepared: Prepared, chooses: bool, report: Report) -> Plan:
-    """Return the plan with an n-gram model beside the network if the text is small.
+def for_small_text(plan: Plan, prepared: Prepared, report: Report) -> Plan:
+    """Return the plan of `--model auto`: with an n-gram model beside the network of a small text.
 
     Args:
-        plan: of a network, or of a counted model, which stays as it is.
+        plan: of a network.
         prepared: the text.
-        chooses: the user has left it to seqgen (`--model auto`); otherwise only a line says what
-            may do better, where the budget is in minutes.
-        report: takes it.
+        report: takes a line that says so.
     """
     small = prepared.facts.bytes < SMALL_TEXT
     fits = _why_not(plan.architecture, plan.data) is None and prepared.val is not None
     if not small or not fits or plan.training.with_ngram is not None:
         return plan
+    if prepared.val.tokens.size <= 1:
+        return plan
     size = f"the text has only {plural(prepared.facts.bytes, 'byte')}"
-    if chooses and prepared.val.tokens.size > 1:
-        report(Notice(text=f"{size}: an n-gram model is counted too, and mixed with the network"))
-        return plan.with_given({"with_ngram": OPEN})
-    if plan.training.minutes is not None and plan.origin is None:
-        better = "a mixture with an n-gram model does better than a network alone (--with-ngram"
-        report(Notice(text=f"{size}: {better}, or --model auto); --init-from MODEL may too"))
-    return plan
+    report(Notice(text=f"{size}: an n-gram model is counted too, and mixed with the network"))
+    return plan.with_given({"with_ngram": OPEN})
 
 
 def with_order(
