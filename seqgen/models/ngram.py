@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,8 +21,7 @@ from seqgen.configs import ModelConfig, require, setting, short
 from seqgen.models.base import LOGITS_AT_ONCE
 from seqgen.models.counted import CountedModel
 from seqgen.models.look_ups import LookUps, chosen_from
-from seqgen.models.ngram_steps import Context, NGramSteps
-from seqgen.models.state import Rows, State
+from seqgen.models.ngram_steps import Context, NGramState, NGramSteps, SteppedState
 from seqgen.registry import SHARED_DOCS
 
 Smoothing = Literal[
@@ -92,44 +91,6 @@ class Level:
     keys: np.ndarray
     log_probs: np.ndarray
     backoffs: np.ndarray
-
-
-@dataclass
-class NGramState(State):
-    """The last N - 1 words of each row, (B, N - 1); `NOTHING` before the start of the text."""
-
-    words: Tensor
-
-
-class SteppedState(NGramState):
-    """The state between one-token steps: a tensor is made when someone asks.
-
-    Attributes:
-        contexts: of each row, as `NGramSteps` reads on from them.
-    """
-
-    def __init__(self, contexts: list[Context]) -> None:
-        self.contexts = contexts
-
-    @property
-    def words(self) -> Tensor:
-        """The same words as a tensor."""
-        width = len(self.contexts[0][0]) if self.contexts else 0
-        words = [words for words, _ in self.contexts]
-        return torch.tensor(words, dtype=torch.int64).view(len(words), width)
-
-    def _each(self, leaf: Callable, child: Callable) -> NGramState:
-        return NGramState(self.words)._each(leaf, child)
-
-    def select(self, rows: Rows) -> SteppedState:
-        return SteppedState([self.contexts[row] for row in rows])
-
-    def copy(self) -> SteppedState:
-        return SteppedState(list(self.contexts))
-
-    @classmethod
-    def cat(cls, states: Sequence[NGramState]) -> NGramState:
-        return NGramState.cat([NGramState(state.words) for state in states])
 
 
 class NGram(CountedModel):
