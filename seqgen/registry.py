@@ -344,7 +344,7 @@ def architecture(name: str) -> Architecture:
     return named("architecture", name, ARCHITECTURES)
 
 
-def found(name: str) -> Architecture | None:
+def known_architecture(name: str) -> Architecture | None:
     """Return the architecture of that name; None if this version knows none."""
     try:
         return architecture(name)

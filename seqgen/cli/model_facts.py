@@ -146,7 +146,7 @@ def settings_apart(config: dict[str, Any]) -> dict[str, str]:
 
 def _defaults(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return by group the defaults of the architecture, as its optimizer and schedule set them."""
-    row = registry.found(config["architecture"])
+    row = registry.known_architecture(config["architecture"])
     # A later version may have stored an architecture that this one does not know.
     defaults = row.defaults() if row else {"model": dict.fromkeys(config["model"]), "training": {}}
     given = config.get("training") or {}
@@ -177,7 +177,7 @@ def _loss_curve(model: store.StoredModel) -> list[str]:
         for key in ("train_loss", "val_loss")
     }
     lines = curve([(".", losses["train_loss"]), ("o", losses["val_loss"])])
-    row = registry.found(model.config["architecture"])
+    row = registry.known_architecture(model.config["architecture"])
     unit = "label" if row is not None and row.reads in registry.TASKS else "token"
     title = f"nats/{unit} by step: . in training, o in validation (during training)"
     return ["", title, *lines] if lines else []

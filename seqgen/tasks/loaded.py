@@ -290,7 +290,7 @@ def _require_language_model(stored: StoredModel) -> None:
     Raises:
         UsageError: says what it is, and which command is for it.
     """
-    row = registry.found(stored.config["architecture"])
+    row = registry.known_architecture(stored.config["architecture"])
     if row is not None and row.no_language_model:
         raise UsageError(f"{stored.name} {row.no_language_model}")
 

@@ -126,7 +126,7 @@ def load_labeller(name: str | Path | None = None, device: str = "auto") -> Loade
 
 def tells_labels(stored: StoredModel) -> bool:
     """Return whether a model is a classifier or a tagger."""
-    row = registry.found(stored.config["architecture"])
+    row = registry.known_architecture(stored.config["architecture"])
     return row is not None and row.reads in registry.TASKS
 
 
