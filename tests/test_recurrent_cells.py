@@ -275,7 +275,7 @@ def grid(p, x, up, h, m):
         w_d, u, b = (blocks(p[name], 2)[dimension] for name in ("weight_ih", "weight_hh", "bias"))
         i, f, g, o = blocks(w_d @ h_depth + u @ h + b, 4)
         memory = sigma(f) * memory + sigma(i) * np.tanh(g)
-        ends.append((sigma(o) * np.tanh(memory), memory))
+        ends.append((np.tanh(sigma(o) * memory), memory))  # equation 1: h' = tanh(g^o * m')
     (h, m), above = ends
     return np.concatenate(above), h, m
 

@@ -36,9 +36,10 @@ class GridCell(Cell):
     pair that goes up. An input of another width than 2 H is first mapped to one.
 
     z = W_d h' + W_h h_{t-1} + b, for i, f, g and o of each dimension
-    m_t = sigma(z_f) * m_{t-1} + sigma(z_i) * tanh(z_g)       h_t = sigma(z_o) * tanh(m_t)
-    m'' = sigma(z'_f) * m' + sigma(z'_i) * tanh(z'_g)         h'' = sigma(z'_o) * tanh(m'')
+    m_t = sigma(z_f) * m_{t-1} + sigma(z_i) * tanh(z_g)       h_t = tanh(sigma(z_o) * m_t)
+    m'' = sigma(z'_f) * m' + sigma(z'_i) * tanh(z'_g)         h'' = tanh(sigma(z'_o) * m'')
 
+    The output gate acts inside the tanh, as in the paper's equation 1; other LSTMs have it outside.
     Blocks lie in the order i, f, g, o of time, then those of depth.
     """
 
@@ -70,7 +71,7 @@ class GridCell(Cell):
         (i, f, g, o), (i_up, f_up, g_up, o_up) = gates[:4], gates[4:]
         ops.show(i=i, f=f, g=g, o=o, i_up=i_up, f_up=f_up, g_up=g_up, o_up=o_up)
         m, m_up = f * m + i * w.dropped(g), f_up * m_up + i_up * g_up
-        return ops.join(o_up * ops.tanh(m_up), m_up), o * ops.tanh(m), m
+        return ops.join(ops.tanh(o_up * m_up), m_up), ops.tanh(o * m), m
 
 
 class Grid(RecurrentLM):
