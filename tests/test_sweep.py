@@ -51,6 +51,18 @@ def test_another_budget_or_text_is_another_sweep(capsys, tmp_path):
     (other,) = swept(capsys, "rnn", "--set", "batch_size=4")
     (copy,) = records(capsys, "compare", "--sweep", "rnn", *SMALL, changed_copy(tmp_path))
     assert len({one["name"], other["name"], copy["name"]}) == 3
+    held_out = changed_copy(tmp_path).rename(tmp_path / "val.txt")
+    (first,) = swept(capsys, "rnn", "--set", f"val={held_out}")
+    held_out.write_text(held_out.read_text() + "and more\n")
+    (second,) = swept(capsys, "rnn", "--set", f"val={held_out}")
+    assert first["name"] != second["name"]
+
+
+def test_a_long_file_name_is_cut_in_the_names_of_models(capsys, tmp_path):
+    path = tmp_path / f"{'a' * 240}.txt"
+    shutil.copy(TEXT, path)
+    (one,) = records(capsys, "compare", "--sweep", "rnn", *SMALL, path)
+    assert one["name"].startswith("a" * 60 + "-rnn-3k-")
 
 
 def changed_copy(folder):

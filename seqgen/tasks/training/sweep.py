@@ -24,6 +24,8 @@ from seqgen.training.events import Report
 from seqgen.training.run import Diverged
 
 GO_ON = "give the same command again to go on"
+# Characters of the text's name that the names of its models begin with.
+LONGEST_STEM = 60
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ class Sweep:
         plans = self._plans()
         first = next(iter(plans.values()))
         prepared, _ = prepare_plan(first, self.data, (), list(self.settings), lambda event: None)
-        mark = self._mark(prepared.facts.sha256)
+        mark = self._mark(prepared.facts.sha256, prepared.val_facts.sha256)
         widths = {
             (name, count): solve_width(plan, prepared, count, place).model[WIDTH]
             for count in sorted(set(self.parameters))
@@ -132,13 +134,14 @@ class Sweep:
             require(plan.data.val != "none", "a sweep compares by held-out text: no --val none")
         return plans
 
-    def _mark(self, text_hash: str) -> str:
-        """Return a hash of the text and of all settings: another budget is another sweep."""
-        about = json.dumps([text_hash, dict(self.settings)], sort_keys=True)
+    def _mark(self, *text_hashes: str) -> str:
+        """Return a hash of the texts and of all settings: another budget is another sweep."""
+        about = json.dumps([text_hashes, dict(self.settings)], sort_keys=True)
         return hashlib.sha256(about.encode()).hexdigest()[:6]
 
     def _name(self, architecture: str, count: int, seed: int, mark: str) -> str:
         stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(self.data[0]).stem).strip("-._") or "text"
+        stem = stem[:LONGEST_STEM]
         return f"{stem}-{architecture}-{_short(count)}-seed{seed}-{mark}"
 
     def finished(self, cell: SweepCell) -> SweepRecord | None:
