@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from bisect import bisect_left
 from collections import OrderedDict
 from typing import TYPE_CHECKING
@@ -96,61 +95,50 @@ class NGramSteps:
         return tuple(after)
 
     def row(self, context: Context) -> np.ndarray:
-        """Return the log-probabilities (V,) after a context, which are not to be written in.
-
-        They are the same to the last bit, whichever distributions are kept.
-        """
+        """Return the log-probabilities (V,) after a context, which are not to be written in."""
         ids = context[1]
-        known, longest = self._rows, self.matched(context)
-        if longest == 0:
-            return self.log_probs[1]
-        row = known.get((longest, ids[longest - 1]))
-        if row is None:
-            short = longest - 1 if self.replaces else min(longest - 1, SHORT)
-            lower = self.row((context[0], ids[:short]))
-            row = (self._replaced if self.replaces else self._longer)(lower, short, ids[:longest])
-            known[longest, ids[longest - 1]] = row
-            while len(known) > max(1, LOGITS_AT_ONCE // self.size):
-                known.popitem(last=False)
+        known, row, missing = self._rows, self.log_probs[1], []
+        for n in range(len(ids), 0, -1):
+            if ids[n - 1] >= 0:
+                kept = known.get((n, ids[n - 1]))
+                if kept is not None:
+                    row = kept
+                    break
+                missing.append(n)
+        own = False  # whether `row` was made here and is not kept
+        for n in reversed(missing):
+            row = self._longer(row, n, ids[n - 1], own)
+            own = n > SHORT and n != missing[0]
+            if not own:
+                known[n, ids[n - 1]] = row
+        while len(known) > max(1, LOGITS_AT_ONCE // self.size):
+            known.popitem(last=False)
         return row
 
-    def _longer(self, lower: np.ndarray, short: int, ids: Words) -> np.ndarray:
-        """Return the log-probabilities (V,) after a context, from those after its last words.
+    def _longer(self, lower: np.ndarray, n: int, context: int, in_place: bool) -> np.ndarray:
+        """Return the log-probabilities (V,) after n words, from those after the last n - 1.
 
-        A word has that of the longest n-gram that is stored, and the backoffs of all contexts
-        longer than its own.
-
-        Args:
-            lower: after the last `short` words.
-            short: how many.
-            ids: of the last 1, 2 ... words; -1 for those that are not stored.
+        They follow order by order, so that they are the same to the last bit whichever of the
+        shorter contexts' were kept.
         """
-        levels = [(n, ids[n - 1]) for n in range(short + 1, len(ids) + 1) if ids[n - 1] >= 0]
-        weights = [self.backoffs[n][context] for n, context in levels]
-        *left, total = itertools.accumulate(reversed(weights), initial=0.0)
-        row = lower + total
-        for (n, context), more in zip(levels, reversed(left), strict=True):
-            begins = self.begins[n + 1]
-            begin, end = begins[context], begins[context + 1]
-            first = context * self.size  # the key of the context with word 0
-            if end - begin <= FEW_WORDS:
-                keys, log_probs = self.sorted[n + 1], self.single_log_probs[n + 1]
-                for at in range(begin, end):
-                    row[keys[at] - first] = log_probs[at] + more
-            else:
-                row[self.keys[n + 1][begin:end] - first] = self.log_probs[n + 1][begin:end] + more
-        return row
-
-    def _replaced(self, lower: np.ndarray, short: int, ids: Words) -> np.ndarray:
-        """Return the same where words not seen after a context all have one share of it.
-
-        See `NGram.back_off`; the context is one word longer than that of `lower`.
-        """
-        n, context = len(ids), ids[-1]
         weight = self.backoffs[n][context]
-        row = np.where(lower > -np.inf, lower.dtype.type(weight), lower)
-        row = row if weight < 0 else lower.copy()
-        begin, end = self.begins[n + 1][context], self.begins[n + 1][context + 1]
-        words = self.keys[n + 1][begin:end] - context * self.size
-        row[words] = self.log_probs[n + 1][begin:end]
+        if not self.replaces:
+            if in_place:
+                row = lower
+                row += weight
+            else:
+                row = lower + weight
+        elif weight < 0:  # see `NGram.back_off`
+            row = np.where(lower > -np.inf, lower.dtype.type(weight), lower)
+        else:
+            row = lower if in_place else lower.copy()
+        begins = self.begins[n + 1]
+        begin, end = begins[context], begins[context + 1]
+        first = context * self.size  # the key of the context with word 0
+        if end - begin <= FEW_WORDS:
+            keys, log_probs = self.sorted[n + 1], self.single_log_probs[n + 1]
+            for at in range(begin, end):
+                row[keys[at] - first] = log_probs[at]
+        else:
+            row[self.keys[n + 1][begin:end] - first] = self.log_probs[n + 1][begin:end]
         return row
