@@ -20,7 +20,7 @@ from seqgen.errors import UsageError
 from seqgen.models.encoder_decoder import windows
 from seqgen.report.heat_map import draw_heat_map
 from seqgen.tasks import attention
-from seqgen.tasks.attention import Attention, Heads, coverage_penalty
+from seqgen.tasks.attention import Attention, Heads, coverage_penalty, whole_words
 from seqgen.tasks.loaded import load
 from seqgen.tasks.training.train import train
 from seqgen.tasks.writing.from_source import CopyingDecoder, SourceOptions, written_pieces
@@ -345,6 +345,40 @@ def test_an_unknown_word_is_copied_from_the_source(command, names, tmp_path, cap
     (plain,) = records(capsys, *how)
     assert "<unk>" not in plain["target_pieces"]
     assert said(capsys, *how[:-1], "--copy-unknown").out == found["text"]
+
+
+def test_the_whole_word_is_copied_from_a_source_of_characters(tmp_path, capsys):
+    path = tmp_path / "names.tsv"
+    lines = [f"my name is N{n}ë, now\tich heisse N{n}ë, jetzt\n" for n in range(30)]
+    path.write_text("".join(lines))
+    settings = {"tokenizer": "word", "source_tokenizer": "char", "min_count": 2}
+    settings |= {"steps": 20, "lr": 0.02, "hidden_size": 16, "seed": 1, "num_layers": 1}
+    train([path], architecture="seq2seq", name="t", settings=settings | {"batch_size": 16})
+    source = "my name is Zoë, now"
+    how = ["beam-search", source, "-m", "t", "--attention", "--copy-unknown"]
+    (found,) = records(capsys, *how)
+    unknown = found["target_pieces"].index("<unk>")
+    row = np.array(found["attention"]).mean((0, 1))[unknown, : len(source)]
+    place = np.where([character == " " for character in source], -1, row).argmax()
+    ends = {2: "my", 7: "name", 10: "is", 14: "Zoë", 15: ",", 19: "now"}
+    word = next(word for end, word in ends.items() if place < end)
+    before = "".join(found["target_pieces"][:unknown])
+    assert found["text"].startswith(f"{before} {word}" if word.isalnum() else before + word)
+
+
+def test_whole_words_of_pieces():
+    raw = "is Zoë, O'Brien".encode()
+    by_byte = [raw[n : n + 1] for n in range(len(raw))]
+    of_word = [b"is", " Zoë".encode(), b",", b" O'Brien"]
+    assert whole_words(by_byte, of_word) == [
+        "is", "is", "", "Zoë", "Zoë", "Zoë", "Zoë", ",", "", *["O'Brien"] * 7
+    ]  # fmt: skip
+    subwords = [b"is", b" Z", "oë,".encode(), b" O'", b"Brien"]
+    assert whole_words(subwords, of_word) == ["is", "Zoë", "Zoë,", "O'Brien", "O'Brien"]
+    of_white_space = [b"is", " Zoë,".encode(), b" O'Brien"]
+    assert whole_words(of_word, of_white_space) == ["is", "Zoë,", "Zoë,", "O'Brien"]
+    characters = [character.encode() for character in raw.decode()]
+    assert whole_words(characters, characters) == [c.strip() for c in raw.decode()]
 
 
 def test_a_copied_word_stands_as_the_tokenizer_writes_words():
