@@ -487,9 +487,13 @@ def test_mixtures_of_translators_share_both_tokenizers(tsv, tmp_path, capsys):
     trained(tsv, "joint", source_tokenizer="char")
     trained(tsv, "apart", source_tokenizer="word")
     train([tsv], architecture="ngram", name="text", settings={"documents": "line"})
-    with pytest.raises(SeqgenError, match="read their sources differently"):
-        load("joint+apart")
-    with pytest.raises(SeqgenError, match="cannot be mixed"):
+    with pytest.raises(SeqgenError, match="read their sources differently") as refused:
+        load("apart+joint")
+    folder = str(load("apart").stored.path / "source_tokenizer")
+    assert str(refused.value).endswith(f"; train one with --source-tokenizer {folder}")
+    trained(tsv, "mended", source_tokenizer=folder)
+    load("apart+mended")
+    with pytest.raises(SeqgenError, match=r"cannot be mixed$"):
         load("joint+text")
     assert "score them apart" in refusal(capsys, "perplexity", tsv, "-m", "joint", "-m", "text")
 
