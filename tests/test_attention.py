@@ -298,8 +298,8 @@ def test_a_ratio_is_a_decimal_fraction(tsv):
     prompt = read_prompt(loaded, 0, "o" * 99)  # 100 tokens with its end
     assert SourceOptions(max_ratio=0.29).limit(prompt, 500) == 29
     assert SourceOptions(max_ratio=10).limit(prompt, 500) == 500
-    assert SourceOptions(max_ratio=0).limit(prompt, 500) == 1
-    for wrong in (-1, math.inf, math.nan):
+    assert SourceOptions(max_ratio=0.001).limit(prompt, 500) == 1
+    for wrong in (-1, 0, math.inf, math.nan):
         with pytest.raises(UsageError, match="--max-ratio"):
             SourceOptions(max_ratio=wrong)
 
@@ -456,7 +456,7 @@ def test_pictures_are_drawn(tsv, tmp_path, capsys):
     how = ["beam-search", "one two", "six", "-m", "t", "--max-tokens", 3, "--quiet", "--plot"]
     said(capsys, *how, tmp_path / "a.svg")
     first, second = ((tmp_path / name).read_text() for name in ("a.svg", "a-1.svg"))
-    assert "prompt 0, rank 0: mean of 2 layers" in first and "prompt 1, rank 0" in second
+    assert "source 0, rank 0: mean of 2 layers" in first and "source 1, rank 0" in second
     assert ">w</text>" in first
     assert ">x</text>" in second
     tsv.write_text("one\to\nsix\ts\n")

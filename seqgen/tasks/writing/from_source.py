@@ -57,7 +57,7 @@ class SourceOptions:
     def __post_init__(self) -> None:
         require(not (self.align and self.align_words), "give --align or --align-words, not both")
         if self.max_ratio is not None:
-            Bounds(low=0, high=MOST_RATIO).check("--max-ratio", self.max_ratio)
+            Bounds(above=0, high=MOST_RATIO).check("--max-ratio", self.max_ratio)
 
     @property
     def given(self) -> list[str]:
