@@ -432,7 +432,7 @@ def test_typed_sources_show_their_attention(tsv, capsys, monkeypatch):
     texts = [one.out.rstrip("\n").split("\t") for one in each]
     assert session.out == "".join(f"{text}\n{pairs}\n\n" for text, pairs in texts) + "\n"
     maps = [one.err.split("\n", 1)[1] for one in each]  # below the title
-    first, second = session.err.split("prompt 1: ")
+    first, second = session.err.split("source 1: ")
     assert first.endswith(maps[0]) and second.endswith(maps[1])
 
 
