@@ -20,7 +20,7 @@ from seqgen.errors import UsageError
 from seqgen.models.encoder_decoder import windows
 from seqgen.report.heat_map import draw_heat_map
 from seqgen.tasks import attention
-from seqgen.tasks.attention import Attention, Heads, coverage_penalty
+from seqgen.tasks.attention import Attention, Heads, coverage_penalty, whole_words
 from seqgen.tasks.loaded import load
 from seqgen.tasks.training.train import train
 from seqgen.tasks.writing.from_source import CopyingDecoder, SourceOptions, written_pieces
@@ -298,8 +298,8 @@ def test_a_ratio_is_a_decimal_fraction(tsv):
     prompt = read_prompt(loaded, 0, "o" * 99)  # 100 tokens with its end
     assert SourceOptions(max_ratio=0.29).limit(prompt, 500) == 29
     assert SourceOptions(max_ratio=10).limit(prompt, 500) == 500
-    assert SourceOptions(max_ratio=0).limit(prompt, 500) == 1
-    for wrong in (-1, math.inf, math.nan):
+    assert SourceOptions(max_ratio=0.001).limit(prompt, 500) == 1
+    for wrong in (-1, 0, math.inf, math.nan):
         with pytest.raises(UsageError, match="--max-ratio"):
             SourceOptions(max_ratio=wrong)
 
@@ -345,6 +345,40 @@ def test_an_unknown_word_is_copied_from_the_source(command, names, tmp_path, cap
     (plain,) = records(capsys, *how)
     assert "<unk>" not in plain["target_pieces"]
     assert said(capsys, *how[:-1], "--copy-unknown").out == found["text"]
+
+
+def test_the_whole_word_is_copied_from_a_source_of_characters(tmp_path, capsys):
+    path = tmp_path / "names.tsv"
+    lines = [f"my name is N{n}ë, now\tich heisse N{n}ë, jetzt\n" for n in range(30)]
+    path.write_text("".join(lines))
+    settings = {"tokenizer": "word", "source_tokenizer": "char", "min_count": 2}
+    settings |= {"steps": 20, "lr": 0.02, "hidden_size": 16, "seed": 1, "num_layers": 1}
+    train([path], architecture="seq2seq", name="t", settings=settings | {"batch_size": 16})
+    source = "my name is Zoë, now"
+    how = ["beam-search", source, "-m", "t", "--attention", "--copy-unknown"]
+    (found,) = records(capsys, *how)
+    unknown = found["target_pieces"].index("<unk>")
+    row = np.array(found["attention"]).mean((0, 1))[unknown, : len(source)]
+    place = np.where([character == " " for character in source], -1, row).argmax()
+    ends = {2: "my", 7: "name", 10: "is", 14: "Zoë", 15: ",", 19: "now"}
+    word = next(word for end, word in ends.items() if place < end)
+    before = "".join(found["target_pieces"][:unknown])
+    assert found["text"].startswith(f"{before} {word}" if word.isalnum() else before + word)
+
+
+def test_whole_words_of_pieces():
+    raw = "is Zoë, O'Brien".encode()
+    by_byte = [raw[n : n + 1] for n in range(len(raw))]
+    of_word = [b"is", " Zoë".encode(), b",", b" O'Brien"]
+    assert whole_words(by_byte, of_word) == [
+        "is", "is", "", "Zoë", "Zoë", "Zoë", "Zoë", ",", "", *["O'Brien"] * 7
+    ]  # fmt: skip
+    subwords = [b"is", b" Z", "oë,".encode(), b" O'", b"Brien"]
+    assert whole_words(subwords, of_word) == ["is", "Zoë", "Zoë,", "O'Brien", "O'Brien"]
+    of_white_space = [b"is", " Zoë,".encode(), b" O'Brien"]
+    assert whole_words(of_word, of_white_space) == ["is", "Zoë,", "Zoë,", "O'Brien"]
+    characters = [character.encode() for character in raw.decode()]
+    assert whole_words(characters, characters) == [c.strip() for c in raw.decode()]
 
 
 def test_a_copied_word_stands_as_the_tokenizer_writes_words():
@@ -398,7 +432,7 @@ def test_typed_sources_show_their_attention(tsv, capsys, monkeypatch):
     texts = [one.out.rstrip("\n").split("\t") for one in each]
     assert session.out == "".join(f"{text}\n{pairs}\n\n" for text, pairs in texts) + "\n"
     maps = [one.err.split("\n", 1)[1] for one in each]  # below the title
-    first, second = session.err.split("prompt 1: ")
+    first, second = session.err.split("source 1: ")
     assert first.endswith(maps[0]) and second.endswith(maps[1])
 
 
@@ -422,7 +456,7 @@ def test_pictures_are_drawn(tsv, tmp_path, capsys):
     how = ["beam-search", "one two", "six", "-m", "t", "--max-tokens", 3, "--quiet", "--plot"]
     said(capsys, *how, tmp_path / "a.svg")
     first, second = ((tmp_path / name).read_text() for name in ("a.svg", "a-1.svg"))
-    assert "prompt 0, rank 0: mean of 2 layers" in first and "prompt 1, rank 0" in second
+    assert "source 0, rank 0: mean of 2 layers" in first and "source 1, rank 0" in second
     assert ">w</text>" in first
     assert ">x</text>" in second
     tsv.write_text("one\to\nsix\ts\n")

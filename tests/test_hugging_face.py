@@ -201,6 +201,8 @@ def test_other_commands_take_it(folders, capsys, tmp_path):
     (tmp_path / "t.txt").write_text(TEXT)
     rows = records(capsys, "compare", "g", "l", "--data", tmp_path / "t.txt")
     assert len(rows) >= 2
+    assert run(["train", "--resume", "g", "--steps", "2"]) == 2
+    assert "train DATA --init-from g" in capsys.readouterr().err
     flags = ("--steps", "2", "--batch-size", "2", "--seq-len", "16", "--quiet")
     command = ["train", str(tmp_path / "t.txt"), "--init-from", "g", "--name", "tuned", *flags]
     assert run(command) == 0

@@ -169,7 +169,11 @@ def test_what_cannot_be_mixed_is_one_line(models, capsys):
         ("A",): "two parts or more",
         ("A", "A"): "A is given twice",
         ("A", "nobody"): "no model is called 'nobody'",
-        ("A", "X"): "different tokenizers",
+        (
+            "A",
+            "X",
+        ): "A and X use different tokenizers and cannot be mixed; train one with --tokenizer "
+        "pointing at the other",
         ("A", "L"): "different --documents",
         ("A", "R"): "different directions",
         ("A", "H"): "no held-out text in common",

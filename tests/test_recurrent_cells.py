@@ -424,3 +424,17 @@ def test_a_setting_of_another_cell_is_refused_in_one_line(architecture):
 def test_the_refusal_says_which_cell_has_the_setting(architecture, setting, said, capsys):
     text = Path(__file__).parent / "data" / "tiny.txt"
     assert said in refusal(capsys, "train", text, "--model", architecture, "--set", setting)
+
+
+def test_a_cell_that_there_is_not_is_named_among_recurrent_architectures_only():
+    for architecture in ("seq2seq", "birnn"):
+        for wrong, hint in (("foo", ""), ("ngram", ""), ("lsmt", "; did you mean 'lstm'?")):
+            row = registry.architecture(architecture)
+            config = row.load_config()(cell=wrong, vocab_size=9)
+            with pytest.raises(UsageError, match=r"^cell is a recurrent architecture") as refused:
+                row.load_model()(config)
+            said = str(refused.value)
+            assert said.endswith(f", not {wrong}{hint}")
+            listed = said.split("(")[1].split(")")[0].split(", ")
+            assert {"rnn", "gru", "lstm"} <= set(listed)
+            assert not {"ngram", "hmm", "transformer", "seq2seq", "window"} & set(listed)

@@ -44,6 +44,12 @@ def test_a_text_that_is_used_up_is_said_to_be(capsys, best_step, stopped, said):
     assert ("used up" in capsys.readouterr().err) == said
 
 
+def test_a_sample_is_cut_as_those_of_validations_are(capsys):
+    _table(replace(RESULT, sample="a" * 200 + "\nb\n"))
+    *_, first, last = capsys.readouterr().err.splitlines()
+    assert (first, last) == ("  | " + "a" * 80, "  | b")
+
+
 def test_a_mixture_is_shown_beside_its_parts(capsys):
     mixture = {"name": "book-mixture", "ngram": "book-ngram", "order": 8, "tokens": 500}
     mixture |= {"weights": [0.8, 0.2], "by_order": None}

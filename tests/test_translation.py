@@ -432,7 +432,8 @@ def test_pairs_that_are_none(tmp_path, capsys):
     path.write_text("one\to\nno tab\n")
     assert "line 2 has no tab" in refusal(capsys, "train", path, *how)
     path.write_text("")
-    assert "holds no pairs" in refusal(capsys, "train", path, *how)
+    line = refusal(capsys, "train", path, *how)
+    assert "holds no pairs; write a source, a tab and its target on each line" in line
     other.write_text("x\ny\nz\n")
     path.write_text("x\ny\n")
     line = refusal(capsys, "train", "--source", path, "--target", other, *how)
@@ -473,8 +474,8 @@ def test_what_is_for_models_of_text(tsv, tmp_path, capsys):
     text = tmp_path / "text.txt"
     text.write_text("one two\n")
     assert "--echo is for models of text" in refusal(
-        capsys, "sample", "a", "-m", "t", "--echo", "--greedy"
-    )
+        capsys, "sample", "a", "-m", "t", "--echo"
+    )  # in one line: no seed is drawn
     assert "give one, or pipe them in" in refusal(capsys, "beam-search", "-m", "t")
     line = refusal(capsys, "beam-search", "a\nb", "-m", "t")
     assert line == "seqgen: prompt 0 has several lines; a source is one line"
@@ -487,9 +488,13 @@ def test_mixtures_of_translators_share_both_tokenizers(tsv, tmp_path, capsys):
     trained(tsv, "joint", source_tokenizer="char")
     trained(tsv, "apart", source_tokenizer="word")
     train([tsv], architecture="ngram", name="text", settings={"documents": "line"})
-    with pytest.raises(SeqgenError, match="read their sources differently"):
-        load("joint+apart")
-    with pytest.raises(SeqgenError, match="cannot be mixed"):
+    with pytest.raises(SeqgenError, match="read their sources differently") as refused:
+        load("apart+joint")
+    folder = str(load("apart").stored.path / "source_tokenizer")
+    assert str(refused.value).endswith(f"; train one with --source-tokenizer {folder}")
+    trained(tsv, "mended", source_tokenizer=folder)
+    load("apart+mended")
+    with pytest.raises(SeqgenError, match=r"cannot be mixed$"):
         load("joint+text")
     assert "score them apart" in refusal(capsys, "perplexity", tsv, "-m", "joint", "-m", "text")
 

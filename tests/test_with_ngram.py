@@ -11,6 +11,7 @@ import torch
 from helpers_cli import records, refusal
 
 from seqgen import store
+from seqgen.cli import run
 from seqgen.cli.numbers import fill_in_numbers
 from seqgen.models.mixture import fit_weights
 from seqgen.store import StoredModel
@@ -63,6 +64,10 @@ def test_both_models_and_their_mixture_are_stored(text, capsys):
     assert score["model"] == "t-mixture"
     kept = StoredModel(store.find("t-mixture").path).record["result"]
     assert kept["val_loss"] == pytest.approx(score["nll_nats"] / score["tokens"], abs=1e-5)
+    capsys.readouterr()
+    assert run(["models", "show", "t", "--all"]) == 0
+    shown = {line.split("  ")[0]: line.split()[-1] for line in capsys.readouterr().out.splitlines()}
+    assert shown["result: mixture: order"] == "3" and "result: mixture" not in shown
 
 
 def _corpus(loaded, text):

@@ -194,9 +194,9 @@ def beam_search(
     loaded = load(model, device, choice("--precision", precision, PRECISIONS), looked_up)
     loaded = loaded.with_labels(label or ())
     loaded.require_label()
+    from_sources = given.are_sources(loaded, echo)
     if stochastic and seed is None and not quiet:
         say(f"seed {drawn}")
-    from_sources = given.are_sources(loaded, echo)
     texts, piped = given.texts(loaded, quiet)
     if explain:
         for tree in task.explain(loaded, texts, search):
@@ -214,7 +214,7 @@ def beam_search(
         else:
             of = f", rank {record.rank}, score {figure(record.score)}" if nbest > 1 else ""
             put(shown(text, f"prompt {record.index}{of}", record.alignment))
-        looks.put(record.look, f"prompt {record.index}, rank {record.rank}")
+        looks.put(record.look, f"source {record.index}, rank {record.rank}")
         if from_sources and record.rank == 0:
             unknown += record.of_source.source_unknown
     say_unknown(unknown, quiet)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,10 +71,19 @@ def _all_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str,
         **describe(model),
         **{k: v for part in ("model", "training", "data") for k, v in config[part].items()},
         **{f"tokenizer: {k}": v for k, v in tokenizer.items()},
-        **{f"result: {k}": v for k, v in (record.get("result") or {}).items()},
+        **dict(_named_facts("result", record.get("result") or {})),
         **{f"{grams['order']}-grams": _ngrams(grams) for grams in record.get("ngrams") or ()},
     }
     return {key: _in_line(value) for key, value in facts.items() if value is not None}
+
+
+def _named_facts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the facts of a table under its name, and those of tables within it."""
+    if not isinstance(value, dict):
+        yield name, value
+        return
+    for key, inner in value.items():
+        yield from _named_facts(f"{name}: {key}", inner)
 
 
 def six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, str]:

@@ -383,7 +383,7 @@ def check_sides(
     flag = "--source-vectors" if source_vectors else "--source"
     sources = source or source_vectors
     if bool(sources) != bool(target):
-        raise UsageError(f"{flag} and --target go together: source n and line n")
+        raise UsageError(f"{flag} and --target go together; line n of --target is of source n")
     if [*(source or ()), *(target or ())].count("-") > 1:
         raise UsageError("standard input can be only one of the files")
     if sources and data:

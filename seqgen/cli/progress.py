@@ -42,9 +42,15 @@ def describe(event: Started) -> str:
     """Return one line about the run that begins."""
     config = event.training
     budget = plural(getattr(config, config.budget), config.budget.removesuffix("s"))
+    vocabulary = f"{plural(event.vocab_size, 'token')} in the vocabulary"
+    if event.source_vocab_size is not None:
+        vocabulary = (
+            f"{plural(event.source_vocab_size, 'token')} in the vocabulary of sources, "
+            f"{count(event.vocab_size)} in that of targets"
+        )
     return (
         f"{event.name}: {event.architecture}, {plural(event.parameters, 'parameter')}, "
-        f"{plural(event.vocab_size, 'token')} in the vocabulary; {count(event.train_tokens)} to "
+        f"{vocabulary}; {count(event.train_tokens)} to "
         f"train on, {count(event.val_tokens)} held out; {budget}, {config.precision} on "
         f"{event.device}, seed {config.seed}"
     )

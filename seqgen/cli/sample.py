@@ -245,6 +245,9 @@ def sample(
     loaded = load(model, device, choice("--precision", precision, PRECISIONS), looked_up)
     loaded = loaded.with_labels(label or ())
     loaded.require_label()
+    if echo and loaded.reads_sources:
+        loaded.require_text("--echo")
+    from_sources = not interactive and given.are_sources(loaded, echo)
     if seed is None and sampling.draws and not suggest and not quiet and not json:
         say(f"seed {drawn}")
     if interactive:
@@ -256,12 +259,9 @@ def sample(
             pieces = stream(loaded, prompt, drawing)
             return _with_echo(loaded, prompt if echoes_prompt else "", pieces)
 
-        if echo and loaded.reads_sources:
-            loaded.require_text("--echo")
         echoes_prompt = echo is not False and not loaded.reads_sources
         converse(written, quiet)
         return
-    from_sources = given.are_sources(loaded, echo)
     texts, piped = given.texts(loaded, quiet)
     echoed = not from_sources and (is_terminal(sys.stdout) if echo is None else echo)
     aligned = align or align_words
@@ -318,7 +318,7 @@ def _looked(
     yield record.text if record.alignment is None else f"{record.text}\n{record.alignment}"
     if looks.options.attention:
         yield "\n"
-        looks.put(record.look, f"prompt {number}")
+        looks.put(record.look, f"source {number}")
 
 
 def _with_echo(loaded: LoadedModel, echo: str, pieces: Iterable[str]) -> Iterator[str]:
@@ -357,7 +357,7 @@ def _put_records(
                 put(text + "\n" if is_terminal(sys.stdout) else text)
             else:
                 put(shown(text, f"prompt {record.index}{of}", record.alignment))
-        looks.put(record.look, f"prompt {record.index}, sample {record.sample}")
+        looks.put(record.look, f"source {record.index}, sample {record.sample}")
         if loaded.reads_sources and record.sample == 0:
             unknown += record.of_source.source_unknown
     return unknown

@@ -88,8 +88,8 @@ def train(
     source_vectors: Annotated[
         str | None,
         typer.Option(
-            help="Of targets that are written from vectors: the .npy or .safetensors file of the "
-            "vectors, or of sequences or grids of them; needs --target.",
+            help="Train on pairs of vectors and texts: a .npy or .safetensors file with a vector, "
+            "a sequence or a grid of vectors for each target; needs --target.",
             parser=file_name,
             metavar="FILE",
             rich_help_panel=WHAT,

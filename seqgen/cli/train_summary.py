@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from seqgen import registry, store
 from seqgen.cli.output import console, is_terminal, say
 from seqgen.cli.tables import MISSING, count, duration, figure, number, percentage
+from seqgen.training.events import SAMPLE_WIDTH
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def _table(result: TrainingResult) -> None:
         for line in more:
             say(f"{'':{INDENT}}{line}")
     for line in (result.sample or "").strip("\n").splitlines()[:SAMPLE_LINES]:
-        say(f"  | {line}")
+        say(f"  | {line[:SAMPLE_WIDTH]}")
 
 
 class LastLook:

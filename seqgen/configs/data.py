@@ -61,8 +61,8 @@ class DataConfig(Config):
         "What to hold out for validation: a share of the text such as 0.05, a file, or none.", "0.1"
     )
     val_target: str | None = setting(
-        "For pairs in two files: the held-out targets, one per line; --val-source (or val) has "
-        "their sources.",
+        "For pairs in two files: the held-out targets, one per line. Give their "
+        "sources as --val-source (in a --config file, as val).",
         None,
     )
     split_seed: int = setting(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from seqgen import registry
-from seqgen.errors import UsageError
+from seqgen.errors import UsageError, did_you_mean
 from seqgen.models.cells.cell import Cell
 from seqgen.models.recurrent import RecurrentLM
 from seqgen.models.recurrent_config import CellRegularisers, RecurrentConfig
@@ -18,12 +18,15 @@ def recurrent_cell(config: CellRegularisers) -> tuple[type[Cell], RecurrentConfi
     Raises:
         UsageError: no recurrent architecture has that name.
     """
-    kind = registry.architecture(config.cell)
-    model = kind.load_model()
-    if not issubclass(model, RecurrentLM):
+    kind = registry.ARCHITECTURES.get(config.cell)
+    model = kind and kind.load_model()
+    if model is None or not issubclass(model, RecurrentLM):
         every = registry.ARCHITECTURES.items()
-        known = ", ".join(n for n, row in every if issubclass(row.load_model(), RecurrentLM))
-        raise UsageError(f"cell is a recurrent architecture ({known}), not {config.cell}")
+        known = [name for name, row in every if issubclass(row.load_model(), RecurrentLM)]
+        raise UsageError(
+            f"cell is a recurrent architecture ({', '.join(known)}), not {config.cell}"
+            + did_you_mean(config.cell, known)
+        )
     names = ("hidden_size", "num_layers", "residual", "dropout", "vocab_size")
     shared = {name: getattr(config, name) for name in names} | config.cell_regularisers()
     cell = kind.load_config()(**shared)

@@ -165,3 +165,26 @@ def word_numbers(pieces: Sequence[bytes]) -> list[int | None]:
     ends = np.cumsum([0, *map(len, pieces)]).tolist()
     spans = (of_bytes[begin:end] for begin, end in pairwise(ends))
     return [next((word for word in span if word is not None), None) for span in spans]
+
+
+def whole_words(pieces: Sequence[bytes], words: Sequence[bytes]) -> list[str]:
+    """Return for each piece of a text the words that it is a part of, or that are parts of it.
+
+    Args:
+        pieces: the UTF-8 bytes of the text's pieces.
+        words: those of the words that the same text is cut into.
+
+    Returns:
+        A text for each piece, without white space around it; empty for white space, or nothing.
+    """
+    raw = b"".join(pieces)
+    ends, borders = (np.cumsum([0, *map(len, of)]).tolist() for of in (pieces, words))
+    found = []
+    for piece, number, (begin, end) in zip(
+        pieces, word_numbers(pieces), pairwise(ends), strict=True
+    ):
+        begin += len(piece) - len(piece.lstrip())
+        spans = [(a, b) for a, b in pairwise(borders) if a < end and b > begin]
+        first, last = min([begin, *(a for a, _ in spans)]), max([end, *(b for _, b in spans)])
+        found.append("" if number is None else raw[first:last].decode(errors="ignore").strip())
+    return found

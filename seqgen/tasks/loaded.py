@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -37,6 +36,7 @@ from seqgen.models.scores import Want
 from seqgen.scoring import Scored, score_corpus
 from seqgen.store import StoredMixture, StoredModel
 from seqgen.tasks.machine import choose_products
+from seqgen.tasks.mixable import require_alike
 from seqgen.tokenizers import Decoder, Tokenizer
 
 
@@ -354,17 +354,7 @@ def load_mixture(stored: StoredMixture, device: torch.device, precision: Precisi
     parts = [load_stored(part, device, precision) for part in stored.parts]
     first = parts[0]
     for other in parts[1:]:
-        names = f"{first.stored.name} and {other.stored.name}"
-        if _vocabulary(other) != _vocabulary(first):
-            raise SeqgenError(f"{names} use different tokenizers and cannot be mixed")
-        if _source_vocabulary(other) != _source_vocabulary(first):
-            raise SeqgenError(f"{names} read their sources differently and cannot be mixed")
-        if other.framing != first.framing:
-            raise SeqgenError(
-                f"{names} were trained with different --documents and cannot be mixed"
-            )
-        if other.backward != first.backward:
-            raise SeqgenError(f"{names} read in different directions and cannot be mixed")
+        require_alike(first, other)
     model = mixture_of([part.model for part in parts], stored)
     return replace(first, stored=stored, model=model.eval())
 
@@ -381,15 +371,3 @@ def mixture_of(parts: Sequence[LanguageModel], stored: StoredMixture) -> Mixture
         return MixtureByOrder(parts, stored.weights, stored.by_order)
     except ValueError as error:
         raise SeqgenError(f"{stored.path} is damaged: {error}") from None
-
-
-def _source_vocabulary(loaded: LoadedModel) -> tuple[str, Any] | None:
-    """Return what a model's sources consist of; None for a model of text."""
-    if loaded.source_features is not None:
-        return "vectors", loaded.source_features
-    tokenizer = loaded.source_tokenizer
-    return None if tokenizer is None else (tokenizer.kind, tokenizer.facts())
-
-
-def _vocabulary(loaded: LoadedModel) -> tuple[str, dict]:
-    return loaded.tokenizer.kind, loaded.tokenizer.facts()

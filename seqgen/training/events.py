@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from seqgen.training.diagnosis.layers import LayerFigures
 
 
+# Where a line of a sample is cut on the screen, in characters.
+SAMPLE_WIDTH = 80
+
+
 @dataclass(frozen=True, kw_only=True)
 class Started:
     """Training is about to start: the model and the data."""
@@ -20,6 +24,7 @@ class Started:
     architecture: str
     parameters: int
     vocab_size: int
+    source_vocab_size: int | None = None  # where sources have a tokenizer of their own
     train_tokens: int
     val_tokens: int
     tokens_per_char: float
@@ -127,8 +132,8 @@ class SampleLine:
 
     @property
     def first_line(self) -> str:
-        """The first line that is not empty, cut to 80 characters."""
-        return next((line for line in self.text.split("\n") if line.strip()), "")[:80]
+        """The first line that is not empty, cut to `SAMPLE_WIDTH` characters."""
+        return next((line for line in self.text.split("\n") if line.strip()), "")[:SAMPLE_WIDTH]
 
 
 Event = Started | Iteration | Validated | Diagnosed | Notice | Encoding | SampleLine

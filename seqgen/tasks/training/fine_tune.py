@@ -161,7 +161,7 @@ class Origin:
             settings: those that are given.
             seq_len: the training window; of pairs, the longest target and its EOS; of texts with
                 labels, the longest text and its start symbol.
-            classes: how many labels it is to tell.
+            classes: how many labels it predicts.
 
         Raises:
             UsageError: the training window, or the longest source, is longer than the origin's.

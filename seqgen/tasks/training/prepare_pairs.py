@@ -260,7 +260,10 @@ def _survey(files: PairFiles, pairs: Pairs) -> Survey:
     """
     facts = pairs.survey()
     if facts.lines == 0:
-        raise SeqgenError(f"{_joined(files.paths)} holds no pairs")
+        raise SeqgenError(
+            f"{_joined(files.paths)} holds no pairs; write a source, a tab and its target on each "
+            "line, or give lines of both with --source and --target"
+        )
     return facts
 
 

@@ -162,6 +162,11 @@ def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
         raise UsageError(
             f"{stored.name} was {done}: there is nothing to go on with; train it again"
         )
+    if "imported" in stored.record:
+        raise UsageError(
+            f"{stored.name} was imported, so there is no run to resume; train a copy of it with "
+            f"seqgen train DATA --init-from {stored.name}"
+        )
 
 
 def _resumed_settings(

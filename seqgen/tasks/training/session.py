@@ -188,6 +188,7 @@ class Session:
             "parameters": trainer.model.parameter_count(),
             "architecture": self.stored.config["architecture"],
             "vocab_size": trainer.model.vocab_size,
+            "source_vocab_size": getattr(trainer.model.config, "source_vocab_size", None),
             "train_tokens": int(self.prepared.train.tokens.size),
             "val_tokens": int(self.prepared.val.tokens.size) if self.prepared.val else 0,
             "tokens_per_char": self.prepared.val_tokens_per_char,

@@ -181,7 +181,7 @@ def prepare_run(
     report: Report,
     check: Callable[[Plan], None] = lambda plan: None,
 ) -> ReadyRun:
-    """Read what a new model learns from, and settle how it is trained; see `train`.
+    """Read the data of a new model, and choose its settings; see `train`.
 
     `check` may refuse the plan before any data is read.
     """

@@ -20,6 +20,7 @@ from seqgen.tasks.attention import (
     by_words,
     pharaoh,
     pieces_of,
+    whole_words,
     word_numbers,
 )
 from seqgen.tasks.loaded import LoadedModel
@@ -43,7 +44,7 @@ class SourceOptions:
         heads: whose attention counts, for all but `attention`, which has all.
         max_ratio: at most so many tokens of a text for each token of its source; both counts
             include the end, and every text may have one token.
-        copy_unknown: allow `<unk>`, and write the source token that it reads most in its place.
+        copy_unknown: allow `<unk>`, and write the source word that it reads most in its place.
     """
 
     attention: bool = False
@@ -56,7 +57,7 @@ class SourceOptions:
     def __post_init__(self) -> None:
         require(not (self.align and self.align_words), "give --align or --align-words, not both")
         if self.max_ratio is not None:
-            Bounds(low=0, high=MOST_RATIO).check("--max-ratio", self.max_ratio)
+            Bounds(above=0, high=MOST_RATIO).check("--max-ratio", self.max_ratio)
 
     @property
     def given(self) -> list[str]:
@@ -283,14 +284,16 @@ class SourceReader:
     def words_for_unknown(
         self, source: str, ids: Sequence[int], weights: np.ndarray
     ) -> Iterator[str]:
-        """Yield for each `<unk>` of a text the source token that it reads most.
+        """Yield for each `<unk>` of a text the source word that it reads most.
 
-        White space and the source's end are not copied; a source that is empty gives nothing.
+        The word is all that the target's tokenizer would take as one token, so that a source of
+        characters or subwords is not copied in parts. White space and the source's end are not
+        copied; a source that is empty gives nothing.
         """
-        words = [piece.decode(errors="ignore").strip()
-                 for piece in pieces_of(self.loaded.source_tokenizer, source)]  # fmt: skip
+        own, other = self.loaded.source_tokenizer, self.loaded.tokenizer
+        words = whole_words(pieces_of(own, source), pieces_of(other, source))
         places = [place for place, word in enumerate(words) if word]
         mean = self.options.heads.mean(weights)
         for row, token in zip(mean, ids, strict=True):
-            if token == self.loaded.tokenizer.unk_id:
+            if token == other.unk_id:
                 yield words[max(places, key=row.__getitem__)] if places else ""
