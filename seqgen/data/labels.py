@@ -17,7 +17,7 @@ from seqgen.errors import SeqgenError, UsageError, did_you_mean
 from seqgen.files import parse_json, write_json
 from seqgen.tokenizers import Tokenizer
 
-T = TypeVar("Found")
+T = TypeVar("T")
 
 BETWEEN = "|"
 FILE = "labels.json"

@@ -195,26 +195,26 @@ def _check(file: gguf.GGUFFile, parts: Iterable[Part], config: TransformerConfig
     Raises:
         SeqgenError: a tensor is missing, or of another shape, or not understood.
     """
-    wanted = {name: shape for part in parts for name, shape in part.theirs}
-    for name, shape in wanted.items():
+    shapes = {name: shape for part in parts for name, shape in part.theirs}
+    for name, shape in shapes.items():
         if name not in file.tensors:
             raise file.error(f"there is no tensor {name}")
-        found = file.tensors[name].shape
-        if found != shape:
-            raise file.error(f"the tensor {name} is of shape {list(found)}, not {list(shape)}")
+        stored = file.tensors[name].shape
+        if stored != shape:
+            raise file.error(f"the tensor {name} is of shape {list(stored)}, not {list(shape)}")
     if ROPE_FACTORS in file.tensors:
-        known, found = _factors(config), file.read(ROPE_FACTORS)
-        if found.shape != known.shape or not np.allclose(found, known, rtol=1e-3):
+        expected, stored = _factors(config), file.read(ROPE_FACTORS)
+        if stored.shape != expected.shape or not np.allclose(stored, expected, rtol=1e-3):
             raise file.error(f"{ROPE_FACTORS} is another scaling of positions than Llama 3.1's")
-    strange = file.tensors.keys() - wanted.keys() - {ROPE_FACTORS}
+    strange = file.tensors.keys() - shapes.keys() - {ROPE_FACTORS}
     if strange:
         raise file.error(f"seqgen does not understand the tensor {min(strange)[:80]!r}")
 
 
 def _read(file: gguf.GGUFFile, part: Part, family: str, config: TransformerConfig) -> Tensor:
     """Return a tensor of ours."""
-    found = [_turned(name, file.read(name), family, config, back=True) for name, _ in part.theirs]
-    return torch.from_numpy(np.concatenate(found) if len(found) > 1 else found[0].copy())
+    tensors = [_turned(name, file.read(name), family, config, back=True) for name, _ in part.theirs]
+    return torch.from_numpy(np.concatenate(tensors) if len(tensors) > 1 else tensors[0].copy())
 
 
 def _turned(

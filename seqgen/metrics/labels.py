@@ -58,18 +58,18 @@ def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
     As conlleval counts them (Tjong Kim Sang and De Meulder 2003): an I- that continues nothing, or
     that follows another type, begins an entity. E- ends one, and S- is one (IOBES).
     """
-    found, begin = set(), None
+    spans, begin = set(), None
     previous, kind = "O", ""
     for at, tag in enumerate([*tags, "O"]):
-        own = tag[2:]
-        breaks = tag[0] in "OBS" or previous in "OES" or own != kind
+        entity_type = tag[2:]
+        breaks = tag[0] in "OBS" or previous in "OES" or entity_type != kind
         if begin is not None and breaks:
-            found.add((kind, begin, at))
+            spans.add((kind, begin, at))
             begin = None
         if tag[0] != "O" and begin is None:
             begin = at
-        previous, kind = tag[0], own
-    return found
+        previous, kind = tag[0], entity_type
+    return spans
 
 
 @dataclass(frozen=True)

@@ -97,12 +97,12 @@ def attended(
         if head.layer == (head.layer if layer is None else layer) and head.head in chosen
     ]
     whole = sum(len(document.tokens) for document in passages.documents)
-    found = Attended(figures, [], whole - len(passage.tokens))
+    seen = Attended(figures, [], whole - len(passage.tokens))
     if word is None:
-        return found
+        return seen
     every = weights_of(model, tokens)[layer]  # (heads, T, T)
-    found.words.extend(_of_head(passage, places, word, layer, head, every[head]) for head in chosen)
-    return found
+    seen.words.extend(_of_head(passage, places, word, layer, head, every[head]) for head in chosen)
+    return seen
 
 
 def require_transformer(loaded: LoadedModel) -> Transformer:
@@ -122,15 +122,15 @@ def require_transformer(loaded: LoadedModel) -> Transformer:
 @torch.inference_mode()
 def weights_of(model: Transformer, tokens: Tensor) -> list[np.ndarray]:
     """Return for each layer the weights (heads, T, T) of a window (1, T) of tokens."""
-    found = []
+    layers = []
 
     def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         read = weights(q, k, q.shape[-1] ** -0.5)
-        found.append(read[0].double().cpu().numpy())
+        layers.append(read[0].double().cpu().numpy())
         return read @ v
 
     model.features_by(tokens, attend)
-    return found
+    return layers
 
 
 def _read(passage: Passage) -> np.ndarray:
@@ -155,22 +155,22 @@ def _places(passage: Passage, word: str) -> list[int]:
     """Return the tokens in which the last occurrence of a word stands; none without one."""
     text = "".join(passage.texts)
     exact = re.escape(word)
-    found = [*re.finditer(rf"(?<!\w){exact}(?!\w)", text)] or [*re.finditer(exact, text)]
-    if not found:
+    matches = [*re.finditer(rf"(?<!\w){exact}(?!\w)", text)] or [*re.finditer(exact, text)]
+    if not matches:
         return []
-    begin, end = found[-1].span()
+    begin, end = matches[-1].span()
     ends = np.cumsum([len(piece) for piece in passage.texts])
     starts = ends - [len(piece) for piece in passage.texts]
     return np.flatnonzero((starts < end) & (ends > begin)).tolist()
 
 
 def _of_head(
-    passage: Passage, places: list[int], word: str, layer: int, head: int, found: np.ndarray
+    passage: Passage, places: list[int], word: str, layer: int, head: int, matrix: np.ndarray
 ) -> HeadWeights:
     """Return what a head reads for a word, in the order of the text."""
     # In the order of reading, step r + 1 reads what step r predicted; step 0 the start symbol.
     steps = np.concatenate([[0], passage.row_of + 1])
-    read = found[steps[np.array(places) + 1]].mean(0)[steps]
+    read = matrix[steps[np.array(places) + 1]].mean(0)[steps]
     (start,) = passage.loaded.tokenizer.pieces([passage.corpus.start])
     return HeadWeights(
         model=passage.loaded.stored.name,

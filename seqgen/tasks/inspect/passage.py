@@ -140,14 +140,14 @@ def passages(loaded: LoadedModel, chunks: Iterable[str], max_tokens: int) -> Pas
     corpus = encode_corpus([text], loaded.tokenizer, documents, framing=loaded.framing)
     if corpus.tokens.size == 0:
         raise SeqgenError("the text is empty: there is nothing to look at")
-    found, left = [], max_tokens
+    taken, left = [], max_tokens
     for number in range(corpus.ends.size):
         passage = Passage(loaded, corpus.take(np.array([number])), number).head(left)
-        found.append(passage)
+        taken.append(passage)
         left -= passage.corpus.tokens.size
         if left == 0:
             break
-    return Passages(found, not whole or corpus.tokens.size > max_tokens)
+    return Passages(taken, not whole or corpus.tokens.size > max_tokens)
 
 
 def _beginning(chunks: Iterable[str], most: int) -> tuple[str, bool]:

@@ -151,9 +151,10 @@ def tell(
                 f"{name}, line {example.line}: the text has {length - 1:,} tokens, and "
                 f"{loaded.stored.name} reads at most {most - 1:,}"
             )
-    found = dict(log_probs_of(loaded.model, sources))
+    by_number = dict(log_probs_of(loaded.model, sources))
     return [
-        (found[i][loaded.encoder.places(example)], example) for i, example in enumerate(examples)
+        (by_number[i][loaded.encoder.places(example)], example)
+        for i, example in enumerate(examples)
     ]
 
 

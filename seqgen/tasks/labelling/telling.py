@@ -62,9 +62,9 @@ def log_probs_of(
         for at in range(0, pool.size, rows):
             which = pool[at : at + rows]
             source = sources.rows(which)
-            found = model(source).log_softmax(-1).double().cpu().numpy()  # (S, T', C)
-            for number, length, own in zip(which, source.lengths, found, strict=True):
-                yield int(number), own[: length if len(own) > 1 else 1]
+            log_probs = model(source).log_softmax(-1).double().cpu().numpy()  # (S, T', C)
+            for number, length, of_text in zip(which, source.lengths, log_probs, strict=True):
+                yield int(number), of_text[: length if len(of_text) > 1 else 1]
 
 
 def told_totals(model: Labeller, corpus: Corpus, most: int | None = None) -> LabelTotals:

@@ -136,8 +136,8 @@ def validating(loaded: LoadedModel, prepared: Prepared) -> Validation:
     """Return what measures a model of this kind."""
     kinds = {WordNetwork: WordValidation, Labeller: LabelValidation}
     model = loaded.model
-    found = (own for kind, own in kinds.items() if isinstance(model, kind))
-    return next(found, TextValidation)(loaded, prepared)
+    matching = (validation for kind, validation in kinds.items() if isinstance(model, kind))
+    return next(matching, TextValidation)(loaded, prepared)
 
 
 def final_validation(kept: LoadedModel) -> tuple[ScoreTotals | None, float]:
