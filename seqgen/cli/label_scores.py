@@ -29,11 +29,11 @@ def tell_labels(names: Sequence[str] | None) -> bool:
     """
     mixed = any("+" in name for name in names or ())
     kinds = {} if mixed else {store.find(name).reads: name for name in names or [None]}
-    told = kinds.keys() & registry.TASKS.keys()
-    if told and len(kinds) > 1:
+    label_tasks = kinds.keys() & registry.TASKS.keys()
+    if label_tasks and len(kinds) > 1:
         different = " and ".join(str(name) for name in list(kinds.values())[:2])
         raise UsageError(f"{different} are models of different kinds; measure each by itself")
-    return bool(told)
+    return bool(label_tasks)
 
 
 def put_label_scores(
@@ -97,14 +97,14 @@ def _share(estimate: dict[str, float] | None) -> str:
 
 
 def _put_by_label(one: LabelEvaluation) -> None:
-    """Write the figures of each label, and what it was told to be."""
+    """Write the figures of each label, and how often it was predicted as which."""
     names = one.confusion["labels"]
     wide = len(names) > WIDEST
     heads = [one.model, "precision", "recall", "F1", "count", *([] if wide else names)]
     rows = []
-    for figures, told in zip(one.by_label, one.confusion["counts"], strict=True):
+    for figures, counts in zip(one.by_label, one.confusion["counts"], strict=True):
         shares = (percentage(figures[key]) for key in ("precision", "recall", "f1"))
         row = [figures["label"], *shares, count(figures["count"])]
-        rows.append([*row, *([] if wide else map(count, told))])
+        rows.append([*row, *([] if wide else map(count, counts))])
     put("\n")
     put_table(heads, rows)

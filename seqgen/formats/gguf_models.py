@@ -14,11 +14,10 @@ from torch import Tensor
 from seqgen.configs import DataConfig, require
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.formats import Exported, Imported, gguf, gguf_vocabulary, hf_config
-from seqgen.formats.hf_models import filled, require_no_labels
+from seqgen.formats.hf_models import filled, require_transformer
 from seqgen.formats.hf_weights import Part, parts_of, theirs_of
 from seqgen.models.base import weights_of
 from seqgen.models.positions import RopeScaling
-from seqgen.models.transformer import Transformer
 from seqgen.models.transformer_config import MOST_WINDOW, TransformerConfig
 from seqgen.tokenizers import Tokenizer
 
@@ -240,10 +239,7 @@ def _turned(
 
 def write_model(exported: Exported) -> Iterator[bytes]:
     """Yield a transformer as a GGUF file in float32, in pieces; see `formats.Exporter`."""
-    model, name = exported.model, exported.name
-    if type(model) is not Transformer:  # an encoder-decoder has one as a base
-        raise SeqgenError(f"{name} is no transformer, and --format gguf holds no other")
-    require_no_labels(exported)
+    model, name = require_transformer(exported, "gguf"), exported.name
     config = model.config
     family, _ = hf_config.write(config, name)
     if family == "gpt2" and config.activation != "gelu":

@@ -89,7 +89,7 @@ def attended(
     passage, places = _passage_of(passages, word, model.window)
     layer = config.num_layers - 1 if layer is None and word is not None else layer
     chosen = range(config.num_heads) if heads is None else heads
-    tokens = torch.from_numpy(_read(passage))[None].to(model.device)
+    tokens = torch.from_numpy(passage.read_to_end)[None].to(model.device)
     # The figures are means over all positions, each with the tokens that it sees.
     figures = [
         head
@@ -131,11 +131,6 @@ def weights_of(model: Transformer, tokens: Tensor) -> list[np.ndarray]:
 
     model.features_by(tokens, attend)
     return layers
-
-
-def _read(passage: Passage) -> np.ndarray:
-    """Return all of a document with its start symbol, as the model reads it."""
-    return np.append(passage.read, passage.targets[-1])
 
 
 def _passage_of(passages: Passages, word: str | None, window: int) -> tuple[Passage, list[int]]:

@@ -70,6 +70,11 @@ class Passage:
         return np.concatenate([[self.corpus.start], self.targets[:-1]])
 
     @property
+    def read_to_end(self) -> np.ndarray:
+        """(N + 1,) int64: the start symbol and all N tokens, in the order of reading."""
+        return np.append(self.read, self.targets[-1])
+
+    @property
     def batch(self) -> Tensor:
         """`read` as a batch of one row."""
         return torch.from_numpy(self.read)[None].to(self.loaded.model.device)
@@ -119,6 +124,16 @@ class Passages:
 
     documents: list[Passage]
     cut: bool
+
+    def head(self, count: int) -> Passages:
+        """Return the first `count` tokens of the text."""
+        documents: list[Passage] = []
+        for passage in self.documents:
+            documents.append(passage.head(count))
+            count -= len(documents[-1].tokens)
+            if count == 0:
+                break
+        return Passages(documents, cut=True)
 
 
 def passages(loaded: LoadedModel, chunks: Iterable[str], max_tokens: int) -> Passages:

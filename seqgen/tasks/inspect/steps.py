@@ -267,7 +267,7 @@ def unit_values(passages: Passages, layer: int, unit: int, name: str | None = No
     require_recurrent(loaded, "--unit")
     places, gate = [], False
     for passage in passages.documents:
-        values, name = _values(loaded, trace(loaded, _through(passage)), layer, name)
+        values, name = _values(loaded, trace(loaded, passage.read_to_end), layer, name)
         width = values.shape[1]
         require(unit < width, f"--unit is from 0 to {width - 1} for {name}, not {unit}")
         after = np.empty(len(passage.tokens))
@@ -276,11 +276,6 @@ def unit_values(passages: Passages, layer: int, unit: int, name: str | None = No
     each = np.array([place.value for place in places])
     gate = name not in loaded.model.layers[layer].parts and bool(((each >= 0) & (each <= 1)).all())
     return UnitValues(layer, unit, name, gate, places)
-
-
-def _through(passage: Passage) -> np.ndarray:
-    """Return what a model reads to have read all of a document: start symbol and N tokens."""
-    return np.append(passage.read, passage.targets[-1])
 
 
 def _values(

@@ -69,14 +69,14 @@ def portrait(loaded: LoadedModel, chunks: Iterable[str], prompt: str | None = No
     most = max(1000, min(MOST_TOKENS, MOST_NUMBERS // loaded.model.vocab_size))
     passages = passages_of(loaded, chunks, most)
     scoring = Scoring().check(loaded)
-    shown = _first(passages, SHOWN)
+    shown = passages.head(SHOWN)
     if prompt is None:
         prompt = _prompt(shown.documents[0])
     (tree,) = explain(loaded, [prompt], SEARCH)
     text = "".join("".join(passage.texts) for passage in passages.documents)
     data = hashlib.sha256(text.encode()).hexdigest()
     recurrent = isinstance(loaded.model, RecurrentLM)
-    listed = units(_first(passages, OBSERVED)) if recurrent else []
+    listed = units(passages.head(OBSERVED)) if recurrent else []
     return Portrait(
         figures=figures(passages),
         passage=list(likeliest(shown, CANDIDATES)),
@@ -87,17 +87,6 @@ def portrait(loaded: LoadedModel, chunks: Iterable[str], prompt: str | None = No
         protocol=protocol(loaded, scoring),
         signature=scoring_signature("report", loaded, scoring, data),
     )
-
-
-def _first(passages: Passages, count: int) -> Passages:
-    """Return the first tokens of a text."""
-    documents: list[Passage] = []
-    for passage in passages.documents:
-        documents.append(passage.head(count))
-        count -= len(documents[-1].tokens)
-        if count == 0:
-            break
-    return Passages(documents, cut=True)
 
 
 def _prompt(passage: Passage) -> str:
@@ -114,7 +103,7 @@ def _attention(loaded: LoadedModel, passages: Passages) -> Attended | None:
     """Return what the first heads of the last layer read for the last word of a passage."""
     if not isinstance(loaded.model, Transformer) or loaded.model.window < 2:
         return None
-    some = _first(passages, min(ATTENDED, loaded.model.window - 1))
+    some = passages.head(min(ATTENDED, loaded.model.window - 1))
     words = "".join(some.documents[-1].texts).split()
     every = attended(some, None, None, None)
     if not words:

@@ -35,7 +35,7 @@ from seqgen.training.counting import fit
 from seqgen.training.events import Notice, Report
 from seqgen.wording import plural
 
-# The order is to be chosen by held-out loss.
+# The value of `with_ngram` for which the order is chosen by held-out loss.
 OPEN = 0
 # Orders that are tried, in turn, until one is no better than the one before: of characters or
 # bytes, and of longer tokens.
@@ -250,18 +250,21 @@ def _counted_before(network: StoredModel, name: str, order: int) -> StoredModel 
     """Return the n-gram model that an earlier run on the same text has stored, if there is one."""
     stored = StoredModel(store.models_folder() / name)
     try:
-        config, wanted = stored.config, network.config
-        same = config["architecture"] == "ngram" and config["model"]["order"] == order
-        same = same and config["data"] == wanted["data"]
-        of_text = stored.record["data"]["sha256"] == network.record["data"]["sha256"]
+        config = stored.config
+        matches = (
+            config["architecture"] == "ngram"
+            and config["model"]["order"] == order
+            and config["data"] == network.config["data"]
+            and stored.record["data"]["sha256"] == network.record["data"]["sha256"]
+        )
         stored.check()
     except (SeqgenError, OSError, LookupError, TypeError):
         return None
-    return stored if same and of_text else None
+    return stored if matches else None
 
 
 def _may_be_named(name: str, network: StoredModel, overwrite: bool) -> bool:
-    """Return whether a mixture may have a name: nothing has it, or what the network was part of."""
+    """Return whether a mixture may have a name: it is free, or a mixture of the network has it."""
     if overwrite or not taken(store.models_folder() / name):
         return True
     stored = StoredModel(store.models_folder() / name)
