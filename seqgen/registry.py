@@ -114,8 +114,8 @@ class TaskArchitecture(Architecture):
     def defaults(self) -> dict[str, dict[str, Any]]:
         """Return its default settings without importing its code."""
         model = {**self.trunk.defaults()["model"], "pooling": None}
-        own = self.trunk.defaults()["training"] if self.trunk.reads == "sentences" else None
-        return {"model": model, "training": own or dict(LabellingConfig.recipe)}
+        training = self.trunk.defaults()["training"] if self.trunk.reads == "sentences" else None
+        return {"model": model, "training": training or dict(LabellingConfig.recipe)}
 
 
 def load_object(target: str) -> Any:

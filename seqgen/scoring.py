@@ -181,8 +181,8 @@ def with_quick_ranks(model: LanguageModel, want: Want) -> Want:
 
 def arrays_of(scores: Scores, places: Any) -> list[np.ndarray | None]:
     """Return log-probabilities, in float64, hits and ranks at some places of (B, T)."""
-    found = in_float64(scores.log_probs), scores.hits, scores.ranks
-    return [None if column is None else column.cpu().numpy()[places] for column in found]
+    columns = in_float64(scores.log_probs), scores.hits, scores.ranks
+    return [None if column is None else column.cpu().numpy()[places] for column in columns]
 
 
 def _on(model: LanguageModel, ids: np.ndarray) -> Tensor:

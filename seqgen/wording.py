@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -21,6 +21,12 @@ def plural(count: float, noun: str, several: str | None = None) -> str:
 def listed(settings: Mapping[str, Any]) -> str:
     """Return settings and their values: "hidden_size 1,024, lr 0.01414"."""
     return ", ".join(f"{name} {_short(value)}" for name, value in settings.items())
+
+
+def first_names(names: Sequence[str], most: int = 20) -> str:
+    """Return at most so many names, and how many more there are: "A, B, C and 1,234 more"."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _short(value: Any) -> str:

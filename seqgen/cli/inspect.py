@@ -143,7 +143,7 @@ def inspect(
     heads = None if head is None else _numbers(head)
     inputs = Inputs(quiet)
     from seqgen.cli import inspected
-    from seqgen.tasks.inspect.passage import passages
+    from seqgen.tasks.inspect.passage import passages as passages_of
     from seqgen.tasks.loaded import load
 
     loaded = load(model, device)
@@ -152,17 +152,17 @@ def inspect(
     if html is not None:
         html = _check_html(html, source)
     chunks = [text] if source is None else source.chunks(loaded.data.newlines)
-    found = passages(loaded, chunks, max_tokens)
-    if found.cut and not quiet:
+    passages = passages_of(loaded, chunks, max_tokens)
+    if passages.cut and not quiet:
         say(f"looking at the first {plural(max_tokens, 'token')}; --max-tokens takes more")
     views = {
-        "predictions": lambda: inspected.predictions(found, top or inspected.CANDIDATES),
-        "--steps": lambda: inspected.steps(found),
-        "--units": lambda: inspected.units(found, top or inspected.UNITS),
-        "--unit": lambda: inspected.unit(found, layer or 0, unit, gate),
-        "--attention": lambda: inspected.attention(found, layer, heads, token),
+        "predictions": lambda: inspected.predictions(passages, top or inspected.CANDIDATES),
+        "--steps": lambda: inspected.steps(passages),
+        "--units": lambda: inspected.units(passages, top or inspected.UNITS),
+        "--unit": lambda: inspected.unit(passages, layer or 0, unit, gate),
+        "--attention": lambda: inspected.attention(passages, layer, heads, token),
     }
-    _put(views[chosen](), found, html, json, quiet)
+    _put(views[chosen](), passages, html, json, quiet)
 
 
 def _chosen(steps: bool, units: bool, unit: int | None, attention: bool) -> str:
@@ -177,7 +177,7 @@ def _chosen(steps: bool, units: bool, unit: int | None, attention: bool) -> str:
         "--unit": unit is not None,
         "--attention": attention,
     }
-    given = [name for name, wanted in asked.items() if wanted]
+    given = [name for name, is_asked in asked.items() if is_asked]
     if len(given) > 1:
         raise UsageError(f"give {given[0]} or {given[1]}, not both")
     return given[0] if given else "predictions"
@@ -255,7 +255,7 @@ def _check_html(html: Path, source: Input | None) -> Path:
     return check_out(html, inputs, True, "a page of seqgen", is_page, "--html")
 
 
-def _put(view: View, found: Passages, html: Path | None, json: bool, quiet: bool) -> None:
+def _put(view: View, passages: Passages, html: Path | None, json: bool, quiet: bool) -> None:
     """Write what was found: records, a page, or for a person."""
     if json:
         for record in view.records:
@@ -263,7 +263,7 @@ def _put(view: View, found: Passages, html: Path | None, json: bool, quiet: bool
     elif html is not None:
         from seqgen.report.page import page, write_page
 
-        name = found.documents[0].loaded.stored.name
+        name = passages.documents[0].loaded.stored.name
         write_page(html, page(f"{name}: a text token by token", [view.section()]))
         if not quiet:
             say(f"wrote {html}")

@@ -42,9 +42,9 @@ class View:
     show: Callable[[bool], None]
 
 
-def predictions(found: Passages, top: int) -> View:
+def predictions(passages: Passages, top: int) -> View:
     """Return the likeliest tokens at each place."""
-    places = list(likeliest(found, top))
+    places = list(likeliest(passages, top))
     return View(
         places,
         lambda: inspection.predictions_section(places),
@@ -66,10 +66,10 @@ def _put_places(places: Sequence[Place]) -> None:
     put_table(["token", "likeliest", "bits", "rank", "entropy"], rows, left=2)
 
 
-def steps(found: Passages) -> View:
+def steps(passages: Passages) -> View:
     """Return every step of a recurrent network."""
-    every = list(steps_of(found))
-    numbers = weights(found.documents[0].loaded)
+    every = list(steps_of(passages))
+    numbers = weights(passages.documents[0].loaded)
     return View(
         [numbers, *every],
         lambda: inspection.steps_section(numbers, every),
@@ -105,9 +105,9 @@ def _numbers(vector: Sequence[float]) -> str:
     return " ".join(f"{figure(value):>8}" for value in vector[:NUMBERS]) + more
 
 
-def unit(found: Passages, layer: int, number: int, name: str | None) -> View:
+def unit(passages: Passages, layer: int, number: int, name: str | None) -> View:
     """Return the value of one unit after each token."""
-    values = unit_values(found, layer, number, name)
+    values = unit_values(passages, layer, number, name)
     return View(
         values.places,
         lambda: inspection.unit_section(values),
@@ -115,18 +115,18 @@ def unit(found: Passages, layer: int, number: int, name: str | None) -> View:
     )
 
 
-def _put_unit(found: UnitValues, quiet: bool) -> None:
+def _put_unit(unit: UnitValues, quiet: bool) -> None:
     """Write the text in colours; off a terminal, each token's value, a tab and the token."""
     if not is_terminal(standard_output()):
-        for place in found.places:
+        for place in unit.places:
             put(f"{figure(place.value)}\t{one_line(place.piece)}\n")
         return
-    values = [place.value for place in found.places]
-    scale = share_scale() if found.gate else signed_scale(values)
-    what = f"{found.name} of unit {found.unit}, layer {found.layer}"
-    colours = "from white to orange" if found.gate else "from blue over white to red"
+    values = [place.value for place in unit.places]
+    scale = share_scale() if unit.gate else signed_scale(values)
+    what = f"{unit.name} of unit {unit.unit}, layer {unit.layer}"
+    colours = "from white to orange" if unit.gate else "from blue over white to red"
     legend = f"{what}: {colours}, {figure(scale.low, 2)} to {figure(scale.high, 2)}"
-    pieces = [(place.text, place.value) for place in found.places]
+    pieces = [(place.text, place.value) for place in unit.places]
     put_lines(lines_of(pieces), scale, _sign, None if quiet else (legend, legend))
 
 
@@ -135,9 +135,9 @@ def _sign(value: float) -> str:
     return "+" if value > 0 else "-" if value < 0 else "0"
 
 
-def units(found: Passages, top: int) -> View:
+def units(passages: Passages, top: int) -> View:
     """Return a network's units, those that remember longest first."""
-    every = units_of(found)
+    every = units_of(passages)
     return View(
         every,
         lambda: inspection.units_section(every[:top]),
@@ -164,10 +164,10 @@ def _put_units(every: Sequence[Unit], top: int, quiet: bool) -> None:
 
 
 def attention(
-    found: Passages, layer: int | None, heads: Sequence[int] | None, word: str | None
+    passages: Passages, layer: int | None, heads: Sequence[int] | None, word: str | None
 ) -> View:
     """Return what heads read for a word, and their entropies."""
-    seen = attended(found, layer, heads, word)
+    seen = attended(passages, layer, heads, word)
     return View(
         [*seen.words, *seen.heads],
         lambda: inspection.attention_section(seen),
@@ -175,40 +175,40 @@ def attention(
     )
 
 
-def _put_attention(found: Attended, quiet: bool) -> None:
-    if found.cut and not quiet:
-        say(f"the model's window leaves out {plural(found.cut, 'token')}")
-    if found.words:
+def _put_attention(seen: Attended, quiet: bool) -> None:
+    if seen.cut and not quiet:
+        say(f"the model's window leaves out {plural(seen.cut, 'token')}")
+    if seen.words:
         if is_terminal(standard_output()):
-            for read in found.words:
+            for read in seen.words:
                 _put_read(read)
         else:
-            _put_weights(found.words)
+            _put_weights(seen.words)
         put("\n")
     rows = [
         [str(h.layer), str(h.head), figure(h.entropy, 3), figure(h.entropy_uniform, 3)]
-        for h in found.heads
+        for h in seen.heads
     ]
     put_table(["layer", "head", "entropy", "if uniform"], rows, left=0)
 
 
-def _put_read(found: HeadWeights) -> None:
+def _put_read(read: HeadWeights) -> None:
     """Write the text coloured by what one head reads."""
     out = console(standard_output())
-    scale = share_scale(max(found.weights))
+    scale = share_scale(max(read.weights))
     out.print(
-        f"layer {found.layer}, head {found.head}: what {found.word!r} reads, "
+        f"layer {read.layer}, head {read.head}: what {read.word!r} reads, "
         f"orange {figure(scale.high, 3)}"
     )
-    columns = zip(found.texts, found.pieces, found.weights, strict=True)
+    columns = zip(read.texts, read.pieces, read.weights, strict=True)
     pieces = [(text or piece.replace("\n", "⏎"), weight) for text, piece, weight in columns]
     put_lines(lines_of(pieces), scale, lambda weight: f"{round(9 * weight / scale.high)}")
 
 
-def _put_weights(found: Sequence[HeadWeights]) -> None:
+def _put_weights(heads: Sequence[HeadWeights]) -> None:
     """Write a line a token: its weight under each head, side by side, and the token."""
-    names = [f"{read.layer}.{read.head}" for read in found]
-    rows = zip(found[0].pieces, *(read.weights for read in found), strict=True)
+    names = [f"{read.layer}.{read.head}" for read in heads]
+    rows = zip(heads[0].pieces, *(read.weights for read in heads), strict=True)
     put("\t".join([*names, "token"]) + "\n")
     for piece, *each in rows:
         put("\t".join([*map(figure, each), one_line(piece)]) + "\n")

@@ -29,11 +29,11 @@ def tell_labels(names: Sequence[str] | None) -> bool:
     """
     mixed = any("+" in name for name in names or ())
     kinds = {} if mixed else {store.find(name).reads: name for name in names or [None]}
-    told = kinds.keys() & registry.TASKS.keys()
-    if told and len(kinds) > 1:
+    label_tasks = kinds.keys() & registry.TASKS.keys()
+    if label_tasks and len(kinds) > 1:
         different = " and ".join(str(name) for name in list(kinds.values())[:2])
         raise UsageError(f"{different} are models of different kinds; measure each by itself")
-    return bool(told)
+    return bool(label_tasks)
 
 
 def put_label_scores(
@@ -55,37 +55,37 @@ def put_label_scores(
         source = Inputs(quiet).open_one(file)
         examples = FORMATS[models[0].task].read(source.chunks(), source.title)
         given = {"examples": examples, "name": source.title}
-    found = []
+    evaluations = []
     for loaded in models:
         if not quiet:
             say(f"measuring {loaded.stored.name}")
-        found.append(evaluate_labels(loaded, **given))
+        evaluations.append(evaluate_labels(loaded, **given))
         if json:
-            put_record(found[-1])
+            put_record(evaluations[-1])
     if json:
         return
-    _table(found)
-    for one in found:
+    _table(evaluations)
+    for one in evaluations:
         _put_by_label(one)
         if verbose and not quiet:
             say(f"{one.model}: {one.signature}")
 
 
-def _table(found: Sequence[LabelEvaluation]) -> None:
+def _table(evaluations: Sequence[LabelEvaluation]) -> None:
     rows = [
-        ["examples", *(count(one.examples) for one in found)],
-        ["labels", *(count(one.labels) for one in found)],
-        ["nats/label", *(figure(one.nats_per_label) for one in found)],
-        ["accuracy", *(_share(one.accuracy) for one in found)],
-        ["macro-F1", *(_share(one.macro_f1) for one in found)],
+        ["examples", *(count(one.examples) for one in evaluations)],
+        ["labels", *(count(one.labels) for one in evaluations)],
+        ["nats/label", *(figure(one.nats_per_label) for one in evaluations)],
+        ["accuracy", *(_share(one.accuracy) for one in evaluations)],
+        ["macro-F1", *(_share(one.macro_f1) for one in evaluations)],
     ]
-    if any(one.entity_f1 for one in found):
+    if any(one.entity_f1 for one in evaluations):
         rows += [
-            ["entity precision", *(percentage(one.entity_precision) for one in found)],
-            ["entity recall", *(percentage(one.entity_recall) for one in found)],
-            ["entity F1", *(_share(one.entity_f1) for one in found)],
+            ["entity precision", *(percentage(one.entity_precision) for one in evaluations)],
+            ["entity recall", *(percentage(one.entity_recall) for one in evaluations)],
+            ["entity F1", *(_share(one.entity_f1) for one in evaluations)],
         ]
-    put_table(["", *(one.model for one in found)], rows)
+    put_table(["", *(one.model for one in evaluations)], rows)
 
 
 def _share(estimate: dict[str, float] | None) -> str:
@@ -97,14 +97,14 @@ def _share(estimate: dict[str, float] | None) -> str:
 
 
 def _put_by_label(one: LabelEvaluation) -> None:
-    """Write the figures of each label, and what it was told to be."""
+    """Write the figures of each label, and how often it was predicted as which."""
     names = one.confusion["labels"]
     wide = len(names) > WIDEST
     heads = [one.model, "precision", "recall", "F1", "count", *([] if wide else names)]
     rows = []
-    for own, told in zip(one.by_label, one.confusion["counts"], strict=True):
-        shares = (percentage(own[key]) for key in ("precision", "recall", "f1"))
-        row = [own["label"], *shares, count(own["count"])]
-        rows.append([*row, *([] if wide else map(count, told))])
+    for figures, counts in zip(one.by_label, one.confusion["counts"], strict=True):
+        shares = (percentage(figures[key]) for key in ("precision", "recall", "f1"))
+        row = [figures["label"], *shares, count(figures["count"])]
+        rows.append([*row, *([] if wide else map(count, counts))])
     put("\n")
     put_table(heads, rows)

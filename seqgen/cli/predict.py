@@ -40,13 +40,13 @@ def predict(
     several columns only the first is read, as the word. --json also shows probabilities.
     """
     from seqgen.tasks.labelling.predict import load_labeller
-    from seqgen.tasks.labelling.predict import predict as told
+    from seqgen.tasks.labelling.predict import predict as predict_labels
 
     (name,) = given_or_piped([file] if file else None, "seqgen predict FILE")
     loaded = load_labeller(model, device)
     source = Inputs(quiet).open_one(name)
     batches = _examples(loaded, source.pass_on(), source.title, quiet)
-    for record in told(loaded, batches, source.title):
+    for record in predict_labels(loaded, batches, source.title):
         if json:
             put_record(record)
         elif loaded.task == "classify":

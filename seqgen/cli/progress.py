@@ -74,8 +74,8 @@ class Figures:
         self.accuracy = event.figures.get("accuracy")
         # Most validations are the best so far, so only the others are marked.
         worse = "" if event.best else "  (no better)"
-        found = "  ".join(self._validated())
-        return f"step {count(event.step)}  {found}{worse}"
+        figures = "  ".join(self._validated())
+        return f"step {count(event.step)}  {figures}{worse}"
 
     def _validated(self) -> list[str]:
         """Return the last validation's loss, and bits per character or the accuracy of labels."""

@@ -140,8 +140,8 @@ class _Pages:
         apart = settings_apart(current.config)
         facts = six_facts(current, tokenizer)
         facts |= {f"settings of {group}": line for group, line in apart.items()}
-        again = self._commands(current, portrait)
-        return Profile(current.name, facts, course(current), portrait, again)
+        commands = self._commands(current, portrait)
+        return Profile(current.name, facts, course(current), portrait, commands)
 
     def _portrait(self, model: StoredModel) -> Portrait | None:
         """Return how a model deals with the text; made again where its weights have changed."""
@@ -154,14 +154,14 @@ class _Pages:
             return known
         when = model.written
         loaded = load(str(model.path), self.device)
-        found = None
+        latest = None
         if not loaded.reads_pairs:
             if self.source is None and model.validation_text is None:
                 raise SeqgenError(f"{model.name} has no held-out text: give --text FILE")
             source = self.source or held_out_by([loaded], quiet=True)
-            found = portrait(loaded, source.chunks(loaded.data.newlines), self.prompt)
-        self._portraits[model.name] = when, found
-        return found
+            latest = portrait(loaded, source.chunks(loaded.data.newlines), self.prompt)
+        self._portraits[model.name] = when, latest
+        return latest
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield the figures of each model that has some."""
@@ -178,14 +178,14 @@ class _Pages:
         known = (model.record.get("data") or {}).get("files") or ["FILE"]
         files = " ".join(map(shlex.quote, known))
         seed = model.record.get("seed")
-        again = f"seqgen train {files} --config $(seqgen models path {name})/config.json"
-        again += "" if seed is None else f" --seed {seed}"
+        train = f"seqgen train {files} --config $(seqgen models path {name})/config.json"
+        train += "" if seed is None else f" --seed {seed}"
         inside = "attention" if model.config["architecture"] == "transformer" else "units"
         prompt = shlex.quote(portrait.tree.prompt) if portrait else ""
         search = f"seqgen beam-search {prompt} -m {name} --beams 4 --max-tokens 12 --explain"
         return {
             "What it is": [f"seqgen models show {name} --all"],
-            "Training": [again, f"seqgen models show {name}"],
+            "Training": [train, f"seqgen models show {name}"],
             "Samples by step": [f"seqgen models show {name} --samples"],
             "Held-out text": [f"seqgen inspect{file} -m {name} --max-tokens 400"],
             **{title: [f"seqgen report{text} -m {name} --json"] for title in FIGURES},

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from seqgen.errors import SeqgenError, did_you_mean
 from seqgen.files import parse_json, write_json
+from seqgen.wording import first_names
 
 FILE = "classes.json"
-# An error names so many of the labels that there are.
-SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -56,10 +55,8 @@ class Classes:
             SeqgenError: it is not known.
         """
         if name not in self._numbers:
-            more = len(self.names) - SHOWN
-            listed = ", ".join(self.names[:SHOWN]) + (f" and {more:,} more" if more > 0 else "")
-            hint = did_you_mean(name, self.names)
-            raise SeqgenError(f"{where}: unknown label {name!r}{hint} (there are {listed})")
+            hint, known = did_you_mean(name, self.names), first_names(self.names)
+            raise SeqgenError(f"{where}: unknown label {name!r}{hint} (there are {known})")
         return self._numbers[name]
 
     def save(self, folder: Path) -> None:

@@ -69,15 +69,15 @@ class ExampleReader(ABC):
             yield [last]
 
     def _batch(self, block: Sequence[str]) -> Iterator[list[Example]]:
-        found: list[Example] = []
+        examples: list[Example] = []
         try:
             for line in block:
                 self.number += 1
-                found += filter(None, [self.take(line.removesuffix("\r"))])
+                examples += filter(None, [self.take(line.removesuffix("\r"))])
         except SeqgenError:
-            yield found
+            yield examples
             raise
-        yield found
+        yield examples
 
     @property
     def where(self) -> str:

@@ -52,15 +52,25 @@ class Framing:
         never.append(tokenizer.eos_id if end is None else tokenizer.newline_id)
         return cls(start, end, end, tuple(i for i in never if i not in (None, end)))
 
-    def as_documents(self, tokenizer: Tokenizer, own: Documents, wanted: Documents) -> Framing:
-        """Return how texts read as `wanted` start and end, for a model trained on `own`.
+    def as_documents(
+        self, tokenizer: Tokenizer, trained_as: Documents, read_as: Documents
+    ) -> Framing:
+        """Return how the model's texts start and end when they are read in another way.
 
         A line under a model of a stream starts as a stream does. It ends with what the model
         ends its texts with, or with a newline if nothing does.
+
+        Args:
+            tokenizer: the model's.
+            trained_as: how texts were read in training.
+            read_as: how they are read now.
+
+        Raises:
+            SeqgenError: no token of the model ends a line.
         """
-        if own == wanted:
+        if trained_as == read_as:
             return self
-        if wanted == "stream":
+        if read_as == "stream":
             return Framing.of(tokenizer, "stream")
         end = tokenizer.newline_id if self.stop is None else self.stop
         if end is None:

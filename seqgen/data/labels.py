@@ -16,13 +16,12 @@ from seqgen.data.sources import TokenSources
 from seqgen.errors import SeqgenError, UsageError, did_you_mean
 from seqgen.files import parse_json, write_json
 from seqgen.tokenizers import Tokenizer
+from seqgen.wording import first_names
 
-T = TypeVar("Found")
+T = TypeVar("T")
 
 BETWEEN = "|"
 FILE = "labels.json"
-# An error names so many of the labels that there are.
-SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -64,8 +63,7 @@ class Labels:
     @property
     def listed(self) -> str:
         """The names, as an error shows them."""
-        more = len(self.names) - SHOWN
-        return ", ".join(self.names[:SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+        return first_names(self.names)
 
     def ids(self, field: str) -> list[int]:
         """Return what a model reads before a text with these labels.

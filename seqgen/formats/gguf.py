@@ -127,20 +127,20 @@ class GGUFFile:
         return [self._value(inner, arrays=False) for _ in self._times(count, 8)]
 
     def _entries(self, count: int) -> dict[str, Entry]:
-        found: dict[str, tuple[tuple[int, ...], int, int]] = {}
+        places: dict[str, tuple[tuple[int, ...], int, int]] = {}
         for _ in self._times(count, 24):
             name, dimensions = self._text(), self._number("I")
             if not 1 <= dimensions <= MOST_DIMENSIONS:
                 raise self.error(f"the tensor {name[:80]!r} has {dimensions:,} dimensions")
             shape = tuple(self._number("Q") for _ in range(dimensions))[::-1]
-            if name in found:
+            if name in places:
                 raise self.error(f"the tensor {name[:80]!r} is there twice")
-            found[name] = shape, self._number("I"), self._number("Q")
+            places[name] = shape, self._number("I"), self._number("Q")
         alignment = self.facts.get("general.alignment", ALIGNMENT)
         if type(alignment) is not int or not 1 <= alignment <= 1 << 16:
             raise self.error("general.alignment is no such number")
         start = -(-self._at // alignment) * alignment
-        return {name: self._entry(name, *place, start) for name, place in found.items()}
+        return {name: self._entry(name, *place, start) for name, place in places.items()}
 
     def _entry(
         self, name: str, shape: tuple[int, ...], kind: int, offset: int, start: int

@@ -14,11 +14,10 @@ from torch import Tensor
 from seqgen.configs import DataConfig, require
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.formats import Exported, Imported, gguf, gguf_vocabulary, hf_config
-from seqgen.formats.hf_models import filled, require_no_labels
+from seqgen.formats.hf_models import filled, require_transformer
 from seqgen.formats.hf_weights import Part, parts_of, theirs_of
 from seqgen.models.base import weights_of
 from seqgen.models.positions import RopeScaling
-from seqgen.models.transformer import Transformer
 from seqgen.models.transformer_config import MOST_WINDOW, TransformerConfig
 from seqgen.tokenizers import Tokenizer
 
@@ -195,26 +194,26 @@ def _check(file: gguf.GGUFFile, parts: Iterable[Part], config: TransformerConfig
     Raises:
         SeqgenError: a tensor is missing, or of another shape, or not understood.
     """
-    wanted = {name: shape for part in parts for name, shape in part.theirs}
-    for name, shape in wanted.items():
+    shapes = {name: shape for part in parts for name, shape in part.theirs}
+    for name, shape in shapes.items():
         if name not in file.tensors:
             raise file.error(f"there is no tensor {name}")
-        found = file.tensors[name].shape
-        if found != shape:
-            raise file.error(f"the tensor {name} is of shape {list(found)}, not {list(shape)}")
+        stored = file.tensors[name].shape
+        if stored != shape:
+            raise file.error(f"the tensor {name} is of shape {list(stored)}, not {list(shape)}")
     if ROPE_FACTORS in file.tensors:
-        known, found = _factors(config), file.read(ROPE_FACTORS)
-        if found.shape != known.shape or not np.allclose(found, known, rtol=1e-3):
+        expected, stored = _factors(config), file.read(ROPE_FACTORS)
+        if stored.shape != expected.shape or not np.allclose(stored, expected, rtol=1e-3):
             raise file.error(f"{ROPE_FACTORS} is another scaling of positions than Llama 3.1's")
-    strange = file.tensors.keys() - wanted.keys() - {ROPE_FACTORS}
+    strange = file.tensors.keys() - shapes.keys() - {ROPE_FACTORS}
     if strange:
         raise file.error(f"seqgen does not understand the tensor {min(strange)[:80]!r}")
 
 
 def _read(file: gguf.GGUFFile, part: Part, family: str, config: TransformerConfig) -> Tensor:
     """Return a tensor of ours."""
-    found = [_turned(name, file.read(name), family, config, back=True) for name, _ in part.theirs]
-    return torch.from_numpy(np.concatenate(found) if len(found) > 1 else found[0].copy())
+    tensors = [_turned(name, file.read(name), family, config, back=True) for name, _ in part.theirs]
+    return torch.from_numpy(np.concatenate(tensors) if len(tensors) > 1 else tensors[0].copy())
 
 
 def _turned(
@@ -240,10 +239,7 @@ def _turned(
 
 def write_model(exported: Exported) -> Iterator[bytes]:
     """Yield a transformer as a GGUF file in float32, in pieces; see `formats.Exporter`."""
-    model, name = exported.model, exported.name
-    if type(model) is not Transformer:  # an encoder-decoder has one as a base
-        raise SeqgenError(f"{name} is no transformer, and --format gguf holds no other")
-    require_no_labels(exported)
+    model, name = require_transformer(exported, "gguf"), exported.name
     config = model.config
     family, _ = hf_config.write(config, name)
     if family == "gpt2" and config.activation != "gelu":

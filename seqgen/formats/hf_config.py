@@ -218,7 +218,6 @@ def _gpt2(fields: Fields) -> dict[str, Any]:
 def _llama(fields: Fields) -> dict[str, Any]:
     heads, width = fields.number("num_attention_heads"), fields.number("hidden_size")
     size = fields.number("head_dim", max(1, width // heads))
-    own = size != width / heads
     biases = [fields.flag(f"{part}_bias", False) for part in sorted(BIASED)]
     return {
         "window": _window(fields, size),
@@ -226,7 +225,7 @@ def _llama(fields: Fields) -> dict[str, Any]:
         "num_layers": fields.number("num_hidden_layers"),
         "num_heads": heads,
         "num_kv_heads": fields.number("num_key_value_heads", heads),
-        "head_size": size if own else None,
+        "head_size": None if size == width / heads else size,
         "ffn_size": fields.number("intermediate_size"),
         "activation": fields.one_of("hidden_act", SWIGLU, "silu"),
         "norm_eps": fields.real("rms_norm_eps", 1e-6),
@@ -277,24 +276,24 @@ def _rope(fields: Fields) -> dict[str, Any]:
     fields.take("rope_scaling")
     if not isinstance(table, dict):
         raise fields.wrong(name)
-    own = Fields(table, f"{fields.name}: {name}")
-    theta = own.take("rope_theta", theta)
+    rope = Fields(table, f"{fields.name}: {name}")
+    theta = rope.take("rope_theta", theta)
     if type(theta) not in (int, float):
         raise fields.wrong("rope_theta")
-    own.only("partial_rotary_factor", 1.0)
-    older = own.take("type", "default")
+    rope.only("partial_rotary_factor", 1.0)
+    older = rope.take("type", "default")
     kinds = {"default": "", "linear": "linear", "llama3": "llama3"}
-    kind = own.one_of("rope_type", kinds, older if isinstance(older, str) else "")
+    kind = rope.one_of("rope_type", kinds, older if isinstance(older, str) else "")
     settings: dict[str, Any] = {"rope_theta": float(theta)}
     if kind:
-        settings |= {"rope_scaling": kind, "rope_factor": own.real("factor", 1.0)}
+        settings |= {"rope_scaling": kind, "rope_factor": rope.real("factor", 1.0)}
     if kind == "llama3":
         settings |= {
-            "rope_low_factor": own.real("low_freq_factor", 1.0),
-            "rope_high_factor": own.real("high_freq_factor", 4.0),
-            "rope_original_window": own.number("original_max_position_embeddings"),
+            "rope_low_factor": rope.real("low_freq_factor", 1.0),
+            "rope_high_factor": rope.real("high_freq_factor", 4.0),
+            "rope_original_window": rope.number("original_max_position_embeddings"),
         }
-    own.finish()
+    rope.finish()
     return settings
 
 
@@ -323,8 +322,8 @@ def _no_family(name: str, what: str) -> SeqgenError:
 
 
 def _as_gpt2(config: TransformerConfig, name: str) -> dict[str, Any]:
-    wanted = {"norm": "layernorm", "bias": True, "qk_norm": False}
-    for setting, value in wanted.items():
+    required = {"norm": "layernorm", "bias": True, "qk_norm": False}
+    for setting, value in required.items():
         if getattr(config, setting) != value:
             shown = str(getattr(config, setting)).lower()
             raise _no_family(name, f"positions=learned and {setting}={shown}")
@@ -346,8 +345,8 @@ def _as_gpt2(config: TransformerConfig, name: str) -> dict[str, Any]:
 
 
 def _as_llama(config: TransformerConfig, name: str) -> tuple[str, dict[str, Any]]:
-    wanted = {"positions": "rope", "norm": "rmsnorm", "activation": "swiglu"}
-    for setting, value in wanted.items():
+    required = {"positions": "rope", "norm": "rmsnorm", "activation": "swiglu"}
+    for setting, value in required.items():
         if getattr(config, setting) != value:
             raise _no_family(name, f"{setting}={getattr(config, setting)}")
     family, title = "llama", "Llama"

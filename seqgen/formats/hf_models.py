@@ -54,10 +54,7 @@ def files_of(exported: Exported) -> Iterator[tuple[str, bytes]]:
 
     A folder is not loaded without it, so that one half-way written is none.
     """
-    model, name, framing = exported.model, exported.name, exported.framing
-    if type(model) is not Transformer:  # an encoder-decoder has one as a base
-        raise SeqgenError(f"{name} is no transformer, and --format hf holds no other")
-    require_no_labels(exported)
+    model, name, framing = require_transformer(exported, "hf"), exported.name, exported.framing
     family, table = hf_config.write(model.config, name)
     yield from hf_tokenizer_writing.files_of(exported.tokenizer, framing, name).items()
     ids = {"bos_token_id": framing.start, "eos_token_id": framing.stop}
@@ -69,16 +66,23 @@ def files_of(exported: Exported) -> Iterator[tuple[str, bytes]]:
     yield "config.json", json_bytes({**table, **ids, "torch_dtype": "float32"})
 
 
-def require_no_labels(exported: Exported) -> None:
-    """Refuse a model with labels, which it has more tokens for than its tokenizer.
+def require_transformer(exported: Exported, file_format: str) -> Transformer:
+    """Return the model to be written, which must be a transformer of text without labels.
+
+    Args:
+        exported: what is to be written.
+        file_format: what `--format` calls it.
 
     Raises:
-        SeqgenError: it is one.
+        SeqgenError: it is another model, or one with labels.
     """
-    if exported.model.vocab_size != exported.tokenizer.vocab_size:
-        raise SeqgenError(
-            f"{exported.name} writes texts with labels, which this format cannot hold"
-        )
+    model, name = exported.model, exported.name
+    if type(model) is not Transformer:  # an encoder-decoder is derived from it
+        raise SeqgenError(f"{name} is no transformer, and --format {file_format} holds no other")
+    # Labels are tokens of the model that its tokenizer does not have.
+    if model.vocab_size != exported.tokenizer.vocab_size:
+        raise SeqgenError(f"{name} writes texts with labels, which this format cannot hold")
+    return model
 
 
 def filled(config: TransformerConfig, tensors: dict[str, Tensor]) -> Transformer:

@@ -56,14 +56,14 @@ class Ends:
         named = named.get("content") if isinstance(named, dict) else named
         return named if isinstance(named, str) else None
 
-    def id_of(self, which: str, own: int | None, vocab_size: int) -> int | None:
+    def id_of(self, which: str, tokenizer_id: int | None, vocab_size: int) -> int | None:
         """Return the id of a special token: the model's, else the tokenizer's.
 
         A model may end texts with several; that of the tokenizer is taken, else the first.
 
         Args:
             which: "bos", "eos" or "pad".
-            own: the tokenizer's id.
+            tokenizer_id: the tokenizer's.
             vocab_size: ids are smaller.
 
         Raises:
@@ -71,9 +71,9 @@ class Ends:
         """
         token = self.ids[which]
         if isinstance(token, list) and token:
-            token = own if own in token else token[0]
+            token = tokenizer_id if tokenizer_id in token else token[0]
         if token is None:
-            return own
+            return tokenizer_id
         if type(token) is not int or not -1 <= token < vocab_size:
             raise SeqgenError(f"{which}_token_id is {short(repr(token))}, which there is not")
         return None if token < 0 else token
@@ -159,8 +159,8 @@ def _frame(tokenizer: HuggingFaceTokenizer, ends: Ends) -> tuple[list[int], list
     flags = [ends.table.get(f"add_{which}_token") for which in ("bos", "eos")]
     if flags == [None, None]:
         return tokenizer.frame()
-    own = tokenizer.bos_id, tokenizer.eos_id
-    both = zip(flags, own, strict=True)
+    ids = tokenizer.bos_id, tokenizer.eos_id
+    both = zip(flags, ids, strict=True)
     before, after = ([token] if flag and token is not None else [] for flag, token in both)
     return before, after
 

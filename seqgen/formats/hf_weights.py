@@ -94,17 +94,17 @@ def _llama(config: TransformerConfig, biased: Collection[str]) -> Iterator[Part]
     yield Part("embedding.weight", (("model.embed_tokens.weight", (config.vocab_size, size)),))
     for layer in range(config.num_layers):
         mine, block = f"blocks.{layer}", f"model.layers.{layer}"
-        own, feed_forward = f"{block}.self_attn", f"{block}.mlp"
+        attn, feed_forward = f"{block}.self_attn", f"{block}.mlp"
         for ours, theirs in (("attention", "input"), ("feed_forward", "post_attention")):
             name = f"{block}.{theirs}_layernorm.weight"
             yield Part(f"{mine}.{ours}_norm.weight", ((name, (size,)),))
         ours = f"{mine}.attention"
-        maps = {f"{own}.q_proj": queries, f"{own}.k_proj": keys, f"{own}.v_proj": keys}
+        maps = {f"{attn}.q_proj": queries, f"{attn}.k_proj": keys, f"{attn}.v_proj": keys}
         yield from linear(f"{ours}.query_key_value", size, attention or config.qkv_bias, **maps)
-        yield from linear(f"{ours}.output", queries, attention, **{f"{own}.o_proj": size})
+        yield from linear(f"{ours}.output", queries, attention, **{f"{attn}.o_proj": size})
         if config.qk_norm:
-            yield Part(f"{ours}.query_norm.weight", ((f"{own}.q_norm.weight", (width,)),))
-            yield Part(f"{ours}.key_norm.weight", ((f"{own}.k_norm.weight", (width,)),))
+            yield Part(f"{ours}.query_norm.weight", ((f"{attn}.q_norm.weight", (width,)),))
+            yield Part(f"{ours}.key_norm.weight", ((f"{attn}.k_norm.weight", (width,)),))
         ours = f"{mine}.feed_forward"
         maps = dict.fromkeys((f"{feed_forward}.gate_proj", f"{feed_forward}.up_proj"), inner)
         yield from linear(f"{ours}.inner", size, mlp, **maps)
@@ -196,33 +196,33 @@ class Tensors:
         Raises:
             SeqgenError: one is missing, or has another shape or type, or is not understood.
         """
-        wanted = {name: shape for part in parts for name, shape in part.theirs}
-        for name, shape in wanted.items():
+        shapes = {name: shape for part in parts for name, shape in part.theirs}
+        for name, shape in shapes.items():
             if name not in self.files:
                 place = next((str(path) for path, *_ in self.files.values()), "the folder")
                 raise SeqgenError(f"{place} has no tensor {name}")
             path, file, stored = self.files[name]
-            found = file.get_slice(stored)
-            if tuple(found.get_shape()) != shape:
+            tensor = file.get_slice(stored)
+            if tuple(tensor.get_shape()) != shape:
                 raise SeqgenError(
-                    f"{path}: the tensor {name} is of shape {found.get_shape()}, and config.json "
+                    f"{path}: the tensor {name} is of shape {tensor.get_shape()}, and config.json "
                     f"says {list(shape)}"
                 )
-            if found.get_dtype() not in KINDS:
-                raise SeqgenError(f"{path}: the tensor {name} is of type {found.get_dtype()}")
+            if tensor.get_dtype() not in KINDS:
+                raise SeqgenError(f"{path}: the tensor {name} is of type {tensor.get_dtype()}")
         for name, (path, *_) in self.files.items():
             silent = name.endswith(COMPUTED) or (tied and name == "lm_head.weight")
-            if name not in wanted and not silent:
+            if name not in shapes and not silent:
                 raise SeqgenError(f"{path}: seqgen does not understand the tensor {name[:80]!r}")
 
     def read(self, part: Part) -> Tensor:
         """Return a tensor of ours, in float32."""
         places = [self.files[name] for name, _ in part.theirs]
-        found = [file.get_tensor(stored) for _, file, stored in places]
-        found = [x.T if part.transposed else x for x in found]
+        tensors = [file.get_tensor(stored) for _, file, stored in places]
+        tensors = [x.T if part.transposed else x for x in tensors]
         import torch
 
-        whole = found[0] if len(found) == 1 else torch.cat(found)
+        whole = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
         return whole.to(torch.float32).contiguous()
 
 

@@ -1,4 +1,4 @@
-"""How well labels are told: accuracy, F1, entities, and intervals for all of them."""
+"""How well labels are predicted: confusion, F1, entities, and bootstrap intervals."""
 
 from __future__ import annotations
 
@@ -18,32 +18,34 @@ GROUPS = 2000
 ENTITY_TAG = re.compile(r"O|[BIES](-.+)?")
 
 
-def confusion(truth: np.ndarray, told: np.ndarray, classes: int) -> np.ndarray:
-    """Return how often label i was told to be j, (C, C) int64.
+def confusion(truth: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarray:
+    """Return how often label i was predicted as j, (C, C) int64.
 
     Args:
         truth: (N,) of int, the labels.
-        told: (N,) of int, what was told.
+        predicted: (N,) of int, the predicted labels.
         classes: C.
     """
-    return np.bincount(truth * classes + told, minlength=classes * classes).reshape(classes, -1)
+    pairs = truth * classes + predicted
+    return np.bincount(pairs, minlength=classes * classes).reshape(classes, -1)
 
 
-def f1_of(hits: np.ndarray, told: np.ndarray, there: np.ndarray) -> np.ndarray:
-    """Return 2 hits / (told + there), the harmonic mean of precision and recall; 0 for 0 / 0."""
-    return np.divide(2 * hits, told + there, out=np.zeros(hits.shape), where=told + there > 0)
+def f1_of(hits: np.ndarray, predicted: np.ndarray, true: np.ndarray) -> np.ndarray:
+    """Return F1, 2 hits / (predicted + true), of precision and recall; 0 for 0 / 0."""
+    total = predicted + true
+    return np.divide(2 * hits, total, out=np.zeros(hits.shape), where=total > 0)
 
 
-def macro_f1(hits: np.ndarray, told: np.ndarray, there: np.ndarray) -> np.ndarray:
-    """Return the mean of F1 over the labels that are there or were told, (...).
+def macro_f1(hits: np.ndarray, predicted: np.ndarray, true: np.ndarray) -> np.ndarray:
+    """Return the mean of F1 over the labels that occur or were predicted, (...).
 
     Args:
-        hits: (..., C), how often each label was told rightly.
-        told: (..., C), how often it was told.
-        there: (..., C), how often it was the truth.
+        hits: (..., C), how often each label was predicted rightly.
+        predicted: (..., C), how often it was predicted.
+        true: (..., C), how often it was the true label.
     """
-    counted = np.count_nonzero(told + there, axis=-1)
-    return f1_of(hits, told, there).sum(-1) / np.maximum(counted, 1)
+    counted = np.count_nonzero(predicted + true, axis=-1)
+    return f1_of(hits, predicted, true).sum(-1) / np.maximum(counted, 1)
 
 
 def marks_entities(tags: Iterable[str]) -> bool:
@@ -55,21 +57,21 @@ def marks_entities(tags: Iterable[str]) -> bool:
 def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
     """Return the entities of a sentence: the type, the first word and the one after the last.
 
-    As conlleval counts them (Tjong Kim Sang and De Meulder 2003): an I- that continues nothing, or
-    that follows another type, begins an entity. E- ends one, and S- is one (IOBES).
+    As conlleval counts them (Tjong Kim Sang and De Meulder 2003): an I- that continues no entity,
+    or follows one of another type, begins an entity. E- ends one, and S- is one (IOBES).
     """
-    found, begin = set(), None
+    spans, begin = set(), None
     previous, kind = "O", ""
     for at, tag in enumerate([*tags, "O"]):
-        own = tag[2:]
-        breaks = tag[0] in "OBS" or previous in "OES" or own != kind
+        entity_type = tag[2:]
+        breaks = tag[0] in "OBS" or previous in "OES" or entity_type != kind
         if begin is not None and breaks:
-            found.add((kind, begin, at))
+            spans.add((kind, begin, at))
             begin = None
         if tag[0] != "O" and begin is None:
             begin = at
-        previous, kind = tag[0], own
-    return found
+        previous, kind = tag[0], entity_type
+    return spans
 
 
 @dataclass(frozen=True)

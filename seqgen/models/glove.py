@@ -77,9 +77,9 @@ class GloVe(WordNetwork):
         places = np.flatnonzero(~np.isin(tokens, list(no_words)))
         words = tokens[places].astype(np.int64)
         documents = np.searchsorted(ends, places, side="right")
-        found = [_pairs_at(words, documents, d, self.vocab_size) for d in self._distances]
-        keys, where = np.unique(np.concatenate([keys for keys, _ in found]), return_inverse=True)
-        times = np.bincount(where, np.concatenate([times for _, times in found]), keys.size)
+        counted = [_pairs_at(words, documents, d, self.vocab_size) for d in self._distances]
+        keys, where = np.unique(np.concatenate([keys for keys, _ in counted]), return_inverse=True)
+        times = np.bincount(where, np.concatenate([times for _, times in counted]), keys.size)
         self.pairs = torch.from_numpy(keys).to(self.device)
         self.times = torch.from_numpy(times).to(self.times)
 
@@ -118,8 +118,8 @@ def _pairs_at(
         distance: d.
         vocab_size: V.
     """
-    same = documents[:-distance] == documents[distance:]
-    one, other = words[:-distance][same], words[distance:][same]
+    in_one_document = documents[:-distance] == documents[distance:]
+    one, other = words[:-distance][in_one_document], words[distance:][in_one_document]
     keys = np.concatenate([one * vocab_size + other, other * vocab_size + one])
     keys, times = np.unique(keys, return_counts=True)
     return keys, times / distance

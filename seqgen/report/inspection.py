@@ -61,15 +61,15 @@ def _numbers(vector: Sequence[float]) -> str:
     return " ".join(f"{value:.4f}" for value in vector)
 
 
-def unit_section(found: UnitValues) -> Section:
+def unit_section(unit: UnitValues) -> Section:
     """Return a text coloured by the value of one unit."""
-    values = [place.value for place in found.places]
-    scale = share_scale() if found.gate else signed_scale(values)
+    values = [place.value for place in unit.places]
+    scale = share_scale() if unit.gate else signed_scale(values)
     spans = [
-        Span(place.text, place.value, f"{place.piece!r}: {found.name} = {place.value:.4f}")
-        for place in found.places
+        Span(place.text, place.value, f"{place.piece!r}: {unit.name} = {place.value:.4f}")
+        for place in unit.places
     ]
-    caption = f"{found.name} of unit {found.unit} in layer {found.layer}, after each token"
+    caption = f"{unit.name} of unit {unit.unit} in layer {unit.layer}, after each token"
     return Section("Unit", coloured_text(spans, scale, caption))
 
 
@@ -95,25 +95,25 @@ def _figure(value: float | None) -> str:
     return "-" if value is None else f"{value:,.3f}"
 
 
-def attention_section(found: Attended) -> Section:
+def attention_section(seen: Attended) -> Section:
     """Return what heads read for a word, side by side, and the entropies."""
-    parts = [beside(map(_head, found.words))] if found.words else []
+    parts = [beside(map(_head, seen.words))] if seen.words else []
     rows = [
         [str(h.layer), str(h.head), f"{h.entropy:.3f}", f"{h.entropy_uniform:.3f}"]
-        for h in found.heads
+        for h in seen.heads
     ]
     names = ["layer", "head", "entropy", "if uniform"]
     parts.append(table(names, rows, "Entropy of attention in nats, a mean over positions", left=2))
     return Section("Attention", "".join(parts))
 
 
-def _head(found: HeadWeights) -> str:
-    scale = share_scale(max(found.weights, default=1.0) or 1.0)
-    inside = set(found.word_places)
-    columns = zip(found.pieces, found.texts, found.weights, strict=True)
+def _head(read: HeadWeights) -> str:
+    scale = share_scale(max(read.weights, default=1.0) or 1.0)
+    inside = set(read.word_places)
+    columns = zip(read.pieces, read.texts, read.weights, strict=True)
     spans = [
         Span(text or piece, weight, f"{piece!r}: {weight:.4f}", place in inside)
         for place, (piece, text, weight) in enumerate(columns)
     ]
-    caption = f"Layer {found.layer}, head {found.head}: what {found.word!r} reads"
+    caption = f"Layer {read.layer}, head {read.head}: what {read.word!r} reads"
     return coloured_text(spans, scale, caption)

@@ -77,12 +77,12 @@ def _part(profile: Profile, title: str, body: str, several: bool) -> str:
 def _with(body: Callable[[Portrait], str]) -> Callable[[Profile], str]:
     """Return a section that needs a portrait."""
 
-    def found(profile: Profile) -> str:
+    def section(profile: Profile) -> str:
         if profile.portrait is None:
             return "<p>Only models of text have this; this one writes from sources or labels.</p>"
         return body(profile.portrait)
 
-    return found
+    return section
 
 
 def _training(profile: Profile) -> str:
@@ -110,8 +110,8 @@ def _samples(profile: Profile) -> str:
     )
 
 
-def _calibration(found: Figures) -> str:
-    points = [(each.said, each.frequency) for each in found.calibration]
+def _calibration(figures: Figures) -> str:
+    points = [(each.said, each.frequency) for each in figures.calibration]
     drawn = chart(
         [Series("frequency", points, marks=True)],
         "probability said",
@@ -121,23 +121,23 @@ def _calibration(found: Figures) -> str:
     )
     rows = [
         [f"{each.said:.4f}", f"{each.frequency:.4f}", f"{each.count:,}"]
-        for each in found.calibration
+        for each in figures.calibration
     ]
     caption = (
-        f"All tokens of the vocabulary at {found.tokens:,} places. Expected calibration error of "
-        f"the likeliest token: {found.calibration_error:.4f}"
+        f"All tokens of the vocabulary at {figures.tokens:,} places. Expected calibration error of "
+        f"the likeliest token: {figures.calibration_error:.4f}"
     )
     return drawn + table(["said", "frequency", "predictions"], rows, caption, left=0)
 
 
-def _groups(found: Figures, by: str) -> str:
-    groups = found.by_position if by == "position" else found.by_class
+def _groups(figures: Figures, by: str) -> str:
+    groups = figures.by_position if by == "position" else figures.by_class
     rows = [
         [group.name, f"{group.tokens:,}", f"{group.bits:.3f}", f"{group.share:.1%}"]
         for group in groups
     ]
     what = "tokens before it on its line" if by == "position" else "class of token"
-    caption = f"Mean surprisal by {what}; all: {found.bits_per_token:.3f} bits/token"
+    caption = f"Mean surprisal by {what}; all: {figures.bits_per_token:.3f} bits/token"
     drawn = ""
     if by == "position":
         points = [(int(group.name.split(" ")[0]), group.bits) for group in groups]
@@ -147,16 +147,16 @@ def _groups(found: Figures, by: str) -> str:
     return drawn + table([what, "tokens", "bits", "share of loss"], rows, caption)
 
 
-def _inside(found: Portrait) -> str:
-    if found.attention is not None:
-        return attention_section(found.attention).body
-    if found.unit is None:
+def _inside(portrait: Portrait) -> str:
+    if portrait.attention is not None:
+        return attention_section(portrait.attention).body
+    if portrait.unit is None:
         return "<p>This model has neither attention nor gates.</p>"
-    return unit_section(found.unit).body + units_section(found.units).body
+    return unit_section(portrait.unit).body + units_section(portrait.units).body
 
 
-def _signature(found: Portrait) -> str:
+def _signature(portrait: Portrait) -> str:
     return (
-        f"<p>{escape(found.protocol)}; the first {found.figures.tokens:,} tokens</p>"
-        f"<p><code>{escape(found.signature)}</code></p>"
+        f"<p>{escape(portrait.protocol)}; the first {portrait.figures.tokens:,} tokens</p>"
+        f"<p><code>{escape(portrait.signature)}</code></p>"
     )

@@ -84,9 +84,9 @@ def _read_lines(
         first = next(lines, b"")
         file_format = file_format or formats.format_of(first)
         read = formats.importer(file_format)
-        found = read(chain([first], lines), path, like)
+        imported = read(chain([first], lines), path, like)
     stem = path.name.removesuffix(".gz").removesuffix(".txt").removesuffix(f".{file_format}")
-    return found, stem
+    return imported, stem
 
 
 def exported(loaded: LoadedModel, file_format: str) -> Iterable[bytes]:

@@ -23,14 +23,14 @@ def choose_products(device: torch.device) -> None:
     """
     if device.type != "cpu":
         return
-    products = _known()
+    products = _kept_products()
     if products is None:
         keep_measurement(STEPS, dataclasses.asdict(fastest_products()))
-        products = _known()
+        products = _kept_products()
     use_products(products or Products())
 
 
-def _known() -> Products | None:
+def _kept_products() -> Products | None:
     """Return what is kept; None if there is nothing, or not what this version can use."""
     try:
         return Products(**kept_measurement(STEPS) or {"one": None})

@@ -75,9 +75,9 @@ def blocks(chunks: Iterable[str], size: int = BLOCK) -> Iterator[str]:
     for chunk in chunks:
         held += chunk
         while len(held) > 2 * size:
-            found = _BETWEEN_WORDS.search(held, size)
-            if found is None:
+            cut = _BETWEEN_WORDS.search(held, size)
+            if cut is None:
                 break
-            yield held[: found.end()]
-            held = held[found.end() :]
+            yield held[: cut.end()]
+            held = held[cut.end() :]
     yield held

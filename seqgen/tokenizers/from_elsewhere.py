@@ -58,10 +58,10 @@ class TokenizerFromElsewhere(Tokenizer):
         special: Mapping[str, Any] | None = None,
     ) -> None:
         self.content = content
-        own = self._open()
-        self.vocab_size = own if vocab_size is None else vocab_size
-        if own > self.vocab_size:
-            raise ValueError(f"it has {own:,} tokens, and the model {self.vocab_size:,}")
+        file_size = self._open()
+        self.vocab_size = file_size if vocab_size is None else vocab_size
+        if file_size > self.vocab_size:
+            raise ValueError(f"it has {file_size:,} tokens, and the model {self.vocab_size:,}")
         for name, token in (special or {}).items():
             if name not in SPECIAL_IDS or not self._is_id(token):
                 raise ValueError(f"its {str(name)[:20]} is {str(token)[:20]}")
@@ -134,7 +134,7 @@ class WindowDecoder(Decoder):
     def __init__(self, tokenizer: TokenizerFromElsewhere, history: Sequence[int]) -> None:
         self._tokenizer = tokenizer
         self._ids = list(history[-LOOK_BACK:])
-        self._known = len(self._ids)
+        self._decoded = len(self._ids)
         self._before = tokenizer.decode(self._ids)
 
     def push(self, token: int) -> str:
@@ -143,14 +143,14 @@ class WindowDecoder(Decoder):
         if text.endswith("\ufffd") or len(text) <= len(self._before):
             return ""
         added = text[len(self._before) :]
-        self._ids = self._ids[self._known :]
-        self._known, self._before = len(self._ids), self._tokenizer.decode(self._ids)
+        self._ids = self._ids[self._decoded :]
+        self._decoded, self._before = len(self._ids), self._tokenizer.decode(self._ids)
         return added
 
     def flush(self) -> str:
         text = self._tokenizer.decode(self._ids)
         added = text[len(self._before) :]
-        self._known, self._before = len(self._ids), text
+        self._decoded, self._before = len(self._ids), text
         return added
 
 
@@ -227,9 +227,11 @@ class HuggingFaceTokenizer(TokenizerFromElsewhere):
         return np.maximum.accumulate(ends)
 
     def first_unknown(self, text: str) -> tuple[int, str] | None:
-        found = self._library.encode(text, add_special_tokens=False)
-        places = (at for token, at in zip(found.ids, found.offsets, strict=True))
-        unknown = (at for at, token in zip(places, found.ids, strict=True) if token == self.unk_id)
+        encoding = self._library.encode(text, add_special_tokens=False)
+        places = (at for token, at in zip(encoding.ids, encoding.offsets, strict=True))
+        unknown = (
+            at for at, token in zip(places, encoding.ids, strict=True) if token == self.unk_id
+        )
         begin, end = next(unknown, (None, None))
         return None if begin is None else (begin, text[begin:end])
 
@@ -304,8 +306,8 @@ class WholeSentencepieceTokenizer(TokenizerFromElsewhere):
         self.normaliser = read_normaliser(self.content)
         self._library = load_processor(self.content)
         for name in SPECIAL_IDS:
-            own = getattr(self._library, name)()
-            setattr(self, name, own if own >= 0 else None)
+            token = getattr(self._library, name)()
+            setattr(self, name, token if token >= 0 else None)
         newline = self._library.piece_to_id("<0x0A>")
         self.newline_id = None if newline == self.unk_id else newline
         self.complete = self.normaliser.byte_fallback

@@ -286,8 +286,15 @@ class Trainer:
             if best:
                 run.best_loss, run.best_step = loss, run.step
                 hooks.keep_best()
-            found = {"val_loss": loss, "best": best, "figures": hooks.figures()}
-            hooks.report(Validated(step=run.step, seconds=run.seconds, **found))
+            hooks.report(
+                Validated(
+                    step=run.step,
+                    seconds=run.seconds,
+                    val_loss=loss,
+                    best=best,
+                    figures=hooks.figures(),
+                )
+            )
         self.objective.train()
         run.validation_seconds = time.monotonic() - began
         self._validated_at = run.seconds + run.validation_seconds

@@ -89,7 +89,7 @@ def attended(
     passage, places = _passage_of(passages, word, model.window)
     layer = config.num_layers - 1 if layer is None and word is not None else layer
     chosen = range(config.num_heads) if heads is None else heads
-    tokens = torch.from_numpy(_read(passage))[None].to(model.device)
+    tokens = torch.from_numpy(passage.read_to_end)[None].to(model.device)
     # The figures are means over all positions, each with the tokens that it sees.
     figures = [
         head
@@ -97,12 +97,12 @@ def attended(
         if head.layer == (head.layer if layer is None else layer) and head.head in chosen
     ]
     whole = sum(len(document.tokens) for document in passages.documents)
-    found = Attended(figures, [], whole - len(passage.tokens))
+    seen = Attended(figures, [], whole - len(passage.tokens))
     if word is None:
-        return found
+        return seen
     every = weights_of(model, tokens)[layer]  # (heads, T, T)
-    found.words.extend(_of_head(passage, places, word, layer, head, every[head]) for head in chosen)
-    return found
+    seen.words.extend(_of_head(passage, places, word, layer, head, every[head]) for head in chosen)
+    return seen
 
 
 def require_transformer(loaded: LoadedModel) -> Transformer:
@@ -122,20 +122,15 @@ def require_transformer(loaded: LoadedModel) -> Transformer:
 @torch.inference_mode()
 def weights_of(model: Transformer, tokens: Tensor) -> list[np.ndarray]:
     """Return for each layer the weights (heads, T, T) of a window (1, T) of tokens."""
-    found = []
+    layers = []
 
     def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         read = weights(q, k, q.shape[-1] ** -0.5)
-        found.append(read[0].double().cpu().numpy())
+        layers.append(read[0].double().cpu().numpy())
         return read @ v
 
     model.features_by(tokens, attend)
-    return found
-
-
-def _read(passage: Passage) -> np.ndarray:
-    """Return all of a document with its start symbol, as the model reads it."""
-    return np.append(passage.read, passage.targets[-1])
+    return layers
 
 
 def _passage_of(passages: Passages, word: str | None, window: int) -> tuple[Passage, list[int]]:
@@ -155,22 +150,22 @@ def _places(passage: Passage, word: str) -> list[int]:
     """Return the tokens in which the last occurrence of a word stands; none without one."""
     text = "".join(passage.texts)
     exact = re.escape(word)
-    found = [*re.finditer(rf"(?<!\w){exact}(?!\w)", text)] or [*re.finditer(exact, text)]
-    if not found:
+    matches = [*re.finditer(rf"(?<!\w){exact}(?!\w)", text)] or [*re.finditer(exact, text)]
+    if not matches:
         return []
-    begin, end = found[-1].span()
+    begin, end = matches[-1].span()
     ends = np.cumsum([len(piece) for piece in passage.texts])
     starts = ends - [len(piece) for piece in passage.texts]
     return np.flatnonzero((starts < end) & (ends > begin)).tolist()
 
 
 def _of_head(
-    passage: Passage, places: list[int], word: str, layer: int, head: int, found: np.ndarray
+    passage: Passage, places: list[int], word: str, layer: int, head: int, matrix: np.ndarray
 ) -> HeadWeights:
     """Return what a head reads for a word, in the order of the text."""
     # In the order of reading, step r + 1 reads what step r predicted; step 0 the start symbol.
     steps = np.concatenate([[0], passage.row_of + 1])
-    read = found[steps[np.array(places) + 1]].mean(0)[steps]
+    read = matrix[steps[np.array(places) + 1]].mean(0)[steps]
     (start,) = passage.loaded.tokenizer.pieces([passage.corpus.start])
     return HeadWeights(
         model=passage.loaded.stored.name,

@@ -88,7 +88,7 @@ def distributions(passage: Passage) -> Iterator[tuple[list[int], Tensor, Tensor]
 
 def _places(passage: Passage, count: int) -> list[Place]:
     """Return the places of a document, in the order of the text."""
-    found: dict[int, Place] = {}
+    by_place: dict[int, Place] = {}
     for places, targets, rows in distributions(passage):
         best = (-rows).argsort(dim=-1, stable=True)[:, :count]
         columns = (
@@ -99,8 +99,8 @@ def _places(passage: Passage, count: int) -> list[Place]:
             rows.gather(1, best).exp().tolist(),
         )
         for place, *figures in zip(places, *columns, strict=True):
-            found[place] = _place(passage, place, *figures)
-    return [found[place] for place in range(len(found))]
+            by_place[place] = _place(passage, place, *figures)
+    return [by_place[place] for place in range(len(by_place))]
 
 
 def _place(

@@ -70,6 +70,11 @@ class Passage:
         return np.concatenate([[self.corpus.start], self.targets[:-1]])
 
     @property
+    def read_to_end(self) -> np.ndarray:
+        """(N + 1,) int64: the start symbol and all N tokens, in the order of reading."""
+        return np.append(self.read, self.targets[-1])
+
+    @property
     def batch(self) -> Tensor:
         """`read` as a batch of one row."""
         return torch.from_numpy(self.read)[None].to(self.loaded.model.device)
@@ -120,6 +125,16 @@ class Passages:
     documents: list[Passage]
     cut: bool
 
+    def head(self, count: int) -> Passages:
+        """Return the first `count` tokens of the text."""
+        documents: list[Passage] = []
+        for passage in self.documents:
+            documents.append(passage.head(count))
+            count -= len(documents[-1].tokens)
+            if count == 0:
+                break
+        return Passages(documents, cut=True)
+
 
 def passages(loaded: LoadedModel, chunks: Iterable[str], max_tokens: int) -> Passages:
     """Return the first tokens of a text, document by document.
@@ -140,14 +155,14 @@ def passages(loaded: LoadedModel, chunks: Iterable[str], max_tokens: int) -> Pas
     corpus = encode_corpus([text], loaded.tokenizer, documents, framing=loaded.framing)
     if corpus.tokens.size == 0:
         raise SeqgenError("the text is empty: there is nothing to look at")
-    found, left = [], max_tokens
+    taken, left = [], max_tokens
     for number in range(corpus.ends.size):
         passage = Passage(loaded, corpus.take(np.array([number])), number).head(left)
-        found.append(passage)
+        taken.append(passage)
         left -= passage.corpus.tokens.size
         if left == 0:
             break
-    return Passages(found, not whole or corpus.tokens.size > max_tokens)
+    return Passages(taken, not whole or corpus.tokens.size > max_tokens)
 
 
 def _beginning(chunks: Iterable[str], most: int) -> tuple[str, bool]:

@@ -181,17 +181,17 @@ def steps(passages: Passages) -> Iterator[Step]:
     """
     require_recurrent(passages.documents[0].loaded, "--steps")
     for passage in passages.documents:
-        found = trace(passage.loaded, passage.read)
+        traced = trace(passage.loaded, passage.read)
         for number in range(len(passage.read)):
-            yield _step(passage, found, number)
+            yield _step(passage, traced, number)
 
 
-def _step(passage: Passage, found: Trace, number: int) -> Step:
-    loaded, logits = passage.loaded, found.logits[number]
+def _step(passage: Passage, traced: Trace, number: int) -> Step:
+    loaded, logits = passage.loaded, traced.logits[number]
     token, target = int(passage.read[number]), int(passage.targets[number])
     log_probs = logits - np.logaddexp.reduce(logits)
     layers = []
-    for index, layer in enumerate(found.layers):
+    for index, layer in enumerate(traced.layers):
         values = {name: of_all[number].tolist() for name, of_all in layer.values.items()}
         state = {part: values.pop(part) for part in layer.cell.parts}
         layers.append(LayerStep(index, layer.inputs[number].tolist(), values, state))
@@ -265,31 +265,26 @@ def unit_values(passages: Passages, layer: int, unit: int, name: str | None = No
     """
     loaded = passages.documents[0].loaded
     require_recurrent(loaded, "--unit")
-    found, gate = [], False
+    places, gate = [], False
     for passage in passages.documents:
-        values, name = _values(loaded, trace(loaded, _through(passage)), layer, name)
+        values, name = _values(loaded, trace(loaded, passage.read_to_end), layer, name)
         width = values.shape[1]
         require(unit < width, f"--unit is from 0 to {width - 1} for {name}, not {unit}")
         after = np.empty(len(passage.tokens))
         after[passage.order] = values[1:, unit]
-        found += _unit_places(passage, after)
-    each = np.array([place.value for place in found])
+        places += _unit_places(passage, after)
+    each = np.array([place.value for place in places])
     gate = name not in loaded.model.layers[layer].parts and bool(((each >= 0) & (each <= 1)).all())
-    return UnitValues(layer, unit, name, gate, found)
-
-
-def _through(passage: Passage) -> np.ndarray:
-    """Return what a model reads to have read all of a document: start symbol and N tokens."""
-    return np.append(passage.read, passage.targets[-1])
+    return UnitValues(layer, unit, name, gate, places)
 
 
 def _values(
-    loaded: LoadedModel, found: Trace, layer: int, name: str | None
+    loaded: LoadedModel, traced: Trace, layer: int, name: str | None
 ) -> tuple[np.ndarray, str]:
     """Return a layer's values (T, width) and their name."""
-    last = len(found.layers) - 1
+    last = len(traced.layers) - 1
     require(layer <= last, f"--layer is from 0 to {last} for {loaded.stored.name}, not {layer}")
-    of_layer = found.layers[layer]
+    of_layer = traced.layers[layer]
     name = name or memory_of(of_layer.cell)
     return named("value of this layer", name, of_layer.values), name
 

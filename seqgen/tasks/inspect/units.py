@@ -105,7 +105,7 @@ def lags(values: np.ndarray) -> list[int | None]:
     """Return at which distance the autocorrelation of each column of (N, H) falls below 1 / e."""
     centred = values - values.mean(0)
     power = (centred**2).sum(0)
-    found: list[int | None] = [None] * values.shape[1]
+    distances: list[int | None] = [None] * values.shape[1]
     open_ = np.flatnonzero(power > STILL)
     for lag in range(1, len(values)):
         if open_.size == 0:
@@ -113,9 +113,9 @@ def lags(values: np.ndarray) -> list[int | None]:
         covariance = (centred[lag:, open_] * centred[:-lag, open_]).sum(0)
         falls = covariance < power[open_] / math.e
         for column in open_[falls].tolist():
-            found[column] = lag
+            distances[column] = lag
         open_ = open_[~falls]
-    return found
+    return distances
 
 
 def units(passages: Passages) -> list[Unit]:
@@ -129,11 +129,11 @@ def units(passages: Passages) -> list[Unit]:
     loaded = passages.documents[0].loaded
     require_recurrent(loaded, "--units")
     traces = [(passage, trace(loaded, passage.read)) for passage in passages.documents]
-    found: list[Unit] = []
+    every: list[Unit] = []
     for number, cell in enumerate(loaded.model.layers):
         layers = [(passage, each.layers[number]) for passage, each in traces]
-        found += _units(loaded.stored.name, number, cell, layers)
-    return sorted(found, key=lambda unit: (-(unit.kept or 0.0), -(unit.lag or math.inf)))
+        every += _units(loaded.stored.name, number, cell, layers)
+    return sorted(every, key=lambda unit: (-(unit.kept or 0.0), -(unit.lag or math.inf)))
 
 
 def _units(
@@ -150,13 +150,13 @@ def _units(
         for step, place in enumerate([-1, *passage.order[:-1].tolist()])
     ]
     of_text = features(texts)
-    found = correlations(values, np.stack(list(of_text.values()), 1))  # (H, features)
+    correlated = correlations(values, np.stack(list(of_text.values()), 1))  # (H, features)
     kept, reset = _mean(layers, cell.keeps), _mean(layers, cell.resets)
     if cell.replaces is not None:
         kept = 1 - _mean(layers, cell.replaces)
     return [
         _unit(model, number, unit, kept, reset, lag, dict(zip(of_text, row, strict=True)))
-        for unit, (lag, row) in enumerate(zip(lags(values), found.tolist(), strict=True))
+        for unit, (lag, row) in enumerate(zip(lags(values), correlated.tolist(), strict=True))
     ]
 
 
@@ -174,11 +174,11 @@ def _unit(
     kept: np.ndarray | None,
     reset: np.ndarray | None,
     lag: int | None,
-    found: dict[str, float],
+    by_feature: dict[str, float],
 ) -> Unit:
-    known = {name: None if math.isnan(r) else r for name, r in found.items()}
-    moving = [name for name, r in known.items() if r is not None]
-    best = max(moving, key=lambda name: abs(known[name]), default=None)
+    correlation_of = {name: None if math.isnan(r) else r for name, r in by_feature.items()}
+    moving = [name for name, r in correlation_of.items() if r is not None]
+    best = max(moving, key=lambda name: abs(correlation_of[name]), default=None)
     keeps = None if kept is None else float(kept[unit])
     return Unit(
         model=model,
@@ -189,6 +189,6 @@ def _unit(
         reset=None if reset is None else float(reset[unit]),
         lag=lag,
         feature=best,
-        correlation=None if best is None else known[best],
-        correlations=known,
+        correlation=None if best is None else correlation_of[best],
+        correlations=correlation_of,
     )

@@ -1,4 +1,4 @@
-"""How well a classifier or a tagger tells the labels of given examples."""
+"""How well a classifier or a tagger predicts the labels of given examples."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from seqgen.metrics.labels import (
     marks_entities,
     resampled,
 )
-from seqgen.tasks.labelling.predict import LoadedLabeller, tell
+from seqgen.tasks.labelling.predict import LoadedLabeller, log_probs_of_labels
 
 
 @dataclass(frozen=True)
@@ -35,15 +35,15 @@ class LabelEvaluation:
         parameters: how many numbers it has.
         file: what it was measured on.
         examples: how many texts or sentences.
-        labels: how many labels were told.
+        labels: how many labels were predicted.
         nats_per_label: the cross-entropy.
-        accuracy: the share told rightly, with its interval: Wilson's for classifiers; for taggers,
-            whose errors in one sentence go together, by resampling sentences.
+        accuracy: the share predicted rightly, with its interval: Wilson's for classifiers; for
+            taggers, whose errors within a sentence are correlated, by resampling sentences.
         macro_f1: the mean of F1 over labels; by resampling, as the next.
         entity_precision, entity_recall, entity_f1: of whole entities, all types together; None
             where tags do not mark any.
         by_label: precision, recall, F1 and number of each label.
-        confusion: `labels`, and in `counts` how often each of them, a row, was told to be which.
+        confusion: `labels`, and in `counts` a row for each: how often it was predicted as which.
         signature: how intervals and entities were made.
     """
 
@@ -79,14 +79,14 @@ def evaluate_labels(
     """
     examples = held_out(loaded) if examples is None else examples
     truth = [np.array(loaded.encoder.numbers(example, name)) for example in examples]
-    log_probs = [own for own, _ in tell(loaded, examples, name)]
-    told = [own.argmax(-1) for own in log_probs]
+    log_probs = [array for array, _ in log_probs_of_labels(loaded, examples, name)]
+    predicted = [array.argmax(-1) for array in log_probs]
     rows = zip(log_probs, truth, strict=True)
-    nats = -sum(float(own[np.arange(len(t)), t].sum()) for own, t in rows)
-    flat = np.concatenate(truth), np.concatenate(told)
+    nats = -sum(float(array[np.arange(len(t)), t].sum()) for array, t in rows)
+    flat = np.concatenate(truth), np.concatenate(predicted)
     names = loaded.classes.names
     matrix = confusion(*flat, len(names))
-    found = _entity_figures(names, truth, told)
+    entity_figures = _entity_figures(names, truth, predicted)
     return LabelEvaluation(
         model=loaded.stored.name,
         architecture=loaded.stored.config["architecture"],
@@ -95,11 +95,11 @@ def evaluate_labels(
         examples=len(examples),
         labels=int(matrix.sum()),
         nats_per_label=nats / int(matrix.sum()),
-        **_figures(matrix, truth, told, by_sentence=loaded.task == "tag"),
-        **found,
+        **_figures(matrix, truth, predicted, by_sentence=loaded.task == "tag"),
+        **entity_figures,
         by_label=_by_label(names, matrix),
         confusion={"labels": list(names), "counts": matrix.tolist()},
-        signature=_signature(loaded.task, found["entity_f1"] is not None),
+        signature=_signature(loaded.task, entity_figures["entity_f1"] is not None),
     )
 
 
@@ -119,12 +119,12 @@ Numbers = Sequence[np.ndarray]
 
 
 def _figures(
-    matrix: np.ndarray, truth: Numbers, told: Numbers, by_sentence: bool
+    matrix: np.ndarray, truth: Numbers, predicted: Numbers, by_sentence: bool
 ) -> dict[str, dict[str, float]]:
     """Return accuracy and macro-F1, with their intervals."""
     hits, labels = int(matrix.trace()), int(matrix.sum())
-    counts = _counts(truth, told, len(matrix))
-    samples = np.split(resampled(counts), 3, axis=1)  # hits, told and there, (R, C) each
+    counts = _counts(truth, predicted, len(matrix))
+    samples = np.split(resampled(counts), 3, axis=1)  # hits, predicted and true, (R, C) each
     accuracy = Estimate(hits / labels, *wilson(hits, labels))
     if by_sentence:
         accuracy = estimated(hits / labels, samples[0].sum(-1) / samples[2].sum(-1))
@@ -133,43 +133,43 @@ def _figures(
     return {"accuracy": asdict(accuracy), "macro_f1": asdict(f1)}
 
 
-def _counts(truth: Numbers, told: Numbers, classes: int) -> np.ndarray:
-    """Return for each example how often each label was told rightly, told, and there, (E, 3 C)."""
+def _counts(truth: Numbers, predicted: Numbers, classes: int) -> np.ndarray:
+    """Return for each example the hits, predictions and occurrences of each label, (E, 3 C)."""
     counts = np.zeros((len(truth), 3, classes))
-    for own, t, p in zip(counts, truth, told, strict=True):
-        np.add.at(own[0], t[t == p], 1)
-        np.add.at(own[1], p, 1)
-        np.add.at(own[2], t, 1)
+    for row, t, p in zip(counts, truth, predicted, strict=True):
+        np.add.at(row[0], t[t == p], 1)
+        np.add.at(row[1], p, 1)
+        np.add.at(row[2], t, 1)
     return counts.reshape(len(truth), -1)
 
 
-def _entity_figures(names: Sequence[str], truth: Numbers, told: Numbers) -> dict[str, Any]:
+def _entity_figures(names: Sequence[str], truth: Numbers, predicted: Numbers) -> dict[str, Any]:
     """Return precision, recall and F1 of whole entities, if tags mark any."""
     if not marks_entities(names):
         return dict.fromkeys(("entity_precision", "entity_recall", "entity_f1"))
     counts = np.zeros((len(truth), 3))
-    for own, t, p in zip(counts, truth, told, strict=True):
-        there, found = (entities([names[number] for number in numbers]) for numbers in (t, p))
-        own[:] = len(there & found), len(found), len(there)
-    hits, told_, there_ = counts.sum(0)
+    for row, t, p in zip(counts, truth, predicted, strict=True):
+        of_truth, of_model = (entities([names[number] for number in numbers]) for numbers in (t, p))
+        row[:] = len(of_truth & of_model), len(of_model), len(of_truth)
+    hits, predicted_count, true_count = counts.sum(0)
     samples = f1_of(*resampled(counts).T)
     return {
-        "entity_precision": float(hits / told_) if told_ else 0.0,
-        "entity_recall": float(hits / there_) if there_ else 0.0,
+        "entity_precision": float(hits / predicted_count) if predicted_count else 0.0,
+        "entity_recall": float(hits / true_count) if true_count else 0.0,
         "entity_f1": asdict(estimated(float(f1_of(*counts.sum(0)[:, None])[0]), samples)),
     }
 
 
 def _by_label(names: Sequence[str], matrix: np.ndarray) -> list[dict[str, Any]]:
-    hits, told, there = matrix.diagonal(), matrix.sum(0), matrix.sum(1)
-    f1 = f1_of(hits, told, there)
+    hits, predicted, true = matrix.diagonal(), matrix.sum(0), matrix.sum(1)
+    f1 = f1_of(hits, predicted, true)
     return [
         {
             "label": name,
-            "precision": float(hits[i] / told[i]) if told[i] else 0.0,
-            "recall": float(hits[i] / there[i]) if there[i] else 0.0,
+            "precision": float(hits[i] / predicted[i]) if predicted[i] else 0.0,
+            "recall": float(hits[i] / true[i]) if true[i] else 0.0,
             "f1": float(f1[i]),
-            "count": int(there[i]),
+            "count": int(true[i]),
         }
         for i, name in enumerate(names)
     ]

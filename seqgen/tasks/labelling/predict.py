@@ -17,7 +17,7 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.labeller import Labeller
 from seqgen.models.precision import choose_device
 from seqgen.store import StoredModel
-from seqgen.tasks.labelling.telling import log_probs_of
+from seqgen.tasks.labelling.probabilities import log_probs_of
 from seqgen.tasks.machine import choose_products
 
 
@@ -39,12 +39,12 @@ class LoadedLabeller:
 
     @property
     def task(self) -> str:
-        """What it tells: "classify" or "tag"."""
+        """What it does: "classify" or "tag"."""
         return self.encoder.task
 
     @property
     def classes(self) -> Classes:
-        """The labels that it tells."""
+        """The labels that it predicts."""
         return self.encoder.classes
 
 
@@ -130,10 +130,10 @@ def tells_labels(stored: StoredModel) -> bool:
     return row is not None and row.reads in registry.TASKS
 
 
-def tell(
+def log_probs_of_labels(
     loaded: LoadedLabeller, examples: list[Example], name: str
 ) -> list[tuple[np.ndarray, Example]]:
-    """Return the log-probabilities (W, C) of what is told of each example, in order.
+    """Return the log-probabilities (W, C) of the labels of each example, in order.
 
     Args:
         loaded: the model.
@@ -151,16 +151,17 @@ def tell(
                 f"{name}, line {example.line}: the text has {length - 1:,} tokens, and "
                 f"{loaded.stored.name} reads at most {most - 1:,}"
             )
-    found = dict(log_probs_of(loaded.model, sources))
+    by_number = dict(log_probs_of(loaded.model, sources))
     return [
-        (found[i][loaded.encoder.places(example)], example) for i, example in enumerate(examples)
+        (by_number[i][loaded.encoder.places(example)], example)
+        for i, example in enumerate(examples)
     ]
 
 
 def predict(
     loaded: LoadedLabeller, batches: Iterable[list[Example]], name: str = "the text"
 ) -> Iterator[Prediction | TaggedSentence]:
-    """Yield what a model tells of examples, in order.
+    """Yield the labels that a model predicts for examples, in order.
 
     Args:
         loaded: the model.
@@ -168,11 +169,11 @@ def predict(
         name: of their file, for errors.
 
     Raises:
-        SeqgenError: as `tell`.
+        SeqgenError: as `log_probs_of_labels`.
     """
     index = 0
     for examples in batches:
-        for log_probs, example in tell(loaded, examples, name):
+        for log_probs, example in log_probs_of_labels(loaded, examples, name):
             best = log_probs.argmax(-1)
             labels = [loaded.classes.names[number] for number in best]
             probabilities = np.exp(log_probs.max(-1)).tolist()

@@ -89,8 +89,8 @@ class _Bins:
         ends = torch.tensor(BIN_ENDS[:-1], dtype=p.dtype, device=p.device)
         at = torch.bucketize(p.flatten(), ends)
         for row, weights in enumerate((p, hits.to(p.dtype), torch.ones_like(p))):
-            found = torch.bincount(at, weights.flatten(), minlength=len(BIN_ENDS))
-            self.sums[row] += found.cpu().numpy()
+            totals = torch.bincount(at, weights.flatten(), minlength=len(BIN_ENDS))
+            self.sums[row] += totals.cpu().numpy()
 
     def bins(self) -> list[Bin]:
         """Return those that hold a prediction."""
@@ -136,14 +136,15 @@ def figures(passages: Passages) -> Figures:
 
 
 def _groups(order: tuple[str, ...] | list[str], names: list[str], bits: np.ndarray) -> list[Group]:
-    of = np.array(names)
+    group_of = np.array(names)
     total = max(float(bits.sum()), 1e-300)
-    found = []
+    groups = []
     for name in order:
-        own = bits[of == name]
-        if own.size:
-            found.append(Group(name, own.size, float(own.mean()), float(own.sum()) / total))
-    return found
+        in_group = bits[group_of == name]
+        if in_group.size:
+            share = float(in_group.sum()) / total
+            groups.append(Group(name, in_group.size, float(in_group.mean()), share))
+    return groups
 
 
 def _range(position: int) -> str:
@@ -156,21 +157,21 @@ def _range(position: int) -> str:
 
 def _positions(passage: Passage) -> list[int]:
     """Return for each token how many there are before it on its line."""
-    found, position = [], 0
+    positions, position = [], 0
     for text in passage.texts:
-        found.append(position)
+        positions.append(position)
         position = 0 if text.endswith("\n") else position + 1
-    return found
+    return positions
 
 
 def _classes(passage: Passage) -> list[str]:
     """Return what kind of token each is, by its first character that is no white space."""
     unknown, before = passage.loaded.tokenizer.unk_id, "\n"
-    found = []
+    classes = []
     for token, text in zip(passage.tokens, passage.texts, strict=True):
-        found.append("unknown" if token == unknown else _class(text, before))
+        classes.append("unknown" if token == unknown else _class(text, before))
         before = text[-1:] or before
-    return found
+    return classes
 
 
 def _class(text: str, before: str) -> str:

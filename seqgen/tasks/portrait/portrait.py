@@ -10,7 +10,8 @@ from seqgen.models.recurrent import RecurrentLM
 from seqgen.models.transformer import Transformer
 from seqgen.tasks.inspect.attention import Attended, attended
 from seqgen.tasks.inspect.likeliest import Place, likeliest
-from seqgen.tasks.inspect.passage import Passage, Passages, passages
+from seqgen.tasks.inspect.passage import Passage, Passages
+from seqgen.tasks.inspect.passage import passages as passages_of
 from seqgen.tasks.inspect.steps import UnitValues, unit_values
 from seqgen.tasks.inspect.units import Unit, units
 from seqgen.tasks.loaded import LoadedModel
@@ -66,37 +67,26 @@ def portrait(loaded: LoadedModel, chunks: Iterable[str], prompt: str | None = No
         SeqgenError: the text is empty, or the model does not know a character of the prompt.
     """
     most = max(1000, min(MOST_TOKENS, MOST_NUMBERS // loaded.model.vocab_size))
-    found = passages(loaded, chunks, most)
+    passages = passages_of(loaded, chunks, most)
     scoring = Scoring().check(loaded)
-    shown = _first(found, SHOWN)
+    shown = passages.head(SHOWN)
     if prompt is None:
         prompt = _prompt(shown.documents[0])
     (tree,) = explain(loaded, [prompt], SEARCH)
-    text = "".join("".join(passage.texts) for passage in found.documents)
+    text = "".join("".join(passage.texts) for passage in passages.documents)
     data = hashlib.sha256(text.encode()).hexdigest()
     recurrent = isinstance(loaded.model, RecurrentLM)
-    listed = units(_first(found, OBSERVED)) if recurrent else []
+    listed = units(passages.head(OBSERVED)) if recurrent else []
     return Portrait(
-        figures=figures(found),
+        figures=figures(passages),
         passage=list(likeliest(shown, CANDIDATES)),
         tree=tree,
-        attention=_attention(loaded, found),
+        attention=_attention(loaded, passages),
         units=listed[:UNITS],
         unit=unit_values(shown, listed[0].layer, listed[0].unit) if listed else None,
         protocol=protocol(loaded, scoring),
         signature=scoring_signature("report", loaded, scoring, data),
     )
-
-
-def _first(found: Passages, count: int) -> Passages:
-    """Return the first tokens of a text."""
-    documents: list[Passage] = []
-    for passage in found.documents:
-        documents.append(passage.head(count))
-        count -= len(documents[-1].tokens)
-        if count == 0:
-            break
-    return Passages(documents, cut=True)
 
 
 def _prompt(passage: Passage) -> str:
@@ -109,11 +99,11 @@ def _prompt(passage: Passage) -> str:
     return " ".join(known)
 
 
-def _attention(loaded: LoadedModel, found: Passages) -> Attended | None:
+def _attention(loaded: LoadedModel, passages: Passages) -> Attended | None:
     """Return what the first heads of the last layer read for the last word of a passage."""
     if not isinstance(loaded.model, Transformer) or loaded.model.window < 2:
         return None
-    some = _first(found, min(ATTENDED, loaded.model.window - 1))
+    some = passages.head(min(ATTENDED, loaded.model.window - 1))
     words = "".join(some.documents[-1].texts).split()
     every = attended(some, None, None, None)
     if not words:

@@ -59,8 +59,8 @@ def fit_on_half(
         torch.from_numpy(token_log_probs(model, corpus, batch_size, direction))
         for model in (network, ngram, MatchedOrders(ngram))
     )
-    own = torch.stack([network_column, ngram_column], 1)
-    return fit_columns(own, matched.long(), ngram.orders)
+    log_probs = torch.stack([network_column, ngram_column], 1)
+    return fit_columns(log_probs, matched.long(), ngram.orders)
 
 
 def fit_columns(log_probs: Tensor, matched: Tensor, orders: int) -> HalvesFit:

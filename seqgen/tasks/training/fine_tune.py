@@ -188,9 +188,9 @@ class Origin:
 
     def framing(self, documents: Documents) -> Framing:
         """Return how texts begin and end for the new model, which reads them as `documents`."""
-        same = documents == self.stored.config["data"].get("documents", "stream")
+        unchanged = documents == self.stored.config["data"].get("documents", "stream")
         framing = Framing.of(self.tokenizer, documents)
-        return self.stored.framing(self.tokenizer) if same else framing
+        return self.stored.framing(self.tokenizer) if unchanged else framing
 
     def require_sources(self, features: int | None) -> None:
         """Refuse sources of another kind than the origin's.

@@ -177,8 +177,8 @@ def split_examples(
         return examples, _read(Text(text_files([config.val]), config.newlines), task)
     held = held_out_lines(len(examples), share, config.split_seed)
     parts = tuple(
-        [example for example, out in zip(examples, held, strict=True) if out == wanted]
-        for wanted in (False, True)
+        [example for example, out in zip(examples, held, strict=True) if out == held_out]
+        for held_out in (False, True)
     )
     if not parts[0]:
         raise SeqgenError("no example is left to train on; give more")

@@ -194,8 +194,8 @@ def _resumed_settings(
 
 def _lacks_mixture(stored: StoredModel, result: Mapping[str, Any]) -> bool:
     """Return whether a finished run was to store a mixture, and was stopped before it did."""
-    wanted = stored.settings("training", TrainingConfig).with_ngram is not None
-    return wanted and result.get("mixture") is None
+    mixes = stored.settings("training", TrainingConfig).with_ngram is not None
+    return mixes and result.get("mixture") is None
 
 
 def _check_longer(session: Session, done: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.models.labeller import Labeller
 from seqgen.models.word_network import WordNetwork
 from seqgen.scoring import add_up, parallel_rows, score_corpus
-from seqgen.tasks.labelling.telling import told_totals
+from seqgen.tasks.labelling.probabilities import label_totals
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.scoring.perplexity import Scoring, protocol, score_held_out
 from seqgen.tasks.training.prepare import Prepared
@@ -112,21 +112,21 @@ class WordValidation(Validation):
 class LabelValidation(Validation):
     """Of a classifier or a tagger: cross-entropy and accuracy of the labels."""
 
-    _found: dict[str, float] = field(default_factory=dict)
+    _figures: dict[str, float] = field(default_factory=dict)
 
     def quick(self) -> float:
-        totals = told_totals(self.loaded.model, self.prepared.val, VALIDATION_EXAMPLES)
-        self._found = {"accuracy": totals.accuracy}
+        totals = label_totals(self.loaded.model, self.prepared.val, VALIDATION_EXAMPLES)
+        self._figures = {"accuracy": totals.accuracy}
         return totals.nats_per_label
 
     def figures(self) -> dict[str, float]:
-        return self._found
+        return self._figures
 
     def final(self) -> Final:
         if self.prepared.val is None:
             return Final()
         began = time.monotonic()
-        totals = told_totals(self.loaded.model, self.prepared.val)
+        totals = label_totals(self.loaded.model, self.prepared.val)
         seconds = time.monotonic() - began
         how = "every label of the held-out part"
         return Final(totals.nats_per_label, seconds, how, accuracy=totals.accuracy)
@@ -136,8 +136,8 @@ def validating(loaded: LoadedModel, prepared: Prepared) -> Validation:
     """Return what measures a model of this kind."""
     kinds = {WordNetwork: WordValidation, Labeller: LabelValidation}
     model = loaded.model
-    found = (own for kind, own in kinds.items() if isinstance(model, kind))
-    return next(found, TextValidation)(loaded, prepared)
+    matching = (validation for kind, validation in kinds.items() if isinstance(model, kind))
+    return next(matching, TextValidation)(loaded, prepared)
 
 
 def final_validation(kept: LoadedModel) -> tuple[ScoreTotals | None, float]:

@@ -35,7 +35,7 @@ from seqgen.training.counting import fit
 from seqgen.training.events import Notice, Report
 from seqgen.wording import plural
 
-# The order is to be chosen by held-out loss.
+# The value of `with_ngram` for which the order is chosen by held-out loss.
 OPEN = 0
 # Orders that are tried, in turn, until one is no better than the one before: of characters or
 # bytes, and of longer tokens.
@@ -153,9 +153,9 @@ def choose_order(prepared: Prepared, data: DataConfig, report: Report) -> int:
         if losses[order] > min(losses.values()):
             break
     best = min(losses, key=losses.get)
-    found = f"{losses[best]:.4f} nats/token on held-out text"
+    loss = f"{losses[best]:.4f} nats/token on held-out text"
     tried = f"order {best}, the best of {min(losses)} to {max(losses)}"
-    report(Notice(text=f"n-gram model: {tried}, has {found}"))
+    report(Notice(text=f"n-gram model: {tried}, has {loss}"))
     return best
 
 
@@ -195,37 +195,37 @@ def _mix(session: Session, overwrite: bool = False) -> MixedWithNGram:
     network = as_stored(session.loaded)
     names = names_beside(stored.name)
     order = session.training.with_ngram
-    counted = _known(stored, names[0], order) if not overwrite else None
+    counted = _counted_before(stored, names[0], order) if not overwrite else None
     if counted is None:
         counted = _count(session, names[0], order, overwrite)
     ngram = load_stored(counted, network.model.device, "auto")
     part = prepared.val
     if part.tokens.size > FITTED_ROWS * FITTED_LENGTH:
         part = parallel_rows(part, FITTED_ROWS, FITTED_LENGTH)
-    found = fit_on_half(network.model, ngram.model, part, direction=data.direction)
-    mixture = StoredMixture(stored.path, (stored, counted), found.weights, found.by_order)
-    loss = found.all_nats / part.tokens.size if part is prepared.val else None
+    fitted = fit_on_half(network.model, ngram.model, part, direction=data.direction)
+    mixture = StoredMixture(stored.path, (stored, counted), fitted.weights, fitted.by_order)
+    loss = fitted.all_nats / part.tokens.size if part is prepared.val else None
     folder = write_stored(
         replace(network, stored=mixture, model=mixture_of([network.model, ngram.model], mixture)),
-        name=names[1] if _free(names[1], stored, overwrite) else None,
+        name=names[1] if _may_be_named(names[1], stored, overwrite) else None,
         stem=names[1],
         copy=True,
         overwrite=True,
         result=validation_figures(loss, prepared),
     )
-    return _described(folder, counted, found)
+    return _described(folder, counted, fitted)
 
 
-def _described(folder: StoredModel, counted: StoredModel, found: HalvesFit) -> MixedWithNGram:
-    network_loss, ngram_loss, mixture_loss = found.losses
+def _described(folder: StoredModel, counted: StoredModel, fitted: HalvesFit) -> MixedWithNGram:
+    network_loss, ngram_loss, mixture_loss = fitted.losses
     return MixedWithNGram(
         name=folder.name,
         path=str(folder.path),
         ngram=counted.name,
         order=counted.config["model"]["order"],
-        weights=list(found.weights),
-        by_order=list(map(list, found.by_order)) or None,
-        tokens=found.tokens,
+        weights=list(fitted.weights),
+        by_order=list(map(list, fitted.by_order)) or None,
+        tokens=fitted.tokens,
         network_loss=network_loss,
         ngram_loss=ngram_loss,
         mixture_loss=mixture_loss,
@@ -246,22 +246,25 @@ def _count(session: Session, name: str, order: int, overwrite: bool) -> StoredMo
     return StoredModel(folder.path)
 
 
-def _known(network: StoredModel, name: str, order: int) -> StoredModel | None:
+def _counted_before(network: StoredModel, name: str, order: int) -> StoredModel | None:
     """Return the n-gram model that an earlier run on the same text has stored, if there is one."""
     stored = StoredModel(store.models_folder() / name)
     try:
-        config, wanted = stored.config, network.config
-        same = config["architecture"] == "ngram" and config["model"]["order"] == order
-        same = same and config["data"] == wanted["data"]
-        of_text = stored.record["data"]["sha256"] == network.record["data"]["sha256"]
+        config = stored.config
+        matches = (
+            config["architecture"] == "ngram"
+            and config["model"]["order"] == order
+            and config["data"] == network.config["data"]
+            and stored.record["data"]["sha256"] == network.record["data"]["sha256"]
+        )
         stored.check()
     except (SeqgenError, OSError, LookupError, TypeError):
         return None
-    return stored if same and of_text else None
+    return stored if matches else None
 
 
-def _free(name: str, network: StoredModel, overwrite: bool) -> bool:
-    """Return whether a mixture may have a name: nothing has it, or what the network was part of."""
+def _may_be_named(name: str, network: StoredModel, overwrite: bool) -> bool:
+    """Return whether a mixture may have a name: it is free, or a mixture of the network has it."""
     if overwrite or not taken(store.models_folder() / name):
         return True
     stored = StoredModel(store.models_folder() / name)

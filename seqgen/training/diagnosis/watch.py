@@ -98,6 +98,6 @@ class TrainingWatch(Watch):
             return {}
         rows = batch.first(ROWS)
         tokens = torch.from_numpy(rows.tokens).to(self.model.device)
-        found = units_of(self.model, tokens, rows.source)
-        self._has_relus = any(figures["dead"] is not None for figures in found.values())
-        return found
+        by_layer = units_of(self.model, tokens, rows.source)
+        self._has_relus = any(figures["dead"] is not None for figures in by_layer.values())
+        return by_layer

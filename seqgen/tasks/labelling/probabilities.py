@@ -1,4 +1,4 @@
-"""What a classifier or a tagger tells of texts: probabilities, and how often they are right."""
+"""Probabilities of labels under a classifier or a tagger, and how often it is right."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def log_probs_of(
         for at in range(0, pool.size, rows):
             which = pool[at : at + rows]
             source = sources.rows(which)
-            found = model(source).log_softmax(-1).double().cpu().numpy()  # (S, T', C)
-            for number, length, own in zip(which, source.lengths, found, strict=True):
-                yield int(number), own[: length if len(own) > 1 else 1]
+            log_probs = model(source).log_softmax(-1).double().cpu().numpy()  # (S, T', C)
+            for number, length, of_text in zip(which, source.lengths, log_probs, strict=True):
+                yield int(number), of_text[: length if len(of_text) > 1 else 1]
 
 
-def told_totals(model: Labeller, corpus: Corpus, most: int | None = None) -> LabelTotals:
-    """Return how well a model tells the labels of examples.
+def label_totals(model: Labeller, corpus: Corpus, most: int | None = None) -> LabelTotals:
+    """Return how well a model predicts the labels of examples.
 
     Args:
         model: in evaluation mode.
@@ -79,9 +79,9 @@ def told_totals(model: Labeller, corpus: Corpus, most: int | None = None) -> Lab
     labels, nats, correct = 0, 0.0, 0
     for number, log_probs in log_probs_of(model, corpus.sources, most):
         targets = corpus.tokens[corpus.starts[number] : corpus.ends[number]]
-        there = np.flatnonzero(targets < none)
-        own, wanted = log_probs[there], targets[there].astype(np.int64)
-        labels += there.size
-        nats -= float(own[np.arange(there.size), wanted].sum())
-        correct += int(np.count_nonzero(own.argmax(-1) == wanted))
+        places = np.flatnonzero(targets < none)
+        at_labels, true = log_probs[places], targets[places].astype(np.int64)
+        labels += places.size
+        nats -= float(at_labels[np.arange(places.size), true].sum())
+        correct += int(np.count_nonzero(at_labels.argmax(-1) == true))
     return LabelTotals(labels, nats, correct)
