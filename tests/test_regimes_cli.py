@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 import torch
@@ -76,6 +77,17 @@ def test_the_discriminator_and_its_optimizer_are_in_the_checkpoint_by_name(text)
     assert sum(name.startswith("discriminator_optimizer.") for name in names) == 3 * 12
     assert tensors["discriminator_optimizer.0.0.step"] == 3
     assert not any("discriminator" in name for name in store.find("judged").load()[0].state_dict())
+
+
+@pytest.mark.parametrize("regime", ["professor-forcing", "minimum-risk"])
+def test_a_batch_of_labels_alone_has_no_target_and_does_not_end_the_run(regime, tmp_path):
+    """Windows of two tokens: the first of each row reads a label and BOS."""
+    tsv = tmp_path / "labelled.tsv"
+    tsv.write_text("".join(f"{'ab'[n % 2]}\tso it goes {n}\n" for n in range(30)))
+    settings = {"labels": True, "hidden_size": 8, "num_layers": 1, "seq_len": 2, "batch_size": 8}
+    settings |= {"steps": 3, "seed": 1, "regime": regime, **REGIME_SETTINGS.get(regime, {})}
+    result = train([tsv], architecture="gru", name="short", settings=settings)
+    assert result.steps == 3 and math.isfinite(result.val_loss)
 
 
 def test_validation_is_the_plain_loss_whatever_the_regime(text, capsys):

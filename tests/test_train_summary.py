@@ -26,21 +26,24 @@ RESULT = TrainingResult(
     stopped="minutes",
     seed=1,
     best_step=1000,
+    epochs=2.0,
     protocol="one stream",
 )
 
 
 @pytest.mark.parametrize(
-    "best_step, stopped, said",
+    "best_step, stopped, epochs, said",
     [
-        (1000, "minutes", False),
-        (760, "steps", False),
-        (740, "steps", True),
-        (900, "patience", True),
+        (1000, "minutes", 2.0, False),
+        (760, "steps", 2.0, False),
+        (740, "steps", 2.0, True),
+        (900, "patience", 2.0, True),
+        (740, "steps", 1.9, False),
+        (900, "patience", 0.4, False),
     ],
 )
-def test_a_text_that_is_used_up_is_said_to_be(capsys, best_step, stopped, said):
-    _table(replace(RESULT, best_step=best_step, stopped=stopped))
+def test_a_text_that_is_used_up_is_said_to_be(capsys, best_step, stopped, epochs, said):
+    _table(replace(RESULT, best_step=best_step, stopped=stopped, epochs=epochs))
     assert ("used up" in capsys.readouterr().err) == said
 
 

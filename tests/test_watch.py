@@ -19,7 +19,7 @@ from seqgen.configs import TrainingConfig
 from seqgen.data.batches import training_batches
 from seqgen.data.corpus import Corpus
 from seqgen.tasks.training.train import train
-from seqgen.training.diagnosis.layers import units_of
+from seqgen.training.diagnosis.layers import LayerFigures, units_of
 from seqgen.training.diagnosis.warnings import Warnings
 from seqgen.training.diagnosis.watch import LOOKS, TrainingWatch
 from seqgen.training.events import Diagnosed, Notice
@@ -100,6 +100,56 @@ def test_an_exploding_net_without_clipping_is_seen_and_with_it_is_left_alone():
     said = warnings_of(exploding(), lr=1e-9, clip_norm=0.0)
     assert sum("the gradient explodes" in line for line in said) == 1
     assert not any("explodes" in line for line in warnings_of(exploding(), lr=1e-9))
+
+
+@pytest.mark.parametrize(("norm", "clip_norm", "fires"), [
+    (1001.0, 1.0, True), (999.0, 1.0, False), (1001.0, 5.0, False), (5001.0, 5.0, True),
+    (999.0, 0.1, False),
+])  # fmt: skip
+def test_a_gradient_that_stays_enormous_before_clipping_is_seen(norm, clip_norm, fires):
+    said = []
+    warnings = Warnings(TrainingConfig(steps=99, clip_norm=clip_norm), said.append)
+    for step in range(1, 41):  # twenty jumps among forty steps are no explosion
+        warnings.step(Run(step=step), 1.0, norm if step % 2 else 1.0)
+    assert said == []
+    layers = [LayerFigures(layer=n, weight_norm=1.0, grad_norm=g, update_ratio=None)
+              for n, g in (("embedding", 3.0), ("layers.0", 6.0), ("head", 2.0))]  # fmt: skip
+    warnings.layers(Run(step=40), layers, 1.0)
+    for step in range(41, 99):
+        warnings.step(Run(step=step), 1.0, norm)
+    assert len(said) == fires
+    if fires:  # 36 / 49
+        assert (
+            "the gradient explodes" in said[0]
+            and "73% of its square is that of layers.0" in said[0]
+        )
+
+
+def test_warnings_that_were_said_before_a_checkpoint_are_not_repeated():
+    """And one that is half on its way there comes where it would have come."""
+    config = TrainingConfig(steps=9, clip_norm=0.0)
+    losses = [2.0] * 100 + [3.0] * 60
+    norms = [1.0] * 120 + [500.0] + [1.0] * 39
+    held_out = [2.0, 2.2, 2.2, 2.2]
+
+    def said(stops, forget=False):
+        lines = []
+        warnings = Warnings(config, lines.append)
+        for step, (loss, norm) in enumerate(zip(losses, norms, strict=True)):
+            if step in stops:
+                state = {} if forget else warnings.tensors()
+                warnings = Warnings(config, lines.append)
+                warnings.restore(state)
+            warnings.step(Run(step=step), loss, norm)
+            if step % 40 == 0:
+                warnings.validation(held_out[step // 40])
+        return lines
+
+    whole = said([])
+    assert len(whole) == 3
+    for stop in (1, 15, 105, 121, 150, 159):
+        assert said([stop, stop + 1]) == whole
+    assert said([105], forget=True) != whole
 
 
 def test_a_gradient_that_vanishes_on_its_way_down_is_seen():

@@ -29,8 +29,9 @@ WRITES = {
     "tag": "predict FILE",
 }
 # The rate falls to the end of a run, and with it the loss; if the best validation came before this
-# share of the steps, the model has begun to learn the text by heart.
-USED_UP = 0.75
+# share of the steps, the model has begun to learn the text by heart. That takes so many passes over
+# the text at least; a run that is best before has other troubles.
+USED_UP, LEAST_PASSES = 0.75, 2.0
 # Columns before a figure of the summary.
 INDENT = 17
 
@@ -121,7 +122,7 @@ def _table(result: TrainingResult) -> None:
     if result.val_loss is not None:
         if result.best_step is not None:
             rows["best"] = f"step {count(result.best_step)}"
-            if result.stopped == "patience" or result.best_step < USED_UP * result.steps:
+            if _is_used_up(result):
                 rows["best"] += "; this text is used up: longer training would not help"
         rows["validation"] = f"{result.protocol}; {duration(result.validation_seconds)}"
     room = max(40, console(sys.stderr).width - INDENT) if is_terminal(sys.stderr) else sys.maxsize
@@ -132,6 +133,13 @@ def _table(result: TrainingResult) -> None:
             say(f"{'':{INDENT}}{line}")
     for line in (result.sample or "").strip("\n").splitlines()[:SAMPLE_LINES]:
         say(f"  | {line[:SAMPLE_WIDTH]}")
+
+
+def _is_used_up(result: TrainingResult) -> bool:
+    """Return whether a longer run on the same text would not give a better model."""
+    if (result.epochs or 0.0) < LEAST_PASSES:
+        return False
+    return result.stopped == "patience" or result.best_step < USED_UP * result.steps
 
 
 class LastLook:

@@ -324,6 +324,7 @@ class Trainer:
         }
         if self.average is not None:
             parts["average"] = self.average
+        parts |= self.hooks.watch.parts()
         # Random states last, so that restoring another part could draw without harm.
         return parts | self.objective.parts() | {"random": RandomStates(self.model.device)}
 

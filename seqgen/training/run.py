@@ -16,6 +16,7 @@ from seqgen.training.events import Report
 
 if TYPE_CHECKING:
     from seqgen.data.batches import Batch
+    from seqgen.training.parts import Part
 
 # The number of validations during a run: exact for a budget in steps, the most for a budget in
 # minutes, where the first comes after this many seconds.
@@ -110,6 +111,10 @@ class Watch:
             batch: what the gradients are of.
         """
         return contextlib.nullcontext()
+
+    def parts(self) -> Mapping[str, Part]:
+        """Return what it knows and a resumed run needs, by its name in a checkpoint."""
+        return {}
 
     def stepped(self, run: Run, loss: float, norm: float) -> None:
         """Take a step's loss, in nats per token, and its gradient's norm before clipping."""

@@ -60,6 +60,7 @@ class TrainingResult:
     epoch_loss: float | None = None
     epoch_loss_std: float | None = None
     val_accuracy: float | None = None
+    epochs: float | None = None
     mixture: dict[str, Any] | None = None
 
 
@@ -279,6 +280,7 @@ class Session:
             protocol=final.protocol,
             sample=final.text,
             val_accuracy=final.accuracy,
+            epochs=run.step / self._batches.steps_per_epoch,
             epoch_loss=run.epoch_loss,
             epoch_loss_std=run.epoch_loss_std,
         )

@@ -7,6 +7,9 @@ import statistics
 from collections import deque
 from collections.abc import Callable, Sequence
 
+import torch
+from torch import Tensor
+
 from seqgen.configs import TrainingConfig
 from seqgen.training.diagnosis.layers import LayerFigures
 from seqgen.training.run import Run
@@ -17,6 +20,9 @@ SMOOTH, RISE, LEAST_RISE = 20, 1.25, 0.3
 # A gradient without clipping explodes where it is so many times the median of those before it, or
 # so large from the start.
 MEMORY, JUMP, HUGE = 100, 100.0, 1e4
+# With clipping it explodes where it is so many times what it is clipped to (and more than that many
+# times 1), in so many more steps than not.
+CLIPPED, CLIPPED_STEPS = 1000.0, 10
 # A layer's gradient vanishes below this share of the largest layer's, per weight.
 VANISHED = 1e-7
 # Share of dead ReLUs.
@@ -26,10 +32,12 @@ DEAD = 0.9
 TOO_LOW, TOO_HIGH = 1e-6, 0.35
 # The held-out loss rises if so many validations in a row exceed the best by this share.
 WORSE, WORSE_BY = 3, 1.05
+# What of `Warnings` is a number, by its name in a checkpoint.
+NUMBERS = "lowest", "best", "trained_at_best", "worse", "enormous"
 
 
 class Warnings:
-    """Says once, in a line each, what goes wrong.
+    """Says once, in a line each, what goes wrong; a `Part` of a run's checkpoints.
 
     Args:
         config: of the run.
@@ -44,7 +52,31 @@ class Warnings:
         self._lowest = math.inf
         self._best = self._trained_at_best = math.inf
         self._worse = 0
+        self._enormous = 0  # steps with an enormous gradient, minus those without, at least 0
+        self._largest: tuple[str, float] | None = None
         self._vanishing: set[str] = set()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what has been said and seen, by name: with it a resumed run says nothing twice."""
+        numbers = {name: getattr(self, f"_{name}") for name in NUMBERS}
+        names = [f"said.{kind}" for kind in self._said]
+        names += [f"vanishing.{layer}" for layer in self._vanishing]
+        seen = {"losses": list(self._losses), "norms": list(self._norms)}
+        values = {**numbers, **dict.fromkeys(sorted(names), True), **seen}
+        return {name: torch.tensor(x, dtype=torch.float64) for name, x in values.items()}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Restore what `tensors` returned; older checkpoints have nothing, and all begins anew."""
+        if not tensors:
+            return
+        for name in NUMBERS:
+            setattr(self, f"_{name}", tensors[name].item())
+        self._said, self._vanishing = (
+            {name.removeprefix(kind) for name in tensors if name.startswith(kind)}
+            for kind in ("said.", "vanishing.")
+        )
+        self._losses.extend(tensors["losses"].tolist())
+        self._norms.extend(tensors["norms"].tolist())
 
     def _warn(self, kind: str, text: str) -> None:
         if kind not in self._said:
@@ -73,6 +105,8 @@ class Warnings:
 
     def _look_at_norm(self, run: Run, norm: float) -> None:
         config = self._config
+        if config.clip_norm:
+            self._look_at_clipped(run, norm)
         if config.clip_norm or config.clip_value:
             return
         usual = statistics.median(self._norms) if len(self._norms) >= 10 else math.inf
@@ -84,6 +118,23 @@ class Warnings:
             )
         self._norms.append(norm)
 
+    def _look_at_clipped(self, run: Run, norm: float) -> None:
+        """Look at a norm that is clipped: the update is bounded, but one direction rules it."""
+        clip_norm = self._config.clip_norm
+        is_enormous = norm > CLIPPED * max(1.0, clip_norm)
+        self._enormous = max(0, self._enormous + (1 if is_enormous else -1))
+        if self._enormous == CLIPPED_STEPS:
+            where = ""
+            if self._largest is not None:
+                layer, share = self._largest
+                where = f" ({share:.0%} of its square is that of {layer})"
+            self._warn(
+                "explodes",
+                f"the gradient explodes: its norm is {norm:.3g} at step {run.step}{where}, and "
+                f"clipping to {clip_norm:g} leaves next to nothing for other layers; try smaller "
+                "initial weights, a shorter --seq-len, or gated cells (--model lstm)",
+            )
+
     def layers(self, run: Run, layers: Sequence[LayerFigures], rate: float) -> None:
         """Look at the figures of the layers.
 
@@ -92,6 +143,10 @@ class Warnings:
             layers: every layer.
             rate: of the update, as a share of its peak.
         """
+        squares = {x.layer: x.grad_norm**2 for x in layers if x.grad_norm is not None}
+        if total := sum(squares.values()):
+            layer = max(squares, key=squares.get)
+            self._largest = layer, squares[layer] / total
         self._look_at_ratios(run, layers, rate)
         self._look_at_gradients(run, layers)
         for layer in layers:

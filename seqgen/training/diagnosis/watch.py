@@ -14,6 +14,7 @@ from seqgen.models.base import NeuralLanguageModel
 from seqgen.training.diagnosis.layers import Update, units_of
 from seqgen.training.diagnosis.warnings import Warnings
 from seqgen.training.events import Diagnosed, Event, Notice, Report, Validated
+from seqgen.training.parts import Part
 from seqgen.training.run import Budget, Run, Watch
 from seqgen.training.schedules import rate
 
@@ -65,6 +66,9 @@ class TrainingWatch(Watch):
             self.warnings.layers(after, layers, rate(self.config, share, run.step))
         if self.records:
             self.report(Diagnosed(step=after.step, share=share, layers=layers))
+
+    def parts(self) -> dict[str, Part]:
+        return {"warnings": self.warnings}
 
     def stepped(self, run: Run, loss: float, norm: float) -> None:
         self.warnings.step(run, loss, norm)

@@ -111,7 +111,8 @@ class ProfessorForcing(FreeRunning):
         accuracy = self.discriminator.accuracy
         if accuracy.item() < MOST_ACCURACY:
             self._optimizer.step()
-        accuracy.fill_(self.figures()["discriminator_accuracy"])
+        # A batch without a scored target, as one of labels alone, leaves it as it was.
+        accuracy.fill_(self.figures().get("discriminator_accuracy", accuracy.item()))
 
     def parts(self) -> dict[str, Part]:
         return {
