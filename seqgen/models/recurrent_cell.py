@@ -23,9 +23,9 @@ def recurrent_cell(config: CellRegularisers) -> tuple[type[Cell], RecurrentConfi
     if model is None or not issubclass(model, RecurrentLM):
         every = registry.ARCHITECTURES.items()
         known = [name for name, row in every if issubclass(row.load_model(), RecurrentLM)]
+        hint = did_you_mean(config.cell, known) if kind is None else ""
         raise UsageError(
-            f"cell is a recurrent architecture ({', '.join(known)}), not {config.cell}"
-            + did_you_mean(config.cell, known)
+            f"cell is a recurrent architecture ({', '.join(known)}), not {config.cell}{hint}"
         )
     names = ("hidden_size", "num_layers", "residual", "dropout", "vocab_size")
     shared = {name: getattr(config, name) for name in names} | config.cell_regularisers()

@@ -18,10 +18,11 @@ def require_alike(first: LoadedModel, other: LoadedModel) -> None:
         SeqgenError: says what differs and, for tokenizers, how to train models that can be mixed.
     """
     names = f"{first.stored.name} and {other.stored.name}"
-    way = _way_out(first, other)
     if _vocabulary(other) != _vocabulary(first):
+        way = _way_out(first, other)
         raise SeqgenError(f"{names} use different tokenizers and cannot be mixed{way}")
     if _source_vocabulary(other) != _source_vocabulary(first):
+        way = _way_out(first, other)
         raise SeqgenError(f"{names} read their sources differently and cannot be mixed{way}")
     if other.framing != first.framing:
         raise SeqgenError(f"{names} were trained with different --documents and cannot be mixed")
