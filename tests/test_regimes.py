@@ -18,14 +18,15 @@ from hypothesis import strategies as st
 from test_training import corpus_of
 
 from seqgen.configs import TrainingConfig
-from seqgen.data.batches import IGNORED, training_batches
+from seqgen.data.batches import IGNORED, Batch, training_batches
 from seqgen.data.corpus import Corpus
 from seqgen.data.sources import TokenSources
 from seqgen.hashing import uniforms
 from seqgen.training import loop
 from seqgen.training.events import Progress
 from seqgen.training.loop import Trainer
-from seqgen.training.regimes.base import TextRules
+from seqgen.training.objective import Objective
+from seqgen.training.regimes.base import StepProgress, TextRules
 from seqgen.training.regimes.costs import cost_of, edit_cost
 from seqgen.training.regimes.scheduled import real_probability
 from seqgen.training.regimes.sequences import distinct
@@ -486,6 +487,48 @@ def test_drawing_uses_no_random_state_and_leaves_the_model_training(regime, monk
     before = torch.get_rng_state()
     trainer.train()
     assert torch.equal(torch.get_rng_state(), before) and trainer.model.training
+
+
+OF_LABELLED = {
+    "scheduled": {"sampling_decay": "exponential", "sampling_k": 1e-9},
+    "free-running": {"prefix": 1},
+    "minimum-risk": {"prefix": 1, "cost": "edit", "risk_samples": 2},
+    "decoding": {"prefix": 1, "cost": "edit"},
+}
+
+
+@pytest.mark.parametrize("regime", OF_LABELLED)
+def test_rows_with_different_numbers_of_labels_begin_with_all_of_them(regime):
+    """And each row is written, and costs, what it would alone."""
+    model = Case("lstm", "plain", {}).loud()
+    begin, labels = 6, [[4], [4, 3, 2], [3, 1]]
+    texts = [[1, 2, 1, 2, 3, 1, END], [2, 3, 1, END], [1, 1, 2, END]]
+    full = np.full((3, 10), IGNORED)
+    for row, label, text in zip(full, labels, texts, strict=True):
+        row[: len(label) + 2 + len(text)] = [begin, *label, begin, *text]
+    tokens, targets = np.where(full == IGNORED, 0, full)[:, :-1], full[:, 1:].copy()
+    for row, label in zip(targets, labels, strict=True):
+        row[: len(label) + 1] = IGNORED
+    batch = Batch(tokens, targets, True, 1)
+    of_all = {"steps": 1, "seed": SEED, "precision": "float64"}
+    config = TrainingConfig(**of_all, regime=regime, **OF_LABELLED[regime])
+    objective = Objective(model, config, TextRules(end=END, never=NEVER)).train()
+    seen, reader = [], objective.current.reader
+    plain = reader.read
+    reader.read = lambda read, *more, repeat=None, **rest: (
+        seen.append((read.clone(), repeat)) or plain(read, *more, repeat=repeat, **rest)
+    )
+    whole = objective(batch, None, StepProgress(0, 0.5)).minimised.item()
+    for read, repeat in seen:
+        for row, owner in zip(read.tolist(), repeat or range(3), strict=True):
+            first = [begin, *labels[owner], begin]
+            assert row[: len(first)] == first
+    assert any(not np.array_equal(read[:3], tokens) for read, _ in seen)
+    parts = [
+        objective(part, None, StepProgress(0, 0.5, rows.start)).minimised.item()
+        for rows, part in batch.split(3)
+    ]
+    assert whole == pytest.approx(sum(parts), rel=1e-9)
 
 
 def test_regimes_follow_one_another_by_share(monkeypatch):

@@ -98,21 +98,24 @@ class Rows:
         return self.batch.targets != IGNORED
 
     @cached_property
-    def begin(self) -> int:
-        """The first column with a target: after those that are only read again."""
-        return int(self.scored.any(0).argmax())
+    def begins(self) -> np.ndarray:
+        """The first column of each row with a target, (B,): after labels, and what is read again.
 
-    def prefix(self, given: int | None) -> int:
-        """Return how many columns are read as they are before the model reads its own tokens.
+        0 in a row without targets.
+        """
+        return self.scored.argmax(1)
+
+    def prefixes(self, given: int | None) -> np.ndarray:
+        """Return how many columns of each row are read as they are, (B,); own tokens come after.
 
         Args:
-            given: columns from `begin` on; None for the default, one where there is a source and
+            given: columns from `begins` on; None for the default, one where there is a source and
                 else a quarter of them.
         """
-        width = self.batch.tokens.shape[1] - self.begin
+        widths = self.batch.tokens.shape[1] - self.begins
         if given is None:
-            given = 1 if self.batch.source is not None else max(1, width // 4)
-        return self.begin + min(given, width)
+            given = 1 if self.batch.source is not None else np.maximum(1, widths // 4)
+        return self.begins + np.minimum(given, widths)
 
 
 class Regime(nn.Module):

@@ -143,6 +143,7 @@ def fed_back(
 def continued(
     model: NeuralLanguageModel,
     state: State,
+    tokens: np.ndarray,
     prompts: np.ndarray,
     most: np.ndarray,
     end: int | None,
@@ -153,20 +154,25 @@ def continued(
     Args:
         model: which is `writing`.
         state: before the prompts; used up.
-        prompts: (B, P).
+        tokens: (B, T), rows that begin with their prompts.
+        prompts: (B,), the length of each prompt, at least 1.
         most: (B,), how many tokens each may have.
         end: the token after which a row ends; None if there is none.
         pick: chooses each token; columns count from the prompt's first.
     """
-    logits, state = model(torch.from_numpy(prompts).to(model.device), state, 1)
+    column = int(prompts.min())
+    logits, state = model(torch.from_numpy(tokens[:, :column]).to(model.device), state, 1)
     logits = logits[:, 0].cpu().numpy()
-    written = np.full((len(prompts), max(1, int(most.max()))), IGNORED)
-    going, t = most > 0, 0
+    written = np.full((len(tokens), max(1, int(most.max()))), IGNORED)
+    going = most > 0
     while going.any():
-        drawn = pick(logits, prompts.shape[1] + t)
-        written[going, t] = drawn[going]
-        t += 1
-        going = going & (t < most) & (drawn != end if end is not None else True)
+        read, nth = pick(logits, column), column - prompts  # nth < 0: still in the prompt
+        own = going & (nth >= 0)
+        written[own, nth[own]] = read[own]
+        going &= (nth < 0) | ((nth + 1 < most) & ((read != end) if end is not None else True))
+        if (nth < 0).any():
+            read = np.where(nth < 0, tokens[:, column], read)
+        column += 1
         if going.any():
-            logits, state = model.step(drawn.tolist(), state)
-    return written[:, : max(1, t)]
+            logits, state = model.step(read.tolist(), state)
+    return written[:, : max(1, int((written != IGNORED).sum(1).max()))]

@@ -30,8 +30,8 @@ class MixedTokens(Regime):
     def mixed(self, rows: Rows, progress: StepProgress) -> np.ndarray:
         """Return what the model reads, (B, T): real tokens and own ones."""
         real = self.real(rows, progress)
-        # A row's first token is real, and what follows its last is not read.
-        real[:, : rows.begin + 1] = True
+        # A row's first token is real, as are its labels, and what follows its last is not read.
+        real |= np.arange(real.shape[1]) <= rows.begins[:, None]
         real[:, 1:] |= ~rows.scored[:, 1:]
         text_rules = self.text_rules
         # The row goes on to the end of the real text, so its end is not drawn either.
@@ -77,6 +77,5 @@ class FreeRunning(MixedTokens):
     """The model reads what it wrote itself after a prefix; the loss is that of the real text."""
 
     def real(self, rows: Rows, progress: StepProgress) -> np.ndarray:
-        real = np.zeros(rows.batch.tokens.shape, bool)
-        real[:, : rows.prefix(self.config.prefix)] = True
-        return real
+        columns = np.arange(rows.batch.tokens.shape[1])
+        return columns < rows.prefixes(self.config.prefix)[:, None]

@@ -21,23 +21,27 @@ class GeneratedTexts(Regime):
         super().__init__(reader, config, text_rules)
         self._cost = cost_of(config.cost, text_rules)
 
-    def prompt(self, rows: Rows) -> int:
-        """Return how many columns are read before the model writes."""
-        return rows.prefix(self.config.prefix)
+    def prompts(self, rows: Rows) -> np.ndarray:
+        """Return how many columns of each row are read before the model writes, (B,)."""
+        return rows.prefixes(self.config.prefix)
 
     def real(self, rows: Rows) -> np.ndarray:
         """Return what the real texts have in the place of the model's, (B, N)."""
-        return rows.batch.targets[:, self.prompt(rows) - 1 :]
+        targets, before = rows.batch.targets, self.prompts(rows)[:, None] - 1
+        columns = before + np.arange(targets.shape[1] - before.min())
+        there = columns < targets.shape[1]
+        texts = np.take_along_axis(targets, np.where(there, columns, 0), 1)
+        return np.where(there, texts, IGNORED)
 
     def written(self, rows: Rows, samples: int, pick: Pick) -> np.ndarray:
         """Return texts of the model's own, (B, K, L), IGNORED where a text has ended."""
-        model, prompt = self.reader.model, self.prompt(rows)
+        model = self.reader.model
         owners = np.repeat(np.arange(len(rows.scored)), samples)
-        prompts = rows.batch.tokens[:, :prompt][owners]
+        begun = rows.batch.tokens[owners], self.prompts(rows)[owners]
         most = self._most(rows)[owners]
         with writing(model):
             state = opened(model, rows, owners.tolist())
-            ids = continued(model, state, prompts, most, self.text_rules.end, pick)
+            ids = continued(model, state, *begun, most, self.text_rules.end, pick)
         return ids.reshape(-1, samples, ids.shape[1])
 
     def _most(self, rows: Rows) -> np.ndarray:
@@ -49,17 +53,14 @@ class GeneratedTexts(Regime):
         lengths = (real != IGNORED).sum(1)
         ends = (real == self.text_rules.end).any(1) if self.text_rules.end is not None else False
         most = np.where(ends, lengths + lengths // 2 + 5, lengths)
-        return most if window is None else np.minimum(most, window - self.prompt(rows) + 1)
+        return most if window is None else np.minimum(most, window - self.prompts(rows) + 1)
 
     def log_probs(self, rows: Rows, written: np.ndarray) -> tuple[Tensor, Reading, Tensor]:
         """Return log p of each text (B, K), with the training call and the targets behind it."""
-        samples, prompt = written.shape[1], self.prompt(rows)
+        samples = written.shape[1]
         owners = np.repeat(np.arange(len(written)), samples)
-        flat = written.reshape(len(owners), -1)
-        before = np.where(flat == IGNORED, 0, flat)[:, :-1]
-        tokens = np.concatenate([rows.batch.tokens[:, :prompt][owners], before], 1)
-        targets = np.full_like(tokens, IGNORED)
-        targets[:, prompt - 1 :] = flat
+        flat, prompts = written.reshape(len(owners), -1), self.prompts(rows)[owners]
+        tokens, targets = joined(rows.batch.tokens[owners], prompts, flat)
         reading = self.reader.read(
             sent(tokens, rows.device), rows.past, rows.batch.source, repeat=owners.tolist()
         )
@@ -90,8 +91,11 @@ class MinimumRisk(GeneratedTexts):
         )
         written = self.written(rows, config.risk_samples, pick)
         of_written, _, _ = self.log_probs(rows, written)  # (B, K)
-        before = self.prompt(rows) - 1
-        of_real = summed(real.logits[:, before:], rows.targets[:, before:])
+        before = self.prompts(rows)[:, None] - 1
+        later = np.arange(rows.scored.shape[1]) >= before
+        texts = np.where(later, batch.targets, IGNORED)
+        first = int(before.min())
+        of_real = summed(real.logits[:, first:], sent(texts[:, first:].copy(), rows.device))
         risk = expected_cost(
             torch.cat([of_real[:, None], of_written], 1),
             torch.nn.functional.pad(self.costs(rows, written, of_real), (1, 0)),
@@ -126,6 +130,28 @@ class Decoding(GeneratedTexts):
         self.note("greedy_cost", of_greedy.sum(), len(of_greedy))
         total = ((of_sampled - of_greedy) * log_probs).sum()
         return Loss(total + self.reader.penalty(reading, targets), nats, real.state)
+
+
+def joined(
+    tokens: np.ndarray, prompts: np.ndarray, written: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows of prompts with texts after them, as what is read and as targets, (B, T) both.
+
+    Args:
+        tokens: (B, N), rows that begin with their prompts.
+        prompts: (B,), the length of each prompt.
+        written: (B, L), the texts, IGNORED where one has ended.
+    """
+    lengths = (written != IGNORED).sum(1)
+    width = max(int(prompts.max()), int((prompts + lengths).max()) - 1)
+    nth = np.arange(1, width + 1) - prompts[:, None]  # of the text, the target of each column
+    is_own = (nth >= 0) & (nth < written.shape[1])
+    targets = np.where(is_own, np.take_along_axis(written, np.where(is_own, nth, 0), 1), IGNORED)
+    read = np.zeros_like(targets)
+    read[:, : tokens.shape[1]] = tokens[:, :width]
+    own_before = np.concatenate([np.zeros((len(targets), 1), targets.dtype), targets[:, :-1]], 1)
+    read = np.where(nth > 0, np.where(own_before == IGNORED, 0, own_before), read)
+    return read, targets
 
 
 def summed(logits: Tensor, targets: Tensor) -> Tensor:
