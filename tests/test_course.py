@@ -27,6 +27,7 @@ LINES = {
     "play.txt": 400,
     "scenes.txt": 40,
     "words.txt": 2000,
+    "tags.tsv": 600,
 }
 
 

@@ -176,11 +176,13 @@ def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Re
 
 def _about_ngrams(trial: Trial, prepared: Prepared) -> str | None:
     """Return how an n-gram model may help: where training or the text is short."""
+    small = prepared.facts.bytes < SMALL_TEXT
     if trial.tokens < LEAST_TOKENS + prepared.train.tokens.size:
         order = 6 if prepared.tokenizer.kind in ("char", "byte") else 3
         hint = "with so little training, an n-gram model, counted in seconds, may do better"
-        return f"{hint}: --model ngram --order {order}"
-    if prepared.facts.bytes < SMALL_TEXT:
+        both = ", or --model auto for a mixture of both" if small else ""
+        return f"{hint}: --model ngram --order {order}{both}"
+    if small:
         size = f"the text has only {plural(prepared.facts.bytes, 'byte')}"
         better = "a mixture with an n-gram model does better than a network alone (--with-ngram"
         return f"{size}: {better}, or --model auto); --init-from MODEL may too"
