@@ -42,7 +42,7 @@ def small(arguments):
     trains = arguments[0] == "train" or "--sweep" in arguments
     if not trains or "ngram" in arguments:
         return arguments
-    found = re.sub(r" --(minutes|steps) \S+", "", line)
+    found = re.sub(r" --(minutes|steps|epochs) \S+", "", line)
     found += " --steps 3"
     if not re.search("--hidden-size|--parameters|--sweep|--init-from|hopfield|hmm|word2vec", line):
         found += " --hidden-size 16"

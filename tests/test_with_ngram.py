@@ -66,7 +66,8 @@ def test_both_models_and_their_mixture_are_stored(text, capsys):
     assert kept["val_loss"] == pytest.approx(score["nll_nats"] / score["tokens"], abs=1e-5)
     capsys.readouterr()
     assert run(["models", "show", "t", "--all"]) == 0
-    shown = {line.split("  ")[0]: line.split()[-1] for line in capsys.readouterr().out.splitlines()}
+    lines = [line for line in capsys.readouterr().out.splitlines() if line]
+    shown = {line.split("  ")[0]: line.split()[-1] for line in lines}
     assert shown["result: mixture: order"] == "3" and "result: mixture" not in shown
 
 
