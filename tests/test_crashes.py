@@ -224,9 +224,10 @@ def test_so_many_checkpoints_are_kept(keep, text):
     assert len(earlier) == (keep if keep > 1 else 0)
     for path, step in zip(earlier, range(8, 0, -1), strict=False):
         tensors = load_file(path)
-        shorter = begun(text, f"to-{step}-{keep}", step)
+        ends = step == SETTINGS["steps"]  # and is validated there, unlike a run that is cut short
+        shorter = begun(text, f"to-{step}-{keep}", None if ends else step)
         wanted = load_file(shorter.path / store.CHECKPOINTS / store.LAST)
-        assert all(torch.equal(tensors[name], wanted[name]) for name in wanted)
+        assert [n for n in wanted if not torch.equal(tensors[n], wanted[n])] == []
     assert last.exists()
     named = {part for part in manifest.read(stored.path) if part.startswith(store.CHECKPOINTS)}
     assert named == {f"{store.CHECKPOINTS}/{path.name}" for path in (last, *earlier)}

@@ -237,7 +237,7 @@ def test_a_model_of_pairs_has_what_it_has(models, tmp_path, capsys):
     assert run([*made, "--tokenizer", "char"]) == 0
     out = tmp_path / "page.html"
     assert run(["report", "-m", "two", "--out", str(out), "--quiet"]) == 0
-    assert "writes from sources" in out.read_text() and "uno" not in out.read_text()
+    assert "writes from sources" in out.read_text() and "uno due" not in out.read_text()
 
 
 def test_bad_inputs(models, capsys, tmp_path):
