@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
+import sentencepiece
 import torch
 
 TEXT = "the cat sat on the mat\n\nand the dog's log  was 12 years old: h\u00e9, \u6f22\u5b57\n" * 8
@@ -132,3 +134,19 @@ def checkpoint(kind: str, folder: Path, **shards) -> Path:
         with torch.no_grad():
             model.lm_head.weight[3:259] = 0
     return saved(folder, model, library, *names, **shards)
+
+
+def sentencepiece_model(sentences: list[str], vocab_size: int) -> bytes:
+    """Return a BPE model of sentencepiece that keeps all spaces and falls back on bytes."""
+    written = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(sentences),
+        model_writer=written,
+        model_type="bpe",
+        vocab_size=vocab_size,
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        minloglevel=2,
+    )
+    return written.getvalue()

@@ -1,6 +1,5 @@
 """GGUF files: written by the gguf package and read here, written here and read by it."""
 
-import io
 import json
 import struct
 
@@ -9,7 +8,7 @@ import pytest
 import sentencepiece
 import torch
 from helpers_cli import records, refusal
-from hf_models import PROMPTS, TEXT, checkpoint
+from hf_models import PROMPTS, TEXT, checkpoint, sentencepiece_model
 
 from seqgen.cli import run
 from seqgen.formats.gguf import GGUFFile
@@ -90,18 +89,8 @@ def test_numbers_of_every_type_are_theirs(kind, tmp_path):
 
 def sentencepiece_facts(writer):
     """Add the vocabulary of a sentencepiece model; return it."""
-    written = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXT.split("\n") * 8),
-        model_writer=written,
-        model_type="bpe",
-        vocab_size=300,
-        byte_fallback=True,
-        normalization_rule_name="identity",
-        remove_extra_whitespaces=False,
-        minloglevel=2,
-    )
-    library = sentencepiece.SentencePieceProcessor(model_proto=written.getvalue())
+    made = sentencepiece_model(TEXT.split("\n") * 8, 300)
+    library = sentencepiece.SentencePieceProcessor(model_proto=made)
     ids = range(library.vocab_size())
     kinds = {2: library.is_unknown, 3: library.is_control, 6: library.is_byte}
     types = [next((kind for kind, holds in kinds.items() if holds(i)), 1) for i in ids]

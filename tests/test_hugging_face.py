@@ -1,6 +1,5 @@
 """Hugging Face models: what we read and write gives what transformers gives."""
 
-import io
 import json
 import re
 import resource
@@ -12,7 +11,15 @@ import pytest
 import sentencepiece
 import torch
 from helpers_cli import records, refusal
-from hf_models import PROMPTS, QWEN, TEXT, byte_level, checkpoint, metaspace
+from hf_models import (
+    PROMPTS,
+    QWEN,
+    TEXT,
+    byte_level,
+    checkpoint,
+    metaspace,
+    sentencepiece_model,
+)
 
 from seqgen.cli import run
 from seqgen.tasks.exchange import import_model
@@ -300,23 +307,13 @@ def test_a_new_model_takes_a_tokenizer_json(folder, tmp_path, capsys):
 
 
 def test_a_sentencepiece_model_is_given_whole_texts(folder, capsys):
-    written = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXT.split("\n")),
-        model_writer=written,
-        model_type="bpe",
-        vocab_size=290,
-        byte_fallback=True,
-        normalization_rule_name="identity",
-        remove_extra_whitespaces=False,
-        minloglevel=2,
-    )
+    made = sentencepiece_model(TEXT.split("\n"), 290)
     (folder / "tokenizer.json").unlink()
-    (folder / "tokenizer.model").write_bytes(written.getvalue())
+    (folder / "tokenizer.model").write_bytes(made)
     change(folder / "config.json", eos_token_id=2)
     assert run(["import", str(folder), "--quiet"]) == 0
     loaded = load("m", "cpu")
-    library = sentencepiece.SentencePieceProcessor(model_proto=written.getvalue())
+    library = sentencepiece.SentencePieceProcessor(model_proto=made)
     for prompt in PROMPTS:
         ids = library.encode(prompt)
         assert read_prompt(loaded, 0, prompt).tokens == (1, *ids)
