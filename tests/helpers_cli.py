@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from seqgen.cli import run
 
@@ -22,3 +23,15 @@ def refusal(capsys, *arguments) -> str:
     assert said.out == ""
     (line,) = said.err.strip("\n").split("\n")
     return line
+
+
+def train_one_of_each(text: Path, steps: int) -> None:
+    """Train a tiny LSTM, a transformer and an n-gram model: `net`, `tf` and `grams`."""
+    common = ("--batch-size", "4", "--seq-len", "16", "--seed", "1", "--quiet")
+    small = ("--layers", "1", "--hidden-size", "4", "--steps", str(steps), *common)
+    for name, more in (
+        ("net", ("--model", "lstm", *small)),
+        ("tf", ("--model", "transformer", "--heads", "2", *small)),
+        ("grams", ("--model", "ngram", "--order", "3", "--quiet")),
+    ):
+        assert run(["train", str(text), "--name", name, *more]) == 0

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from architectures import CASES, RECURRENT, Case, over
-from helpers_cli import records, refusal
+from helpers_cli import records, refusal, train_one_of_each
 from test_sampling import ALPHABET, loaded_as, real
 
 from seqgen.cli import run
@@ -44,16 +44,9 @@ def home(tmp_path_factory):
     """A store with a tiny model of each kind, trained on `text.txt`."""
     folder = tmp_path_factory.mktemp("inspect")
     (folder / "text.txt").write_text('the "cat" sat on its mat\n' * 30 + HOSTILE * 5)
-    common = ("--steps", "2", "--batch-size", "4", "--seq-len", "16", "--seed", "1", "--quiet")
-    small = ("--layers", "1", "--hidden-size", "4", *common)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SEQGEN_HOME", str(folder / "home"))
-        for name, more in (
-            ("net", ("--model", "lstm", *small)),
-            ("tf", ("--model", "transformer", "--heads", "2", *small)),
-            ("grams", ("--model", "ngram", "--order", "3", "--quiet")),
-        ):
-            assert run(["train", str(folder / "text.txt"), "--name", name, *more]) == 0
+        train_one_of_each(folder / "text.txt", steps=2)
     return folder
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers_cli import records, refusal
+from helpers_cli import records, refusal, train_one_of_each
 from test_inspect import HOSTILE, Read
 from test_sampling import real
 
@@ -50,16 +50,9 @@ def home(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     text = folder / "text.txt"
     text.write_text(('the "cat" sat on 3 mats\n' + HOSTILE) * 30)
-    common = ("--steps", "4", "--batch-size", "4", "--seq-len", "16", "--seed", "1", "--quiet")
-    small = ("--layers", "1", "--hidden-size", "4", *common)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SEQGEN_HOME", str(folder / "home"))
-        for name, more in (
-            ("net", ("--model", "lstm", *small)),
-            ("tf", ("--model", "transformer", "--heads", "2", *small)),
-            ("grams", ("--model", "ngram", "--order", "3", "--quiet")),
-        ):
-            assert run(["train", str(text), "--name", name, *more]) == 0
+        train_one_of_each(text, steps=4)
         out = str(folder / "page.html")
         assert run(["report", "-m", "net", "-m", "tf", "--out", out, "--quiet"]) == 0
     return folder
