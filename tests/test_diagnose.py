@@ -15,9 +15,8 @@ from seqgen.cli import run
 from seqgen.configs import TrainingConfig
 from seqgen.data.corpus import Corpus
 from seqgen.models.cells.watched import Steps, watching
-from seqgen.tasks.diagnose import windows
 from seqgen.training.clipping import clip
-from seqgen.training.diagnosis.distance import gradients_by_distance
+from seqgen.training.diagnosis.distance import gradients_by_distance, windows
 from seqgen.training.diagnosis.heads import attention_figures, loss_unscaled
 from seqgen.training.diagnosis.layers import (
     Update,
@@ -321,7 +320,7 @@ def test_every_parameter_is_in_one_named_layer():
 
 def test_windows_lie_within_documents():
     corpus = Corpus(np.arange(20, dtype=np.uint8), np.array([3, 13, 20]), start=99)
-    tokens, targets = windows(corpus, 5)
+    tokens, targets = windows(corpus, 5, 64)
     assert tokens.tolist() == [[99, 3, 4, 5, 6], [7, 8, 9, 10, 11], [99, 13, 14, 15, 16]]
     assert targets.tolist() == [[3, 4, 5, 6, 7], [8, 9, 10, 11, 12], [13, 14, 15, 16, 17]]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
@@ -18,7 +19,10 @@ from seqgen.cli import run
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import training_batches
 from seqgen.data.corpus import Corpus
+from seqgen.tasks.loaded import load
 from seqgen.tasks.training.train import train
+from seqgen.training.diagnosis.distance import gradients_by_distance, windows
+from seqgen.training.diagnosis.heads import attention_figures
 from seqgen.training.diagnosis.layers import LayerFigures, units_of
 from seqgen.training.diagnosis.warnings import Warnings
 from seqgen.training.diagnosis.watch import LOOKS, TrainingWatch
@@ -47,7 +51,7 @@ def watched(model, records=False, **more):
     events = []
     hooks = Hooks(keep_best=lambda: None, checkpoint=lambda: None, report=lambda event: None)
     trainer = Trainer(model, batches, config, hooks)
-    hooks.watch = TrainingWatch(model, config, trainer.budget, events.append, records)
+    hooks.watch = TrainingWatch(model, config, trainer.budget, events.append, records, corpus)
     try:
         trainer.train()
     except Diverged as error:
@@ -271,6 +275,48 @@ def test_diagnose_logs_every_layer_and_ends_with_a_summary(text, tmp_path, capsy
     assert 1e-6 < found[-3]["layers"][1]["update_ratio"] < 0.3
     one, other = ((home / "model.safetensors").read_bytes() for home in homes)
     assert one == other
+
+
+@pytest.mark.parametrize("model", ["rnn", "transformer"])
+def test_the_records_of_a_run_end_with_what_diagnose_finds(model, text, tmp_path, capsys):
+    """Of the same windows, on the last weights, which without validation are those stored."""
+    pytest.importorskip("matplotlib", reason="--plot needs matplotlib, the extra `plot`")
+    arguments = ["train", text, "--model", model, "--steps", 8, "--hidden-size", 8, "--layers", 1]
+    arguments += ["--seq-len", 16, "--seed", 1, "--precision", "float32", "--val", "none"]
+    picture = tmp_path / "reach.svg"
+    more = ["--name", "seen", "--set", "ema=0", "--diagnose", "--plot", picture, "-q"]
+    assert run([*map(str, [*arguments, *more])]) == 0
+    assert "its bound" in picture.read_text() if model == "rnn" else picture.read_text()
+    lines = (tmp_path / "home" / "models" / "seen" / "metrics.jsonl").read_text().splitlines()
+    logged = [record for record in map(json.loads, lines) if "distances" in record]
+    assert len(logged) == 8
+    last = logged[-1]
+    seen = load("seen", "cpu", "float64")
+    ids = seen.tokenizer.encode(TEXT)
+    corpus = Corpus(np.array(ids), np.array([len(ids)]), start=seen.tokenizer.encode("\n")[0])
+    length = len(last["distances"])
+    tokens, targets = map(torch.from_numpy, windows(corpus, length, 4))
+    expected = gradients_by_distance(seen.model, tokens, targets[:, -1])
+    assert length == (16 if model == "transformer" else 101)
+    for record, one in zip(last["distances"], expected, strict=True):
+        assert_close(record, one)
+    if model == "rnn":
+        weight = seen.model.layers[0].weight_hh.detach().numpy()
+        radius = np.abs(np.linalg.eigvals(weight)).max()
+        assert last["layers"][1]["spectral_radius"] == pytest.approx(radius, rel=1e-6)
+        assert last["heads"] == []
+    else:
+        for record, head in zip(last["heads"], attention_figures(seen.model, tokens), strict=True):
+            assert_close(record, head)
+
+
+def assert_close(record, figures):
+    """The same figures but for rounding, and missing where those are."""
+    expected = dataclasses.asdict(figures)
+    missing = {name for name, value in expected.items() if value is None}
+    assert {name for name, value in record.items() if value is None} == missing
+    for name in expected.keys() - missing:
+        assert record[name] == pytest.approx(expected[name], rel=1e-9), name
 
 
 TINY = {"hidden_size": 8, "num_heads": 2, "steps": 12, "seed": 1}

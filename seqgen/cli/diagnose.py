@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,7 @@ from seqgen.wording import plural
 
 if TYPE_CHECKING:
     from seqgen.tasks.diagnose import Diagnosis
+    from seqgen.training.diagnosis.distance import Distance
 
 # The table has these distances; the picture, the file and the records have all.
 SHOWN = (0, 1, 2, 5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 750, 1000)
@@ -74,7 +76,7 @@ def diagnose(
     loaded = load(model, device, precision)
     diagnosis = look(loaded, source.chunks(loaded.data.newlines), distance, layer)
     if plot is not None:
-        _draw(plot, diagnosis)
+        draw_distances(plot, diagnosis.summary.model, diagnosis.distances)
     if json:
         for record in (
             *diagnosis.distances,
@@ -157,12 +159,12 @@ def _put_heads(diagnosis: Diagnosis) -> None:
     )
 
 
-def _draw(plot: Path, diagnosis: Diagnosis) -> None:
+def draw_distances(plot: Path, model: str, points: Sequence[Distance]) -> None:
+    """Draw a model's gradients by distance, and their bound if they have one."""
     from seqgen.report.lines import draw_lines
 
-    points = diagnosis.distances
     series = {"gradient norm": [(d.distance, d.grad_norm) for d in points]}
     if points[0].bound is not None:
         series["its bound"] = [(d.distance, d.bound) for d in points]
-    title = f"{diagnosis.summary.model}: gradient of a loss by distance"
+    title = f"{model}: gradient of a loss by distance"
     draw_lines(plot, series, "distance in tokens", "norm", log="y", marker="", title=title)

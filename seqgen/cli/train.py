@@ -12,7 +12,7 @@ from seqgen.cli import completion, options
 from seqgen.cli.help import BUDGET, OPTIMISATION, OUTPUT, SAVING, TEXT, WHAT
 from seqgen.cli.inputs import Inputs, file_name, file_path, given_or_piped
 from seqgen.cli.output import put_record
-from seqgen.cli.outputs import check_replaced_model
+from seqgen.cli.outputs import check_picture, check_replaced_model
 from seqgen.cli.pairs import check_sides
 from seqgen.cli.settings import assignment
 from seqgen.cli.settings import option as setting
@@ -280,7 +280,8 @@ def train(
         bool,
         typer.Option(
             "--diagnose",
-            help="Also log how every layer is doing: weights, gradients, updates, units.",
+            help="Also log how every layer is doing, how far gradients reach, which --plot FILE "
+            "draws, and how widely attention spreads.",
             rich_help_panel=OUTPUT,
         ),
     ] = False,
@@ -312,8 +313,10 @@ def train(
     if preset == "help":
         put_presets(json)
         return
-    if plot is not None and not find_lr:
-        raise UsageError("--plot is for --find-lr; seqgen models show draws the losses of a run")
+    if plot is not None and not (find_lr or diagnose):
+        raise UsageError(
+            "--plot is for --find-lr and --diagnose; seqgen models show draws the losses of a run"
+        )
     for key, _, setting_name in (text.partition("=") for text in set_ or ()):
         if key == "help":
             named = None if model == registry.AUTO else model
@@ -340,6 +343,8 @@ def train(
     targets = inputs.keep(target or ())
     common = {"settings": settings, "device": device, "targets": targets}
     during = {"stop_after": stop_after, "tensorboard": tensorboard, "diagnose": diagnose}
+    draws = plot is not None and not find_lr
+    place = check_picture(plot, inputs.open(map(str, data))) if draws else None
     with display(quiet) as shown:
         report = LastLook(shown)
         if resume is not None:
@@ -366,6 +371,8 @@ def train(
                 check_replaced_model(name, [*sources, *targets, *held_out])
             where = {"name": name, "overwrite": overwrite, "report": report}
             result = run(sources, **where, **asked, **during)
+    if place is not None:
+        report.draw(place, result.name)
     if json:
         put_record(result)
     if result.stopped == "interrupted":

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from seqgen import registry, store
 from seqgen.cli.output import console, is_terminal, say
 from seqgen.cli.tables import MISSING, count, duration, figure, number, percentage
+from seqgen.errors import SeqgenError
 from seqgen.training.events import SAMPLE_WIDTH
 from seqgen.wording import plural
 
@@ -155,6 +156,18 @@ class LastLook:
             self._last = event
         self._report(event)
 
+    def draw(self, place: Path, model: str) -> None:
+        """Draw the gradient by distance, with its bound.
+
+        Raises:
+            SeqgenError: there is none.
+        """
+        from seqgen.cli.diagnose import draw_distances
+
+        if self._last is None or not self._last.distances:
+            raise SeqgenError(f"{place} is not drawn: only models of text have such gradients")
+        draw_distances(place, model, self._last.distances)
+
     def put(self) -> None:
         """Write the figures to standard error, a line per layer, if there are any."""
         if self._last is None:
@@ -168,6 +181,7 @@ class LastLook:
                 "update ratio": number(figures.update_ratio),
                 "saturated": percentage(figures.saturated, 1),
                 "dead": percentage(figures.dead, 1),
+                "spectral radius": number(figures.spectral_radius),
             }
             known = (f"{name} {value}" for name, value in parts.items() if value != MISSING)
             say(f"  {figures.layer:<{width}}  {', '.join(known)}")

@@ -6,7 +6,6 @@ import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
@@ -19,14 +18,19 @@ from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.transformer import Transformer
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.training.clipping import clip
-from seqgen.training.diagnosis.distance import Distance, gradients_by_distance
+from seqgen.training.diagnosis.distance import (
+    DISTANCE,
+    Distance,
+    gradients_by_distance,
+    windows,
+)
 from seqgen.training.diagnosis.heads import HeadFigures, attention_figures, loss_unscaled
 from seqgen.training.diagnosis.layers import LayerFigures, Update, units_of
 from seqgen.training.optimizers import UpdateRule
 from seqgen.wording import plural
 
-# How far back is looked unless the user says, and over how many windows figures are means.
-DISTANCE, WINDOWS = 100, 64
+# Over how many windows figures are means.
+WINDOWS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +92,9 @@ def diagnose(
     corpus = encode_corpus(chunks, loaded.tokenizer, loaded.data.documents, framing=loaded.framing)
     corpus = as_read(corpus, loaded.data.direction)
     length = _length(name, model, corpus, distance)
-    tokens, targets = (torch.from_numpy(x).to(model.device) for x in windows(corpus, length))
+    tokens, targets = (
+        torch.from_numpy(x).to(model.device) for x in windows(corpus, length, WINDOWS)
+    )
     distances = gradients_by_distance(model, tokens, targets[:, -1], layer)
     loss, layers = _layers(loaded, tokens, targets)
     heads, unscaled = [], None
@@ -116,26 +122,6 @@ def _length(name: str, model: NeuralLanguageModel, corpus: Corpus, distance: int
     if distance is not None:
         return distance + 1
     return min(DISTANCE + 1, longest, model.window or longest)
-
-
-def windows(corpus: Corpus, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return at most `WINDOWS` windows that lie evenly over a text, without overlap.
-
-    Returns:
-        What the model reads, and the token after each: (B, length) of int64 both. Each window is
-        read as the beginning of a text: nothing is remembered of what came before it.
-    """
-    spans = zip(corpus.starts.tolist(), corpus.ends.tolist(), strict=True)
-    begins = [
-        (at, at == start)
-        for start, end in spans
-        for at in range(start, end - length + 1, length)
-    ]  # fmt: skip
-    count = min(WINDOWS, len(begins))
-    chosen = [begins[len(begins) * i // count] for i in range(count)]
-    targets = np.stack([corpus.tokens[at : at + length].astype(np.int64) for at, _ in chosen])
-    before = [corpus.start if first else int(corpus.tokens[at - 1]) for at, first in chosen]
-    return np.hstack([np.array(before, np.int64)[:, None], targets[:, :-1]]), targets
 
 
 def _layers(

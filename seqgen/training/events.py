@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from seqgen.configs import TrainingConfig
 
 if TYPE_CHECKING:
+    from seqgen.training.diagnosis.distance import Distance
+    from seqgen.training.diagnosis.heads import HeadFigures
     from seqgen.training.diagnosis.layers import LayerFigures
 
 
@@ -102,11 +104,15 @@ class Diagnosed:
         step: steps done, this one included.
         share: how much of the budget was spent before it, 0 to 1.
         layers: every layer's figures, in the order of use.
+        distances: the gradient of a loss by distance, from 0; of models that read sources none.
+        heads: how widely each head attends, of a transformer.
     """
 
     step: int
     share: float
     layers: list[LayerFigures]
+    distances: list[Distance] = field(default_factory=list)
+    heads: list[HeadFigures] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)

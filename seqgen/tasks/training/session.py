@@ -219,7 +219,8 @@ class Session:
             self.stored.write_checkpoint(*trainer.snapshot(), config.keep)
 
         validation = validating(self.loaded, self.prepared)
-        watch = TrainingWatch(model, config, self.budget, report, self.diagnose)
+        corpus = self._batches.corpus
+        watch = TrainingWatch(model, config, self.budget, report, self.diagnose, corpus)
 
         def report_and_watch(event: Event) -> None:
             report(event)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from seqgen.configs import require
+from seqgen.data.corpus import Corpus
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.cells.cell import Cell, LayerState
 from seqgen.models.cells.watched import Steps, watching
+
+# How far back is looked unless the user says.
+DISTANCE = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +37,30 @@ class Distance:
     grad_norm: float
     bound: float | None
     weight_grad_norm: float | None
+
+
+def windows(corpus: Corpus, length: int, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return windows that lie evenly over a text, without overlap.
+
+    Args:
+        corpus: the text, with a document of that length at least.
+        length: of each window.
+        most: how many windows there are, fewer where the text is short.
+
+    Returns:
+        What the model reads, and the token after each: (B, length) of int64 both. Each window is
+        read as the beginning of a text: nothing is remembered of what came before it.
+    """
+    fitting = np.cumsum((corpus.ends - corpus.starts) // length)  # windows up to each document
+    there = int(fitting[-1])
+    count = min(most, there)
+    nth = np.array([there * i // count for i in range(count)])
+    document = np.searchsorted(fitting, nth, "right")
+    within = nth - np.where(document > 0, fitting[document - 1], 0)
+    at = corpus.starts[document] + within * length  # (B,)
+    targets = corpus.tokens[at[:, None] + np.arange(length)].astype(np.int64)
+    before = np.where(within == 0, corpus.start, corpus.tokens[np.maximum(at, 1) - 1])
+    return np.hstack([before.astype(np.int64)[:, None], targets[:, :-1]]), targets
 
 
 def gradients_by_distance(

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import Batch
+from seqgen.data.corpus import Corpus
 from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.cells.cell import Cell
+from seqgen.models.transformer import Transformer
+from seqgen.training.diagnosis.distance import DISTANCE, gradients_by_distance, windows
+from seqgen.training.diagnosis.heads import attention_figures
 from seqgen.training.diagnosis.layers import Update, units_of
 from seqgen.training.diagnosis.warnings import Warnings
 from seqgen.training.events import Diagnosed, Event, Notice, Report, Validated
@@ -22,8 +31,10 @@ from seqgen.training.schedules import rate
 FIRST_LOOK = 4
 # With `--diagnose` there are so many more, evenly over the budget.
 LOOKS = 20
-# Rows of a batch whose units are looked at.
+# Rows of a batch whose units are looked at, and windows in which gradients are followed.
 ROWS = 4
+# Spectral radii take seconds in wider layers.
+WIDEST = 512
 
 
 class TrainingWatch(Watch):
@@ -35,6 +46,8 @@ class TrainingWatch(Watch):
         budget: of the run.
         report: takes `Notice` for each warning, and `Diagnosed` with `records`.
         records: report the figures of layers, and look more often.
+        corpus: what is trained on: with `records`, gradients are followed and attention is
+            looked at in a few windows of it, always the same ones.
     """
 
     def __init__(
@@ -44,10 +57,12 @@ class TrainingWatch(Watch):
         budget: Budget,
         report: Report,
         records: bool,
+        corpus: Corpus | None = None,
     ) -> None:
         self.model, self.config, self.budget = model, config, budget
         self.report, self.records = report, records
         self.warnings = Warnings(config, lambda text: report(Notice(text=text)))
+        self._corpus = corpus
         # Those of `LOOKS` that have passed; None until the first step of this process.
         self._looks: int | None = None
         self._has_relus = True  # until a look has found none
@@ -60,12 +75,13 @@ class TrainingWatch(Watch):
         share = self.budget.share(run)
         update = Update(self.model)
         yield
-        layers = update.figures(self._units(batch), radius=False)
+        layers = update.figures(self._units(batch), radius=self.records and self._is_narrow)
         after = Run(step=run.step + 1)
         if after.step >= FIRST_LOOK:  # the very first steps are large beside the initial weights
             self.warnings.layers(after, layers, rate(self.config, share, run.step))
         if self.records:
-            self.report(Diagnosed(step=after.step, share=share, layers=layers))
+            inside = self._look_inside()
+            self.report(Diagnosed(step=after.step, share=share, layers=layers, **inside))
 
     def parts(self) -> dict[str, Part]:
         return {"warnings": self.warnings}
@@ -91,6 +107,37 @@ class TrainingWatch(Watch):
         looks = int(LOOKS * self.budget.share(run))
         is_next, self._looks = looks > self._looks, max(looks, self._looks)
         return is_next
+
+    @property
+    def _is_narrow(self) -> bool:
+        cells = [layer for layer in self.model.stack or () if isinstance(layer, Cell)]
+        return all(cell.hidden_size <= WIDEST for cell in cells)
+
+    @cached_property
+    def _windows(self) -> tuple[Tensor, Tensor] | None:
+        """What is read, and the token after each, (B, T) both; None of a model of no text."""
+        corpus, model = self._corpus, self.model
+        if corpus is None or corpus.sources is not None:
+            return None
+        if not isinstance(model, NeuralLanguageModel):
+            return None
+        longest = int((corpus.ends - corpus.starts).max())
+        length = min(DISTANCE + 1, longest, model.window or longest)
+        tokens, targets = windows(corpus, length, ROWS)
+        return torch.from_numpy(tokens).to(model.device), torch.from_numpy(targets).to(model.device)
+
+    def _look_inside(self) -> dict[str, Any]:
+        """Return the fields of `Diagnosed` that are about the windows.
+
+        They are of a copy in float64: gradients soon fall below what float32 can hold.
+        """
+        if self._windows is None:
+            return {}
+        tokens, targets = self._windows
+        kind = torch.float32 if self.model.device.type == "mps" else torch.float64
+        model = copy.deepcopy(self.model).eval().to(kind).requires_grad_(True)
+        heads = attention_figures(model, tokens) if isinstance(model, Transformer) else []
+        return {"distances": gradients_by_distance(model, tokens, targets[:, -1]), "heads": heads}
 
     @torch.no_grad()
     def _units(self, batch: Batch) -> dict[int, dict[str, float | None]]:
