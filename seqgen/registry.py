@@ -269,7 +269,7 @@ _ROWS = (
     Architecture(
         "seq2seq",
         "seqgen.models.seq2seq:Seq2Seq",
-        "seqgen.models.seq2seq:Seq2SeqConfig",
+        "seqgen.models.seq2seq_config:Seq2SeqConfig",
         "recurrent encoder-decoder, with attention or without",
         "pairs",
     ),

@@ -33,7 +33,7 @@ from seqgen import store
 from seqgen.cli import run
 from seqgen.errors import SeqgenError
 from seqgen.store import StoredModel
-from seqgen.tasks.loaded import load
+from seqgen.tasks.loading import load
 from seqgen.tasks.training import session
 
 TEXT = "so it goes on and on, and it ends so.\n" * 12

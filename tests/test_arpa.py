@@ -20,7 +20,7 @@ from seqgen.data.corpus import encode_corpus
 from seqgen.errors import SeqgenError
 from seqgen.formats import arpa
 from seqgen.tasks.exchange import export_model, import_model
-from seqgen.tasks.loaded import load
+from seqgen.tasks.loading import load
 from seqgen.tasks.scoring.mix import token_log_probs
 from seqgen.tasks.training.train import train
 

@@ -15,13 +15,13 @@ from helpers_cli import records, refusal
 from test_translation import pairs_of, trained
 
 from seqgen.cli import run
-from seqgen.cli.attention import put_heat_map
+from seqgen.cli.source_attention import put_heat_map
 from seqgen.errors import UsageError
 from seqgen.models.encoder_decoder import windows
 from seqgen.report.heat_map import draw_heat_map
-from seqgen.tasks import attention
-from seqgen.tasks.attention import Attention, Heads, coverage_penalty, whole_words
-from seqgen.tasks.loaded import load
+from seqgen.tasks import source_attention
+from seqgen.tasks.loading import load
+from seqgen.tasks.source_attention import Attention, Heads, coverage_penalty, whole_words
 from seqgen.tasks.training.train import train
 from seqgen.tasks.writing.from_source import CopyingDecoder, SourceOptions, written_pieces
 from seqgen.tasks.writing.prompts import read_prompt
@@ -186,21 +186,21 @@ def test_one_layer_or_one_head_can_be_chosen(tsv, capsys):
 
 def test_an_alignment_by_hand():
     weights = np.array([[0.1, 0.7, 0.2], [0.5, 0.3, 0.2], [0.1, 0.2, 0.7]])
-    assert attention.pharaoh(attention.align(weights)) == "1-0 0-1 2-2"
-    assert attention.align(np.zeros((2, 0))) == []
+    assert source_attention.pharaoh(source_attention.align(weights)) == "1-0 0-1 2-2"
+    assert source_attention.align(np.zeros((2, 0))) == []
     # Target words: tokens 0 and 1, then 2. Source words: token 0, then 2; 1 is white space.
-    summed = attention.by_words(weights, [0, 0, 1], [0, None, 1])
+    summed = source_attention.by_words(weights, [0, 0, 1], [0, None, 1])
     np.testing.assert_allclose(summed, [[0.6, 0.4], [0.1, 0.7]])
-    assert attention.pharaoh(attention.align(summed)) == "0-0 1-1"
+    assert source_attention.pharaoh(source_attention.align(summed)) == "0-0 1-1"
 
 
 def test_words_are_what_white_space_separates():
     pieces = [b"Gr", "ö".encode(), b"n", b" ", b" tea", b",", b"\xe2\x82", b"\xac x", b""]
-    assert attention.word_numbers(pieces) == [0, 0, 0, None, 1, 1, 1, 1, None]
+    assert source_attention.word_numbers(pieces) == [0, 0, 0, None, 1, 1, 1, 1, None]
     tokenizer = WordTokenizer(["So", ",", " he"])
-    found = attention.pieces_of(tokenizer, "So, he said")
+    found = source_attention.pieces_of(tokenizer, "So, he said")
     assert found == [b"So", b",", b" he", b" said"]
-    assert attention.word_numbers(found) == [0, 0, 1, 2]
+    assert source_attention.word_numbers(found) == [0, 0, 1, 2]
 
 
 def test_every_token_has_its_part_of_the_text():

@@ -18,7 +18,7 @@ from seqgen.cli import run
 from seqgen.errors import Interrupted, SeqgenError
 from seqgen.store import StoredModel
 from seqgen.tasks.exchange import export_model, import_model
-from seqgen.tasks.loaded import load
+from seqgen.tasks.loading import load
 from seqgen.tasks.training import session
 from seqgen.tasks.training.resume import resume
 from seqgen.tasks.training.train import train

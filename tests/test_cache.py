@@ -18,7 +18,7 @@ from seqgen.configs.cache import CacheConfig
 from seqgen.errors import UsageError
 from seqgen.models.continuous_cache import Cached
 from seqgen.models.recent import Recent, recall, with_weights
-from seqgen.tasks.loaded import load
+from seqgen.tasks.loading import load
 from seqgen.tasks.scoring.mix import fit
 from seqgen.tasks.scoring.perplexity import perplexity
 from seqgen.tasks.training.train import train

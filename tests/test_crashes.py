@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from seqgen import store
 from seqgen.errors import SeqgenError
 from seqgen.store import StoredModel, manifest
-from seqgen.tasks.loaded import load
+from seqgen.tasks.loading import load
 from seqgen.tasks.training import session
 from seqgen.tasks.training.resume import resume
 from seqgen.tasks.training.train import train

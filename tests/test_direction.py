@@ -16,7 +16,7 @@ from seqgen.cli import run
 from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.data.direction import reading_order, turned
 from seqgen.decoding.backward import BackwardContinuation, BackwardDecoder
-from seqgen.tasks.loaded import load
+from seqgen.tasks.loading import load
 from seqgen.tokenizers import KINDS
 
 WORDS = ["the cat sat", "a dog ran off", "the dog sat down", "cats ran", "on a mat", "down, off"]

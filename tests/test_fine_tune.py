@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from seqgen import store
 from seqgen.cli import run
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.tasks.loaded import load
+from seqgen.tasks.loading import load
 from seqgen.tasks.training.train import train
 from seqgen.training.events import Notice
 

@@ -34,7 +34,7 @@ from seqgen.cli import (
     train,
 )
 from seqgen.cli import help as help_page
-from seqgen.cli.examples import EXAMPLES
+from seqgen.cli.help_examples import EXAMPLES
 from seqgen.configs import DataConfig, TrainingConfig
 from seqgen.tokenizers import KINDS
 from seqgen.training.events import Notice, Progress, Started, Validated

@@ -13,7 +13,7 @@ from hf_models import PROMPTS, TEXT, checkpoint, sentencepiece_model
 from seqgen.cli import run
 from seqgen.formats.gguf import GGUFFile
 from seqgen.tasks.exchange import import_model
-from seqgen.tasks.loaded import load
+from seqgen.tasks.loading import load
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 

@@ -23,7 +23,7 @@ from hf_models import (
 
 from seqgen.cli import run
 from seqgen.tasks.exchange import import_model
-from seqgen.tasks.loaded import load
+from seqgen.tasks.loading import load
 from seqgen.tasks.writing.prompts import read_prompt
 from seqgen.tokenizers.byte_level import blocks
 from seqgen.tokenizers.from_elsewhere import HuggingFaceTokenizer

@@ -23,7 +23,7 @@ from seqgen.models.positions import rotate
 from seqgen.report.colours import Scale, share_scale, signed_scale, surprisal_scale
 from seqgen.report.inspection import unit_section
 from seqgen.report.page import page
-from seqgen.tasks.inspect.attention import attended
+from seqgen.tasks.inspect.heads import attended
 from seqgen.tasks.inspect.likeliest import likeliest
 from seqgen.tasks.inspect.passage import passages
 from seqgen.tasks.inspect.steps import steps, trace, unit_values

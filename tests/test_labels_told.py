@@ -16,7 +16,7 @@ from seqgen.data.classes import Classes
 from seqgen.data.examples import Example, ExampleEncoder, SentenceReader, TextReader
 from seqgen.data.sources import TokenSources
 from seqgen.errors import SeqgenError
-from seqgen.metrics.labels import confusion, entities, estimated, macro_f1, resampled
+from seqgen.metrics.classification import confusion, entities, estimated, macro_f1, resampled
 from seqgen.tokenizers import KINDS
 
 CORPORA = Path(__file__).resolve().parents[1] / "corpora"

@@ -25,7 +25,7 @@ from seqgen.data.text import Text, survey
 from seqgen.data.token_writing import write_token_file
 from seqgen.data.tokenfile import open_token_file
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.tasks.loaded import load
+from seqgen.tasks.loading import load
 from seqgen.tasks.scoring.perplexity import perplexity
 from seqgen.tasks.training import prepare_large as preparing
 from seqgen.tasks.training.prepare_data import prepare_data

@@ -175,3 +175,21 @@ def test_commands_that_need_no_torch_load_none(command, tmp_path):
     assert done.stderr.endswith("[]")
     assert model.exists() == ("remove" not in command)
     assert done.stdout or "remove" in command
+
+
+def modules_named(path):
+    """Yield the modules of the package that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                module = f"{node.module}.{alias.name}"
+                yield module if module in MODULES else node.module
+
+
+def test_imports_form_no_circle():
+    """Neither when they are loaded, nor in functions, nor for types."""
+    waiting = {m: set(modules_named(path)) & set(MODULES) for m, path in MODULES.items()}
+    assert sum(map(len, waiting.values())) > len(MODULES)
+    while ready := {m for m, needed in waiting.items() if not needed}:
+        waiting = {m: needed - ready for m, needed in waiting.items() if m not in ready}
+    assert not waiting

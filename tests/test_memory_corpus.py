@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seqgen.tasks.loaded import load
+from seqgen.tasks.loading import load
 from seqgen.tasks.scoring.minimal_pairs import read_pairs, score_pairs
 from seqgen.tasks.scoring.perplexity import Scoring
 from seqgen.tasks.training.train import train

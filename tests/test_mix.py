@@ -13,7 +13,7 @@ from seqgen import store
 from seqgen.cli import run
 from seqgen.errors import SeqgenError
 from seqgen.files import write_bytes
-from seqgen.tasks.loaded import load
+from seqgen.tasks.loading import load
 from seqgen.tasks.mixing import combine, store_mixture
 from seqgen.tasks.scoring.mix import token_log_probs
 from seqgen.tasks.training.train import train

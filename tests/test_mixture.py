@@ -24,7 +24,7 @@ from seqgen.models.mixture_by_order import MixtureByOrder, fit_by_order
 from seqgen.models.ngram import NGram, NGramConfig
 from seqgen.models.transformer import Transformer
 from seqgen.models.transformer_config import TransformerConfig
-from seqgen.tasks.loaded import load
+from seqgen.tasks.loading import load
 from seqgen.tasks.scoring.mix import fit
 from seqgen.tasks.scoring.perplexity import perplexity
 from seqgen.tasks.training.train import train

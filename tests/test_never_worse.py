@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from seqgen.data.corpus import encode_corpus
-from seqgen.tasks.loaded import load
+from seqgen.tasks.loading import load
 from seqgen.tasks.scoring.mix import token_log_probs
 from seqgen.tasks.training.train import train
 

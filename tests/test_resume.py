@@ -18,7 +18,7 @@ from seqgen import registry, store
 from seqgen.configs import TrainingConfig
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.store import StoredModel
-from seqgen.tasks.loaded import load
+from seqgen.tasks.loading import load
 from seqgen.tasks.scoring.perplexity import perplexity
 from seqgen.tasks.training.resume import resume
 from seqgen.tasks.training.train import train

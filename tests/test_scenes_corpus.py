@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from seqgen.data.vector_pairs import open_pairs
-from seqgen.tasks.loaded import load
+from seqgen.tasks.loading import load
 from seqgen.tasks.scoring.perplexity import held_out_pairs
 from seqgen.tasks.training.train import train
 from seqgen.tasks.writing.beam_search import BeamOptions, beam_search

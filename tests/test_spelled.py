@@ -12,7 +12,7 @@ from helpers_cli import records, refusal
 from seqgen.cli import run
 from seqgen.models.cells.gru import GRU, GRUConfig
 from seqgen.models.spelled import BEGIN, BYTES, END, SpelledEmbedding
-from seqgen.tasks.loaded import load
+from seqgen.tasks.loading import load
 
 SETTINGS = {
     **{"input": "char-cnn", "hidden_size": 6, "num_layers": 1, "vocab_size": 7, "dropout": 0.0},

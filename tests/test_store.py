@@ -17,7 +17,7 @@ from seqgen.cli import run
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import replacing, write_bytes, write_json
 from seqgen.store import StoredModel
-from seqgen.tasks.loaded import load
+from seqgen.tasks.loading import load
 from seqgen.tokenizers import KINDS
 
 

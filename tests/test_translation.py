@@ -17,7 +17,7 @@ from seqgen.data.pairs import TabPairs
 from seqgen.data.text import Text
 from seqgen.errors import SeqgenError
 from seqgen.store import StoredModel, cached_files
-from seqgen.tasks.loaded import load
+from seqgen.tasks.loading import load
 from seqgen.tasks.scoring.perplexity import held_out_pairs, perplexity
 from seqgen.tasks.training.resume import resume
 from seqgen.tasks.training.train import train

@@ -11,7 +11,7 @@ import sacrebleu
 from seqgen.cli import run
 from seqgen.errors import UsageError
 from seqgen.metrics.bleu import BleuOptions
-from seqgen.tasks.loaded import load
+from seqgen.tasks.loading import load
 from seqgen.tasks.scoring.evaluate import Measurements, evaluate
 from seqgen.tasks.scoring.translations import (
     Translating,

@@ -16,11 +16,11 @@ from safetensors.numpy import load_file, save_file
 
 import seqgen
 from seqgen.cli import run
+from seqgen.data.vector_files import open_vectors
 from seqgen.data.vector_pairs import VectorPairs, open_pairs
-from seqgen.data.vectors import open_vectors
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.store import check_removable
-from seqgen.tasks.loaded import load
+from seqgen.tasks.loading import load
 from seqgen.tasks.scoring.perplexity import held_out_pairs, perplexity
 from seqgen.tasks.training.resume import resume
 from seqgen.tasks.training.train import train

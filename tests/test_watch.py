@@ -19,7 +19,7 @@ from seqgen.cli import run
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import training_batches
 from seqgen.data.corpus import Corpus
-from seqgen.tasks.loaded import load
+from seqgen.tasks.loading import load
 from seqgen.tasks.training.train import train
 from seqgen.training.diagnosis.distance import gradients_by_distance, windows
 from seqgen.training.diagnosis.heads import attention_figures

@@ -10,7 +10,7 @@ import pytest
 from seqgen import store
 from seqgen.cli import run
 from seqgen.cli.curve import curve
-from seqgen.tasks.loaded import load
+from seqgen.tasks.loading import load
 from seqgen.tasks.training import session
 from seqgen.tasks.writing.sample import fixed_sample
 

@@ -15,7 +15,7 @@ from seqgen.cli import run
 from seqgen.cli.numbers import fill_in_numbers
 from seqgen.models.mixture import fit_weights
 from seqgen.store import StoredModel
-from seqgen.tasks.loaded import load
+from seqgen.tasks.loading import load
 from seqgen.tasks.scoring.halves import LEAST_QUARTER, fit_columns
 from seqgen.tasks.scoring.mix import token_log_probs
 from seqgen.tasks.training import with_ngram

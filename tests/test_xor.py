@@ -12,7 +12,7 @@ from seqgen.cli import run
 from seqgen.data.corpus import encode_corpus
 from seqgen.metrics.perplexity import LN2
 from seqgen.scoring import score_corpus
-from seqgen.tasks.loaded import load
+from seqgen.tasks.loading import load
 
 CORPORA = Path(__file__).parent.parent / "corpora"
 

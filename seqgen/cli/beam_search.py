@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqgen.cli import options
-from seqgen.cli.attention import Shown, refuse_shown, source_options
 from seqgen.cli.completion import one_of
 from seqgen.cli.continuous_cache import Cache, CacheFlatness, CacheStrength, cache_of
 from seqgen.cli.help import LENGTH, OUTPUT, SEARCH
@@ -24,6 +23,7 @@ from seqgen.cli.output import (
     unescape,
 )
 from seqgen.cli.prompts import GivenPrompts, say_unknown
+from seqgen.cli.source_attention import Shown, refuse_shown, source_options
 from seqgen.cli.tables import figure
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def beam_search(
     finished one.
     """
     from seqgen.configs import PRECISIONS, choice
-    from seqgen.tasks.loaded import load
+    from seqgen.tasks.loading import load
     from seqgen.tasks.writing import beam_search as task
 
     given = GivenPrompts(prompts, prompt_file, source, source_vectors)

@@ -126,7 +126,7 @@ def compare(
     after an interruption, or adds sizes, seeds and architectures.
     """
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
-    from seqgen.tasks.loaded import load
+    from seqgen.tasks.loading import load
     from seqgen.tasks.scoring import compare as comparing
     from seqgen.tasks.scoring.perplexity import Scoring
 

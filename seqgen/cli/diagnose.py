@@ -67,7 +67,7 @@ def diagnose(
     entropy of a transformer's attention.
     """
     from seqgen.tasks.diagnose import diagnose as look
-    from seqgen.tasks.loaded import load
+    from seqgen.tasks.loading import load
 
     source = Inputs(quiet).open_one(text)
     if plot is not None:

@@ -121,7 +121,7 @@ def evaluate(
         put_label_scores(model, file, device, json, verbose, quiet)
         return
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
-    from seqgen.tasks.loaded import load
+    from seqgen.tasks.loading import load
     from seqgen.tasks.scoring.evaluate import Measurements
     from seqgen.tasks.scoring.evaluate import evaluate as measure
     from seqgen.tasks.scoring.perplexity import Scoring

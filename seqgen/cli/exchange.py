@@ -108,7 +108,7 @@ def export(
     """Export an n-gram model or a transformer in a format that other tools read."""
     from seqgen.formats import FOLDER_EXPORTERS
     from seqgen.tasks.exchange import export_model, exported
-    from seqgen.tasks.loaded import load
+    from seqgen.tasks.loading import load
 
     if file_format in FOLDER_EXPORTERS:
         path = check_out_folder(Path(out), overwrite)

@@ -144,7 +144,7 @@ def inspect(
     inputs = Inputs(quiet)
     from seqgen.cli import inspected
     from seqgen.tasks.inspect.passage import passages as passages_of
-    from seqgen.tasks.loaded import load
+    from seqgen.tasks.loading import load
 
     loaded = load(model, device)
     loaded.require_text("inspect")

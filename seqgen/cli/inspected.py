@@ -12,7 +12,7 @@ from seqgen.cli.tables import MISSING, count, figure, percentage, put_table
 from seqgen.report import inspection
 from seqgen.report.colours import share_scale, signed_scale
 from seqgen.report.page import Section
-from seqgen.tasks.inspect.attention import Attended, HeadWeights, attended
+from seqgen.tasks.inspect.heads import Attended, HeadWeights, attended
 from seqgen.tasks.inspect.likeliest import Place, likeliest
 from seqgen.tasks.inspect.passage import Passages
 from seqgen.tasks.inspect.steps import Step, UnitValues, Weights, unit_values, weights

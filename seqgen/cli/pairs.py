@@ -120,8 +120,8 @@ class WithVectors:
 
     def pairs(self, newlines: str, watch: Watch | None) -> Pairs:
         """Return the pairs; see `as_text`."""
+        from seqgen.data.vector_files import open_vectors
         from seqgen.data.vector_pairs import VectorPairs
-        from seqgen.data.vectors import open_vectors
 
         require_lines(self.targets)
         text = Watched(self.targets, newlines, watch or iter)
@@ -347,7 +347,7 @@ def check_vectors(name: str) -> None:
     Raises:
         UsageError: it does not end as such files do.
     """
-    from seqgen.data.vectors import ENDINGS, is_vector_file
+    from seqgen.data.vector_files import ENDINGS, is_vector_file
 
     if not is_vector_file(name):
         raise UsageError(f"--source-vectors takes a file that ends in {' or '.join(ENDINGS)}")

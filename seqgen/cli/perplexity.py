@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from seqgen.cli import options
-from seqgen.cli.attention import Shown, source_options
 from seqgen.cli.continuous_cache import Cache, CacheFlatness, CacheStrength, cache_of
 from seqgen.cli.dynamic import Decay, Rate, Segment, dynamic_of
 from seqgen.cli.fit import HELD_OUT, fit_on
@@ -25,6 +24,7 @@ from seqgen.cli.pairs import (
     check_vectors,
     held_out_by,
 )
+from seqgen.cli.source_attention import Shown, source_options
 from seqgen.cli.tables import count, figure, percentage, put_table
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import title_of
@@ -134,7 +134,7 @@ def perplexity(
     --align are of single pairs and imply --per-line.
     """
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
-    from seqgen.tasks.loaded import load
+    from seqgen.tasks.loading import load
     from seqgen.tasks.scoring.perplexity import Scoring
 
     if documents is not None:

@@ -111,7 +111,7 @@ def given_vectors(loaded: LoadedModel, path: str) -> Sequence[Vectors]:
     Raises:
         SeqgenError: the model writes from none, or the file is damaged.
     """
-    from seqgen.data.vectors import open_vectors
+    from seqgen.data.vector_files import open_vectors
 
     loaded.require_vectors()
     file = open_vectors(path)

@@ -146,7 +146,7 @@ class _Pages:
     def _portrait(self, model: StoredModel) -> Portrait | None:
         """Return how a model deals with the text; made again where its weights have changed."""
         from seqgen.cli.pairs import held_out_by
-        from seqgen.tasks.loaded import load
+        from seqgen.tasks.loading import load
         from seqgen.tasks.portrait.portrait import portrait
 
         when, known = self._portraits.get(model.name, (None, None))

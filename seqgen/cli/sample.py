@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqgen.cli import options
-from seqgen.cli.attention import Shown, refuse_shown, source_options
 from seqgen.cli.continuous_cache import Cache, CacheFlatness, CacheStrength, cache_of
 from seqgen.cli.help import FILTERS, LENGTH, OUTPUT, TEXT
 from seqgen.cli.interactive import check_terminal, converse
 from seqgen.cli.output import is_terminal, put, put_record, say, shown, unescape
 from seqgen.cli.prompts import GivenPrompts, say_unknown
+from seqgen.cli.source_attention import Shown, refuse_shown, source_options
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def sample(
     keeps the most probable one.
     """
     from seqgen.configs import PRECISIONS, choice
-    from seqgen.tasks.loaded import load
+    from seqgen.tasks.loading import load
     from seqgen.tasks.writing.prompts import unknown_in_source
     from seqgen.tasks.writing.sample import SampleOptions, stream
 

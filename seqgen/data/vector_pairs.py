@@ -14,7 +14,7 @@ from seqgen.data.encoding import Sampling
 from seqgen.data.pairs import FilePairs, Pairs, Readable, TabPairs
 from seqgen.data.sources import Vectors, VectorSources, content_of
 from seqgen.data.text import Survey, Text, lines, survey
-from seqgen.data.vectors import VectorFile, is_vector_file, open_vectors
+from seqgen.data.vector_files import VectorFile, is_vector_file, open_vectors
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.tokenizers import Tokenizer
 

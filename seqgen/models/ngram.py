@@ -221,7 +221,13 @@ class NGram(CountedModel):
     def _contexts_of(self, state: NGramState) -> tuple[NGramSteps, list[Context]]:
         """Return the tables for steps on the CPU, and the contexts of a state's rows."""
         if self._steps is None:
-            self._steps = NGramSteps(self)
+            orders = range(1, self.order + 1)
+            self._steps = NGramSteps(
+                [self.log_probs(n) for n in orders],
+                [self.keys(n) for n in orders[1:]],
+                [self.backoffs(n) for n in orders[:-1]],
+                self.config.smoothing == "add-delta",
+            )
         if isinstance(state, SteppedState):
             return self._steps, state.contexts
         return self._steps, [self._steps.context(tuple(row)) for row in state.words.tolist()]

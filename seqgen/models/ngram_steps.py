@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+from torch import Tensor
 
 from seqgen.models.base import LOGITS_AT_ONCE
-
-if TYPE_CHECKING:
-    from seqgen.models.ngram import NGram
 
 Words = tuple[int, ...]
 # The last N - 1 words of a text, -1 before its start; and the ids of the last 1 to N - 1 of them.
@@ -32,21 +30,31 @@ class NGramSteps:
     It holds views of the model's tensors, so it is neither copied nor pickled.
 
     Args:
-        model: on the CPU; its tables do not change any more.
+        log_probs: of every n-gram of orders 1 to N, on the CPU; they do not change any more.
+        keys: of orders 2 to N.
+        backoffs: of orders 1 to N - 1.
+        replaces: whether the weight of a context is what its unseen words have, and not what
+            their log-probabilities are raised by: `NGram.back_off`.
     """
 
-    def __init__(self, model: NGram) -> None:
-        levels = range(1, model.order + 1)
-        self.size, self.order = model.vocab_size, model.order
+    def __init__(
+        self,
+        log_probs: Sequence[Tensor],
+        keys: Sequence[Tensor],
+        backoffs: Sequence[Tensor],
+        replaces: bool,
+    ) -> None:
+        self.size, self.order = len(log_probs[0]), len(log_probs)
         self.nothing = (-1,) * (self.order - 1)
-        self.replaces = model.config.smoothing == "add-delta"
-        self.log_probs = [None, *(model.log_probs(n).numpy() for n in levels)]
-        self.keys = [None, None, *(model.keys(n).numpy() for n in levels[1:])]
+        self.replaces = replaces
+        self.log_probs = [None, *(table.numpy() for table in log_probs)]
+        self.keys = [None, None, *(table.numpy() for table in keys)]
         # Reading single numbers from a memory view takes half the time of reading an array's.
-        self.backoffs = [None, *(memoryview(model.backoffs(n).numpy()) for n in levels[:-1])]
+        self.backoffs = [None, *(memoryview(table.numpy()) for table in backoffs)]
         self.single_log_probs = [None, *(memoryview(table) for table in self.log_probs[1:])]
         self.sorted = [None, None, *(memoryview(keys) for keys in self.keys[2:])]
-        self.begins = [None, None, *(memoryview(self._begins(n)) for n in levels[1:])]
+        orders = range(2, self.order + 1)
+        self.begins = [None, None, *(memoryview(self._begins(n)) for n in orders)]
         self._rows: OrderedDict[tuple[int, int], np.ndarray] = OrderedDict()
 
     def __reduce__(self) -> tuple[type, tuple[()]]:

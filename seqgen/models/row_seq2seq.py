@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from seqgen.models.alignment import Additive, Score
 from seqgen.models.arrays import Affine, ArrayMap
 from seqgen.models.memory import Memory
 from seqgen.models.ops import ArrayOps
-
-if TYPE_CHECKING:
-    from seqgen.models.seq2seq import Seq2Seq, Seq2SeqState
+from seqgen.models.recurrent_decoder import RecurrentDecoder
+from seqgen.models.seq2seq_config import Seq2SeqConfig
+from seqgen.models.seq2seq_state import Seq2SeqState
 
 
 class RowScore:
@@ -40,13 +40,21 @@ class RowScore:
 class RowSeq2Seq:
     """`Seq2Seq._advance` and the head, for a model whose weights do not change."""
 
-    def __init__(self, model: Seq2Seq) -> None:
-        self.config = model.config
-        self.embedding = model.embedding.weight.detach().numpy()
-        self.steps = [layer.array_step(None) for layer in model.decoder.layers]
-        self.score = None if model.alignment is None else RowScore(model.alignment)
-        self.combine = None if model.combine is None else Affine(model.combine.weight, None)
-        self.head = Affine(model.head.weight, model.head.bias)
+    def __init__(
+        self,
+        config: Seq2SeqConfig,
+        embedding: Tensor,
+        head: nn.Linear,
+        decoder: RecurrentDecoder,
+        alignment: Score | None,
+        combine: nn.Linear | None,
+    ) -> None:
+        self.config = config
+        self.embedding = embedding.detach().numpy()
+        self.steps = [layer.array_step(None) for layer in decoder.layers]
+        self.score = None if alignment is None else RowScore(alignment)
+        self.combine = None if combine is None else Affine(combine.weight, None)
+        self.head = Affine(head.weight, head.bias)
 
     def __call__(
         self, tokens: Sequence[int], state: Seq2SeqState
@@ -69,11 +77,11 @@ class RowSeq2Seq:
             parts.append(memory.of_rows(memory.first[-1][0]).numpy())  # (B, H)
         features = s if self.combine is None else np.tanh(self.combine(*parts))
         fed = None if state.fed is None else torch.from_numpy(features)
-        return self.head(features), type(state)(layers, memory, fed, covered)
+        return self.head(features), Seq2SeqState(layers, memory, fed, covered)
 
     def _decoded(
         self, x: np.ndarray, state: Seq2SeqState
-    ) -> tuple[np.ndarray, tuple[tuple[torch.Tensor, ...], ...]]:
+    ) -> tuple[np.ndarray, tuple[tuple[Tensor, ...], ...]]:
         """Run the recurrent layers on x (B, E); return the last one's h (B, H), and all parts."""
         after = []
         for index, (step, past) in enumerate(zip(self.steps, state.layers, strict=True)):

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from dataclasses import replace
 
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from seqgen import registry
-from seqgen.configs import MOST_LAYERS, MOST_WIDTH, Size, require, setting
+from seqgen.configs import require
 from seqgen.errors import UsageError
 from seqgen.models.alignment import Additive, Dot, Fertility, General, Score, read
 from seqgen.models.array_steps import ArraySteps
@@ -21,7 +18,6 @@ from seqgen.models.cells.cell import Cell, LayerState
 from seqgen.models.dropout import Dropout
 from seqgen.models.encoder_decoder import (
     EncoderDecoder,
-    SourceConfig,
     require_memory,
     source_input,
 )
@@ -34,138 +30,13 @@ from seqgen.models.encoders import (
 from seqgen.models.memory import Memory
 from seqgen.models.products import Linear
 from seqgen.models.recurrent_cell import recurrent_cell
-from seqgen.models.recurrent_config import CellRegularisers, RecurrentConfig
+from seqgen.models.recurrent_config import RecurrentConfig
 from seqgen.models.recurrent_decoder import LayerNoise, RecurrentDecoder
 from seqgen.models.row_seq2seq import RowSeq2Seq
-from seqgen.models.state import State
+from seqgen.models.seq2seq_config import Seq2SeqConfig
+from seqgen.models.seq2seq_state import Seq2SeqState
 
 SCORES: Mapping[str, type[Score]] = {"dot": Dot, "general": General, "additive": Additive}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Seq2SeqConfig(CellRegularisers, SourceConfig):
-    """Recurrent layers over the source, and recurrent layers over the target that begin there."""
-
-    recipe: ClassVar[Mapping[str, Any]] = {**SourceConfig.recipe, "lr": 1e-2}
-    sizes: ClassVar[tuple[Size, ...]] = (
-        Size(
-            {"hidden_size": 512, "embedding_size": 256, "tie_weights": False}, tokens=2e7, text=3e5
-        ),
-        Size({"hidden_size": 256, "embedding_size": 256, "tie_weights": True}),
-    )
-
-    cell: str = setting("Recurrent cell: gru, lstm or another (docs/cells.md).", "gru")
-    hidden_size: int = setting(
-        registry.SHARED_DOCS["hidden_size"] + " Encoder and decoder have the same.",
-        256,
-        low=1,
-        high=MOST_WIDTH,
-    )
-    num_layers: int = setting(
-        registry.SHARED_DOCS["num_layers"] + " Encoder and decoder have the same.",
-        1,
-        low=1,
-        high=MOST_LAYERS,
-    )
-    embedding_size: int | None = setting(
-        "Width of the embeddings; by default the hidden size.", None, low=1, high=MOST_WIDTH
-    )
-    encoder: Literal["bidirectional", "forward", "reversed", "none"] = setting(
-        "Direction in which the source is read; none reads each token on its own.",
-        "bidirectional",
-    )
-    bridge: Literal["first", "input", "each", "none"] = setting(
-        "What the encoder's last state is used for: it starts the decoder (first), is its first "
-        "input (input), starts it and enters every prediction (each), or nothing (none).",
-        "first",
-    )
-    attention: Literal["none", "dot", "general", "additive"] = setting(
-        "How attention over the source is scored (Luong et al. 2015; Bahdanau et al. 2015).",
-        "additive",
-    )
-    query: Literal["state", "word"] = setting(
-        "What queries the source: the decoder's state, or the embedding of the previous token.",
-        "state",
-    )
-    scaled: bool = setting("Divide attention scores by the square root of the hidden size.", False)
-    input_feeding: bool = setting(
-        "Feed each step the attentional features of the previous one (Luong et al. 2015).", False
-    )
-    coverage: bool = setting(
-        "Let attention scores depend on the attention paid so far (Tu et al. 2016).", False
-    )
-    residual: bool = setting(
-        "Add the input of each layer but the first to its output (residual connections).", False
-    )
-    dropout: float = setting(
-        registry.SHARED_DOCS["dropout"]
-        + " It applies to the input of each layer and of the softmax layer.",
-        0.2,
-        low=0,
-        below=1,
-    )
-    tie_weights: bool = setting(
-        "Share the target's embedding matrix with the softmax layer.", False
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        even = self.encoder != "bidirectional" or self.hidden_size % 2 == 0
-        require(even, f"encoder=bidirectional needs an even hidden_size, not {self.hidden_size}")
-        equal_widths = self.input_size == self.hidden_size
-        require(
-            equal_widths or not self.tie_weights,
-            "tie_weights needs embedding_size equal to hidden_size",
-        )
-        require(
-            equal_widths or self.encoder != "none",
-            "encoder=none needs embedding_size equal to hidden_size",
-        )
-        dots = self.attention == "dot" and self.query == "word"
-        require(
-            equal_widths or not dots,
-            "attention=dot with query=word needs embedding_size equal to hidden_size",
-        )
-        covers = not self.coverage or self.attention == "additive"
-        require(covers, "coverage needs attention=additive")
-        linked = self.attention != "none" or self.bridge != "none"
-        require(linked, "with attention=none and bridge=none the source would not be read")
-
-    def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
-        return batch_size * self.hidden_size**2 >= RecurrentConfig.bf16_pays_from
-
-    @property
-    def input_size(self) -> int:
-        """Width E of the embeddings."""
-        return self.embedding_size or self.hidden_size
-
-
-@dataclass
-class Seq2SeqState(State):
-    """What a recurrent decoder hands on.
-
-    Attributes:
-        layers: for each layer, the tensors (B, H) of its cell.
-        memory: of the sources, with B rows.
-        fed: the features (B, H) of the step before, with input feeding.
-        covered: how much of each place has been read, (B, L), with coverage.
-    """
-
-    layers: tuple[LayerState, ...]
-    memory: Memory
-    fed: Tensor | None = None
-    covered: Tensor | None = None
-
-    @classmethod
-    def cat(cls, states: Sequence[Seq2SeqState]) -> Seq2SeqState:
-        """Join rows whose sources may be of different widths."""
-        size = max(state.memory.width for state in states)
-        return super().cat([state._widened(size) for state in states])
-
-    def _widened(self, size: int) -> Seq2SeqState:
-        if self.covered is None:
-            return self
-        return replace(self, covered=F.pad(self.covered, (0, size - self.covered.shape[1])))
 
 
 class Seq2Seq(ArraySteps, EncoderDecoder):
@@ -288,7 +159,11 @@ class Seq2Seq(ArraySteps, EncoderDecoder):
         if not self.suits_arrays():
             return super().step(tokens, state)
         require_no_graph(state)
-        return self.prepared(lambda: RowSeq2Seq(self))(tokens, state)
+        return self.prepared(self._for_rows)(tokens, state)
+
+    def _for_rows(self) -> RowSeq2Seq:
+        weights = self.embedding.weight, self.head
+        return RowSeq2Seq(self.config, *weights, self.decoder, self.alignment, self.combine)
 
     def attend_in_window(self, tokens: Tensor, memory: Memory) -> Tensor:
         if self.alignment is None:

@@ -8,7 +8,7 @@ from html import escape
 from seqgen.report.coloured_text import Span, coloured_text
 from seqgen.report.colours import share_scale, signed_scale, surprisal_scale
 from seqgen.report.page import Section, beside, table
-from seqgen.tasks.inspect.attention import Attended, HeadWeights
+from seqgen.tasks.inspect.heads import Attended, HeadWeights
 from seqgen.tasks.inspect.likeliest import Place
 from seqgen.tasks.inspect.steps import Step, UnitValues, Weights
 from seqgen.tasks.inspect.units import Unit

@@ -14,7 +14,8 @@ from seqgen.files import write_bytes
 from seqgen.formats import packing
 from seqgen.store import StoredModel
 from seqgen.tasks.interrupts import ending_as_ctrl_c
-from seqgen.tasks.loaded import LoadedModel, load
+from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.loading import load
 from seqgen.tokenizers import Tokenizer
 
 

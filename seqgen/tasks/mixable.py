@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from seqgen import store
 from seqgen.errors import SeqgenError
-
-if TYPE_CHECKING:
-    from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.loaded import LoadedModel
 
 
 def require_alike(first: LoadedModel, other: LoadedModel) -> None:

@@ -13,7 +13,8 @@ from seqgen.data.tokenfile import TokenFile
 from seqgen.models.precision import Precision, choose_device
 from seqgen.store import StoredMixture, StoredModel
 from seqgen.tasks.interrupts import ending_as_ctrl_c
-from seqgen.tasks.loaded import LoadedModel, load_mixture
+from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.loading import load_mixture
 from seqgen.tasks.scoring.mix import fit, fit_orders, require_guide, with_weights
 from seqgen.tasks.scoring.perplexity import Scoring, perplexity
 

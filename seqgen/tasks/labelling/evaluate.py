@@ -12,7 +12,7 @@ from seqgen.data.examples import FORMATS, Example
 from seqgen.data.text import Text
 from seqgen.errors import SeqgenError
 from seqgen.metrics.bootstrap import wilson
-from seqgen.metrics.labels import (
+from seqgen.metrics.classification import (
     Estimate,
     confusion,
     entities,

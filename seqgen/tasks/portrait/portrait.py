@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from seqgen.models.recurrent import RecurrentLM
 from seqgen.models.transformer import Transformer
-from seqgen.tasks.inspect.attention import Attended, attended
+from seqgen.tasks.inspect.heads import Attended, attended
 from seqgen.tasks.inspect.likeliest import Place, likeliest
 from seqgen.tasks.inspect.passage import Passage, Passages
 from seqgen.tasks.inspect.passage import passages as passages_of

@@ -21,7 +21,8 @@ from seqgen.models.mixture import Mixture, fit_weights
 from seqgen.models.mixture_by_order import MatchedOrders, fit_by_order, guide_of
 from seqgen.scoring import score_corpus
 from seqgen.store import StoredMixture
-from seqgen.tasks.loaded import LoadedModel, mixture_of, with_cache
+from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.loading import mixture_of, with_cache
 from seqgen.tasks.scoring.fit_cache import DIGITS, Columns, fit_cache, rounded
 from seqgen.tasks.scoring.perplexity import Scoring, check_token_file
 

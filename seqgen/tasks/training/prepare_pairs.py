@@ -28,8 +28,8 @@ from seqgen.data.sources import Vectors, VectorSources, require_equal_widths
 from seqgen.data.split import held_out_fraction, held_out_lines
 from seqgen.data.text import Survey, Text, survey, text_files
 from seqgen.data.tokenfile import is_token_file
+from seqgen.data.vector_files import is_vector_file
 from seqgen.data.vector_pairs import VectorPairs, open_pairs
-from seqgen.data.vectors import is_vector_file
 from seqgen.errors import SeqgenError
 from seqgen.tasks.training.cached_pairs import encode_once
 from seqgen.tasks.training.choosing_tokenizer import choose_tokenizer

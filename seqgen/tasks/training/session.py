@@ -22,7 +22,8 @@ from seqgen.metrics.perplexity import LN2
 from seqgen.models.network import Network
 from seqgen.store import METRICS, SAMPLES, MetricsLog, StoredModel
 from seqgen.tasks.interrupts import interruptible
-from seqgen.tasks.loaded import LoadedModel, load_stored
+from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.loading import load_stored
 from seqgen.tasks.machine import choose_products
 from seqgen.tasks.training.board import Board
 from seqgen.tasks.training.prepare import Prepared

@@ -15,7 +15,8 @@ from seqgen.models.ngram import NGram, NGramConfig
 from seqgen.scoring import parallel_rows
 from seqgen.store import StoredMixture, StoredModel
 from seqgen.store.aside import taken
-from seqgen.tasks.loaded import LoadedModel, load_stored, mixture_of
+from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.loading import load_stored, mixture_of
 from seqgen.tasks.mixing import write_stored
 from seqgen.tasks.scoring.halves import HalvesFit, fit_on_half
 from seqgen.tasks.scoring.mix import token_log_probs

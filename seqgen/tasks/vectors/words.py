@@ -15,7 +15,8 @@ from seqgen.errors import SeqgenError, UsageError, did_you_mean
 from seqgen.models.network import Network
 from seqgen.models.precision import choose_device
 from seqgen.store import StoredMixture
-from seqgen.tasks.loaded import LoadedModel, load_stored
+from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.loading import load_stored
 from seqgen.tokenizers import Tokenizer
 
 # How sentencepiece shows a space.

@@ -14,8 +14,8 @@ from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.exhaustive import exhaustive
 from seqgen.decoding.hypotheses import Hypothesis, LengthNorm, Norm
 from seqgen.decoding.processors import Forbid, NoRepeatNgram, Processor
-from seqgen.tasks.attention import Attention, coverage_penalty
 from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.source_attention import Attention, coverage_penalty
 from seqgen.tasks.writing.filters import begin_and_end, check_limits
 from seqgen.tasks.writing.from_source import SourceOptions, SourceReader
 from seqgen.tasks.writing.prompts import Prompt, batches, opening

@@ -13,7 +13,8 @@ from seqgen import registry, store
 from seqgen.configs import Bounds, require
 from seqgen.data.sources import Vectors
 from seqgen.decoding.continuation import Continuation
-from seqgen.tasks.attention import (
+from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.source_attention import (
     Attention,
     Heads,
     align,
@@ -23,7 +24,6 @@ from seqgen.tasks.attention import (
     whole_words,
     word_numbers,
 )
-from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.writing.prompts import Prompt, read_prompt
 from seqgen.tasks.writing.records import Look, OfSource
 from seqgen.tokenizers import Decoder, Tokenizer

@@ -12,7 +12,8 @@ from seqgen.configs.cache import CacheConfig
 from seqgen.data.sources import Vectors
 from seqgen.decoding.hypotheses import Norm
 from seqgen.models.precision import Precision
-from seqgen.tasks import loaded
+from seqgen.tasks import loading
+from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.writing import beam_search, explain, sample
 from seqgen.tasks.writing.from_source import SourceOptions
 
@@ -78,7 +79,7 @@ class Model:
     something that the model does not know, and UsageError for a setting that makes no sense.
     """
 
-    loaded: loaded.LoadedModel
+    loaded: LoadedModel
 
     @property
     def name(self) -> str:
@@ -97,7 +98,7 @@ class Model:
 
         Args:
             prompts: what to go on from; an empty one is the start of a text. For a model that
-                writes from vectors: sources, such as those of `seqgen.data.vectors.open_vectors`.
+                writes from vectors: sources, such as `seqgen.data.vector_files.open_vectors` gives.
             seed: the same seed gives the same texts; drawn if None, and in every record.
             labels: of a model that was trained with labels: those of the texts.
             settings: see `SampleSettings`.
@@ -154,7 +155,7 @@ def load(
     cache: CacheConfig | None = None,
 ) -> Model:
     """Load a trained model; see `seqgen.load`."""
-    return Model(loaded.load(name, device, precision, cache))
+    return Model(loading.load(name, device, precision, cache))
 
 
 def _several(prompts: Prompts) -> Iterable[str | Vectors]:

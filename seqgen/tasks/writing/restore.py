@@ -13,7 +13,8 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.hopfield import recall
 from seqgen.models.precision import choose_device
 from seqgen.store import StoredMixture
-from seqgen.tasks.loaded import LoadedModel, load_stored
+from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.loading import load_stored
 
 
 @dataclass(frozen=True)

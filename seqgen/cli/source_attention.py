@@ -40,7 +40,7 @@ def source_options(
     copy_unknown: bool = False,
 ) -> SourceOptions:
     """Return what flags ask of a model that writes from sources; a picture needs attention."""
-    from seqgen.tasks.attention import Heads
+    from seqgen.tasks.source_attention import Heads
     from seqgen.tasks.writing.from_source import SourceOptions
 
     return SourceOptions(
