@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from seqgen import registry
-from seqgen.configs import MOST_LAYERS, MOST_WIDTH, Size, require, setting
+from seqgen.configs import MOST_LAYERS, MOST_WIDTH, SHARED_SEARCH, Size, require, setting
 from seqgen.errors import UsageError
 from seqgen.models.alignment import Additive, Dot, Fertility, General, Score, read
 from seqgen.models.array_steps import ArraySteps
@@ -60,6 +60,7 @@ class Seq2SeqConfig(CellRegularisers, SourceConfig):
         256,
         low=1,
         high=MOST_WIDTH,
+        search=SHARED_SEARCH["hidden_size"],
     )
     num_layers: int = setting(
         registry.SHARED_DOCS["num_layers"] + " Encoder and decoder have the same.",
@@ -103,6 +104,7 @@ class Seq2SeqConfig(CellRegularisers, SourceConfig):
         0.2,
         low=0,
         below=1,
+        search=SHARED_SEARCH["dropout"],
     )
     tie_weights: bool = setting(
         "Share the target's embedding matrix with the softmax layer.", False
