@@ -28,6 +28,7 @@ from seqgen.cli import (
     sample,
     tokenize,
     train,
+    tune,
     vectors,
 )
 from seqgen.cli.help import MEASURE, STORED, TEXTS, TRAIN, WRITE, Command, Group
@@ -46,7 +47,7 @@ _UsageProblem = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "Cli
 
 
 COMMANDS = {
-    TRAIN: {"train": train.train, "mix": mix.mix},
+    TRAIN: {"train": train.train, "tune": tune.tune, "mix": mix.mix},
     WRITE: {
         "sample": sample.sample,
         "beam-search": beam_search.beam_search,

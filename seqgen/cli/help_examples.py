@@ -34,6 +34,17 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "Continue the latest run, with a longer budget.",
         ),
     ),
+    "tune": (
+        ("seqgen tune book.txt --minutes 30", "Search what the default model suggests."),
+        (
+            "seqgen tune book.txt --trials 20 --search lr=1e-3:1e-1:log --search dropout=0:0.5",
+            "Search two settings.",
+        ),
+        (
+            "seqgen tune book.txt --minutes 60 --search model=gru,lstm --search lr=1e-3:1e-1:log",
+            "Compare architectures, each at its best rate.",
+        ),
+    ),
     "mix": (
         ("seqgen mix book-lstm book-ngram --name both", "Mix, with the best weights."),
         ("seqgen mix A B --name AB --weights 0.7,0.3", "Mix with these weights."),

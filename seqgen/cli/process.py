@@ -20,7 +20,9 @@ KEPT, LARGEST_KEPT = (1 << 31) - 1, 1 << 25
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 # Commands that take step after step, and those of them whose steps are of one token.
-STEPS = frozenset({"train", "sample", "beam-search", "perplexity", "eval", "compare", "bench"})
+STEPS = frozenset(
+    {"train", "tune", "sample", "beam-search", "perplexity", "eval", "compare", "bench"}
+)
 ONE_TOKEN = frozenset({"sample", "beam-search", "bench"})
 
 

@@ -5,6 +5,7 @@ from seqgen.configs.data import DOCUMENTS, DataConfig, Direction, Documents
 from seqgen.configs.model import DROPOUT_BY_OVERFITTING_RATIO, ModelConfig, Size, by_ratio
 from seqgen.configs.option_values import PRECISIONS, choice, count_of, no_text, texts
 from seqgen.configs.regimes import REGIMES, RegimeConfig
+from seqgen.configs.search import SHARED_SEARCH, Choices, Dimension, Span, read_search
 from seqgen.configs.settings import (
     MOST_LAYERS,
     MOST_NATS,
@@ -51,14 +52,18 @@ __all__ = [
     "REGIMES",
     "RESUMABLE",
     "RULE_RECIPES",
+    "SHARED_SEARCH",
     "Bounds",
+    "Choices",
     "Config",
     "DataConfig",
+    "Dimension",
     "Direction",
     "Documents",
     "ModelConfig",
     "RegimeConfig",
     "Size",
+    "Span",
     "TrainingConfig",
     "UsageError",
     "Windows",
@@ -68,6 +73,7 @@ __all__ = [
     "count_of",
     "no_text",
     "read_config",
+    "read_search",
     "require",
     "resolve",
     "setting",

@@ -106,6 +106,7 @@ def setting(
     above: Number | None = None,
     high: Number | None = None,
     below: Number | None = None,
+    search: Any = None,
 ) -> Any:
     """Return a dataclass field with its documentation and bounds.
 
@@ -116,9 +117,12 @@ def setting(
         above: what it is more than.
         high: the most it may be.
         below: what it is less than.
+        search: the range or the values that `tune` tries of it, a `search.Dimension`; None for a
+            setting that it leaves alone unless it is asked.
     """
     bounds = Bounds(low=low, above=above, high=high, below=below)
-    return dataclasses.field(default=default, metadata={"doc": doc, "bounds": bounds})
+    metadata = {"doc": doc, "bounds": bounds, "search": search}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def require(condition: bool, message: str) -> None:

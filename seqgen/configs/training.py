@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from seqgen.configs.regimes import RegimeConfig
+from seqgen.configs.search import Choices, Span
 from seqgen.configs.settings import (
     MOST_RATE,
     MOST_SEED,
@@ -61,7 +62,11 @@ class TrainingConfig(RegimeConfig):
         high=MOST_TOKENS,
     )
     batch_size: int = setting(
-        "Number of windows, documents or pairs in each step.", 32, low=1, high=MOST_TOKENS
+        "Number of windows, documents or pairs in each step.",
+        32,
+        low=1,
+        high=MOST_TOKENS,
+        search=Choices((1 / 4, 1 / 2, 1, 2, 4), relative=True),
     )
     batch_tokens: int | None = setting(
         "For pairs: fill each step up to this many tokens, counted on the longer side with its "
@@ -87,7 +92,13 @@ class TrainingConfig(RegimeConfig):
     optimizer: Literal["sgd", "adagrad", "rmsprop", "adam", "adamw", "muon"] = setting(
         "Optimizer. muon applies Muon to the hidden matrices and AdamW to the rest.", "adamw"
     )
-    lr: float = setting("Peak learning rate.", 1e-3, above=0, high=MOST_RATE)
+    lr: float = setting(
+        "Peak learning rate.",
+        1e-3,
+        above=0,
+        high=MOST_RATE,
+        search=Span(1 / 8, 8, log=True, relative=True),
+    )
     muon_lr: float | None = setting(
         "Peak learning rate of Muon; by default 5 times lr.", None, above=0, high=MOST_RATE
     )
@@ -138,6 +149,7 @@ class TrainingConfig(RegimeConfig):
         0.01,
         low=0,
         high=MOST_RATE,
+        search=Span(1e-3, 0.3, log=True),
     )
     beta1: float = setting(
         "Decay rate of the running mean of gradients, in adam and adamw.", 0.9, low=0, below=1

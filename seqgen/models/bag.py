@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from seqgen.configs import MOST_WIDTH, setting
+from seqgen.configs import MOST_WIDTH, SHARED_SEARCH, setting
 from seqgen.configs.labelling import Pooling, SentenceConfig
 from seqgen.models.sentence_encoder import SentenceEncoder, at_ends
 from seqgen.registry import SHARED_DOCS
@@ -21,7 +21,9 @@ class BagConfig(SentenceConfig):
     recipe: ClassVar[Mapping[str, Any]] = {**SentenceConfig.recipe, "lr": 2e-2}
 
     embedding_size: int = setting("Width of the vectors.", 100, low=1, high=MOST_WIDTH)
-    dropout: float = setting(SHARED_DOCS["dropout"], 0.0, low=0, below=1)
+    dropout: float = setting(
+        SHARED_DOCS["dropout"], 0.0, low=0, below=1, search=SHARED_SEARCH["dropout"]
+    )
 
     def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
         return False  # looking vectors up takes longer than products with them

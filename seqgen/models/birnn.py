@@ -8,7 +8,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from seqgen.configs import MOST_LAYERS, MOST_WIDTH, require, setting
+from seqgen.configs import MOST_LAYERS, MOST_WIDTH, SHARED_SEARCH, require, setting
 from seqgen.configs.labelling import SentenceConfig
 from seqgen.models.encoders import DIRECTIONS, RecurrentEncoder
 from seqgen.models.network import groups_in_order
@@ -27,7 +27,9 @@ class BiRNNConfig(SentenceConfig, CellRegularisers):
         "Direction in which a sentence is read; each of two has half of the units.",
         "bidirectional",
     )
-    hidden_size: int = setting(SHARED_DOCS["hidden_size"], 256, low=1, high=MOST_WIDTH)
+    hidden_size: int = setting(
+        SHARED_DOCS["hidden_size"], 256, low=1, high=MOST_WIDTH, search=SHARED_SEARCH["hidden_size"]
+    )
     num_layers: int = setting(SHARED_DOCS["num_layers"], 1, low=1, high=MOST_LAYERS)
     embedding_size: int | None = setting(
         "Width of the embedding; by default the hidden size.", None, low=1, high=MOST_WIDTH
@@ -40,6 +42,7 @@ class BiRNNConfig(SentenceConfig, CellRegularisers):
         0.2,
         low=0,
         below=1,
+        search=SHARED_SEARCH["dropout"],
     )
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from seqgen.configs import MOST_LAYERS, MOST_WIDTH, ModelConfig, Size, setting
+from seqgen.configs import MOST_LAYERS, MOST_WIDTH, SHARED_SEARCH, ModelConfig, Size, setting
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.blocks import FeedForward, gelu
 from seqgen.models.dropout import Dropout
@@ -42,7 +42,9 @@ class HawkConfig(ModelConfig):
         Size({"num_layers": 2, "hidden_size": 96}),
     )
 
-    hidden_size: int = setting(SHARED_DOCS["hidden_size"], 192, low=1, high=MOST_WIDTH)
+    hidden_size: int = setting(
+        SHARED_DOCS["hidden_size"], 192, low=1, high=MOST_WIDTH, search=SHARED_SEARCH["hidden_size"]
+    )
     num_layers: int = setting(SHARED_DOCS["num_layers"], 2, low=1, high=MOST_LAYERS)
     recurrent_size: int | None = setting(
         "Width of the recurrence; by default 3/2 of the hidden size.",
@@ -65,6 +67,7 @@ class HawkConfig(ModelConfig):
         0.1,
         low=0,
         below=1,
+        search=SHARED_SEARCH["dropout"],
     )
     tie_weights: bool = setting(
         "Share the embedding matrix with the softmax layer (Press and Wolf 2017).", False

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from seqgen.configs import ModelConfig, setting
+from seqgen.configs import Choices, ModelConfig, setting
 from seqgen.models.base import LOGITS_AT_ONCE
 from seqgen.models.counted import CountedModel
 from seqgen.models.state import State
@@ -29,6 +29,7 @@ class HMMConfig(ModelConfig):
         64,
         low=1,
         high=MOST_STATES,
+        search=Choices((0.5, 1, 2), relative=True),
     )
     delta: float = setting(
         "Number added to the expected count of every token in every state.",

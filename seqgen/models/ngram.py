@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqgen.configs import ModelConfig, require, setting, short
+from seqgen.configs import ModelConfig, Span, require, setting, short
 from seqgen.models.base import LOGITS_AT_ONCE
 from seqgen.models.counted import CountedModel
 from seqgen.models.look_ups import LookUps, chosen_from
@@ -42,7 +42,7 @@ QUICK_VOCABULARY = 1024
 class NGramConfig(ModelConfig):
     """An n-gram model and how it is smoothed."""
 
-    order: int = setting(SHARED_DOCS["order"], 5, low=1, high=MOST)
+    order: int = setting(SHARED_DOCS["order"], 5, low=1, high=MOST, search=Span(2, 9))
     smoothing: Smoothing | None = setting(SHARED_DOCS["smoothing"], "modified-kneser-ney")
     delta: float = setting(
         "With smoothing=add-delta: number added to every count.", 0.1, above=0, high=1e9

@@ -10,6 +10,7 @@ from seqgen.configs import (
     MOST_LAYERS,
     MOST_RATE,
     MOST_WIDTH,
+    SHARED_SEARCH,
     ModelConfig,
     Size,
     require,
@@ -114,7 +115,9 @@ class RecurrentConfig(CellRegularisers):
     bf16_pays_from: ClassVar[int] = 1 << 20
     """The multiplications of a gate, a time step, from which bf16 is faster (measured)."""
 
-    hidden_size: int = setting(SHARED_DOCS["hidden_size"], 256, low=1, high=MOST_WIDTH)
+    hidden_size: int = setting(
+        SHARED_DOCS["hidden_size"], 256, low=1, high=MOST_WIDTH, search=SHARED_SEARCH["hidden_size"]
+    )
     num_layers: int = setting(SHARED_DOCS["num_layers"], 2, low=1, high=MOST_LAYERS)
     input: Literal["embedding", "onehot", "char-cnn"] = setting(
         "Input of the first layer: learned embeddings, one-hot vectors, or for words a convolution "
@@ -161,6 +164,7 @@ class RecurrentConfig(CellRegularisers):
         0.1,
         low=0,
         below=1,
+        search=SHARED_SEARCH["dropout"],
     )
     tie_weights: bool = setting(
         "Share the embedding matrix with the softmax layer (Press and Wolf 2017).", False

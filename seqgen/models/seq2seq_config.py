@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from seqgen import registry
-from seqgen.configs import MOST_LAYERS, MOST_WIDTH, Size, require, setting
+from seqgen.configs import MOST_LAYERS, MOST_WIDTH, SHARED_SEARCH, Size, require, setting
 from seqgen.models.encoder_decoder import SourceConfig
 from seqgen.models.recurrent_config import CellRegularisers, RecurrentConfig
 
@@ -30,6 +30,7 @@ class Seq2SeqConfig(CellRegularisers, SourceConfig):
         256,
         low=1,
         high=MOST_WIDTH,
+        search=SHARED_SEARCH["hidden_size"],
     )
     num_layers: int = setting(
         registry.SHARED_DOCS["num_layers"] + " Encoder and decoder have the same.",
@@ -73,6 +74,7 @@ class Seq2SeqConfig(CellRegularisers, SourceConfig):
         0.2,
         low=0,
         below=1,
+        search=SHARED_SEARCH["dropout"],
     )
     tie_weights: bool = setting(
         "Share the target's embedding matrix with the softmax layer.", False

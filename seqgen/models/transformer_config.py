@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from seqgen.configs import MOST_LAYERS, MOST_WIDTH, ModelConfig, require, setting
+from seqgen.configs import MOST_LAYERS, MOST_WIDTH, SHARED_SEARCH, ModelConfig, require, setting
 from seqgen.registry import SHARED_DOCS
 
 # The angles of every position are kept at hand, hundreds of bytes each.
@@ -36,7 +36,9 @@ class TransformerConfig(ModelConfig):
     window: int = setting(
         "Tokens in the context window; it follows from seq_len.", low=1, high=MOST_WINDOW
     )
-    hidden_size: int = setting(SHARED_DOCS["hidden_size"], 128, low=1, high=MOST_WIDTH)
+    hidden_size: int = setting(
+        SHARED_DOCS["hidden_size"], 128, low=1, high=MOST_WIDTH, search=SHARED_SEARCH["hidden_size"]
+    )
     num_layers: int = setting(SHARED_DOCS["num_layers"], 4, low=1, high=MOST_LAYERS)
     num_heads: int = setting(SHARED_DOCS["num_heads"], 4, low=1, high=MOST_WIDTH)
     num_kv_heads: int | None = setting(
@@ -82,6 +84,7 @@ class TransformerConfig(ModelConfig):
         0.1,
         low=0,
         below=1,
+        search=SHARED_SEARCH["dropout"],
     )
     attention_dropout: float = setting(
         "Probability of dropping an attention weight in training; much slower on a CPU.",

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from seqgen.configs import MOST_WIDTH, ModelConfig, require, setting
+from seqgen.configs import MOST_WIDTH, SHARED_SEARCH, ModelConfig, require, setting
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.dropout import Dropout
 from seqgen.models.products import Linear
@@ -32,6 +32,7 @@ class WindowConfig(ModelConfig):
         256,
         low=0,
         high=MOST_WIDTH,
+        search=SHARED_SEARCH["hidden_size"],
     )
     direct: bool = setting("Also connect the embeddings directly to the softmax.", False)
     dropout: float = setting(
@@ -39,6 +40,7 @@ class WindowConfig(ModelConfig):
         0.0,
         low=0,
         below=1,
+        search=SHARED_SEARCH["dropout"],
     )
 
     def __post_init__(self) -> None:

@@ -40,7 +40,7 @@ from seqgen.store.layout import (
 )
 from seqgen.store.mixture_parts import write_mixture
 from seqgen.store.model import StoredModel
-from seqgen.store.places import home, models_folder
+from seqgen.store.places import home, models_folder, studies_folder
 from seqgen.store.removing import check_removable, remove
 from seqgen.store.stored_mixture import StoredMixture, as_given
 from seqgen.store.writing import MetricsLog
@@ -86,6 +86,7 @@ __all__ = [
     "now",
     "remove",
     "rename",
+    "studies_folder",
     "text_of",
     "tokens_folder",
     "write_mixture",

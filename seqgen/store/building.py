@@ -81,13 +81,16 @@ class NewModel(StoredModel):
 
 
 @contextlib.contextmanager
-def building(name: str | None, stem: str, overwrite: bool) -> Iterator[NewModel]:
+def building(
+    name: str | None, stem: str, overwrite: bool, folder: Path | None = None
+) -> Iterator[NewModel]:
     """Create and lock the hidden folder of a new model; delete it if it is never published.
 
     Args:
         name: the user's name for it; if None, `stem`, or `stem-2`, `stem-3` ...
         stem: a name made from the corpus and the architecture.
         overwrite: replace a model of that name.
+        folder: where the model goes; the models' folder if None.
 
     Raises:
         UsageError: not a name, or one in use.
@@ -96,7 +99,7 @@ def building(name: str | None, stem: str, overwrite: bool) -> Iterator[NewModel]
     """
     check_free(name, overwrite)
     with contextlib.ExitStack() as held:
-        model = _begin(name, stem, held)
+        model = _begin(folder or models_folder(), name, stem, held)
         try:
             yield model
         finally:
@@ -105,8 +108,7 @@ def building(name: str | None, stem: str, overwrite: bool) -> Iterator[NewModel]
                     discard(model.path)
 
 
-def _begin(name: str | None, stem: str, held: contextlib.ExitStack) -> NewModel:
-    folder = models_folder()
+def _begin(folder: Path, name: str | None, stem: str, held: contextlib.ExitStack) -> NewModel:
     try:
         with alone():
             folder.mkdir(parents=True, exist_ok=True)

@@ -36,6 +36,11 @@ def models_folder() -> Path:
     return home() / "models"
 
 
+def studies_folder() -> Path:
+    """Return the folder that holds what `tune` has tried."""
+    return home() / "studies"
+
+
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
     """Take the lock under which folders of models are moved, waiting for other processes.

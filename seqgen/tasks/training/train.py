@@ -68,6 +68,7 @@ def train(
     stop_after: int | None = None,
     tensorboard: bool = False,
     diagnose: bool = False,
+    folder: Path | None = None,
     report: Report = lambda event: None,
 ) -> TrainingResult:
     """Train a language model on text and store it.
@@ -93,6 +94,7 @@ def train(
         stop_after: stop after so many steps, as if interrupted there; no part of the settings.
         tensorboard: log for TensorBoard too, into the model's folder.
         diagnose: also report, and log, how every layer is doing.
+        folder: where the model goes; the models' folder if None.
         report: takes events while training goes on.
 
     Raises:
@@ -119,7 +121,7 @@ def train(
         model.to(device=place, dtype=parameter_type(training.precision))
         # Created only now, so that a model too large for this machine leaves no folder behind.
         stem = f"{Path(data[0]).stem}-{plan.architecture}"
-        stored = held.enter_context(store.building(name, stem, overwrite))
+        stored = held.enter_context(store.building(name, stem, overwrite, folder))
         kept = None if plan.model_class.counted else training
         preset_name = ready.preset and ready.preset.name
         framing = framing_of(plan, prepared.tokenizer)
