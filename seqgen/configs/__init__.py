@@ -26,9 +26,9 @@ from seqgen.configs.training import (
     DEFAULT_MINUTES,
     FINISHED,
     RESUMABLE,
-    RULE_RECIPES,
     TrainingConfig,
     Windows,
+    recipe_of,
     with_default_budget,
 )
 from seqgen.errors import UsageError
@@ -50,7 +50,6 @@ __all__ = [
     "PRECISIONS",
     "REGIMES",
     "RESUMABLE",
-    "RULE_RECIPES",
     "Bounds",
     "Config",
     "DataConfig",
@@ -68,6 +67,7 @@ __all__ = [
     "count_of",
     "no_text",
     "read_config",
+    "recipe_of",
     "require",
     "resolve",
     "setting",
