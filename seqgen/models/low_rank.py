@@ -69,7 +69,6 @@ def adapt(network: Network, rank: int, alpha: float) -> None:
         ValueError: the network has no such matrix.
     """
     maps = dict(hidden_matrices(network))
-    network.requires_grad_(False)
     places = [
         (module, name, parameter)
         for module in network.modules()
@@ -78,6 +77,7 @@ def adapt(network: Network, rank: int, alpha: float) -> None:
     ]
     if not places:
         raise ValueError("there are no matrices between embedding and head")
+    network.requires_grad_(False)
     for module, name, parameter in places:
         adapter = LowRank(parameter, maps[parameter], rank, alpha)
         parametrize.register_parametrization(module, name, adapter)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from seqgen.models.base import LanguageModel
 
-ROLE = "holds low-rank adapters of a base model, and the base"
+ROLE = "holds low-rank adapters, and their base"
 REMEDY = "restore it, or train the adapters again on another with --init-from"
 
 
