@@ -12,7 +12,8 @@ from torch import nn
 
 from seqgen.configs import TrainingConfig
 from seqgen.errors import UsageError
-from seqgen.training.optimizers import OPTIMIZERS, Muon, UpdateRule, hidden_matrices, orthogonalised
+from seqgen.models.network import hidden_matrices
+from seqgen.training.optimizers import OPTIMIZERS, Muon, UpdateRule, orthogonalised
 from seqgen.training.schedules import DECAYS, rate
 
 LSTM = Case("lstm", "plain", {})

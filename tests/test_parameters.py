@@ -10,9 +10,9 @@ from safetensors.torch import load_file
 
 from seqgen.errors import SeqgenError
 from seqgen.models.base import load_weights, weights_of
+from seqgen.models.network import hidden_matrices
 from seqgen.store import StoredModel
 from seqgen.tokenizers.char import CharTokenizer
-from seqgen.training.optimizers import hidden_matrices
 
 
 @over(representatives(NEURAL))

@@ -24,10 +24,10 @@ from seqgen.data.corpus import Corpus
 from seqgen.data.sources import TokenSources
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.blocks import Attention
+from seqgen.models.network import hidden_matrices
 from seqgen.models.precision import Precision, choose_device, choose_precision, parameter_type
 from seqgen.models.seq2seq_transformer import CrossAttention
 from seqgen.presets import FORM_OF_2017, GPT2
-from seqgen.training.optimizers import hidden_matrices
 from seqgen.training.speed import bf16_speedup, faster_precision, speed
 
 VOCAB, DROPOUT = 66, 0.1

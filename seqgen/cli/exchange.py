@@ -100,6 +100,10 @@ def export(
             parser=file_name,
         ),
     ] = "-",
+    merge: Annotated[
+        bool,
+        flag("--merge", OUTPUT, "Of low-rank adapters: write base and adapters as one model."),
+    ] = False,
     overwrite: options.Overwrite = False,
     threads: options.Threads = None,
     json: options.Json = False,
@@ -113,18 +117,18 @@ def export(
     if file_format in FOLDER_EXPORTERS:
         path = check_out_folder(Path(out), overwrite)
         loaded = load(name, "cpu")
-        export_model(loaded, file_format, path)
+        export_model(loaded, file_format, path, merge)
         _report(loaded.stored.name, file_format, path, json, quiet)
         return
     if out == "-":
         if json:
             raise UsageError("--json needs --out FILE: standard output has the model")
-        put_bytes(exported(load(name, "cpu"), file_format))
+        put_bytes(exported(load(name, "cpu"), file_format, merge))
         return
     kinds = {"gguf": ("a GGUF file", is_gguf), "arpa": ("an ARPA file", is_arpa)}
     path = check_out(Path(out), [], overwrite, *kinds.get(file_format, kinds["arpa"]))
     loaded = load(name, "cpu")
-    export_model(loaded, file_format, path)
+    export_model(loaded, file_format, path, merge)
     _report(loaded.stored.name, file_format, path, json, quiet)
 
 

@@ -19,7 +19,7 @@ from seqgen.cli.tables import (
     put_facts,
     significant,
 )
-from seqgen.configs import RULE_RECIPES, DataConfig, TrainingConfig
+from seqgen.configs import DataConfig, TrainingConfig, recipe_of
 from seqgen.errors import SeqgenError
 from seqgen.wording import plural
 
@@ -96,6 +96,7 @@ def six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, 
     return {
         "model": f"{model.name}: {config['architecture']}, "
         f"{plural(record.get('parameters') or 0, 'parameter')}",
+        **_base(config),
         "text": f"{files or MISSING}, {plural(data.get('characters') or 0, 'character')}",
         "tokenizer": f"{tokenizer['kind']}, {plural(size or 0, 'token')}",
         **({"labels": tokenizer["labels"]} if "labels" in tokenizer else {}),
@@ -103,6 +104,14 @@ def six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, 
         "validation": _validation(result),
         "written": f"{age(record.get('created'))}, {model.path}",
     }
+
+
+def _base(config: dict[str, Any]) -> dict[str, str]:
+    """Return what low-rank adapters are of; nothing for any other model."""
+    adapter = config.get("adapter")
+    if adapter is None:
+        return {}
+    return {"adapters": f"of rank {adapter['rank']} on {adapter['base']['name']}"}
 
 
 def _mixed(config: dict[str, Any], record: dict[str, Any]) -> str | None:
@@ -162,8 +171,7 @@ def _defaults(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
     given = config.get("training") or {}
     recipe = {"schedule": TrainingConfig.schedule, **defaults["training"]}
     chosen = {"schedule": given.get("schedule", recipe["schedule"])}
-    follow = RULE_RECIPES.get(given.get("optimizer"), {})
-    training = TrainingConfig(**{**recipe, **follow, **chosen}).to_dict()
+    training = TrainingConfig(**{**recipe_of(given, recipe), **chosen}).to_dict()
     data = DataConfig(**(row.data_defaults if row else {}))
     return {
         "model": defaults["model"],

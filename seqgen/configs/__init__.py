@@ -27,9 +27,9 @@ from seqgen.configs.training import (
     DEFAULT_MINUTES,
     FINISHED,
     RESUMABLE,
-    RULE_RECIPES,
     TrainingConfig,
     Windows,
+    recipe_of,
     with_default_budget,
 )
 from seqgen.errors import UsageError
@@ -51,7 +51,6 @@ __all__ = [
     "PRECISIONS",
     "REGIMES",
     "RESUMABLE",
-    "RULE_RECIPES",
     "SHARED_SEARCH",
     "Bounds",
     "Choices",
@@ -74,6 +73,7 @@ __all__ = [
     "no_text",
     "read_config",
     "read_search",
+    "recipe_of",
     "require",
     "resolve",
     "setting",

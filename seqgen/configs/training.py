@@ -14,6 +14,7 @@ from seqgen.configs.settings import (
     MOST_SEED,
     MOST_STEPS,
     MOST_TOKENS,
+    MOST_WIDTH,
     require,
     setting,
 )
@@ -33,6 +34,21 @@ RULE_RECIPES: Mapping[str, Mapping[str, Any]] = {
     "rmsprop": {"lr": 2e-3, "weight_decay": 0.0},
     "adam": {"weight_decay": 0.0},
 }
+
+# With low-rank adapters, these replace an architecture's recipe: A and B are factors of an update.
+ADAPTER_RECIPE: Mapping[str, Any] = {"optimizer": "adamw", "lr": 2e-3, "weight_decay": 0.0}
+
+
+def recipe_of(given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an architecture's recipe, as the optimizer and adapters that are given change it.
+
+    Args:
+        given: settings by name, not necessarily of training alone.
+        recipe: the architecture's.
+    """
+    adapts = {} if given.get("lora") is None else ADAPTER_RECIPE
+    return {**recipe, **adapts, **RULE_RECIPES.get(given.get("optimizer"), {})}
+
 
 # Defaults by schedule: the share of the budget spent on warm-up, and the rate at the end. Howard
 # and Ruder (2018) use 0.1 and 1/32 for the slanted triangle; the rates of Robbins and Monro fall
@@ -222,6 +238,19 @@ class TrainingConfig(RegimeConfig):
     init_from: str | None = setting(
         "Fine-tune: start from the weights and the tokenizer of this trained model.", None
     )
+    lora: int | None = setting(
+        "With init_from: keep that model as it is, and train and store only low-rank adapters of "
+        "this rank r on every matrix between embedding and softmax (Hu et al. 2021).",
+        None,
+        low=1,
+        high=MOST_WIDTH,
+    )
+    lora_alpha: float | None = setting(
+        "With lora: scale of the adapters, which are multiplied by lora_alpha / r; by default r.",
+        None,
+        above=0,
+        high=MOST_RATE,
+    )
     steps: int | None = setting("Budget in optimizer steps.", None, low=1, high=MOST_STEPS)
     epochs: float | None = setting(
         "Budget in passes over the training text.", None, above=0, high=MOST_STEPS
@@ -276,6 +305,14 @@ class TrainingConfig(RegimeConfig):
         super().__post_init__()
         self._fill_in("warmup", WARMUPS.get(self.schedule, 0.02))
         self._fill_in("min_lr", LEAST_RATES.get(self.schedule, 0.0))
+        adapts = self.lora is not None
+        require(adapts or self.lora_alpha is None, "lora_alpha needs lora, the adapters' rank")
+        require(
+            not adapts or self.init_from is not None,
+            "lora trains adapters of a trained model: give it as --init-from NAME",
+        )
+        if adapts:
+            self._fill_in("lora_alpha", float(self.lora))
         long_enough = self.k2 is None or self.k2 >= self.seq_len
         require(long_enough, f"k2 must be at least seq_len, {self.seq_len}, not {self.k2}")
         has_momentum = self.momentum > 0 and self.dampening == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from seqgen.configs import ModelConfig
 from seqgen.data.sources import Sources
 from seqgen.models.compilable import Compilable
+from seqgen.models.low_rank import adapter_tensors, adapters_of
 from seqgen.models.network import Network
 from seqgen.models.scores import Predictions, Scores, Want, WrittenOut
 from seqgen.models.state import State
@@ -42,8 +43,10 @@ class Model(nn.Module):
         return self.config.vocab_size
 
     def parameter_count(self) -> int:
-        """Return the number of trained numbers; shared ones count once."""
-        return sum(p.numel() for p in self.parameters())
+        """Return the number of trained numbers; shared ones count once, adapters not at all."""
+        of_adapters = (p for adapter in adapters_of(self).values() for p in adapter.parameters())
+        every = sum(p.numel() for p in self.parameters())
+        return every - sum(p.numel() for p in of_adapters)
 
     @property
     def device(self) -> torch.device:
@@ -256,7 +259,12 @@ def require_no_graph(state: State) -> None:
 
 
 def weights_of(model: LanguageModel) -> dict[str, Tensor]:
-    """Return the model's tensors by name; one that two parts share stands under one name."""
+    """Return the model's tensors by name; one that two parts share stands under one name.
+
+    Of a model with low-rank adapters, they are the adapters' alone.
+    """
+    if adapters := adapter_tensors(model):
+        return adapters
     # Tensors without elements all have the same address, and are not shared for that.
     tensors = model.state_dict()
     names = {t.data_ptr() if t.numel() else name: name for name, t in reversed(tensors.items())}
@@ -269,9 +277,22 @@ def load_weights(model: LanguageModel, tensors: dict[str, Tensor]) -> None:
     Raises:
         RuntimeError: they do not fit the model.
     """
+    if adapters := adapter_tensors(model):
+        _fill_adapters(adapters, tensors)
+        return
     missing, unexpected = model.load_state_dict(tensors, strict=False)
     stored = weights_of(model).keys()
     wrong = [*(name for name in missing if name in stored), *unexpected]
     if wrong:
         more = f" and {len(wrong) - 3:,} more" if len(wrong) > 3 else ""
         raise RuntimeError(f"tensors do not fit: {', '.join(wrong[:3])}{more}")
+
+
+@torch.no_grad()
+def _fill_adapters(adapters: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
+    """Fill low-rank adapters with stored ones; see `load_weights`."""
+    shapes = [{name: x.shape for name, x in part.items()} for part in (adapters, tensors)]
+    if shapes[0] != shapes[1]:
+        raise RuntimeError("the adapters do not fit the model")
+    for name, adapter in adapters.items():
+        adapter.copy_(tensors[name])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, nn
 
@@ -75,3 +77,18 @@ def groups_in_order(module: nn.Module) -> list[list[nn.Module]]:
         return [[child] for child in children]
     at = children.index(stack)
     return [children[:at], *([layer] for layer in stack), children[at + 1 :]]
+
+
+def hidden_matrices(network: Network) -> Iterator[tuple[nn.Parameter, tuple[int, ...]]]:
+    """Yield each matrix between embedding and head, and the rows of every map in it.
+
+    A module whose matrices hold several maps below one another, as gates are, says so by its
+    attribute `maps`: for each such matrix, by name, the rows of each map.
+    """
+    of_head = set() if network.head is None else set(network.head.parameters())
+    for module in network.modules():
+        if not isinstance(module, nn.Embedding):
+            declared = getattr(module, "maps", {})
+            for name, parameter in module.named_parameters(recurse=False):
+                if parameter.ndim == 2 and parameter not in of_head:
+                    yield parameter, declared.get(name, (len(parameter),))

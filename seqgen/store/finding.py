@@ -131,8 +131,10 @@ def with_parts(stored: StoredModel) -> StoredModel | StoredMixture:
     """Return a mixture that has a folder with its parts; any other model as it is.
 
     Raises:
-        SeqgenError: a part is gone or has changed, or the mixture is damaged.
+        SeqgenError: a part, or the base of adapters, is gone or has changed; or it is damaged.
     """
+    if stored.is_adapter:
+        stored.require_base()
     return resolve(stored, list_models) if stored.is_mixture else stored
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,88 +19,18 @@ from seqgen.store.layout import (
     WEIGHTS,
 )
 from seqgen.store.model import StoredModel
-from seqgen.store.places import models_folder
+from seqgen.store.reference import Others, Reference
 from seqgen.store.stored_mixture import SavedMixture, StoredMixture
 from seqgen.store.writing import link_file
 
 # What is copied of a part: all but its checkpoints, its logs and its lock.
 COPIED = (CONFIG, RECORD, WEIGHTS, TOKENIZER, SOURCE_TOKENIZER, str(Path(VALIDATION).parent))
+# What a message says of a part that is gone, and what to do.
+ROLE = "is a mixture, and its part"
+REMEDY = "mix it again with seqgen mix (its --copy keeps copies of the parts)"
 # How far the sum of a context's weights may be from 1.
 ROUNDING = 1e-6
 Weights = tuple[float, ...]
-Others = Callable[[], Iterable[StoredModel]]
-
-
-@dataclass(frozen=True)
-class Reference:
-    """How a mixture's configuration refers to a part.
-
-    Attributes:
-        name: what the part was called.
-        digest: its hash, see `StoredModel.digest`.
-        path: where it is, if it is not in the models' folder; in the mixture's folder relative.
-    """
-
-    name: str
-    digest: str
-    path: str | None = None
-
-    @classmethod
-    def read(cls, fact: Any, mixture: StoredModel) -> Reference:
-        """Return what stands in a configuration.
-
-        Raises:
-            SeqgenError: it is no reference.
-        """
-        names = cls.__dataclass_fields__
-        if not isinstance(fact, dict) or not fact.keys() <= names.keys():
-            fact = {}
-        known = {key: value for key, value in fact.items() if isinstance(value, str)}
-        if not {"name", "digest"} <= known.keys():
-            raise SeqgenError(f"{mixture.path / CONFIG} is damaged: a part has no name or no hash")
-        return cls(**known)
-
-    @classmethod
-    def to(cls, part: StoredModel) -> Reference:
-        """Return a reference to a part where it is."""
-        path = part.path.resolve()
-        inside = path.parent == models_folder().resolve()
-        return cls(part.name, part.digest, None if inside else str(path))
-
-    def to_dict(self) -> dict[str, str]:
-        """Return what stands in a configuration."""
-        return {key: value for key, value in vars(self).items() if value is not None}
-
-    def find(self, mixture: StoredModel, others: Others) -> StoredModel:
-        """Return the part.
-
-        Args:
-            mixture: what refers to it.
-            others: returns the models among which is a part that was renamed.
-
-        Raises:
-            SeqgenError: it is gone, or has been trained again.
-        """
-        place = models_folder() / self.name if self.path is None else mixture.path / self.path
-        part = StoredModel(place)
-        there = part.loadable
-        if there and part.digest == self.digest:
-            return part
-        renamed = next((other for other in others() if _is(other, self.digest)), None)
-        if renamed is not None:
-            return renamed
-        happened = "has changed since" if there else "is gone"
-        raise SeqgenError(
-            f"{mixture.name} is a mixture, and its part {self.name} {happened}: mix it again with "
-            f"seqgen mix (its --copy keeps copies of the parts)"
-        )
-
-
-def _is(model: StoredModel, digest: str) -> bool:
-    try:
-        return not model.is_mixture and model.digest == digest
-    except (SeqgenError, OSError):
-        return False
 
 
 def resolve(stored: StoredModel, others: Others) -> SavedMixture:
@@ -119,9 +46,9 @@ def resolve(stored: StoredModel, others: Others) -> SavedMixture:
     facts = stored.config.get("parts")
     if not isinstance(facts, list) or len(facts) < 2:
         raise SeqgenError(f"{stored.path / CONFIG} is damaged: it names no parts")
-    references = [Reference.read(fact, stored) for fact in facts]
+    references = [Reference.read(fact, stored, "a part") for fact in facts]
     weights, by_order = _read_weights(stored, len(references))
-    parts = tuple(reference.find(stored, others) for reference in references)
+    parts = tuple(reference.find(stored, others, ROLE, REMEDY) for reference in references)
     return SavedMixture(stored.path, parts, weights, by_order)
 
 

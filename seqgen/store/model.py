@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 from collections.abc import Callable
@@ -14,14 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from seqgen import __version__
 from seqgen.configs import Config
 from seqgen.errors import SeqgenError, UsageError, first_line
-from seqgen.files import json_bytes, parse_json, write_bytes
-from seqgen.store import manifest
-from seqgen.store.folder import ModelFolder
+from seqgen.files import json_bytes
+from seqgen.store.checkpoints import TrainingFolder
 from seqgen.store.layout import (
-    CHECKPOINTS,
     CONFIG,
     FORMAT,
-    LAST,
     MIXTURE,
     RECORD,
     SOURCE_TOKENIZER,
@@ -32,7 +28,7 @@ from seqgen.store.layout import (
     VALIDATION_VECTORS,
     WEIGHTS,
 )
-from seqgen.store.writing import is_whole, link_file, tensor_bytes
+from seqgen.store.writing import is_whole, tensor_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,6 +36,7 @@ if TYPE_CHECKING:
     from seqgen.data.framing import Framing
     from seqgen.data.labels import Labels
     from seqgen.models.base import LanguageModel
+    from seqgen.store.adapter import Adapter
     from seqgen.tokenizers import Tokenizer
 
 Settings = TypeVar("Settings", bound=Config)
@@ -50,7 +47,7 @@ UNSTORED = 1 << 22
 
 
 @dataclass(frozen=True)
-class StoredModel(ModelFolder):
+class StoredModel(TrainingFolder):
     """A model in its folder, which can be copied and mailed, and works wherever it is."""
 
     @property
@@ -160,6 +157,8 @@ class StoredModel(ModelFolder):
         decisive = [config["architecture"], config["model"], config["data"].get("documents")]
         if config.get("parts"):
             decisive.append([part["digest"] for part in config["parts"]])
+        if "adapter" in config:
+            decisive.append(self._adapter.decisive)
         if config["data"].get("direction", "forward") != "forward":
             decisive.append(config["data"]["direction"])
         if "framing" in config:  # not in models of versions that derived it from the tokenizer
@@ -209,14 +208,31 @@ class StoredModel(ModelFolder):
         Raises:
             SeqgenError: a part is missing or damaged, or does not fit the others.
         """
+        from seqgen.tokenizers import load_tokenizer
+
+        model = self._filled(self.weights)
+        tokenizer = load_tokenizer(self.path / "tokenizer")
+        self.check(largest=CHEAP)
+        return model.eval(), tokenizer
+
+    def load_to_train(self) -> tuple[LanguageModel, Tokenizer]:
+        """Build the model as `load` does, but with its adapters, if it has any, beside the base.
+
+        Raises:
+            SeqgenError: see `load`.
+        """
+        model, tokenizer = self.load()
+        if self.is_adapter:
+            model = self._adapter.beside(self, self._filled)
+        return model, tokenizer
+
+    def _filled(self, read: Callable[[], dict[str, Tensor]]) -> LanguageModel:
+        """Return the model with the weights that `read` returns; see `load`."""
         from safetensors import SafetensorError
-        from safetensors.torch import load_file
 
         from seqgen.models.base import load_weights
         from seqgen.models.room import SizeLimit, TooLarge
         from seqgen.registry import architecture
-        from seqgen.store.header import elements_of
-        from seqgen.tokenizers import load_tokenizer
 
         try:
             kind = architecture(self.config["architecture"])
@@ -224,11 +240,13 @@ class StoredModel(ModelFolder):
             raise SeqgenError(f"{self.path / CONFIG} is damaged: {error}") from None
         config, model_class = self.settings("model", kind.load_config()), kind.load_model()
         try:
+            tensors = read()
             # A damaged configuration must not allocate more than the file holds; the shapes are
             # compared below.
-            with SizeLimit(UNSTORED + 2 * elements_of(self.path / WEIGHTS)):
+            elements = sum(tensor.numel() for tensor in tensors.values())
+            with SizeLimit(UNSTORED + 2 * elements):
                 model = model_class(config)
-            load_weights(model, load_file(self.path / WEIGHTS))
+            load_weights(model, tensors)
         except TooLarge:
             raise SeqgenError(
                 f"{self.path / CONFIG} is damaged: it is of a larger model than {WEIGHTS}"
@@ -236,9 +254,54 @@ class StoredModel(ModelFolder):
         except (OSError, SafetensorError, RuntimeError, ValueError) as error:
             reason = first_line(error)
             raise SeqgenError(f"{self.path / WEIGHTS} is missing or damaged: {reason}") from None
-        tokenizer = load_tokenizer(self.path / "tokenizer")
-        self.check(largest=CHEAP)
-        return model.eval(), tokenizer
+        return model
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return every weight by name; if only adapters are stored, those of their base with them.
+
+        Raises:
+            OSError, SafetensorError, ValueError: the file is missing or damaged.
+            SeqgenError: the base is gone, or damaged.
+        """
+        return self._adapter.merged(self) if self.is_adapter else self.own_tensors()
+
+    def own_tensors(self) -> dict[str, Tensor]:
+        """Return the tensors of `model.safetensors`, which is mapped.
+
+        Raises:
+            OSError, SafetensorError: it is missing or damaged.
+        """
+        from safetensors.torch import load_file
+
+        return load_file(self.path / WEIGHTS)
+
+    @property
+    def is_adapter(self) -> bool:
+        """Whether the folder holds low-rank adapters, and refers to the model that they are of.
+
+        Raises:
+            SeqgenError: the configuration is missing or damaged.
+        """
+        return "adapter" in self.config
+
+    def require_base(self) -> StoredModel:
+        """Return the model that the adapters of this one are of.
+
+        Raises:
+            SeqgenError: it is gone, or has changed.
+        """
+        return self._adapter.find_base(self)
+
+    @property
+    def _adapter(self) -> Adapter:
+        """What `config.json` says of the adapters.
+
+        Raises:
+            SeqgenError: it is damaged.
+        """
+        from seqgen.store.adapter import Adapter
+
+        return Adapter.read(self)
 
     def load_source_tokenizer(self, target: Tokenizer) -> Tokenizer | Labels | None:
         """Return the tokenizer of the model's sources, or its labels; None if there is neither.
@@ -294,80 +357,6 @@ class StoredModel(ModelFolder):
         from seqgen.models.base import weights_of
 
         self.replace_part(WEIGHTS, tensor_bytes(weights_of(model)))
-
-    def write_checkpoint(
-        self, tensors: dict[str, Tensor], facts: dict[str, Any], keep: int = 1
-    ) -> None:
-        """Replace the checkpoint; the facts are stored in the tensors' file, so that both agree.
-
-        Args:
-            tensors: by name.
-            facts: what JSON can hold; `facts["run"]["step"]` is the step.
-            keep: how many of the latest checkpoints to have afterwards, this one included.
-
-        Raises:
-            SeqgenError: it cannot be written; what was there stays.
-        """
-        folder = self.path / CHECKPOINTS
-        content = tensor_bytes(tensors, {"facts": json.dumps(facts)})
-        numbered = folder / f"step-{facts['run']['step']:09}.safetensors"
-        # Later checkpoints are of a run that was resumed from an earlier step.
-        earlier = [path for path in self.earlier_checkpoints() if path < numbered][: keep - 1]
-        going = [path for path in self.earlier_checkpoints() if path not in earlier]
-        coming = [folder / LAST, numbered] if keep > 1 else [folder / LAST]
-        with self.writing(f"{CHECKPOINTS}/{LAST}"):
-            folder.mkdir(exist_ok=True)
-            manifest.announce(
-                self.path,
-                {f"{CHECKPOINTS}/{path.name}": manifest.digest(content) for path in coming},
-                going=[f"{CHECKPOINTS}/{path.name}" for path in going],
-            )
-            write_bytes(folder / LAST, content)
-            for path in going:
-                path.unlink(missing_ok=True)
-            if keep > 1:
-                link_file(folder / LAST, numbered)
-
-    def earlier_checkpoints(self) -> list[Path]:
-        """Return the checkpoints that are kept besides the last one, the latest first."""
-        return sorted((self.path / CHECKPOINTS).glob("step-*.safetensors"), reverse=True)
-
-    def read_checkpoint(
-        self, notice: Callable[[str], None] = lambda text: None
-    ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the last checkpoint; if it is damaged, the one before.
-
-        Args:
-            notice: takes a message if it is an earlier one.
-
-        Raises:
-            SeqgenError: there is none, or none that is whole; or the manifest is damaged.
-        """
-        manifest.read(self.path)  # refuses a damaged manifest, with which the model is not usable
-        last, *earlier = (self.path / CHECKPOINTS / LAST, *self.earlier_checkpoints())
-        try:
-            return self._read_checkpoint(last)
-        except SeqgenError:
-            for path in earlier:
-                with contextlib.suppress(SeqgenError):
-                    checkpoint = self._read_checkpoint(path)
-                    notice(f"{last} is missing or damaged: going on from {path.name}")
-                    return checkpoint
-            raise
-
-    def _read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        from safetensors import SafetensorError, safe_open
-
-        try:
-            manifest.check(self.path, [f"{CHECKPOINTS}/{path.name}"])
-            with safe_open(path, "pt") as file:
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-                return tensors, parse_json(file.metadata()["facts"])
-        except (OSError, SafetensorError, ValueError, KeyError, TypeError, SeqgenError) as error:
-            raise SeqgenError(
-                f"{path} is missing or damaged, so {self.name} cannot be resumed; the model "
-                f"itself is usable ({error})"
-            ) from None
 
     def publish(self) -> None:
         """Make a new model findable; a model in its final folder already is."""

@@ -35,6 +35,11 @@ class StoredMixture(StoredModel):
         return "+".join(f"{as_given(part)}:{round(weight, 6):g}" for part, weight in pairs)
 
     @property
+    def is_adapter(self) -> bool:
+        """Whether it holds low-rank adapters: no, even if a part of it does."""
+        return False
+
+    @property
     def size(self) -> int:
         """Bytes on disk of all parts."""
         return sum(part.size for part in self.parts)

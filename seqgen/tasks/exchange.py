@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 from seqgen import __version__, formats, store
-from seqgen.configs import DataConfig
+from seqgen.configs import DataConfig, require
 from seqgen.errors import SeqgenError
 from seqgen.files import write_bytes
 from seqgen.formats import packing
@@ -90,42 +90,50 @@ def _read_lines(
     return imported, stem
 
 
-def exported(loaded: LoadedModel, file_format: str) -> Iterable[bytes]:
+def exported(loaded: LoadedModel, file_format: str, merge: bool = False) -> Iterable[bytes]:
     """Return a stored model in a format of another tool, in pieces.
 
     Args:
         loaded: the model.
         file_format: a key of `formats.EXPORTERS`.
+        merge: of low-rank adapters, write the model that they and their base make together.
 
     Raises:
-        UsageError: there is no such format.
+        UsageError: there is no such format; or merging has no meaning.
         SeqgenError: the format cannot hold this kind of model.
     """
-    return formats.exporter(file_format)(_to_export(loaded))
+    return formats.exporter(file_format)(_to_export(loaded, merge))
 
 
-def _to_export(loaded: LoadedModel) -> formats.Exported:
-    """Return what a format may hold of a model.
-
-    Raises:
-        SeqgenError: no format can say how it reads.
-    """
+def _to_export(loaded: LoadedModel, merge: bool) -> formats.Exported:
+    """Return what a format may hold of a model; see `exported`."""
     name = loaded.stored.name
+    require(
+        loaded.stored.is_adapter or not merge,
+        f"--merge is for low-rank adapters, and {name} holds a whole model: leave it out",
+    )
+    if loaded.stored.is_adapter and not merge:
+        raise SeqgenError(
+            f"{name} holds adapters of {loaded.stored.require_base().name}, which no format can "
+            "say: add --merge to write both together as one model"
+        )
     if loaded.backward:
         raise SeqgenError(f"{name} reads from right to left, which no format can say")
     documents, framing = loaded.data.documents, loaded.framing
     return formats.Exported(loaded.model, loaded.tokenizer, documents, framing, name)
 
 
-def export_model(loaded: LoadedModel, file_format: str, out: str | Path) -> None:
+def export_model(
+    loaded: LoadedModel, file_format: str, out: str | Path, merge: bool = False
+) -> None:
     """Write a stored model to a file, compressed by gzip if its name ends so; or to a folder.
 
     See `exported` for the errors.
     """
     if file_format not in formats.FOLDER_EXPORTERS:
-        packing.write(Path(out), exported(loaded, file_format))
+        packing.write(Path(out), exported(loaded, file_format, merge))
         return
-    files = dict(formats.folder_exporter(file_format)(_to_export(loaded)))
+    files = dict(formats.folder_exporter(file_format)(_to_export(loaded, merge)))
     try:
         Path(out).mkdir(parents=True, exist_ok=True)
         for name, content in files.items():

@@ -16,13 +16,13 @@ class Average:
     At update k, d is min(decay, (1 + k) / (10 + k)), so that the random start is soon forgotten.
 
     Args:
-        model: whose parameters as they are now begin the average.
+        model: whose trained parameters as they are now begin the average.
         decay: d in the long run.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self._decay = decay
-        self._parameters = list(model.parameters())
+        self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._means = [p.detach().clone() for p in self._parameters]
 
     def update(self, step: int) -> None:

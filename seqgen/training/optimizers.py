@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer, RMSprop
 
 from seqgen.configs import TrainingConfig
-from seqgen.models.network import Network
+from seqgen.models.network import Network, hidden_matrices
 from seqgen.training.parts import OptimizerState
 from seqgen.training.textbook import TextbookAdagrad, TextbookAdam, TextbookRMSprop
 
@@ -137,23 +137,8 @@ class ParameterGroup:
     maps: tuple[int, ...]
 
 
-def hidden_matrices(network: Network) -> Iterator[tuple[nn.Parameter, tuple[int, ...]]]:
-    """Yield each matrix between embedding and head, and the rows of every map in it.
-
-    A module whose matrices hold several maps below one another, as gates are, says so by its
-    attribute `maps`: for each such matrix, by name, the rows of each map.
-    """
-    of_head = set() if network.head is None else set(network.head.parameters())
-    for module in network.modules():
-        if not isinstance(module, nn.Embedding):
-            declared = getattr(module, "maps", {})
-            for name, parameter in module.named_parameters(recurse=False):
-                if parameter.ndim == 2 and parameter not in of_head:
-                    yield parameter, declared.get(name, (len(parameter),))
-
-
 def parameter_groups(model: Network, layer_decay: float) -> list[ParameterGroup]:
-    """Return every parameter of a model once, in the model's order.
+    """Return every parameter of a model that is trained, once, in the model's order.
 
     The head learns at the full rate, each layer below at `layer_decay` times the rate of the one
     above it (Howard and Ruder 2018, section 3.2: 1/2.6). What two layers share is the upper's.
@@ -165,6 +150,7 @@ def parameter_groups(model: Network, layer_decay: float) -> list[ParameterGroup]
     return [
         ParameterGroup(p, layer_of[p], layer_decay ** (top - layer_of[p]), maps.get(p, ()))
         for p in model.parameters()
+        if p.requires_grad
     ]
 
 

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqgen import registry, store
-from seqgen.configs import Documents, ModelConfig, conform, require
+from seqgen.configs import Documents, ModelConfig, TrainingConfig, conform, require
 from seqgen.data.classes import Classes
 from seqgen.data.framing import Framing
 from seqgen.data.labels import Labels
 from seqgen.data.sources import require_equal_widths
-from seqgen.errors import SeqgenError
+from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import load_weights, weights_of
 from seqgen.models.labeller import Labeller
+from seqgen.models.low_rank import adapt
 from seqgen.models.network import Network
 from seqgen.models.recurrent_config import CELL_REGULARISERS
 from seqgen.store import StoredModel
@@ -223,6 +224,29 @@ class Origin:
             model.begin_from(self.model, self.classes == prepared.classes)
         else:
             load_weights(model, weights_of(self.model))
+
+    def adapt(self, model: Network, training: TrainingConfig) -> None:
+        """Give a model that begins with the origin's weights low-rank adapters to train.
+
+        Raises:
+            UsageError: it has no matrices for them.
+        """
+        try:
+            adapt(model, training.lora, training.lora_alpha)
+        except ValueError as error:
+            raise UsageError(f"lora has no meaning: in {self.stored.name} {error}") from None
+
+    def refuse_replacing(self, name: str) -> None:
+        """Refuse to let adapters of the origin take its place.
+
+        Raises:
+            UsageError: says what to do.
+        """
+        replaced = store.models_folder() / name
+        require(
+            replaced.resolve() != self.stored.path,
+            f"adapters need their base, {self.stored.name}: choose another --name",
+        )
 
 
 def origin_of(given: Mapping[str, Any]) -> Origin | None:

@@ -6,6 +6,8 @@ from seqgen import store
 from seqgen.configs import DataConfig, ModelConfig, TrainingConfig
 from seqgen.data.framing import Framing
 from seqgen.store import StoredModel
+from seqgen.store.adapter import Adapter
+from seqgen.store.reference import Reference
 from seqgen.tasks.training.prepare import Prepared
 
 
@@ -17,8 +19,24 @@ def write_settings(
     framing: Framing,
     training: TrainingConfig | None,
     preset: str | None = None,
+    base: StoredModel | None = None,
 ) -> None:
-    """Write the resolved settings into a model's folder; a counted model has none of training."""
+    """Write the resolved settings into a model's folder.
+
+    Args:
+        stored: the folder.
+        architecture: its name.
+        config: of the model.
+        data: how text is read.
+        framing: how texts begin and end.
+        training: a counted model has none.
+        preset: the name of the preset beneath the settings, if any.
+        base: the model that it begins from, which its adapters are of, if it has any.
+    """
+    groups = {}
+    if training is not None and training.lora is not None:
+        adapter = Adapter(Reference.to(base), training.lora, training.lora_alpha)
+        groups["adapter"] = adapter.to_dict()
     stored.write_config(
         architecture,
         preset=preset,
@@ -26,6 +44,7 @@ def write_settings(
         training={} if training is None else training.to_dict(),
         data=data.to_dict(),
         framing=framing.to_dict(),
+        **groups,
     )
 
 

@@ -13,12 +13,12 @@ import torch
 from seqgen import presets, registry
 from seqgen.configs import (
     BUDGETS,
-    RULE_RECIPES,
     DataConfig,
     ModelConfig,
     RegimeConfig,
     TrainingConfig,
     conform,
+    recipe_of,
     require,
     resolve,
     settings_of,
@@ -232,7 +232,7 @@ def _groups(
 ) -> tuple[dict[str, Any], TrainingConfig, DataConfig]:
     """Sort given settings and the recipe below them into model, training and data."""
     config_class = registry.architecture(architecture).load_config()
-    recipe = {**config_class.recipe, **RULE_RECIPES.get(given.get("optimizer"), {})}
+    recipe = recipe_of(given, config_class.recipe)
     recipe |= registry.architecture(architecture).data_defaults
     model, training, data = resolve(
         {**recipe, **given},
@@ -285,6 +285,8 @@ def _require_reads(plan: Plan, flags: Collection[str]) -> None:
         UsageError: names the setting.
     """
     learns = LEARNS[plan.reads]
+    adapts, writes = plan.training.lora is not None, plan.reads in ("text", "pairs")
+    require(not adapts or writes, f"lora has no meaning: {plan.architecture} learns from {learns}")
     for name in MEANINGLESS.get(plan.reads, OF_PAIRS):
         require(
             name not in flags, f"{name} has no meaning: {plan.architecture} learns from {learns}"

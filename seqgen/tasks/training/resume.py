@@ -88,7 +88,7 @@ def resume(
             report(Notice(text=f"{stored.name} has finished; give a longer budget to go on"))
             return _finished(stored, result)
         training = _resumed_settings(stored, given, done, checkpoint[0])
-        model, tokenizer = stored.load()
+        model, tokenizer = stored.load_to_train()
         source_tokenizer = stored.load_source_tokenizer(tokenizer)
         stored.check()
         stored.keep_current_hashes()
@@ -222,7 +222,7 @@ def _check_longer(session: Session, done: dict[str, Any]) -> None:
 def _keep_settings(session: Session) -> None:
     """Store a run's new settings of training."""
     config = session.stored.config
-    kept = ("preset", "model", "data", "framing")
+    kept = ("preset", "model", "data", "framing", "adapter")
     groups = {part: config[part] for part in kept if part in config}
     training = session.training.to_dict()
     session.stored.write_config(config["architecture"], training=training, **groups)

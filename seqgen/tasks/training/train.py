@@ -49,6 +49,7 @@ from seqgen.tasks.training.with_ngram import (
 )
 from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Notice, Report
+from seqgen.wording import plural
 
 
 @ending_as_ctrl_c()
@@ -113,21 +114,25 @@ def train(
     chosen = architecture, task, preset, settings or {}, config or {}, parameters
     ready = prepare_run(data, targets, *chosen, place, report)
     plan, training, prepared = ready.plan, ready.training, ready.prepared
+    if training.lora is not None and name is not None:
+        plan.origin.refuse_replacing(name)
     estimator = Estimator.of(plan.architecture)
     if estimator is not None and (notice := estimator.ignored(ready.flags)):
         report(notice)
     with restored_randomness(place), contextlib.ExitStack() as held:
         model = ready.initial_model()
         model.to(device=place, dtype=parameter_type(training.precision))
+        if training.lora is not None:
+            trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+            report(Notice(text=f"the adapters that are trained have {plural(trained, 'number')}"))
         # Created only now, so that a model too large for this machine leaves no folder behind.
         stem = f"{Path(data[0]).stem}-{plan.architecture}"
         stored = held.enter_context(store.building(name, stem, overwrite, folder))
         kept = None if plan.model_class.counted else training
         preset_name = ready.preset and ready.preset.name
         framing = framing_of(plan, prepared.tokenizer)
-        write_settings(
-            stored, plan.architecture, model.config, plan.data, framing, kept, preset_name
-        )
+        settled = plan.architecture, model.config, plan.data, framing, kept, preset_name
+        write_settings(stored, *settled, base=plan.origin and plan.origin.stored)
         write_data(stored, prepared)
         tokenizers = prepared.tokenizer, plan.data, prepared.source_tokenizer
         loaded = LoadedModel(stored, model, *tokenizers, own_framing=framing)
@@ -167,6 +172,8 @@ class ReadyRun:
         if plan.origin is not None:
             plan.origin.require_sources(prepared.vocab_sizes.source_features)
             plan.origin.begin(model, prepared)
+        if self.training.lora is not None:
+            plan.origin.adapt(model, self.training)
         return model
 
 

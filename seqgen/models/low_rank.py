@@ -1,0 +1,151 @@
+"""Low-rank adapters: a small trained update of each matrix of a model that stays as it is.
+
+LoRA (Hu et al. 2021, section 4.1) replaces a matrix W by
+
+    W + (alpha / r) B A
+
+with A (r, columns) drawn from a normal distribution and B (rows, r) zero at first, so that
+training begins with the model as it was. Only A and B are trained. Maps that are stacked in one
+matrix, as those to queries, keys and values or the gates of a cell, each have an A and a B.
+
+The update is added to W, not to W x: a recurrent layer uses W many times in a call, and no
+equation has to know of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from seqgen.models.network import Network, hidden_matrices
+
+A, B = "lora_a", "lora_b"
+
+
+class LowRank(nn.Module):
+    """What a matrix W (R, C) becomes: W + (alpha / r) B A for each map stacked in it.
+
+    Args:
+        weight: W.
+        maps: the rows of each map.
+        rank: r; a map that has fewer rows or columns gets that many.
+        alpha: the scale.
+    """
+
+    def __init__(self, weight: Tensor, maps: Sequence[int], rank: int, alpha: float) -> None:
+        super().__init__()
+        self.scale, columns = alpha / rank, weight.shape[1]
+        ranks = [min(rank, rows, columns) for rows in maps]
+        sizes = zip(maps, ranks, strict=True)
+        # A of inputs with variance 1 then has variance 1.
+        normal = [columns**-0.5 * torch.randn(r, columns).to(weight) for r in ranks]
+        self.a = nn.ParameterList(normal)
+        self.b = nn.ParameterList(weight.new_zeros(rows, r) for rows, r in sizes)
+
+    def forward(self, weight: Tensor) -> Tensor:
+        with torch.autocast(weight.device.type, enabled=False):
+            return weight + update_of(self.a, self.b, self.scale)
+
+
+def update_of(a: Iterable[Tensor], b: Iterable[Tensor], scale: float) -> Tensor:
+    """Return what is added to a matrix: scale B A of each map, one below the other."""
+    return scale * torch.cat([high @ low for low, high in zip(a, b, strict=True)])
+
+
+def adapt(network: Network, rank: int, alpha: float) -> None:
+    """Give every matrix between embedding and head an adapter; nothing else is trained any more.
+
+    A is drawn from torch's generator.
+
+    Args:
+        network: with its weights, on the CPU.
+        rank: r.
+        alpha: the scale.
+
+    Raises:
+        ValueError: the network has no such matrix.
+    """
+    maps = dict(hidden_matrices(network))
+    places = [
+        (module, name, parameter)
+        for module in network.modules()
+        for name, parameter in module.named_parameters(recurse=False)
+        if parameter in maps
+    ]
+    if not places:
+        raise ValueError("there are no matrices between embedding and head")
+    network.requires_grad_(False)
+    for module, name, parameter in places:
+        adapter = LowRank(parameter, maps[parameter], rank, alpha)
+        parametrize.register_parametrization(module, name, adapter)
+
+
+def adapters_of(network: nn.Module) -> dict[str, LowRank]:
+    """Return the adapters of a network by the names of their matrices; none if it has none."""
+    return {
+        f"{path}.{matrix}" if path else matrix: chain[0]
+        for path, module in network.named_modules()
+        if parametrize.is_parametrized(module)
+        for matrix, chain in module.parametrizations.items()
+        if isinstance(chain[0], LowRank)
+    }
+
+
+def adapter_tensors(network: nn.Module) -> dict[str, Tensor]:
+    """Return A and B of every adapter by name, as they are stored."""
+    return {
+        f"{matrix}.{part}.{number}": tensor
+        for matrix, adapter in adapters_of(network).items()
+        for part, tensors in ((A, adapter.a), (B, adapter.b))
+        for number, tensor in enumerate(tensors)
+    }
+
+
+def merged(
+    weights: Mapping[str, Tensor], adapters: Mapping[str, Tensor], alpha: float, rank: int
+) -> dict[str, Tensor]:
+    """Return a model's weights with the updates of adapters added to them.
+
+    Args:
+        weights: by name.
+        adapters: what `adapter_tensors` gave.
+        alpha: the scale.
+        rank: r.
+
+    Raises:
+        ValueError: the adapters do not fit the weights.
+    """
+    pairs: dict[str, dict[str, list[Tensor]]] = {}
+    for (matrix, part, _), tensor in sorted(_places(adapters), key=lambda place: place[0]):
+        pairs.setdefault(matrix, {A: [], B: []})[part].append(tensor)
+    updated = dict(weights)
+    for matrix, pair in pairs.items():
+        weight = weights.get(matrix)
+        if weight is None or not _fits(weight, pair[A], pair[B]):
+            raise ValueError(f"the adapter of {matrix[:80]} does not fit its matrix")
+        updated[matrix] = weight + update_of(pair[A], pair[B], alpha / rank).to(weight)
+    return updated
+
+
+def _places(adapters: Mapping[str, Tensor]) -> Iterator[tuple[tuple[str, str, int], Tensor]]:
+    """Yield the matrix, the part and the number of each stored tensor, and the tensor.
+
+    Raises:
+        ValueError: it is of no adapter.
+    """
+    for name, tensor in adapters.items():
+        matrix, part, number = ("", "", *name.rsplit(".", 2))[-3:]
+        if part not in (A, B) or not number.isdecimal() or tensor.ndim != 2:
+            raise ValueError(f"{name[:80]} is no part of an adapter")
+        yield (matrix, part, int(number)), tensor
+
+
+def _fits(weight: Tensor, a: Sequence[Tensor], b: Sequence[Tensor]) -> bool:
+    """Return whether the products B A, one below the other, have the shape of a matrix."""
+    rows, columns = weight.shape if weight.ndim == 2 else (-1, -1)
+    whole = len(a) == len(b) and sum(map(len, b)) == rows
+    pairs = zip(a, b, strict=False)
+    return whole and all(x.shape == (y.shape[1], columns) for x, y in pairs)
