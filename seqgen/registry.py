@@ -54,6 +54,11 @@ class Architecture:
         return NO_LANGUAGE_MODELS.get(self.reads)
 
     @property
+    def unit(self) -> str:
+        """What its losses are per: "token", or "label" where it predicts those."""
+        return "label" if self.reads in TASKS else "token"
+
+    @property
     def data_defaults(self) -> Mapping[str, Any]:
         """The settings of data that follow from what it reads."""
         return DATA_DEFAULTS.get(self.reads, {})

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import itertools
 import json
 import math
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -23,10 +25,11 @@ from seqgen import store
 from seqgen.cli import report as command
 from seqgen.cli import run
 from seqgen.report.charts import Axis, Series, chart, thinned, ticks
+from seqgen.report.model_page import MOST_SAMPLES, Profile, model_page
 from seqgen.report.search_tree import _lines, search_tree
 from seqgen.tasks.inspect.passage import passages
 from seqgen.tasks.portrait.figures import BIN_ENDS, figures
-from seqgen.tasks.portrait.training import MOST_SAMPLES, course
+from seqgen.tasks.portrait.training import Course, course
 from seqgen.tasks.scoring.perplexity import score_text
 from seqgen.tasks.writing.beam_search import BeamOptions, explain
 
@@ -155,12 +158,11 @@ def test_the_course_of_training_is_what_was_logged(models):
     assert not model.is_locked
 
 
-def test_few_of_many_samples_are_shown(models, monkeypatch):
-    model = store.find("net")
-    records = {store.SAMPLES: [{"step": n, "text": str(n)} for n in range(101)]}
-    monkeypatch.setattr(type(model), "logged", lambda self, part: records.get(part, []))
-    steps = [step for step, _ in course(model).samples]
-    assert len(steps) == MOST_SAMPLES and (steps[0], steps[-1]) == (0, 100)
+def test_few_of_many_samples_are_shown():
+    training = Course([], [], [], [], [(n, str(n)) for n in range(101)], running=False)
+    shown = model_page([Profile("m", {}, training, None, {})])
+    steps = [int(step) for step in re.findall("<figcaption>step (\\d+)", shown)]
+    assert steps == [0, 20, 40, 60, 80, 100] and len(steps) == MOST_SAMPLES
 
 
 def test_the_page_has_every_section_of_every_model(home):
@@ -184,12 +186,66 @@ def test_text_of_the_corpus_stays_text(home):
     assert "http://" not in text and "https://" not in text
 
 
-def test_every_command_of_the_page_is_one_of_seqgen(home, capsys):
-    text = (home / "page.html").read_text()
-    lines = "\n".join(re.findall('aria-label="Commands">(.*?)</pre>', text, re.DOTALL)).splitlines()
-    assert len(lines) > 15 and {line.split()[0] for line in lines} == {"seqgen"}
-    for name in {line.split()[1] for line in lines}:
-        assert run([name, "--help"]) == 0
+SMALL = ("--hidden-size", "4", "--steps", "1", "--seed", "1", "--quiet")
+KINDS = {
+    "net": None,
+    "tf": None,
+    "grams": None,
+    "hawk": ("train", "text.txt", "--model", "hawk", "--name", "hawk", *SMALL),
+    "window": ("train", "text.txt", "--model", "window", "--name", "window", *SMALL),
+    "jordan": ("train", "text.txt", "--model", "jordan", "--name", "jordan", *SMALL),
+    "lines": ("train", "text.txt", "--documents", "line", "--name", "lines", *SMALL),
+    "pairs": ("train", "pairs.tsv", "--model", "seq2seq", "--name", "pairs", *SMALL),
+    "sides": ("train", "--source", "text.txt", "--target", "text.txt", "--name", "sides",
+              "--model", "seq2seq-transformer", "--heads", "2", *SMALL),
+    "mixed": ("mix", "net", "grams", "--name", "mixed", "--weights", "0.5,0.5", "--quiet"),
+}  # fmt: skip
+
+
+def commands_of(page: str) -> list[str]:
+    """Return the command lines that a page shows."""
+    found = re.findall('aria-label="Commands">(.*?)</pre>', page, re.DOTALL)
+    return [line for part in found for line in html.unescape(part).splitlines()]
+
+
+SLOW = "jordan", "window", "lines", "sides"
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=[pytest.mark.slow] if k in SLOW else []) for k in KINDS]
+)
+def test_every_command_of_a_page_runs(kind, models, capsys, monkeypatch, tmp_path):
+    (models / "pairs.tsv").write_text("one two\tuno due\nthree\ttre\n" * 20)
+    monkeypatch.chdir(models)
+    if made := KINDS[kind]:
+        assert run([*made, "--overwrite"]) == 0
+    monkeypatch.chdir(tmp_path)
+    with Path(os.devnull).open() as nothing:
+        monkeypatch.setattr("sys.stdin", nothing)
+        assert run(["report", "-m", kind, "--out", "page.html", "--quiet"]) == 0
+        lines = commands_of(Path("page.html").read_text())
+        assert len(lines) >= 3 - (kind == "mixed")
+        for line in lines:
+            capsys.readouterr()
+            for inner in re.findall(r"\$\((.*?)\)", line):
+                assert run(shlex.split(inner)[1:]) == 0
+                line = line.replace(f"$({inner})", capsys.readouterr().out.strip())
+            assert (line, run(shlex.split(line)[1:])) == (line, 0)
+
+
+def test_the_commands_make_the_figures_again(models, capsys, tmp_path, monkeypatch):
+    """Records of the commands about units and attention have the page's values."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("net", "tf"):
+        assert run(["report", "-m", name, "--out", "page.html", "--quiet"]) == 0
+        page = Path("page.html").read_text()
+        section = page.split("<h2>Attention and gates</h2>")[1].split("</section>")[0]
+        inspected = [line for line in commands_of(page) if "--unit " in line or "--token" in line]
+        (found,) = (records(capsys, *shlex.split(line)[1:]) for line in inspected)
+        values = [figure for r in found for figure in r.get("weights", [r.get("value")])]
+        shown = re.findall(r'data-t="[^"]*?(?:: | = )(-?\d\.\d{4})"', section)
+        values = [value for value in values if value is not None]
+        assert shown == [f"{value:.4f}" for value in values] and len(shown) > 20
 
 
 def test_records_hold_the_figures_of_the_page(models, capsys, tmp_path):

@@ -12,6 +12,7 @@ import pytest
 import torch
 from helpers_cli import records, refusal
 
+from seqgen import store
 from seqgen.cli import run
 from seqgen.data.pairs import TabPairs
 from seqgen.data.text import Text
@@ -184,6 +185,39 @@ def test_sampled_segmentations_of_both_sides(tsv):
     subwords = {"tokenizer": "bpe", "vocab_size": 300, "subword_sampling": 0.5}
     loaded = trained(tsv, **subwords)
     assert math.isfinite(loaded.stored.record["result"]["val_loss"])
+
+
+def test_the_source_tokenizer_of_a_model_is_that_of_its_sources(tsv):
+    first = trained(tsv, "first", source_tokenizer="word")
+    folder = str(first.stored.path)
+    second = trained(tsv, "second", tokenizer=folder, source_tokenizer=folder)
+    for side in ("tokenizer", "source_tokenizer"):
+        own, taken = (getattr(loaded, side).fingerprint for loaded in (first, second))
+        assert own == taken
+    joint = trained(tsv, "joint")
+    third = trained(tsv, "third", tokenizer="word", source_tokenizer=str(joint.stored.path))
+    assert third.source_tokenizer.fingerprint == joint.tokenizer.fingerprint
+
+
+def test_headings_name_sources(tsv, capsys, monkeypatch):
+    trained(tsv)
+    train([tsv], architecture="ngram", name="text", settings={"order": 2})
+    monkeypatch.setattr("seqgen.cli.output.is_terminal", lambda stream: True)
+    for model, called in (("t", "source"), ("text", "prompt")):
+        for more in ((), ("--explain",)):
+            for command in ("sample", "beam-search"):
+                capsys.readouterr()
+                line = [command, "one", "two", "-m", model, "--max-tokens", "1", "--seed", "1"]
+                assert run([*line, *more, "--quiet"]) == 0
+                assert f"{called} 1" in capsys.readouterr().out, (model, command, more)
+
+
+def test_attention_of_a_model_of_text_is_refused_before_it_is_loaded(tsv, capsys):
+    train([tsv], architecture="ngram", name="text", settings={"order": 2})
+    (store.models_folder() / "text" / store.WEIGHTS).write_bytes(b"")
+    for command in ("sample", "beam-search"):
+        said = refusal(capsys, command, "one", "-m", "text", "--attention")
+        assert "--attention is for models that write from sources; text is a model of text" in said
 
 
 def test_fine_tuning_keeps_both_tokenizers(tsv):

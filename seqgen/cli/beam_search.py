@@ -22,7 +22,7 @@ from seqgen.cli.output import (
     standard_output,
     unescape,
 )
-from seqgen.cli.prompts import GivenPrompts, say_unknown
+from seqgen.cli.prompts import GivenPrompts, called, say_unknown
 from seqgen.cli.source_attention import Shown, refuse_shown, source_options
 from seqgen.cli.tables import figure
 
@@ -191,6 +191,7 @@ def beam_search(
         of_source=of_source,
     )
     looked_up = cache_of(cache, cache_strength, cache_flatness)
+    of_source.check_kind(model)
     loaded = load(model, device, choice("--precision", precision, PRECISIONS), looked_up)
     loaded = loaded.with_labels(label or ())
     loaded.require_label()
@@ -200,7 +201,7 @@ def beam_search(
     texts, piped = given.texts(loaded, quiet)
     if explain:
         for tree in task.explain(loaded, texts, search):
-            _put_tree(tree, json)
+            _put_tree(tree, called(loaded), json)
         return
     echoed = not from_sources and (is_terminal(sys.stdout) if echo is None else echo)
     raw = not piped and len(texts) == 1 and nbest == 1 and not (align or align_words)
@@ -213,7 +214,7 @@ def beam_search(
             put(text + "\n" if is_terminal(sys.stdout) else text)
         else:
             of = f", rank {record.rank}, score {figure(record.score)}" if nbest > 1 else ""
-            put(shown(text, f"prompt {record.index}{of}", record.alignment))
+            put(shown(text, f"{called(loaded)} {record.index}{of}", record.alignment))
         looks.put(record.look, f"source {record.index}, rank {record.rank}")
         if from_sources and record.rank == 0:
             unknown += record.of_source.source_unknown
@@ -224,7 +225,7 @@ STYLE = {"live": "", "finished": "bold green", "pruned": "dim"}
 SIGN = {"live": "", "finished": "■ ", "pruned": "✗ "}
 
 
-def _put_tree(tree: Tree, json: bool) -> None:
+def _put_tree(tree: Tree, what: str, json: bool) -> None:
     """Write a search as records of its candidates, or as the lectures draw it."""
     if json:
         for node in tree.nodes:
@@ -233,7 +234,7 @@ def _put_tree(tree: Tree, json: bool) -> None:
     from rich.text import Text
     from rich.tree import Tree as Drawing
 
-    root = Drawing(Text(f"prompt {tree.index}: {tree.prompt!r}"))
+    root = Drawing(Text(f"{what} {tree.index}: {tree.prompt!r}"))
     drawn = {0: root}
     for node in tree.nodes:
         rank = "" if node.rank is None else f"  ← rank {node.rank}"

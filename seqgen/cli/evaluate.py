@@ -170,9 +170,8 @@ def evaluate(
 
 def _refuse_for_labels(context: typer.Context) -> None:
     """Refuse options that have no meaning for classifiers and taggers."""
-    for name in context.params:
-        given = context.get_parameter_source(name)
-        if name not in FOR_LABELS and given is not None and given.name == "COMMANDLINE":
+    for name in options.typed(context):
+        if name not in FOR_LABELS:
             flag = name.replace("_", "-")
             raise UsageError(f"--{flag} has no meaning for models that tell labels")
 

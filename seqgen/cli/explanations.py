@@ -25,17 +25,21 @@ def put_suggestions(suggestions: Iterable[Suggestion], json: bool) -> None:
             )
 
 
-def put_explanations(explanations: Iterable[Explanation], json: bool) -> None:
-    """Write how each token came about: records, or a table each."""
+def put_explanations(explanations: Iterable[Explanation], what: str, json: bool) -> None:
+    """Write how each token came about: records, or a table each.
+
+    Args:
+        explanations: a token each.
+        what: they go on from, as "prompt".
+        json: write records.
+    """
     for explanation in explanations:
         if json:
             put_record(explanation)
             continue
         out = console(standard_output())
-        heading = (
-            f"prompt {explanation.index}, sample {explanation.sample}, token {explanation.step}: "
-        )
-        out.print(heading + repr(explanation.text))
+        which = f"{what} {explanation.index}, sample {explanation.sample}"
+        out.print(f"{which}, token {explanation.step}: {explanation.text!r}")
         out.print(_candidates(explanation))
         for removed in explanation.removed:
             mass, tokens = figure(removed.mass), " ".join(map(repr, removed.tokens))

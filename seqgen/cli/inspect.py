@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +11,7 @@ from seqgen.cli import options
 from seqgen.cli.help import MEASURED, OUTPUT, TEXT, flag, value
 from seqgen.cli.inputs import Input, Inputs, file_name, file_path, piped_input
 from seqgen.cli.output import put_record, say
-from seqgen.cli.outputs import check_out
+from seqgen.cli.outputs import check_html
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
@@ -139,7 +138,7 @@ def inspect(
     --steps, --unit and --units, transformers --attention.
     """
     chosen = _chosen(steps, units, unit, attention)
-    _check(chosen, gate, token, layer, head, json, html)
+    _check(chosen, top, gate, token, layer, head, json, html)
     heads = None if head is None else _numbers(head)
     inputs = Inputs(quiet)
     from seqgen.cli import inspected
@@ -150,7 +149,7 @@ def inspect(
     loaded.require_text("inspect")
     source = _source(inputs, file, text, loaded, quiet)
     if html is not None:
-        html = _check_html(html, source)
+        html = check_html(html, [] if source is None else [source], "--html")
     chunks = [text] if source is None else source.chunks(loaded.data.newlines)
     passages = passages_of(loaded, chunks, max_tokens)
     if passages.cut and not quiet:
@@ -185,6 +184,7 @@ def _chosen(steps: bool, units: bool, unit: int | None, attention: bool) -> str:
 
 def _check(
     chosen: str,
+    top: int | None,
     gate: str | None,
     token: str | None,
     layer: int | None,
@@ -202,6 +202,10 @@ def _check(
     for name, (given, with_) in belongs.items():
         if given is not None and chosen not in with_:
             raise UsageError(f"{name} goes with {' or '.join(with_)}")
+    if top is not None and chosen not in ("predictions", "--units"):
+        raise UsageError(f"--top has no meaning with {chosen}")
+    if top is not None and chosen == "--units" and json:
+        raise UsageError("--top has no meaning with --units --json, which gives every unit")
     if token == "":
         raise UsageError("--token needs a word that is not empty")
     if json and html is not None:
@@ -244,15 +248,6 @@ def _source(
     if file != "-" and not Path(file).exists():
         raise UsageError(f"there is no file {file!r}; for a text itself, use --text {file!r}")
     return inputs.open_one(file)
-
-
-def _check_html(html: Path, source: Input | None) -> Path:
-    """Return where the page goes; see `check_out`."""
-    from seqgen.report.page import check_page, is_page
-
-    check_page(html, "--html")
-    inputs: Sequence[Input] = [] if source is None else [source]
-    return check_out(html, inputs, True, "a page of seqgen", is_page, "--html")
 
 
 def _put(view: View, passages: Passages, html: Path | None, json: bool, quiet: bool) -> None:

@@ -91,7 +91,7 @@ def _put_steps(numbers: Weights, every: Sequence[Step]) -> None:
         facts = [
             (f"{name} of layer {layer.layer}" if several else name, vector)
             for layer in step.layers
-            for name, vector in (("x", layer.x), *layer.gates.items(), *layer.state.items())
+            for name, vector in layer.vectors
         ]
         facts += [("logits", step.logits), ("softmax", step.probabilities)]
         width = max(len(name) for name, _ in facts)
@@ -146,7 +146,6 @@ def units(passages: Passages, top: int) -> View:
 
 
 def _put_units(every: Sequence[Unit], top: int, quiet: bool) -> None:
-    names = ["layer", "unit", "kept", "memory", "reset", "lag", "correlation", "follows"]
     rows = [
         [
             str(u.layer),
@@ -158,7 +157,7 @@ def _put_units(every: Sequence[Unit], top: int, quiet: bool) -> None:
         ]
         for u in every[:top]
     ]
-    put_table(names, rows, left=0)
+    put_table(inspection.UNIT_COLUMNS, rows, left=0)
     if not quiet:
         say(f"{len(rows)} of {plural(len(every), 'unit')}; memory and lag in tokens")
 

@@ -27,8 +27,7 @@ def tell_labels(names: Sequence[str] | None) -> bool:
     Raises:
         UsageError: they are of different kinds.
     """
-    mixed = any("+" in name for name in names or ())
-    kinds = {} if mixed else {store.find(name).reads: name for name in names or [None]}
+    kinds = {store.find_all(name).reads: name for name in names or [None]}
     label_tasks = kinds.keys() & registry.TASKS.keys()
     if label_tasks and len(kinds) > 1:
         different = " and ".join(str(name) for name in list(kinds.values())[:2])

@@ -196,7 +196,7 @@ def _loss_curve(model: store.StoredModel) -> list[str]:
     }
     lines = curve([(".", losses["train_loss"]), ("o", losses["val_loss"])])
     row = registry.known_architecture(model.config["architecture"])
-    unit = "label" if row is not None and row.reads in registry.TASKS else "token"
+    unit = "token" if row is None else row.unit
     title = f"nats/{unit} by step: . in training, o in validation (during training)"
     return ["", title, *lines] if lines else []
 

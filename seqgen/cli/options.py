@@ -365,6 +365,12 @@ CopyUnknown = Annotated[
 ]
 
 
+def typed(context: typer.Context) -> list[str]:
+    """Return the names of the parameters that the user gave, in the order of the command's."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
+
+
 def refuse_without(owner: str, given: Mapping[str, object]) -> None:
     """Refuse options that say more about one that was not given.
 

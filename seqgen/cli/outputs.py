@@ -94,6 +94,18 @@ def check_picture(plot: Path, inputs: Iterable[Input]) -> Path:
     return check_out(plot, inputs, True, "a picture", is_picture, "--plot")
 
 
+def check_html(html: Path, inputs: Iterable[Input], flag: str) -> Path:
+    """Refuse a page that would replace another file; return its place.
+
+    Raises:
+        UsageError: see `check_out`; or its name has another ending.
+    """
+    from seqgen.report.page import check_page, is_page
+
+    check_page(html, flag)
+    return check_out(html, inputs, True, "a page of seqgen", is_page, flag)
+
+
 def check_tokenizer_folder(out: Path, sources: Iterable[Input], overwrite: bool) -> None:
     """Refuse a folder whose tokenizer is not seqgen's, or is not to be replaced.
 

@@ -105,6 +105,11 @@ class GivenPrompts:
         return True
 
 
+def called(loaded: LoadedModel) -> str:
+    """Return what a text that is written goes on from, or is written from."""
+    return "source" if loaded.reads_sources else "prompt"
+
+
 def given_vectors(loaded: LoadedModel, path: str) -> Sequence[Vectors]:
     """Return the sources in a file of vectors.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,7 +13,8 @@ from seqgen.cli import options
 from seqgen.cli.help import OUTPUT, TEXT, flag, value
 from seqgen.cli.inputs import Input, Inputs, file_name, file_path
 from seqgen.cli.output import put_record, say
-from seqgen.cli.outputs import check_out
+from seqgen.cli.outputs import check_html
+from seqgen.cli.page_commands import page_commands
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.store.model import StoredModel
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 OUT = Path("report.html")
 # While a model is trained, the page is written, and read again by a browser, so often.
 SECONDS = 5.0
-# Sections whose figures are in the records.
-FIGURES = "Calibration", "Loss by position", "Loss by class of token"
 
 
 def report(
@@ -74,17 +72,16 @@ def report(
     position and by class of token, a beam search, attention or gates, and the commands that make
     each figure again.
     """
-    from seqgen.report.page import check_page, is_page, write_page
+    from seqgen.report.page import write_page
 
     inputs = Inputs(quiet)
     source = None if text is None else inputs.open_one(text)
-    check_page(out, "--out")
-    out = check_out(out, [] if source is None else [source], True, "a page of seqgen", is_page)
+    out = check_html(out, [] if source is None else [source], "--out")
     models = [store.find(name) for name in model or [None]]
     names = [each.name for each in models]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"{twice} is given twice")
-    pages = _Pages(models, source, prompt, device, out)
+    pages = _Pages(models, source, prompt, device)
     while True:
         html, running = pages.html(watch)
         write_page(out, html)
@@ -113,10 +110,9 @@ class _Pages:
         source: Input | None,
         prompt: str | None,
         device: str,
-        out: Path,
     ) -> None:
         self.models, self.source, self.prompt = models, source, prompt
-        self.device, self.out, self.written = device, out, 0
+        self.device, self.written = device, 0
         self._portraits: dict[str, tuple[float, Portrait | None]] = {}
 
     def html(self, watch: bool) -> tuple[str, bool]:
@@ -140,8 +136,10 @@ class _Pages:
         apart = settings_apart(current.config)
         facts = six_facts(current, tokenizer)
         facts |= {f"settings of {group}": line for group, line in apart.items()}
-        commands = self._commands(current, portrait)
-        return Profile(current.name, facts, course(current), portrait, commands)
+        training = course(current)
+        text = None if self.source is None else self.source.name
+        commands = page_commands(current, training, portrait, text)
+        return Profile(current.name, facts, training, portrait, commands)
 
     def _portrait(self, model: StoredModel) -> Portrait | None:
         """Return how a model deals with the text; made again where its weights have changed."""
@@ -156,7 +154,7 @@ class _Pages:
         loaded = load(str(model.path), self.device)
         latest = None
         if not loaded.reads_pairs:
-            if self.source is None and model.validation_text is None:
+            if self.source is None and loaded.stored.validation_text is None:
                 raise SeqgenError(f"{model.name} has no held-out text: give --text FILE")
             source = self.source or held_out_by([loaded], quiet=True)
             latest = portrait(loaded, source.chunks(loaded.data.newlines), self.prompt)
@@ -169,27 +167,3 @@ class _Pages:
             if portrait is not None:
                 figures = dataclasses.asdict(portrait.figures)
                 yield {"model": name, **figures, "signature": portrait.signature}
-
-    def _commands(self, model: StoredModel, portrait: Portrait | None) -> dict[str, list[str]]:
-        """Return by section what makes it again on the command line."""
-        name = shlex.quote(model.name)
-        file = "" if self.source is None else f" {shlex.quote(self.source.name)}"
-        text = file and f" --text{file}"
-        known = (model.record.get("data") or {}).get("files") or ["FILE"]
-        files = " ".join(map(shlex.quote, known))
-        seed = model.record.get("seed")
-        train = f"seqgen train {files} --config $(seqgen models path {name})/config.json"
-        train += "" if seed is None else f" --seed {seed}"
-        inside = "attention" if model.config["architecture"] == "transformer" else "units"
-        prompt = shlex.quote(portrait.tree.prompt) if portrait else ""
-        search = f"seqgen beam-search {prompt} -m {name} --beams 4 --max-tokens 12 --explain"
-        return {
-            "What it is": [f"seqgen models show {name} --all"],
-            "Training": [train, f"seqgen models show {name}"],
-            "Samples by step": [f"seqgen models show {name} --samples"],
-            "Held-out text": [f"seqgen inspect{file} -m {name} --max-tokens 400"],
-            **{title: [f"seqgen report{text} -m {name} --json"] for title in FIGURES},
-            "Beam search": [search] if portrait else [],
-            "Attention and gates": [f"seqgen inspect{file} -m {name} --{inside}"],
-            "Signatures": [f"seqgen perplexity{file} -m {name} --verbose"],
-        }

@@ -15,7 +15,7 @@ from seqgen.cli.continuous_cache import Cache, CacheFlatness, CacheStrength, cac
 from seqgen.cli.help import FILTERS, LENGTH, OUTPUT, TEXT
 from seqgen.cli.interactive import check_terminal, converse
 from seqgen.cli.output import is_terminal, put, put_record, say, shown, unescape
-from seqgen.cli.prompts import GivenPrompts, say_unknown
+from seqgen.cli.prompts import GivenPrompts, called, say_unknown
 from seqgen.cli.source_attention import Shown, refuse_shown, source_options
 from seqgen.errors import UsageError
 
@@ -291,7 +291,8 @@ def _put_reasons(
         suggestions = explaining.suggest(loaded, texts, suggest, sampling.batch_size)
         explanations.put_suggestions(suggestions, json)
     else:
-        explanations.put_explanations(explaining.explain(loaded, texts, sampling), json)
+        tokens = explaining.explain(loaded, texts, sampling)
+        explanations.put_explanations(tokens, called(loaded), json)
 
 
 def _put_one(loaded: LoadedModel, prompt: str, sampling: SampleOptions, echoed: bool) -> None:
@@ -356,7 +357,8 @@ def _put_records(
             if raw:
                 put(text + "\n" if is_terminal(sys.stdout) else text)
             else:
-                put(shown(text, f"prompt {record.index}{of}", record.alignment))
+                heading = f"{called(loaded)} {record.index}{of}"
+                put(shown(text, heading, record.alignment))
         looks.put(record.look, f"source {record.index}, sample {record.sample}")
         if loaded.reads_sources and record.sample == 0:
             unknown += record.of_source.source_unknown

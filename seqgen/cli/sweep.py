@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqgen.cli import completion
+from seqgen.cli import completion, options
 from seqgen.cli.curve import curve
 from seqgen.cli.help import BUDGET, OPTIMISATION, OUTPUT, WHAT
 from seqgen.cli.inputs import Inputs, file_path, given_or_piped
@@ -98,7 +98,7 @@ def check_flags(context: typer.Context) -> None:
         UsageError: names the option.
     """
     sweeps = context.params["sweep"] is not None
-    typed = {name for name in context.params if _is_typed(context, name)}
+    typed = options.typed(context)
     for name in NOT_OF_SWEEP if sweeps else OF_SWEEP:
         flag = f"--{name.strip('_').replace('_', '-')}"
         what = "has no meaning with --sweep" if sweeps else "needs --sweep ARCH,..."
@@ -107,11 +107,6 @@ def check_flags(context: typer.Context) -> None:
         not (sweeps and "seed" in typed),
         "--seed has no meaning with --sweep: give the seeds of the trainings by --seeds N,...",
     )
-
-
-def _is_typed(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def sweep_of(given: Mapping[str, Any], files: Sequence[str | Path]) -> Sweep:

@@ -99,9 +99,7 @@ def _writes(result: TrainingResult) -> str:
 
 def _unit(result: TrainingResult) -> str:
     """Return what a loss is of."""
-    return (
-        "label" if registry.architecture(result.architecture).reads in registry.TASKS else "token"
-    )
+    return registry.architecture(result.architecture).unit
 
 
 def _table(result: TrainingResult) -> None:

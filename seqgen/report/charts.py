@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import TypeVar
 
+T = TypeVar("T")
 Point = tuple[float, float]
 # Pixels of the whole, and around the axes.
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 300, 60, 12, 12, 40
@@ -116,8 +118,8 @@ def summary(series: Sequence[Series], x: str) -> str:
     return "; ".join(parts)
 
 
-def thinned(points: Sequence[Point], most: int) -> list[Point]:
-    """Return at most so many points, evenly chosen, the first and the last included."""
+def thinned(points: Sequence[T], most: int) -> list[T]:
+    """Return at most so many of some items, evenly chosen, the first and the last included."""
     if len(points) <= most:
         return list(points)
     return [points[round(i * (len(points) - 1) / (most - 1))] for i in range(most)]

@@ -13,6 +13,8 @@ from seqgen.tasks.inspect.likeliest import Place
 from seqgen.tasks.inspect.steps import Step, UnitValues, Weights
 from seqgen.tasks.inspect.units import Unit
 
+UNIT_COLUMNS = ("layer", "unit", "kept", "memory", "reset", "lag", "correlation", "follows")
+
 
 def predictions_section(places: Iterable[Place]) -> Section:
     """Return a text coloured by surprisal; each token with the likeliest in its place."""
@@ -45,7 +47,7 @@ def steps_section(numbers: Weights, steps: Iterable[Step]) -> Section:
         rows = [
             (f"layer {layer.layer}" if len(step.layers) > 1 else "", name, _numbers(vector))
             for layer in step.layers
-            for name, vector in (("x", layer.x), *layer.gates.items(), *layer.state.items())
+            for name, vector in layer.vectors
         ]
         rows += [
             ("", "logits", _numbers(step.logits)),
@@ -75,7 +77,6 @@ def unit_section(unit: UnitValues) -> Section:
 
 def units_section(units: Sequence[Unit]) -> Section:
     """Return units as a table, in their order."""
-    names = ["layer", "unit", "kept", "memory", "reset", "lag", "correlation", "follows"]
     rows = [
         [
             str(u.layer),
@@ -88,7 +89,7 @@ def units_section(units: Sequence[Unit]) -> Section:
         for u in units
     ]
     caption = "Units, those that remember longest first; memory and lag in tokens"
-    return Section("Units", table(names, rows, caption, left=0))
+    return Section("Units", table(UNIT_COLUMNS, rows, caption, left=0))
 
 
 def _figure(value: float | None) -> str:

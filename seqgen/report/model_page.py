@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from seqgen.report.charts import Series, chart
+from seqgen.report.charts import Series, chart, thinned
 from seqgen.report.coloured_text import visible
 from seqgen.report.inspection import (
     attention_section,
@@ -19,6 +19,9 @@ from seqgen.report.search_tree import search_tree
 from seqgen.tasks.portrait.figures import Figures
 from seqgen.tasks.portrait.portrait import Portrait
 from seqgen.tasks.portrait.training import Course
+
+# Samples that are shown of a training.
+MOST_SAMPLES = 6
 
 
 @dataclass(frozen=True)
@@ -103,10 +106,12 @@ def _training(profile: Profile) -> str:
 def _samples(profile: Profile) -> str:
     if not profile.course.samples:
         return "<p>No samples were written during training.</p>"
+    # Spread over the training, the first and the last included.
+    shown = thinned(profile.course.samples, MOST_SAMPLES)
     return "".join(
         f'<figure><figcaption>step {step:,}</figcaption><pre tabindex="0" '
         f'aria-label="Sample at step {step}">{escape(visible(text))}</pre></figure>'
-        for step, text in profile.course.samples
+        for step, text in shown
     )
 
 

@@ -35,7 +35,7 @@ class Passage:
     corpus: Corpus
     number: int
 
-    @property
+    @cached_property
     def tokens(self) -> list[int]:
         """The N ids that are predicted, in the order of the text."""
         return self.corpus.tokens.tolist()

@@ -39,10 +39,10 @@ class LayerTrace:
 
 @dataclass(frozen=True)
 class Trace:
-    """What a network did while it read T tokens; `logits` is (T, V)."""
+    """What a network did while it read T tokens; its head predicts from `features` (1, T, H)."""
 
     layers: list[LayerTrace]
-    logits: np.ndarray
+    features: Tensor
 
 
 class _Recording:
@@ -95,9 +95,9 @@ def trace(loaded: LoadedModel, tokens: np.ndarray) -> Trace:
     batch = torch.from_numpy(tokens)[None].to(loaded.model.device)
     # Without a graph one token goes through `Cell.step`, which no watch sees.
     with torch.set_grad_enabled(len(tokens) == 1), watching(recordings):
-        logits, _ = loaded.model(batch, None)
+        features, _ = loaded.model.hidden(batch, None)
     layers = [recording.trace(cell) for cell, recording in recordings.items()]
-    return Trace(layers, logits[0].detach().double().cpu().numpy())
+    return Trace(layers, features.detach())
 
 
 @dataclass(frozen=True)
@@ -141,6 +141,11 @@ class LayerStep:
     gates: dict[str, list[float]]
     state: dict[str, list[float]]
 
+    @property
+    def vectors(self) -> list[tuple[str, list[float]]]:
+        """What it reads, its gates and its state by name, in this order."""
+        return [("x", self.x), *self.gates.items(), *self.state.items()]
+
 
 @dataclass(frozen=True)
 class Step:
@@ -182,12 +187,19 @@ def steps(passages: Passages) -> Iterator[Step]:
     require_recurrent(passages.documents[0].loaded, "--steps")
     for passage in passages.documents:
         traced = trace(passage.loaded, passage.read)
-        for number in range(len(passage.read)):
-            yield _step(passage, traced, number)
+        for number, logits in enumerate(_logits(passage, traced)):
+            yield _step(passage, traced, number, logits)
 
 
-def _step(passage: Passage, traced: Trace, number: int) -> Step:
-    loaded, logits = passage.loaded, traced.logits[number]
+@torch.inference_mode()
+def _logits(passage: Passage, traced: Trace) -> np.ndarray:
+    """Return what a network predicts at each of its T steps, (T, V)."""
+    logits = passage.loaded.model.logits(traced.features, passage.batch, None)
+    return logits[0].double().cpu().numpy()
+
+
+def _step(passage: Passage, traced: Trace, number: int, logits: np.ndarray) -> Step:
+    loaded = passage.loaded
     token, target = int(passage.read[number]), int(passage.targets[number])
     log_probs = logits - np.logaddexp.reduce(logits)
     layers = []

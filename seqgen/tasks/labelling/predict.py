@@ -16,7 +16,7 @@ from seqgen.data.examples import Example, ExampleEncoder
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.labeller import Labeller
 from seqgen.models.precision import choose_device
-from seqgen.store import StoredModel
+from seqgen.store import StoredMixture, StoredModel
 from seqgen.tasks.labelling.probabilities import log_probs_of
 from seqgen.tasks.machine import choose_products
 
@@ -104,10 +104,10 @@ def load_labeller(name: str | Path | None = None, device: str = "auto") -> Loade
         SeqgenError: there is no such model, or it is damaged.
     """
     place = choose_device(device)
-    mixed = isinstance(name, str) and "+" in name and not Path(name).is_dir()
-    require(not mixed, f"{name} is a mixture, which tells no labels: give one of its parts")
-    stored = store.find(name)
-    if not tells_labels(stored):
+    stored = store.find_all(name)
+    mixed = isinstance(stored, StoredMixture)
+    require(not mixed, f"{stored.name} is a mixture, which tells no labels: give one of its parts")
+    if stored.reads not in registry.TASKS:
         raise UsageError(
             f"{stored.name} tells no labels; train a model that does with seqgen train FILE "
             "--task classify, or --task tag"
@@ -122,12 +122,6 @@ def load_labeller(name: str | Path | None = None, device: str = "auto") -> Loade
     start = Framing.of(tokenizer, data.documents).start
     encoder = ExampleEncoder(model.task, tokenizer, classes, start)
     return LoadedLabeller(stored, model.to(place), encoder, data)
-
-
-def tells_labels(stored: StoredModel) -> bool:
-    """Return whether a model is a classifier or a tagger."""
-    row = registry.known_architecture(stored.config["architecture"])
-    return row is not None and row.reads in registry.TASKS
 
 
 def log_probs_of_labels(

@@ -37,6 +37,8 @@ class Portrait:
         figures: over the first tokens of the text.
         passage: the beginning of it, with the likeliest tokens at each place.
         tree: of the beam search from a prompt.
+        attended: how many tokens of the text attention was looked at over; 0 for others than
+            transformers.
         attention: what heads of a transformer read for a word of the passage; None for others.
         units: of a recurrent network, those that remember longest; none for others.
         unit: the first of them over the passage; None for others.
@@ -47,6 +49,7 @@ class Portrait:
     figures: Figures
     passage: list[Place]
     tree: Tree
+    attended: int
     attention: Attended | None
     units: list[Unit]
     unit: UnitValues | None
@@ -75,13 +78,16 @@ def portrait(loaded: LoadedModel, chunks: Iterable[str], prompt: str | None = No
     (tree,) = explain(loaded, [prompt], SEARCH)
     text = "".join("".join(passage.texts) for passage in passages.documents)
     data = hashlib.sha256(text.encode()).hexdigest()
-    recurrent = isinstance(loaded.model, RecurrentLM)
+    model = loaded.model
+    attended_tokens = min(ATTENDED, model.window - 1) if isinstance(model, Transformer) else 0
+    recurrent = isinstance(model, RecurrentLM)
     listed = units(passages.head(OBSERVED)) if recurrent else []
     return Portrait(
         figures=figures(passages),
         passage=list(likeliest(shown, CANDIDATES)),
         tree=tree,
-        attention=_attention(loaded, passages),
+        attended=attended_tokens,
+        attention=_attention(loaded, passages.head(attended_tokens)) if attended_tokens else None,
         units=listed[:UNITS],
         unit=unit_values(shown, listed[0].layer, listed[0].unit) if listed else None,
         protocol=protocol(loaded, scoring),
@@ -99,15 +105,12 @@ def _prompt(passage: Passage) -> str:
     return " ".join(known)
 
 
-def _attention(loaded: LoadedModel, passages: Passages) -> Attended | None:
+def _attention(loaded: LoadedModel, passages: Passages) -> Attended:
     """Return what the first heads of the last layer read for the last word of a passage."""
-    if not isinstance(loaded.model, Transformer) or loaded.model.window < 2:
-        return None
-    some = passages.head(min(ATTENDED, loaded.model.window - 1))
-    words = "".join(some.documents[-1].texts).split()
-    every = attended(some, None, None, None)
+    words = "".join(passages.documents[-1].texts).split()
+    every = attended(passages, None, None, None)
     if not words:
         return every
     heads = range(min(HEADS, loaded.model.config.num_heads))
-    read = attended(some, None, heads, words[-1])
+    read = attended(passages, None, heads, words[-1])
     return Attended(every.heads, read.words, 0)

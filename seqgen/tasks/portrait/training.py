@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from seqgen import store
 
 Points = list[tuple[float, float]]
-# Samples are spread over the training, the first and the last included.
-MOST_SAMPLES = 6
 
 
 @dataclass(frozen=True)
@@ -20,7 +18,7 @@ class Course:
         val_loss: the same, of validations during training.
         lr: by step, the share of the peak learning rate.
         grad_norm: by step, before clipping.
-        samples: some steps, and what the model wrote at each from the same draws.
+        samples: steps, and what the model wrote at each from the same draws.
         running: another process is training the model now.
     """
 
@@ -40,6 +38,4 @@ def course(model: store.StoredModel) -> Course:
         for key in ("train_loss", "val_loss", "lr", "grad_norm")
     }
     samples = [(r["step"], r["text"]) for r in model.logged(store.SAMPLES) if "text" in r]
-    count = min(MOST_SAMPLES, len(samples))
-    chosen = [samples[round(i * (len(samples) - 1) / max(1, count - 1))] for i in range(count)]
-    return Course(**curves, samples=chosen, running=model.is_locked)
+    return Course(**curves, samples=samples, running=model.is_locked)

@@ -154,7 +154,8 @@ class Trial:
 
 def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Report) -> Plan:
     """Return the plan with settings chosen for the budget in minutes; given ones stay."""
-    config_class = registry.architecture(plan.architecture).load_config()
+    row = registry.architecture(plan.architecture)
+    config_class = row.load_config()
     sized, regularised = config_class.sizes[0].settings, config_class.regularised(1.0)
     left_open = {*sized, *regularised, "batch_size", "patience"} - plan.given.keys()
     if plan.training.minutes is None or plan.origin is not None or not left_open:
@@ -163,7 +164,7 @@ def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Re
     more, trial = _with_more_rows(trial, chosen)
     chosen |= more
     chosen |= _regularised(trial, config_class)
-    tokens = plural(round(trial.tokens), "label" if plan.reads in registry.TASKS else "token")
+    tokens = plural(round(trial.tokens), row.unit)
     model = f"{plan.architecture} with {listed(chosen)};" if chosen else f"{plan.architecture}:"
     enough = f"the budget is enough for {tokens}, {trial.passes:.1f} passes over the text"
     report(Notice(text=f"{model} {enough}"))

@@ -193,8 +193,12 @@ def require_sampling(config: DataConfig, kind: type[Tokenizer]) -> None:
     )
 
 
-def given_tokenizer(config: DataConfig) -> Tokenizer | None:
+def given_tokenizer(config: DataConfig, of_sources: bool = False) -> Tokenizer | None:
     """Return the tokenizer that a configuration names by path, or None if it names a kind.
+
+    Args:
+        config: whose `tokenizer` is a kind or a path.
+        of_sources: of a model of pairs, take the tokenizer of its sources.
 
     Raises:
         UsageError: it is neither, or a vocabulary size is asked of a finished tokenizer.
@@ -204,16 +208,20 @@ def given_tokenizer(config: DataConfig) -> Tokenizer | None:
         return None
     if not Path(config.tokenizer).exists():
         tokenizer_kind(config.tokenizer)
-    tokenizer = open_tokenizer(Path(config.tokenizer))
+    tokenizer = open_tokenizer(Path(config.tokenizer), of_sources)
     resized = config.vocab_size is not None or config.min_count > 1
     require(not resized, f"the tokenizer {config.tokenizer} already has its vocabulary")
     return tokenizer
 
 
-def open_tokenizer(path: Path) -> Tokenizer:
+def open_tokenizer(path: Path, of_sources: bool = False) -> Tokenizer:
     """Return the tokenizer of a folder (its own, or a model's), a `.model` or a token file.
 
     A `tokenizer.json` of Hugging Face, or a folder with one, is another.
+
+    Args:
+        path: the file or folder.
+        of_sources: of a model whose sources have a tokenizer of their own, that one.
 
     Raises:
         SeqgenError: there is none.
@@ -222,7 +230,10 @@ def open_tokenizer(path: Path) -> Tokenizer:
     if hf_tokenizer.is_folder(folder):
         return hf_tokenizer.read(folder)[0]
     if path.is_dir():
-        inside = path / "tokenizer"
+        own = path / store.SOURCE_TOKENIZER
+        if of_sources and own.is_dir() and not (own / store.LABELS).exists():
+            return load_tokenizer(own)
+        inside = path / store.TOKENIZER
         return load_tokenizer(inside if inside.is_dir() else path)
     return read_tokenizer(path) if is_token_file(path) else load_model_file(path)
 

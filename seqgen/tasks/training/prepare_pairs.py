@@ -302,7 +302,7 @@ def make_tokenizers(pairs: Pairs, train: Pairs, config: DataConfig) -> Tokenizer
         both = target or _trained(config, lambda: itertools.chain(read.sources(), read.targets()))
         return Tokenizers(both, both)
     source_config = replace(config, tokenizer=config.source_tokenizer)
-    source = given_tokenizer(source_config)
+    source = given_tokenizer(source_config, of_sources=True)
     return Tokenizers(
         target or _trained(config, _side(pairs, train, config).targets),
         source or _trained(source_config, _side(pairs, train, source_config).sources),

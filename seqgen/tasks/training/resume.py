@@ -33,7 +33,7 @@ from seqgen.tasks.training.prepare_examples import reload_examples
 from seqgen.tasks.training.prepare_labels import reload_labels
 from seqgen.tasks.training.prepare_pairs import PairFiles, reload_pairs
 from seqgen.tasks.training.session import Session, TrainingResult
-from seqgen.tasks.training.with_ngram import finish, with_order
+from seqgen.tasks.training.with_ngram import finish, order_of
 from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Notice, Report
 from seqgen.training.run import Run
@@ -95,7 +95,8 @@ def resume(
         data_config = stored.settings("data", DataConfig)
         prepared = _reload(stored, data, targets, data_config, (tokenizer, source_tokenizer))
         _require_unchanged_data(stored, prepared, changed_data)
-        training = with_order(training, prepared, data_config, report)
+        order = order_of(training, prepared, data_config, report)
+        training = replace(training, with_ngram=order)
         prepared.show(model)
         model.to(device=place, dtype=parameter_type(training.precision))
         framing = stored.framing(tokenizer)

@@ -45,7 +45,7 @@ from seqgen.tasks.training.with_ngram import (
     finish,
     for_small_text,
     names_beside,
-    with_order,
+    order_of,
 )
 from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Notice, Report
@@ -262,7 +262,7 @@ def _choose(
         return plan, replace(plan.training, seed=plan.seed())
     choose_products(device)  # trials are to measure what will run
     if plan.training.with_ngram is not None:
-        order = with_order(plan.training, prepared, plan.data, report).with_ngram
+        order = order_of(plan.training, prepared, plan.data, report)
         plan = plan.with_given({"with_ngram": order})
     plan = choose_size(plan, prepared, device, report)
     training = plan.resolve(prepared, device, report)

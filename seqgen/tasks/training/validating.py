@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from functools import cached_property
 
+from seqgen.data.corpus import Corpus
 from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.models.labeller import Labeller
 from seqgen.models.word_network import WordNetwork
@@ -72,11 +74,10 @@ class Validation(ABC):
 class TextValidation(Validation):
     """Of a language model: what `perplexity` gives."""
 
-    def __init__(self, loaded: LoadedModel, prepared: Prepared) -> None:
-        super().__init__(loaded, prepared)
-        self._corpus = prepared.val and parallel_rows(
-            prepared.val, VALIDATION_ROWS, VALIDATION_LENGTH
-        )
+    @cached_property
+    def _corpus(self) -> Corpus:
+        """Its part of what is held out, as parallel rows."""
+        return parallel_rows(self.prepared.val, VALIDATION_ROWS, VALIDATION_LENGTH)
 
     def quick(self) -> float:
         how = {"want": "log_probs", "direction": self.loaded.data.direction}

@@ -130,17 +130,17 @@ def for_small_text(plan: Plan, prepared: Prepared, report: Report) -> Plan:
     return plan.with_given({"with_ngram": OPEN})
 
 
-def with_order(
+def order_of(
     training: TrainingConfig, prepared: Prepared, data: DataConfig, report: Report
-) -> TrainingConfig:
-    """Return the settings with the order of the n-gram model, chosen if that was left open."""
+) -> int | None:
+    """Return the order of the n-gram model, chosen if that was left open; None without one."""
     if training.with_ngram is None:
-        return training
+        return None
     size = prepared.val.tokens.size if prepared.val else 0
     require(size > 1, "--with-ngram needs two held-out tokens or more: hold out more with --val")
     if training.with_ngram != OPEN:
-        return training
-    return replace(training, with_ngram=choose_order(prepared, data, report))
+        return training.with_ngram
+    return choose_order(prepared, data, report)
 
 
 def choose_order(prepared: Prepared, data: DataConfig, report: Report) -> int:

@@ -91,7 +91,7 @@ class SourceOptions:
             return
         stored = store.find_all(model)
         first = getattr(stored, "parts", (stored,))[0]
-        row = registry.ARCHITECTURES.get(first.config["architecture"])
+        row = registry.known_architecture(first.config["architecture"])
         require(
             row is None or row.reads == "pairs" or row.no_language_model is not None,
             f"{self.given[0]} is for models that write from sources; {stored.name} is a model of "

@@ -52,7 +52,7 @@ def load_memory(name: str | Path | None = None) -> LoadedModel:
     """
     stored = store.find_all(name)
     mixed = isinstance(stored, StoredMixture)
-    row = None if mixed else registry.ARCHITECTURES.get(stored.config["architecture"])
+    row = None if mixed else registry.known_architecture(stored.config["architecture"])
     # A row that there is not is said to be damage where the model is loaded.
     if mixed or (row is not None and row.reads != "patterns"):
         raise UsageError(
