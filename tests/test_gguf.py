@@ -244,3 +244,17 @@ def test_mutations_are_refused_in_a_line_or_read(tmp_path, capsys):
         assert said.err.count("\n") == (code != 0)
         refused += code != 0
     assert refused > 20
+
+
+@pytest.mark.parametrize("theta", [500, 5000])
+def test_waves_that_are_never_stretched_in_full_come_back(theta, tmp_path):
+    # 8192 tokens hold 12 waves of the slowest pair, which stays as it is, or 2.2, stretched in part.
+    scaling = ("rope_scaling=llama3", "rope_factor=8", f"rope_theta={theta}", "head_size=8")
+    own = own_model(tmp_path, *scaling)
+    path = tmp_path / "m.gguf"
+    assert run(["export", "own", "--format", "gguf", "--out", str(path), "--quiet"]) == 0
+    again = load(import_model(path, name="again").name, "cpu")
+    assert torch.equal(again.model.waves, own.model.waves)
+    ids = torch.arange(32)[None] * 7
+    with torch.no_grad():
+        assert torch.equal(again.model(ids)[0], own.model(ids)[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from seqgen.configs import Documents
@@ -24,6 +24,7 @@ class Framing:
         stop: what ends a text that the model writes; None if only its length does.
         never: what the model never writes.
         starts_prompts: whether a prompt that is not empty comes after `start`, too.
+        also_stop: what ends a text that the model writes besides `stop`.
     """
 
     start: int
@@ -31,6 +32,12 @@ class Framing:
     stop: int | None
     never: tuple[int, ...] = ()
     starts_prompts: bool = True
+    also_stop: tuple[int, ...] = ()
+
+    @property
+    def stops(self) -> tuple[int, ...]:
+        """All that ends a text that the model writes."""
+        return (*(() if self.stop is None else (self.stop,)), *self.also_stop)
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, documents: Documents) -> Framing:
@@ -75,7 +82,7 @@ class Framing:
         end = tokenizer.newline_id if self.stop is None else self.stop
         if end is None:
             raise SeqgenError("the model has no token that ends a line; use --documents stream")
-        return Framing(self.start, end, end, self.never, self.starts_prompts)
+        return replace(self, end=end, stop=end)
 
     def opened(self, ids: Iterable[int]) -> tuple[int, ...]:
         """Return the ids of a prompt with what stands before it."""
@@ -84,7 +91,10 @@ class Framing:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
-        return {**asdict(self), "never": list(self.never)}
+        table = {**asdict(self), "never": list(self.never), "also_stop": list(self.also_stop)}
+        if not self.also_stop:  # earlier versions read only what they know
+            del table["also_stop"]
+        return table
 
     @classmethod
     def read(cls, table: Any, vocab_size: int) -> Framing:
@@ -98,13 +108,14 @@ class Framing:
             ValueError: it is something else, or names a token that there is not.
         """
         names = {"start", "end", "stop", "never", "starts_prompts"}
-        if not isinstance(table, dict) or table.keys() != names:
+        if not isinstance(table, dict) or table.keys() - {"also_stop"} != names:
             raise ValueError("framing is no table of start, end, stop, never and starts_prompts")
-        never, flag = table["never"], table["starts_prompts"]
-        if not isinstance(never, list) or type(flag) is not bool:
-            raise ValueError("never is no list, or starts_prompts neither true nor false")
+        never, also, flag = table["never"], table.get("also_stop", []), table["starts_prompts"]
+        if not (isinstance(never, list) and isinstance(also, list) and type(flag) is bool):
+            raise ValueError("never or also_stop is no list, or starts_prompts no true or false")
         optional = [table[name] for name in ("end", "stop") if table[name] is not None]
-        for token in (table["start"], *optional, *never):
+        for token in (table["start"], *optional, *never, *also):
             if type(token) is not int or not 0 <= token < vocab_size:
                 raise ValueError(f"framing names the token {str(token)[:40]}, which there is not")
-        return cls(table["start"], table["end"], table["stop"], tuple(never), flag)
+        ends = table["end"], table["stop"]
+        return cls(table["start"], *ends, tuple(never), flag, tuple(also))

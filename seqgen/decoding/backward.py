@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seqgen.decoding.continuation import Continuation
+from seqgen.decoding.continuation import Continuation, EndIds
 from seqgen.tokenizers import Decoder, Tokenizer
 
 UNFINISHED = "\ufffd"
@@ -88,7 +88,7 @@ class BackwardContinuation(Continuation):
         decoder: Decoder,
         stops: Sequence[str],
         max_tokens: int,
-        eos_id: int | None,
+        eos_id: EndIds,
         min_tokens: int = 0,
     ) -> None:
         mirrored = [stop[::-1] for stop in stops]

@@ -26,6 +26,7 @@ from seqgen.decoding.beam_groups import (
     SearchPrompt,
     StochasticGroup,
 )
+from seqgen.decoding.continuation import EndIds
 from seqgen.decoding.hypotheses import Best, Hypothesis
 from seqgen.decoding.processors import History, Processor, normalise
 from seqgen.decoding.sampling import Opens, prefill
@@ -80,7 +81,7 @@ def search(
     sources: Sequence[SearchPrompt],
     config: BeamConfig,
     processors: Sequence[Processor],
-    eos_id: int | None,
+    eos_id: EndIds,
     ends: Ends | None = None,
     watch: Watch | None = None,
     opens: Opens | None = None,
@@ -94,7 +95,7 @@ def search(
         config: how to search.
         processors: applied in this order; what they leave is possible. Plain searches rank by
             the model's own log-probabilities all the same, stochastic ones sample from theirs.
-        eos_id: the token that ends a text, if one does.
+        eos_id: the token, or the tokens, that end a text; None if none does.
         ends: tells stop strings.
         watch: is shown the best candidates of every step.
         opens: opens a state for the sources' handles; None for a model that has no sources.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from seqgen.configs import Bounds, require, short
+from seqgen.decoding.continuation import EndIds, end_ids
 from seqgen.decoding.hypotheses import Best, Hypothesis, LengthNorm
 from seqgen.decoding.processors import IMPOSSIBLE
 from seqgen.hashing import absorb
@@ -102,21 +104,25 @@ class Ending:
 
     Attributes:
         source: the prompt.
-        eos_id: the token that ends a text, if one does.
+        eos_id: the token, or the tokens, that end a text; None if none does.
         ends: tells stop strings.
         max_tokens: tokens of a text at most.
         penalty: added to the score of a finished text.
     """
 
     source: SearchPrompt
-    eos_id: int | None
+    eos_id: EndIds
     ends: Ends | None
     max_tokens: int
     penalty: Penalty | None = None
 
+    @cached_property
+    def _end_ids(self) -> frozenset[int]:
+        return end_ids(self.eos_id)
+
     def __call__(self, parent: Hypothesis, token: int) -> str | None:
         """Return why `parent` with `token` ends but for its length, or None."""
-        if token == self.eos_id:
+        if token in self._end_ids:
             return "eos"
         if self.ends is not None and self.ends(self.source, (*parent.tokens, token)):
             return "stop"
@@ -127,7 +133,7 @@ class Ending:
         cls,
         source: SearchPrompt,
         config: BeamConfig,
-        eos_id: int | None,
+        eos_id: EndIds,
         ends: Ends | None = None,
         penalty: Penalty | None = None,
     ) -> Ending:

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from seqgen.tokenizers import Decoder
+
+# The tokens that end a text: one, several, or None where none does.
+EndIds = int | Collection[int] | None
+
+
+def end_ids(ends: EndIds) -> frozenset[int]:
+    """Return the tokens that end a text as a set."""
+    if ends is None:
+        return frozenset()
+    return frozenset((ends,) if isinstance(ends, int) else ends)
 
 
 class StopStrings:
@@ -56,7 +66,7 @@ class Continuation:
         decoder: of the row's ids.
         stops: what ends the text, and is no part of it.
         max_tokens: at most so many tokens.
-        eos_id: the token that ends it, if one does.
+        eos_id: the token, or the tokens, that end it; None if none does.
         min_tokens: stop strings are not looked for in the text of the first so many tokens.
     """
 
@@ -65,11 +75,11 @@ class Continuation:
         decoder: Decoder,
         stops: Sequence[str],
         max_tokens: int,
-        eos_id: int | None,
+        eos_id: EndIds,
         min_tokens: int = 0,
     ) -> None:
         self._decoder, self._stops = decoder, StopStrings(stops)
-        self._max_tokens, self._eos_id = max_tokens, eos_id
+        self._max_tokens, self._ends = max_tokens, end_ids(eos_id)
         self._min_tokens = min_tokens
         self.text, self.logprob = "", 0.0
         self.ids: list[int] = []
@@ -86,7 +96,7 @@ class Continuation:
         """Take the next token; return the text that it makes certain."""
         self.ids.append(token)
         self.logprob += logprob
-        if token == self._eos_id:
+        if token in self._ends:
             return self._finish("eos")
         piece = self._decoder.push(token)
         # What the first `min_tokens` tokens write is not searched: it ends nothing.

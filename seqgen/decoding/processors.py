@@ -20,6 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from seqgen.configs import require
+from seqgen.decoding.continuation import EndIds, end_ids
 from seqgen.models.distributions import normalise
 
 # (history: each row's tokens so far, log_probs (B, V)) -> log_probs (B, V)
@@ -142,14 +143,15 @@ class MinTokens:
 
     name: ClassVar[str] = "min-tokens"
     tokens: int
-    eos_id: int
+    eos_id: EndIds
 
     def __post_init__(self) -> None:
         require(self.tokens >= 0, f"--min-tokens must be at least 0, not {self.tokens}")
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         removed = np.zeros_like(log_probs, dtype=bool)
-        removed[:, self.eos_id] = [len(written(tokens)) < self.tokens for tokens in history]
+        early = np.array([len(written(tokens)) < self.tokens for tokens in history])
+        removed[:, sorted(end_ids(self.eos_id))] = early[:, None]
         return leave(log_probs, removed)
 
 

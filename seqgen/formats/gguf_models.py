@@ -41,6 +41,8 @@ NAMES = (
 )
 # What turns slower by what factor; written and read for Llama 3.1's scaling.
 ROPE_FACTORS = "rope_freqs.weight"
+# As the setting rope_theta allows.
+MOST_THETA = 1e12
 LLAMA_3 = {"low": 1.0, "high": 4.0, "original": 8192}
 
 
@@ -137,6 +139,9 @@ def _llama(file: gguf.GGUFFile, family: str, heads: int, width: int) -> dict[str
         raise file.error(f"{family}.attention.key_length is {str(size)[:20]}")
     if fact("rope.dimension_count", size) != size:
         raise file.error(f"{family}.rope.dimension_count is not the width of a head")
+    theta = float(fact("rope.freq_base", 10000.0))
+    if not 1 <= theta <= MOST_THETA:
+        raise file.error(f"{family}.rope.freq_base is {theta:g}")
     biased = "blk.0.attn_output.bias" in file.tensors or "blk.0.ffn_down.bias" in file.tensors
     return {
         "num_kv_heads": fact("attention.head_count_kv", heads),
@@ -144,8 +149,8 @@ def _llama(file: gguf.GGUFFile, family: str, heads: int, width: int) -> dict[str
         "norm_eps": fact("attention.layer_norm_rms_epsilon"),
         "bias": biased,
         "qkv_bias": "blk.0.attn_q.bias" in file.tensors and not biased,
-        "rope_theta": float(fact("rope.freq_base", 10000.0)),
-        **_scaling(file, family),
+        "rope_theta": theta,
+        **_scaling(file, family, _rates(theta, size)),
     }
 
 
@@ -161,13 +166,24 @@ def _number(file: gguf.GGUFFile, name: str, default: Any) -> Any:
     return value
 
 
-def _scaling(file: gguf.GGUFFile, family: str) -> dict[str, Any]:
-    """Return how positions are stretched."""
+def _rates(theta: float, size: int) -> Tensor:
+    """Return the rates (D / 2) by which the pairs of a head turn, in radians a position."""
+    return theta ** (-torch.arange(0, size, 2) / size)
+
+
+def _scaling(file: gguf.GGUFFile, family: str, rate: Tensor) -> dict[str, Any]:
+    """Return how positions are stretched.
+
+    Args:
+        file: the model's.
+        family: its architecture.
+        rate: (D / 2), see `_rates`.
+    """
     kind = file.facts.get(f"{family}.rope.scaling.type", "none")
     if ROPE_FACTORS in file.tensors:
         return {
             "rope_scaling": "llama3",
-            "rope_factor": float(file.read(ROPE_FACTORS).max()),
+            "rope_factor": _full_factor(file.read(ROPE_FACTORS), rate),
             "rope_low_factor": LLAMA_3["low"],
             "rope_high_factor": LLAMA_3["high"],
             "rope_original_window": LLAMA_3["original"],
@@ -180,11 +196,29 @@ def _scaling(file: gguf.GGUFFile, family: str) -> dict[str, Any]:
     return {}
 
 
-def _factors(config: TransformerConfig) -> np.ndarray:
+def _full_factor(factors: np.ndarray, rate: Tensor) -> float:
+    """Return the factor of waves that are stretched in full, of which there may be none.
+
+    A wave of which a share k is kept turns slower by f = 1 / (k + (1 - k) / F). The slowest wave
+    has the smallest k; if even that is kept in full, every F is the same model.
+
+    Args:
+        factors: (D / 2), what the file has.
+        rate: (D / 2), before scaling.
+    """
+    kept = float(RopeScaling("llama3", 1.0, *LLAMA_3.values()).kept(rate)[-1])
+    slowest = float(factors.flat[-1]) if factors.size else 1.0
+    shrunk = 1 / slowest - kept if slowest > 0 else 0.0
+    if kept == 1 or not shrunk > 0:
+        return 1.0
+    factor = max(1.0, (1 - kept) / shrunk)
+    rounded = float(f"{factor:.5g}")  # what the model was made with, most likely
+    return rounded if np.array_equal(_factors(rate, rounded), factors) else factor
+
+
+def _factors(rate: Tensor, factor: float) -> np.ndarray:
     """Return by how much each pair of a head turns slower, (D / 2), for Llama 3.1's scaling."""
-    rate = config.rope_theta ** (-torch.arange(0, config.head_width, 2) / config.head_width)
-    limits = config.rope_low_factor, config.rope_high_factor, config.rope_original_window
-    scaling = RopeScaling("llama3", config.rope_factor, *limits)
+    scaling = RopeScaling("llama3", factor, *LLAMA_3.values())
     return (rate / scaling.rates(rate)).numpy()
 
 
@@ -202,7 +236,8 @@ def _check(file: gguf.GGUFFile, parts: Iterable[Part], config: TransformerConfig
         if stored != shape:
             raise file.error(f"the tensor {name} is of shape {list(stored)}, not {list(shape)}")
     if ROPE_FACTORS in file.tensors:
-        expected, stored = _factors(config), file.read(ROPE_FACTORS)
+        rate = _rates(config.rope_theta, config.head_width)
+        expected, stored = _factors(rate, config.rope_factor), file.read(ROPE_FACTORS)
         if stored.shape != expected.shape or not np.allclose(stored, expected, rtol=1e-3):
             raise file.error(f"{ROPE_FACTORS} is another scaling of positions than Llama 3.1's")
     strange = file.tensors.keys() - shapes.keys() - {ROPE_FACTORS}
@@ -256,7 +291,8 @@ def write_model(exported: Exported) -> Iterator[bytes]:
         limits = {"low": config.rope_low_factor, "high": config.rope_high_factor}
         if limits | {"original": config.rope_original_window} != LLAMA_3:
             raise SeqgenError(f"{name} has a rope_scaling=llama3 that a GGUF file cannot say")
-        tensors[ROPE_FACTORS] = _factors(config)
+        rate = _rates(config.rope_theta, config.head_width)
+        tensors[ROPE_FACTORS] = _factors(rate, config.rope_factor)
     return gguf.write(facts, tensors)
 
 

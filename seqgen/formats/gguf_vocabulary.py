@@ -22,6 +22,8 @@ PREFIX = "tokenizer.ggml."
 # Kinds of tokens; the same numbers in sentencepiece.
 NORMAL, UNKNOWN, CONTROL, USER, BYTE = 1, 2, 3, 4, 6
 SPECIAL = {"bos": "bos", "eos": "eos", "pad": "padding"}
+# What ends texts besides EOS: the end of a turn, of a message.
+OTHER_ENDS = ("eot", "eom")
 # Models whose name differs and whose pattern does not.
 SAME = {"default": "gpt-2", "smollm": "gpt-2", "llama3": "llama-bpe", "llama-v3": "llama-bpe"}
 
@@ -40,12 +42,7 @@ def read(file: GGUFFile, vocab_size: int) -> tuple[TokenizerFromElsewhere, Frami
     tokens, kind = facts.get("tokens"), facts.get("model")
     if not _are(str, tokens) or len(tokens) != vocab_size:
         raise file.error(f"{PREFIX}tokens is no list of {vocab_size:,} texts")
-    special = {}
-    for name, theirs in SPECIAL.items():
-        token = facts.get(f"{theirs}_token_id")
-        if token is not None and not (type(token) is int and token < vocab_size):
-            raise file.error(f"{PREFIX}{theirs}_token_id is {str(token)[:20]}, which there is not")
-        special[f"{name}_id"] = token
+    special = {f"{name}_id": _id_of(theirs, facts, file) for name, theirs in SPECIAL.items()}
     try:
         if kind == "gpt2":
             tokenizer = HuggingFaceTokenizer(_byte_level(facts, file), vocab_size, special)
@@ -61,7 +58,21 @@ def read(file: GGUFFile, vocab_size: int) -> tuple[TokenizerFromElsewhere, Frami
         raise file.error("no token begins texts, and none ends them")
     tokenizer.bos_id, tokenizer.eos_id = start, stop
     begins = facts.get("add_bos_token", kind == "llama")
-    return tokenizer, Framing(start, None, stop, starts_prompts=bool(begins))
+    others = (_id_of(name, facts, file) for name in OTHER_ENDS)
+    others = tuple(dict.fromkeys(i for i in others if i not in (None, stop)))
+    return tokenizer, Framing(start, None, stop, (), bool(begins), others)
+
+
+def _id_of(name: str, facts: dict[str, Any], file: GGUFFile) -> int | None:
+    """Return the id of a special token; None if there is none.
+
+    Raises:
+        SeqgenError: it is no token.
+    """
+    token = facts.get(f"{name}_token_id")
+    if token is not None and not (type(token) is int and 0 <= token < len(facts["tokens"])):
+        raise file.error(f"{PREFIX}{name}_token_id is {str(token)[:20]}, which there is not")
+    return token
 
 
 def _are(kind: type, values: Any) -> bool:
@@ -182,6 +193,10 @@ def facts_of(tokenizer: Tokenizer, framing: Framing, name: str) -> dict[str, Any
     facts["token_type"] = [kinds.get(i, CONTROL) for i in range(len(tokens))]
     facts["merges"] = merges
     optional = {"eos_token_id": framing.stop, "padding_token_id": tokenizer.pad_id}
+    if len(framing.also_stop) > len(OTHER_ENDS):
+        raise SeqgenError(f"{name} ends texts with more tokens than a GGUF file can name")
+    others = zip(OTHER_ENDS, framing.also_stop, strict=False)
+    optional |= {f"{which}_token_id": token for which, token in others}
     facts |= {key: token for key, token in optional.items() if token is not None}
     facts["add_bos_token"] = framing.starts_prompts
     return {PREFIX + key: fact for key, fact in facts.items()}

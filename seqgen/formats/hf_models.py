@@ -57,7 +57,8 @@ def files_of(exported: Exported) -> Iterator[tuple[str, bytes]]:
     model, name, framing = require_transformer(exported, "hf"), exported.name, exported.framing
     family, table = hf_config.write(model.config, name)
     yield from hf_tokenizer_writing.files_of(exported.tokenizer, framing, name).items()
-    ids = {"bos_token_id": framing.start, "eos_token_id": framing.stop}
+    stops = list(framing.stops) if framing.also_stop else framing.stop
+    ids = {"bos_token_id": framing.start, "eos_token_id": stops}
     ids["pad_token_id"] = exported.tokenizer.pad_id
     never = {"suppress_tokens": list(framing.never)} if framing.never else {}
     yield "generation_config.json", json_bytes({**ids, **never})

@@ -59,7 +59,8 @@ class Ends:
     def id_of(self, which: str, tokenizer_id: int | None, vocab_size: int) -> int | None:
         """Return the id of a special token: the model's, else the tokenizer's.
 
-        A model may end texts with several; that of the tokenizer is taken, else the first.
+        A model may end texts with several; the first is that of the tokenizer, if it is among
+        them. See `others`.
 
         Args:
             which: "bos", "eos" or "pad".
@@ -77,6 +78,20 @@ class Ends:
         if type(token) is not int or not -1 <= token < vocab_size:
             raise SeqgenError(f"{which}_token_id is {short(repr(token))}, which there is not")
         return None if token < 0 else token
+
+    def other_stops(self, stop: int | None, vocab_size: int) -> tuple[int, ...]:
+        """Return the tokens that end texts besides `stop`.
+
+        Raises:
+            SeqgenError: there is no such token.
+        """
+        tokens = self.ids["eos"]
+        if not isinstance(tokens, list):
+            return ()
+        for token in tokens:
+            if type(token) is not int or not 0 <= token < vocab_size:
+                raise SeqgenError(f"eos_token_id has {short(repr(token))}, which there is not")
+        return tuple(dict.fromkeys(token for token in tokens if token != stop))
 
 
 def _table(path: Path) -> dict[str, Any]:
@@ -177,4 +192,5 @@ def _framing(
         raise SeqgenError(f"{path}: no token begins texts (bos_token), and none ends them")
     tokenizer.bos_id, tokenizer.eos_id = start, stop
     never = tuple(token for token in ends.never if type(token) is int and 0 <= token < size)
-    return Framing(start, None, stop, never, starts_prompts=bool(before))
+    others = ends.other_stops(stop, size)
+    return Framing(start, None, stop, never, bool(before), others)

@@ -44,9 +44,13 @@ class RopeScaling:
         slow = rate / self.factor
         if self.kind == "linear":
             return slow
-        waves = self.original * rate / (2 * math.pi)  # how many fit the window, (D / 2)
-        kept = ((waves - self.low) / (self.high - self.low)).clamp(0, 1)
+        kept = self.kept(rate)
         return kept * rate + (1 - kept) * slow
+
+    def kept(self, rate: Tensor) -> Tensor:
+        """Return the share of each rate (D / 2) that "llama3" leaves as it is, from 0 to 1."""
+        waves = self.original * rate / (2 * math.pi)  # how many fit the window, (D / 2)
+        return ((waves - self.low) / (self.high - self.low)).clamp(0, 1)
 
 
 def rotations(length: int, size: int, theta: float, scaling: RopeScaling | None = None) -> Tensor:

@@ -237,7 +237,7 @@ class LoadedModel:
     ) -> Continuation:
         """Open a text over a decoder; see `Continuation`."""
         kind = BackwardContinuation if self.backward else Continuation
-        return kind(decoder, stops, max_tokens, self.framing.stop, min_tokens)
+        return kind(decoder, stops, max_tokens, self.framing.stops, min_tokens)
 
     def echoed(self, prompt: str, text: str) -> str:
         """Return a text with its prompt where that belongs."""

@@ -241,13 +241,13 @@ class Searcher:
             SearchPrompt(prompt.index, prompt.tokens, handle, self._limit(prompt))
             for prompt, handle in zip(prompts, handles, strict=True)
         ]
-        model, end, options = self.loaded.model, self.loaded.framing.stop, self.options
+        model, ends, options = self.loaded.model, self.loaded.framing.stops, self.options
         penalty = self.penalty(prompts)
         if not options.exhaustive:
             config = options.config
-            how = (config, self.processors, end, self.ends, watch, opens, penalty)
+            how = (config, self.processors, ends, self.ends, watch, opens, penalty)
             return beam.search(model, sources, *how)
-        how = (options.config, end, self.ends, penalty)
+        how = (options.config, ends, self.ends, penalty)
         endings = [Ending.of(source, *how) for source in sources]
         return (
             (place, exhaustive(model, options.nbest, options.norm, self.processors, ending, opens))

@@ -105,13 +105,13 @@ def go_on(loaded: LoadedModel, passages: Sequence[Passage], protocol: Protocol) 
     What the model does not know in a prefix is read as `<unk>`.
     """
     writer = Writer(loaded, SampleOptions(seed=protocol.seed))
-    end = loaded.framing.stop
+    ends = loaded.framing.stops
 
     def begin(row: Row) -> Continuation:
         passage = passages[row.prompt]
         # As many tokens as the real text has, its end included, so that lengths are alike.
-        budget = len(loaded.ids(passage.rest)) + (passage.ends and end is not None)
-        return Continuation(loaded.tokenizer.decoder(row.tokens), (), budget, end)
+        budget = len(loaded.ids(passage.rest)) + (passage.ends and bool(ends))
+        return Continuation(loaded.tokenizer.decoder(row.tokens), (), budget, ends)
 
     rows = [
         Row(number, 0, loaded.framing.opened(loaded.ids(passage.prefix)))

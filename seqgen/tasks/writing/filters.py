@@ -31,9 +31,9 @@ def begin_and_end(loaded: LoadedModel, min_tokens: int, force: str) -> list[Proc
     Raises:
         UsageError: the model does not know what every text is to begin with.
     """
-    end, processors = loaded.framing.stop, []
-    if min_tokens and end is not None:
-        processors.append(MinTokens(min_tokens, end))
+    ends, processors = loaded.framing.stops, []
+    if min_tokens and ends:
+        processors.append(MinTokens(min_tokens, ends))
     if force:
         unknown = first_unknown(loaded, force)
         require(unknown is None, f"--force: the model does not know {unknown and unknown[0]!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -160,7 +160,9 @@ class CopyingDecoder(Decoder):
         return self.inner.flush()
 
 
-def written_pieces(decoder: Decoder, ids: Sequence[int], end: int | None, text: str) -> list[bytes]:
+def written_pieces(
+    decoder: Decoder, ids: Sequence[int], ends: Collection[int], text: str
+) -> list[bytes]:
     """Return the UTF-8 bytes that each token adds to a text; none past the text's end.
 
     The tokens of one character have a byte each, but for the last one, which has the rest.
@@ -168,12 +170,12 @@ def written_pieces(decoder: Decoder, ids: Sequence[int], end: int | None, text: 
     Args:
         decoder: of the tokens.
         ids: the tokens, with the end and a stop string's, if there are any.
-        end: the id of the end.
+        ends: the ids that end a text.
         text: what is shown of them.
     """
     pieces, waiting, room = [], 0, len(text.encode())
     for token in ids:
-        piece = b"" if token == end else decoder.push(token).encode()
+        piece = b"" if token in ends else decoder.push(token).encode()
         piece = piece[:room]
         room -= len(piece)
         if not piece:
@@ -228,7 +230,7 @@ class SourceReader:
                     text.push(token)
             look = None
             if weights is not None:
-                pieces = written_pieces(decoders[1], ids, self.loaded.framing.stop, text.text)
+                pieces = written_pieces(decoders[1], ids, self.loaded.framing.stops, text.text)
                 look = self.look(prompt, ids, weights, pieces)
             yield text.text, replace(prompt.of_source, look=look)
 
@@ -250,7 +252,7 @@ class SourceReader:
         options = self.options
         alignment = None
         if options.align or options.align_words:
-            written = len(ids) - (self.loaded.framing.stop in ids)  # the end comes last
+            written = sum(token not in self.loaded.framing.stops for token in ids)
             mean = options.heads.mean(weights)[:written, : prompt.places]
             if options.align_words:
                 of_source = word_numbers(pieces_of(self.loaded.source_tokenizer, prompt.source))
