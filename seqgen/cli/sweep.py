@@ -14,6 +14,7 @@ from seqgen.cli import completion
 from seqgen.cli.curve import curve
 from seqgen.cli.help import BUDGET, OPTIMISATION, OUTPUT, WHAT
 from seqgen.cli.inputs import Inputs, file_path, given_or_piped
+from seqgen.cli.kinds import typed
 from seqgen.cli.output import put, put_record, say
 from seqgen.cli.outputs import check_picture
 from seqgen.cli.settings import assignment
@@ -98,20 +99,15 @@ def check_flags(context: typer.Context) -> None:
         UsageError: names the option.
     """
     sweeps = context.params["sweep"] is not None
-    typed = {name for name in context.params if _is_typed(context, name)}
+    given = typed(context)
     for name in NOT_OF_SWEEP if sweeps else OF_SWEEP:
         flag = f"--{name.strip('_').replace('_', '-')}"
         what = "has no meaning with --sweep" if sweeps else "needs --sweep ARCH,..."
-        require(name not in typed, f"{flag} {what}")
+        require(name not in given, f"{flag} {what}")
     require(
-        not (sweeps and "seed" in typed),
+        not (sweeps and "seed" in given),
         "--seed has no meaning with --sweep: give the seeds of the trainings by --seeds N,...",
     )
-
-
-def _is_typed(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def sweep_of(given: Mapping[str, Any], files: Sequence[str | Path]) -> Sweep:

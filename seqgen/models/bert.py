@@ -38,12 +38,11 @@ class BertConfig(EncoderOnlyConfig):
     """
 
     recipe: ClassVar[Mapping[str, Any]] = {
-        "optimizer": "adamw",
-        "lr": 1e-3,
+        "optimizer": "muon",
+        "lr": 4e-3,
         "batch_size": 32,
-        "seq_len": 128,
+        "seq_len": 64,
         "weight_decay": 0.01,
-        "beta2": 0.999,
     }
 
     mask: float = setting(
