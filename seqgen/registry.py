@@ -23,6 +23,7 @@ Reads = Literal[
     "vectors",
     "patterns",
     "words",
+    "masked",
     "sentences",
     "classify",
     "tag",
@@ -37,8 +38,9 @@ class Architecture:
     architectures loads no torch. `reads` says what it is trained on: "text", or targets with
     a source each: "pairs" of texts, "labels" or "vectors"; or what no language model learns from:
     lines, "patterns", of which it is a memory, or "words" in their contexts, of which it learns
-    vectors; or "sentences", of which an encoder makes features, for one of `TASKS`. `estimator` is
-    the "module:name" of the `Estimator` of one that is not trained by gradients.
+    vectors; "masked", text of which it tells hidden tokens by those on both sides; or "sentences",
+    of which an encoder makes features, for one of `TASKS`. `estimator` is the "module:name" of the
+    `Estimator` of one that is not trained by gradients.
     """
 
     name: str
@@ -90,7 +92,7 @@ class Architecture:
             UsageError: there is no such task, or it has no features to learn from.
         """
         kind = named("task", task, TASKS)
-        if self.reads not in ("text", "sentences") or self.estimator is not None:
+        if self.reads not in ("text", "masked", "sentences") or self.estimator is not None:
             raise UsageError(
                 f"--task is for encoders and for networks that model text, and {self.name} is "
                 "neither; try --model birnn"
@@ -132,6 +134,8 @@ def load_object(target: str) -> Any:
 # What can be told by features, and what such a model is called.
 TASKS = {"classify": "classifier", "tag": "tagger"}
 NO_LANGUAGE_MODELS = {
+    "masked": "is a masked model, no language model: use seqgen fill, seqgen perplexity, or "
+    "--init-from with --task",
     "sentences": "is an encoder, no language model",
     "classify": "is a classifier, no language model: use seqgen predict and seqgen eval",
     "tag": "is a tagger, no language model: use seqgen predict and seqgen eval",
@@ -145,6 +149,7 @@ DATA_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "pairs": {"documents": "line"},
     "patterns": {"documents": "line", "val": "none"},
     "words": {"tokenizer": "word", "val": "none"},
+    "masked": {"tokenizer": "bpe"},
     "classify": {"documents": "line", "source_unknowns": 0.01},
     "tag": {"documents": "line", "tokenizer": "whitespace", "source_unknowns": 0.02},
 }
@@ -298,6 +303,13 @@ _ROWS = (
         "seqgen.models.glove:GloVeConfig",
         "vectors of words from counts (Pennington et al. 2014)",
         "words",
+    ),
+    Architecture(
+        "bert",
+        "seqgen.models.bert:Bert",
+        "seqgen.models.bert:BertConfig",
+        "fills in masked tokens (Devlin et al. 2019); for --task",
+        "masked",
     ),
     Architecture(
         "bag",

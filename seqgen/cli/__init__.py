@@ -18,6 +18,7 @@ from seqgen.cli import (
     diagnose,
     evaluate,
     exchange,
+    fill,
     inspect,
     mix,
     models,
@@ -51,6 +52,7 @@ COMMANDS = {
     WRITE: {
         "sample": sample.sample,
         "beam-search": beam_search.beam_search,
+        "fill": fill.fill,
         "restore": restore.restore,
     },
     MEASURE: {

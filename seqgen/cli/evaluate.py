@@ -12,6 +12,7 @@ from seqgen.cli import options, translations
 from seqgen.cli.continuous_cache import Cache, CacheFlatness, CacheStrength, cache_of
 from seqgen.cli.help import SCORES, flag, value
 from seqgen.cli.inputs import Input, Inputs, file_name
+from seqgen.cli.kinds import refuse_others
 from seqgen.cli.label_scores import put_label_scores, tell_labels
 from seqgen.cli.output import put_record, say
 from seqgen.cli.pairs import (
@@ -117,7 +118,7 @@ def evaluate(
     and what it confuses are shown.
     """
     if tell_labels(model):
-        _refuse_for_labels(context)
+        refuse_others(context, FOR_LABELS, "models that tell labels")
         put_label_scores(model, file, device, json, verbose, quiet)
         return
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
@@ -166,14 +167,6 @@ def evaluate(
         for one in filter(lambda one: one.translations, evaluations):
             scores = one.translations
             translations.say_cut(one.model, scores["cut"], scores["pairs"], scores["max_tokens"])
-
-
-def _refuse_for_labels(context: typer.Context) -> None:
-    """Refuse options that have no meaning for classifiers and taggers."""
-    for name in options.typed(context):
-        if name not in FOR_LABELS:
-            flag = name.replace("_", "-")
-            raise UsageError(f"--{flag} has no meaning for models that tell labels")
 
 
 def _check_files(files: PairFiles, pairs: list[str], reads: bool) -> None:

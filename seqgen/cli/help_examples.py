@@ -60,6 +60,14 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ('seqgen beam-search "Once" --beams 8 --nbest 8', "List the eight most probable ones."),
         ('seqgen beam-search "Once" --max-tokens 5 --explain', "Draw the search tree."),
     ),
+    "fill": (
+        ('seqgen fill "the [MASK] is king" -m book-bert', "Write the text with its blank filled."),
+        (
+            'seqgen fill "the [MASK] is king" -m book-bert --top 5',
+            "List the five likeliest tokens.",
+        ),
+        ("seqgen fill -m book-bert --json < blanks.txt", "Fill in a line at a time, as JSON."),
+    ),
     "restore": (
         ('seqgen restore "to bq or nit to be" -m lines', "Restore a line that was stored."),
         ("seqgen restore -m lines < corrupted.txt", "Restore the lines of a file."),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from seqgen import registry, store
+from seqgen import registry
 from seqgen.cli.inputs import Inputs
+from seqgen.cli.kinds import all_read
 from seqgen.cli.output import put, put_record, say
 from seqgen.cli.tables import MISSING, count, figure, percentage, put_table
-from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
     from seqgen.tasks.labelling.evaluate import LabelEvaluation
@@ -27,12 +27,7 @@ def tell_labels(names: Sequence[str] | None) -> bool:
     Raises:
         UsageError: they are of different kinds.
     """
-    kinds = {store.find_all(name).reads: name for name in names or [None]}
-    label_tasks = kinds.keys() & registry.TASKS.keys()
-    if label_tasks and len(kinds) > 1:
-        different = " and ".join(str(name) for name in list(kinds.values())[:2])
-        raise UsageError(f"{different} are models of different kinds; measure each by itself")
-    return bool(label_tasks)
+    return all_read(names, registry.TASKS)
 
 
 def put_label_scores(

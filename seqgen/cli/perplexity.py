@@ -15,6 +15,7 @@ from seqgen.cli.dynamic import Decay, Rate, Segment, dynamic_of
 from seqgen.cli.fit import HELD_OUT, fit_on
 from seqgen.cli.help import MODEL, OUTPUT, SCORES, TEXT, flag, value
 from seqgen.cli.inputs import Input, Inputs, file_name, piped_input
+from seqgen.cli.kinds import all_read, refuse_others
 from seqgen.cli.output import one_line, put, put_record, say
 from seqgen.cli.pairs import (
     WithVectors,
@@ -24,6 +25,7 @@ from seqgen.cli.pairs import (
     check_vectors,
     held_out_by,
 )
+from seqgen.cli.pseudo_perplexity import MEANT, put_pseudo_perplexity
 from seqgen.cli.source_attention import Shown, source_options
 from seqgen.cli.tables import count, figure, percentage, put_table
 from seqgen.errors import SeqgenError, UsageError
@@ -41,6 +43,7 @@ T = TypeVar("T")
 
 
 def perplexity(
+    context: typer.Context,
     files: Annotated[
         list[str] | None,
         typer.Argument(
@@ -131,7 +134,7 @@ def perplexity(
 
     With several files or several models, the result is a table. With --per-line and several
     models, each line is preceded by the name of the model that predicts it best. --attention and
-    --align are of single pairs and imply --per-line.
+    --align are of single pairs and imply --per-line. Masked models have a pseudo-perplexity.
     """
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
     from seqgen.tasks.loading import load
@@ -139,6 +142,11 @@ def perplexity(
 
     if documents is not None:
         choice("--documents", documents, DOCUMENTS)
+    if all_read(model, ["masked"]):
+        refuse_others(context, MEANT, "masked models")
+        how = documents, per_line, json, verbose, quiet
+        put_pseudo_perplexity(model, files, device, precision, *how)
+        return
     of_source = source_options(attention, align, align_words, layer, head, plot)
     per_line = per_line or of_source.looks
     _check(model, documents, per_line, per_token, show, fit)

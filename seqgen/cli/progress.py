@@ -64,10 +64,6 @@ class Figures:
         self.val_loss: float | None = None
         self.accuracy: float | None = None
 
-    def bits_per_char(self, nats: float) -> float:
-        """Return nats per token as bits per character."""
-        return nats * self.started.tokens_per_char / math.log(2)
-
     def validation(self, event: Validated) -> str:
         """Return a validation in one line, and remember it."""
         self.val_loss = event.val_loss
@@ -78,12 +74,18 @@ class Figures:
         return f"step {count(event.step)}  {figures}{worse}"
 
     def _validated(self) -> list[str]:
-        """Return the last validation's loss, and bits per character or the accuracy of labels."""
+        """Return the last validation's loss, and bits per character or the accuracy of labels.
+
+        The loss of what is no language model is of no code of the text, and so in no such bits.
+        """
         if self.val_loss is None:
             return []
-        bits = f"{figure(self.bits_per_char(self.val_loss), 3)} bits/char"
-        more = bits if self.accuracy is None else f"{percentage(self.accuracy)} right"
-        return [f"val {figure(self.val_loss)}", more]
+        loss, per_char = f"val {figure(self.val_loss)}", self.started.tokens_per_char
+        if self.accuracy is not None:
+            return [loss, f"{percentage(self.accuracy)} right"]
+        if per_char is None:
+            return [loss]
+        return [loss, f"{figure(self.val_loss * per_char / math.log(2), 3)} bits/char"]
 
     def parts(self, event: Iteration) -> list[str]:
         """Return loss, validation loss, bits per character and speed, the most important first."""

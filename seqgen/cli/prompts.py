@@ -123,11 +123,11 @@ def given_vectors(loaded: LoadedModel, path: str) -> Sequence[Vectors]:
     return [file.vectors(number) for number in range(len(file))]
 
 
-def say_unknown(count: int, quiet: bool) -> None:
-    """Say how much of the sources the model does not know, if anything."""
+def say_unknown(count: int, quiet: bool, texts: str = "sources") -> None:
+    """Say how much of the sources, or of other texts, the model does not know, if anything."""
     if count and not quiet:
         unknown = plural(count, "token")
-        say(f"{unknown} of the sources unknown to the model, and read as <unk>")
+        say(f"{unknown} of the {texts} unknown to the model, and read as <unk>")
 
 
 def piped_lines(nothing: str, quiet: bool) -> Iterable[str]:

@@ -98,13 +98,13 @@ def check_flags(context: typer.Context) -> None:
         UsageError: names the option.
     """
     sweeps = context.params["sweep"] is not None
-    typed = options.typed(context)
+    given = options.typed(context)
     for name in NOT_OF_SWEEP if sweeps else OF_SWEEP:
         flag = f"--{name.strip('_').replace('_', '-')}"
         what = "has no meaning with --sweep" if sweeps else "needs --sweep ARCH,..."
-        require(name not in typed, f"{flag} {what}")
+        require(name not in given, f"{flag} {what}")
     require(
-        not (sweeps and "seed" in typed),
+        not (sweeps and "seed" in given),
         "--seed has no meaning with --sweep: give the seeds of the trainings by --seeds N,...",
     )
 

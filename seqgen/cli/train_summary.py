@@ -26,6 +26,7 @@ WRITES = {
     "text": "sample",
     "patterns": 'restore "a line"',
     "words": "vectors",
+    "masked": 'fill "a [MASK] text"',
     "classify": "predict FILE",
     "tag": "predict FILE",
 }

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from seqgen.configs.labelling import LabellingConfig
 from seqgen.data.batches import Batch
 from seqgen.data.sources import Source
-from seqgen.models.base import LanguageModel, Model, NeuralLanguageModel
+from seqgen.models.base import Model, NeuralLanguageModel
 from seqgen.models.dropout import Dropout
 from seqgen.models.network import Network
 from seqgen.models.products import Linear
@@ -125,18 +125,16 @@ class Labeller(Predictor):
         if isinstance(self.trunk, LastStates):
             self.trunk.model.spell(words, spelled_out)
 
-    def begin_from(self, origin: LanguageModel | Labeller, same_labels: bool) -> None:
+    def begin_from(self, origin: Network, same_labels: bool) -> None:
         """Fill the trunk with the weights of another model's; and the head where it fits.
 
         Args:
-            origin: a language model of the trunk's architecture and shape, or what was trained on
+            origin: a model of text of the trunk's architecture and shape, or what was trained on
                 such a trunk.
             same_labels: whether its labels are this one's, so that its head is taken over.
         """
         if not isinstance(origin, Labeller):
-            tensors = origin.state_dict()
-            kept = {name: t for name, t in tensors.items() if name in self.trunk.model.state_dict()}
-            self.trunk.model.load_state_dict(kept)
+            self.trunk.begin_from(origin)
             return
         self.trunk.load_state_dict(origin.trunk.state_dict())
         if same_labels and self.head.weight.shape == origin.head.weight.shape:
@@ -148,8 +146,9 @@ def labeller_of(trunk: type[nn.Module], task: str) -> type[Labeller]:
     """Return the class of the classifiers or taggers on a trunk.
 
     Args:
-        trunk: the class of a language model that is trained by gradients, or of an encoder.
+        trunk: the class of a language model that is trained by gradients, of an encoder, or of a
+            model that names its `sentence_encoder`.
         task: "classify" or "tag".
     """
-    about = {"trunk_class": trunk, "task": task}
+    about = {"trunk_class": getattr(trunk, "sentence_encoder", trunk), "task": task}
     return type(f"{trunk.__name__}{task.title()}", (Labeller,), about)

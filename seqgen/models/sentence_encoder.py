@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from seqgen.configs.labelling import Pooling
 from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.network import groups_in_order
+from seqgen.models.network import Network, groups_in_order
 
 
 class SentenceEncoder(nn.Module):
@@ -48,6 +48,14 @@ class SentenceEncoder(nn.Module):
         """Return the modules in groups, each used after the ones before it."""
         return groups_in_order(self)
 
+    def begin_from(self, origin: Network) -> None:
+        """Take over the weights of a model that was trained on text.
+
+        Args:
+            origin: of the same shape, its head apart.
+        """
+        raise NotImplementedError
+
 
 class LastStates(SentenceEncoder):
     """The features from which a language model predicts: each has read what came before it.
@@ -79,6 +87,10 @@ class LastStates(SentenceEncoder):
         require_window(max(lengths), self.window)
         features, _ = self.model.hidden(values[:, : max(lengths)], None)
         return features, at_ends(features, lengths)
+
+    def begin_from(self, origin: NeuralLanguageModel) -> None:
+        known = self.model.state_dict()
+        self.model.load_state_dict({k: t for k, t in origin.state_dict().items() if k in known})
 
     def layers_in_order(self) -> list[list[nn.Module]]:
         return [group for group in self._layers if any(True for m in group for _ in m.parameters())]

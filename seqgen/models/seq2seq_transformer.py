@@ -219,8 +219,12 @@ class TransformerEncoder(nn.Module):
 
     def _embedded(self, values: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return what the blocks read, (S, L, H), and how RoPE turns it."""
-        config, size = self.config, values.shape[1]
-        x = self.inputs(values)  # (S, L, H)
+        x, rotation = self._placed(self.inputs(values))
+        return self.dropout(x), rotation
+
+    def _placed(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return vectors x (S, L, H) with their positions, and how RoPE turns them."""
+        config, size = self.config, x.shape[1]
         if config.scale_embedding:
             x = x * math.sqrt(config.hidden_size)
         if config.positions == "learned":
@@ -229,14 +233,14 @@ class TransformerEncoder(nn.Module):
                     f"a source has {size} tokens, and this model has learned "
                     f"{config.source_window} positions; give shorter ones"
                 )
-            return self.dropout(x + self.position_embedding.weight[:size]), None
+            return x + self.position_embedding.weight[:size], None
         if config.positions == "rope":
             # Rotations tell how far apart two places are. The end of a text tells where they are;
             # vectors have no end symbol, and the cells of a grid would not know their place.
             if config.source_features is not None:
                 x = x + sinusoids(size, config.hidden_size).to(x)
-            return self.dropout(x), waves_of(config, size).to(x)
-        return self.dropout(x + waves_of(config, size).to(x)), None
+            return x, waves_of(config, size).to(x)
+        return x + waves_of(config, size).to(x), None
 
 
 class Seq2SeqTransformer(Transformer, EncoderDecoder):

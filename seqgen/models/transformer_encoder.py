@@ -17,17 +17,23 @@ from seqgen.models.transformer_config import TransformerConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncoderConfig(SentenceConfig, TransformerConfig):
+class EncoderOnlyConfig(TransformerConfig):
     """The settings of the decoder-only transformer, whose blocks see both sides here."""
 
-    recipe: ClassVar[Mapping[str, Any]] = {**SentenceConfig.recipe, "lr": 1e-3}
     encoder_layers: ClassVar[None] = None
     source_features: ClassVar[None] = None
 
     @property
     def source_window(self) -> int:
-        """Longest sentence in tokens, its start included."""
+        """How many positions there are."""
         return self.window
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig(SentenceConfig, EncoderOnlyConfig):
+    """The same; the window is the longest sentence, its start included."""
+
+    recipe: ClassVar[Mapping[str, Any]] = {**SentenceConfig.recipe, "lr": 1e-3}
 
 
 class SentenceTransformer(SentenceEncoder):

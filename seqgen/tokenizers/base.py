@@ -58,6 +58,8 @@ class Tokenizer(ABC):
     # `\n` is always a token of its own, so that a text can be encoded line by line, and a line's
     # end can be told from the ids alone.
     line_safe: ClassVar[bool] = True
+    # A space is part of the token after it, where that can be.
+    joins_space: bool = False
     # Encoding takes hardly longer than passing the text to another process would.
     quick: ClassVar[bool] = False
     pad_id, bos_id, eos_id, unk_id = range(len(SPECIALS))

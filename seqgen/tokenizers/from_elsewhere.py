@@ -183,7 +183,7 @@ class HuggingFaceTokenizer(TokenizerFromElsewhere):
         table = parse_json(self.content)
         self._can_be_cut = can_be_cut(table)
         decoder = json.dumps(table.get("decoder"))
-        self._is_byte_level = '"ByteLevel"' in decoder
+        self._is_byte_level = self.joins_space = '"ByteLevel"' in decoder
         bytes_there = all(name in ids for name in BYTE_OF) if self._is_byte_level else False
         self.complete = bytes_there or all(f"<0x{byte:02X}>" in ids for byte in range(256))
         known = self._library.encode("a b", add_special_tokens=False).ids
@@ -300,6 +300,7 @@ class WholeSentencepieceTokenizer(TokenizerFromElsewhere):
     """
 
     kind = "sentencepiece"
+    joins_space = True
     file = "sentencepiece.model"
 
     def _open(self) -> int:

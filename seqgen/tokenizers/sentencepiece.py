@@ -48,6 +48,7 @@ class SentencepieceTokenizer(Tokenizer):
     """
 
     algorithm: ClassVar[str]
+    joins_space = True
 
     def __init__(self, model: bytes) -> None:
         self.model = model

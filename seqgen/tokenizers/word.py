@@ -81,6 +81,7 @@ class WordTokenizer(VocabularyTokenizer):
     """
 
     kind = "word"
+    joins_space = True
     pattern = re.compile(r" ?\w+(?:['\u2019]\w+)*| ?[^\w\s]|\s")
     split = pattern.findall
 
@@ -108,6 +109,7 @@ class WhitespaceTokenizer(VocabularyTokenizer):
     """
 
     kind = "whitespace"
+    joins_space = True
     lossless = False
     pattern = re.compile(r"\n|\S+")
     split = pattern.findall

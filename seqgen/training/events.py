@@ -29,7 +29,7 @@ class Started:
     source_vocab_size: int | None = None  # where sources have a tokenizer of their own
     train_tokens: int
     val_tokens: int
-    tokens_per_char: float
+    tokens_per_char: float | None
     training: TrainingConfig
     device: str
 

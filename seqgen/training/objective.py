@@ -11,12 +11,14 @@ from seqgen.configs import TrainingConfig
 from seqgen.configs.regimes import DEFAULT_REGIME
 from seqgen.data.batches import Batch
 from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.bert import Bert
 from seqgen.models.labeller import Predictor
 from seqgen.models.network import Network
 from seqgen.models.state import State
 from seqgen.training.parts import Part
 from seqgen.training.reading import Reader
 from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress, TextRules
+from seqgen.training.regimes.masked import MaskedTokens
 from seqgen.training.regimes.network_loss import NetworkLoss
 from seqgen.training.regimes.predicting import Predicting
 from seqgen.training.regimes.professor import ProfessorForcing
@@ -36,6 +38,7 @@ REGIMES: Mapping[str, type[Regime]] = {
 # Of networks that are no language models.
 NETWORK_REGIMES: Mapping[str, type[Regime]] = {DEFAULT_REGIME: NetworkLoss}
 PREDICTING: Mapping[str, type[Regime]] = {DEFAULT_REGIME: Predicting}
+MASKED: Mapping[str, type[Regime]] = {DEFAULT_REGIME: MaskedTokens}
 
 
 class Objective(nn.Module):
@@ -112,4 +115,5 @@ def regimes_of(model: Network) -> Mapping[str, type[Regime]]:
     """Return the regimes that a kind of network can be trained by, by name."""
     if isinstance(model, NeuralLanguageModel):
         return REGIMES
-    return PREDICTING if isinstance(model, Predictor) else NETWORK_REGIMES
+    kinds = {Predictor: PREDICTING, Bert: MASKED}
+    return next((found for k, found in kinds.items() if isinstance(model, k)), NETWORK_REGIMES)

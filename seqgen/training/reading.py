@@ -130,7 +130,9 @@ def _logits(
     return torch.cat([first, rest], dim=1), state
 
 
-def cross_entropy(log_probs: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+def cross_entropy(
+    log_probs: Tensor, targets: Tensor, smoothing: float, weights: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Return what is to be minimised and the nats, both summed over the targets that count.
 
     With smoothing s the probability s is spread evenly over the vocabulary, and the rest is the
@@ -140,11 +142,17 @@ def cross_entropy(log_probs: Tensor, targets: Tensor, smoothing: float) -> tuple
         log_probs: (N, V).
         targets: (N,) of int64, IGNORED where there is none.
         smoothing: s, from 0 to below 1.
+        weights: (N,), how much each target counts; None for one each.
     """
-    nats = F.nll_loss(log_probs, targets, ignore_index=IGNORED, reduction="sum")
+    if weights is None:
+        nats = F.nll_loss(log_probs, targets, ignore_index=IGNORED, reduction="sum")
+        weights = 1.0
+    else:
+        each = F.nll_loss(log_probs, targets, ignore_index=IGNORED, reduction="none")
+        nats = (weights * each).sum()
     if not smoothing:
         return nats, nats
-    evenly = -(log_probs.mean(-1) * (targets != IGNORED)).sum()
+    evenly = -(weights * log_probs.mean(-1) * (targets != IGNORED)).sum()
     return (1 - smoothing) * nats + smoothing * evenly, nats
 
 

@@ -25,7 +25,8 @@ from seqgen.tokenizers import Tokenizer
 
 # Model settings that do not affect the shapes of the weights, so fine-tuning may change them.
 FREE = frozenset(
-    {"dropout", "input_dropout", "output_dropout", "word_dropout", "pooling", *CELL_REGULARISERS}
+    {"dropout", "input_dropout", "output_dropout", "word_dropout", "pooling", "mask"}
+    | set(CELL_REGULARISERS)
 )
 TOKENIZER = ("tokenizer", "source_tokenizer", "vocab_size", "min_count")
 

@@ -266,6 +266,7 @@ LEARNS = {
     "pairs": "pairs of a source and a target",
     "patterns": "lines",
     "words": "words in their contexts",
+    "masked": "a text",
     "classify": "texts with a label",
     "tag": "sentences with a tag for each word",
 }
@@ -296,7 +297,7 @@ def _require_reads(plan: Plan, flags: Collection[str]) -> None:
         f"direction=backward has no meaning: {plan.architecture} learns from {learns}",
     )
     require(
-        plan.reads in ("text", "words")
+        plan.reads in ("text", "words", "masked")
         or plan.data.documents == "line"
         or (plan.reads in registry.TASKS and "documents" not in flags),  # its origin's start symbol
         f"documents=stream has no meaning: {plan.architecture} learns from {learns}",

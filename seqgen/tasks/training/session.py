@@ -185,6 +185,7 @@ class Session:
         report(SampleLine(step=step, text=text))
 
     def _facts(self, trainer: Trainer) -> dict[str, Any]:
+        tokens_per_char = self.prepared.val_tokens_per_char
         return {
             "name": self.stored.name,
             "parameters": trainer.model.parameter_count(),
@@ -193,7 +194,7 @@ class Session:
             "source_vocab_size": getattr(trainer.model.config, "source_vocab_size", None),
             "train_tokens": int(self.prepared.train.tokens.size),
             "val_tokens": int(self.prepared.val.tokens.size) if self.prepared.val else 0,
-            "tokens_per_char": self.prepared.val_tokens_per_char,
+            "tokens_per_char": tokens_per_char if self.is_language_model else None,
             "training": self.training,
             "device": str(trainer.model.device),
         }

@@ -9,11 +9,13 @@ from functools import cached_property
 
 from seqgen.data.corpus import Corpus
 from seqgen.metrics.perplexity import ScoreTotals
+from seqgen.models.bert import Bert
 from seqgen.models.labeller import Labeller
 from seqgen.models.word_network import WordNetwork
 from seqgen.scoring import add_up, parallel_rows, score_corpus
 from seqgen.tasks.labelling.probabilities import label_totals
 from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.masked.scores import HELD_OUT_SHARE, masked_loss
 from seqgen.tasks.scoring.perplexity import Scoring, protocol, score_held_out
 from seqgen.tasks.training.prepare import Prepared
 from seqgen.tasks.training.word_validation import word_loss
@@ -109,6 +111,22 @@ class WordValidation(Validation):
         return Final(loss, time.monotonic() - began, "every word with its whole context")
 
 
+class MaskedValidation(Validation):
+    """Of a masked model: what hidden tokens cost, always the same ones."""
+
+    def quick(self) -> float:
+        most = VALIDATION_ROWS * VALIDATION_LENGTH
+        return masked_loss(self.loaded.model, self.prepared.val, most)
+
+    def final(self) -> Final:
+        if self.prepared.val is None:
+            return Final()
+        began = time.monotonic()
+        loss = masked_loss(self.loaded.model, self.prepared.val)
+        how = f"{HELD_OUT_SHARE:.0%} of the tokens hidden; no perplexity"
+        return Final(loss, time.monotonic() - began, how)
+
+
 @dataclass
 class LabelValidation(Validation):
     """Of a classifier or a tagger: cross-entropy and accuracy of the labels."""
@@ -135,7 +153,7 @@ class LabelValidation(Validation):
 
 def validating(loaded: LoadedModel, prepared: Prepared) -> Validation:
     """Return what measures a model of this kind."""
-    kinds = {WordNetwork: WordValidation, Labeller: LabelValidation}
+    kinds = {WordNetwork: WordValidation, Labeller: LabelValidation, Bert: MaskedValidation}
     model = loaded.model
     matching = (validation for kind, validation in kinds.items() if isinstance(model, kind))
     return next(matching, TextValidation)(loaded, prepared)

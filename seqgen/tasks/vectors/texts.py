@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from seqgen.configs import require
 from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.bert import Bert
 from seqgen.models.network import Network
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.vectors.words import WordVectors
@@ -64,15 +66,19 @@ def text_vectors(
     """Yield the vector of each line, as soon as it is read.
 
     That of a language model is made of the features that its softmax layer reads, after each
-    token of the line ("mean") or after its last ("last"). That of word vectors is their mean. An
-    empty line has the features after the start symbol, or a vector of zeros.
+    token of the line ("mean") or after its last ("last"); that of a masked model is the mean of
+    the features of the line's tokens. That of word vectors is their mean. An empty line has the
+    features after the start symbol, or a vector of zeros.
 
     Args:
         loaded: the model.
         lines: without their newlines.
         pooling: how one vector is made of several.
+
+    Raises:
+        SeqgenError: a line has more tokens than a masked model reads.
     """
-    reads = isinstance(loaded.model, NeuralLanguageModel)
+    reads = isinstance(loaded.model, (NeuralLanguageModel, Bert))
     words = None if reads else WordVectors.of(loaded)
     for index, line in enumerate(lines):
         if words is None:
@@ -84,11 +90,30 @@ def text_vectors(
 
 @torch.inference_mode()
 def _features(loaded: LoadedModel, line: str, pooling: Pooling) -> np.ndarray:
-    ids = loaded.ids(line)
-    tokens = torch.tensor([loaded.framing.opened(ids)], device=loaded.model.device)
-    hidden, _ = loaded.model.hidden(tokens, loaded.model.start(1))  # (1, N, H), the line's last
-    features = hidden[0, -max(1, len(ids)) :]
+    ids, model = loaded.ids(line), loaded.model
+    if isinstance(model, Bert):
+        features = _of_masked(model, ids)
+    else:
+        tokens = torch.tensor([loaded.framing.opened(ids)], device=model.device)
+        hidden, _ = model.hidden(tokens, model.start(1))  # (1, N, H), the line's last
+        features = hidden[0, -max(1, len(ids)) :]
     return (features[-1] if pooling == "last" else features.mean(0)).float().cpu().numpy()
+
+
+def _of_masked(model: Bert, ids: Sequence[int]) -> Tensor:
+    """Return the features (T, H) of a line's tokens; those of [CLS], (1, H), of an empty one.
+
+    Raises:
+        SeqgenError: it is longer than the window.
+    """
+    if len(ids) > model.window:
+        raise SeqgenError(
+            f"a line has {len(ids):,} tokens, and the model reads at most {model.window:,}"
+        )
+    cls, sep, _ = model.config.symbols
+    row = torch.tensor([[cls, *ids, sep]], device=model.device)
+    features = model.features(row, [row.shape[1]])[0]
+    return features[1:-1] if ids else features[:1]
 
 
 def pieces_of(tokenizer: Tokenizer, line: str) -> list[str]:

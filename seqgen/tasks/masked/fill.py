@@ -1,0 +1,135 @@
+"""Filling in the blanks of a text with a masked model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from seqgen.errors import SeqgenError
+from seqgen.models.bert import Bert
+from seqgen.models.precision import in_float64
+from seqgen.tasks.loaded import LoadedModel
+from seqgen.tasks.vectors.words import SHOWN_SPACE
+from seqgen.tasks.writing.prompts import Lines
+from seqgen.tokenizers import Tokenizer
+
+# What stands for a hidden token in a text.
+MASK = "[MASK]"
+
+
+@dataclass(frozen=True)
+class Filled:
+    """The keys of a record of `seqgen fill --json`, in order.
+
+    Attributes:
+        index: of the text, from 0.
+        text: as it was given.
+        tokens: for each [MASK] the most probable tokens, the first one first.
+        probabilities: of these tokens.
+        filled: the text with the first token in each place.
+        unknown: how many tokens of the text the model does not know.
+        model: its name.
+    """
+
+    index: int
+    text: str
+    tokens: list[list[str]]
+    probabilities: list[list[float]]
+    filled: str
+    unknown: int
+    model: str
+
+
+def fill(loaded: LoadedModel, texts: Iterable[str], top: int = 1) -> Iterator[Filled]:
+    """Yield the most probable tokens for the blanks of each text, as soon as it is read.
+
+    Each [MASK] is told by all other tokens of its text, of which other [MASK]s are part: tokens for
+    several blanks need not go together.
+
+    Args:
+        loaded: a masked model.
+        texts: each with one or several [MASK].
+        top: how many tokens for each blank.
+
+    Raises:
+        SeqgenError: a text has no [MASK], or more tokens than the model reads at once.
+    """
+    tokenizer, model = loaded.tokenizer, loaded.model
+    special = {token for token in tokenizer.special_ids if token is not None}
+    words = np.array([token for token in range(model.vocab_size) if token not in special])
+    for index, text in enumerate(texts):
+        where = f"{texts.source}, line" if isinstance(texts, Lines) else "text"
+        parts = parts_of(tokenizer, text)
+        ids, places = hidden(tokenizer, parts, model.config.symbols.mask)
+        _check(loaded, ids, places, f"{where} {index + 1}")
+        probabilities = probabilities_at(model, ids, places)[:, words]  # (M, W)
+        order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]  # (M, top)
+        best = words[order].tolist()
+        yield Filled(
+            index=index,
+            text=text,
+            tokens=[[shown(piece) for piece in tokenizer.pieces(row)] for row in best],
+            probabilities=np.take_along_axis(probabilities, order, 1).tolist(),
+            filled=filled(tokenizer, parts, [row[0] for row in best]),
+            unknown=ids.count(tokenizer.unk_id),
+            model=loaded.stored.name,
+        )
+
+
+def shown(piece: str) -> str:
+    """Return a token without the spaces around it, unless it is nothing else."""
+    return piece.replace(SHOWN_SPACE, " ").strip(" ") or piece
+
+
+def _check(loaded: LoadedModel, ids: list[int], places: list[int], where: str) -> None:
+    """Refuse a text without a blank, or one that is too long.
+
+    Raises:
+        SeqgenError: names it.
+    """
+    if not places:
+        raise SeqgenError(f"{where} has no {MASK}: put one in the place of each token to tell")
+    most = loaded.model.window
+    if len(ids) > most:
+        raise SeqgenError(
+            f"{where} has {len(ids):,} tokens, and {loaded.stored.name} reads at most {most:,}"
+        )
+
+
+def parts_of(tokenizer: Tokenizer, text: str) -> list[str]:
+    """Return the text around each [MASK], without the space that a token there has itself."""
+    *parts, last = text.split(MASK)
+    if tokenizer.joins_space:
+        parts = [part.removesuffix(" ") for part in parts]
+    return [*parts, last]
+
+
+def hidden(tokenizer: Tokenizer, parts: Sequence[str], mask: int) -> tuple[list[int], list[int]]:
+    """Return a text as ids, with `mask` between its parts; and where these are, from 0."""
+    ids, places = tokenizer.encode(parts[0]).tolist(), []
+    for part in parts[1:]:
+        places.append(len(ids))
+        ids += [mask, *tokenizer.encode(part).tolist()]
+    return ids, places
+
+
+def filled(tokenizer: Tokenizer, parts: Sequence[str], tokens: Sequence[int]) -> str:
+    """Return the text with a token between any two of its parts."""
+    text, ids = parts[0], tokenizer.encode(parts[0]).tolist()
+    for token, part in zip(tokens, parts[1:], strict=True):
+        decoder = tokenizer.decoder(ids)
+        text += decoder.push(token) + decoder.flush() + part
+        ids += [token, *tokenizer.encode(part).tolist()]
+    return text
+
+
+@torch.inference_mode()
+def probabilities_at(model: Bert, ids: Sequence[int], places: Sequence[int]) -> np.ndarray:
+    """Return the probability of every token of the tokenizer at each place, (M, V) of float64."""
+    symbols = model.config.symbols
+    row = torch.tensor([[symbols.cls, *ids, symbols.sep]], device=model.device)
+    logits, _ = model(row, [row.shape[1]], torch.tensor([places], device=model.device) + 1)
+    return in_float64(logits[0]).softmax(-1)[:, : model.vocab_size].cpu().numpy()

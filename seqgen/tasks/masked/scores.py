@@ -1,0 +1,127 @@
+"""How well a masked model tells hidden tokens: of a share of them, or of one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from seqgen.data.batches import IGNORED, spans_of
+from seqgen.data.corpus import Corpus
+from seqgen.data.masking import Draws, MaskedRows, choose, each_hidden, framed, masked
+from seqgen.models.bert import Bert
+from seqgen.models.precision import in_float64
+from seqgen.scoring import Scored
+
+# Of the tokens of a held-out text, which are hidden, whatever share training hides: so that losses
+# can be compared. The draws are always the same.
+HELD_OUT_SHARE, HELD_OUT_DRAWS = 0.15, 0
+# Tokens that are read in one call, over all rows.
+AT_ONCE = 1 << 13
+
+
+def texts_of(corpus: Corpus, window: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the texts that are read as one: the number of their document, and their tokens (T,).
+
+    Documents are cut into consecutive texts of at most `window` tokens. Ends of lines are left out:
+    in their place is [SEP].
+    """
+    begin, end = spans_of(corpus.starts, corpus.ends, window)
+    documents = np.searchsorted(corpus.ends, begin, side="right")
+    for number, first, last in zip(documents.tolist(), begin.tolist(), end.tolist(), strict=True):
+        tokens = corpus.tokens[first:last].astype(np.int64)
+        if corpus.end is not None and tokens.size and tokens[-1] == corpus.end:
+            tokens = tokens[:-1]
+        if tokens.size:
+            yield number, tokens
+
+
+@torch.inference_mode()
+def masked_loss(model: Bert, corpus: Corpus, most: int | None = None) -> float:
+    """Return what hidden tokens of a text cost, in nats per hidden token.
+
+    15 % of the tokens of each row are hidden, always the same ones for a text and a window.
+
+    Args:
+        model: in evaluation mode.
+        corpus: the text.
+        most: look only at so many tokens from its beginning, at least one row.
+    """
+    nats, told, seen = 0.0, 0, 0
+    rows: list[np.ndarray] = []
+    first = 0
+    for _, tokens in texts_of(corpus, model.window):
+        if rows and (len(rows) + 1) * (model.window + 2) > AT_ONCE:
+            more = _loss_of(model, rows, first)
+            nats, told, first, rows = nats + more[0], told + more[1], first + len(rows), []
+        if most is not None and seen >= most:
+            break
+        rows.append(tokens)
+        seen += tokens.size
+    if rows:
+        more = _loss_of(model, rows, first)
+        nats, told = nats + more[0], told + more[1]
+    return nats / told if told else 0.0
+
+
+def _loss_of(model: Bert, rows: list[np.ndarray], first: int) -> tuple[float, int]:
+    """Return the nats of hidden tokens of some rows, and how many these are."""
+    lengths = np.array([row.size for row in rows])
+    text = np.zeros((len(rows), int(lengths.max())), np.int64)
+    for row, tokens in zip(text, rows, strict=True):
+        row[: tokens.size] = tokens
+    symbols = model.config.symbols
+    whole = framed(text, lengths, symbols)
+    places = choose(whole, HELD_OUT_SHARE, Draws(HELD_OUT_DRAWS, 0, first))
+    log_probs, _ = _told(model, masked(whole, places, symbols))
+    return -float(log_probs.sum()), log_probs.size
+
+
+def pseudo_scores(model: Bert, corpus: Corpus) -> Iterator[Scored]:
+    """Score every token of a text given all others of its row: its pseudo-log-likelihood.
+
+    log P(x_t | x_1 ... x_{t-1}, x_{t+1} ... x_T) for each t, one [MASK] at a time (Salazar et al.
+    2020, "Masked language model scoring", section 2). Their sum is no log-probability of the text.
+
+    Args:
+        model: in evaluation mode.
+        corpus: documents; one that is longer than the window is cut, see `texts_of`.
+
+    Yields:
+        The documents in order, a text at a time. Ends of lines are not scored.
+    """
+    for number, tokens in texts_of(corpus, model.window):
+        log_probs, hits = pseudo_log_probs(model, tokens)
+        yield Scored(np.full(tokens.size, number), tokens, log_probs, hits)
+
+
+@torch.inference_mode()
+def pseudo_log_probs(model: Bert, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the log-probability (T,) of each token given the others, and whether it was first.
+
+    Args:
+        model: in evaluation mode.
+        tokens: (T,) int64, at most as many as the window has.
+    """
+    rows = each_hidden(tokens.tolist(), model.config.symbols)
+    count = max(1, AT_ONCE // rows.values.shape[1])
+    pieces = []
+    for at in range(0, len(rows.values), count):
+        cut = slice(at, at + count)
+        parts = rows.values[cut], rows.lengths[cut], rows.places[cut], rows.targets[cut]
+        pieces.append(_told(model, MaskedRows(*parts)))
+    log_probs, hits = (np.concatenate(column) for column in zip(*pieces, strict=True))
+    return log_probs, hits
+
+
+def _told(model: Bert, rows: MaskedRows) -> tuple[np.ndarray, np.ndarray]:
+    """Return the log-probabilities of the targets (N,), in float64, and which were the first."""
+    values, places, targets = (
+        torch.from_numpy(ids).to(model.device) for ids in (rows.values, rows.places, rows.targets)
+    )
+    logits, _ = model(values, rows.lengths, places)
+    there = targets != IGNORED
+    logits, wanted = logits[there], targets[there]  # (N, V), (N,)
+    log_probs = logits.log_softmax(-1).gather(1, wanted[:, None])[:, 0]
+    return in_float64(log_probs).cpu().numpy(), (logits.argmax(-1) == wanted).cpu().numpy()
