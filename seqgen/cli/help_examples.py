@@ -36,14 +36,8 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "tune": (
         ("seqgen tune book.txt --minutes 30", "Search what the default model suggests."),
-        (
-            "seqgen tune book.txt --trials 20 --search lr=1e-3:1e-1:log --search dropout=0:0.5",
-            "Search two settings.",
-        ),
-        (
-            "seqgen tune book.txt --minutes 60 --search model=gru,lstm --search lr=1e-3:1e-1:log",
-            "Compare architectures, each at its best rate.",
-        ),
+        ("seqgen tune book.txt --trials 20 --search lr=1e-3:1e-1:log", "Search a learning rate."),
+        ("seqgen tune book.txt --trials 20 --search model=gru,lstm", "Compare architectures."),
     ),
     "mix": (
         ("seqgen mix book-lstm book-ngram --name both", "Mix, with the best weights."),
