@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from seqgen import presets, registry, store
 from seqgen.configs import PRECISIONS, TrainingConfig
 
-TOKENIZERS = ("char", "byte", "word", "whitespace", "bpe", "unigram")
+TOKENIZERS = ("char", "byte", "word", "whitespace", "bpe", "unigram", "wordpiece")
 SMOOTHINGS = (
     "maximum-likelihood",
     "add-delta",

@@ -57,7 +57,7 @@ def tokenize(
         value(
             "KIND",
             WHAT,
-            "Train a tokenizer: char, byte, word, whitespace, bpe or unigram. Needs --out.",
+            "Train a tokenizer: char, byte, word, whitespace, bpe, unigram, wordpiece. Needs --out.",
             default=False,
             complete=completion.tokenizers,
         ),

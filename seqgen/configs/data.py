@@ -17,7 +17,7 @@ class DataConfig(Config):
     """How text becomes tokens, and which part of it is held out."""
 
     tokenizer: str = setting(
-        "What a token is: char, byte, word, whitespace, bpe or unigram; or the file "
+        "What a token is: char, byte, word, whitespace, bpe, unigram or wordpiece; or the file "
         "or folder of a tokenizer, such as a tokenizer.json.",
         "char",
     )
@@ -26,7 +26,8 @@ class DataConfig(Config):
         None,
     )
     vocab_size: int | None = setting(
-        "Keep only the N most frequent tokens. For bpe and unigram: number of tokens to learn.",
+        "Keep only the N most frequent tokens. For bpe, unigram and wordpiece: number of tokens "
+        "to learn.",
         None,
         low=1,
         high=MOST_TOKENS,

@@ -12,6 +12,7 @@ from seqgen.tokenizers.char import CharTokenizer
 from seqgen.tokenizers.from_elsewhere import HuggingFaceTokenizer, WholeSentencepieceTokenizer
 from seqgen.tokenizers.sentencepiece import BPETokenizer, UnigramTokenizer
 from seqgen.tokenizers.word import WhitespaceTokenizer, WordTokenizer
+from seqgen.tokenizers.wordpiece import WordPieceTokenizer
 
 KINDS: dict[str, type[Tokenizer]] = {
     cls.kind: cls
@@ -22,6 +23,7 @@ KINDS: dict[str, type[Tokenizer]] = {
         WhitespaceTokenizer,
         BPETokenizer,
         UnigramTokenizer,
+        WordPieceTokenizer,
     )
 }
 # Those that are trained here, and those that come in a file of another tool.
