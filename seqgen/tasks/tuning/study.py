@@ -12,6 +12,7 @@ import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,13 +46,12 @@ def require_optuna() -> None:
         SeqgenError: says how to install them.
     """
     try:
-        import optuna
+        import optuna  # noqa: F401
         import sklearn  # noqa: F401  (importance is measured with its random forests)
     except ImportError:
         raise SeqgenError(
             "seqgen tune needs the packages optuna and scikit-learn: pip install 'seqgen[tune]'"
         ) from None
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 
 def kept_facts(name: str) -> dict[str, Any] | None:
@@ -162,10 +162,12 @@ class Study:
         """Of all trainings, and of what is tried."""
         return self.facts["seed"]
 
-    def _open(self, sampler: optuna.samplers.BaseSampler | None = None) -> optuna.Study:
-        """Return Optuna's study."""
+    @cached_property
+    def _optuna(self) -> optuna.Study:
+        """Optuna's study; open it under the lock."""
         import optuna
 
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
         with without_warnings():
             storage = optuna.storages.RDBStorage(
                 f"sqlite:///{self.folder.resolve() / DATABASE}",
@@ -173,26 +175,21 @@ class Study:
             )
             pruner = optuna.pruners.MedianPruner(BEFORE_PRUNING, UNPRUNED_TENTHS)
             return optuna.create_study(
-                storage=storage,
-                sampler=sampler,
-                pruner=pruner,
-                study_name="seqgen",
-                load_if_exists=True,
+                storage=storage, pruner=pruner, study_name="seqgen", load_if_exists=True
             )
 
     def base(self, architecture: str) -> dict[str, Any] | None:
         """Return the settings that trials of an architecture have beneath those searched."""
         with self.locked():
-            return self._open().user_attrs.get(f"base {architecture}")
+            return self._optuna.user_attrs.get(f"base {architecture}")
 
     def keep_base(self, architecture: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Keep such settings, unless another process was faster; return those that are kept."""
         key = f"base {architecture}"
         with self.locked():
-            study = self._open()
-            if key not in study.user_attrs:
-                study.set_user_attr(key, dict(settings))
-            return study.user_attrs[key]
+            if key not in self._optuna.user_attrs:
+                self._optuna.set_user_attr(key, dict(settings))
+            return self._optuna.user_attrs[key]
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """Wait for other processes, and keep them waiting; do not nest it."""
@@ -228,8 +225,10 @@ class Study:
         if index == 0:
             space = {name: values for name, values in space.items() if recipe.get(name) in values}
         with without_warnings():
-            study = self._open(self._sampler(index, space, recipe))
-            asked = study.ask({name: _distribution(values) for name, values in space.items()})
+            self._optuna.sampler = self._sampler(index, space, recipe)
+            asked = self._optuna.ask(
+                {name: _distribution(values) for name, values in space.items()}
+            )
             asked.set_user_attr("index", index)
         folder = self.folder / TRIALS / str(asked.number)
         folder.mkdir()
@@ -239,11 +238,11 @@ class Study:
 
     def _free_index(self) -> int:
         """Return the first index without a trial, once those that were killed are set aside."""
-        study, taken = self._open(), set()
-        for trial in study.get_trials(deepcopy=False):
+        taken = set()
+        for trial in self._optuna.get_trials(deepcopy=False):
             running = not trial.state.is_finished()
             if running and not self._is_at_work(trial.number):
-                self._forget(trial.number, study)
+                self._forget(trial.number)
             elif running or RECORD in trial.user_attrs:
                 taken.add(trial.user_attrs.get("index"))
         return next(index for index in range(len(taken) + 1) if index not in taken)
@@ -256,13 +255,12 @@ class Study:
         except OSError:
             return False
 
-    def _forget(self, number: int, study: optuna.Study | None = None) -> None:
+    def _forget(self, number: int) -> None:
         """Delete the files of a trial, and mark it as failed unless its end was told."""
         import optuna
 
-        study = study or self._open()
-        if not study.trials[number].state.is_finished():
-            study.tell(number, state=optuna.trial.TrialState.FAIL)
+        if not self._optuna.get_trials(deepcopy=False)[number].state.is_finished():
+            self._optuna.tell(number, state=optuna.trial.TrialState.FAIL)
         shutil.rmtree(self.folder / TRIALS / str(number), ignore_errors=True)
 
     def _sampler(
@@ -296,19 +294,20 @@ class Study:
         with self.locked():
             trial.optuna.set_user_attr("all settings", dict(settings))
             trial.optuna.set_user_attr(RECORD, record.__dict__)
-            study = self._open()
             if record.is_complete:
-                study.tell(trial.optuna.number, record.val_loss)
+                self._optuna.tell(trial.optuna.number, record.val_loss)
             else:
                 # A sampler takes a pruned trial for a bad one, and learns nothing of a failed one.
                 failed = record.stopped == "failed"
-                study.tell(trial.optuna.number, state=states.FAIL if failed else states.PRUNED)
+                self._optuna.tell(
+                    trial.optuna.number, state=states.FAIL if failed else states.PRUNED
+                )
 
     def _ended(self) -> list[optuna.trial.FrozenTrial]:
         """Return the trials whose end was told, by their index."""
         trials = [
             t
-            for t in self._open().get_trials(deepcopy=False)
+            for t in self._optuna.get_trials(deepcopy=False)
             if t.state.is_finished() and RECORD in t.user_attrs
         ]
         return sorted(trials, key=lambda trial: trial.user_attrs["index"])
@@ -327,7 +326,7 @@ class Study:
     def running(self) -> int:
         """Return how many trials are running in other processes."""
         with self.locked():
-            trials = self._open().get_trials(deepcopy=False)
+            trials = self._optuna.get_trials(deepcopy=False)
             return sum(not t.state.is_finished() and self._is_at_work(t.number) for t in trials)
 
     def importance(self, names: list[str]) -> dict[str, float]:
@@ -341,13 +340,12 @@ class Study:
         evaluate = optuna.importance.get_param_importances
         evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
         with self.locked(), without_warnings():
-            study = self._open()
-            trials = study.get_trials(deepcopy=False)
+            trials = self._optuna.get_trials(deepcopy=False)
             whole = [t for t in trials if t.value is not None and set(names) <= t.params.keys()]
             varied = [name for name in names if len({t.params[name] for t in whole}) > 1]
             if not varied or len({t.value for t in whole}) < 2:
                 return {}
-            found = evaluate(study, evaluator=evaluator, params=varied)
+            found = evaluate(self._optuna, evaluator=evaluator, params=varied)
         return {name: float(share) for name, share in found.items()}
 
 
