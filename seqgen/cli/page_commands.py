@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from seqgen.tasks.portrait.training import Course
 
 # Sections whose figures are in the records.
-FIGURES = "Calibration", "Loss by position", "Loss by class of token"
+FIGURES = "Calibration", "Loss by position", "Loss by class of token", "Novelty"
 
 
 def page_commands(

@@ -69,8 +69,8 @@ def report(
 
     The page is one HTML file that loads nothing. It shows what the models are and how their
     training went, samples by step, a coloured passage of held-out text, calibration, loss by
-    position and by class of token, a beam search, attention or gates, and the commands that make
-    each figure again.
+    position and by class of token, how much of what they write is new, a beam search, attention
+    or gates, and the commands that make each figure again.
     """
     from seqgen.report.page import write_page
 
@@ -166,4 +166,6 @@ class _Pages:
         for name, (_, portrait) in self._portraits.items():
             if portrait is not None:
                 figures = dataclasses.asdict(portrait.figures)
+                novel = portrait.originality
+                figures["novelty"] = None if novel is None else dataclasses.asdict(novel)
                 yield {"model": name, **figures, "signature": portrait.signature}

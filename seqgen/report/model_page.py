@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from seqgen.metrics.novelty import Novelty
 from seqgen.report.charts import Series, chart, thinned
 from seqgen.report.coloured_text import visible
 from seqgen.report.inspection import (
@@ -20,8 +21,8 @@ from seqgen.tasks.portrait.figures import Figures
 from seqgen.tasks.portrait.portrait import Portrait
 from seqgen.tasks.portrait.training import Course
 
-# Samples that are shown of a training.
-MOST_SAMPLES = 6
+# Samples that are shown of a training, and lengths of n-grams.
+MOST_SAMPLES, MOST_ROWS = 6, 12
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ def model_page(profiles: Sequence[Profile], reload: float = 0) -> str:
         "Calibration": _with(lambda p: _calibration(p.figures)),
         "Loss by position": _with(lambda p: _groups(p.figures, "position")),
         "Loss by class of token": _with(lambda p: _groups(p.figures, "class")),
+        "Novelty": _with(_novelty),
         "Beam search": _with(lambda p: search_tree(p.tree)),
         "Attention and gates": _with(_inside),
         "Signatures": _with(_signature),
@@ -150,6 +152,33 @@ def _groups(figures: Figures, by: str) -> str:
             [Series("surprisal", points, marks=True)], "position", "bits/token", "By position"
         )
     return drawn + table([what, "tokens", "bits", "share of loss"], rows, caption)
+
+
+def _novelty(portrait: Portrait) -> str:
+    novel = portrait.originality
+    if novel is None:
+        return f"<p>Not known: {escape(portrait.not_known)}.</p>"
+    both = novel.samples, novel.text
+    most = min(MOST_ROWS, max(len(of.novel) for of in both))
+    rows = [[str(n), *(_share_new(of, n) for of in both)] for n in range(1, most + 1)]
+    caption = (
+        "Share of n-grams of words that the training text has nowhere, in "
+        f"{novel.samples.words:,} words that the model writes, and in as many of the text"
+    )
+    longest = "".join(
+        f"<p>The longest run of words {what} that the training text has too has "
+        f"{of.copied_words}: <q>{escape(visible(of.copied))}</q></p>"
+        for what, of in (("it writes", novel.samples), ("of the text", novel.text))
+    )
+    return table(["n", "written", "the text"], rows, caption, left=0) + longest
+
+
+def _share_new(novelty: Novelty, n: int) -> str:
+    """Return the share of n-grams that are new; of longer ones than are listed it is all."""
+    shares = novelty.novel
+    if n > len(shares):
+        return "100.0%" if shares and shares[-1] == 1 else "-"
+    return f"{shares[n - 1]:.1%}"
 
 
 def _inside(portrait: Portrait) -> str:

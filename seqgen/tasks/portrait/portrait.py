@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from seqgen.errors import SeqgenError
 from seqgen.models.recurrent import RecurrentLM
 from seqgen.models.transformer import Transformer
 from seqgen.tasks.inspect.heads import Attended, attended
@@ -16,6 +17,7 @@ from seqgen.tasks.inspect.steps import UnitValues, unit_values
 from seqgen.tasks.inspect.units import Unit, units
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.portrait.figures import Figures, figures
+from seqgen.tasks.portrait.novelty import Originality, originality
 from seqgen.tasks.scoring.perplexity import Scoring, protocol, scoring_signature
 from seqgen.tasks.writing.beam_search import BeamOptions, Tree, explain
 
@@ -36,6 +38,8 @@ class Portrait:
     Attributes:
         figures: over the first tokens of the text.
         passage: the beginning of it, with the likeliest tokens at each place.
+        originality: how much of what the model writes is new; None where that is not known.
+        not_known: why it is not; None where it is.
         tree: of the beam search from a prompt.
         attended: how many tokens of the text attention was looked at over; 0 for others than
             transformers.
@@ -48,6 +52,8 @@ class Portrait:
 
     figures: Figures
     passage: list[Place]
+    originality: Originality | None
+    not_known: str | None
     tree: Tree
     attended: int
     attention: Attended | None
@@ -78,6 +84,10 @@ def portrait(loaded: LoadedModel, chunks: Iterable[str], prompt: str | None = No
     (tree,) = explain(loaded, [prompt], SEARCH)
     text = "".join("".join(passage.texts) for passage in passages.documents)
     data = hashlib.sha256(text.encode()).hexdigest()
+    try:
+        novel, not_known = originality(loaded, text), None
+    except SeqgenError as error:
+        novel, not_known = None, str(error)
     model = loaded.model
     attended_tokens = min(ATTENDED, model.window - 1) if isinstance(model, Transformer) else 0
     recurrent = isinstance(model, RecurrentLM)
@@ -85,6 +95,8 @@ def portrait(loaded: LoadedModel, chunks: Iterable[str], prompt: str | None = No
     return Portrait(
         figures=figures(passages),
         passage=list(likeliest(shown, CANDIDATES)),
+        originality=novel,
+        not_known=not_known,
         tree=tree,
         attended=attended_tokens,
         attention=_attention(loaded, passages.head(attended_tokens)) if attended_tokens else None,
