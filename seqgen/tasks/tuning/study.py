@@ -97,9 +97,8 @@ def first_or_kept(
     kept = kept_facts(name)
     if kept is None:
         share = TRIAL_MINUTES if minutes is None else minutes / (trials or LEAST_TRIALS)
-        return dict(budget) or {"minutes": share}, secrets.randbelow(
-            1 << 31
-        ) if seed is None else seed
+        seed = secrets.randbelow(1 << 31) if seed is None else seed
+        return dict(budget) or {"minutes": share}, seed
     same = seed in (None, kept["seed"])
     require(
         same,
