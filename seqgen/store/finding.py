@@ -12,7 +12,7 @@ from pathlib import Path
 from seqgen.errors import SeqgenError, UsageError, did_you_mean
 from seqgen.store.aside import holds_no_weights, restore, restore_all, taken
 from seqgen.store.mixture_parts import resolve
-from seqgen.store.model import CHEAP, StoredModel
+from seqgen.store.model import CHEAP, StoredModel, models_of
 from seqgen.store.places import models_folder
 from seqgen.store.stored_mixture import StoredMixture
 
@@ -58,11 +58,8 @@ def check_free(name: str | None, overwrite: bool) -> None:
 
 def list_models() -> list[StoredModel]:
     """Return all models that can be loaded, the latest written first."""
-    folder = models_folder()
     restore_all()
-    models = [StoredModel(p) for p in folder.iterdir()] if folder.is_dir() else []
-    models = [m for m in models if not m.path.name.startswith(".") and m.loadable]
-    return sorted(models, key=lambda m: (-m.written, m.name))
+    return sorted(models_of(models_folder()), key=lambda m: (-m.written, m.name))
 
 
 def find(name: str | Path | None) -> StoredModel:
@@ -135,7 +132,7 @@ def with_parts(stored: StoredModel) -> StoredModel | StoredMixture:
     """
     if stored.is_adapter:
         stored.require_base()
-    return resolve(stored, list_models) if stored.is_mixture else stored
+    return resolve(stored) if stored.is_mixture else stored
 
 
 def _weighted(part: str) -> tuple[str, float | None]:

@@ -19,7 +19,7 @@ from seqgen.store.layout import (
     WEIGHTS,
 )
 from seqgen.store.model import StoredModel
-from seqgen.store.reference import Others, Reference
+from seqgen.store.reference import Reference
 from seqgen.store.stored_mixture import SavedMixture, StoredMixture
 from seqgen.store.writing import link_file
 
@@ -33,12 +33,11 @@ ROUNDING = 1e-6
 Weights = tuple[float, ...]
 
 
-def resolve(stored: StoredModel, others: Others) -> SavedMixture:
+def resolve(stored: StoredModel) -> SavedMixture:
     """Return a mixture with its parts.
 
     Args:
         stored: its folder.
-        others: returns the models among which parts that were renamed are looked for.
 
     Raises:
         SeqgenError: a part is gone or has changed, or the folder is damaged.
@@ -46,9 +45,9 @@ def resolve(stored: StoredModel, others: Others) -> SavedMixture:
     facts = stored.config.get("parts")
     if not isinstance(facts, list) or len(facts) < 2:
         raise SeqgenError(f"{stored.path / CONFIG} is damaged: it names no parts")
-    references = [Reference.read(fact, stored, "a part") for fact in facts]
+    references = [Reference.read(fact, stored.path / CONFIG, "a part") for fact in facts]
     weights, by_order = _read_weights(stored, len(references))
-    parts = tuple(reference.find(stored, others, ROLE, REMEDY) for reference in references)
+    parts = tuple(stored.referred(reference, ROLE, REMEDY) for reference in references)
     return SavedMixture(stored.path, parts, weights, by_order)
 
 
@@ -93,7 +92,7 @@ def write_mixture(folder: StoredModel, mixture: StoredMixture, copy: bool) -> No
     from safetensors.numpy import save
 
     first = mixture.parts[0]
-    references = [Reference.to(part) for part in mixture.parts]
+    references = [part.reference for part in mixture.parts]
     if copy:
         references = [_copy(folder, part) for part in mixture.parts]
     facts = [reference.to_dict() for reference in references]

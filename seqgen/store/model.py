@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from seqgen import __version__
 from seqgen.configs import Config
-from seqgen.errors import SeqgenError, UsageError, first_line
+from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import json_bytes
+from seqgen.store.adapter import Adapter
 from seqgen.store.checkpoints import TrainingFolder
 from seqgen.store.layout import (
     CONFIG,
@@ -28,6 +30,8 @@ from seqgen.store.layout import (
     VALIDATION_VECTORS,
     WEIGHTS,
 )
+from seqgen.store.places import models_folder
+from seqgen.store.reference import Reference
 from seqgen.store.writing import is_whole, tensor_bytes
 
 if TYPE_CHECKING:
@@ -36,14 +40,14 @@ if TYPE_CHECKING:
     from seqgen.data.framing import Framing
     from seqgen.data.labels import Labels
     from seqgen.models.base import LanguageModel
-    from seqgen.store.adapter import Adapter
     from seqgen.tokenizers import Tokenizer
 
 Settings = TypeVar("Settings", bound=Config)
 # Files up to this size are hashed whenever a model is loaded; larger ones only when resuming.
 CHEAP = 16 << 20
-# Elements that a model may compute besides its stored ones, such as the angles of positions.
-UNSTORED = 1 << 22
+# What a message says of the base of adapters that is gone, and what to do.
+ROLE = "holds low-rank adapters, and their base"
+REMEDY = "restore it, or train the adapters again on another with --init-from"
 
 
 @dataclass(frozen=True)
@@ -223,38 +227,25 @@ class StoredModel(TrainingFolder):
         """
         model, tokenizer = self.load()
         if self.is_adapter:
-            model = self._adapter.beside(self, self._filled)
+            from seqgen.models.base import load_weights
+            from seqgen.models.low_rank import adapt
+
+            model = self._filled(self.require_base().weights)
+            adapt(model, self._adapter.rank, self._adapter.alpha)
+            load_weights(model, self.own_tensors())
         return model, tokenizer
 
     def _filled(self, read: Callable[[], dict[str, Tensor]]) -> LanguageModel:
         """Return the model with the weights that `read` returns; see `load`."""
-        from safetensors import SafetensorError
-
-        from seqgen.models.base import load_weights
-        from seqgen.models.room import SizeLimit, TooLarge
         from seqgen.registry import architecture
+        from seqgen.store.filling import fill
 
         try:
             kind = architecture(self.config["architecture"])
         except UsageError as error:
             raise SeqgenError(f"{self.path / CONFIG} is damaged: {error}") from None
-        config, model_class = self.settings("model", kind.load_config()), kind.load_model()
-        try:
-            tensors = read()
-            # A damaged configuration must not allocate more than the file holds; the shapes are
-            # compared below.
-            elements = sum(tensor.numel() for tensor in tensors.values())
-            with SizeLimit(UNSTORED + 2 * elements):
-                model = model_class(config)
-            load_weights(model, tensors)
-        except TooLarge:
-            raise SeqgenError(
-                f"{self.path / CONFIG} is damaged: it is of a larger model than {WEIGHTS}"
-            ) from None
-        except (OSError, SafetensorError, RuntimeError, ValueError) as error:
-            reason = first_line(error)
-            raise SeqgenError(f"{self.path / WEIGHTS} is missing or damaged: {reason}") from None
-        return model
+        config = self.settings("model", kind.load_config())
+        return fill(kind.load_model(), config, read, self.path)
 
     def weights(self) -> dict[str, Tensor]:
         """Return every weight by name; if only adapters are stored, those of their base with them.
@@ -263,7 +254,12 @@ class StoredModel(TrainingFolder):
             OSError, SafetensorError, ValueError: the file is missing or damaged.
             SeqgenError: the base is gone, or damaged.
         """
-        return self._adapter.merged(self) if self.is_adapter else self.own_tensors()
+        if not self.is_adapter:
+            return self.own_tensors()
+        from seqgen.models.low_rank import merged
+
+        base, adapter = self.require_base().weights(), self._adapter
+        return merged(base, self.own_tensors(), adapter.alpha, adapter.rank)
 
     def own_tensors(self) -> dict[str, Tensor]:
         """Return the tensors of `model.safetensors`, which is mapped.
@@ -290,7 +286,7 @@ class StoredModel(TrainingFolder):
         Raises:
             SeqgenError: it is gone, or has changed.
         """
-        return self._adapter.find_base(self)
+        return self.referred(self._adapter.base, ROLE, REMEDY)
 
     @property
     def _adapter(self) -> Adapter:
@@ -299,9 +295,37 @@ class StoredModel(TrainingFolder):
         Raises:
             SeqgenError: it is damaged.
         """
-        from seqgen.store.adapter import Adapter
+        return Adapter.read(self.config, self.path / CONFIG)
 
-        return Adapter.read(self)
+    @property
+    def reference(self) -> Reference:
+        """How another model refers to this one, where it is."""
+        path = self.path.resolve()
+        inside = path.parent == models_folder().resolve()
+        return Reference(self.name, self.digest, None if inside else str(path))
+
+    def referred(self, reference: Reference, role: str, remedy: str) -> StoredModel:
+        """Return the model that this one refers to, also if it was renamed.
+
+        Args:
+            reference: to it.
+            role: what it is to this one, for a message, such as "is a mixture, and its part".
+            remedy: what to do if there is none, as the end of that message.
+
+        Raises:
+            SeqgenError: it is gone, or has been trained again.
+        """
+        path, digest = reference.path, reference.digest
+        other = StoredModel(models_folder() / reference.name if path is None else self.path / path)
+        there = other.loadable
+        if there and other.digest == digest:
+            return other
+        for renamed in models_of(models_folder()):
+            with contextlib.suppress(SeqgenError, OSError):
+                if not renamed.is_mixture and renamed.digest == digest:
+                    return renamed
+        happened = "has changed since" if there else "is gone"
+        raise SeqgenError(f"{self.name} {role} {reference.name} {happened}: {remedy}")
 
     def load_source_tokenizer(self, target: Tokenizer) -> Tokenizer | Labels | None:
         """Return the tokenizer of the model's sources, or its labels; None if there is neither.
@@ -364,3 +388,10 @@ class StoredModel(TrainingFolder):
     def write_record(self, **facts: Any) -> None:
         """Write `training.json`."""
         self.replace_part(RECORD, json_bytes(facts))
+
+
+def models_of(folder: Path) -> Iterator[StoredModel]:
+    """Yield the models of a folder that can be loaded."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if not path.name.startswith(".") and (model := StoredModel(path)).loadable:
+            yield model

@@ -7,7 +7,6 @@ from seqgen.configs import DataConfig, ModelConfig, TrainingConfig
 from seqgen.data.framing import Framing
 from seqgen.store import StoredModel
 from seqgen.store.adapter import Adapter
-from seqgen.store.reference import Reference
 from seqgen.tasks.training.prepare import Prepared
 
 
@@ -35,7 +34,7 @@ def write_settings(
     """
     groups = {}
     if training is not None and training.lora is not None:
-        adapter = Adapter(Reference.to(base), training.lora, training.lora_alpha)
+        adapter = Adapter(base.reference, training.lora, training.lora_alpha)
         groups["adapter"] = adapter.to_dict()
     stored.write_config(
         architecture,

@@ -1,0 +1,53 @@
+"""Stored weights as a model: no damaged file makes it larger than what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from safetensors import SafetensorError
+from torch import Tensor
+
+from seqgen.configs import ModelConfig
+from seqgen.errors import SeqgenError, first_line
+from seqgen.models.base import LanguageModel, load_weights
+from seqgen.models.room import SizeLimit, TooLarge
+from seqgen.store.layout import CONFIG, WEIGHTS
+
+# Elements that a model may compute besides its stored ones, such as the angles of positions.
+UNSTORED = 1 << 22
+
+
+def fill(
+    model_class: type[LanguageModel],
+    config: ModelConfig,
+    read: Callable[[], dict[str, Tensor]],
+    folder: Path,
+) -> LanguageModel:
+    """Return a model with weights that are stored.
+
+    Args:
+        model_class: what to build.
+        config: with these settings.
+        read: returns the weights by name.
+        folder: where both are stored, for messages.
+
+    Raises:
+        SeqgenError: weights are missing or damaged, or do not fit the settings.
+    """
+    try:
+        tensors = read()
+        # A damaged configuration must not allocate more than the file holds; the shapes are
+        # compared below.
+        elements = sum(tensor.numel() for tensor in tensors.values())
+        with SizeLimit(UNSTORED + 2 * elements):
+            model = model_class(config)
+        load_weights(model, tensors)
+    except TooLarge:
+        raise SeqgenError(
+            f"{folder / CONFIG} is damaged: it is of a larger model than {WEIGHTS}"
+        ) from None
+    except (OSError, SafetensorError, RuntimeError, ValueError) as error:
+        reason = first_line(error)
+        raise SeqgenError(f"{folder / WEIGHTS} is missing or damaged: {reason}") from None
+    return model
