@@ -26,7 +26,7 @@ LAYERS = [
     {"metrics"},
     {"registry", "presets"},
     {"configs"},
-    {"files", "hashing"},
+    {"files", "hashing", "ranks"},
     {"errors", "wording"},
     {"__init__"},
 ]

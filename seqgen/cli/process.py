@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from seqgen import ranks
 from seqgen.cli.output import write_utf8
 
 # GNU OpenMP's threads spin long before they sleep. As soon as anything else runs on the machine
@@ -32,6 +33,8 @@ def prepare(command: str | None) -> None:
     os.environ.setdefault("GOMP_SPINCOUNT", THROUGH_A_TOKEN if command in ONE_TOKEN else BRIEFLY)
     # NumPy's products are small ones (single steps of small models), which threads only slow.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if ranks.launched():  # PyTorch's warnings about the exchange of gradients mean nothing here
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if command in STEPS and sys.platform == "linux":
         keep_freed_memory()
 

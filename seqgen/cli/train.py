@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from seqgen import presets, registry, store
+from seqgen import presets, ranks, registry, store
 from seqgen.cli import completion, options
 from seqgen.cli.help import BUDGET, OPTIMISATION, OUTPUT, SAVING, TEXT, WHAT
 from seqgen.cli.inputs import Inputs, file_name, file_path, given_or_piped
@@ -16,35 +16,13 @@ from seqgen.cli.outputs import check_picture, check_replaced_model
 from seqgen.cli.pairs import check_sides
 from seqgen.cli.settings import assignment
 from seqgen.cli.settings import option as setting
+from seqgen.cli.several import Shard, Timeout, check_alone, check_files, leave_to_first
+from seqgen.cli.train_flags import ITSELF, check_no_model_name, refuse
 from seqgen.cli.train_summary import LastLook, how_to_go_on, summarise
 from seqgen.errors import Interrupted, UsageError
 
 # Flags whose name is not the setting's.
 SETTING_OF = {"layers": "num_layers", "heads": "num_heads"}
-# Flags that are not settings.
-ITSELF = frozenset(
-    {
-        "data",
-        "data_option",
-        "source",
-        "source_vectors",
-        "target",
-        "val_source",
-        "model",
-        "task",
-        "preset",
-        "name",
-        "overwrite",
-        "config",
-        "set_",
-        "device",
-        "threads",
-        "json",
-        "quiet",
-    }
-    | {"parameters", "stop_after", "resume", "changed_data", "tensorboard"}
-    | {"diagnose", "find_lr", "plot"}
-)
 
 
 def _choice(name: str, panel: str, metavar: str = "KIND", **more: Any) -> Any:
@@ -295,6 +273,8 @@ def train(
         ),
     ] = False,
     plot: options.Picture = None,
+    shard: Shard = False,
+    timeout: Timeout = None,
     device: options.Device = "auto",
     threads: options.Threads = None,
     seed: options.Seed = None,
@@ -343,27 +323,39 @@ def train(
     targets = inputs.keep(target or ())
     common = {"settings": settings, "device": device, "targets": targets}
     during = {"stop_after": stop_after, "tensorboard": tensorboard, "diagnose": diagnose}
+    during |= {"shard": shard, "timeout": timeout}
+    quiet = quiet or not ranks.leads()
     draws = plot is not None and not find_lr
     place = check_picture(plot, inputs.open(map(str, data))) if draws else None
     with display(quiet) as shown:
         report = LastLook(shown)
         if resume is not None:
             conflicting = ("model", "task", "preset", "parameters", "name", "overwrite", "config")
-            _refuse(context, "--resume", (*conflicting, "find_lr"))
+            refuse(context, "--resume", (*conflicting, "find_lr"))
             sources = inputs.keep(data)
             how = {"changed_data": changed_data, "report": report}
             result = go_on(resume, data=sources, **how, **common, **during)
         else:
-            _refuse(context, "a new run", ("changed_data",))
-            _check_no_model_name(data)
+            refuse(context, "a new run", ("changed_data",))
+            check_no_model_name(data)
             nested = read_config(config) if config else {}
-            store.check_free(name, overwrite)
+            check_files(data)
+            if not ranks.restarts():
+                store.check_free(name, overwrite)
             sources = inputs.keep(given_or_piped(data, "seqgen train FILE"))
             asked = {"architecture": model, "task": task, "preset": preset, "config": nested}
             asked |= {"parameters": parameters, **common}
             if find_lr:
-                conflicting = ("name", "overwrite", "stop_after", "tensorboard", "diagnose")
-                _refuse(context, "--find-lr", conflicting)
+                check_alone("--find-lr")
+                conflicting = (
+                    "name",
+                    "overwrite",
+                    "stop_after",
+                    "tensorboard",
+                    "diagnose",
+                    "shard",
+                )
+                refuse(context, "--find-lr", conflicting)
                 put_rate(sources, asked, inputs.open(map(str, data)), plot, report, json)
                 return
             if overwrite:
@@ -371,6 +363,7 @@ def train(
                 check_replaced_model(name, [*sources, *targets, *held_out])
             where = {"name": name, "overwrite": overwrite, "report": report}
             result = run(sources, **where, **asked, **during)
+    leave_to_first(result.stopped)
     if place is not None:
         report.draw(place, result.name)
     if json:
@@ -380,19 +373,3 @@ def train(
     if not quiet:
         summarise(result)
         report.put()
-
-
-def _refuse(context: typer.Context, what: str, flags: tuple[str, ...]) -> None:
-    for flag in flags:
-        if context.params[flag]:
-            raise UsageError(f"--{flag.replace('_', '-')} has no meaning with {what}")
-
-
-def _check_no_model_name(data: list[str]) -> None:
-    """Refuse `seqgen train gru book.txt` with the flag that was meant."""
-    for name in data:
-        for flag, known in (("model", registry.ARCHITECTURES), ("preset", presets.PRESETS)):
-            if name in known and not Path(name).exists():
-                raise UsageError(
-                    f"there is no file {name}; to train that {flag}, give --{flag} {name}"
-                )

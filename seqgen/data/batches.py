@@ -5,15 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from itertools import pairwise
 
 import numpy as np
 
 from seqgen.configs import Documents, Windows
+from seqgen.data.batch import IGNORED, Batch
 from seqgen.data.corpus import Corpus
-from seqgen.data.sources import Source
 from seqgen.hashing import hash64, uniforms
 
 # The first word of every hash drawn here, so that different kinds of draws are independent.
@@ -21,49 +20,6 @@ WINDOW, SHIFT, SHUFFLE = range(3)
 # Length-sorted pools hold this many batches: long enough that padding is rare, short enough
 # that an epoch's order stays random.
 POOL = 32
-
-
-@dataclass(frozen=True)
-class Batch:
-    """One step's tokens.
-
-    Attributes:
-        tokens: (B, T) int64, what the model reads.
-        targets: (B, T) int64, the token after each; `IGNORED` where a row has ended.
-        fresh: the rows begin new texts; otherwise they continue the rows of the last batch.
-        count: how many targets are scored.
-        advance: the next batch continues after this many columns; None for all of them.
-        source: what each row is written from, B sources; None for text alone.
-    """
-
-    tokens: np.ndarray
-    targets: np.ndarray
-    fresh: bool
-    count: int
-    advance: int | None = None
-    source: Source | None = None
-
-    def split(self, pieces: int) -> list[tuple[slice, Batch]]:
-        """Divide the rows into at most so many batches; return each with the numbers of its rows.
-
-        Each keeps the `count` of the whole batch, so that losses divided by it add up.
-        """
-        rows = len(self.tokens)
-        pieces = min(pieces, rows)
-        edges = [rows * i // pieces for i in range(pieces + 1)]
-        cuts = [slice(*pair) for pair in pairwise(edges)]
-        return [(cut, self._rows(cut)) for cut in cuts]
-
-    def first(self, rows: int) -> Batch:
-        """Return at most so many of the rows; `count` stays that of the whole batch."""
-        return self._rows(slice(rows))
-
-    def _rows(self, cut: slice) -> Batch:
-        source = None if self.source is None else self.source.part(cut)
-        return replace(self, tokens=self.tokens[cut], targets=self.targets[cut], source=source)
-
-
-IGNORED = -100
 
 
 class Batches(ABC):

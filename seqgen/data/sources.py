@@ -29,10 +29,11 @@ class Source:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def part(self, rows: slice) -> Source:
-        """Return some of the sources, padded to the longest of them."""
+    def part(self, rows: slice, trim: bool = True) -> Source:
+        """Return some of the sources, padded to the longest of them, or as they are."""
         lengths = self.lengths[rows]
-        return Source(self.values[rows, : lengths.max(initial=0)], lengths)
+        width = lengths.max(initial=0) if trim else self.values.shape[1]
+        return Source(self.values[rows, :width], lengths)
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
+
+from seqgen.models.dropout import drawn, draws_for_some_rows
 
 # A longer window's (T, T) matrices would take more memory than the products are worth.
 LONGEST_DENSE = 1024
@@ -27,6 +30,9 @@ def causal_attention(q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0) -> T
     """
     length, size = q.shape[-2:]
     k, v = for_each_query(q, k), for_each_query(q, v)
+    if dropout and draws_for_some_rows():
+        future = torch.ones(length, length, dtype=torch.bool, device=q.device).triu(1)
+        return _dropping(full_weights(q, k, ~future), v, dropout)
     if dropout or not _keeps_weights(q, k):
         return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
     mask = q.new_full((length, length), -math.inf).triu_(1)
@@ -48,9 +54,11 @@ def full_attention(
         dropout: of the weights.
     """
     k, v = for_each_query(q, k), for_each_query(q, v)
+    there = None if there is None else there[:, None, None]
+    if dropout and draws_for_some_rows():
+        return _dropping(full_weights(q, k, there), v, dropout)
     if dropout or not _keeps_weights(q, k):
-        mask = None if there is None else there[:, None, None]
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=there, dropout_p=dropout)
     return full_weights(q, k, there).to(v.dtype) @ v
 
 
@@ -63,11 +71,26 @@ def for_each_query(q: Tensor, x: Tensor) -> Tensor:
 
 
 def full_weights(q: Tensor, k: Tensor, there: Tensor | None) -> Tensor:
-    """Return the weights (B, heads, T, L) of `full_attention`."""
+    """Return the weights (B, heads, T, L) of attention.
+
+    Args:
+        q: queries (B, heads, T, D).
+        k: keys (B, heads, L, D).
+        there: what each query sees, of a shape that fits the weights'; None where each sees all.
+    """
     scores = (q @ k.mT) / math.sqrt(q.shape[-1])
     if there is not None:
-        scores = scores.masked_fill(~there[:, None, None], -math.inf)
+        scores = scores.masked_fill(~there, -math.inf)
     return scores.softmax(-1)
+
+
+def _dropping(weights: Tensor, v: Tensor, p: float) -> Tensor:
+    """Return what weights (B, heads, T, L) with dropout make of values, as torch's kernel does."""
+
+    def draw(shape: Sequence[int]) -> Tensor:
+        return weights.new_empty(shape).bernoulli_(1 - p).div_(1 - p)
+
+    return (weights * drawn(draw, weights.shape)).to(v.dtype) @ v
 
 
 def _keeps_weights(q: Tensor, k: Tensor) -> bool:

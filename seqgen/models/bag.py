@@ -46,5 +46,5 @@ class Bag(SentenceEncoder):
         nn.init.uniform_(self.embedding.weight, -1 / self.size, 1 / self.size)
 
     def forward(self, values: Tensor, lengths: Sequence[int]) -> tuple[Tensor, Tensor]:
-        features = self.embedding(values[:, : max(lengths)])
+        features = self.embedding(values)
         return features, at_ends(features, lengths)

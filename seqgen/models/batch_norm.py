@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from seqgen import ranks
+from seqgen.models.dropout import rows_are_blank
+
 
 class BatchNorm(nn.BatchNorm1d):
     """gain * (x - mean) / sqrt(variance + eps) + bias, with a mean and a variance a feature.
@@ -17,10 +20,27 @@ class BatchNorm(nn.BatchNorm1d):
     def forward(self, x: Tensor) -> Tensor:
         """Normalise x (B, T, H)."""
         rows = x.flatten(0, 1)
+        if self.training and ranks.world() > 1:
+            return self._over_all_ranks(rows).view_as(x)
         if self.training and len(rows) > 1:
             return super().forward(rows).view_as(x)
         scale, shift = self.scale_and_shift()
         return (x * scale + shift).to(x.dtype)
+
+    def _over_all_ranks(self, rows: Tensor) -> Tensor:
+        """Normalise rows (N, H) by the mean and the variance of those of all ranks."""
+        wide = rows.to(torch.promote_types(rows.dtype, torch.float32))
+        counts = wide.new_full((1,), 0.0 if rows_are_blank() else 1.0)
+        n = ranks.summed(counts * len(rows))
+        mean = ranks.summed(counts * wide.sum(0)) / n
+        variance = ranks.summed(counts * (wide - mean).square().sum(0)) / n
+        with torch.no_grad():
+            self.num_batches_tracked += 1
+            self.running_mean.lerp_(mean.to(self.running_mean), self.momentum)
+            unbiased = variance * n / (n - 1).clamp_min(1)
+            self.running_var.lerp_(unbiased.to(self.running_var), self.momentum)
+        normed = (wide - mean) / torch.sqrt(variance + self.eps)
+        return (normed * self.weight + self.bias).to(rows.dtype)
 
     def scale_and_shift(self) -> tuple[Tensor, Tensor]:
         """Return what evaluation multiplies each feature by (H,), and what it then adds (H,)."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -11,6 +13,64 @@ from torch import Tensor, nn
 
 # Sixteen random bits decide about an element: p is met to within 1 / 65536.
 LEVELS = 1 << 16
+
+
+@dataclass(frozen=True)
+class SomeRows:
+    """Rows `first` to `first + count - 1` of `total`, which other processes have the rest of.
+
+    Attributes:
+        blank: another process has these too, and nothing that is computed of them counts.
+    """
+
+    first: int
+    count: int
+    total: int
+    blank: bool = False
+
+
+_rows: SomeRows | None = None
+
+
+@contextlib.contextmanager
+def drawing_for(rows: SomeRows | None) -> Iterator[None]:
+    """Draw within what these rows would get if all rows were in this process; None for all."""
+    global _rows
+    before, _rows = _rows, rows
+    try:
+        yield
+    finally:
+        _rows = before
+
+
+def draws_for_some_rows() -> bool:
+    """Return whether other processes have some of the rows that a call is about."""
+    return _rows is not None
+
+
+def rows_are_blank() -> bool:
+    """Return whether nothing counts that is computed of the rows of a call."""
+    return _rows is not None and _rows.blank
+
+
+def drawn(draw: Callable[[Sequence[int]], Tensor], shape: Sequence[int], dim: int = 0) -> Tensor:
+    """Return random numbers (..., B, ...) with rows along `dim`; see `drawing_for`.
+
+    All processes draw for all rows and keep their own, so their generators stay alike. A row may
+    stand for several, one below the other. Where the rows are only some of the process's, as those
+    of an encoder that have not ended yet, they are drawn as they are.
+
+    Args:
+        draw: takes a shape.
+        shape: of what is returned.
+        dim: where its rows are.
+    """
+    if _rows is None or shape[dim] % _rows.count:
+        return draw(shape)
+    times = shape[dim] // _rows.count
+    whole = list(shape)
+    whole[dim] = times * _rows.total
+    return draw(whole).narrow(dim, times * _rows.first, shape[dim])
 
 
 class Dropout(nn.Module):
@@ -23,11 +83,14 @@ class Dropout(nn.Module):
     Args:
         p: the probability.
         shared: with "time", a row of x (B, T, H) has one mask for all T (Gal and Ghahramani 2016).
+        rows: the dimension of x that its rows are along.
     """
 
-    def __init__(self, p: float, shared: Literal["nothing", "time"] = "nothing") -> None:
+    def __init__(
+        self, p: float, shared: Literal["nothing", "time"] = "nothing", rows: int = 0
+    ) -> None:
         super().__init__()
-        self.p, self.shared = p, shared
+        self.p, self.shared, self.rows = p, shared, rows
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Drop elements of x; with `mask`, those that `shared_mask` chose."""
@@ -36,9 +99,9 @@ class Dropout(nn.Module):
         if self.shared == "time":
             mask = self.shared_mask(x.shape[0], x.shape[2], x) if mask is None else mask
             return masked(x, mask)
-        if x.device.type != "cpu":
+        if x.device.type != "cpu" and not draws_for_some_rows():
             return F.dropout(x, self.p)
-        return masked(x, scaled_mask(x.shape, self.p, x))
+        return masked(x, scaled_mask(x.shape, self.p, x, self.rows))
 
     def shared_mask(self, rows: int, width: int, like: Tensor) -> Tensor | None:
         """Return one mask for all pieces (rows, T, width) of a training call, or None."""
@@ -64,7 +127,7 @@ class WordDropout(nn.Module):
         """Return the vectors x (B, T, E) of tokens (B, T), or zeros."""
         if not self.training or self.p == 0:
             return x
-        return masked(x, scaled_mask((self.vocab_size, 1), self.p, x)[tokens])
+        return masked(x, scaled_mask((self.vocab_size, 1), self.p, x, None)[tokens])
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
@@ -79,26 +142,41 @@ def masked(x: Tensor, mask: Tensor) -> Tensor:
     return (x * mask).to(x.dtype)
 
 
-def scaled_mask(shape: Sequence[int], p: float, like: Tensor) -> Tensor:
+def scaled_mask(shape: Sequence[int], p: float, like: Tensor, rows: int | None = 0) -> Tensor:
     """Return zeros with probability p and otherwise 1 / (1 - p), where `like` is.
 
     The type is that of `like`, or float32 if that is wider.
+
+    Args:
+        shape: of the mask.
+        p: the probability.
+        like: what it is for.
+        rows: the dimension along which the mask has the batch's rows; None for a mask of weights.
     """
-    return kept(shape, p, like).mul_(LEVELS / (LEVELS - _dropped(p)))
+    return kept(shape, p, like, rows).mul_(LEVELS / (LEVELS - _dropped(p)))
 
 
-def kept(shape: Sequence[int], p: float, like: Tensor) -> Tensor:
+def kept(shape: Sequence[int], p: float, like: Tensor, rows: int | None = 0) -> Tensor:
     """Return zeros with probability p and otherwise ones; see `scaled_mask`."""
     wide = torch.promote_types(like.dtype, torch.float32)
     if like.device.type != "cpu":
-        ones = torch.empty(*shape, dtype=wide, device=like.device)
-        return ones.bernoulli_(1 - _dropped(p) / LEVELS)
-    size = torch.Size(shape)
-    words = torch.empty(-(-size.numel() // 4), dtype=torch.int64).random_(-(1 << 63), None)
-    bits = words.view(torch.int16)[: size.numel()].view(size)
+
+        def draw(shape: Sequence[int]) -> Tensor:
+            ones = torch.empty(*shape, dtype=wide, device=like.device)
+            return ones.bernoulli_(1 - _dropped(p) / LEVELS)
+
+        return draw(shape) if rows is None else drawn(draw, shape, rows)
+    bits = _bits(shape) if rows is None else drawn(_bits, shape, rows)
     # Values above the threshold survive; clamp turns the comparison into a 0/1 mask without
     # a branch.
     return bits.to(wide).sub_(_dropped(p) - LEVELS // 2 - 1).clamp_(0, 1)
+
+
+def _bits(shape: Sequence[int]) -> Tensor:
+    """Return sixteen random bits for each element, of int16."""
+    size = torch.Size(shape)
+    words = torch.empty(-(-size.numel() // 4), dtype=torch.int64).random_(-(1 << 63), None)
+    return words.view(torch.int16)[: size.numel()].view(size)
 
 
 def _dropped(p: float) -> int:

@@ -71,9 +71,8 @@ class RecurrentEncoder(nn.Module):
             The last layer's h (S, L, H), zero past a source's end, and for each layer the
             tensors (S, H) that its cells hand on at the end of their reading.
         """
-        size = max(lengths)
-        x = self.inputs(values[:, :size])  # (S, L, E)
-        mirror = mirrored(lengths, size, x.device) if any(self.directions) else None
+        x = self.inputs(values)  # (S, L, E)
+        mirror = mirrored(lengths, x.shape[1], x.device) if any(self.directions) else None
         final = []
         for index, cells in enumerate(self.layers):
             read, outputs, states = self.dropout(x), [], []
@@ -108,7 +107,7 @@ class PlainEncoder(nn.Module):
         self, values: Tensor, lengths: Sequence[int]
     ) -> tuple[Tensor, tuple[LayerState, ...]]:
         """Read sources, as `RecurrentEncoder` does."""
-        x = self.inputs(values[:, : max(lengths)]).tanh()  # (S, L, H)
+        x = self.inputs(values).tanh()  # (S, L, H)
         counts = torch.tensor(lengths, device=x.device)[:, None]
         inside = torch.arange(x.shape[1], device=x.device) < counts  # (S, L)
         x = x * inside[..., None]
@@ -149,14 +148,17 @@ def ragged_sequence(layer: Cell, x: Tensor, lengths: Sequence[int]) -> tuple[Ten
 
     Args:
         layer: what runs.
-        x: (S, L, E), padded on the right; L is the longest length.
+        x: (S, L, E), padded on the right.
         lengths: S of them, each at least 1.
 
     Returns:
         Every h (S, L, H), zero past a row's end, and each row's state at its own end.
     """
-    rows = len(lengths)
-    if min(lengths) == max(lengths):
+    rows, longest = len(lengths), max(lengths)
+    if longest < x.shape[1]:
+        y, state = ragged_sequence(layer, x[:, :longest], lengths)
+        return F.pad(y, (0, 0, 0, x.shape[1] - longest)), state
+    if min(lengths) == longest:
         return layer.sequence(x, layer.start(rows))
     noise = layer.noise(rows)
     order = sorted(range(rows), key=lambda row: -lengths[row])

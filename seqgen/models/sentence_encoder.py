@@ -85,7 +85,7 @@ class LastStates(SentenceEncoder):
 
     def forward(self, values: Tensor, lengths: Sequence[int]) -> tuple[Tensor, Tensor]:
         require_window(max(lengths), self.window)
-        features, _ = self.model.hidden(values[:, : max(lengths)], None)
+        features, _ = self.model.hidden(values, None)
         return features, at_ends(features, lengths)
 
     def begin_from(self, origin: NeuralLanguageModel) -> None:

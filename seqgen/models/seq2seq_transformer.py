@@ -119,7 +119,9 @@ class Recording(Reading):
     weights: list[Tensor] = field(default_factory=list)
 
     def _read(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        self.weights.append(full_weights(q, k, self.memory.there))
+        there = self.memory.there
+        seen = None if there is None else there[:, None, None]
+        self.weights.append(full_weights(q, k, seen))
         return self.weights[-1] @ v
 
 
@@ -202,9 +204,8 @@ class TransformerEncoder(nn.Module):
         Raises:
             SeqgenError: positions are learned, and there are none so far from the beginning.
         """
-        size = max(lengths)
-        x, rotation = self._embedded(values[:, :size])
-        there = None
+        x, rotation = self._embedded(values)
+        there, size = None, x.shape[1]
         if min(lengths) < size:
             counts = torch.tensor(lengths, device=x.device)[:, None]
             there = torch.arange(size, device=x.device) < counts  # (S, L)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from seqgen.configs import MOST_WIDTH, setting
 from seqgen.hashing import uniforms
+from seqgen.models.dropout import drawn
 from seqgen.models.precision import in_float64
 from seqgen.models.word_network import SampledWordConfig, Windows, WordNetwork
 
@@ -131,12 +133,13 @@ class Word2Vec(WordNetwork):
         width = -(-length * self.config.noise_words // SHARING)
         cumulative = self.of_counts("noise", self._cumulative_noise)
         if self.training:
-            uniform = torch.rand(rows, width, dtype=torch.float64, device=cumulative.device)
+            draw = functools.partial(torch.rand, dtype=torch.float64, device=cumulative.device)
+            uniform = drawn(draw, (rows, width))
         else:  # the same for every row, and whenever it is asked for
             fixed = torch.from_numpy(uniforms(EVALUATION, np.arange(width)))
             uniform = fixed.to(cumulative.device).expand(rows, -1)
-        drawn = torch.searchsorted(cumulative, uniform * cumulative[-1], right=True)
-        return drawn.clamp_max(self.config.vocab_size - 1).to(self.device)
+        words = torch.searchsorted(cumulative, uniform * cumulative[-1], right=True)
+        return words.clamp_max(self.config.vocab_size - 1).to(self.device)
 
     def _cumulative_noise(self, counts: Tensor) -> Tensor:
         """Return the sums of the noise words' masses up to each word, (V,) float64."""

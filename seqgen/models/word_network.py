@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from seqgen.configs import MOST_WIDTH, ModelConfig, setting
 from seqgen.models.base import Model
+from seqgen.models.dropout import drawn
 from seqgen.models.network import Network
 
 
@@ -153,9 +155,13 @@ class WordNetwork(Model, Network):
             return Draws(kept, reach, self.draw_noise(tuple(tokens.shape)))
         if config.subsample:
             keep = self.of_counts("keep", self._keep)
-            kept = kept & (torch.rand(tokens.shape, device=tokens.device) < keep[known])
+            uniform = drawn(lambda shape: torch.rand(shape, device=tokens.device), tokens.shape)
+            kept = kept & (uniform < keep[known])
         if config.dynamic:
-            reach = torch.randint_like(tokens, 1, config.context_size + 1)
+            draw = functools.partial(
+                torch.randint, 1, config.context_size + 1, device=tokens.device
+            )
+            reach = drawn(draw, tokens.shape)
         return Draws(kept, reach, self.draw_noise(tuple(tokens.shape)))
 
     def _keep(self, counts: Tensor) -> Tensor:

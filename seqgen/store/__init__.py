@@ -1,6 +1,7 @@
 """Trained models on disk: a folder each, found by name, by path, or as the latest."""
 
 from seqgen.store.building import NewModel, building, clean
+from seqgen.store.elsewhere import KeptElsewhere
 from seqgen.store.finding import (
     LATEST,
     check_free,
@@ -63,6 +64,7 @@ __all__ = [
     "VALIDATION_TOKENS",
     "VALIDATION_VECTORS",
     "WEIGHTS",
+    "KeptElsewhere",
     "MetricsLog",
     "NewModel",
     "StoredMixture",

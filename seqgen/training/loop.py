@@ -13,8 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from seqgen import ranks
 from seqgen.configs import MOST_NATS, TrainingConfig
 from seqgen.data.batches import Batch, Batches
+from seqgen.data.portions import portions
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.precision import restored_randomness, step_arithmetic
 from seqgen.models.state import State
@@ -23,6 +25,7 @@ from seqgen.training.clipping import clip
 from seqgen.training.events import Progress, Validated
 from seqgen.training.objective import Objective
 from seqgen.training.optimizers import UpdateRule
+from seqgen.training.parallel import Parallel
 from seqgen.training.parts import CarriedState, Part, RandomStates, Weights
 from seqgen.training.regimes.base import StepProgress, TextRules
 from seqgen.training.run import Budget, Decision, Diverged, Hooks, Losses, LossWindow, Run
@@ -51,6 +54,7 @@ class Trainer:
         config: TrainingConfig,
         hooks: Hooks,
         text_rules: TextRules | None = None,
+        shard: bool = False,
     ) -> None:
         self.model, self.batches, self.config, self.hooks = model, batches, config, hooks
         self.rule = UpdateRule(model, config)
@@ -59,7 +63,8 @@ class Trainer:
         self._steps_per_epoch = batches.steps_per_epoch
         self.budget = Budget.of(config, self._steps_per_epoch)
         self.run = Run()
-        self.carried = CarriedState(model)
+        self.parallel = Parallel(self.objective)
+        self.carried = CarriedState(model, config.accumulate)
         self._carries = model.carries_state and not config.reset_state
         self._validated_at = 0.0
         self._saved_at = self._logged_at = time.monotonic()
@@ -71,7 +76,7 @@ class Trainer:
         """
         state, device = self.carried.state, self.model.device
         progress = StepProgress(0, self.budget.share(self.run))
-        self.rule.thaw(progress.share)
+        self._thaw(progress.share)
         self.objective.train()
         self.model.compile_training()
         try:
@@ -148,13 +153,14 @@ class Trainer:
     def _decide(self) -> Decision:
         """Return what comes next: all that depends on a clock, a signal or a measurement."""
         stop = self._reason_to_stop()
-        return Decision(
+        decision = Decision(
             share=self.budget.share(self.run),
             stop=stop,
             log=stop is not None or time.monotonic() - self._logged_at >= LOG_SECONDS,
             validate=self._validation_is_due(),
             checkpoint=self._checkpoint_is_due(),
         )
+        return decision.agreed()
 
     def _reason_to_stop(self) -> str | None:
         run, config = self.run, self.config
@@ -175,7 +181,7 @@ class Trainer:
     def _step(self, progress: StepProgress) -> tuple[float, float, int]:
         """Take one step; return the loss in nats per token, the gradient's norm and the tokens."""
         batch = self.batches.batch(progress.step)
-        self.rule.thaw(progress.share)
+        self._thaw(progress.share)
         self.objective.begin_step()
         total = 0.0
         with step_arithmetic(self.config.precision, self.model.device):
@@ -188,25 +194,36 @@ class Trainer:
         self.objective.end_step()
         if self.average is not None:
             self.average.update(progress.step)
-        return total.item(), norm.item(), batch.count
+        return ranks.total(total.item()), norm.item(), batch.count
+
+    def _thaw(self, share: float) -> None:
+        if self.rule.thaw(share):
+            self.parallel.begin_anew()
 
     def _losses(self, batch: Batch, progress: StepProgress) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield, for each piece of the batch's rows, its share of the loss, and of plain nats.
+        """Yield, for each piece of this rank's rows, its share of the loss, and of plain nats.
 
         Both are divided by the targets of the whole batch, so that the gradients of the pieces
         add up to that of the batch. Afterwards the carried state is the one after the batch.
         """
         past = None if batch.fresh or not self._carries else self.carried.state.detach()
-        pieces = batch.split(self.config.accumulate)
+        rows = len(batch.tokens)
+        chosen = portions(rows, self.config.accumulate, ranks.rank(), ranks.world())
         states: list[State | None] = []
-        for rows, piece in pieces:
-            past_of_rows = past
-            if past is not None and len(pieces) > 1:
-                past_of_rows = past.map(lambda x, rows=rows: x[rows])
-            place = dataclasses.replace(progress, first_row=rows.start)
-            loss, nats, after = self.objective(piece, past_of_rows, place)
+        begin = 0
+        for portion in chosen:
+            past_of_rows, own = past, slice(begin, begin + portion.count)
+            begin = own.stop
+            if past is not None and len(chosen) > 1:
+                past_of_rows = past.map(lambda x, own=own: x[own])
+            place = dataclasses.replace(progress, first_row=portion.rows.start)
+            with self.parallel.computing(portion, last=portion is chosen[-1]):
+                loss, nats, after = self.parallel(portion.of(batch), past_of_rows, place)
             states.append(after)
+            if portion.blank:
+                loss, nats = 0.0 * loss, 0.0 * nats
             yield loss / batch.count, nats / batch.count
+        self.carried.rows = rows
         carried = self._carries and states[0] is not None
         if carried and len(states) > 1:
             states = [type(states[0]).cat([state.detach() for state in states])]
@@ -224,6 +241,7 @@ class Trainer:
         self.objective.eval()
         progress = StepProgress(step, self.budget.share(self.run))
         loss = sum(nats.item() for _, nats in self._losses(self.batches.batch(step), progress))
+        loss = ranks.total(loss)
         self.objective.train()
         self.carried.state = state
         return loss
@@ -278,7 +296,7 @@ class Trainer:
         began = time.monotonic()
         self.objective.eval()
         with self.as_saved():
-            loss = hooks.validate()
+            loss = ranks.from_first(hooks.validate)
             self._require_sane(loss)
             run.last_loss, run.last_validated = loss, run.step
             best = run.best_loss is None or loss < run.best_loss
@@ -339,7 +357,10 @@ class Trainer:
             for name, part in self._parts().items()
             for key, tensor in part.tensors().items()
         }
-        return tensors, {"run": dataclasses.asdict(self.run)}
+        facts: dict[str, Any] = {"run": dataclasses.asdict(self.run)}
+        if ranks.world() > 1:
+            facts["ranks"] = ranks.world()
+        return tensors, facts
 
     def restore(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         """Restore a `snapshot`; training then continues exactly as if it had not stopped.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from torch import nn
@@ -98,6 +100,13 @@ class Objective(nn.Module):
     def end_step(self) -> None:
         """Update what the regime owns, after the backward pass over all parts of the batch."""
         self.current.end_step()
+
+    def unnoted(self) -> AbstractContextManager[None]:
+        """Forget the figures of the calls within, whose rows do not count."""
+        held = contextlib.ExitStack()
+        for regime in self.regimes.values():
+            held.enter_context(regime.unnoted())
+        return held
 
     def figures(self) -> dict[str, float]:
         """Return what the regime has to log of the last step, by name."""

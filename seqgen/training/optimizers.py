@@ -240,20 +240,24 @@ class UpdateRule:
         self.optimizers = OPTIMIZERS[config.optimizer](self._parameters, config)
         self._peaks = [[group["lr"] for group in o.param_groups] for o in self.optimizers]
 
-    def thaw(self, progress: float) -> None:
+    def thaw(self, progress: float) -> bool:
         """Unfreeze the layers that train after a share `progress` (0 to 1) of the budget.
 
         The head is trained from the start, the layers join one by one from the top down (Howard
         and Ruder 2018, section 3.3).
+
+        Returns:
+            Whether others are trained than before.
         """
         thawed = self._layers
         if progress < self._unfreeze:
             thawed = 1 + math.floor((self._layers - 1) * progress / self._unfreeze)
         if thawed == self._thawed:
-            return
+            return False
         self._thawed = thawed
         for member in self._parameters:
             member.parameter.requires_grad_(member.layer >= self._layers - thawed)
+        return True
 
     def step(self, rate: float) -> None:
         """Update the parameters from their gradients, at `rate` times each peak rate."""

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from seqgen import ranks
+from seqgen.data.portions import places, portions
 from seqgen.models.base import LanguageModel, load_weights, weights_of
 from seqgen.models.state import State
 
@@ -72,20 +74,41 @@ class OptimizerState:
 class CarriedState:
     """The state that goes on from one training window to the next, as a `Part`.
 
+    Args:
+        model: whose state it is.
+        pieces: how many a batch is computed in.
+
     Attributes:
-        state: after the last batch; None before the first, and where none is carried.
+        state: of this rank's rows after the last batch; None before the first, and where none is
+            carried.
+        rows: how many rows the batch had, on all ranks.
     """
 
-    def __init__(self, model: LanguageModel) -> None:
-        self._model = model
+    def __init__(self, model: LanguageModel, pieces: int = 1) -> None:
+        self._model, self._pieces = model, pieces
         self.state: State | None = None
+        self.rows = 0
+
+    def places(self) -> list[int]:
+        """Return the numbers of this rank's rows in the batch; see `places`."""
+        return places(portions(self.rows, self._pieces, ranks.rank(), ranks.world()))
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the state's tensors by the names of its fields."""
-        return {} if self.state is None else self.state.detach().named()
+        """Return the tensors of all rows, those of other ranks too, by the names of fields."""
+        if self.state is None:
+            return {}
+        named = self.state.detach().named()
+        if ranks.world() == 1:
+            return named
+        everywhere = ranks.gathered(({n: t.cpu() for n, t in named.items()}, self.places()))
+        numbers = torch.tensor([place for _, places in everywhere for place in places])
+        order = numbers.argsort()[int((numbers < 0).sum()) :]
+        return {name: torch.cat([each[name] for each, _ in everywhere])[order] for name in named}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Restore what `tensors` returned, or what version 0.1.0 stored: by number, in order.
+
+        Each rank takes its own rows, however many ranks there were.
 
         Raises:
             KeyError: it is of another model.
@@ -98,11 +121,19 @@ class CarriedState:
             names = {str(number): name for number, name in enumerate(start.named())}
             tensors = {names.get(number, number): t for number, t in tensors.items()}
         device = self._model.device
+        self.rows = len(next(iter(tensors.values())))
+        if ranks.world() > 1:
+            own = [max(0, place) for place in self.places()]
+            tensors = {name: tensor[own] for name, tensor in tensors.items()}
         self.state = start.with_tensors({name: t.to(device) for name, t in tensors.items()})
 
 
 class RandomStates:
-    """PyTorch's own random states, of the CPU and of the device, as a `Part`."""
+    """PyTorch's own random states, of the CPU and of the device, as a `Part`.
+
+    Those of all ranks are alike, for all draw the same numbers (`models.dropout.drawn`); where they
+    are not, the others' are kept too, and serve a run of as many ranks.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -112,7 +143,16 @@ class RandomStates:
         states = {"cpu": torch.get_rng_state()}
         if self._device.type == "cuda":
             states["cuda"] = torch.cuda.get_rng_state(self._device)
-        return states
+        if ranks.world() == 1:
+            return states
+        everywhere = ranks.gathered(states)
+        of_others = {
+            f"{name}.{rank}": state
+            for rank, own in enumerate(everywhere)
+            for name, state in own.items()
+            if not torch.equal(state, everywhere[0][name])
+        }
+        return everywhere[0] | of_others
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Restore what `tensors` returned, perhaps on another device.
@@ -120,6 +160,10 @@ class RandomStates:
         Raises:
             KeyError: they are missing.
         """
-        torch.set_rng_state(tensors["cpu"])
+
+        def own(name: str) -> Tensor:
+            return tensors.get(f"{name}.{ranks.rank()}", tensors[name])
+
+        torch.set_rng_state(own("cpu"))
         if "cuda" in tensors and self._device.type == "cuda":
-            torch.cuda.set_rng_state(tensors["cuda"], self._device)
+            torch.cuda.set_rng_state(own("cuda"), self._device)

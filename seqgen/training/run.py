@@ -10,9 +10,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from seqgen.configs import TrainingConfig
+from seqgen import ranks
+from seqgen.configs import FINISHED, TrainingConfig
 from seqgen.errors import SeqgenError
-from seqgen.training.events import Report
+from seqgen.training.events import Event, Report
 
 if TYPE_CHECKING:
     from seqgen.data.batches import Batch
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 # The number of validations during a run: exact for a budget in steps, the most for a budget in
 # minutes, where the first comes after this many seconds.
 STEPPED_VALIDATIONS, TIMED_VALIDATIONS, FIRST_AFTER = 10, 20, 15.0
+
+# Why a run ends.
+INTERRUPTED = "interrupted"
+REASONS = (None, *FINISHED, "stop-after", INTERRUPTED)
 
 
 class Diverged(SeqgenError):  # noqa: N818
@@ -119,6 +124,9 @@ class Watch:
     def stepped(self, run: Run, loss: float, norm: float) -> None:
         """Take a step's loss, in nats per token, and its gradient's norm before clipping."""
 
+    def take(self, event: Event) -> None:
+        """Look at an event of the run."""
+
 
 @dataclass(kw_only=True)
 class Hooks:
@@ -197,6 +205,26 @@ class Decision:
     log: bool
     validate: bool
     checkpoint: bool
+
+    def agreed(self) -> Decision:
+        """Return rank 0's decision; but a signal on any rank interrupts all of them."""
+        if ranks.world() == 1:
+            return self
+        reason = REASONS.index(self.stop)
+        flags = self.log, self.validate, self.checkpoint
+        everywhere = ranks.rows_of_all([self.share, reason, *flags])
+        share, reason, *flags = everywhere[0]
+        stop = REASONS[int(reason)]
+        if any(REASONS[int(own[1])] == INTERRUPTED for own in everywhere):
+            stop = INTERRUPTED
+        log, validate, checkpoint = map(bool, flags)
+        return Decision(
+            share=share,
+            stop=stop,
+            log=log or stop is not None,
+            validate=validate,
+            checkpoint=checkpoint,
+        )
 
 
 @dataclass

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from seqgen import ranks
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import Batches
 from seqgen.errors import SeqgenError
@@ -27,7 +28,7 @@ LEAST_BF16_SPEEDUP = 1.1
 def speed(model: NeuralLanguageModel, batches: Batches, training: TrainingConfig) -> float:
     """Train for the budget only to measure; return tokens per second."""
     run = _trainer(model, batches, training).train()
-    return run.tokens / run.seconds
+    return ranks.broadcast(run.tokens / run.seconds)
 
 
 def speed_at_first(model: NeuralLanguageModel, batches: Batches, training: TrainingConfig) -> float:
@@ -57,12 +58,12 @@ def bf16_speedup(model: NeuralLanguageModel, batches: Batches, training: Trainin
     fastest = {"bf16": 0.0, "float32": 0.0}
     began, pairs = time.monotonic(), 0
     try:
-        while pairs < 2 or time.monotonic() - began < TRIAL_SECONDS:
+        while ranks.broadcast(pairs < 2 or time.monotonic() - began < TRIAL_SECONDS):
             for precision in fastest:  # in alternation: they share the machine's load
                 reached = speed(model, batches, replace(short, precision=precision))
                 fastest[precision] = max(fastest[precision], reached)
             pairs += 1
-            if time.monotonic() - began > LONG_TRIAL_SECONDS:
+            if ranks.broadcast(time.monotonic() - began > LONG_TRIAL_SECONDS):
                 break
     except SeqgenError:
         return 0.0

@@ -192,7 +192,7 @@ class Cell(nn.Module):
         if config.weight_drop:
             for name in of_past:
                 weight, bias = maps[name]
-                mask = scaled_mask(weight.shape, config.weight_drop, weight)
+                mask = scaled_mask(weight.shape, config.weight_drop, weight, None)
                 maps = {**maps, name: (weight * mask, bias)}
         if config.state_dropout:
             # Maps that read vectors of the same width read the same ones, gated or not.
@@ -203,7 +203,7 @@ class Cell(nn.Module):
         if config.update_dropout and config.variational:
             shared = scaled_mask((rows, self.hidden_size), config.update_dropout, self.bias)
         elif config.update_dropout:
-            update = Dropout(config.update_dropout)
+            update = Dropout(config.update_dropout, rows=-2)  # (B, H), or (T, B, H)
         return Noise(maps, past, update, shared)
 
     def slope(self, h: Tensor) -> Tensor | None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from seqgen import registry
+from seqgen import ranks, registry
 from seqgen.configs import ModelConfig, Size, TrainingConfig
 from seqgen.data.batches import Batches
 from seqgen.errors import SeqgenError, UsageError
@@ -104,12 +104,14 @@ class Trial:
             "training": {name: getattr(self.training, name) for name in settings},
             "documents": self.plan.data.documents,
         }
-        known = kept_measurement(about)
+        if ranks.world() > 1:
+            about["ranks"] = ranks.world()
+        known = ranks.from_first(lambda: kept_measurement(about))
         if known is None:
             with restored_randomness(self.device):
                 times_as_fast = bf16_speedup(self.model(), self.batches(), self.training)
             known = {"times_as_fast": times_as_fast}
-            known = keep_measurement(about, known) or known
+            known = ranks.from_first(lambda: keep_measurement(about, known) or known)
         return known["times_as_fast"]
 
     def measure(self) -> tuple[float, int]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from seqgen import presets, registry
+from seqgen import presets, ranks, registry
 from seqgen.configs import (
     BUDGETS,
     DataConfig,
@@ -157,7 +157,7 @@ class Plan:
     def seed(self) -> int:
         """Return the user's seed, or a new one."""
         given = self.given.get("seed")
-        return secrets.randbelow(1 << 31) if given is None else given
+        return ranks.from_first(lambda: secrets.randbelow(1 << 31)) if given is None else given
 
     def _precision(self, training: TrainingConfig, device: torch.device) -> Precision:
         """Resolve the user's precision for this model, except where that takes a trial."""

@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from seqgen import registry, store
+import torch
+
+from seqgen import ranks, registry, store
 from seqgen.configs import (
     FINISHED,
     RESUMABLE,
@@ -21,6 +23,7 @@ from seqgen.data.pairs import Tokenizers
 from seqgen.data.text import text_files
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.precision import choose_device, parameter_type, restored_randomness
+from seqgen.ranks.group import together
 from seqgen.store import StoredModel
 from seqgen.tasks.interrupts import ending_as_ctrl_c
 from seqgen.tasks.loaded import LoadedModel
@@ -33,6 +36,7 @@ from seqgen.tasks.training.prepare_examples import reload_examples
 from seqgen.tasks.training.prepare_labels import reload_labels
 from seqgen.tasks.training.prepare_pairs import PairFiles, reload_pairs
 from seqgen.tasks.training.session import Session, TrainingResult
+from seqgen.tasks.training.several import report_of_first, require_parallel
 from seqgen.tasks.training.with_ngram import finish, order_of
 from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Notice, Report
@@ -52,6 +56,8 @@ def resume(
     changed_data: bool = False,
     tensorboard: bool = False,
     diagnose: bool = False,
+    shard: bool = False,
+    timeout: float | None = None,
     report: Report = lambda event: None,
 ) -> TrainingResult:
     """Continue a run that was stopped, as if it had never stopped.
@@ -66,6 +72,8 @@ def resume(
         changed_data: continue even if the text has changed.
         tensorboard: log for TensorBoard too, into the model's folder.
         diagnose: also report, and log, how every layer is doing.
+        shard: on several processes, divide parameters and the states of optimisers among them.
+        timeout: seconds after which a process that does not answer counts as dead.
         report: takes events while training goes on.
 
     Raises:
@@ -75,43 +83,87 @@ def resume(
     """
     if tensorboard:
         require_tensorboard()
-    store.clean()
-    stored = store.find(name)
-    place = choose_device(device)
     given = {k: v for k, v in (settings or {}).items() if v is not None}
-    _check_resumable(stored, given)
-    with restored_randomness(place), stored.locked():
-        checkpoint = stored.read_checkpoint(lambda text: report(Notice(text=text)))
-        done, result = checkpoint[1]["run"], stored.record.get("result")
-        finished = done["stopped"] in FINISHED and result and not given.keys() - {"with_ngram"}
-        if finished and not given and not _lacks_mixture(stored, result):
-            report(Notice(text=f"{stored.name} has finished; give a longer budget to go on"))
-            return _finished(stored, result)
-        training = _resumed_settings(stored, given, done, checkpoint[0])
-        model, tokenizer = stored.load_to_train()
-        source_tokenizer = stored.load_source_tokenizer(tokenizer)
-        stored.check()
-        stored.keep_current_hashes()
-        data_config = stored.settings("data", DataConfig)
-        prepared = _reload(stored, data, targets, data_config, (tokenizer, source_tokenizer))
-        _require_unchanged_data(stored, prepared, changed_data)
-        order = order_of(training, prepared, data_config, report)
-        training = replace(training, with_ngram=order)
-        prepared.show(model)
-        model.to(device=place, dtype=parameter_type(training.precision))
-        framing = stored.framing(tokenizer)
-        loaded = LoadedModel(
-            stored, model, tokenizer, data_config, source_tokenizer, own_framing=framing
-        )
-        created = stored.record.get("created", store.now())
-        looks = stop_after, tensorboard, diagnose
-        session = Session(loaded, prepared, training, *looks, report, created)
-        if given.keys() - {"with_ngram"}:
-            _check_longer(session, done)
-        if given:
-            _keep_settings(session)
-        ended = _finished(stored, result) if finished else session.run(checkpoint)
-        return finish(session, ended)
+    files = data, targets
+    looks = stop_after, tensorboard, diagnose
+    with together(timeout):
+        require_parallel(shard)
+        report = report_of_first(report)
+        stored = _found(name)
+        _check_resumable(stored, given)
+        place = choose_device(device)
+        with restored_randomness(place), stored.locked():
+            return _go_on(stored, files, given, changed_data, place, (*looks, report, shard))
+
+
+def _found(name: str | Path | None) -> StoredModel:
+    """Return a stored model; only on rank 0 one that is written."""
+    if ranks.leads():
+        store.clean()
+    path = ranks.from_first(lambda: store.find(name).path)
+    return StoredModel(path) if ranks.leads() else store.KeptElsewhere(path)
+
+
+def _go_on(
+    stored: StoredModel,
+    files: tuple[Sequence[str | Path], Sequence[str | Path]],
+    given: Mapping[str, Any],
+    changed_data: bool,
+    place: torch.device,
+    looks: tuple[Any, ...],
+) -> TrainingResult:
+    """Go on with a stored model that is locked.
+
+    Args:
+        stored: the model.
+        files: where its text, or its sources, and its targets are now.
+        given: the settings that are to change.
+        changed_data: continue even if the text has changed.
+        place: the device.
+        looks: what `Session` is given besides the model, its data and its settings.
+    """
+    report: Report = looks[3]
+    checkpoint = stored.read_checkpoint(lambda text: report(Notice(text=text)))
+    done, result = checkpoint[1]["run"], stored.record.get("result")
+    finished = done["stopped"] in FINISHED and result and not given.keys() - {"with_ngram"}
+    if finished and not given and not _lacks_mixture(stored, result):
+        report(Notice(text=f"{stored.name} has finished; give a longer budget to go on"))
+        return _finished(stored, result)
+    training = _resumed_settings(stored, given, done, checkpoint[0])
+    loaded, prepared = _reloaded(stored, files, training, place, changed_data)
+    order = order_of(training, prepared, loaded.data, report)
+    training = replace(training, with_ngram=order)
+    created = stored.record.get("created", store.now())
+    session = Session(loaded, prepared, training, *looks, created)
+    if given.keys() - {"with_ngram"}:
+        _check_longer(session, done)
+    if given:
+        _keep_settings(session)
+    ended = _finished(stored, result) if finished else session.run(checkpoint)
+    return ranks.from_first(lambda: finish(session, ended))
+
+
+def _reloaded(
+    stored: StoredModel,
+    files: tuple[Sequence[str | Path], Sequence[str | Path]],
+    training: TrainingConfig,
+    place: torch.device,
+    changed_data: bool,
+) -> tuple[LoadedModel, Prepared]:
+    """Return a stored model on its device, and its data."""
+    model, tokenizer = stored.load_to_train()
+    source_tokenizer = stored.load_source_tokenizer(tokenizer)
+    stored.check()
+    ranks.gathered(None)  # no rank reads any more what the first one changes from here on
+    stored.keep_current_hashes()
+    data_config = stored.settings("data", DataConfig)
+    prepared = _reload(stored, *files, data_config, (tokenizer, source_tokenizer))
+    _require_unchanged_data(stored, prepared, changed_data)
+    prepared.show(model)
+    model.to(device=place, dtype=parameter_type(training.precision))
+    framing = stored.framing(tokenizer)
+    tokenizers = tokenizer, data_config, source_tokenizer
+    return LoadedModel(stored, model, *tokenizers, own_framing=framing), prepared
 
 
 def _finished(stored: StoredModel, result: Mapping[str, Any]) -> TrainingResult:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seqgen import __version__, registry, store
+from seqgen import __version__, ranks, registry, store
 from seqgen.configs import FINISHED, TrainingConfig
 from seqgen.data.batches import Batches
 from seqgen.errors import Interrupted, SeqgenError
@@ -33,7 +33,8 @@ from seqgen.training.diagnosis.watch import TrainingWatch
 from seqgen.training.events import Event, Notice, Report, SampleLine, Started, Validated
 from seqgen.training.loop import Trainer
 from seqgen.training.regimes.base import TextRules
-from seqgen.training.run import Budget, Diverged, Hooks, Run
+from seqgen.training.run import Budget, Diverged, Hooks, Run, Watch
+from seqgen.wording import plural
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class Session:
         tensorboard: log for TensorBoard too.
         diagnose: log how every layer is doing too.
         report: takes events.
+        shard: divide parameters and the states of optimisers among the ranks.
         created: when its training first began.
     """
 
@@ -87,6 +89,7 @@ class Session:
     tensorboard: bool
     diagnose: bool
     report: Report
+    shard: bool = False
     created: str = field(default_factory=store.now)
 
     @property
@@ -102,10 +105,11 @@ class Session:
 
     def run(
         self, checkpoint: tuple[dict[str, Tensor], dict[str, Any]] | None = None
-    ) -> TrainingResult:
+    ) -> TrainingResult | None:
         """Train, from a checkpoint if one is given; validate the best weights; write the record.
 
-        A new model is published with its first trained weights.
+        A new model is published with its first trained weights. Only rank 0 writes, reports and
+        has a result.
 
         Raises:
             Interrupted: before the first step; nothing is saved.
@@ -120,6 +124,7 @@ class Session:
             trainer = self._trainer(report, stop)
             if checkpoint is not None:
                 self._restore(trainer, *checkpoint)
+                self._tell_ranks(checkpoint[1], report)
             if self.training.compile:
                 self.report(Notice(text="compiling, which takes up to a minute"))
                 if why_not := trainer.compile():
@@ -133,9 +138,18 @@ class Session:
             if self.prepared.val is None and run.stopped in FINISHED:
                 with trainer.as_saved():
                     self._show_sample(run.step, report)
+        if not ranks.leads():
+            return None
         result = self._result(run)
         self.keep_result(result)
         return result
+
+    def _tell_ranks(self, facts: dict[str, Any], report: Report) -> None:
+        """Say if a run goes on with another number of processes than before."""
+        before, now = facts.get("ranks", 1), ranks.world()
+        if before != now:
+            text = f"going on with {plural(now, 'process')}; the checkpoint is of {before}"
+            report(Notice(text=text))
 
     def keep_result(self, result: TrainingResult) -> None:
         """Write the record of the run with its result."""
@@ -153,6 +167,9 @@ class Session:
     @contextlib.contextmanager
     def _report(self, step: int) -> Iterator[Report]:
         """Open the logs of a run at `step`; yield a function that logs and reports events."""
+        if not ranks.leads():
+            yield lambda event: None
+            return
         with contextlib.ExitStack() as logs:
             metrics = logs.enter_context(self.stored.log(METRICS))
             samples = logs.enter_context(self.stored.log(SAMPLES))
@@ -176,7 +193,7 @@ class Session:
     def _show_sample(self, step: int, report: Report) -> None:
         """Report a text that the model writes with its current weights, if it can write."""
         model = self.loaded.model
-        if not self.is_language_model:
+        if not self.is_language_model or not ranks.leads():
             return
         training = model.training
         model.eval()
@@ -222,7 +239,9 @@ class Session:
 
         validation = validating(self.loaded, self.prepared)
         corpus = self._batches.corpus
-        watch = TrainingWatch(model, config, self.budget, report, self.diagnose, corpus)
+        watch = Watch()
+        if ranks.leads():
+            watch = TrainingWatch(model, config, self.budget, report, self.diagnose, corpus)
 
         def report_and_watch(event: Event) -> None:
             report(event)
@@ -301,7 +320,11 @@ class Session:
 
     def _write_record(self, result: dict[str, Any] | None) -> None:
         """Write the record of the run: model, data, machine and result."""
+        if not ranks.leads():
+            return
         facts = {"created": self.created, "seed": self.training.seed, "result": result}
+        if ranks.launched():
+            facts["launcher"] = ranks.launcher()
         write_record(self.loaded, self.prepared, **facts)
 
 

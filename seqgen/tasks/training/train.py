@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from seqgen import registry, store
+from seqgen import ranks, registry, store
 from seqgen.configs import (
     TrainingConfig,
     require,
@@ -20,6 +20,8 @@ from seqgen.models.base import LanguageModel
 from seqgen.models.precision import choose_device, parameter_type, restored_randomness
 from seqgen.models.room import to_train
 from seqgen.presets import Preset
+from seqgen.ranks.group import together
+from seqgen.store import StoredModel
 from seqgen.tasks.interrupts import ending_as_ctrl_c
 from seqgen.tasks.leaks import leak
 from seqgen.tasks.loaded import LoadedModel
@@ -38,7 +40,9 @@ from seqgen.tasks.training.prepare_data import prepare_data
 from seqgen.tasks.training.prepare_examples import prepare_examples
 from seqgen.tasks.training.prepare_labels import prepare_labels
 from seqgen.tasks.training.prepare_pairs import PairFiles, prepare_pairs
+from seqgen.tasks.training.resume import resume
 from seqgen.tasks.training.session import Session, TrainingResult
+from seqgen.tasks.training.several import is_begun, report_of_first, require_parallel
 from seqgen.tasks.training.width import with_open_width, with_parameters
 from seqgen.tasks.training.with_ngram import (
     check_mixable,
@@ -50,6 +54,10 @@ from seqgen.tasks.training.with_ngram import (
 from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Notice, Report
 from seqgen.wording import plural
+
+# Where a new model goes: its name, the beginning of one that is made, whether it may replace
+# another, and the folder that it is in if that is not the models' folder.
+Where = tuple[str | None, str, bool, Path | None]
 
 
 @ending_as_ctrl_c()
@@ -70,9 +78,14 @@ def train(
     tensorboard: bool = False,
     diagnose: bool = False,
     folder: Path | None = None,
+    shard: bool = False,
+    timeout: float | None = None,
     report: Report = lambda event: None,
 ) -> TrainingResult:
     """Train a language model on text and store it.
+
+    Processes that torchrun has started train it together. Only rank 0 writes and reports; all
+    return the same result.
 
     Args:
         data: files, folders of files or patterns, joined in this order; or one token file.
@@ -96,6 +109,8 @@ def train(
         tensorboard: log for TensorBoard too, into the model's folder.
         diagnose: also report, and log, how every layer is doing.
         folder: where the model goes; the models' folder if None.
+        shard: on several processes, divide parameters and the states of optimisers among them.
+        timeout: seconds after which a process that does not answer counts as dead.
         report: takes events while training goes on.
 
     Raises:
@@ -106,41 +121,90 @@ def train(
     """
     if tensorboard:
         require_tensorboard()
+    chosen = architecture, task, preset, settings or {}, config or {}, parameters
+    during = stop_after, tensorboard, diagnose
+    where = name, Path(data[0]).stem, overwrite, folder
+    with together(timeout):
+        report = report_of_first(report)
+        if ranks.from_first(lambda: is_begun(name)):
+            again = dict(zip(("stop_after", "tensorboard", "diagnose"), during, strict=True))
+            return resume(name, device=device, shard=shard, report=report, **again)
+        require_parallel(shard)
+        if ranks.leads():
+            _check_names(name, settings or {}, overwrite)
+        place = choose_device(device)
+        ready = prepare_run(data, targets, *chosen, place, report)
+        if ready.training.lora is not None and name is not None:
+            ready.plan.origin.refuse_replacing(name)
+        if Estimator.of(ready.plan.architecture) is not None:
+            return _estimate(ready, where, place, report)
+        with restored_randomness(place), contextlib.ExitStack() as held:
+            loaded = _begin(ready, where, place, held, report)
+            session = Session(loaded, ready.prepared, ready.training, *during, report, shard)
+            ended = session.run()
+            return ranks.from_first(lambda: finish(session, ended, {"overwrite": overwrite}))
+
+
+def _check_names(name: str | None, settings: Mapping[str, Any], overwrite: bool) -> None:
+    """Refuse names in use: the new model's, and those of what is stored beside it."""
     store.check_free(name, overwrite)
-    if name is not None and (settings or {}).get("with_ngram") is not None:
+    if name is not None and settings.get("with_ngram") is not None:
         for beside in names_beside(name):
             store.check_free(beside, overwrite)
-    place = choose_device(device)
-    chosen = architecture, task, preset, settings or {}, config or {}, parameters
-    ready = prepare_run(data, targets, *chosen, place, report)
-    plan, training, prepared = ready.plan, ready.training, ready.prepared
-    if training.lora is not None and name is not None:
-        plan.origin.refuse_replacing(name)
-    estimator = Estimator.of(plan.architecture)
-    if estimator is not None and (notice := estimator.ignored(ready.flags)):
+
+
+def _estimate(
+    ready: ReadyRun, where: Where, device: torch.device, report: Report
+) -> TrainingResult:
+    """Count or estimate a model that is not trained by gradients."""
+    estimator = Estimator.of(ready.plan.architecture)
+    require(
+        ranks.world() == 1,
+        f"{ready.plan.architecture} is not trained by gradients: train it without torchrun",
+    )
+    if notice := estimator.ignored(ready.flags):
         report(notice)
-    with restored_randomness(place), contextlib.ExitStack() as held:
-        model = ready.initial_model()
-        model.to(device=place, dtype=parameter_type(training.precision))
-        if training.lora is not None:
-            trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-            report(Notice(text=f"the adapters that are trained have {plural(trained, 'number')}"))
-        # Created only now, so that a model too large for this machine leaves no folder behind.
-        stem = f"{Path(data[0]).stem}-{plan.architecture}"
-        stored = held.enter_context(store.building(name, stem, overwrite, folder))
-        kept = None if plan.model_class.counted else training
-        preset_name = ready.preset and ready.preset.name
-        framing = framing_of(plan, prepared.tokenizer)
-        settled = plan.architecture, model.config, plan.data, framing, kept, preset_name
-        write_settings(stored, *settled, base=plan.origin and plan.origin.stored)
+    with restored_randomness(device), contextlib.ExitStack() as held:
+        loaded = _begin(ready, where, device, held, report)
+        return estimate(loaded, ready.prepared, ready.training, report)
+
+
+def _begin(
+    ready: ReadyRun,
+    where: Where,
+    device: torch.device,
+    held: contextlib.ExitStack,
+    report: Report,
+) -> LoadedModel:
+    """Make a new model, and its folder, which is locked and lasts as long as `held`."""
+    plan, training, prepared = ready.plan, ready.training, ready.prepared
+    model = ready.initial_model()
+    model.to(device=device, dtype=parameter_type(training.precision))
+    if training.lora is not None:
+        trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        report(Notice(text=f"the adapters that are trained have {plural(trained, 'number')}"))
+    # Created only now, so that a model too large for this machine leaves no folder behind.
+    stored = _new_folder(where, plan.architecture, held)
+    kept = None if plan.model_class.counted else training
+    preset_name = ready.preset and ready.preset.name
+    framing = framing_of(plan, prepared.tokenizer)
+    settled = plan.architecture, model.config, plan.data, framing, kept, preset_name
+    write_settings(stored, *settled, base=plan.origin and plan.origin.stored)
+    if ranks.leads():
         write_data(stored, prepared)
-        tokenizers = prepared.tokenizer, plan.data, prepared.source_tokenizer
-        loaded = LoadedModel(stored, model, *tokenizers, own_framing=framing)
-        if estimator is not None:
-            return estimate(loaded, prepared, training, report)
-        looks = stop_after, tensorboard, diagnose
-        session = Session(loaded, prepared, training, *looks, report)
-        return finish(session, session.run(), {"overwrite": overwrite})
+    tokenizers = prepared.tokenizer, plan.data, prepared.source_tokenizer
+    return LoadedModel(stored, model, *tokenizers, own_framing=framing)
+
+
+def _new_folder(where: Where, architecture: str, held: contextlib.ExitStack) -> StoredModel:
+    """Return the folder of a new model: rank 0 makes it and writes it."""
+    name, stem, overwrite, folder = where
+    if not ranks.leads():
+        return store.KeptElsewhere(Path(ranks.broadcast("")))
+    stem = f"{stem}-{architecture}"
+    stored = held.enter_context(store.building(name, stem, overwrite, folder))
+    ranks.broadcast(str(stored.place))
+    return stored
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from seqgen import ranks
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import IGNORED, Batch
 from seqgen.models.state import State
@@ -167,8 +169,21 @@ class Regime(nn.Module):
         self._noted[name] = (before + total, counted + count)
 
     def figures(self) -> dict[str, float]:
-        """Return the figures of the last step, for the log."""
-        return {name: float(total) / count for name, (total, count) in self._noted.items()}
+        """Return the figures of the last step over all ranks' rows, for the log."""
+        sums: dict[str, tuple[float, int]] = {}
+        own = {name: (float(total), count) for name, (total, count) in self._noted.items()}
+        for noted in ranks.gathered(own):
+            for name, (total, count) in noted.items():
+                before, counted = sums.get(name, (0.0, 0))
+                sums[name] = (before + total, counted + count)
+        return {name: total / count for name, (total, count) in sums.items()}
+
+    @contextlib.contextmanager
+    def unnoted(self) -> Iterator[None]:
+        """Forget the figures of the calls within, whose rows do not count."""
+        noted = dict(self._noted)
+        yield
+        self._noted = noted
 
     def parts(self) -> dict[str, Part]:
         """Return what lasts from step to step besides the model, by its name in a checkpoint."""

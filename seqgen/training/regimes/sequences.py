@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seqgen import ranks
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import IGNORED
 from seqgen.training.reading import Reader, Reading, sent
@@ -61,6 +62,10 @@ class GeneratedTexts(Regime):
         owners = np.repeat(np.arange(len(written)), samples)
         flat, prompts = written.reshape(len(owners), -1), self.prompts(rows)[owners]
         tokens, targets = joined(rows.batch.tokens[owners], prompts, flat)
+        # As wide as on the other ranks, so that all draw the same masks.
+        more = ((0, 0), (0, ranks.largest(tokens.shape[1]) - tokens.shape[1]))
+        tokens = np.pad(tokens, more)
+        targets = np.pad(targets, more, constant_values=IGNORED)
         reading = self.reader.read(
             sent(tokens, rows.device), rows.past, rows.batch.source, repeat=owners.tolist()
         )

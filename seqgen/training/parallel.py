@@ -1,0 +1,79 @@
+"""How the ranks compute a step together: each its rows, with gradients added up over all."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import torch.distributed as dist
+from torch import nn
+
+from seqgen import ranks
+from seqgen.data.portions import Portion
+from seqgen.models.dropout import SomeRows, drawing_for
+from seqgen.training.objective import Objective
+
+
+class Parallel:
+    """Calls an objective; on several ranks, through PyTorch's DistributedDataParallel.
+
+    Losses are divided by the targets of the whole batch, so gradients are summed over the ranks
+    and not averaged.
+
+    Args:
+        objective: with the same parameters on every rank; those of rank 0 are taken.
+    """
+
+    def __init__(self, objective: Objective) -> None:
+        self.objective = objective
+        self._wrapped: nn.Module | None = None
+
+    def begin_anew(self) -> None:
+        """Take note of which parameters are to be trained from now on."""
+        self._wrapped = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the objective."""
+        if ranks.world() == 1:
+            return self.objective(*arguments)
+        if self._wrapped is None:
+            self._wrapped = _wrapped(self.objective)
+        return self._wrapped(*arguments)
+
+    @contextlib.contextmanager
+    def computing(self, portion: Portion, last: bool) -> Iterator[None]:
+        """Compute a portion within: draw for its rows; add gradients up after the last one."""
+        if ranks.world() == 1:
+            yield
+            return
+        first = portion.rows.start - portion.piece.start
+        total = portion.piece.stop - portion.piece.start
+        rows = SomeRows(first, portion.count, total, portion.blank)
+        with contextlib.ExitStack() as held:
+            held.enter_context(drawing_for(rows))
+            if portion.blank:
+                held.enter_context(self.objective.unnoted())
+            if not last and self._wrapped is not None:
+                held.enter_context(self._wrapped.no_sync())
+            yield
+
+
+def _wrapped(objective: Objective) -> nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # newer releases name the argument otherwise
+        # Looking for parameters that a regime does not use also keeps the layout of the exchanged
+        # gradients, and with it the order of the sums, the same from the first step on.
+        wrapped = nn.parallel.DistributedDataParallel(
+            objective, broadcast_buffers=False, find_unused_parameters=True
+        )
+    wrapped.register_comm_hook(None, _summed)
+    warnings.filterwarnings("ignore", message="find_unused_parameters=True was specified")
+    return wrapped
+
+
+# Without annotations: PyTorch takes none that are postponed.
+def _summed(_, bucket):
+    exchange = dist.all_reduce(bucket.buffer(), async_op=True)
+    return exchange.get_future().then(lambda future: future.value()[0])
