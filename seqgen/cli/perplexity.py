@@ -134,6 +134,7 @@ def perplexity(
     --align are of single pairs and imply --per-line.
     """
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
+    from seqgen.tasks.both_ways import load_directions
     from seqgen.tasks.loaded import load
     from seqgen.tasks.scoring.perplexity import Scoring
 
@@ -148,9 +149,15 @@ def perplexity(
     if fit is not None and (cache_strength, cache_flatness) != (None, None):
         raise UsageError("--fit finds --cache-strength and --cache-flatness: leave them out")
     looked_up = cache_of(cache, cache_strength, cache_flatness)
+    of_one = per_token or show or fit is not None or dynamic is not None
     models = [
-        load(name, *device_and_precision, looked_up).with_labels(label or ())
+        loaded.with_labels(label or ())
         for name in model or [None]
+        for loaded in (
+            [load(name, *device_and_precision, looked_up)]
+            if of_one
+            else load_directions(name, *device_and_precision, looked_up)
+        )
     ]
     learns = dynamic_of(dynamic, dynamic_decay, dynamic_segment, per_line)
     how = {"documents": documents, "stride": stride, "top5": top5, "batch_size": batch_size}

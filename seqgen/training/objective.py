@@ -17,6 +17,7 @@ from seqgen.models.state import State
 from seqgen.training.parts import Part
 from seqgen.training.reading import Reader
 from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress, TextRules
+from seqgen.training.regimes.both_ways import BothWays
 from seqgen.training.regimes.network_loss import NetworkLoss
 from seqgen.training.regimes.predicting import Predicting
 from seqgen.training.regimes.professor import ProfessorForcing
@@ -35,6 +36,7 @@ REGIMES: Mapping[str, type[Regime]] = {
 }
 # Of networks that are no language models.
 NETWORK_REGIMES: Mapping[str, type[Regime]] = {DEFAULT_REGIME: NetworkLoss}
+BOTH_WAYS: Mapping[str, type[Regime]] = {DEFAULT_REGIME: BothWays}
 PREDICTING: Mapping[str, type[Regime]] = {DEFAULT_REGIME: Predicting}
 
 
@@ -112,4 +114,6 @@ def regimes_of(model: Network) -> Mapping[str, type[Regime]]:
     """Return the regimes that a kind of network can be trained by, by name."""
     if isinstance(model, NeuralLanguageModel):
         return REGIMES
+    if model.both_ways:
+        return BOTH_WAYS
     return PREDICTING if isinstance(model, Predictor) else NETWORK_REGIMES
