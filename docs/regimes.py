@@ -13,17 +13,15 @@ at a low rate, so it is trained on as well, for a fair comparison. Finished rows
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import os
-import subprocess
 import sys
-from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from running import Figures, kept, line, records, run
 
 from seqgen.configs.regimes import REGIMES
 from seqgen.metrics.diversity import diversity
@@ -58,7 +56,6 @@ PAIR_COLUMNS = {
     "chrf": ("chrF", "{:.1f}"),
     "exact": ("exact match", "{:.1%}"),
 }
-Figures = dict[str, float]
 
 
 class Place(NamedTuple):
@@ -87,39 +84,6 @@ def split(data: Path, folder: Path, options: str) -> Place:
     return Place(folder, *paths, recipe)
 
 
-def run(place: Place, arguments: str, text: str | None = None) -> tuple[str, float]:
-    """Run a seqgen command.
-
-    Returns:
-        What it wrote to standard output, and the processor time that it took in seconds.
-    """
-    sys.stderr.write(f"seqgen {arguments}\n")
-    root = str(Path(__file__).resolve().parents[1])
-    environment = {**os.environ, "SEQGEN_HOME": str(place.folder / "home"), "OMP_NUM_THREADS": "1"}
-    environment["PYTHONPATH"] = root
-    before = os.times()
-    command = [sys.executable, "-m", "seqgen", *arguments.split()]
-    done = subprocess.run(
-        command,
-        input=text,
-        stdin=subprocess.DEVNULL if text is None else None,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-        cwd=place.folder,
-    )
-    after = os.times()
-    if done.returncode != 0:
-        raise SystemExit(f"seqgen {arguments} ended with exit code {done.returncode}")
-    used = after.children_user + after.children_system
-    return done.stdout, used - before.children_user - before.children_system
-
-
-def records(output: str) -> list[dict[str, Any]]:
-    """Read JSON Lines."""
-    return [json.loads(line) for line in output.splitlines()]
-
-
 def steps_that_fill(place: Place, command: str, seconds: float) -> Figures:
     """Return how many steps of a command take so much processor time.
 
@@ -127,7 +91,7 @@ def steps_that_fill(place: Place, command: str, seconds: float) -> Figures:
     """
 
     def used(steps: int) -> float:
-        return run(place, f"{command} --steps {steps} --name trial --overwrite")[1]
+        return run(place.folder, f"{command} --steps {steps} --name trial --overwrite")[1]
 
     begin, steps = used(1), 16
     taken = max(used(steps) - begin, 0.1)
@@ -150,9 +114,9 @@ def train(place: Place, row: str, seconds: float) -> Figures:
     known = place.folder / f"{name}.steps.json"
     steps = kept(known, lambda: steps_that_fill(place, command, seconds))
     if (place.folder / "home" / "models" / name).exists():
-        run(place, f"train --resume {name} --quiet")
+        run(place.folder, f"train --resume {name} --quiet")
     else:
-        run(place, f"{command} --steps {steps['steps']} --name {name}")
+        run(place.folder, f"{command} --steps {steps['steps']} --name {name}")
     return steps
 
 
@@ -165,7 +129,7 @@ def scores_of_pairs(place: Place, name: str) -> Figures:
     """Translate the held-out sources by 5 beams, and score the translations."""
     options = f"-m {name} --threads 1 --quiet --json"
     scores = "--perplexity --bleu --metric bleu --metric chrf"
-    record = records(run(place, f"eval {place.held_out.name} {options} {scores}")[0])[0]
+    record = records(run(place.folder, f"eval {place.held_out.name} {options} {scores}")[0])[0]
     found = {metric["metric"]: metric["score"] for metric in record["translations"]["metrics"]}
     return {
         "nats": record["perplexity"]["nats_per_token"],
@@ -178,11 +142,11 @@ def scores_of_pairs(place: Place, name: str) -> Figures:
 def scores_of_text(place: Place, name: str) -> Figures:
     """Score the held-out text, and what the model writes at temperature 1 and greedily."""
     options = f"-m {name} --threads 1 --quiet --json"
-    held_out = records(run(place, f"perplexity {place.held_out.name} {options}")[0])[0]
+    held_out = records(run(place.folder, f"perplexity {place.held_out.name} {options}")[0])[0]
     sample = f"sample {options} --max-tokens {LENGTH} --seed 1"
-    drawn, _ = run(place, f"{sample} --num-samples {SAMPLES}")
+    drawn, _ = run(place.folder, f"{sample} --num-samples {SAMPLES}")
     prompts = "".join(passage[:100].replace("\n", " ") + "\n" for passage in passages(place))
-    greedy, _ = run(place, f"{sample} --greedy", prompts)
+    greedy, _ = run(place.folder, f"{sample} --greedy", prompts)
     return {
         "bits": held_out["bits_per_char"],
         **scores_of_texts(place, [record["text"] for record in records(drawn)]),
@@ -195,7 +159,9 @@ def scores_of_texts(place: Place, texts: list[str]) -> Figures:
     for number, text in enumerate(texts):
         (place.folder / f"sample-{number}.txt").write_text(text, encoding="utf-8")
     files = " ".join(f"sample-{number}.txt" for number in range(len(texts)))
-    judged = records(run(place, f"perplexity {files} -m six-gram --quiet --json")[0])[: len(texts)]
+    judged = records(run(place.folder, f"perplexity {files} -m six-gram --quiet --json")[0])[
+        : len(texts)
+    ]
     characters = sum(record["characters"] for record in judged)
     varied = diversity(texts)
     return {
@@ -213,14 +179,6 @@ def passages(place: Place) -> list[str]:
     return [text[n * apart : n * apart + LENGTH] for n in range(SAMPLES)]
 
 
-def kept(path: Path, make: Callable[[], Figures]) -> Figures:
-    """Return a row: the one in a file, or a new one that is then stored there."""
-    if not path.exists():
-        path.with_suffix(".new").write_text(json.dumps(make()), encoding="utf-8")
-        path.with_suffix(".new").rename(path)
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
 def row_of(place: Place, row: str, seconds: float) -> Figures:
     """Train and score the model of a row; a trained model is kept, too."""
     name = model_of(row)
@@ -231,16 +189,10 @@ def row_of(place: Place, row: str, seconds: float) -> Figures:
 def figures_of_real_text(place: Place) -> Figures:
     """Train the 6-gram that judges written texts, and score the real text by it."""
     run(
-        place,
+        place.folder,
         f"train {place.train.name} --model ngram --order 6 --val none --name six-gram --quiet",
     )
     return scores_of_texts(place, passages(place))
-
-
-def line(cells: Iterable[str]) -> None:
-    """Print a line of a Markdown table."""
-    sys.stdout.write("| " + " | ".join(cells) + " |\n")
-    sys.stdout.flush()
 
 
 def main() -> None:

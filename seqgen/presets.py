@@ -273,6 +273,27 @@ _ROWS = (
         "BERT-Large (Devlin et al. 2019): 24 layers of 1024, 1,000,000 steps",
         {**_BERT, "num_layers": 24, "num_heads": 16, "hidden_size": 1024},
     ),
+    # They have 2,048 filters over up to seven characters; here no width has more than 200.
+    Preset(
+        "elmo",
+        "elmo",
+        "the language models of Peters et al. (2018): 2 + 2 LSTM layers of 4096, mapped to 512",
+        {
+            "tokenizer": "whitespace",
+            "documents": "line",
+            "input": "char-cnn",
+            "char_size": 16,
+            "char_filters": 200,
+            "char_widths": 7,
+            "char_length": 50,
+            "char_highways": 2,
+            "num_layers": 2,
+            "hidden_size": 4096,
+            "projection": 512,
+            "residual": True,
+            "epochs": 10.0,
+        },
+    ),
     # The last of the three steps of Howard and Ruder (2018): --init-from names a language model
     # that has been fine-tuned on the texts. Their chain-thaw takes an epoch a layer.
     Preset(

@@ -7,27 +7,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from seqgen.configs.labelling import LabellingConfig, labelling_config
+from seqgen.configs.reads import DATA_DEFAULTS, FEATURES, NO_LANGUAGE_MODELS, TASKS, Reads
 from seqgen.errors import UsageError, named
 
 # The settings of each architecture and their defaults, which `python docs/settings.py` writes from
 # the code.
 DEFAULTS = Path(__file__).with_name("defaults.json")
-
-Reads = Literal[
-    "text",
-    "pairs",
-    "labels",
-    "vectors",
-    "patterns",
-    "words",
-    "masked",
-    "sentences",
-    "classify",
-    "tag",
-]
 
 
 @dataclass(frozen=True)
@@ -37,10 +25,11 @@ class Architecture:
     `model` and `config` are "module:Class", imported only when used, so that listing
     architectures loads no torch. `reads` says what it is trained on: "text", or targets with
     a source each: "pairs" of texts, "labels" or "vectors"; or what no language model learns from:
-    lines, "patterns", of which it is a memory, or "words" in their contexts, of which it learns
-    vectors; "masked", text of which it tells hidden tokens by those on both sides; or "sentences",
-    of which an encoder makes features, for one of `TASKS`. `estimator` is the "module:name" of the
-    `Estimator` of one that is not trained by gradients.
+    lines, "patterns", of which it is a memory, "words" in their contexts, of which it learns
+    vectors; "masked", text of which it tells hidden tokens by those on both sides; a text from
+    both of its ends, "both-ways"; or "sentences", of which an encoder makes features, for one of
+    `TASKS`. `estimator` is the "module:name" of the `Estimator` of one that is not trained by
+    gradients.
     """
 
     name: str
@@ -93,9 +82,10 @@ class Architecture:
         """
         kind = named("task", task, TASKS)
         if self.reads not in ("text", "masked", "sentences") or self.estimator is not None:
+            more = " with --features" if self.reads in FEATURES else ""
             raise UsageError(
                 f"--task is for encoders and for networks that model text, and {self.name} is "
-                "neither; try --model birnn"
+                f"neither; try --model birnn{more}"
             )
         summary = f"{kind} on the features of {self.name}"
         return TaskArchitecture(
@@ -131,28 +121,6 @@ def load_object(target: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-# What can be told by features, and what such a model is called.
-TASKS = {"classify": "classifier", "tag": "tagger"}
-NO_LANGUAGE_MODELS = {
-    "masked": "is a masked model, no language model: use seqgen fill, seqgen perplexity, or "
-    "--init-from with --task",
-    "sentences": "is an encoder, no language model",
-    "classify": "is a classifier, no language model: use seqgen predict and seqgen eval",
-    "tag": "is a tagger, no language model: use seqgen predict and seqgen eval",
-    "patterns": "is an associative memory, no language model: it restores lines, with "
-    "seqgen restore",
-    "words": "is made of vectors of words and is no language model: use seqgen vectors",
-}
-# A pair is a line, or one in each of two files; a line that was held out would not be restored; and
-# vectors are not to predict text.
-DATA_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "pairs": {"documents": "line"},
-    "patterns": {"documents": "line", "val": "none"},
-    "words": {"tokenizer": "word", "val": "none"},
-    "masked": {"tokenizer": "bpe"},
-    "classify": {"documents": "line", "source_unknowns": 0.01},
-    "tag": {"documents": "line", "tokenizer": "whitespace", "source_unknowns": 0.02},
-}
 _ROWS = (
     Architecture(
         "ngram",
@@ -310,6 +278,13 @@ _ROWS = (
         "seqgen.models.bert:BertConfig",
         "fills in masked tokens (Devlin et al. 2019); for --task",
         "masked",
+    ),
+    Architecture(
+        "elmo",
+        "seqgen.models.elmo:ELMo",
+        "seqgen.models.elmo:ELMoConfig",
+        "LSTMs from both ends, for --features (Peters et al. 2018)",
+        "both-ways",
     ),
     Architecture(
         "bag",

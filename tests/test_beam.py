@@ -17,13 +17,12 @@ from seqgen.decoding.beam_groups import (
     BeamConfig,
     Ending,
     SearchPrompt,
-    conditioned,
-    gumbel,
     likeliest_of_rows,
 )
 from seqgen.decoding.exhaustive import exhaustive
 from seqgen.decoding.hypotheses import LengthNorm
 from seqgen.decoding.processors import Forbid, MinTokens, NoRepeatNgram
+from seqgen.decoding.stochastic_beam import conditioned, gumbel
 from seqgen.errors import UsageError
 from seqgen.models.base import LanguageModel
 from seqgen.models.cells.gru import GRU, GRUConfig

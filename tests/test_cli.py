@@ -775,7 +775,7 @@ def test_architectures(cli):
         "transformer",
         "seq2seq",
         "seq2seq-transformer",
-        *["word2vec", "glove", "bert", "bag", "birnn", "encoder", "hopfield"],
+        *["word2vec", "glove", "bert", "elmo", "bag", "birnn", "encoder", "hopfield"],
     ]
 
 

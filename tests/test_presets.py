@@ -75,7 +75,8 @@ def test_a_preset_is_the_model_it_is_named_after(text, name, architecture, param
 
 def test_every_preset_is_tested_above():
     of_text = ["lectures-rnn", "lectures-lstm", "gpt", "awd-lstm", "melis-lstm"]
-    assert list(presets.PRESETS) == [*of_text, "transformer-2017", "transformer-small", "ulmfit"]
+    of_others = ["transformer-2017", "transformer-small", "elmo", "ulmfit"]
+    assert list(presets.PRESETS) == [*of_text, *of_others]
 
 
 def planned(name, vocab_size, **settings):
@@ -114,6 +115,16 @@ def test_the_best_lstm_of_a_search():
     rates = [rate(training, share, int(share * 100_000)) for share in (0.0, 0.89, 0.91, 0.99)]
     assert rates == pytest.approx([1, 1, 0.1, 0.1])
     assert (training.beta1, training.beta2, training.batch_size) == (0.0, 0.999, 64)
+
+
+def test_the_language_models_of_elmo():
+    """Layers of 4096 mapped to 512, in two directions, over 1,400 filters of characters."""
+    plan, parameters = planned("elmo", 10_000)
+    layers = 2 * 2 * (4 * 4096 * (512 + 512 + 1) + 4096 * 512)
+    filters = sum(200 * (16 * width + 1) for width in range(1, 8))
+    of_words = 259 * 16 + filters + 2 * 2 * (1400**2 + 1400) + 1400 * 512 + 512
+    assert parameters == layers + of_words + 10_000 * 513
+    assert plan.training.epochs == 10 and plan.data.documents == "line"
 
 
 def test_the_base_model_of_2017():

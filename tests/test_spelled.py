@@ -144,7 +144,6 @@ def test_a_word_model_trains_stores_its_spelling_and_resumes(text, capsys):
     ("more", "said"),
     [
         (("--tokenizer", "char"), "input=char-cnn is for words"),
-        (("--tokenizer", "word", "--set", "embedding_size=5"), "embedding_size has no meaning"),
         (("--tokenizer", "word", "--set", "tie_weights=true"), "tie_weights needs"),
         (("--tokenizer", "word", "--set", "char_widths=11"), "char_widths must be at most"),
     ],

@@ -15,6 +15,7 @@ from seqgen.cli.tables import (
     count,
     duration,
     figure,
+    named_figures,
     percentage,
     put_facts,
     significant,
@@ -102,6 +103,7 @@ def six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, 
         **({"labels": tokenizer["labels"]} if "labels" in tokenizer else {}),
         "training": _mixed(config, record) or _imported(record) or _training(model, result),
         "validation": _validation(result),
+        **_features(config, result),
         "written": f"{age(record.get('created'))}, {model.path}",
     }
 
@@ -136,6 +138,14 @@ def _training(model: store.StoredModel, result: dict[str, Any]) -> str:
     steps = result.get("steps")
     work = f"{seen} counted" if steps is None else f"{plural(steps, 'step')}, {seen}"
     return f"{work} in {duration(result.get('seconds'))}"
+
+
+def _features(config: dict[str, Any], result: dict[str, Any]) -> dict[str, str]:
+    """Return whose features the model reads, and what each of their layers counts, if any."""
+    name, weights = config.get("training", {}).get("features"), result.get("layer_weights")
+    if name is None:
+        return {}
+    return {"features": f"{name}: {named_figures(weights)}" if weights else name}
 
 
 def _validation(result: dict[str, Any]) -> str:

@@ -25,6 +25,7 @@ from seqgen.cli.help import (
 )
 from seqgen.cli.inputs import file_name, file_path
 from seqgen.cli.process import use_threads
+from seqgen.cli.settings import option as setting
 from seqgen.configs import MOST_ROWS, MOST_SEED, count_of
 from seqgen.errors import UsageError
 
@@ -79,6 +80,7 @@ Task = Annotated[
         autocompletion=completion.one_of(*registry.TASKS),
     ),
 ]
+Features = Annotated[str | None, setting("features", "MODEL", WHAT, complete=completion.models)]
 Documents = Annotated[
     str | None,
     typer.Option(

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from seqgen.tasks.scoring.surprisal import Line
     from seqgen.tasks.writing.records import Look
 
-
 T = TypeVar("T")
 
 
@@ -137,6 +136,7 @@ def perplexity(
     --align are of single pairs and imply --per-line. Masked models have a pseudo-perplexity.
     """
     from seqgen.configs import DOCUMENTS, PRECISIONS, choice
+    from seqgen.tasks.both_ways import load_directions
     from seqgen.tasks.loading import load
     from seqgen.tasks.scoring.perplexity import Scoring
 
@@ -156,9 +156,15 @@ def perplexity(
     if fit is not None and (cache_strength, cache_flatness) != (None, None):
         raise UsageError("--fit finds --cache-strength and --cache-flatness: leave them out")
     looked_up = cache_of(cache, cache_strength, cache_flatness)
+    of_one = per_token or show or fit is not None or dynamic is not None
     models = [
-        load(name, *device_and_precision, looked_up).with_labels(label or ())
+        loaded.with_labels(label or ())
         for name in model or [None]
+        for loaded in (
+            [load(name, *device_and_precision, looked_up)]
+            if of_one
+            else load_directions(name, *device_and_precision, looked_up)
+        )
     ]
     learns = dynamic_of(dynamic, dynamic_decay, dynamic_segment, per_line)
     how = {"documents": documents, "stride": stride, "top5": top5, "batch_size": batch_size}

@@ -42,6 +42,11 @@ def short_count(value: int | None) -> str:
     return f"{scaled:,.{digits}f} {unit}"
 
 
+def named_figures(values: Mapping[str, float]) -> str:
+    """Return figures in a line, each after its name."""
+    return ", ".join(f"{name} {figure(value)}" for name, value in values.items())
+
+
 def percentage(fraction: float | None, digits: int = 2) -> str:
     """Return a share in percent."""
     return MISSING if fraction is None else f"{fraction:.{digits}%}"

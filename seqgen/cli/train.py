@@ -98,6 +98,7 @@ def train(
         ),
     ] = None,
     task: options.Task = None,
+    features: options.Features = None,
     preset: Annotated[
         str | None,
         typer.Option(

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from seqgen import registry, store
 from seqgen.cli.output import console, is_terminal, say
-from seqgen.cli.tables import MISSING, count, duration, figure, number, percentage
+from seqgen.cli.tables import (
+    MISSING,
+    count,
+    duration,
+    figure,
+    named_figures,
+    number,
+    percentage,
+)
 from seqgen.errors import SeqgenError
 from seqgen.training.events import SAMPLE_WIDTH
 from seqgen.wording import plural
@@ -27,6 +35,7 @@ WRITES = {
     "patterns": 'restore "a line"',
     "words": "vectors",
     "masked": 'fill "a [MASK] text"',
+    "both-ways": "perplexity",
     "classify": "predict FILE",
     "tag": "predict FILE",
 }
@@ -124,7 +133,11 @@ def _table(result: TrainingResult) -> None:
             rows["best"] = f"step {count(result.best_step)}"
             if _is_used_up(result):
                 rows["best"] += "; this text is used up: longer training would not help"
+        if result.val_perplexities is not None:
+            rows["perplexity"] = named_figures(result.val_perplexities)
         rows["validation"] = f"{result.protocol}; {duration(result.validation_seconds)}"
+    if result.layer_weights is not None:
+        rows["features"] = named_figures(result.layer_weights)
     room = max(40, console(sys.stderr).width - INDENT) if is_terminal(sys.stderr) else sys.maxsize
     for key, value in rows.items():
         first, *more = textwrap.wrap(value, room)

@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Literal
 from seqgen.configs.model import ModelConfig, Size
 from seqgen.configs.settings import MOST_TOKENS, setting
 
+# Of a classifier or a tagger, what no user sets.
+LABELLING = frozenset({"classes", "feature_model"})
 Pooling = Literal["last", "mean", "max", "all"]
 
 
@@ -33,12 +35,17 @@ class LabellingConfig(ModelConfig):
     suit most encoders.
     """
 
-    derived: ClassVar[frozenset[str]] = ModelConfig.derived | {"classes"}
+    derived: ClassVar[frozenset[str]] = ModelConfig.derived | LABELLING
     recipe: ClassVar[Mapping[str, Any]] = SentenceConfig.recipe
     sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
 
     classes: int = setting(
         "Number of labels; it follows from the data.", low=1, high=MOST_TOKENS, default=1
+    )
+    feature_model: dict[str, Any] | None = setting(
+        "The trained model whose features are read beside the tokens (--features): its digest, "
+        "architecture and configuration.",
+        None,
     )
     pooling: Pooling | None = setting(
         "For classifiers: what stands for a whole text. The last state, of both directions where "
@@ -58,7 +65,7 @@ def labelling_config(trunk: type[ModelConfig]) -> type[ModelConfig]:
 
     @dataclass(frozen=True, kw_only=True)
     class OfTrunk(LabellingConfig, trunk):
-        derived: ClassVar[frozenset[str]] = trunk.derived | {"classes"}
+        derived: ClassVar[frozenset[str]] = trunk.derived | LABELLING
         recipe: ClassVar[Mapping[str, Any]] = (
             trunk if issubclass(trunk, SentenceConfig) else LabellingConfig
         ).recipe

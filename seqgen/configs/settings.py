@@ -201,6 +201,9 @@ def conform(name: str, value: Any, kind: Any) -> Any:
             number = _number(value, option)
             if number is not None:
                 return number
+        elif get_origin(option) is dict:
+            if isinstance(value, Mapping):
+                return dict(value)
         elif option is str and type(value) in (str, int, float):
             return str(value)  # TOML's val = 0.05 is a number
     expected = " or ".join(_describe(option) for option in options)
@@ -232,4 +235,4 @@ def _describe(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return "one of " + ", ".join(map(str, get_args(kind)))
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-    return names.get(kind, "none")
+    return "a table" if get_origin(kind) is dict else names.get(kind, "none")

@@ -251,6 +251,11 @@ class TrainingConfig(RegimeConfig):
         above=0,
         high=MOST_RATE,
     )
+    features: str | None = setting(
+        "For --task: give the encoder the features of this trained model too, whose weights stay "
+        "as they are: elmo, word vectors, or a network that models text.",
+        None,
+    )
     steps: int | None = setting("Budget in optimizer steps.", None, low=1, high=MOST_STEPS)
     epochs: float | None = setting(
         "Budget in passes over the training text.", None, above=0, high=MOST_STEPS

@@ -24,12 +24,12 @@ from seqgen.decoding.beam_groups import (
     Group,
     Penalty,
     SearchPrompt,
-    StochasticGroup,
 )
 from seqgen.decoding.continuation import EndIds
 from seqgen.decoding.hypotheses import Best, Hypothesis
 from seqgen.decoding.processors import History, Processor, normalise
 from seqgen.decoding.sampling import Opens, prefill
+from seqgen.decoding.stochastic_beam import StochasticGroup
 from seqgen.hashing import hash64
 from seqgen.models.base import LanguageModel
 

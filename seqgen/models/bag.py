@@ -39,11 +39,12 @@ class Bag(SentenceEncoder):
 
     pooling: ClassVar[Pooling] = "mean"
 
-    def __init__(self, config: BagConfig) -> None:
+    def __init__(self, config: BagConfig, width: int | None = None) -> None:
         super().__init__()
-        self.size = config.embedding_size
-        self.embedding = nn.Embedding(config.vocab_size, self.size)
-        nn.init.uniform_(self.embedding.weight, -1 / self.size, 1 / self.size)
+        self.size, self.embedding = width or config.embedding_size, nn.Identity()
+        if width is None:
+            self.embedding = nn.Embedding(config.vocab_size, self.size)
+            nn.init.uniform_(self.embedding.weight, -1 / self.size, 1 / self.size)
 
     def forward(self, values: Tensor, lengths: Sequence[int]) -> tuple[Tensor, Tensor]:
         features = self.embedding(values)

@@ -31,10 +31,12 @@ class Model(nn.Module):
         counted: it is estimated from counts, not trained by gradients; its row in the registry
             names the estimator.
         carries_state: a state goes on from one training window to the next (truncated BPTT).
+        both_ways: it reads each text from both of its ends.
     """
 
     counted: ClassVar[bool] = False
     carries_state: ClassVar[bool] = False
+    both_ways: ClassVar[bool] = False
     config: ModelConfig
 
     @property

@@ -61,13 +61,15 @@ class BiRNN(SentenceEncoder):
     backward layer at its beginning.
     """
 
-    def __init__(self, config: BiRNNConfig) -> None:
+    def __init__(self, config: BiRNNConfig, width: int | None = None) -> None:
         super().__init__()
         layer, cell = recurrent_cell(config)
         directions = DIRECTIONS[config.directions]
         cell = replace(cell, hidden_size=config.hidden_size // len(directions))
-        width = config.embedding_size or config.hidden_size
-        inputs = nn.Embedding(config.vocab_size, width)
+        inputs: nn.Module = nn.Identity()
+        if width is None:
+            width = config.embedding_size or config.hidden_size
+            inputs = nn.Embedding(config.vocab_size, width)
         self.encoder = RecurrentEncoder(inputs, width, layer, cell, directions)
         self.size = self.encoder.size
 

@@ -14,6 +14,7 @@ from seqgen.data.batches import Batch
 from seqgen.data.sources import Source
 from seqgen.models.base import Model, NeuralLanguageModel
 from seqgen.models.dropout import Dropout
+from seqgen.models.features import Featured
 from seqgen.models.network import Network
 from seqgen.models.products import Linear
 from seqgen.models.sentence_encoder import LastStates, SentenceEncoder
@@ -62,9 +63,7 @@ class Labeller(Predictor):
     def __init__(self, config: LabellingConfig) -> None:
         super().__init__()
         self.config = config
-        trunk = self.trunk_class(config)
-        lm = isinstance(trunk, NeuralLanguageModel)
-        self.trunk: SentenceEncoder = LastStates(trunk) if lm else trunk
+        self.trunk = self._make_trunk(config)
         self.window = self.trunk.window
         self.pooling = config.pooling or self.trunk.pooling
         wide = 3 if self.task == "classify" and self.pooling == "all" else 1
@@ -77,6 +76,12 @@ class Labeller(Predictor):
         self.head = Linear(wide * self.trunk.size, config.classes)
         nn.init.xavier_uniform_(self.head.weight)
         nn.init.zeros_(self.head.bias)
+
+    def _make_trunk(self, config: LabellingConfig) -> SentenceEncoder:
+        if config.feature_model is not None:
+            return Featured(self.trunk_class, config)
+        trunk = self.trunk_class(config)
+        return LastStates(trunk) if isinstance(trunk, NeuralLanguageModel) else trunk
 
     def forward(self, source: Source) -> Tensor:
         """Return the logits of sentences, (S, L, C); of a classifier (S, 1, C).
@@ -114,6 +119,11 @@ class Labeller(Predictor):
     def layers_in_order(self) -> list[list[nn.Module]]:
         """Return the trunk's groups and, last, the head."""
         return [*self.trunk.layers_in_order(), [self.output_dropout, self.head]]
+
+    @property
+    def layer_weights(self) -> dict[str, float] | None:
+        """What each layer of a trained model counts whose features are read, and gamma."""
+        return self.trunk.layer_weights if isinstance(self.trunk, Featured) else None
 
     def token_vectors(self) -> Tensor | None:
         if self.trunk.embedding is None:

@@ -73,20 +73,27 @@ class ArrayState(RecurrentState):
 
 
 class RecurrentLM(ArraySteps, NeuralLanguageModel):
-    """A language model over a stack of layers of one kind of cell."""
+    """A language model over a stack of layers of one kind of cell.
+
+    Args:
+        config: of the model.
+        shares: a model of the same configuration whose embedding and head this one has too.
+        predicts: whether it has a head; without one it only makes features.
+    """
 
     carries_state = True
     cell: ClassVar[type[Cell]]
     config: RecurrentConfig
 
-    def __init__(self, config: RecurrentConfig) -> None:
+    def __init__(
+        self,
+        config: RecurrentConfig,
+        shares: RecurrentLM | None = None,
+        predicts: bool = True,
+    ) -> None:
         super().__init__()
         self.config = config
-        self.embedding = None
-        if config.input == "embedding":
-            self.embedding = nn.Embedding(config.vocab_size, config.input_size)
-        elif config.input == "char-cnn":
-            self.embedding = SpelledEmbedding(config)
+        self.embedding = _embedding(config) if shares is None else shares.embedding
         self.cell.require_suits(config)
         self.layers, size = nn.ModuleList(), config.input_size
         for layer in [config] * (config.num_layers - 1) + [config.last]:
@@ -100,11 +107,13 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
             Dropout(config.dropout if p is None else p, config.dropout_shares)
             for p in (config.input_dropout, None, config.output_dropout)
         )
-        self.head = Linear(size, config.vocab_size)
-        nn.init.xavier_uniform_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
-        if config.tie_weights:
-            self.embedding.weight = self.head.weight
+        self.head = None if shares is None else shares.head
+        if shares is None and predicts:
+            self.head = Linear(size, config.vocab_size)
+            nn.init.xavier_uniform_(self.head.weight)
+            nn.init.zeros_(self.head.bias)
+            if config.tie_weights:
+                self.embedding.weight = self.head.weight
         self.pointer = Pointer(size, config.pointer) if config.pointer else None
 
     def spell(self, words: Iterable[str], spelled_out: bool) -> None:
@@ -118,9 +127,28 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
 
     def hidden(self, tokens: Tensor, state: RecurrentState | None) -> tuple[Tensor, RecurrentState]:
         state = state or self.start(tokens.shape[0])
+        outputs, after = self.outputs(tokens, state)
+        features, recent = self.output_dropout(outputs[-1]), None
+        if self.pointer:
+            # A position sees itself, so the next one sees all of these but the oldest.
+            recent = state.recent.extended(features, tokens).last(self.pointer.reach - 1)
+        return features, RecurrentState(after, recent)
+
+    def outputs(
+        self, tokens: Tensor, state: RecurrentState
+    ) -> tuple[list[Tensor], tuple[LayerState, ...]]:
+        """Return the input vectors and what each layer makes of them, (B, T, H) each.
+
+        Args:
+            tokens: (B, T).
+            state: of what came before.
+
+        Returns:
+            These, residual connections added up, and the state of each layer after the tokens.
+        """
         one_step = tokens.shape[1] == 1 and not torch.is_grad_enabled()
         x = self._input(tokens)  # (B, T, E)
-        after = []
+        outputs, after = [x], []
         for index, (layer, past) in enumerate(zip(self.layers, state.layers, strict=True)):
             read = (self.dropout if index > 0 else self.input_dropout)(x)
             if one_step:
@@ -131,12 +159,9 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
             if self.norms:
                 y = self.norms[index](y)
             x = x + y if self.config.residual and index > 0 else y
+            outputs.append(x)
             after.append(past)
-        features, recent = self.output_dropout(x), None
-        if self.pointer:
-            # A position sees itself, so the next one sees all of these but the oldest.
-            recent = state.recent.extended(features, tokens).last(self.pointer.reach - 1)
-        return features, RecurrentState(tuple(after), recent)
+        return outputs, tuple(after)
 
     def logits(
         self,
@@ -193,3 +218,12 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
         """Return the identity (V, V), of which only its ones take memory."""
         ids, ones = torch.arange(self.vocab_size), self.head.weight.new_ones(self.vocab_size)
         return torch.sparse_coo_tensor(ids.expand(2, -1), ones, check_invariants=True)
+
+
+def _embedding(config: RecurrentConfig) -> nn.Module | None:
+    """Return what makes the input vectors of tokens; None for one-hot vectors."""
+    if config.input == "onehot":
+        return None
+    if config.input == "char-cnn":
+        return SpelledEmbedding(config)
+    return nn.Embedding(config.vocab_size, config.input_size)

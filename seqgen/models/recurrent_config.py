@@ -152,7 +152,11 @@ class RecurrentConfig(CellRegularisers):
         "For input=char-cnn: number of highway layers.", 1, low=0, high=MOST_LAYERS
     )
     embedding_size: int | None = setting(
-        "Width of the embedding; by default the hidden size.", None, low=1, high=MOST_WIDTH
+        "Width of the embedding; by default the hidden size. With input=char-cnn a linear map from "
+        "the highway layers to this width; by default there is none.",
+        None,
+        low=1,
+        high=MOST_WIDTH,
     )
     residual: bool = setting(
         "Add the input of each layer but the first to its output (residual connections).", False
@@ -220,8 +224,6 @@ class RecurrentConfig(CellRegularisers):
         if self.input == "char-cnn":
             fits = self.char_widths <= self.char_length
             require(fits, "char_widths must be at most char_length")
-            none = self.embedding_size is None
-            require(none, "embedding_size has no meaning with input=char-cnn: it has char_filters")
 
     def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
         return batch_size * self.hidden_size**2 >= self.bf16_pays_from
@@ -250,5 +252,5 @@ class RecurrentConfig(CellRegularisers):
         if self.input == "onehot":
             return self.vocab_size
         if self.input == "char-cnn":
-            return sum(self.filters)
+            return self.embedding_size or sum(self.filters)
         return self.embedding_size or self.hidden_size

@@ -18,6 +18,9 @@ from seqgen.models.network import Network, groups_in_order
 class SentenceEncoder(nn.Module):
     """Features of every token of a sentence.
 
+    One that a row of the registry names is made from its configuration, and from the width of
+    vectors if it is to read these in the place of tokens.
+
     Attributes:
         size: their width H.
         window: how many tokens a sentence may have, its start included; None for any number.
@@ -36,7 +39,7 @@ class SentenceEncoder(nn.Module):
         """Read sentences, each from its start symbol on.
 
         Args:
-            values: (S, L) of int64, padded on the right.
+            values: (S, L) of int64, or vectors (S, L, E), padded on the right.
             lengths: S of them, each at least 1.
 
         Returns:

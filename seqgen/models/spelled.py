@@ -29,6 +29,7 @@ class Spelling(Protocol):
     char_size: int
     char_length: int
     char_highways: int
+    embedding_size: int | None
     filters: list[int]
 
 
@@ -59,7 +60,9 @@ class SpelledEmbedding(nn.Module):
 
     With C the vectors of the L characters of a word, and a filter H of width w,
     f_i = tanh(<C_i ... C_i+w-1, H> + b) for every place i, and y = max_i f_i (Kim et al. 2016,
-    equations 5 and 6). The y of all filters pass through highway layers.
+    equations 5 and 6). The y of all filters pass through highway layers, and where the
+    configuration has an `embedding_size`, through a linear map to that width (Jozefowicz et al.
+    2016).
 
     In training the vectors are made of the words in a batch, once each. Otherwise those of all V
     words are made once, and kept until a weight changes.
@@ -76,6 +79,11 @@ class SpelledEmbedding(nn.Module):
             nn.Conv1d(config.char_size, count, width) for width, count in enumerate(counts, start=1)
         )
         self.highways = nn.Sequential(*(Highway(sum(counts)) for _ in range(config.char_highways)))
+        self.projection = nn.Identity()
+        if config.embedding_size is not None:
+            self.projection = nn.Linear(sum(counts), config.embedding_size)
+            nn.init.xavier_uniform_(self.projection.weight)
+            nn.init.zeros_(self.projection.bias)
         shape = config.vocab_size, config.char_length
         self.register_buffer("spelling", torch.zeros(shape, dtype=torch.int16))
         # Until it is told, a word is spelled as its number.
@@ -114,4 +122,4 @@ class SpelledEmbedding(nn.Module):
         """Return the vectors (U, E) of words (U,)."""
         c = self.characters(self.spelling[words].long()).transpose(1, 2)  # (U, C, L)
         y = [torch.tanh(convolve(c)).amax(-1) for convolve in self.convolutions]
-        return self.highways(torch.cat(y, dim=-1))
+        return self.projection(self.highways(torch.cat(y, dim=-1)))

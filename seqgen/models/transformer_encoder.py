@@ -44,12 +44,13 @@ class SentenceTransformer(SentenceEncoder):
 
     pooling: ClassVar[Pooling] = "mean"
 
-    def __init__(self, config: EncoderConfig) -> None:
+    def __init__(self, config: EncoderConfig, width: int | None = None) -> None:
         super().__init__()
         self.size = config.hidden_size
         # Rotations and sinusoids have no end; positions that are learned do.
         self.window = config.window if config.positions == "learned" else None
-        inputs = nn.Embedding(config.vocab_size, config.hidden_size)
+        size = config.hidden_size
+        inputs = nn.Linear(width, size) if width else nn.Embedding(config.vocab_size, size)
         self.encoder = TransformerEncoder(config, inputs)
         initialise(self, config)
 

@@ -20,6 +20,7 @@ from seqgen.models.state import State
 from seqgen.training.parts import Part
 from seqgen.training.reading import Reader
 from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress, TextRules
+from seqgen.training.regimes.both_ways import BothWays
 from seqgen.training.regimes.masked import MaskedTokens
 from seqgen.training.regimes.network_loss import NetworkLoss
 from seqgen.training.regimes.predicting import Predicting
@@ -39,6 +40,7 @@ REGIMES: Mapping[str, type[Regime]] = {
 }
 # Of networks that are no language models.
 NETWORK_REGIMES: Mapping[str, type[Regime]] = {DEFAULT_REGIME: NetworkLoss}
+BOTH_WAYS: Mapping[str, type[Regime]] = {DEFAULT_REGIME: BothWays}
 PREDICTING: Mapping[str, type[Regime]] = {DEFAULT_REGIME: Predicting}
 MASKED: Mapping[str, type[Regime]] = {DEFAULT_REGIME: MaskedTokens}
 
@@ -125,4 +127,6 @@ def regimes_of(model: Network) -> Mapping[str, type[Regime]]:
     if isinstance(model, NeuralLanguageModel):
         return REGIMES
     kinds = {Predictor: PREDICTING, Bert: MASKED}
+    if model.both_ways:
+        return BOTH_WAYS
     return next((found for k, found in kinds.items() if isinstance(model, k)), NETWORK_REGIMES)

@@ -24,7 +24,7 @@ from seqgen.models.precision import parameter_type, restored_randomness
 from seqgen.models.room import to_train
 from seqgen.store.measured import keep_measurement, kept_measurement
 from seqgen.tasks.training.plan import Plan
-from seqgen.tasks.training.prepare import Prepared, VocabSizes
+from seqgen.tasks.training.prepare import Prepared, VocabSizes, batches_for
 from seqgen.training.events import Notice, Report
 from seqgen.training.speed import (
     bf16_speedup,
@@ -91,7 +91,7 @@ class Trial:
     def batches(self) -> Batches:
         """Return the training batches, without random segmentation."""
         data = replace(self.plan.data, subword_sampling=None)
-        return self.prepared.batches(self.training, data, self.plan.model_class.carries_state)
+        return batches_for(self.plan.model_class, self.prepared, self.training, data)
 
     def bf16_speedup(self) -> float:
         """Return the speed in bf16 over that in float32; measured once on this machine."""

@@ -11,6 +11,7 @@ from seqgen.models.precision import choose_device, parameter_type, restored_rand
 from seqgen.tasks.interrupts import ending_as_ctrl_c
 from seqgen.tasks.training.estimate import Estimator
 from seqgen.tasks.training.plan import Plan
+from seqgen.tasks.training.prepare import batches_for
 from seqgen.tasks.training.train import prepare_run
 from seqgen.training.events import Report
 from seqgen.training.rate_finder import FoundRate, RampPoint
@@ -58,7 +59,7 @@ def find_rate(
     with restored_randomness(place):
         model = ready.initial_model()
         model.to(device=place, dtype=parameter_type(training.precision))
-        batches = ready.prepared.batches(training, ready.plan.data, model.carries_state)
+        batches = batches_for(model, ready.prepared, training, ready.plan.data)
         return ramp(model, batches, training, put)
 
 

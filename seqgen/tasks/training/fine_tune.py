@@ -8,6 +8,7 @@ from typing import Any
 
 from seqgen import registry, store
 from seqgen.configs import Documents, ModelConfig, TrainingConfig, conform, require
+from seqgen.configs.labelling import LABELLING
 from seqgen.data.classes import Classes
 from seqgen.data.framing import Framing
 from seqgen.data.labels import Labels
@@ -109,7 +110,7 @@ class Origin:
         overridden = {
             name: given[name] for name in inherited_model if name in given and name not in FREE
         }
-        derived = {name: getattr(self.model.config, name, 1) for name in kind.derived}
+        derived = {name: getattr(self.model.config, name, 1) for name in kind.derived - LABELLING}
         agreed = kind(**derived, **{**inherited_model, **overridden}).to_dict()
         for name in overridden:
             unchanged = agreed[name] == inherited_model[name]

@@ -24,10 +24,12 @@ from seqgen.configs import (
     settings_of,
     with_default_budget,
 )
+from seqgen.configs.reads import LEARNS
 from seqgen.configs.regimes import DEFAULT_REGIME
 from seqgen.data.corpus import Corpus
 from seqgen.models.base import LanguageModel
 from seqgen.models.precision import Precision, choose_precision
+from seqgen.tasks.training.feature_model import FeatureModel, feature_model_of
 from seqgen.tasks.training.fine_tune import Origin, architecture_of, origin_of
 from seqgen.tasks.training.prepare import Prepared, VocabSizes
 from seqgen.tasks.training.prepare_labels import check_labels
@@ -57,6 +59,7 @@ class Plan:
         model: those of the model.
         training: how it is trained.
         data: how text is read.
+        features: the model whose features are read beside the tokens, if any.
     """
 
     architecture: str
@@ -66,6 +69,7 @@ class Plan:
     model: dict[str, Any]
     training: TrainingConfig
     data: DataConfig
+    features: FeatureModel | None = None
 
     @property
     def reads(self) -> str:
@@ -93,6 +97,7 @@ class Plan:
             "source_features": sizes.source_features,
             "source_window": self.data.max_source_len + 1,
             "classes": sizes.classes,
+            "feature_model": self.features and self.features.about,
         }
         derived = {name: follows[name] for name in config_class.derived}
         return config_class(**derived, **self.model)
@@ -219,8 +224,11 @@ def plan_of(
     given = override(given, settings)
     if origin is not None:
         given = origin.settings(given, kind)
+    features = feature_model_of(given)
+    if features is not None:
+        given = features.settings(given, kind, flags)
     groups = _groups(architecture, given)
-    plan = Plan(architecture, model_class, origin, given, *groups)
+    plan = Plan(architecture, model_class, origin, given, *groups, features)
     _require_sense(plan.training, plan.data, model_class)
     _require_reads(plan, flags)
     _require_regime(plan, flags)
@@ -261,15 +269,6 @@ OF_FEATURES = ("professor-forcing",)
 OF_TRAINED_MODELS = ("minimum-risk", "decoding")
 # Settings that only one kind of data gives a meaning to.
 OF_TEXT = ("seq_len",)
-LEARNS = {
-    "text": "a text",
-    "pairs": "pairs of a source and a target",
-    "patterns": "lines",
-    "words": "words in their contexts",
-    "masked": "a text",
-    "classify": "texts with a label",
-    "tag": "sentences with a tag for each word",
-}
 OF_TARGETS = ("source_tokenizer", "val_target", "max_target_len")
 OF_PAIRS = (*OF_TARGETS, "source_unknowns", "max_source_len", "batch_tokens")
 MEANINGLESS = {
@@ -297,7 +296,7 @@ def _require_reads(plan: Plan, flags: Collection[str]) -> None:
         f"direction=backward has no meaning: {plan.architecture} learns from {learns}",
     )
     require(
-        plan.reads in ("text", "words", "masked")
+        plan.reads in ("text", "words", "masked", "both-ways")
         or plan.data.documents == "line"
         or (plan.reads in registry.TASKS and "documents" not in flags),  # its origin's start symbol
         f"documents=stream has no meaning: {plan.architecture} learns from {learns}",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from seqgen import store
 from seqgen.configs import DataConfig, TrainingConfig, require
 from seqgen.data.batches import Batches, Overlapping, SampledBatches, training_batches
+from seqgen.data.both_ways import BothWays
 from seqgen.data.classes import Classes
 from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.data.direction import as_read
@@ -272,3 +273,14 @@ def encode_parts(
     check_parts(train.tokens.size, val.tokens.size if val else None, config.documents)
     val_facts = survey(split.val()) if split.val else Survey()
     return Prepared(text, facts, split, tokenizer, train, val, val_facts)
+
+
+def batches_for(
+    model: Model | type[Model], prepared: Prepared, training: TrainingConfig, data: DataConfig
+) -> Batches:
+    """Return the batches that a model, or one of a class, is trained on."""
+    batches = prepared.batches(training, data, model.carries_state)
+    if not model.both_ways:
+        return batches
+    turned = dataclasses.replace(data, direction="backward")
+    return BothWays(batches, prepared.batches(training, turned, model.carries_state))

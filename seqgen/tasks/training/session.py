@@ -26,7 +26,7 @@ from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.loading import load_stored
 from seqgen.tasks.machine import choose_products
 from seqgen.tasks.training.board import Board
-from seqgen.tasks.training.prepare import Prepared
+from seqgen.tasks.training.prepare import Prepared, batches_for
 from seqgen.tasks.training.validating import SAMPLE_TOKENS, Final, validating
 from seqgen.tasks.writing.sample import fixed_sample
 from seqgen.training.diagnosis.watch import TrainingWatch
@@ -64,6 +64,8 @@ class TrainingResult:
     val_accuracy: float | None = None
     epochs: float | None = None
     mixture: dict[str, Any] | None = None
+    val_perplexities: dict[str, float] | None = None
+    layer_weights: dict[str, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -223,8 +225,7 @@ class Session:
 
     @cached_property
     def _batches(self) -> Batches:
-        carries_state = self.loaded.model.carries_state
-        return self.prepared.batches(self.training, self.loaded.data, carries_state)
+        return batches_for(self.loaded.model, self.prepared, self.training, self.loaded.data)
 
     def _trainer(self, report: Report, stop: threading.Event) -> Trainer:
         model, config = self.loaded.model, self.training
@@ -302,6 +303,8 @@ class Session:
             protocol=final.protocol,
             sample=final.text,
             val_accuracy=final.accuracy,
+            val_perplexities=final.perplexities,
+            layer_weights=final.layer_weights,
             epochs=run.step / self._batches.steps_per_epoch,
             epoch_loss=run.epoch_loss,
             epoch_loss_std=run.epoch_loss_std,

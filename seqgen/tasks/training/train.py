@@ -236,6 +236,8 @@ class ReadyRun:
         if plan.origin is not None:
             plan.origin.require_sources(prepared.vocab_sizes.source_features)
             plan.origin.begin(model, prepared)
+        if plan.features is not None:
+            plan.features.begin(model)
         if self.training.lora is not None:
             plan.origin.adapt(model, self.training)
         return model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -10,9 +11,11 @@ from functools import cached_property
 from seqgen.data.corpus import Corpus
 from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.models.bert import Bert
+from seqgen.models.elmo import ELMo
 from seqgen.models.labeller import Labeller
 from seqgen.models.word_network import WordNetwork
 from seqgen.scoring import add_up, parallel_rows, score_corpus
+from seqgen.tasks.both_ways import directions_of
 from seqgen.tasks.labelling.probabilities import label_totals
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.masked.scores import HELD_OUT_SHARE, masked_loss
@@ -39,6 +42,8 @@ class Final:
         protocol: how it was measured.
         text: what the model writes; None if it writes none.
         accuracy: of labels; None for a model that tells none.
+        perplexities: by direction, of a model that reads both ways.
+        layer_weights: of a model that reads another's features (`--features`).
     """
 
     loss: float | None = None
@@ -46,6 +51,8 @@ class Final:
     protocol: str | None = None
     text: str | None = None
     accuracy: float | None = None
+    perplexities: dict[str, float] | None = None
+    layer_weights: dict[str, float] | None = None
 
 
 @dataclass
@@ -96,6 +103,34 @@ class TextValidation(Validation):
         return Final(totals.nats_per_token, seconds, how, text)
 
 
+class BothWaysValidation(Validation):
+    """Of two language models that read from both ends: the mean of their losses, and each."""
+
+    def __init__(self, loaded: LoadedModel, prepared: Prepared) -> None:
+        super().__init__(loaded, prepared)
+        self._each = [TextValidation(one, prepared) for one in directions_of(loaded)]
+        self._figures: dict[str, float] = {}
+
+    def quick(self) -> float:
+        losses = [one.quick() for one in self._each]
+        self._figures = dict(zip(("forward_loss", "backward_loss"), losses, strict=True))
+        return sum(losses) / 2
+
+    def figures(self) -> dict[str, float]:
+        return self._figures
+
+    def final(self) -> Final:
+        scored = [final_validation(one.loaded) for one in self._each]
+        seconds = sum(seconds for _, seconds in scored)
+        losses = [totals.nats_per_token for totals, _ in scored if totals is not None]
+        if not losses:
+            return Final()
+        forwards = self._each[0].loaded
+        how = f"{protocol(forwards, Scoring().check(forwards))}; the mean of both directions"
+        perplexities = dict(zip(("forward", "backward"), map(math.exp, losses), strict=True))
+        return Final(sum(losses) / 2, seconds, how, perplexities=perplexities)
+
+
 class WordValidation(Validation):
     """Of vectors of words."""
 
@@ -142,18 +177,25 @@ class LabelValidation(Validation):
         return self._figures
 
     def final(self) -> Final:
+        weights = self.loaded.model.layer_weights
         if self.prepared.val is None:
-            return Final()
+            return Final(layer_weights=weights)
         began = time.monotonic()
         totals = label_totals(self.loaded.model, self.prepared.val)
         seconds = time.monotonic() - began
         how = "every label of the held-out part"
-        return Final(totals.nats_per_label, seconds, how, accuracy=totals.accuracy)
+        about = {"accuracy": totals.accuracy, "layer_weights": weights}
+        return Final(totals.nats_per_label, seconds, how, **about)
 
 
 def validating(loaded: LoadedModel, prepared: Prepared) -> Validation:
     """Return what measures a model of this kind."""
-    kinds = {WordNetwork: WordValidation, Labeller: LabelValidation, Bert: MaskedValidation}
+    kinds = {
+        WordNetwork: WordValidation,
+        Bert: MaskedValidation,
+        ELMo: BothWaysValidation,
+        Labeller: LabelValidation,
+    }
     model = loaded.model
     matching = (validation for kind, validation in kinds.items() if isinstance(model, kind))
     return next(matching, TextValidation)(loaded, prepared)

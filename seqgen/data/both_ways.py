@@ -1,0 +1,45 @@
+"""Batches of a text that is read from both of its ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from seqgen.data.batches import Batch, Batches
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoWayBatch(Batch):
+    """Rows of a text as they are, and as many from right to left.
+
+    Attributes:
+        backward: the latter; see `data.direction`.
+    """
+
+    backward: Batch
+
+    def _rows(self, cut: slice) -> Batch:
+        rows = replace(self, backward=self.backward._rows(cut))
+        return super(TwoWayBatch, rows)._rows(cut)
+
+
+class BothWays(Batches):
+    """The same text in both directions, in every step.
+
+    Documents that are shorter than a window are the same ones on both sides.
+
+    Args:
+        forward: its batches.
+        backward: those of the text from right to left, with the same settings.
+    """
+
+    def __init__(self, forward: Batches, backward: Batches) -> None:
+        super().__init__(forward.corpus, forward.batch_size, forward.seq_len, forward.seed)
+        self._directions = forward, backward
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self._directions[0].steps_per_epoch
+
+    def batch(self, step: int) -> TwoWayBatch:
+        there, back = (batches.batch(step) for batches in self._directions)
+        return TwoWayBatch(**vars(there), backward=back)
