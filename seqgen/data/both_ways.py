@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from seqgen.data.batches import Batch, Batches
+from seqgen.data.batch import Batch
+from seqgen.data.batches import Batches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,9 +18,10 @@ class TwoWayBatch(Batch):
 
     backward: Batch
 
-    def _rows(self, cut: slice) -> Batch:
-        rows = replace(self, backward=self.backward._rows(cut))
-        return super(TwoWayBatch, rows)._rows(cut)
+    def rows(self, cut: slice, trim: bool = True) -> Batch:
+        """Return some of the rows, in both directions."""
+        rows = replace(self, backward=self.backward.rows(cut, trim))
+        return super(TwoWayBatch, rows).rows(cut, trim)
 
 
 class BothWays(Batches):
