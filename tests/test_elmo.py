@@ -155,7 +155,7 @@ def test_a_mixture_of_layers_is_its_formula():
     mix, layers = LayerMix(3).double(), torch.randn(3, 2, 4, 5, dtype=torch.float64)
     with torch.no_grad():
         torch.testing.assert_close(mix(layers), layers.mean(0))
-        mix.w.copy_(torch.tensor([0.3, -1.0, 2.0]))
+        mix.w.copy_(torch.tensor([0.3, -1.0, 2.0], dtype=torch.float64))
         mix.gamma.fill_(1.7)
     s = np.exp([0.3, -1.0, 2.0]) / np.exp([0.3, -1.0, 2.0]).sum()
     expected = 1.7 * sum(weight * h for weight, h in zip(s, layers.numpy(), strict=True))

@@ -146,7 +146,7 @@ def beam_search(
     batch_size: options.BatchSize = 16,
     seed: options.Seed = None,
     device: options.Device = "auto",
-    precision: options.Precision = "auto",
+    precision: options.ReadingPrecision = "auto",
     threads: options.Threads = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -159,7 +159,7 @@ def beam_search(
     --no-repeat-ngram. The search stops when no live hypothesis can still beat the n-th best
     finished one.
     """
-    from seqgen.configs import PRECISIONS, choice
+    from seqgen.configs import READING_PRECISIONS, choice
     from seqgen.tasks.loading import load
     from seqgen.tasks.writing import beam_search as task
 
@@ -192,7 +192,7 @@ def beam_search(
     )
     looked_up = cache_of(cache, cache_strength, cache_flatness)
     of_source.check_kind(model)
-    loaded = load(model, device, choice("--precision", precision, PRECISIONS), looked_up)
+    loaded = load(model, device, choice("--precision", precision, READING_PRECISIONS), looked_up)
     loaded = loaded.with_labels(label or ())
     loaded.require_label()
     from_sources = given.are_sources(loaded, echo)

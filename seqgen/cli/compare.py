@@ -108,7 +108,7 @@ def compare(
     seed: options.FixedSeed = 0,
     batch_size: options.BatchSize = 32,
     device: options.Device = "auto",
-    precision: options.Precision = "auto",
+    precision: options.ReadingPrecision = "auto",
     threads: options.Threads = None,
     json: options.Json = False,
     verbose: options.Verbose = False,
@@ -125,7 +125,7 @@ def compare(
     tabulates their bits per character. What a sweep has trained is kept: the same command goes on
     after an interruption, or adds sizes, seeds and architectures.
     """
-    from seqgen.configs import DOCUMENTS, PRECISIONS, choice
+    from seqgen.configs import DOCUMENTS, READING_PRECISIONS, choice
     from seqgen.tasks.loading import load
     from seqgen.tasks.scoring import compare as comparing
     from seqgen.tasks.scoring.perplexity import Scoring
@@ -133,7 +133,7 @@ def compare(
     if documents is not None:
         choice("--documents", documents, DOCUMENTS)
     sweeping.check_flags(context)
-    choice("--precision", precision, PRECISIONS)
+    choice("--precision", precision, READING_PRECISIONS)
     if sweep is not None:
         sweeping.sweep(context.params, models)
         return

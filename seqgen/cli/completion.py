@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from seqgen import presets, registry, store
-from seqgen.configs import PRECISIONS, TrainingConfig
+from seqgen.configs import PRECISIONS, READING_PRECISIONS, TrainingConfig
 
 TOKENIZERS = ("char", "byte", "word", "whitespace", "bpe", "unigram", "wordpiece")
 SMOOTHINGS = (
@@ -47,6 +47,7 @@ preset_names = one_of(*presets.PRESETS)
 tokenizers = one_of(*TOKENIZERS)
 smoothings = one_of(*SMOOTHINGS)
 precisions = one_of(*PRECISIONS)
+reading_precisions = one_of(*READING_PRECISIONS)
 devices = one_of(*DEVICES)
 
 

@@ -103,7 +103,7 @@ def evaluate(
     seed: options.FixedSeed = 0,
     batch_size: options.BatchSize = 32,
     device: options.Device = "auto",
-    precision: options.Precision = "auto",
+    precision: options.ReadingPrecision = "auto",
     threads: options.Threads = None,
     json: options.Json = False,
     verbose: options.Verbose = False,
@@ -121,7 +121,7 @@ def evaluate(
         refuse_others(context, FOR_LABELS, "models that tell labels")
         put_label_scores(model, file, device, json, verbose, quiet)
         return
-    from seqgen.configs import DOCUMENTS, PRECISIONS, choice
+    from seqgen.configs import DOCUMENTS, READING_PRECISIONS, choice
     from seqgen.tasks.loading import load
     from seqgen.tasks.scoring.evaluate import Measurements
     from seqgen.tasks.scoring.evaluate import evaluate as measure
@@ -146,7 +146,7 @@ def evaluate(
         translating=translations.translating(metric, by_length, batch_size=batch_size, **search),
         lenient=everything,
     )
-    choice("--precision", precision, PRECISIONS)
+    choice("--precision", precision, READING_PRECISIONS)
     looked_up = cache_of(cache, cache_strength, cache_flatness)
     models = [load(name, device, precision, looked_up) for name in model or [None]]
     check_one_kind(models)

@@ -119,6 +119,15 @@ Precision = Annotated[
         autocompletion=completion.precisions,
     ),
 ]
+ReadingPrecision = Annotated[
+    str,
+    typer.Option(
+        help="Number format: auto (float32), float32, float64, or for matrices bf16 or int8.",
+        metavar="KIND",
+        rich_help_panel=MACHINE,
+        autocompletion=completion.reading_precisions,
+    ),
+]
 Threads = Annotated[
     int | None,
     typer.Option(

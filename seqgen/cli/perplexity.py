@@ -123,7 +123,7 @@ def perplexity(
     head: options.Head = None,
     batch_size: options.BatchSize = 32,
     device: options.Device = "auto",
-    precision: options.Precision = "auto",
+    precision: options.ReadingPrecision = "auto",
     threads: options.Threads = None,
     json: options.Json = False,
     verbose: options.Verbose = False,
@@ -135,7 +135,7 @@ def perplexity(
     models, each line is preceded by the name of the model that predicts it best. --attention and
     --align are of single pairs and imply --per-line. Masked models have a pseudo-perplexity.
     """
-    from seqgen.configs import DOCUMENTS, PRECISIONS, choice
+    from seqgen.configs import DOCUMENTS, READING_PRECISIONS, choice
     from seqgen.tasks.both_ways import load_directions
     from seqgen.tasks.loading import load
     from seqgen.tasks.scoring.perplexity import Scoring
@@ -152,7 +152,7 @@ def perplexity(
     _check(model, documents, per_line, per_token, show, fit)
     if of_source.looks and len(model or []) > 1:
         raise UsageError(f"{of_source.given[0]} takes one model")
-    device_and_precision = device, choice("--precision", precision, PRECISIONS)
+    device_and_precision = device, choice("--precision", precision, READING_PRECISIONS)
     if fit is not None and (cache_strength, cache_flatness) != (None, None):
         raise UsageError("--fit finds --cache-strength and --cache-flatness: leave them out")
     looked_up = cache_of(cache, cache_strength, cache_flatness)

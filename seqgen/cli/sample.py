@@ -187,7 +187,7 @@ def sample(
     batch_size: options.BatchSize = 32,
     seed: options.Seed = None,
     device: options.Device = "auto",
-    precision: options.Precision = "auto",
+    precision: options.ReadingPrecision = "auto",
     threads: options.Threads = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -202,7 +202,7 @@ def sample(
     --top-p, --min-p, --typical. Then a token is drawn. A filter that would remove every token
     keeps the most probable one.
     """
-    from seqgen.configs import PRECISIONS, choice
+    from seqgen.configs import READING_PRECISIONS, choice
     from seqgen.tasks.loading import load
     from seqgen.tasks.writing.prompts import unknown_in_source
     from seqgen.tasks.writing.sample import SampleOptions, stream
@@ -242,7 +242,7 @@ def sample(
     )
     looked_up = cache_of(cache, cache_strength, cache_flatness)
     of_source.check_kind(model)
-    loaded = load(model, device, choice("--precision", precision, PRECISIONS), looked_up)
+    loaded = load(model, device, choice("--precision", precision, READING_PRECISIONS), looked_up)
     loaded = loaded.with_labels(label or ())
     loaded.require_label()
     if echo and loaded.reads_sources:

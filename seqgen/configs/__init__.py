@@ -3,7 +3,14 @@
 from seqgen.configs.config_files import read_config, resolve, settings_of
 from seqgen.configs.data import DOCUMENTS, DataConfig, Direction, Documents
 from seqgen.configs.model import DROPOUT_BY_OVERFITTING_RATIO, ModelConfig, Size, by_ratio
-from seqgen.configs.option_values import PRECISIONS, choice, count_of, no_text, texts
+from seqgen.configs.option_values import (
+    PRECISIONS,
+    READING_PRECISIONS,
+    choice,
+    count_of,
+    no_text,
+    texts,
+)
 from seqgen.configs.regimes import REGIMES, RegimeConfig
 from seqgen.configs.search import SHARED_SEARCH, Choices, Dimension, Span, read_search
 from seqgen.configs.settings import (
@@ -49,6 +56,7 @@ __all__ = [
     "MOST_TOKENS",
     "MOST_WIDTH",
     "PRECISIONS",
+    "READING_PRECISIONS",
     "REGIMES",
     "RESUMABLE",
     "SHARED_SEARCH",

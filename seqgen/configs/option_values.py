@@ -10,6 +10,8 @@ from seqgen.configs.settings import require, short
 from seqgen.errors import did_you_mean
 
 PRECISIONS = ("auto", "float32", "float64", "bf16")
+# Of commands that only write or score.
+READING_PRECISIONS = (*PRECISIONS, "int8")
 COUNT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(?:e\+?(\d{1,2}))?([kmb]?)", re.IGNORECASE)
 THOUSANDS = {"": 0, "k": 3, "m": 6, "b": 9}
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
+
+from seqgen.models.arrays import in_fewer_bits
+from seqgen.models.products import reduce_linear_layers
 
 T = TypeVar("T")
 
@@ -16,6 +19,20 @@ class ArraySteps:
     """Beside a `NeuralLanguageModel`: steps over arrays that are made of its weights once."""
 
     head: nn.Linear
+    reducible: ClassVar[bool] = False
+    """Whether its matrices can be kept in fewer bits; see `reduce`."""
+    reduced: str | None = None
+    """The precision that its matrices are kept in, a key of `REDUCED`; None for their own."""
+
+    def reduce(self, precision: str) -> None:
+        """Keep the matrices in fewer bits from now on; the model can no longer be trained.
+
+        Args:
+            precision: a key of `REDUCED`.
+        """
+        reduce_linear_layers(self, precision)
+        self.reduced = precision
+        self.__dict__.pop("_prepared", None)
 
     def suits_arrays(self) -> bool:
         """Return whether NumPy can take a step as torch would, in the same arithmetic."""
@@ -33,7 +50,8 @@ class ArraySteps:
         if known is None or not known.holds():
             # Not by setattr: nn.Module might then register it as a part of the model.
             tensors = itertools.chain(self.parameters(), self.buffers())
-            known = self.__dict__["_prepared"] = Prepared(tensors, make)
+            with in_fewer_bits(self.reduced):
+                known = self.__dict__["_prepared"] = Prepared(tensors, make)
         return known.value
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import Tensor
+from torch import Tensor, nn
+
+from seqgen.models.reduced import REDUCED
 
 Arrays = tuple[np.ndarray, ...]
 # One step of a layer: its input (B, E), or the ids (B,) of its inputs, and the past state's
@@ -30,16 +33,22 @@ MOST_KNOWN = 2048
 class Affine:
     """W x + b, for weights that do not change.
 
-    How the product is asked for follows from `use_products` and the rows alone, so that a seed
-    gives the same text each time. What each way needs is laid out when it is first taken.
+    How the product is asked for follows from `use_products`, or from `in_fewer_bits`, and the rows
+    alone, so that a seed gives the same text each time. What each way needs is laid out when it is
+    first taken.
+
+    Attributes:
+        reduced: the precision that W is kept in, a key of `REDUCED`; None for its own.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        """Take W (O, I) and b (O,), or no b."""
+    def __init__(self, weight: Tensor, bias: Tensor | None, reduced: str | None = None) -> None:
+        """Take W (O, I) and b (O,), or no b; and in which precision, if not as is set."""
         weight, bias = weight.detach(), None if bias is None else bias.detach()
-        products = _Settings.products
+        products, self.reduced = _Settings.products, reduced or _Settings.reduced
         self._one, self._some = ONE_ROW[products.one], SOME_ROWS[products.some]
-        if self._some is _Packed and not (weight.dtype == torch.float32 and has_packed()):
+        if self.reduced is not None:
+            self._one = self._some = REDUCED[self.reduced]
+        elif self._some is _Packed and not (weight.dtype == torch.float32 and has_packed()):
             self._some = _Whole
         self._product = functools.cache(lambda kind: kind(weight, bias))
 
@@ -129,11 +138,27 @@ class _Settings:
     """What models made from now on use."""
 
     products = Products()
+    reduced: str | None = None
+
+
+@contextlib.contextmanager
+def in_fewer_bits(reduced: str | None) -> Iterator[None]:
+    """Have what is made within keep its matrices so: a key of `REDUCED`, or None."""
+    before, _Settings.reduced = _Settings.reduced, reduced
+    try:
+        yield
+    finally:
+        _Settings.reduced = before
 
 
 def use_products(products: Products) -> None:
     """Have models that are made from now on ask for their products so."""
     _Settings.products = products
+
+
+def affine_of(linear: nn.Linear) -> ArrayMap:
+    """Return a linear layer over arrays: in fewer bits if it is kept so."""
+    return getattr(linear, "reduced", None) or Affine(linear.weight, linear.bias)
 
 
 def asks_onednn() -> bool:
@@ -202,6 +227,30 @@ def attend(
         read = F.scaled_dot_product_attention(*tensors, attn_mask=mask).numpy()
     else:
         read = attend_grouped(q, keys, values, there)
+    return read.reshape(shape)
+
+
+def attend_each(
+    q: np.ndarray, keys: np.ndarray, values: np.ndarray, starts: Sequence[int]
+) -> np.ndarray:
+    """Return what `attend` does, bit for bit what it would be for each row alone.
+
+    Args:
+        q: (B, heads, D).
+        keys: (B, heads, n, D), or fewer heads.
+        values: as keys.
+        starts: for each row the first of the n keys that it has.
+    """
+    shape, starts = q.shape, np.asarray(starts)
+    q = q.reshape(*keys.shape[:2], -1, shape[-1])
+    if starts.min() == starts.max():
+        some = slice(int(starts[0]), None)
+        return attend_grouped(q, keys[:, :, some], values[:, :, some], None).reshape(shape)
+    read = np.empty_like(q)
+    for start in np.unique(starts).tolist():
+        rows = np.flatnonzero(starts == start)
+        past = (x[rows, :, start:] for x in (keys, values))
+        read[rows] = attend_grouped(q[rows], *past, None)
     return read.reshape(shape)
 
 

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
-from seqgen.models.arrays import Affine, ArrayMap, attend
+from seqgen.models.arrays import ArrayMap, affine_of, attend, attend_each
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.kv_cache import KVCache
 
@@ -49,7 +49,7 @@ class OneToken:
             self.added = model.waves.numpy()
         self.blocks = [self.row_block(block) for block in model.blocks]
         self.final_norm = over_arrays(model.final_norm)
-        self.head = Affine(model.head.weight, None)
+        self.head, self.reduced = affine_of(model.head), model.reduced
 
     def __call__(self, tokens: Sequence[int], cache: KVCache) -> np.ndarray:
         """Read a token of each row, for which its window has room; return logits (B, V)."""
@@ -64,6 +64,9 @@ class OneToken:
         def read(layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
             keys, values = cache.keys[layer].numpy(), cache.values[layer].numpy()
             keys[:, :, end - 1], values[:, :, end - 1] = k, v
+            if self.reduced is not None:  # whose rounding would magnify the least difference
+                past = keys[:, :, begin:end], values[:, :, begin:end]
+                return attend_each(q, *past, [start - begin for start in cache.starts])
             return attend(q, keys[:, :, begin:end], values[:, :, begin:end], there)
 
         x = self.embedding[list(tokens)]  # (B, H)
@@ -141,11 +144,6 @@ class RowFeedForward:
 
 def _unchanged(x: np.ndarray) -> np.ndarray:
     return x
-
-
-def affine_of(linear: nn.Linear) -> Affine:
-    """Return a linear map over arrays."""
-    return Affine(linear.weight, linear.bias)
 
 
 def _rotated(x: np.ndarray, rotation: np.ndarray) -> np.ndarray:

@@ -9,11 +9,13 @@ from contextlib import AbstractContextManager
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.models.reduced import REDUCED
 
-Precision = Literal["auto", "float32", "float64", "bf16"]
+# int8 is for writing and scoring alone.
+Precision = Literal["auto", "float32", "float64", "bf16", "int8"]
 
 
 def choose_device(name: str) -> torch.device:
@@ -85,6 +87,19 @@ def in_float64(tensor: Tensor) -> Tensor:
 def parameter_type(precision: Precision) -> torch.dtype:
     """Return the type that parameters are kept in; under bf16 they stay float32."""
     return torch.float64 if precision == "float64" else torch.float32
+
+
+def in_precision(model: nn.Module, precision: Precision) -> nn.Module:
+    """Return a model that computes in some precision on the device that it is on.
+
+    On a CPU, where matrices in fewer bits are a form of their own, other models than those that
+    have it get bf16 numbers everywhere, and keep float32 for int8.
+    """
+    reduces = model.device.type == "cpu" and getattr(model, "reducible", False)
+    if precision in REDUCED and reduces:
+        model.reduce(precision)
+        return model
+    return model.to(torch.bfloat16 if precision == "bf16" else parameter_type(precision))
 
 
 def arithmetic(precision: Precision, device: torch.device) -> AbstractContextManager:

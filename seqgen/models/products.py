@@ -17,6 +17,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from seqgen.models.arrays import asks_onednn
+from seqgen.models.reduced import REDUCED, ReducedMap
 
 # Multiplications from which oneDNN's product takes less time, with its call of some microseconds.
 LEAST_MULTIPLICATIONS = 1 << 21
@@ -40,9 +41,17 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 class Linear(nn.Linear):
-    """`nn.Linear`, by whichever library is faster here."""
+    """`nn.Linear`, by whichever library is faster here.
+
+    Attributes:
+        reduced: the map in fewer bits, for writing and scoring; None for the weights as they are.
+    """
+
+    reduced: ReducedMap | None = None
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.reduced is not None:
+            return self.reduced.over(x)
         return linear(x, self.weight, self.bias)
 
 
@@ -77,3 +86,10 @@ class _Linear(Function):
             product(d_y.T, x.T) if of_weight else None,
             d_y.sum(0) if of_bias else None,
         )
+
+
+def reduce_linear_layers(model: nn.Module, precision: str) -> None:
+    """Keep the weights of every `Linear` in fewer bits, a key of `REDUCED`; nothing is trained."""
+    for module in model.modules():
+        if isinstance(module, Linear):
+            module.reduced = REDUCED[precision](module.weight, module.bias)

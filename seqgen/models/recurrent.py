@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from seqgen.configs import require
 from seqgen.models.array_steps import ArraySteps
-from seqgen.models.arrays import Affine, Arrays, ArrayStep
+from seqgen.models.arrays import ArrayMap, Arrays, ArrayStep, affine_of
 from seqgen.models.base import NeuralLanguageModel, require_no_graph
 from seqgen.models.batch_norm import BatchNorm
 from seqgen.models.cells.cell import Cell, LayerState
@@ -55,7 +55,7 @@ class ArrayState(RecurrentState):
     """
 
     def __init__(
-        self, arrays: list[Arrays], steps: list[ArrayStep], head: Affine, norms: list[Arrays]
+        self, arrays: list[Arrays], steps: list[ArrayStep], head: ArrayMap, norms: list[Arrays]
     ) -> None:
         self.arrays, self.steps, self.head, self.norms = arrays, steps, head, norms
 
@@ -82,6 +82,7 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
     """
 
     carries_state = True
+    reducible = True
     cell: ClassVar[type[Cell]]
     config: RecurrentConfig
 
@@ -127,8 +128,12 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
 
     def hidden(self, tokens: Tensor, state: RecurrentState | None) -> tuple[Tensor, RecurrentState]:
         state = state or self.start(tokens.shape[0])
-        outputs, after = self.outputs(tokens, state)
-        features, recent = self.output_dropout(outputs[-1]), None
+        if self.reduced is not None:
+            x, after = self._by_steps(tokens, state.layers)
+        else:
+            outputs, after = self.outputs(tokens, state)
+            x = outputs[-1]
+        features, recent = self.output_dropout(x), None
         if self.pointer:
             # A position sees itself, so the next one sees all of these but the oldest.
             recent = state.recent.extended(features, tokens).last(self.pointer.reach - 1)
@@ -193,26 +198,49 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
             require_no_graph(state)
             arrays = [tuple(part.numpy() for part in layer) for layer in state.layers]
             state = ArrayState(arrays, *self.prepared(self._arrays))
-        x, after = np.asarray(tokens), []
-        for index, (step, past) in enumerate(zip(state.steps, state.arrays, strict=True)):
-            arrays = step(x, past)
+        x, after = self._stepped(np.asarray(tokens), state.arrays, state.steps, state.norms)
+        return state.head(x), ArrayState(after, state.steps, state.head, state.norms)
+
+    def _stepped(
+        self, tokens: np.ndarray, past: list[Arrays], steps: list[ArrayStep], norms: list[Arrays]
+    ) -> tuple[np.ndarray, list[Arrays]]:
+        """Read a token of each row; return the features (B, H), and each layer's state after."""
+        x, after = tokens, []
+        for index, (step, before) in enumerate(zip(steps, past, strict=True)):
+            arrays = step(x, before)
             y = arrays[0]
-            if state.norms:
-                scale, shift = state.norms[index]
+            if norms:
+                scale, shift = norms[index]
                 y = y * scale + shift
             # What a residual layer adds to is its input; the first layer has none.
             x = x + y if self.config.residual and index > 0 else y
             after.append(arrays)
-        return state.head(x), ArrayState(after, state.steps, state.head, state.norms)
+        return x, after
 
-    def _arrays(self) -> tuple[list[ArrayStep], Affine, list[Arrays]]:
+    def _by_steps(
+        self, tokens: Tensor, layers: tuple[LayerState, ...]
+    ) -> tuple[Tensor, tuple[LayerState, ...]]:
+        """Return the features (B, T, H) and the layers' states, token by token over arrays.
+
+        So matrices in fewer bits give the same numbers in a long text as in a step.
+        """
+        arrays = [tuple(part.numpy() for part in layer) for layer in layers]
+        steps, _, norms = self.prepared(self._arrays)
+        outputs = []
+        for ids in tokens.numpy().T:
+            x, arrays = self._stepped(ids, arrays, steps, norms)
+            outputs.append(x)
+        after = tuple(tuple(map(torch.from_numpy, layer)) for layer in arrays)
+        return torch.from_numpy(np.stack(outputs, 1)), after
+
+    def _arrays(self) -> tuple[list[ArrayStep], ArrayMap, list[Arrays]]:
         every = self._one_hots() if self.embedding is None else self.embedding.weight
         inputs = [every, *[None] * (len(self.layers) - 1)]
         steps = [layer.array_step(x) for layer, x in zip(self.layers, inputs, strict=True)]
         norms = [
             tuple(part.detach().numpy() for part in norm.scale_and_shift()) for norm in self.norms
         ]
-        return steps, Affine(self.head.weight, self.head.bias), norms
+        return steps, affine_of(self.head), norms
 
     def _one_hots(self) -> Tensor:
         """Return the identity (V, V), of which only its ones take memory."""

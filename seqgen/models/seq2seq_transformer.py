@@ -253,6 +253,7 @@ class Seq2SeqTransformer(Transformer, EncoderDecoder):
 
     config: Seq2SeqTransformerConfig
     block = DecoderBlock
+    reducible = False  # what is beside a row, such as longer sources, would show
     over_tensors = None  # what runs over tensors alone would have to take the memory too
 
     def __init__(self, config: Seq2SeqTransformerConfig) -> None:

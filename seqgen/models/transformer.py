@@ -70,6 +70,7 @@ class Transformer(ArraySteps, NeuralLanguageModel):
     config: TransformerConfig
     block: ClassVar[type[Block]] = Block
     one_token: ClassVar[type[OneToken]] = OneToken
+    reducible = True
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()

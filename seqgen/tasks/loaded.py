@@ -26,6 +26,7 @@ from seqgen.decoding.backward import BackwardContinuation, BackwardDecoder
 from seqgen.decoding.continuation import Continuation
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import LanguageModel
+from seqgen.models.continuous_cache import parts_of
 from seqgen.models.mixture import Mixture
 from seqgen.models.scores import Want
 from seqgen.scoring import Scored, score_corpus
@@ -211,7 +212,10 @@ class LoadedModel:
 
     @property
     def precision(self) -> str:
-        """The type that it computes in."""
+        """The type that it computes in; that of its matrices, if they are kept in fewer bits."""
+        reduced = {getattr(part, "reduced", None) for part in parts_of(self.model)} - {None}
+        if reduced:
+            return {"bf16": "bfloat16"}.get(*reduced, *reduced)
         tensors = itertools.chain(self.model.parameters(), self.model.buffers())
         kinds = (tensor.dtype for tensor in tensors if tensor.is_floating_point())
         return str(next(kinds, torch.float32)).removeprefix("torch.")

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from seqgen import registry, store
-from seqgen.configs import DataConfig
+from seqgen.configs import DataConfig, require
 from seqgen.configs.cache import CacheConfig
 from seqgen.data.labels import Labels
 from seqgen.errors import SeqgenError, UsageError
@@ -17,7 +17,7 @@ from seqgen.models.base import LanguageModel, NeuralLanguageModel
 from seqgen.models.continuous_cache import Cached, parts_of
 from seqgen.models.mixture import Mixture
 from seqgen.models.mixture_by_order import MixtureByOrder
-from seqgen.models.precision import Precision, choose_device, parameter_type
+from seqgen.models.precision import Precision, choose_device, in_precision
 from seqgen.store import StoredMixture, StoredModel
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.machine import choose_products
@@ -35,10 +35,12 @@ def load(
     Args:
         name: a name, a path, or None for the latest written; a mixture such as A:0.7+B:0.3.
         device: auto, cpu, cuda or mps.
-        precision: "auto" is float32: decoding and scoring never round more than they must.
+        precision: "auto" is float32: decoding and scoring never round more than they must. bf16
+            and int8 keep matrices in fewer bits.
         cache: a continuous cache to put beside it.
 
     Raises:
+        UsageError: the model, or the device, has no int8.
         SeqgenError: there is no such model, or it is damaged, or it can have no cache.
     """
     place = choose_device(device)
@@ -48,6 +50,8 @@ def load(
     else:
         _require_language_model(stored)
         loaded = load_stored(stored, place, precision)
+    if precision == "int8":
+        _require_int8(loaded)
     return loaded if cache is None else with_cache(loaded, cache)
 
 
@@ -102,11 +106,24 @@ def load_stored(stored: StoredModel, device: torch.device, precision: Precision)
         raise SeqgenError(
             f"{stored.path} is damaged: its model and the tokenizer of its sources do not fit"
         )
-    dtype = torch.bfloat16 if precision == "bf16" else parameter_type(precision)
     data = stored.settings("data", DataConfig)
-    model = model.to(device=device, dtype=dtype)
+    model = in_precision(model.to(device), precision)
     framing = stored.framing(tokenizer)
     return LoadedModel(stored, model, tokenizer, data, source_tokenizer, own_framing=framing)
+
+
+def _require_int8(loaded: LoadedModel) -> None:
+    """Refuse int8 where no part of a model has it.
+
+    Raises:
+        UsageError: says what can be done.
+    """
+    name = loaded.stored.name
+    require(
+        loaded.precision == "int8",
+        f"--precision int8 is for transformers and recurrent models of text, on a CPU; {name} is "
+        f"none on {loaded.model.device.type}: leave it out, or give --device cpu",
+    )
 
 
 def load_mixture(stored: StoredMixture, device: torch.device, precision: Precision) -> LoadedModel:

@@ -61,7 +61,8 @@ class Dynamic:
         require(not loaded.backward, f"--dynamic reads from left to right; {name} reads backward")
         stream = documents == "stream"
         require(stream, "--dynamic follows one continuous text, not lines on their own")
-        require(loaded.precision != "bfloat16", "--dynamic needs --precision float32 or float64")
+        exact = loaded.precision in ("float32", "float64")
+        require(exact, "--dynamic needs --precision float32 or float64")
         kind = loaded.tokenizer.kind
         segment = self.segment or (LETTERS if kind in ("char", "byte") else WORDS)
         if model.window is not None:

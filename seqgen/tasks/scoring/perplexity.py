@@ -303,6 +303,8 @@ def protocol(loaded: LoadedModel, scoring: Scoring) -> str:
     ]
     if loaded.model.window is not None:
         parts.append("window {}, stride {}".format(*_window(loaded, scoring)))
+    if loaded.precision not in ("float32", "float64"):
+        parts.append(f"products in {loaded.precision}")
     if (cache := loaded.cache) is not None:
         parts.append(
             f"cache of {cache.size:,} positions, strength {cache.strength:g}, flatness "
