@@ -9,7 +9,7 @@ where it was; a command that failed is run again. FOLDER also holds the models a
 `results.md`: each row with what its commands said, beside what the page says that they gave.
 
 Texts that are not part of this repository, such as shakespeare.txt, go into FOLDER; a command that
-names a missing one is left out, and that is said.
+names a missing one is left out, and those that use its model are too; that is said.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ COMMAND = re.compile(r"`(seqgen [^`\n]+)`")
 TEXT_FILE = re.compile(r"[\w/.-]+\.(?:txt|tsv|npy)")
 # What a command said last is its result.
 LINES = 12
+# Commands that use the latest model, unless they name one.
+USE_LATEST = {"sample", "beam-search", "perplexity", "eval", "inspect", "diagnose", "report"}
 
 
 @dataclass(frozen=True)
@@ -85,10 +87,12 @@ def chosen(every: Sequence[Row], only: Sequence[str]) -> list[Row]:
 def _needed(every: Sequence[Row], number: int) -> Iterator[int]:
     """Yield the rows that train what a row's commands use, and what those use in turn."""
     used = {name for line in every[number].commands for name in _models(line)}
+    latest = any(_uses_latest(line) for line in every[number].commands)
     for earlier in range(number - 1, -1, -1):
         made = {name for line in every[earlier].commands for name in _made(line)}
-        if used & made:
-            used -= made
+        trains = any(line.startswith("train ") for line in every[earlier].commands)
+        if used & made or (latest and trains):
+            used, latest = used - made, latest and not trains
             yield earlier
             yield from _needed(every, earlier)
 
@@ -106,6 +110,12 @@ def _models(line: str) -> list[str]:
     """Return the names that a command may use: values of -m and --init-from, and arguments."""
     parts = _after(line, ["-m", "--init-from", "--features", "--resume"])
     return [name for part in parts for name in re.split(r"[+:]", part)] + shlex.split(line)[1:]
+
+
+def _uses_latest(line: str) -> bool:
+    """Return whether a command uses the model that was trained last."""
+    words = shlex.split(line)
+    return words[0] in USE_LATEST and not {"-m", "--model"} & set(words)
 
 
 class Runs:
@@ -188,11 +198,15 @@ def main() -> int:
         say("\n".join(f"{row.place}\tseqgen {line}" for row in found for line in row.commands))
         return 0
     runs, failed = Runs(given.folder.resolve()), 0
+    lost: set[str] = set()  # models that were left out
     for row in found:
         for line in row.commands:
-            if missing := runs.missing(line):
+            missing = runs.missing(line) or sorted(lost & set(_models(line)))
+            if missing:
                 say(f"{row.place}: left out, {', '.join(missing)} is not in {given.folder}")
+                lost |= set(_made(line))
                 continue
+            lost -= set(_made(line))
             runs.run(line)
             failed += runs.done[line]["code"] != 0
             say(f"{row.place}: seqgen {line}: exit code {runs.done[line]['code']}")

@@ -135,6 +135,8 @@ def test_a_row_brings_the_rows_that_train_its_models(script):
 """
     every = script.rows(table)
     assert [row.place for row in script.chosen(every, ["0:4"])] == ["0:1", "0:3", "0:4"]
+    latest = script.rows(table + '| 0:5 | a | b | `seqgen sample "The "` | | none |\n')
+    assert [row.place for row in script.chosen(latest, ["0:5"])] == ["0:1", "0:3", "0:5"]
     assert every[3] == script.Row("0:4", "a", ("sample -m tuned",), "3", "4")
     with pytest.raises(SystemExit, match="0:9"):
         script.chosen(every, ["0:9"])
@@ -147,6 +149,7 @@ def test_a_stopped_run_goes_on_where_it_was(tmp_path):
         "| 0:1 | a | b | `seqgen train a.txt --model ngram --name a` | 1 | none |\n"
         "| 0:2 | a | b | `seqgen train lost.txt --name b` | | none |\n"
         "| 0:3 | a | b | `seqgen perplexity a.txt -m a` | 2 | none |\n"
+        "| 0:4 | a | b | `seqgen compare a b` | | none |\n"
     )
     folder.mkdir()
     (folder / "a.txt").write_text("to be or not to be\n" * 20)
@@ -155,6 +158,7 @@ def test_a_stopped_run_goes_on_where_it_was(tmp_path):
     for _ in range(2):
         done = subprocess.run(line, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0 and "0:2: left out, lost.txt" in done.stdout
+        assert "0:4: left out, b is not in" in done.stdout
         logs.append((folder / "done.jsonl").read_text())
     assert logs[0] == logs[1] and len(logs[0].splitlines()) == 2
     assert "perplexity" in json.loads(logs[0].splitlines()[1])["command"]

@@ -19,7 +19,7 @@ from seqgen.cli import make_app
 from seqgen.configs import DataConfig, TrainingConfig
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 
 # What separates the commands of a shell line, or stands before one.
@@ -202,7 +202,8 @@ def marked(*marks):
 @pytest.fixture
 def shell(tmp_path):
     """Return what runs a script of the docs in a folder with the corpora, on a tiny budget."""
-    (tmp_path / "corpora").symlink_to(ROOT / "corpora")
+    for folder in ("corpora", "docs"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
     program = tmp_path / "bin" / "seqgen"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m seqgen "$@"\n')
@@ -267,8 +268,12 @@ def test_links_resolve(page):
 
 
 def test_every_page_is_reached_from_the_readme():
+    """Directly, or one of the recipes from their list."""
     text = PAGES[0].read_text(encoding="utf-8")
-    assert [name for name in NAMES[1:] if f"({name}" not in text] == []
+    listed = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
+    inner = [name for name in NAMES[1:] if name.startswith("docs/recipes/")]
+    assert [name for name in NAMES[1:] if name not in inner and f"({name}" not in text] == []
+    assert [name for name in inner if f"({name.removeprefix('docs/')}" not in listed] == []
 
 
 def test_the_readme_is_short():

@@ -290,6 +290,25 @@ def test_a_model_of_pairs_has_what_it_has(models, tmp_path, capsys):
     assert "writes from sources" in out.read_text() and "uno due" not in out.read_text()
 
 
+def test_models_are_given_by_option_or_argument(models, tmp_path):
+    pages = [tmp_path / f"{number}.html" for number in range(2)]
+    for page, given in zip(pages, (["net", "tf"], ["-m", "net", "-m", "tf"]), strict=True):
+        assert run(["report", *given, "--out", str(page), "--quiet"]) == 0
+    first, second = (re.sub(r"written</td><td>[^,]*", "", page.read_text()) for page in pages)
+    assert first == second and "<h3>tf</h3>" in first
+
+
+def test_the_losses_are_drawn(models, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    place = tmp_path / "losses.svg"
+    assert run(["models", "show", "net", "--plot", str(place)]) == 0
+    drawn = place.read_text()
+    assert all(f">{word}<" in drawn for word in ("training", "validation", "nats/token", "step"))
+    grams = ("models", "show", "grams", "--plot", tmp_path / "none.svg")
+    assert "grams has no losses by step" in refusal(capsys, *grams)
+    assert ".svg" in refusal(capsys, "models", "show", "net", "--plot", tmp_path / "a.txt")
+
+
 def test_bad_inputs(models, capsys, tmp_path):
     assert ".html" in refusal(capsys, "report", "--out", tmp_path / "page.txt")
     other = tmp_path / "other.html"

@@ -93,7 +93,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "report": (
         ("seqgen report", "Write a page about the latest model into report.html."),
-        ("seqgen report -m book-lstm -m book-gpt --out both.html", "Set two side by side."),
+        ("seqgen report book-lstm book-gpt --out both.html", "Set two side by side."),
         ("seqgen report --watch", "Watch the latest run in a browser."),
     ),
     "bleu": (

@@ -197,17 +197,26 @@ def _in_line(value: Any) -> str:
     return one_line(value) if isinstance(value, str) else str(value)
 
 
+def losses_by_step(model: store.StoredModel) -> dict[str, list[tuple[float, float]]]:
+    """Return the losses of a model in training and in validation, by step; none if it has none."""
+    records = model.logged(store.METRICS)
+    return {
+        name: [(record["step"], record[key]) for record in records if key in record]
+        for name, key in (("training", "train_loss"), ("validation", "val_loss"))
+    }
+
+
+def unit_of_loss(model: store.StoredModel) -> str:
+    """Return what the losses of a model are: nats per token, or per label."""
+    row = registry.known_architecture(model.config["architecture"])
+    return f"nats/{'token' if row is None else row.unit}"
+
+
 def _loss_curve(model: store.StoredModel) -> list[str]:
     """Return the picture of a model's losses by step, if it was trained by steps."""
-    records = model.logged(store.METRICS)
-    losses = {
-        key: [(record["step"], record[key]) for record in records if key in record]
-        for key in ("train_loss", "val_loss")
-    }
-    lines = curve([(".", losses["train_loss"]), ("o", losses["val_loss"])])
-    row = registry.known_architecture(model.config["architecture"])
-    unit = "token" if row is None else row.unit
-    title = f"nats/{unit} by step: . in training, o in validation (during training)"
+    losses = losses_by_step(model)
+    lines = curve([(".", losses["training"]), ("o", losses["validation"])])
+    title = f"{unit_of_loss(model)} by step: . in training, o in validation (during training)"
     return ["", title, *lines] if lines else []
 
 

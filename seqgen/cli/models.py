@@ -11,8 +11,9 @@ import typer
 from seqgen import presets, registry, store
 from seqgen.cli import completion, options
 from seqgen.cli.help import MODEL, OTHER, OUTPUT, Command, Group, flag
-from seqgen.cli.model_facts import describe, put_model
+from seqgen.cli.model_facts import describe, losses_by_step, put_model, unit_of_loss
 from seqgen.cli.output import is_terminal, put, put_record, say
+from seqgen.cli.outputs import check_picture
 from seqgen.cli.tables import (
     MISSING,
     age,
@@ -163,6 +164,7 @@ def show(
     samples: Annotated[
         bool, flag("--samples", OUTPUT, "Show what the model wrote while it learned, step by step.")
     ] = False,
+    plot: options.Picture = None,
     threads: options.Threads = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -175,6 +177,8 @@ def show(
     from seqgen.tokenizers import load_tokenizer
 
     model = store.find(name)
+    if plot is not None:
+        _draw_losses(model, check_picture(plot, ()))
     if samples:
         _samples(model, json, quiet)
         return
@@ -189,6 +193,20 @@ def show(
         put_record({**describe(model), **facts})
         return
     put_model(model, tokenizer, all_)
+
+
+def _draw_losses(model: store.StoredModel, plot: Path) -> None:
+    """Draw the losses of a model by step.
+
+    Raises:
+        SeqgenError: none were logged.
+    """
+    from seqgen.report.lines import draw_lines
+
+    losses = {name: points for name, points in losses_by_step(model).items() if points}
+    if not losses:
+        raise SeqgenError(f"{model.name} has no losses by step: there is nothing to draw")
+    draw_lines(plot, losses, "step", unit_of_loss(model), log="", marker="", title=model.name)
 
 
 def _samples(model: store.StoredModel, json: bool, quiet: bool) -> None:

@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from seqgen import store
-from seqgen.cli import options
+from seqgen.cli import completion, options
 from seqgen.cli.help import OUTPUT, TEXT, flag, value
 from seqgen.cli.inputs import Input, Inputs, file_name, file_path
 from seqgen.cli.output import put_record, say
@@ -28,6 +30,15 @@ SECONDS = 5.0
 
 
 def report(
+    models: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Trained models: names or paths; as -m.",
+            metavar="[MODEL]...",
+            show_default=False,
+            autocompletion=completion.models,
+        ),
+    ] = None,
     model: options.Models = None,
     out: Annotated[
         Path,
@@ -77,11 +88,12 @@ def report(
     inputs = Inputs(quiet)
     source = None if text is None else inputs.open_one(text)
     out = check_html(out, [] if source is None else [source], "--out")
-    models = [store.find(name) for name in model or [None]]
-    names = [each.name for each in models]
+    given = [*(models or ()), *(model or ())]
+    stored = [store.find(name) for name in given or [None]]
+    names = [each.name for each in stored]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"{twice} is given twice")
-    pages = _Pages(models, source, prompt, device)
+    pages = _Pages(stored, source, prompt, device)
     while True:
         html, running = pages.html(watch)
         write_page(out, html)

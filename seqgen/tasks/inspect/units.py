@@ -103,19 +103,13 @@ def correlations(values: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 def lags(values: np.ndarray) -> list[int | None]:
     """Return at which distance the autocorrelation of each column of (N, H) falls below 1 / e."""
-    centred = values - values.mean(0)
+    centred, size = values - values.mean(0), len(values)
     power = (centred**2).sum(0)
-    distances: list[int | None] = [None] * values.shape[1]
-    open_ = np.flatnonzero(power > STILL)
-    for lag in range(1, len(values)):
-        if open_.size == 0:
-            break
-        covariance = (centred[lag:, open_] * centred[:-lag, open_]).sum(0)
-        falls = covariance < power[open_] / math.e
-        for column in open_[falls].tolist():
-            distances[column] = lag
-        open_ = open_[~falls]
-    return distances
+    # All covariances at once (Wiener and Khinchin); zeros after the text keep its ends apart.
+    spectrum = np.abs(np.fft.rfft(centred, 2 * size, axis=0)) ** 2
+    covariances = np.fft.irfft(spectrum, 2 * size, axis=0)[:size]  # (N, H)
+    falls = (covariances < power / math.e) & (power > STILL)
+    return [int(column.argmax()) if column.any() else None for column in falls.T]
 
 
 def units(passages: Passages) -> list[Unit]:
