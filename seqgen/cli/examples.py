@@ -37,12 +37,12 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "tune": (
         ("seqgen tune book.txt --minutes 30", "Search what the default model suggests."),
         (
-            "seqgen tune book.txt --trials 20 --search lr=1e-3:1e-1:log --search dropout=0:0.5",
-            "Search two settings.",
+            "seqgen tune book.txt --trials 20 --search lr=1e-3:0.1:log",
+            "Search the learning rate.",
         ),
         (
-            "seqgen tune book.txt --minutes 60 --search model=gru,lstm --search lr=1e-3:1e-1:log",
-            "Compare architectures, each at its best rate.",
+            "seqgen tune book.txt --minutes 60 --search model=gru,lstm --search lr=1e-3:0.1",
+            "Compare two architectures.",
         ),
     ),
     "mix": (
@@ -171,6 +171,14 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         (
             "seqgen bench decode --tokens 64 --repeats 3 --json",
             "Measure briefly; print JSON Lines.",
+        ),
+    ),
+    "bench plan": (
+        ("seqgen bench plan --parameters 1e9", "Show memory and traffic on 1 to 64 ranks."),
+        ("seqgen bench plan --parameters 7e9 --ranks 64,256 --shard", "Divide the model by rank."),
+        (
+            "seqgen bench plan --layers 12 --hidden-size 768 --bandwidth 1 --gflops 1e4",
+            "Compare the time of computing with that of moving data.",
         ),
     ),
     "bench points": (
