@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqgen.cli import completion, options
+from seqgen.cli import bench_plan, completion, options
 from seqgen.cli.curve import curve
 from seqgen.cli.help import LENGTH, MEASURED, Command, Group, value
 from seqgen.cli.inputs import file_path
@@ -35,6 +35,9 @@ Only = Annotated[
         default=False,
     ),
 ]
+
+
+app.command("plan", cls=Command)(bench_plan.plan)
 
 
 @app.command("decode", cls=Command)

@@ -175,6 +175,14 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "Measure briefly; print JSON Lines.",
         ),
     ),
+    "bench plan": (
+        ("seqgen bench plan --parameters 1e9", "Show memory and traffic on 1 to 64 ranks."),
+        ("seqgen bench plan --parameters 7e9 --ranks 64,256 --shard", "Divide the model by rank."),
+        (
+            "seqgen bench plan --layers 12 --hidden-size 768 --bandwidth 1 --gflops 1e4",
+            "Compare the time of computing with that of moving data.",
+        ),
+    ),
     "bench points": (
         ("seqgen bench points", "Follow every update rule for a hundred steps."),
         ("seqgen bench points --lr 0.1 --steps 500", "Use a smaller rate, for longer."),

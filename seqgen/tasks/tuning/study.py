@@ -32,7 +32,7 @@ FACTS, TRIALS, DATABASE, BEST = "study.json", "trials", "study.db", "best.toml"
 FORMAT = 1
 # Trials that are drawn at random before a sampler learns from them; trials that are complete
 # before one is pruned, and tenths of a trial in which none is.
-FIRST_TRIALS, BEFORE_PRUNING, UNPRUNED_TENTHS = 10, 4, 3
+FIRST_TRIALS, BEFORE_PRUNING, UNPRUNED_TENTHS = 6, 4, 3
 # The budget of a trial: this share of the time for all of them, or so many minutes.
 LEAST_TRIALS, TRIAL_MINUTES = 30, 0.5
 # Seconds that a process waits while another writes.

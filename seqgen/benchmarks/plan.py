@@ -1,0 +1,303 @@
+"""What training a transformer on several ranks holds and moves, by formulas: a calculator.
+
+The transformer is the registry's, in its default form: SwiGLU, RMSNorm, no biases, a head of its
+own. docs/scale.md derives the formulas; tests hold them to what real processes hold and move.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from seqgen.configs import require
+
+Optimizer = Literal["sgd", "adagrad", "rmsprop", "adam", "adamw", "muon"]
+# Numbers that an optimizer keeps for each parameter, sgd with momentum; Muon keeps two for those
+# that are no hidden matrices, as AdamW does.
+STATES: dict[str, int] = {"sgd": 1, "adagrad": 1, "rmsprop": 1, "adam": 2, "adamw": 2, "muon": 1}
+# A model that only has a number of parameters is about this many times as wide as it has layers
+# (Kaplan et al. 2020, section 3.1, found the loss to depend little on it); heads have this width.
+WIDTH_BY_LAYERS, HEAD_WIDTH = 100, 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """A transformer.
+
+    Attributes:
+        layers: L.
+        hidden_size: H.
+        heads: A.
+        vocab_size: V.
+        tied: embedding and head share their matrix.
+    """
+
+    layers: int
+    hidden_size: int
+    heads: int
+    vocab_size: int
+    tied: bool = False
+
+    @property
+    def ffn_size(self) -> int:
+        """I, the width of the feed-forward layers: 8/3 of H, in whole eights."""
+        return 8 * math.ceil(self.hidden_size / 3)
+
+    @property
+    def block(self) -> int:
+        """Parameters of a block: matrices 4 H^2 + 3 H I, norms 2 H, and norms of q and k."""
+        return self.block_matrices + 2 * self.hidden_size + 2 * (self.hidden_size // self.heads)
+
+    @property
+    def block_matrices(self) -> int:
+        """Elements of a block's matrices."""
+        return self.hidden_size * (4 * self.hidden_size + 3 * self.ffn_size)
+
+    @property
+    def outside(self) -> int:
+        """Parameters outside the blocks: embedding and head, and the last norm."""
+        return self.vocab_size * self.hidden_size * (1 if self.tied else 2) + self.hidden_size
+
+    @property
+    def parameters(self) -> int:
+        """P, all of them."""
+        return self.layers * self.block + self.outside
+
+    @classmethod
+    def of(
+        cls,
+        parameters: int | None,
+        vocab_size: int,
+        layers: int | None,
+        hidden_size: int | None,
+        heads: int | None,
+        tied: bool,
+    ) -> Shape:
+        """Return the shape that is given, or the one with about so many parameters.
+
+        Raises:
+            UsageError: neither a number of parameters nor layers and width are given; both are; or
+                no shape is so small.
+        """
+        shaped = layers is not None and hidden_size is not None
+        require(
+            (parameters is None) == shaped,
+            "give --parameters N, or --layers N and --hidden-size N",
+        )
+        if parameters is None:
+            fitting = heads or next(n for n in _divisors(hidden_size) if hidden_size / n <= 128)
+            require(
+                hidden_size % fitting == 0,
+                f"--heads must divide the hidden size, and {fitting} does not divide {hidden_size}",
+            )
+            return cls(
+                layers=layers,
+                hidden_size=hidden_size,
+                heads=fitting,
+                vocab_size=vocab_size,
+                tied=tied,
+            )
+        if layers is None and hidden_size is None:
+            layers = max(1, round((parameters / (12 * WIDTH_BY_LAYERS**2)) ** (1 / 3)))
+        if hidden_size is not None:
+            return cls._with_layers(parameters, vocab_size, hidden_size, heads, tied)
+        return cls._with_width(parameters, vocab_size, layers, heads, tied)
+
+    @classmethod
+    def _with_width(
+        cls, parameters: int, vocab_size: int, layers: int, heads: int | None, tied: bool
+    ) -> Shape:
+        """Return the shape with the width that comes nearest, a multiple of the width of a head."""
+        unit = HEAD_WIDTH if heads is None else heads
+        # The positive root of 12 L H^2 + b H = P, and the nearest multiples.
+        b = vocab_size * (1 if tied else 2)
+        root = (math.sqrt(b * b + 48 * layers * parameters) - b) / (24 * layers)
+        near = {max(1, math.floor(root / unit)), max(1, math.ceil(root / unit))}
+        shapes = [
+            cls(
+                layers=layers,
+                hidden_size=unit * times,
+                heads=times if heads is None else heads,
+                vocab_size=vocab_size,
+                tied=tied,
+            )
+            for times in sorted(near)
+        ]
+        return min(shapes, key=lambda shape: abs(shape.parameters - parameters))
+
+    @classmethod
+    def _with_layers(
+        cls, parameters: int, vocab_size: int, hidden_size: int, heads: int | None, tied: bool
+    ) -> Shape:
+        """Return the shape of this width with the number of layers that comes nearest."""
+        one = cls.of(None, vocab_size, 1, hidden_size, heads, tied)
+        layers = max(1, round((parameters - one.outside) / one.block))
+        return cls.of(None, vocab_size, layers, hidden_size, one.heads, tied)
+
+
+def _divisors(number: int) -> list[int]:
+    return [n for n in range(1, number + 1) if number % n == 0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The keys of a record of `seqgen bench plan --json`, in order.
+
+    All that is held or moved is in bytes and of one rank; what it sends in a step it also receives.
+    `activations` are those of its rows with all layers kept, `logits` what the softmax layer makes
+    of them. `seconds` of computing and of moving are there where a speed was given.
+    """
+
+    ranks: int
+    sharded: bool
+    model_parameters: int
+    layers: int
+    hidden_size: int
+    parameters: float
+    gradients: float
+    buckets: float
+    optimizer_states: float
+    gathered: float
+    activations: float
+    logits: float
+    held: float
+    all_reduce: float
+    all_gather: float
+    reduce_scatter: float
+    moved: float
+    flops: float
+    compute_seconds: float | None
+    traffic_seconds: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """How a step is taken.
+
+    Attributes:
+        batch_size: B, the rows of all ranks together.
+        seq_len: T.
+        precision: float32, float64 or bf16; parameters stay float32 under bf16.
+        optimizer: its name.
+        accumulate: how many parts a rank's rows are worked in, one after the other.
+        gflops: of a rank, in 10^9 a second; None if it is unknown.
+        bandwidth: of a rank, in 10^9 bytes a second each way; None if it is unknown.
+    """
+
+    batch_size: int
+    seq_len: int
+    precision: str
+    optimizer: str
+    accumulate: int = 1
+    gflops: float | None = None
+    bandwidth: float | None = None
+
+    @property
+    def number(self) -> int:
+        """b, the bytes of a parameter, of its gradient and of each state of the optimizer."""
+        return 8 if self.precision == "float64" else 4
+
+
+def plan(shape: Shape, step: Step, ranks: int, sharded: bool) -> Plan:
+    """Return what each of some ranks holds and moves.
+
+    Args:
+        shape: of the model.
+        step: how one is taken.
+        ranks: N.
+        sharded: parameters, gradients and states are divided over the ranks (Rajbhandari et al.
+            2020, stage 3), as FSDP2 does block by block; otherwise every rank has them all.
+    """
+    size, rows = shape.parameters * step.number, step.batch_size / ranks
+    part = size / ranks if sharded else size
+    tokens = rows * step.seq_len / step.accumulate  # whose activations are kept at a time
+    several = ranks > 1
+    kept = {
+        "parameters": part,
+        "gradients": part,
+        # DistributedDataParallel copies gradients into buckets that it exchanges.
+        "buckets": size if several and not sharded else 0,
+        "optimizer_states": states(shape, step) / (ranks if sharded else 1),
+        "gathered": gathered(shape, step) if several and sharded else 0,
+        "activations": tokens * activations(shape, step),
+        "logits": tokens * shape.vocab_size * 2 * step.number,
+    }
+    moved = traffic(shape, step, ranks, sharded)
+    total = sum(moved.values())
+    flops = rows * step.seq_len * flops_of_a_token(shape, step.seq_len)
+    return Plan(
+        ranks=ranks,
+        sharded=sharded,
+        model_parameters=shape.parameters,
+        layers=shape.layers,
+        hidden_size=shape.hidden_size,
+        **kept,
+        held=sum(kept.values()),
+        **moved,
+        moved=total,
+        flops=flops,
+        compute_seconds=None if step.gflops is None else flops / (1e9 * step.gflops),
+        traffic_seconds=None if step.bandwidth is None else total / (1e9 * step.bandwidth),
+    )
+
+
+def states(shape: Shape, step: Step) -> float:
+    """Return the bytes of an optimizer's states of all parameters."""
+    numbers = STATES[step.optimizer] * shape.parameters
+    if step.optimizer == "muon":
+        numbers += shape.parameters - shape.layers * shape.block_matrices
+    return numbers * step.number
+
+
+def gathered(shape: Shape, step: Step) -> float:
+    """Return the bytes of whole parameters that a sharded rank holds for a moment.
+
+    Those outside the blocks; two blocks, since the next is gathered while one computes; and the
+    whole gradient of one before it is divided.
+    """
+    return (shape.outside + 2 * shape.block + max(shape.block, shape.outside)) * step.number
+
+
+def traffic(shape: Shape, step: Step, ranks: int, sharded: bool) -> dict[str, float]:
+    """Return the bytes that each rank sends in a step, by operation.
+
+    In a ring a rank sends (N - 1)/N of what is gathered or scattered, and twice that to reduce for
+    all (Patarasuk and Yuan 2009). Sharded parameters are gathered for the forward pass, and those
+    of blocks again for the backward pass.
+    """
+    share = (ranks - 1) / ranks * step.number
+    if not sharded:
+        return {"all_reduce": 2 * share * shape.parameters, "all_gather": 0, "reduce_scatter": 0}
+    twice = 2 * shape.layers * shape.block + shape.outside
+    return {
+        "all_reduce": 0,
+        "all_gather": share * twice,
+        "reduce_scatter": share * shape.parameters,
+    }
+
+
+def activations(shape: Shape, step: Step) -> float:
+    """Return the bytes that a token's activations take until the backward pass, without dropout.
+
+    In a block 13 H + 4 I + 3 A numbers; under bf16 those that products read have half the bytes.
+    Attention does not keep its weights.
+    """
+    hidden, inner, heads = shape.hidden_size, shape.ffn_size, shape.heads
+    if step.precision == "bf16":
+        block = 28 * hidden + 8 * inner + 8 * heads
+    else:
+        block = step.number * (13 * hidden + 4 * inner + 3 * heads)
+    return shape.layers * block + 2 * step.number * hidden
+
+
+def flops_of_a_token(shape: Shape, seq_len: int) -> float:
+    """Return the operations that training takes for a token.
+
+    Two for each element of a matrix that it meets, and for each element of the queries and values
+    that it meets over half the window on average; the backward pass takes twice the forward one
+    (Kaplan et al. 2020, section 2.1).
+    """
+    matrices = shape.layers * shape.block_matrices + shape.vocab_size * shape.hidden_size
+    attention = shape.layers * seq_len * shape.hidden_size
+    return 3 * 2 * (matrices + attention)
