@@ -57,7 +57,8 @@ def tokenize(
         value(
             "KIND",
             WHAT,
-            "Train a tokenizer: char, byte, word, whitespace, bpe, unigram, wordpiece. Needs --out.",
+            "Train a tokenizer: char, byte, word, whitespace, bpe, unigram or wordpiece. Needs "
+            "--out.",
             default=False,
             complete=completion.tokenizers,
         ),
