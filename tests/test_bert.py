@@ -29,6 +29,7 @@ from seqgen.data.sources import Source
 from seqgen.errors import UsageError
 from seqgen.hashing import uniforms
 from seqgen.models.bert import Bert, BertConfig
+from seqgen.presets import preset
 from seqgen.registry import architecture
 from seqgen.scoring import add_up
 from seqgen.tasks.masked.scores import masked_loss, pseudo_log_probs, pseudo_scores
@@ -436,3 +437,27 @@ def test_a_classifier_begins_with_the_features_of_the_masked_model(task):
     torch.testing.assert_close(features[1, :2], expected[1, :2], **EXACT)
     torch.testing.assert_close(last, expected[:, 0], **EXACT)
     assert labeller(source).shape == ((2, 1, 3) if task == "classify" else (2, 4, 3))
+
+
+# Presets.
+
+
+@pytest.mark.parametrize("name", ["bert-base", "bert-large"])
+def test_the_presets_have_the_shape_of_the_paper(name):
+    """As many parameters as transformers' model of the same shape, none of them allocated."""
+    transformers = pytest.importorskip("transformers")
+    given = preset(name).settings
+    known = {k: v for k, v in given.items() if k in BertConfig.fields()}
+    config = BertConfig(**{**known, "vocab_size": 30_522 - 3}, window=given["seq_len"])
+    layers, size, heads = {"bert-base": (12, 768, 12), "bert-large": (24, 1024, 16)}[name]
+    theirs = transformers.BertConfig(
+        hidden_size=size,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=4 * size,
+    )
+    with torch.device("meta"):
+        ours, reference = Bert(config), transformers.BertForPreTraining(theirs)
+    assert ours.parameter_count() == sum(p.numel() for p in reference.parameters())
+    assert (config.mask, config.next_sentence, given["batch_size"]) == (0.15, True, 256)
+    assert given["warmup"] * given["steps"] == 10_000
