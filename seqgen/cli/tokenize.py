@@ -57,7 +57,7 @@ def tokenize(
         value(
             "KIND",
             WHAT,
-            "Train a tokenizer: char, byte, word, whitespace, bpe, unigram or wordpiece; needs "
+            "Train a tokenizer: char, byte, word, whitespace, bpe, unigram or wordpiece. Needs "
             "--out.",
             default=False,
             complete=completion.tokenizers,

@@ -64,7 +64,7 @@ class WordPieceTokenizer(Tokenizer):
         for block in line_blocks(chunks, cls.boundary):
             counts.update(word for word, _ in cut.pre_tokenize_str(block))
         words = {word: counts[word] for word in sorted(counts) if len(word) <= LONGEST_WORD}
-        first = {word[0] for word in words}
+        first = {character for word in words for character in word}
         later = {CONTINUES + character for word in words for character in word[1:]}
         characters = [*sorted(first), *sorted(later)]
         size = vocab_size or DEFAULT_SIZE
