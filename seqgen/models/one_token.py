@@ -47,9 +47,10 @@ class OneToken:
             self.added = model.position_embedding.weight.detach().numpy()
         else:
             self.added = model.waves.numpy()
+        self.embedding_norm = over_arrays(model.embedding_norm)
         self.blocks = [self.row_block(block) for block in model.blocks]
         self.final_norm = over_arrays(model.final_norm)
-        self.head = Affine(model.head.weight, None)
+        self.head = affine_of(model.head)
 
     def __call__(self, tokens: Sequence[int], cache: KVCache) -> np.ndarray:
         """Read a token of each row, for which its window has room; return logits (B, V)."""
@@ -71,6 +72,7 @@ class OneToken:
             x *= self.scale
         if self.added is not None:
             x += self.added[positions]
+        x = self.embedding_norm(x)
         rotation = None if self.waves is None else self.waves[positions][:, None]
         reading = self.attending(read, cache)
         for block in self.blocks:

@@ -93,6 +93,7 @@ class Plan:
             "source_features": sizes.source_features,
             "source_window": self.data.max_source_len + 1,
             "classes": sizes.classes,
+            "decoder_start": None,
         }
         derived = {name: follows[name] for name in config_class.derived}
         return config_class(**derived, **self.model)
