@@ -136,6 +136,96 @@ def checkpoint(kind: str, folder: Path, **shards) -> Path:
     return saved(folder, model, library, *names, **shards)
 
 
+GERMAN = (
+    "die katze sa\u00df auf der matte\nund der hund war 12 jahre alt: h\u00e9, \u6f22\u5b57\n" * 8
+)
+SOURCES = ("the cat sat on", "a dog's  log", "h\u00e9 \u6f22", "12 years old: the mat", "")
+
+
+def pair_checkpoint(kind: str, folder: Path, **shards) -> Path:
+    """Write a tiny random encoder-decoder of a kind, and return its folder.
+
+    Args:
+        kind: "marian", "marian-separate" (two vocabularies), "bart" or "bart-forced".
+        folder: to write.
+        shards: how `save_pretrained` cuts it.
+    """
+    import transformers
+
+    torch.manual_seed(4)
+    shape = {"d_model": 32, "encoder_layers": 3, "decoder_layers": 2, "dropout": 0.0}
+    for side in ("encoder", "decoder"):
+        shape |= {f"{side}_attention_heads": 4, f"{side}_ffn_dim": 48}
+    if kind.startswith("marian"):
+        tokenizer = marian_tokenizer(folder, separate=kind == "marian-separate")
+        pad = tokenizer.pad_token_id
+        ids = {"pad_token_id": pad, "eos_token_id": 0, "forced_eos_token_id": None}
+        ids |= {"decoder_start_token_id": pad, "vocab_size": len(tokenizer.encoder)}
+        own = {"max_position_embeddings": 64, "scale_embedding": True}
+        own |= {"activation_function": "swish", "bos_token_id": 0}
+        if kind == "marian-separate":
+            own |= {"share_encoder_decoder_embeddings": False, "tie_word_embeddings": True}
+            own |= {"decoder_vocab_size": len(tokenizer.target_encoder)}
+        model = transformers.MarianMTModel(transformers.MarianConfig(**shape, **own, **ids))
+        model.generation_config.bad_words_ids = [[pad]]
+    else:
+        library = byte_level(special=("<s>", "<pad>", "</s>", "<unk>", "<mask>"))
+        frame = [(name, library.token_to_id(name)) for name in ("<s>", "</s>")]
+        from tokenizers import processors
+
+        library.post_processor = processors.RobertaProcessing(frame[1], frame[0], True, False)
+        tokenizer = transformers.PreTrainedTokenizerFast(
+            tokenizer_object=library, bos_token="<s>", eos_token="</s>", pad_token="<pad>"
+        )
+        ids = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
+        ids |= {"decoder_start_token_id": 2, "forced_eos_token_id": None}
+        own = {"max_position_embeddings": 64, "vocab_size": library.get_vocab_size()}
+        config = transformers.BartConfig(**shape, **own, **ids)
+        model = transformers.BartForConditionalGeneration(config)
+        model.generation_config.forced_bos_token_id = 0 if kind == "bart-forced" else None
+    model = model.float().eval()
+    for name, parameter in model.named_parameters():
+        if "embed_positions" not in name or kind.startswith("bart"):
+            torch.nn.init.normal_(parameter, std=0.3)
+    torch.nn.init.normal_(model.final_logits_bias, std=0.1)
+    # What stands for <unk> in a text is not the same there.
+    model.final_logits_bias[:, tokenizer.unk_token_id or 3] = -99
+    model.final_logits_bias[:, model.config.eos_token_id] = -8  # or all texts would be empty
+    model.save_pretrained(folder, **shards)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def marian_tokenizer(folder: Path, separate: bool):
+    """Write the files of a tokenizer as Marian's models have, and return transformers' own."""
+    import transformers
+
+    folder.mkdir(parents=True, exist_ok=True)
+    sides = {"source": TEXT, "target": GERMAN}
+    names: dict[str, list[str]] = {}
+    for side, text in sides.items():
+        made = sentencepiece_model(text.split("\n"), 300 if side == "source" else 310)
+        (folder / f"{side}.spm").write_bytes(made)
+        library = sentencepiece.SentencePieceProcessor(model_proto=made)
+        pieces = [library.id_to_piece(i) for i in range(library.vocab_size())]
+        # In another order than the files', and without a piece that they have.
+        names[side] = sorted(set(pieces) - {"<s>", "</s>", "<unk>", "\u2581the"}, reverse=True)
+    files = {"vocab.json": [*names["source"], *names["target"]]}
+    if separate:
+        files = {"vocab.json": names["source"], "target_vocab.json": names["target"]}
+    for file, content in files.items():
+        distinct = dict.fromkeys(["</s>", "<unk>", *content, "<pad>"])
+        table = {name: i for i, name in enumerate(distinct)}
+        if file == "target_vocab.json":  # one id of the pad for both sides
+            shared = json.loads((folder / "vocab.json").read_text())["<pad>"]
+            table = {name: i + (i >= shared) for name, i in table.items() if name != "<pad>"}
+            table["<pad>"] = shared
+        (folder / file).write_text(json.dumps(table))
+    target = {"target_vocab_file": str(folder / "target_vocab.json")} if separate else {}
+    paths = [str(folder / name) for name in ("source.spm", "target.spm", "vocab.json")]
+    return transformers.MarianTokenizer(*paths, separate_vocabs=separate, **target)
+
+
 def sentencepiece_model(sentences: list[str], vocab_size: int) -> bytes:
     """Return a BPE model of sentencepiece that keeps all spaces and falls back on bytes."""
     written = io.BytesIO()

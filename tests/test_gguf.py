@@ -248,7 +248,7 @@ def test_mutations_are_refused_in_a_line_or_read(tmp_path, capsys):
 
 @pytest.mark.parametrize("theta", [500, 5000])
 def test_waves_that_are_never_stretched_in_full_come_back(theta, tmp_path):
-    # 8192 tokens hold 12 waves of the slowest pair, which stays as it is, or 2.2, partly stretched.
+    # 8192 tokens hold 12 waves of the slowest pair, which stay, or 2.2, stretched in part.
     scaling = ("rope_scaling=llama3", "rope_factor=8", f"rope_theta={theta}", "head_size=8")
     own = own_model(tmp_path, *scaling)
     path = tmp_path / "m.gguf"

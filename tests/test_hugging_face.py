@@ -397,7 +397,7 @@ def test_a_folder_by_hand_is_imported(folder, capsys):
         ({"n_positions": 10**12}, "window must be"),
         ({"vocab_size": 20}, "wte.weight is of shape"),
         ({"eos_token_id": 10**6}, "eos_token_id"),
-        ({"n_layer": 2}, "has no tensor transformer.h.1"),
+        ({"n_layer": 2}, "no tensor transformer.h.1"),
     ],
 )
 def test_what_is_not_understood_is_named(folder, capsys, fields, said):

@@ -190,12 +190,19 @@ def encode_pairs(pairs: Pairs, tokenizers: Tokenizers, sampling: Sampling | None
 def encode_sources(
     source_lines: Iterable[str], tokenizer: Tokenizer | Labels, sampling: Sampling | None = None
 ) -> TokenSources:
-    """Encode sources, one per line: texts with EOS at the end, so that none is empty; or labels."""
+    """Encode sources, one per line: texts with EOS at the end, so that none is empty; or labels.
+
+    See `Tokenizer.as_source` for what they begin with.
+    """
     if isinstance(tokenizer, Labels):
         return tokenizer.sources(source_lines)
     framing = Framing.of(tokenizer, "line")
     read = encode_corpus(source_lines, tokenizer, "line", sampling, framing)
-    return TokenSources(read.tokens, read.ends, read.oov)
+    if tokenizer.source_bos_id is None:
+        return TokenSources(read.tokens, read.ends, read.oov)
+    tokens = np.insert(read.tokens, read.starts, tokenizer.source_bos_id)
+    ends = read.ends + np.arange(1, read.ends.size + 1)
+    return TokenSources(tokens, ends, read.oov, framing=2)
 
 
 def drop_long(corpus: Corpus, max_source_len: int | None, max_target_len: int | None) -> Fitting:

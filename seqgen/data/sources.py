@@ -88,9 +88,12 @@ class Sources(ABC):
 
 @dataclass(frozen=True)
 class TokenSources(Sources):
-    """Sequences of token ids, each with EOS at its end: `values` is (N,), of any integer type."""
+    """Sequences of token ids, each with EOS at its end: `values` is (N,), of any integer type.
 
-    framing: ClassVar[int] = 1
+    Some begin with a token of their own, so that `framing` is 2.
+    """
+
+    framing: int = 1
 
     @classmethod
     def of(cls, sequences: Sequence[Sequence[int]]) -> TokenSources:

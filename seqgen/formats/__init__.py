@@ -17,6 +17,7 @@ from seqgen.registry import load_object
 
 if TYPE_CHECKING:
     from seqgen.data.framing import Framing
+    from seqgen.data.labels import Labels
     from seqgen.models.base import LanguageModel
     from seqgen.tokenizers import Tokenizer
 
@@ -32,6 +33,7 @@ class Imported:
         data: how its text is read.
         framing: how its texts begin and end.
         facts: what else is to be recorded of it, as JSON can hold it.
+        source_tokenizer: the ids of its sources, if they are not those of its texts.
     """
 
     architecture: str
@@ -40,6 +42,7 @@ class Imported:
     data: DataConfig
     framing: Framing
     facts: Mapping[str, Any]
+    source_tokenizer: Tokenizer | None = None
 
 
 class Importer(Protocol):
@@ -78,6 +81,7 @@ class Exported:
         documents: how its text is read.
         framing: how its texts begin and end.
         name: what messages call it.
+        source_tokenizer: the ids of its sources, or its labels; None for neither.
     """
 
     model: LanguageModel
@@ -85,6 +89,7 @@ class Exported:
     documents: Documents
     framing: Framing
     name: str
+    source_tokenizer: Tokenizer | Labels | None = None
 
 
 # Takes a model; returns the file in pieces. Raises SeqgenError if the format cannot hold this kind
@@ -127,7 +132,8 @@ def folder_importer(path: Path) -> FolderImporter | None:
     if path.suffix in PICKLES:
         raise SeqgenError(
             f"{path} is a pickle, which seqgen never loads; convert its model: "
-            "AutoModelForCausalLM.from_pretrained(folder).save_pretrained(folder) in transformers"
+            "AutoModelForCausalLM (or AutoModelForSeq2SeqLM) "
+            ".from_pretrained(folder).save_pretrained(folder) in transformers"
         )
     if path.is_dir():
         return load_object(FOLDER_IMPORTERS["hf"])

@@ -13,11 +13,12 @@ from torch import Tensor
 
 from seqgen.configs import DataConfig, require
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.formats import Exported, Imported, gguf, gguf_vocabulary, hf_config
+from seqgen.formats import Exported, Imported, gguf, gguf_vocabulary, hf_config, hf_config_writing
 from seqgen.formats.hf_models import filled, require_transformer
-from seqgen.formats.hf_weights import Part, parts_of, theirs_of
+from seqgen.formats.hf_weights import Part, check_tensors, parts_of, theirs_of
 from seqgen.models.base import weights_of
 from seqgen.models.positions import RopeScaling
+from seqgen.models.transformer import Transformer
 from seqgen.models.transformer_config import MOST_WINDOW, TransformerConfig
 from seqgen.tokenizers import Tokenizer
 
@@ -77,7 +78,7 @@ def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Importe
     tokenizer, framing = gguf_vocabulary.read(file, config.vocab_size)
     tensors = {part.ours: _read(file, part, family, config) for part in parts}
     data = DataConfig(tokenizer=tokenizer.kind, val="none")
-    model = filled(config, tensors)
+    model = filled(Transformer, config, tensors)
     return Imported("transformer", model, tokenizer, data, framing, {"family": family})
 
 
@@ -228,21 +229,13 @@ def _check(file: gguf.GGUFFile, parts: Iterable[Part], config: TransformerConfig
     Raises:
         SeqgenError: a tensor is missing, or of another shape, or not understood.
     """
-    shapes = {name: shape for part in parts for name, shape in part.theirs}
-    for name, shape in shapes.items():
-        if name not in file.tensors:
-            raise file.error(f"there is no tensor {name}")
-        stored = file.tensors[name].shape
-        if stored != shape:
-            raise file.error(f"the tensor {name} is of shape {list(stored)}, not {list(shape)}")
+    shapes = {name: tensor.shape for name, tensor in file.tensors.items()}
+    check_tensors(parts, shapes, {ROPE_FACTORS}, lambda _, message: file.error(message))
     if ROPE_FACTORS in file.tensors:
         rate = _rates(config.rope_theta, config.head_width)
         expected, stored = _factors(rate, config.rope_factor), file.read(ROPE_FACTORS)
         if stored.shape != expected.shape or not np.allclose(stored, expected, rtol=1e-3):
             raise file.error(f"{ROPE_FACTORS} is another scaling of positions than Llama 3.1's")
-    strange = file.tensors.keys() - shapes.keys() - {ROPE_FACTORS}
-    if strange:
-        raise file.error(f"seqgen does not understand the tensor {min(strange)[:80]!r}")
 
 
 def _read(file: gguf.GGUFFile, part: Part, family: str, config: TransformerConfig) -> Tensor:
@@ -276,7 +269,7 @@ def write_model(exported: Exported) -> Iterator[bytes]:
     """Yield a transformer as a GGUF file in float32, in pieces; see `formats.Exporter`."""
     model, name = require_transformer(exported, "gguf"), exported.name
     config = model.config
-    family, _ = hf_config.write(config, name)
+    family, _ = hf_config_writing.write(config, name)
     if family == "gpt2" and config.activation != "gelu":
         raise SeqgenError(f"{name} has activation={config.activation}; a gpt2 GGUF file has gelu")
     facts = _facts(config, family, name) | gguf_vocabulary.facts_of(

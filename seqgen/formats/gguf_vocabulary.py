@@ -9,6 +9,7 @@ from seqgen.data.framing import Framing
 from seqgen.errors import SeqgenError
 from seqgen.files import json_bytes, parse_json
 from seqgen.formats.gguf import GGUFFile
+from seqgen.formats.hf_tokenizer import framed
 from seqgen.formats.hf_tokenizer_writing import files_of
 from seqgen.tokenizers import Tokenizer
 from seqgen.tokenizers.byte_level import PATTERNS, named_pattern
@@ -53,14 +54,11 @@ def read(file: GGUFFile, vocab_size: int) -> tuple[TokenizerFromElsewhere, Frami
     except ValueError as error:
         raise file.error(f"its vocabulary is broken: {error}") from None
     start, stop = special["bos_id"], special["eos_id"]
-    start = stop if start is None else start
-    if start is None:
-        raise file.error("no token begins texts, and none ends them")
-    tokenizer.bos_id, tokenizer.eos_id = start, stop
-    begins = facts.get("add_bos_token", kind == "llama")
     others = (_id_of(name, facts, file) for name in OTHER_ENDS)
     others = tuple(dict.fromkeys(i for i in others if i not in (None, stop)))
-    return tokenizer, Framing(start, None, stop, (), bool(begins), others)
+    begins = bool(facts.get("add_bos_token", kind == "llama"))
+    how = {"starts_prompts": begins, "also_stop": others}
+    return tokenizer, framed(tokenizer, start, stop, file.error, **how)
 
 
 def _id_of(name: str, facts: dict[str, Any], file: GGUFFile) -> int | None:

@@ -1,8 +1,8 @@
-"""`config.json` of Hugging Face models, as the settings of our transformer, and back."""
+"""`config.json` of Hugging Face models, as the settings of our transformer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,10 +86,13 @@ class Fields:
     Args:
         table: the file's content.
         name: what messages call it.
+        silent: fields that say nothing, besides `SILENT`.
     """
 
-    def __init__(self, table: Mapping[str, Any], name: str) -> None:
-        self.table, self.name, self.taken = table, name, set(SILENT)
+    def __init__(
+        self, table: Mapping[str, Any], name: str, silent: frozenset[str] = frozenset()
+    ) -> None:
+        self.table, self.name, self.taken = table, name, set(SILENT | silent)
 
     def wrong(self, field: str) -> SeqgenError:
         """Return what to say of a field that seqgen cannot do as it says."""
@@ -168,22 +171,37 @@ class Fields:
                 raise self.wrong(field)
 
 
-def read(table: Any, name: str) -> Described:
-    """Return what a `config.json` describes.
+def family_of(table: Any, name: str, known: Iterable[str]) -> str:
+    """Return the family that a `config.json` names, its `model_type`.
 
     Args:
         table: the file's content.
         name: what messages call it.
+        known: the families that are read.
 
     Raises:
-        SeqgenError: it is of another kind of model, or has a field that is not understood.
+        SeqgenError: it is none of these.
     """
     if not isinstance(table, dict):
         raise SeqgenError(f"{name} holds no table")
-    family = table.get("model_type")
-    if not isinstance(family, str) or family not in READERS:
-        known = ", ".join(READERS)
-        raise SeqgenError(f"{name}: model_type is {short(repr(family))}; seqgen reads {known}")
+    family, known = table.get("model_type"), list(known)
+    if not isinstance(family, str) or family not in known:
+        listed = ", ".join(known)
+        raise SeqgenError(f"{name}: model_type is {short(repr(family))}; seqgen reads {listed}")
+    return family
+
+
+def read(table: Mapping[str, Any], name: str) -> Described:
+    """Return what a `config.json` of a decoder describes.
+
+    Args:
+        table: the file's content, of a family of `READERS`.
+        name: what messages call it.
+
+    Raises:
+        SeqgenError: it has a field that is not understood.
+    """
+    family = table["model_type"]
     fields = Fields(table, name)
     settings = READERS[family](fields)
     settings["vocab_size"] = fields.number("vocab_size")
@@ -295,91 +313,3 @@ def _rope(fields: Fields) -> dict[str, Any]:
         }
     rope.finish()
     return settings
-
-
-def write(config: TransformerConfig, name: str) -> tuple[str, dict[str, Any]]:
-    """Return the family that a transformer of ours belongs to, and its `config.json`.
-
-    Args:
-        config: the transformer's.
-        name: what messages call the model.
-
-    Raises:
-        SeqgenError: no family has such a transformer; names the setting.
-    """
-    if config.norm_position != "pre" or config.scale_embedding:
-        what = "norm_position=post" if config.norm_position != "pre" else "scale_embedding=true"
-        raise _no_family(name, what)
-    shared = {"vocab_size": config.vocab_size, "tie_word_embeddings": config.tie_weights}
-    if config.positions == "learned":
-        return "gpt2", {"model_type": "gpt2", **shared, **_as_gpt2(config, name)}
-    family, fields = _as_llama(config, name)
-    return family, {"model_type": family, **shared, **fields}
-
-
-def _no_family(name: str, what: str) -> SeqgenError:
-    return SeqgenError(f"{name} has {what}, which no model of Hugging Face has that seqgen writes")
-
-
-def _as_gpt2(config: TransformerConfig, name: str) -> dict[str, Any]:
-    required = {"norm": "layernorm", "bias": True, "qk_norm": False}
-    for setting, value in required.items():
-        if getattr(config, setting) != value:
-            shown = str(getattr(config, setting)).lower()
-            raise _no_family(name, f"positions=learned and {setting}={shown}")
-    if config.kv_heads != config.num_heads or config.head_size is not None:
-        raise _no_family(name, "positions=learned with num_kv_heads or head_size")
-    names = {ours: theirs for theirs, ours in reversed(GELUS.items())}
-    if config.activation not in names:
-        raise _no_family(name, f"positions=learned and activation={config.activation}")
-    return {
-        "architectures": ["GPT2LMHeadModel"],
-        "n_positions": config.window,
-        "n_embd": config.hidden_size,
-        "n_layer": config.num_layers,
-        "n_head": config.num_heads,
-        "n_inner": config.feed_forward_size,
-        "activation_function": names[config.activation],
-        "layer_norm_epsilon": config.norm_eps,
-    }
-
-
-def _as_llama(config: TransformerConfig, name: str) -> tuple[str, dict[str, Any]]:
-    required = {"positions": "rope", "norm": "rmsnorm", "activation": "swiglu"}
-    for setting, value in required.items():
-        if getattr(config, setting) != value:
-            raise _no_family(name, f"{setting}={getattr(config, setting)}")
-    family, title = "llama", "Llama"
-    if config.qk_norm:
-        family, title = "qwen3", "Qwen3"
-    elif config.qkv_bias and not config.bias:
-        family, title = "qwen2", "Qwen2"
-    if config.qk_norm and (config.bias or config.qkv_bias):
-        raise _no_family(name, "both qk_norm=true and biases")
-    rope: dict[str, Any] = {"rope_type": config.rope_scaling or "default"}
-    if config.rope_scaling is not None:
-        rope["factor"] = config.rope_factor
-    if config.rope_scaling == "llama3":
-        rope |= {
-            "low_freq_factor": config.rope_low_factor,
-            "high_freq_factor": config.rope_high_factor,
-            "original_max_position_embeddings": config.rope_original_window,
-        }
-    fields = {
-        "architectures": [f"{title}ForCausalLM"],
-        "max_position_embeddings": config.window,
-        "hidden_size": config.hidden_size,
-        "num_hidden_layers": config.num_layers,
-        "num_attention_heads": config.num_heads,
-        "num_key_value_heads": config.kv_heads,
-        "head_dim": config.head_width,
-        "intermediate_size": config.feed_forward_size,
-        "hidden_act": "silu",
-        "rms_norm_eps": config.norm_eps,
-        "rope_theta": config.rope_theta,
-        "rope_scaling": rope if config.rope_scaling else None,
-        "rope_parameters": {**rope, "rope_theta": config.rope_theta},
-    }
-    if family == "llama":
-        fields |= {"attention_bias": config.bias, "mlp_bias": config.bias}
-    return family, fields

@@ -1,10 +1,12 @@
-"""Folders of Hugging Face models: GPT-2's and Llama's families, read and written."""
+"""Folders of Hugging Face models, decoders and encoder-decoders, read and written."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 from safetensors.torch import save
@@ -13,7 +15,16 @@ from torch import Tensor
 from seqgen.configs import DataConfig, require
 from seqgen.errors import SeqgenError
 from seqgen.files import json_bytes
-from seqgen.formats import Exported, Imported, hf_config, hf_tokenizer, hf_tokenizer_writing
+from seqgen.formats import (
+    Exported,
+    Imported,
+    hf_config,
+    hf_config_writing,
+    hf_pair_tokenizer,
+    hf_pairs,
+    hf_tokenizer,
+    hf_tokenizer_writing,
+)
 from seqgen.formats.hf_weights import (
     WEIGHTS,
     Tensors,
@@ -24,6 +35,7 @@ from seqgen.formats.hf_weights import (
 )
 from seqgen.models.base import weights_of
 from seqgen.models.room import without_content
+from seqgen.models.seq2seq_transformer import Seq2SeqTransformer
 from seqgen.models.transformer import Transformer, waves_of
 from seqgen.models.transformer_config import TransformerConfig
 from seqgen.tokenizers import Tokenizer
@@ -36,17 +48,51 @@ def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Importe
     float32 one by one.
     """
     require(like is None, "--like is for n-gram models: a folder has its own tokenizer")
-    described = hf_config.read(read_table(path / "config.json"), str(path / "config.json"))
-    config, family = described.config, described.family
+    table, name = read_table(path / "config.json"), str(path / "config.json")
+    family = hf_config.family_of(table, name, [*hf_config.READERS, *hf_pairs.FAMILIES])
+    if family in hf_pairs.FAMILIES:
+        return _read_pairs(path, table, name)
+    described = hf_config.read(table, name)
+    config = described.config
     with contextlib.ExitStack() as held:
         tensors = Tensors(shards_of(path), held)
         tensors.rename("transformer." if family == "gpt2" else "model.")
         parts = list(parts_of(family, config, described.biased))
-        tensors.check(parts, config.tie_weights)
+        tensors.check(parts, {"lm_head.weight"} if config.tie_weights else ())
         tokenizer, framing = hf_tokenizer.read(path, config.vocab_size)
-        model = filled(config, {part.ours: tensors.read(part) for part in parts})
+        model = filled(Transformer, config, {part.ours: tensors.read(part) for part in parts})
     data = DataConfig(tokenizer=tokenizer.kind, val="none")
     return Imported("transformer", model, tokenizer, data, framing, {"family": family})
+
+
+def _read_pairs(path: Path, table: Mapping[str, Any], name: str) -> Imported:
+    """Read an encoder-decoder; see `read_model`."""
+    config = hf_pairs.read(table, name)
+    with contextlib.ExitStack() as held:
+        tensors = Tensors(shards_of(path), held)
+        tensors.rename("model.")
+        # Old files leave out a bias of zeros. Of names of one tensor a file may have any.
+        config = replace(config, output_bias=hf_pairs.BIAS in tensors.files)
+        shared = hf_pairs.SHARED
+        known = next((tensor for tensor in shared if tensor in tensors.files), shared[0])
+        parts = list(hf_pairs.parts_of(config, known))
+        tensors.check(parts, hf_pairs.silent_of(config))
+        sizes = config.source_vocab_size or config.vocab_size, config.vocab_size
+        tokens = hf_pair_tokenizer.read(path, *sizes)
+        config = replace(config, decoder_start=tokens.decoder_start)
+        if tokens.source is tokens.target:  # whose embeddings may be two all the same
+            config = replace(config, source_vocab_size=None)
+        tensors_of = {part.ours: tensors.read(part) for part in parts}
+        model = filled(Seq2SeqTransformer, config, tensors_of)
+    # What the window holds of a text besides its end, and of a source besides what frames it.
+    longest = {"max_target_len": max(1, config.window - 1 - (tokens.decoder_start is not None))}
+    begin = tokens.source.source_bos_id is not None
+    longest["max_source_len"] = max(1, config.source_window - 1 - begin)
+    kind = tokens.target.kind
+    data = DataConfig(tokenizer=kind, val="none", documents="line", **longest)
+    source = None if tokens.source is tokens.target else tokens.source
+    about = (data, tokens.framing, {"family": table["model_type"]}, source)
+    return Imported("seq2seq-transformer", model, tokens.target, *about)
 
 
 def files_of(exported: Exported) -> Iterator[tuple[str, bytes]]:
@@ -54,15 +100,47 @@ def files_of(exported: Exported) -> Iterator[tuple[str, bytes]]:
 
     A folder is not loaded without it, so that one half-way written is none.
     """
+    if type(exported.model) is Seq2SeqTransformer:
+        yield from _files_of_pairs(exported)
+        return
     model, name, framing = require_transformer(exported, "hf"), exported.name, exported.framing
-    family, table = hf_config.write(model.config, name)
+    family, table = hf_config_writing.write(model.config, name)
     yield from hf_tokenizer_writing.files_of(exported.tokenizer, framing, name).items()
-    stops = list(framing.stops) if framing.also_stop else framing.stop
-    ids = {"bos_token_id": framing.start, "eos_token_id": stops}
-    ids["pad_token_id"] = exported.tokenizer.pad_id
+    ids = {"bos_token_id": framing.start, **_ends_of(exported)}
     never = {"suppress_tokens": list(framing.never)} if framing.never else {}
     yield "generation_config.json", json_bytes({**ids, **never})
     tensors = theirs_of(list(parts_of(family, model.config)), weights_of(model))
+    yield WEIGHTS, save(tensors, {"format": "pt"})
+    yield "config.json", json_bytes({**table, **ids, "torch_dtype": "float32"})
+
+
+def _ends_of(exported: Exported) -> dict[str, Any]:
+    """Return the fields that say how texts end."""
+    framing = exported.framing
+    stops = list(framing.stops) if framing.also_stop else framing.stop
+    return {"eos_token_id": stops, "pad_token_id": exported.tokenizer.pad_id}
+
+
+def _files_of_pairs(exported: Exported) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of an encoder-decoder; see `files_of`."""
+    model, tokenizer = exported.model, exported.tokenizer
+    name, framing, config = exported.name, exported.framing, exported.model.config
+    _, table = hf_pairs.write(config, name)
+    sides = tokenizer, exported.source_tokenizer
+    yield from hf_pair_tokenizer.files_of(*sides, framing, name).items()
+    forced = None if config.decoder_start is None else framing.start
+    ids = {"bos_token_id": framing.start, **_ends_of(exported), "forced_eos_token_id": None}
+    ids["decoder_start_token_id"] = framing.start if forced is None else config.decoder_start
+    how = {"forced_bos_token_id": forced}
+    how |= {"suppress_tokens": list(framing.never)} if framing.never else {}
+    yield "generation_config.json", json_bytes({**ids, **how})
+    own = weights_of(model)
+    if config.shares_embeddings and not config.tie_weights:
+        # There one field is about both, so the embedding is written twice.
+        own["encoder.inputs.weight"] = own["embedding.weight"].clone()
+        config = replace(config, share_embeddings=False)
+    tensors = theirs_of(list(hf_pairs.parts_of(config)), own)
+    tensors.setdefault(hf_pairs.BIAS, torch.zeros(1, config.vocab_size))
     yield WEIGHTS, save(tensors, {"format": "pt"})
     yield "config.json", json_bytes({**table, **ids, "torch_dtype": "float32"})
 
@@ -86,15 +164,22 @@ def require_transformer(exported: Exported, file_format: str) -> Transformer:
     return model
 
 
-def filled(config: TransformerConfig, tensors: dict[str, Tensor]) -> Transformer:
-    """Return a transformer that has these tensors, without making any others first.
+AnyTransformer = TypeVar("AnyTransformer", bound=Transformer)
+
+
+def filled(
+    kind: type[AnyTransformer], config: TransformerConfig, tensors: dict[str, Tensor]
+) -> AnyTransformer:
+    """Return a transformer of a class that has these tensors, without making any others first.
 
     Biases that are not among them are zeros.
     """
-    model = without_content(Transformer, config)
+    model = without_content(kind, config)
     zeros = {n: torch.zeros(x.shape) for n, x in model.named_parameters() if n.endswith(".bias")}
     model.load_state_dict({**zeros, **tensors}, strict=False, assign=True)
     if config.tie_weights:
         model.head.weight = model.embedding.weight
+    if isinstance(model, Seq2SeqTransformer) and config.shares_embeddings:
+        model.encoder.inputs.weight = model.embedding.weight
     model.waves = waves_of(config, config.window)
     return model.eval()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from seqgen.configs import short
 from seqgen.data.framing import Framing
 from seqgen.errors import SeqgenError
+from seqgen.files import json_bytes
 from seqgen.formats.hf_weights import read_table
 from seqgen.tokenizers import read_facts
 from seqgen.tokenizers.from_elsewhere import (
@@ -20,6 +22,8 @@ from seqgen.tokenizers.from_elsewhere import (
 # No vocabulary comes near this.
 LARGEST = 1 << 28
 SPECIAL = ("bos", "eos", "pad")
+# The files of byte-level tokenizers before there was `tokenizer.json`.
+MERGES, VOCABULARY = "merges.txt", "vocab.json"
 
 
 @dataclass(frozen=True)
@@ -29,12 +33,17 @@ class Ends:
     Attributes:
         table: `tokenizer_config.json`.
         ids: by name (bos, eos, pad) what the model's own configuration has.
-        never: what it says is never to be written (`suppress_tokens`).
+        never: what it says is never to be written (`suppress_tokens`, and `bad_words_ids` of one
+            token).
+        decoder_start: what an encoder-decoder begins its texts with.
+        forced_bos: what it always writes next; None for nothing.
     """
 
     table: dict[str, Any]
     ids: dict[str, Any]
     never: list[Any]
+    decoder_start: Any = None
+    forced_bos: Any = None
 
     @classmethod
     def of(cls, folder: Path) -> Ends:
@@ -46,9 +55,15 @@ class Ends:
         named = _table(folder / "special_tokens_map.json")
         table = {**named, **_table(folder / "tokenizer_config.json")}
         config = {**_table(folder / "config.json"), **_table(folder / "generation_config.json")}
-        never = config.get("suppress_tokens")
+        never, words = config.get("suppress_tokens"), config.get("bad_words_ids")
+        never = list(never) if isinstance(never, list) else []
+        for word in words if isinstance(words, list) else []:
+            never += word if isinstance(word, list) and len(word) == 1 else []
         ids = {name: config.get(f"{name}_token_id") for name in SPECIAL}
-        return cls(table, ids, never if isinstance(never, list) else [])
+        forced = config.get("forced_bos_token_id")
+        if forced is None and config.get("force_bos_token_to_be_generated") is True:
+            forced = ids["bos"]
+        return cls(table, ids, never, config.get("decoder_start_token_id"), forced)
 
     def name(self, which: str) -> str | None:
         """Return what the tokenizer calls a special token."""
@@ -93,6 +108,10 @@ class Ends:
                 raise SeqgenError(f"eos_token_id has {short(repr(token))}, which there is not")
         return tuple(dict.fromkeys(token for token in tokens if token != stop))
 
+    def never_of(self, vocab_size: int) -> tuple[int, ...]:
+        """Return what is never written, as far as it is a token."""
+        return tuple(i for i in self.never if type(i) is int and 0 <= i < vocab_size)
+
 
 def _table(path: Path) -> dict[str, Any]:
     if not path.is_file():
@@ -117,28 +136,60 @@ def read(folder: Path, vocab_size: int | None = None) -> tuple[TokenizerFromElse
         SeqgenError: there is none, or it is damaged, or it is not understood.
     """
     ends = Ends.of(folder)
+    opened = open_tokenizer(folder, vocab_size, ends)
+    tokenizer, before, path = opened.tokenizer, opened.before, opened.path
+    if opened.after or len(before) > 1:
+        raise opened.puts("which seqgen does not do")
+    size = tokenizer.vocab_size
+    stop = ends.id_of("eos", tokenizer.eos_id, size)
+    start = before[0] if before else ends.id_of("bos", tokenizer.bos_id, size)
+    how = {"never": ends.never_of(size), "starts_prompts": bool(before)}
+    how["also_stop"] = ends.other_stops(stop, size)
+    return tokenizer, framed(tokenizer, start, stop, lambda x: SeqgenError(f"{path}: {x}"), **how)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A folder's tokenizer, the file that it is in, and what it puts around every text."""
+
+    tokenizer: TokenizerFromElsewhere
+    path: Path
+    before: list[int]
+    after: list[int]
+
+    def puts(self, what: str) -> SeqgenError:
+        """Return an error about what is put around texts."""
+        pieces = " ".join(self.tokenizer.pieces([*self.before, *self.after])) or "nothing"
+        return SeqgenError(f"{self.path} puts {pieces} around every text, {what}")
+
+
+def open_tokenizer(folder: Path, vocab_size: int | None, ends: Ends) -> Opened:
+    """Open the one tokenizer of a folder; see `read`.
+
+    Args:
+        folder: with `tokenizer.json`, `vocab.json` and `merges.txt`, or `tokenizer.model`.
+        vocab_size: the tokens of the model; None where there is no model.
+        ends: what the folder's tables say.
+    """
     path = folder / "tokenizer.json"
     try:
-        if path.is_file():
-            tokenizer = HuggingFaceTokenizer(_content(path), vocab_size)
+        if path.is_file() or (folder / MERGES).is_file():
+            content = content_of(path) if path.is_file() else from_merges(folder, ends)
+            path = path if path.is_file() else folder / MERGES
+            tokenizer = HuggingFaceTokenizer(content, vocab_size)
             _name_special(tokenizer, ends)
-            before, after = _frame(tokenizer, ends)
-        else:
-            path = folder / "tokenizer.model"
-            if not path.is_file():
-                raise SeqgenError(
-                    f"{folder} has no tokenizer.json and no tokenizer.model; write one: "
-                    "AutoTokenizer.from_pretrained(folder).save_pretrained(folder) in transformers"
-                )
-            tokenizer = WholeSentencepieceTokenizer(_content(path), vocab_size)
-            begins = ends.table.get("add_bos_token", True) and tokenizer.bos_id is not None
-            before, after = [tokenizer.bos_id] if begins else [], []
+            return Opened(tokenizer, path, *_frame(tokenizer, ends))
+        path = folder / "tokenizer.model"
+        if not path.is_file():
+            raise SeqgenError(
+                f"{folder} has no tokenizer.json and no tokenizer.model; write one: "
+                "AutoTokenizer.from_pretrained(folder).save_pretrained(folder) in transformers"
+            )
+        tokenizer = WholeSentencepieceTokenizer(content_of(path), vocab_size)
+        begins = ends.table.get("add_bos_token", True) and tokenizer.bos_id is not None
+        return Opened(tokenizer, path, [tokenizer.bos_id] if begins else [], [])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SeqgenError(f"{path} is damaged: {error}") from None
-    if after or len(before) > 1:
-        pieces = " ".join(tokenizer.pieces([*before, *after]))
-        raise SeqgenError(f"{path} puts {pieces} around every text, which seqgen does not do")
-    return tokenizer, _framing(tokenizer, ends, before, path)
 
 
 def is_folder(folder: Path) -> bool:
@@ -149,13 +200,52 @@ def is_folder(folder: Path) -> bool:
         return False
 
 
-def _content(path: Path) -> bytes:
+def content_of(path: Path) -> bytes:
+    """Return a tokenizer's file.
+
+    Raises:
+        SeqgenError: it cannot be read, or is larger than any.
+    """
     try:
         if path.stat().st_size > LARGEST:
             raise SeqgenError(f"{path} is larger than any tokenizer: {path.stat().st_size:,} bytes")
         return path.read_bytes()
     except OSError as error:
         raise SeqgenError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def from_merges(folder: Path, ends: Ends) -> bytes:
+    """Return the `tokenizer.json` of a folder that has `vocab.json` and `merges.txt`.
+
+    The tokenizer is GPT-2's, or BART's if it has the names of its special tokens.
+
+    Raises:
+        SeqgenError: a file is missing or damaged.
+    """
+    vocabulary = _table(folder / VOCABULARY)
+    lines = content_of(folder / MERGES).decode().splitlines()
+    merges = [line for line in lines if line and not line.startswith("#version")]
+    bart = {"<s>", "</s>"} <= vocabulary.keys()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"] if bart else ["<|endoftext|>"]
+    special += [name for name in map(ends.name, SPECIAL) if name is not None]
+    plain = {"single_word": False, "rstrip": False, "normalized": False, "special": True}
+    added = [
+        {"id": vocabulary[name], "content": name, "lstrip": name == "<mask>", **plain}
+        for name in dict.fromkeys(special)
+        if name in vocabulary
+    ]
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    level["use_regex"] = True
+    table: dict[str, Any] = {"version": "1.0", "added_tokens": added}
+    table |= {"pre_tokenizer": level, "decoder": level}
+    table["model"] = {"type": "BPE", "vocab": vocabulary, "merges": merges}
+    if bart:
+        sides = {"sep": ["</s>", vocabulary["</s>"]], "cls": ["<s>", vocabulary["<s>"]]}
+        how = {"trim_offsets": True, "add_prefix_space": False}
+        table["post_processor"] = {"type": "RobertaProcessing", **sides, **how}
+        for which, name in zip(SPECIAL, ("<s>", "</s>", "<pad>"), strict=True):
+            ends.table.setdefault(f"{which}_token", name)
+    return json_bytes(table)
 
 
 def _name_special(tokenizer: HuggingFaceTokenizer, ends: Ends) -> None:
@@ -180,17 +270,27 @@ def _frame(tokenizer: HuggingFaceTokenizer, ends: Ends) -> tuple[list[int], list
     return before, after
 
 
-def _framing(
-    tokenizer: TokenizerFromElsewhere, ends: Ends, before: list[int], path: Path
+def framed(
+    tokenizer: TokenizerFromElsewhere,
+    start: int | None,
+    stop: int | None,
+    error: Callable[[str], SeqgenError],
+    **how: Any,
 ) -> Framing:
-    """Return how texts begin and end, and give the tokenizer the same special ids."""
-    size = tokenizer.vocab_size
-    stop = ends.id_of("eos", tokenizer.eos_id, size)
-    start = before[0] if before else ends.id_of("bos", tokenizer.bos_id, size)
+    """Return how texts begin and end, and give the tokenizer the same special ids.
+
+    Args:
+        tokenizer: of a decoder from elsewhere.
+        start: what its texts begin with; `stop` if None.
+        stop: what ends those that it writes.
+        error: makes an exception of a message.
+        how: the other attributes of the framing.
+
+    Raises:
+        SeqgenError: nothing begins texts.
+    """
     start = stop if start is None else start
     if start is None:
-        raise SeqgenError(f"{path}: no token begins texts (bos_token), and none ends them")
+        raise error("no token begins texts (bos_token), and none ends them")
     tokenizer.bos_id, tokenizer.eos_id = start, stop
-    never = tuple(token for token in ends.never if type(token) is int and 0 <= token < size)
-    others = ends.other_stops(stop, size)
-    return Framing(start, None, stop, never, bool(before), others)
+    return Framing(start, None, stop, **how)

@@ -17,13 +17,16 @@ from seqgen.tokenizers.from_elsewhere import HuggingFaceTokenizer
 ANY_CHARACTER = "[\\s\\S]"
 
 
-def files_of(tokenizer: Tokenizer, framing: Framing, name: str) -> dict[str, bytes]:
+def files_of(
+    tokenizer: Tokenizer, framing: Framing, name: str, source: bool = False
+) -> dict[str, bytes]:
     """Return the files of a tokenizer, by name.
 
     Args:
         tokenizer: of characters or bytes, or one that came from a `tokenizer.json`.
         framing: how the model's texts begin and end.
         name: what messages call the model.
+        source: what stands around a text is what stands around a source of an encoder-decoder.
 
     Raises:
         SeqgenError: a `tokenizer.json` cannot hold this kind.
@@ -31,12 +34,15 @@ def files_of(tokenizer: Tokenizer, framing: Framing, name: str) -> dict[str, byt
     if isinstance(tokenizer, HuggingFaceTokenizer):
         table = parse_json(tokenizer.content)
         special = {which: tokenizer.name_of(i) for which, i in _special(tokenizer) if i is not None}
-        if _begins(tokenizer) != framing.starts_prompts:
-            table["post_processor"] = _template(framing, tokenizer.name_of(framing.start))
+        if not source and _begins(tokenizer) != framing.starts_prompts:
+            start = (tokenizer.name_of(framing.start), framing.start)
+            table["post_processor"] = _template(start if framing.starts_prompts else None)
     elif isinstance(tokenizer, ByteTokenizer | CharTokenizer):
         names = _names(tokenizer)
         table = _table(tokenizer, names)
-        table["post_processor"] = _template(framing, names[framing.start])
+        start, end = framing.start, tokenizer.eos_id
+        around = (None, (names[end], end)) if source else ((names[start], start), None)
+        table["post_processor"] = _template(*around)
         special = {
             which: SPECIALS[token]
             for which, token in _special(tokenizer)
@@ -62,17 +68,25 @@ def _begins(tokenizer: HuggingFaceTokenizer) -> bool:
     return bool(before)
 
 
-def _template(framing: Framing, start: str) -> dict[str, Any] | None:
-    """Return what puts `start` before every text, if the model reads it there."""
-    if not framing.starts_prompts:
+def _template(
+    start: tuple[str, int] | None, end: tuple[str, int] | None = None
+) -> dict[str, Any] | None:
+    """Return what puts tokens, named and numbered, before and after every text; None for none."""
+    known = dict(token for token in (start, end) if token is not None)
+    if not known:
         return None
-    text = {"Sequence": {"id": "A", "type_id": 0}}
-    begin = {"SpecialToken": {"id": start, "type_id": 0}}
+    begin, close = (
+        [] if token is None else [{"SpecialToken": {"id": token[0], "type_id": 0}}]
+        for token in (start, end)
+    )
+    text, other = ({"Sequence": {"id": side, "type_id": 0}} for side in "AB")
     return {
         "type": "TemplateProcessing",
-        "single": [begin, text],
-        "pair": [begin, text, {"Sequence": {"id": "B", "type_id": 0}}],
-        "special_tokens": {start: {"id": start, "ids": [framing.start], "tokens": [start]}},
+        "single": [*begin, text, *close],
+        "pair": [*begin, text, other, *close],
+        "special_tokens": {
+            name: {"id": name, "ids": [token], "tokens": [name]} for name, token in known.items()
+        },
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,8 @@ WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 # No table of a model, its tokenizer apart, comes near this.
 LARGEST_TABLE = 1 << 26
 KINDS = {"F64", "F32", "F16", "BF16"}
+# What no file has a prefix before.
+OF_THE_HEAD = ("lm_head.", "final_logits_bias")
 # Tensors that some versions stored, and that follow from the configuration.
 COMPUTED = (".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq")
 
@@ -32,11 +34,27 @@ class Part:
         ours: its name.
         theirs: their names, each with its shape.
         transposed: whether theirs lie the other way round, as GPT-2's do.
+        skipped: rows at the top of theirs that ours does not have; they are written as zeros.
+        stream: the axes of ours along the residual stream, if the numbers of that lie there in
+            the order of `halves`.
+        row: theirs has a first axis of length one.
     """
 
     ours: str
     theirs: tuple[tuple[str, tuple[int, ...]], ...]
     transposed: bool = False
+    skipped: int = 0
+    stream: tuple[int, ...] = ()
+    row: bool = False
+
+
+def halves(size: int) -> list[int]:
+    """Return where each of ours lies in a vector whose even places come first, then the odd ones.
+
+    Sinusoids alternate here between sine and cosine, as in Vaswani et al. (2017). Marian has all
+    sines before all cosines. The stream has no order of its own, so that this is the same model.
+    """
+    return [place // 2 + (size + 1) // 2 * (place % 2) for place in range(size)]
 
 
 def parts_of(
@@ -152,8 +170,8 @@ def shards_of(folder: Path) -> list[Path]:
     if pickled := next(iter(sorted(folder.glob("*.bin"))), None):
         raise SeqgenError(
             f"{folder} has its weights as a pickle ({pickled.name}), which seqgen never loads; "
-            "convert it: AutoModelForCausalLM.from_pretrained(folder).save_pretrained(folder) "
-            "in transformers"
+            "convert it: AutoModelForCausalLM (or AutoModelForSeq2SeqLM) "
+            ".from_pretrained(folder).save_pretrained(folder) in transformers"
         )
     raise SeqgenError(f"{folder} has no {WEIGHTS}")
 
@@ -186,52 +204,93 @@ class Tensors:
         """Put a prefix before every name, where files leave it out for all."""
         if self.files and not any(name.startswith(prefix) for name in self.files):
             self.files = {
-                name if name.startswith("lm_head.") else prefix + name: place
+                name if name.startswith(OF_THE_HEAD) else prefix + name: place
                 for name, place in self.files.items()
             }
 
-    def check(self, parts: list[Part], tied: bool) -> None:
+    def check(self, parts: list[Part], silent: Collection[str]) -> None:
         """Compare names, shapes and types with those that a model needs; no tensor is read.
+
+        Args:
+            parts: of the model.
+            silent: the names of tensors that are allowed and not read.
 
         Raises:
             SeqgenError: one is missing, or has another shape or type, or is not understood.
         """
-        shapes = {name: shape for part in parts for name, shape in part.theirs}
-        for name, shape in shapes.items():
-            if name not in self.files:
-                place = next((str(path) for path, *_ in self.files.values()), "the folder")
-                raise SeqgenError(f"{place} has no tensor {name}")
-            path, file, stored = self.files[name]
-            tensor = file.get_slice(stored)
-            if tuple(tensor.get_shape()) != shape:
-                raise SeqgenError(
-                    f"{path}: the tensor {name} is of shape {tensor.get_shape()}, and config.json "
-                    f"says {list(shape)}"
-                )
-            if tensor.get_dtype() not in KINDS:
-                raise SeqgenError(f"{path}: the tensor {name} is of type {tensor.get_dtype()}")
-        for name, (path, *_) in self.files.items():
-            silent = name.endswith(COMPUTED) or (tied and name == "lm_head.weight")
-            if name not in shapes and not silent:
-                raise SeqgenError(f"{path}: seqgen does not understand the tensor {name[:80]!r}")
+        slices = {name: file.get_slice(as_) for name, (_, file, as_) in self.files.items()}
+        shapes = {name: tuple(tensor.get_shape()) for name, tensor in slices.items()}
+        computed = (name for name in self.files if name.endswith(COMPUTED))
+        check_tensors(parts, shapes, {*silent, *computed}, self._error)
+        for part in parts:
+            for name, _ in part.theirs:
+                if slices[name].get_dtype() not in KINDS:
+                    kind = slices[name].get_dtype()
+                    raise self._error(name, f"the tensor {name} is of type {kind}")
+
+    def _error(self, name: str, message: str) -> SeqgenError:
+        places = self.files.get(name) or next(iter(self.files.values()), ("the folder",))
+        return SeqgenError(f"{places[0]}: {message}")
 
     def read(self, part: Part) -> Tensor:
         """Return a tensor of ours, in float32."""
-        places = [self.files[name] for name, _ in part.theirs]
-        tensors = [file.get_tensor(stored) for _, file, stored in places]
-        tensors = [x.T if part.transposed else x for x in tensors]
         import torch
 
+        places = [self.files[name] for name, _ in part.theirs]
+        tensors = [file.get_tensor(stored) for _, file, stored in places]
+        tensors = [x.T if part.transposed else x[part.skipped :] for x in tensors]
         whole = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+        whole = whole[0] if part.row else whole
+        for axis in part.stream:
+            whole = whole.index_select(axis, torch.tensor(halves(whole.shape[axis])))
         return whole.to(torch.float32).contiguous()
+
+
+def check_tensors(
+    parts: Iterable[Part],
+    stored: Mapping[str, tuple[int, ...]],
+    silent: Collection[str],
+    error: Callable[[str, str], SeqgenError],
+) -> None:
+    """Compare the names and shapes of a file's tensors with those that a model needs.
+
+    Args:
+        parts: of the model.
+        stored: the shape of each tensor of the file.
+        silent: the names of tensors that are allowed and not read.
+        error: makes an exception of a tensor's name and a message.
+
+    Raises:
+        SeqgenError: one is missing, or has another shape, or is not understood.
+    """
+    shapes = {name: shape for part in parts for name, shape in part.theirs}
+    for name, shape in shapes.items():
+        if name not in stored:
+            raise error(name, f"there is no tensor {name}")
+        if stored[name] != shape:
+            of = f"of shape {list(stored[name])}, and the model's settings say {list(shape)}"
+            raise error(name, f"the tensor {name} is {of}")
+    strange = stored.keys() - shapes.keys() - set(silent)
+    if strange:
+        name = min(strange)
+        raise error(name, f"seqgen does not understand the tensor {name[:80]!r}")
 
 
 def theirs_of(parts: list[Part], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors of a model of ours under the names they have there."""
+    import torch
+
     named: dict[str, Tensor] = {}
     for part in parts:
+        whole = tensors[part.ours]
+        for axis in part.stream:
+            order = whole.new_tensor(halves(whole.shape[axis]), dtype=int)
+            whole = whole.index_select(axis, order.argsort())
+        if part.skipped:
+            whole = torch.cat([whole.new_zeros(part.skipped, *whole.shape[1:]), whole])
+        whole = whole[None] if part.row else whole
         rows = [shape[-1] if part.transposed else shape[0] for _, shape in part.theirs]
-        pieces = tensors[part.ours].split(rows)
+        pieces = whole.split(rows)
         for (name, _), piece in zip(part.theirs, pieces, strict=True):
             named[name] = (piece.T if part.transposed else piece).contiguous()
     return named

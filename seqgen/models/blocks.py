@@ -59,6 +59,7 @@ ACTIVATIONS = {
     "gelu": (gelu, False),
     "gelu-exact": (F.gelu, False),
     "geglu": (gelu, True),
+    "silu": (F.silu, False),
     "swiglu": (F.silu, True),
 }
 

@@ -47,6 +47,7 @@ class OneToken:
             self.added = model.position_embedding.weight.detach().numpy()
         else:
             self.added = model.waves.numpy()
+        self.embedding_norm = over_arrays(model.embedding_norm)
         self.blocks = [self.row_block(block) for block in model.blocks]
         self.final_norm = over_arrays(model.final_norm)
         self.head, self.reduced = affine_of(model.head), model.reduced
@@ -74,6 +75,7 @@ class OneToken:
             x *= self.scale
         if self.added is not None:
             x += self.added[positions]
+        x = self.embedding_norm(x)
         rotation = None if self.waves is None else self.waves[positions][:, None]
         reading = self.attending(read, cache)
         for block in self.blocks:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqgen.configs import MOST_LAYERS, MOST_TOKENS, Size, setting
+from seqgen.configs import MOST_LAYERS, MOST_TOKENS, Size, require, setting
 from seqgen.errors import SeqgenError
 from seqgen.models import one_token
 from seqgen.models.arrays import attend_grouped
@@ -43,7 +43,7 @@ class Seq2SeqTransformerConfig(SourceConfig, TransformerConfig):
     """
 
     derived: ClassVar[frozenset[str]] = (
-        SourceConfig.derived | TransformerConfig.derived | {"source_window"}
+        SourceConfig.derived | TransformerConfig.derived | {"source_window", "decoder_start"}
     )
     recipe: ClassVar[Mapping[str, Any]] = SourceConfig.recipe
     sizes: ClassVar[tuple[Size, ...]] = (
@@ -60,6 +60,18 @@ class Seq2SeqTransformerConfig(SourceConfig, TransformerConfig):
         low=1,
         high=MOST_TOKENS,
     )
+    decoder_start: int | None = setting(
+        "Token that the decoder reads before the start of a text, as BART's does; for imported"
+        " models.",
+        None,
+        low=0,
+        high=MOST_TOKENS,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        known = self.decoder_start is None or self.decoder_start < self.vocab_size
+        require(known, f"decoder_start is token {self.decoder_start} of {self.vocab_size}")
 
 
 @dataclass
@@ -186,6 +198,7 @@ class TransformerEncoder(nn.Module):
         self.config, self.inputs = config, inputs
         if config.positions == "learned":
             self.position_embedding = nn.Embedding(config.source_window, config.hidden_size)
+        self.embedding_norm = norm_of(config) if config.embedding_norm else nn.Identity()
         count = config.encoder_layers or config.num_layers
         self.blocks = nn.ModuleList(Block(config, i) for i in range(count))
         self.final_norm = norm_of(config) if config.norm_position == "pre" else nn.Identity()
@@ -221,7 +234,7 @@ class TransformerEncoder(nn.Module):
     def _embedded(self, values: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return what the blocks read, (S, L, H), and how RoPE turns it."""
         x, rotation = self._placed(self.inputs(values))
-        return self.dropout(x), rotation
+        return self.dropout(self.embedding_norm(x)), rotation
 
     def _placed(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return vectors x (S, L, H) with their positions, and how RoPE turns them."""
@@ -272,7 +285,18 @@ class Seq2SeqTransformer(Transformer, EncoderDecoder):
 
     def start(self, memory: Memory, stride: int | None = None) -> MemoryCache:
         rows = len(require_memory(memory).owners)
-        return MemoryCache(**vars(super().start(rows, stride)), memory=memory)
+        state = MemoryCache(**vars(super().start(rows, stride)), memory=memory)
+        if self.config.decoder_start is not None:
+            with torch.no_grad():
+                self._read(self._first(rows), state)
+        return state
+
+    def _first(self, rows: int) -> Tensor:
+        """Return what is read before the start of a text: (rows, 1), or (rows, 0) for nothing."""
+        token, count = self.config.decoder_start, 1
+        if token is None:
+            token, count = 0, 0
+        return torch.full((rows, count), token, device=self.device)
 
     def hidden(
         self, tokens: Tensor, state: MemoryCache | Memory | None
@@ -280,7 +304,14 @@ class Seq2SeqTransformer(Transformer, EncoderDecoder):
         if isinstance(state, MemoryCache):
             return self._read(tokens, state)
         reading = Reading(self._attend_within, require_memory(state), self._cross_dropout)
-        return self._stack(*self._window(tokens), reading), None
+        first = self._first(len(tokens))
+        features = self._stack(*self._window(torch.cat([first, tokens], 1)), reading)
+        return features[:, first.shape[1] :], None
+
+    def attend(self, tokens: Tensor, memory: Memory) -> Tensor:
+        first = self._first(len(tokens))
+        weights = super().attend(torch.cat([first, tokens], 1), memory)
+        return weights[:, :, :, first.shape[1] :]
 
     def attend_in_window(self, tokens: Tensor, memory: Memory) -> Tensor:
         reading = Recording(self._attend_within, memory)

@@ -79,10 +79,11 @@ class Transformer(ArraySteps, NeuralLanguageModel):
         self.embedding = nn.Embedding(config.vocab_size, size)
         if config.positions == "learned":
             self.position_embedding = nn.Embedding(config.window, size)
+        self.embedding_norm = norm_of(config) if config.embedding_norm else nn.Identity()
         self.blocks = nn.ModuleList(self.block(config, i) for i in range(config.num_layers))
         self.final_norm = norm_of(config) if config.norm_position == "pre" else nn.Identity()
         self.dropout = Dropout(config.dropout)
-        self.head = Linear(size, config.vocab_size, bias=False)
+        self.head = Linear(size, config.vocab_size, bias=config.output_bias)
         initialise(self, config)
         if config.tie_weights:
             self.head.weight = self.embedding.weight
@@ -162,7 +163,7 @@ class Transformer(ArraySteps, NeuralLanguageModel):
             x = x + self.position_embedding(positions)
         else:
             x = x + self.waves[positions].to(x.dtype)
-        return self.dropout(x), rotation
+        return self.dropout(self.embedding_norm(x)), rotation
 
     def _stack(self, x: Tensor, rotation: Tensor | None, attend: Attend) -> Tensor:
         """Run the blocks on x (B, T, H)."""

@@ -66,7 +66,7 @@ class TransformerConfig(ModelConfig):
     norm_position: Literal["pre", "post"] = setting(
         "Normalise before each sublayer (pre) or after its residual sum (post).", "pre"
     )
-    activation: Literal["swiglu", "gelu", "gelu-exact", "relu"] = setting(
+    activation: Literal["swiglu", "gelu", "gelu-exact", "relu", "silu"] = setting(
         "Activation of the feed-forward layers; gelu is GPT-2's, by a tanh.", "swiglu"
     )
     qk_norm: bool = setting("Normalise queries and keys (Henry et al. 2020).", True)
@@ -77,6 +77,9 @@ class TransformerConfig(ModelConfig):
     )
     scale_embedding: bool = setting(
         "Multiply embeddings by the square root of the hidden size (Vaswani et al. 2017).", False
+    )
+    embedding_norm: bool = setting(
+        "Normalise the embeddings, positions included, before the first block, as BART does.", False
     )
     dropout: float = setting(
         SHARED_DOCS["dropout"]
@@ -95,6 +98,7 @@ class TransformerConfig(ModelConfig):
     tie_weights: bool = setting(
         "Share the embedding matrix with the softmax layer (Press and Wolf 2017).", False
     )
+    output_bias: bool = setting("Give the softmax layer a bias.", False)
     norm_eps: float = setting("Number added to the variance in normalisation.", 1e-5, low=0, high=1)
     rope_theta: float = setting(
         "Base of the wavelengths of rotary position embeddings.", 10000.0, low=1, high=1e12

@@ -13,6 +13,7 @@ from seqgen.errors import SeqgenError
 from seqgen.files import write_bytes
 from seqgen.formats import packing
 from seqgen.store import StoredModel
+from seqgen.store.layout import SOURCE_TOKENIZER, TOKENIZER
 from seqgen.tasks.interrupts import ending_as_ctrl_c
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.loading import load
@@ -61,8 +62,10 @@ def import_model(
         }
         tables = {name: group.to_dict() for name, group in groups.items()}
         stored.write_config(imported.architecture, **tables, training={})
-        with stored.writing("tokenizer"):
-            imported.tokenizer.save(stored.path / "tokenizer")
+        with stored.writing(TOKENIZER):
+            imported.tokenizer.save(stored.path / TOKENIZER)
+            if imported.source_tokenizer is not None:
+                imported.source_tokenizer.save(stored.path / SOURCE_TOKENIZER)
         stored.write_weights(imported.model)
         stored.write_record(
             created=store.now(),
@@ -120,7 +123,8 @@ def _to_export(loaded: LoadedModel, merge: bool) -> formats.Exported:
     if loaded.backward:
         raise SeqgenError(f"{name} reads from right to left, which no format can say")
     documents, framing = loaded.data.documents, loaded.framing
-    return formats.Exported(loaded.model, loaded.tokenizer, documents, framing, name)
+    source = loaded.source_tokenizer
+    return formats.Exported(loaded.model, loaded.tokenizer, documents, framing, name, source)
 
 
 def export_model(

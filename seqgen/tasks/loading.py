@@ -101,8 +101,10 @@ def load_stored(stored: StoredModel, device: torch.device, precision: Precision)
         )
     choose_products(device)
     joint = labels or source_tokenizer is None or source_tokenizer is tokenizer
-    source_size = None if joint else source_tokenizer.vocab_size
-    if source_size != getattr(model.config, "source_vocab_size", None):
+    sizes = {None} if joint else {source_tokenizer.vocab_size}
+    if not joint and source_tokenizer.vocab_size == tokenizer.vocab_size:
+        sizes.add(None)  # two ways of cutting texts into the same tokens, as Marian's
+    if getattr(model.config, "source_vocab_size", None) not in sizes:
         raise SeqgenError(
             f"{stored.path} is damaged: its model and the tokenizer of its sources do not fit"
         )

@@ -10,6 +10,7 @@ from seqgen.tokenizers.base import Decoder, Tokenizer, read_facts
 from seqgen.tokenizers.byte import ByteTokenizer
 from seqgen.tokenizers.char import CharTokenizer
 from seqgen.tokenizers.from_elsewhere import HuggingFaceTokenizer, WholeSentencepieceTokenizer
+from seqgen.tokenizers.marian import MarianTokenizer
 from seqgen.tokenizers.sentencepiece import BPETokenizer, UnigramTokenizer
 from seqgen.tokenizers.word import WhitespaceTokenizer, WordTokenizer
 from seqgen.tokenizers.wordpiece import WordPieceTokenizer
@@ -29,7 +30,10 @@ KINDS: dict[str, type[Tokenizer]] = {
 # Those that are trained here, and those that come in a file of another tool.
 STORED: dict[str, type[Tokenizer]] = {
     **KINDS,
-    **{cls.kind: cls for cls in (HuggingFaceTokenizer, WholeSentencepieceTokenizer)},
+    **{
+        cls.kind: cls
+        for cls in (HuggingFaceTokenizer, WholeSentencepieceTokenizer, MarianTokenizer)
+    },
 }
 
 __all__ = [

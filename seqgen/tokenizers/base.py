@@ -63,6 +63,8 @@ class Tokenizer(ABC):
     # Encoding takes hardly longer than passing the text to another process would.
     quick: ClassVar[bool] = False
     pad_id, bos_id, eos_id, unk_id = range(len(SPECIALS))
+    # What a source begins with; it always ends with EOS.
+    source_bos_id: int | None = None
 
     vocab_size: int
     newline_id: int | None
@@ -116,6 +118,11 @@ class Tokenizer(ABC):
     @abstractmethod
     def from_facts(cls, facts: dict[str, Any]) -> Tokenizer:
         """Rebuild the tokenizer that gave `facts`."""
+
+    def as_source(self, ids: Iterable[int]) -> tuple[int, ...]:
+        """Return the ids of a source with what it begins and ends with."""
+        begin = () if self.source_bos_id is None else (self.source_bos_id,)
+        return (*begin, *ids, self.eos_id)
 
     @property
     def special_ids(self) -> tuple[int, ...]:

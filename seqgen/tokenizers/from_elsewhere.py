@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 LOOK_BACK = 4
 # Ids that a file may leave out; arrays are as long as the largest.
 MOST_GAPS = 1000
-SPECIAL_IDS = ("bos_id", "eos_id", "pad_id", "unk_id")
+SPECIAL_IDS = ("bos_id", "eos_id", "pad_id", "unk_id", "source_bos_id")
 
 
 class TokenizerFromElsewhere(Tokenizer):
@@ -103,10 +103,13 @@ class TokenizerFromElsewhere(Tokenizer):
         return WindowDecoder(self, history)
 
     def facts(self) -> dict[str, Any]:
+        special = {name: getattr(self, name) for name in SPECIAL_IDS}
+        if self.source_bos_id is None:  # earlier versions read only what they know
+            del special["source_bos_id"]
         return {
             "content": self.content.decode("latin-1"),
             "vocab_size": self.vocab_size,
-            "special": {name: getattr(self, name) for name in SPECIAL_IDS},
+            "special": special,
         }
 
     @classmethod
@@ -306,7 +309,7 @@ class WholeSentencepieceTokenizer(TokenizerFromElsewhere):
     def _open(self) -> int:
         self.normaliser = read_normaliser(self.content)
         self._library = load_processor(self.content)
-        for name in SPECIAL_IDS:
+        for name in SPECIAL_IDS[:4]:
             token = getattr(self._library, name)()
             setattr(self, name, token if token >= 0 else None)
         newline = self._library.piece_to_id("<0x0A>")
@@ -325,24 +328,28 @@ class WholeSentencepieceTokenizer(TokenizerFromElsewhere):
         special = (self.pad_id, self.bos_id, self.eos_id)
         return self._library.decode([i for i in ids if i not in special])
 
+    def cut(self, text: str) -> list[str]:
+        """Return the names of a text's pieces."""
+        return self._library.encode(text, out_type=str)
+
     def byte_ends(self, text: str) -> np.ndarray:
-        total, ids = len(text.encode()), self.encode(text).tolist()
-        ends = np.cumsum([self._width(token) for token in ids], dtype=np.int64)
+        total = len(text.encode())
+        ends = np.cumsum([self._width(name) for name in self.cut(text)], dtype=np.int64)
         if self.normaliser.dummy_prefix:
             ends -= 1
         if ends.size and ends[-1] != total:  # the text was rewritten: spread evenly
             return np.arange(1, ends.size + 1) * total // ends.size
         return np.maximum(ends, 0)
 
-    def _width(self, token: int) -> int:
-        """Return how many bytes of a text a token stands for."""
-        name = self._library.id_to_piece(token).replace(SPACE, " ")
-        return 1 if self._library.is_byte(token) else len(name.encode())
+    def _width(self, name: str) -> int:
+        """Return how many bytes of a text a piece stands for."""
+        is_byte = self._library.is_byte(self._library.piece_to_id(name))
+        return 1 if is_byte else len(name.replace(SPACE, " ").encode())
 
     def first_unknown(self, text: str) -> tuple[int, str] | None:
-        pieces = self._library.encode(text, out_type=str)
         ids = self.encode(text).tolist()
-        unknown = (name for name, token in zip(pieces, ids, strict=True) if token == self.unk_id)
+        both = zip(self.cut(text), ids, strict=True)
+        unknown = (name for name, token in both if token == self.unk_id)
         piece = next(unknown, "").replace(SPACE, " ").strip()
         return (max(0, text.find(piece)), piece) if piece else None
 

@@ -170,11 +170,15 @@ class Origin:
             UsageError: the training window, or the longest source, is longer than the origin's.
         """
         longest, most = settings.get("max_source_len"), self.model.source_window
+        begin = getattr(self.source_tokenizer, "source_bos_id", None) is not None
+        most = None if most is None else most - 1 - begin
         require(
-            longest is None or most is None or longest < most,
-            f"--max-source-len must be at most that of {self.stored.name}, {most and most - 1}",
+            longest is None or most is None or longest <= most,
+            f"--max-source-len must be at most that of {self.stored.name}, {most}",
         )
         window = self.model.window
+        if getattr(self.model.config, "decoder_start", None) is not None:
+            window -= 1
         name, most = "--seq-len", window
         row = registry.architecture(architecture)
         if row.reads in ("pairs", *registry.TASKS):

@@ -98,6 +98,7 @@ class Plan:
             "source_window": self.data.max_source_len + 1,
             "classes": sizes.classes,
             "feature_model": self.features and self.features.about,
+            "decoder_start": None,
         }
         derived = {name: follows[name] for name in config_class.derived}
         return config_class(**derived, **self.model)

@@ -226,9 +226,7 @@ class Searcher:
         def penalty(source: SearchPrompt, tokens: Sequence[int]) -> float:
             (weights,) = attention(source.number)([tokens])
             mean = options.of_source.heads.mean(weights)
-            return coverage_penalty(
-                mean[:, : given[source.number].places], options.coverage_penalty
-            )
+            return coverage_penalty(mean[:, given[source.number].content], options.coverage_penalty)
 
         return penalty
 

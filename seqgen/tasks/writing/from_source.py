@@ -253,7 +253,7 @@ class SourceReader:
         alignment = None
         if options.align or options.align_words:
             written = sum(token not in self.loaded.framing.stops for token in ids)
-            mean = options.heads.mean(weights)[:written, : prompt.places]
+            mean = options.heads.mean(weights)[:written, prompt.content]
             if options.align_words:
                 of_source = word_numbers(pieces_of(self.loaded.source_tokenizer, prompt.source))
                 mean = by_words(mean, word_numbers(pieces[:written]), of_source)
@@ -295,7 +295,7 @@ class SourceReader:
         own, other = self.loaded.source_tokenizer, self.loaded.tokenizer
         words = whole_words(pieces_of(own, source), pieces_of(other, source))
         places = [place for place, word in enumerate(words) if word]
-        mean = self.options.heads.mean(weights)
+        mean = self.options.heads.mean(weights)[:, int(own.source_bos_id is not None) :]
         for row, token in zip(mean, ids, strict=True):
             if token == other.unk_id:
                 yield words[max(places, key=row.__getitem__)] if places else ""

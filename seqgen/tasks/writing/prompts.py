@@ -29,6 +29,7 @@ class Prompt:
         source: what the text is written from; None for a model of text.
         source_tokens: its ids, with EOS at the end; or its vectors.
         source_unknown: how many of them are `<unk>`.
+        source_begin: how many of them stand before the source's content.
     """
 
     index: int
@@ -37,6 +38,7 @@ class Prompt:
     source: str | Vectors | None = None
     source_tokens: tuple[int, ...] | Vectors = ()
     source_unknown: int = 0
+    source_begin: int = 0
 
     @property
     def of_source(self) -> OfSource | None:
@@ -47,10 +49,15 @@ class Prompt:
 
     @property
     def places(self) -> int:
-        """How many tokens or vectors the source has, its end not counted."""
+        """How many tokens or vectors the source has, its beginning and end not counted."""
         if isinstance(self.source_tokens, Vectors):
             return len(self.source_tokens.values)
-        return len(self.source_tokens) - 1
+        return len(self.source_tokens) - self.source_begin - 1
+
+    @property
+    def content(self) -> slice:
+        """Where the source stands among what the model reads."""
+        return slice(self.source_begin, self.source_begin + self.places)
 
 
 @dataclass(frozen=True)
@@ -102,7 +109,8 @@ def read_prompt(loaded: LoadedModel, index: int, text: str | Vectors) -> Prompt:
         return Prompt(index, text, loaded.framing.opened(loaded.ids(text)))
     ids = tuple(tokenizer.encode(text).tolist())
     unknown = ids.count(tokenizer.unk_id)
-    return Prompt(index, "", (start,), text, (*ids, tokenizer.eos_id), unknown)
+    begin = int(tokenizer.source_bos_id is not None)
+    return Prompt(index, "", (start,), text, tokenizer.as_source(ids), unknown, begin)
 
 
 def unknown_in_source(loaded: LoadedModel, source: str | Vectors) -> int:
@@ -141,7 +149,7 @@ def _too_long(
     if most is None:
         return None
     vectors = isinstance(prompt.source_tokens, Vectors)  # which have no end
-    most -= not vectors
+    most -= 0 if vectors else 1 + prompt.source_begin
     if prompt.places <= most:
         return None
     what = f"prompt {prompt.index}"

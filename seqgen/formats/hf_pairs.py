@@ -1,0 +1,242 @@
+"""Encoder-decoders of Hugging Face, Marian and BART, as our transformer with sources, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.formats.hf_config import GELUS, Fields
+from seqgen.formats.hf_config_writing import require_settings
+from seqgen.formats.hf_weights import Part
+from seqgen.models.seq2seq_transformer import Seq2SeqTransformerConfig
+
+FAMILIES = ("marian", "bart")
+# What says nothing about a model's logits, besides `hf_config.SILENT`: how it was trained, and how
+# texts are searched for. What begins and ends them is read with the tokenizer.
+SILENT = frozenset(
+    {
+        "activation_dropout",
+        "bad_words_ids",
+        "classif_dropout",
+        "classifier_dropout",
+        "decoder_layerdrop",
+        "decoder_start_token_id",
+        "dropout",
+        "early_stopping",
+        "encoder_layerdrop",
+        "extra_pos_embeddings",
+        "force_bos_token_to_be_generated",
+        "forced_bos_token_id",
+        "forced_eos_token_id",
+        "gradient_checkpointing",
+        "init_std",
+        "length_penalty",
+        "max_length",
+        "min_length",
+        "no_repeat_ngram_size",
+        "num_beams",
+        "num_hidden_layers",
+        "num_labels",
+        "_num_labels",
+        "output_past",
+        "prefix",
+    }
+)
+ACTIVATIONS = {**GELUS, "swish": "silu", "silu": "silu"}
+# Rows of BART's table of positions that no position uses.
+OFFSET = 2
+# The tensors that share a model's one embedding, the one that files have first.
+SHARED = tuple(f"model.{x}.weight" for x in ("shared", "encoder.embed_tokens"))
+SHARED = (*SHARED, "model.decoder.embed_tokens.weight", "lm_head.weight")
+POSITIONS = tuple(f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder"))
+BIAS = "final_logits_bias"
+
+
+def read(table: Mapping[str, Any], name: str) -> Seq2SeqTransformerConfig:
+    """Return what the `config.json` of an encoder-decoder describes.
+
+    Args:
+        table: the file's content, of a family of `FAMILIES`.
+        name: what messages call it.
+
+    Raises:
+        SeqgenError: it has a field that is not understood.
+    """
+    fields, bart = Fields(table, name, SILENT), table["model_type"] == "bart"
+    fixed = {"normalize_before": False, "add_final_layer_norm": False, "is_decoder": False}
+    fixed |= {"normalize_embedding": bart, "static_position_embeddings": not bart}
+    fixed |= {"add_bias_logits": False, "is_encoder_decoder": True}
+    for field, value in fixed.items():
+        fields.only(field, value)
+    joint = bart or fields.flag("share_encoder_decoder_embeddings", True)
+    tied = fields.flag("tie_word_embeddings", True)
+    size = fields.number("vocab_size")
+    target = fields.number("decoder_vocab_size", size)
+    if joint and target != size:
+        raise fields.wrong("decoder_vocab_size")
+    heads, inner = (_of_both(fields, f"{{}}_{x}") for x in ("attention_heads", "ffn_dim"))
+    window = fields.number("max_position_embeddings", 1024)
+    settings = {
+        "vocab_size": target,
+        "source_vocab_size": None if joint else size,
+        "share_embeddings": joint and tied,  # there one field is about both
+        "tie_weights": tied,
+        "window": window,
+        "source_window": window,
+        "hidden_size": fields.number("d_model"),
+        "encoder_layers": fields.number("encoder_layers"),
+        "num_layers": fields.number("decoder_layers"),
+        "num_heads": heads,
+        "ffn_size": inner,
+        "activation": fields.one_of("activation_function", ACTIVATIONS, "gelu"),
+        "scale_embedding": fields.flag("scale_embedding", False),
+        **_form(bart),
+    }
+    fields.finish()
+    try:
+        return Seq2SeqTransformerConfig(**settings, dropout=0.0)
+    except UsageError as error:
+        raise SeqgenError(f"{name}: {error}") from None
+
+
+def _of_both(fields: Fields, name: str) -> int:
+    """Return a number that both sides have, and that must be equal."""
+    sizes = [fields.number(name.format(side)) for side in ("encoder", "decoder")]
+    if sizes[0] != sizes[1]:
+        raise fields.wrong(name.format("decoder"))
+    return sizes[0]
+
+
+def _form(bart: bool) -> dict[str, Any]:
+    """Return the settings that every model of a family has."""
+    return {
+        "positions": "learned" if bart else "sinusoidal",
+        "embedding_norm": bart,
+        "norm": "layernorm",
+        "norm_position": "post",
+        "norm_eps": 1e-5,
+        "qk_norm": False,
+        "bias": True,
+    }
+
+
+def write(config: Seq2SeqTransformerConfig, name: str) -> tuple[str, dict[str, Any]]:
+    """Return the family that an encoder-decoder of ours belongs to, and its `config.json`.
+
+    Args:
+        config: the model's.
+        name: what messages call it.
+
+    Raises:
+        SeqgenError: no family has such a model; names the setting.
+    """
+    bart = config.positions == "learned"
+    one_size = {"head_size": None, "num_kv_heads": None, "source_features": None}
+    positions = {} if bart else {"positions": "sinusoidal"}
+    require_settings(config, {**positions, **_form(bart), **one_size}, name)
+    names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+    if config.activation not in names:
+        require_settings(config, {"activation": "gelu"}, name)
+    if bart:
+        required = {"source_window": config.window, "source_vocab_size": None}
+        if config.tie_weights and not config.shares_embeddings:
+            required["share_embeddings"] = True
+        require_settings(config, required, name, beside="positions=learned and ")
+    sides = ("encoder", "decoder")
+    table: dict[str, Any] = {
+        "model_type": "bart" if bart else "marian",
+        "architectures": ["BartForConditionalGeneration" if bart else "MarianMTModel"],
+        "is_encoder_decoder": True,
+        "d_model": config.hidden_size,
+        "encoder_layers": config.encoder_layers or config.num_layers,
+        "decoder_layers": config.num_layers,
+        **{f"{side}_attention_heads": config.num_heads for side in sides},
+        **{f"{side}_ffn_dim": config.feed_forward_size for side in sides},
+        "activation_function": names[config.activation],
+        "max_position_embeddings": config.window,
+        "scale_embedding": config.scale_embedding,
+        "tie_word_embeddings": config.tie_weights,
+        "vocab_size": config.source_vocab_size or config.vocab_size,
+    }
+    if not bart:
+        table["share_encoder_decoder_embeddings"] = config.shares_embeddings
+        table["decoder_vocab_size"] = config.vocab_size
+    return table["model_type"], table
+
+
+def silent_of(config: Seq2SeqTransformerConfig) -> set[str]:
+    """Return the tensors that a file may have and that are read under another name."""
+    silent = set(SHARED) if config.shares_embeddings else {SHARED[0]}
+    silent |= {"lm_head.weight"} if config.tie_weights else set()
+    return silent if config.positions == "learned" else silent | set(POSITIONS)
+
+
+def parts_of(config: Seq2SeqTransformerConfig, embedding: str = SHARED[0]) -> Iterator[Part]:
+    """Yield the tensors of a model, in order.
+
+    Args:
+        config: of our model.
+        embedding: what theirs is called, if both sides share it.
+    """
+    size, window = config.hidden_size, config.window
+    halved = config.positions == "sinusoidal"
+
+    def part(ours: str, theirs: dict[str, tuple[int, ...]], stream: int | None = None) -> Part:
+        axes = (stream,) if halved and stream is not None else ()
+        return Part(ours, tuple(theirs.items()), stream=axes)
+
+    def norm(ours: str, theirs: str) -> Iterator[Part]:
+        for kind in ("weight", "bias"):
+            yield part(f"{ours}.{kind}", {f"{theirs}.{kind}": (size,)}, stream=0)
+
+    def into(ours: str, outputs: int, *theirs: str) -> Iterator[Part]:
+        """Maps from the stream."""
+        yield part(f"{ours}.weight", {f"{x}.weight": (outputs, size) for x in theirs}, stream=1)
+        yield part(f"{ours}.bias", {f"{x}.bias": (outputs,) for x in theirs})
+
+    def back(ours: str, inputs: int, theirs: str) -> Iterator[Part]:
+        """Maps to the stream."""
+        yield part(f"{ours}.weight", {f"{theirs}.weight": (size, inputs)}, stream=0)
+        yield part(f"{ours}.bias", {f"{theirs}.bias": (size,)}, stream=0)
+
+    def attention(ours: str, theirs: str, cross: bool) -> Iterator[Part]:
+        names = [f"{theirs}.{x}_proj" for x in "qkv"]
+        if cross:
+            yield from into(f"{ours}.query", size, names[0])
+            yield from into(f"{ours}.key_value", size, *names[1:])
+        else:
+            yield from into(f"{ours}.query_key_value", size, *names)
+        yield from back(f"{ours}.output", size, f"{theirs}.out_proj")
+
+    def block(ours: str, theirs: str, cross: bool) -> Iterator[Part]:
+        yield from attention(f"{ours}.attention", f"{theirs}.self_attn", cross=False)
+        yield from norm(f"{ours}.attention_norm", f"{theirs}.self_attn_layer_norm")
+        if cross:
+            yield from attention(f"{ours}.cross", f"{theirs}.encoder_attn", cross=True)
+            yield from norm(f"{ours}.cross_norm", f"{theirs}.encoder_attn_layer_norm")
+        yield from into(f"{ours}.feed_forward.inner", config.feed_forward_size, f"{theirs}.fc1")
+        yield from back(f"{ours}.feed_forward.output", config.feed_forward_size, f"{theirs}.fc2")
+        yield from norm(f"{ours}.feed_forward_norm", f"{theirs}.final_layer_norm")
+
+    own = embedding if config.shares_embeddings else SHARED[2]
+    yield part("embedding.weight", {own: (config.vocab_size, size)}, stream=1)
+    if not config.shares_embeddings:
+        shape = config.source_vocab_size or config.vocab_size, size
+        yield part("encoder.inputs.weight", {SHARED[1]: shape}, stream=1)
+    counts = config.encoder_layers or config.num_layers, config.num_layers
+    for prefix, side, count in zip(("encoder.", ""), ("encoder", "decoder"), counts, strict=True):
+        theirs = f"model.{side}"
+        if not halved:
+            table = (f"{theirs}.embed_positions.weight", (window + OFFSET, size))
+            yield Part(f"{prefix}position_embedding.weight", (table,), skipped=OFFSET)
+        if config.embedding_norm:
+            yield from norm(f"{prefix}embedding_norm", f"{theirs}.layernorm_embedding")
+        for layer in range(count):
+            yield from block(
+                f"{prefix}blocks.{layer}", f"{theirs}.layers.{layer}", side == "decoder"
+            )
+    if not config.tie_weights:
+        yield part("head.weight", {"lm_head.weight": (config.vocab_size, size)}, stream=1)
+    if config.output_bias:
+        yield Part("head.bias", ((BIAS, (1, config.vocab_size)),), row=True)
