@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from seqgen.training.sharding import part_of, whole_of
+
 
 class Average:
     """The exponential moving average of parameters: a <- d a + (1 - d) p after every update.
@@ -18,23 +20,26 @@ class Average:
     Args:
         model: whose trained parameters as they are now begin the average.
         decay: d in the long run.
+
+    Attributes:
+        means: the averages, in the order of the parameters.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self._decay = decay
         self._parameters = [p for p in model.parameters() if p.requires_grad]
-        self._means = [p.detach().clone() for p in self._parameters]
+        self.means = [p.detach().clone() for p in self._parameters]
 
     def update(self, step: int) -> None:
         """Update the average after update `step`, counted from 0."""
         decay = min(self._decay, (1 + step) / (10 + step))
-        get_ema_multi_avg_fn(decay)(self._means, self._parameters, None)
+        get_ema_multi_avg_fn(decay)(self.means, self._parameters, None)
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
         """Put the averages in the place of the model's parameters within a context."""
         trained = [p.detach().clone() for p in self._parameters]
-        self._fill(self._means)
+        self._fill(self.means)
         try:
             yield
         finally:
@@ -48,9 +53,9 @@ class Average:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the averages, by number."""
-        return {str(i): mean for i, mean in enumerate(self._means)}
+        return {str(i): whole_of(mean) for i, mean in enumerate(self.means)}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Restore what `tensors` returned."""
-        for i, mean in enumerate(self._means):
-            mean.copy_(tensors[str(i)])
+        for i, mean in enumerate(self.means):
+            part_of(tensors[str(i)], mean)

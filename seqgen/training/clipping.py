@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_value_, clip_grads_with_norm_, get_total_norm
 
 from seqgen.configs import TrainingConfig
+from seqgen.training.sharding import whole_of
 
 
 def clip(parameters: Iterable[nn.Parameter], config: TrainingConfig) -> Tensor:
@@ -25,7 +26,7 @@ def clip(parameters: Iterable[nn.Parameter], config: TrainingConfig) -> Tensor:
             clip_grads_with_norm_(group, config.clip_norm, group_norm)
     if config.clip_value:
         clip_grad_value_(with_gradients, config.clip_value)
-    return norm
+    return whole_of(norm)
 
 
 def _groups(parameters: list[nn.Parameter], scope: str) -> list[list[nn.Parameter]]:

@@ -30,6 +30,7 @@ from seqgen.training.parts import CarriedState, Part, RandomStates, Weights
 from seqgen.training.regimes.base import StepProgress, TextRules
 from seqgen.training.run import Budget, Decision, Diverged, Hooks, Losses, LossWindow, Run
 from seqgen.training.schedules import rate
+from seqgen.training.sharding import to_divide
 
 LOG_SECONDS = 1.0
 CHECKPOINT_SECONDS = 120.0
@@ -45,6 +46,7 @@ class Trainer:
         hooks: functions to call during training.
         text_rules: how texts are decoded and ended that some regimes let the model write; if it is
             None, as where only time is measured, costs compare ids.
+        shard: divide the model among the ranks; see `Shards`.
     """
 
     def __init__(
@@ -56,15 +58,16 @@ class Trainer:
         text_rules: TextRules | None = None,
         shard: bool = False,
     ) -> None:
+        model, whole = to_divide(model) if shard else (model, model)
         self.model, self.batches, self.config, self.hooks = model, batches, config, hooks
-        self.rule = UpdateRule(model, config)
         self.objective = Objective(model, config, text_rules or TextRules())
+        self.parallel = Parallel(self.objective, model, whole)
+        self.rule = UpdateRule(model, config)
         self.average = Average(model, config.ema) if config.ema else None
         self._steps_per_epoch = batches.steps_per_epoch
         self.budget = Budget.of(config, self._steps_per_epoch)
         self.run = Run()
-        self.parallel = Parallel(self.objective)
-        self.carried = CarriedState(model, config.accumulate)
+        self.carried = CarriedState(whole, model.device, config.accumulate)
         self._carries = model.carries_state and not config.reset_state
         self._validated_at = 0.0
         self._saved_at = self._logged_at = time.monotonic()
@@ -222,7 +225,7 @@ class Trainer:
             states.append(after)
             if portion.blank:
                 loss, nats = 0.0 * loss, 0.0 * nats
-            yield loss / batch.count, nats / batch.count
+            yield self.parallel.scale * loss / batch.count, nats / batch.count
         self.carried.rows = rows
         carried = self._carries and states[0] is not None
         if carried and len(states) > 1:
@@ -243,6 +246,7 @@ class Trainer:
         loss = sum(nats.item() for _, nats in self._losses(self.batches.batch(step), progress))
         loss = ranks.total(loss)
         self.objective.train()
+        self.parallel.settle()
         self.carried.state = state
         return loss
 
@@ -319,6 +323,9 @@ class Trainer:
 
     def as_saved(self) -> AbstractContextManager[None]:
         """Give the model the weights that are validated and saved, such as the average's."""
+        if self.parallel.shards is not None:
+            self.parallel.shards.fill_whole(self.average and self.average.means)
+            return contextlib.nullcontext()
         return contextlib.nullcontext() if self.average is None else self.average.in_place()
 
     def _checkpoint_is_due(self) -> bool:
@@ -336,7 +343,7 @@ class Trainer:
     def _parts(self) -> dict[str, Part]:
         """Return all that lasts from step to step and has a state, by its name in a checkpoint."""
         parts: dict[str, Part] = {
-            "model": Weights(self.model),
+            "model": self.parallel.shards or Weights(self.model),
             "optimizer": self.rule,
             "state": self.carried,
         }

@@ -18,6 +18,7 @@ from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer, RMSprop
 from seqgen.configs import TrainingConfig
 from seqgen.models.network import Network, hidden_matrices
 from seqgen.training.parts import OptimizerState
+from seqgen.training.sharding import divided_as, is_divided, whole_of
 from seqgen.training.textbook import TextbookAdagrad, TextbookAdam, TextbookRMSprop
 
 
@@ -27,7 +28,8 @@ class Muon(Optimizer):
     m <- mu m + g;  u = g + mu m;  W <- W - lr sqrt(max(1, rows / columns)) orth(u)
 
     where orth replaces all singular values by about one. Maps that are stacked in one matrix, as
-    gates are, are orthogonalised separately.
+    gates are, are orthogonalised separately. A matrix that is divided among the ranks is gathered
+    for that.
 
     Args:
         groups: 2-dimensional parameters, in groups as every optimiser of torch takes them.
@@ -56,11 +58,15 @@ class Muon(Optimizer):
         """Update every matrix that has a gradient; those of one shape are batched."""
         for group in self.param_groups:
             by_shape: dict[tuple[int, int], list[Tensor]] = {}
+            changes: dict[Tensor, Tensor] = {}  # of matrices that are divided among the ranks
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    update = self._momentum(parameter, group["momentum"])
+                    update = whole_of(self._momentum(parameter, group["momentum"]))
                     rows = self._maps[parameter]
-                    for maps in zip(_apart(parameter, rows), _apart(update, rows), strict=True):
+                    whole = parameter
+                    if is_divided(parameter):
+                        whole = changes[parameter] = torch.zeros_like(update)
+                    for maps in zip(_apart(whole, rows), _apart(update, rows), strict=True):
                         by_shape.setdefault(tuple(maps[0].shape[1:]), []).extend(maps)
             for shape, pairs in by_shape.items():
                 updates = torch.cat(pairs[1::2])  # (N, R, C)
@@ -71,6 +77,9 @@ class Muon(Optimizer):
                 ):
                     maps.mul_(1 - group["lr"] * group["weight_decay"])
                     maps.add_(update, alpha=-scale)
+            for parameter, change in changes.items():
+                parameter.mul_(1 - group["lr"] * group["weight_decay"])
+                parameter.add_(divided_as(parameter, change))
 
     def _momentum(self, parameter: Tensor, mu: float) -> Tensor:
         state = self.state[parameter]

@@ -13,7 +13,9 @@ from torch import nn
 from seqgen import ranks
 from seqgen.data.portions import Portion
 from seqgen.models.dropout import SomeRows, drawing_for
+from seqgen.models.network import Network
 from seqgen.training.objective import Objective
+from seqgen.training.sharding import Shards
 
 
 class Parallel:
@@ -24,11 +26,25 @@ class Parallel:
 
     Args:
         objective: with the same parameters on every rank; those of rank 0 are taken.
+        model: within it.
+        whole: the same model; or another of its shape, and then `model` is divided (`Shards`).
+
+    Attributes:
+        whole: a model with all parameters on rank 0; if they are divided, as gathered last.
+        shards: the divided model; None where every rank has all of it.
+        scale: what losses are multiplied by, since FSDP averages gradients over the ranks.
     """
 
-    def __init__(self, objective: Objective) -> None:
-        self.objective = objective
-        self._wrapped: nn.Module | None = None
+    def __init__(self, objective: Objective, model: Network, whole: Network) -> None:
+        self.objective, self.whole = objective, whole
+        self.shards = None if whole is model else Shards(objective, model, whole)
+        self.scale = 1 if self.shards is None else ranks.world()
+        self._wrapped: nn.parallel.DistributedDataParallel | None = None
+
+    def settle(self) -> None:
+        """End a forward pass that no backward pass follows."""
+        if self.shards is not None:
+            self.shards.settle()
 
     def begin_anew(self) -> None:
         """Take note of which parameters are to be trained from now on."""
@@ -36,11 +52,15 @@ class Parallel:
 
     def __call__(self, *arguments: Any) -> Any:
         """Call the objective."""
-        if ranks.world() == 1:
+        if ranks.world() == 1 or self.shards is not None:
             return self.objective(*arguments)
+        return self._over_ranks(*arguments)
+
+    @property
+    def _over_ranks(self) -> nn.parallel.DistributedDataParallel:
         if self._wrapped is None:
             self._wrapped = _wrapped(self.objective)
-        return self._wrapped(*arguments)
+        return self._wrapped
 
     @contextlib.contextmanager
     def computing(self, portion: Portion, last: bool) -> Iterator[None]:
@@ -55,12 +75,14 @@ class Parallel:
             held.enter_context(drawing_for(rows))
             if portion.blank:
                 held.enter_context(self.objective.unnoted())
-            if not last and self._wrapped is not None:
-                held.enter_context(self._wrapped.no_sync())
+            if self.shards is not None:
+                self.objective.set_requires_gradient_sync(last)
+            elif not last:
+                held.enter_context(self._over_ranks.no_sync())
             yield
 
 
-def _wrapped(objective: Objective) -> nn.Module:
+def _wrapped(objective: Objective) -> nn.parallel.DistributedDataParallel:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # newer releases name the argument otherwise
         # Looking for parameters that a regime does not use also keeps the layout of the exchanged

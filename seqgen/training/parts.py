@@ -13,6 +13,7 @@ from seqgen import ranks
 from seqgen.data.portions import places, portions
 from seqgen.models.base import LanguageModel, load_weights, weights_of
 from seqgen.models.state import State
+from seqgen.training.sharding import divided_as, whole_of
 
 
 class Part(Protocol):
@@ -53,7 +54,7 @@ class OptimizerState:
     def tensors(self) -> dict[str, Tensor]:
         """Return the state by optimiser, parameter and name."""
         return {
-            f"{i}.{key}.{name}": torch.as_tensor(value)
+            f"{i}.{key}.{name}": whole_of(torch.as_tensor(value))
             for i, optimizer in enumerate(self._optimizers)
             for key, state in optimizer.state_dict()["state"].items()
             for name, value in state.items()
@@ -67,8 +68,13 @@ class OptimizerState:
             i, key, name = path.split(".", 2)
             states[int(i)].setdefault(int(key), {})[name] = value
         for optimizer, state in zip(self._optimizers, states, strict=True):
-            groups = optimizer.state_dict()["param_groups"]
-            optimizer.load_state_dict({"state": state, "param_groups": groups})
+            saved = optimizer.state_dict()["param_groups"]
+            parameters = [p for group in optimizer.param_groups for p in group["params"]]
+            numbers = [key for group in saved for key in group["params"]]
+            for key, parameter in zip(numbers, parameters, strict=True):
+                state[key] = {n: divided_as(parameter, t) for n, t in state.get(key, {}).items()}
+            state = {key: values for key, values in state.items() if values}
+            optimizer.load_state_dict({"state": state, "param_groups": saved})
 
 
 class CarriedState:
@@ -76,6 +82,7 @@ class CarriedState:
 
     Args:
         model: whose state it is.
+        device: where it computes.
         pieces: how many a batch is computed in.
 
     Attributes:
@@ -84,8 +91,8 @@ class CarriedState:
         rows: how many rows the batch had, on all ranks.
     """
 
-    def __init__(self, model: LanguageModel, pieces: int = 1) -> None:
-        self._model, self._pieces = model, pieces
+    def __init__(self, model: LanguageModel, device: torch.device, pieces: int = 1) -> None:
+        self._model, self._device, self._pieces = model, device, pieces
         self.state: State | None = None
         self.rows = 0
 
@@ -120,7 +127,7 @@ class CarriedState:
         if "0" in tensors:
             names = {str(number): name for number, name in enumerate(start.named())}
             tensors = {names.get(number, number): t for number, t in tensors.items()}
-        device = self._model.device
+        device = self._device
         self.rows = len(next(iter(tensors.values())))
         if ranks.world() > 1:
             own = [max(0, place) for place in self.places()]

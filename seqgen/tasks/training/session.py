@@ -27,6 +27,7 @@ from seqgen.tasks.loading import load_stored
 from seqgen.tasks.machine import choose_products
 from seqgen.tasks.training.board import Board
 from seqgen.tasks.training.prepare import Prepared, batches_for
+from seqgen.tasks.training.several import require_divisible
 from seqgen.tasks.training.validating import SAMPLE_TOKENS, Final, validating
 from seqgen.tasks.writing.sample import fixed_sample
 from seqgen.training.diagnosis.watch import TrainingWatch
@@ -118,6 +119,8 @@ class Session:
             Diverged: the loss or a gradient has grown without bounds.
             SeqgenError: the folder cannot be written.
         """
+        if self.shard:
+            require_divisible(self.training, self.diagnose)
         choose_products(self.loaded.model.device)
         stop = threading.Event()
         step = checkpoint[1]["run"]["step"] if checkpoint else 0
@@ -127,7 +130,7 @@ class Session:
             if checkpoint is not None:
                 self._restore(trainer, *checkpoint)
                 self._tell_ranks(checkpoint[1], report)
-            if self.training.compile:
+            if self.training.compile and not self.shard:
                 self.report(Notice(text="compiling, which takes up to a minute"))
                 if why_not := trainer.compile():
                     self.report(Notice(text=f"steps are not compiled: {why_not}"))
@@ -241,7 +244,7 @@ class Session:
         validation = validating(self.loaded, self.prepared)
         corpus = self._batches.corpus
         watch = Watch()
-        if ranks.leads():
+        if ranks.leads() and not self.shard:
             watch = TrainingWatch(model, config, self.budget, report, self.diagnose, corpus)
 
         def report_and_watch(event: Event) -> None:
@@ -259,7 +262,7 @@ class Session:
         )
         loaded = self.loaded
         text_rules = TextRules(loaded.tokenizer.decode, loaded.framing.stop, loaded.never)
-        trainer = Trainer(model, self._batches, config, hooks, text_rules)
+        trainer = Trainer(model, self._batches, config, hooks, text_rules, self.shard)
         return trainer
 
     def _restore(self, trainer: Trainer, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from seqgen import ranks, store
-from seqgen.configs import require
+from seqgen.configs import TrainingConfig, require
 from seqgen.errors import SeqgenError
 from seqgen.training.events import Report
 
@@ -20,6 +20,21 @@ def require_parallel(shard: bool) -> None:
         "--shard divides a model among processes: start several, as in torchrun "
         "--nproc-per-node 2 -m seqgen train DATA --shard",
     )
+
+
+def require_divisible(training: TrainingConfig, diagnose: bool) -> None:
+    """Refuse what a run whose model is divided among the ranks cannot do.
+
+    Raises:
+        UsageError: says what to leave out.
+    """
+    refused = {
+        "unfreeze": bool(training.unfreeze),
+        "professor-forcing": any(p.regime == "professor-forcing" for p in training.phases),
+        "--diagnose": diagnose,
+    }
+    for name, asked in refused.items():
+        require(not asked, f"--shard does not go with {name}: leave out one of them")
 
 
 def is_begun(name: str | None) -> bool:
