@@ -347,7 +347,7 @@ def test_what_makes_no_sense_is_refused(words, sentences, tmp_path, capsys):
         ("train", *given, "--features", "n"): "n is of the architecture ngram",
         ("train", *given, "--features", "b"): "b reads from right to left",
         ("train", *given, "--features", "nobody"): "nobody",
-        ("train", *given, "--features", "e", "--model", "lstm"): "lstm is a language model",
+        ("train", *given, "--features", "e", "--model", "lstm"): "and not for lstm",
         ("train", *given, "--features", "e", "--init-from", "l"): "give --init-from or --features",
         ("train", *given, "--features", "e", "--tokenizer", "char"): "fixed by --features: e has",
         ("train", *given, "--model", "elmo"): "neither; try --model birnn with --features",
