@@ -321,15 +321,23 @@ def test_a_tagger_works_without_the_model_of_its_features(words, sentences, caps
 
 
 @pytest.mark.parametrize(
-    "model", [("word2vec", "embedding_size=4"), ("lstm", "hidden_size=4"), ("rnn", "hidden_size=4")]
+    ("kind", "shape"),
+    [
+        ("word2vec", ("embedding_size=4",)),
+        ("glove", ("embedding_size=4",)),
+        ("lstm", ("hidden_size=4",)),
+        ("transformer", ("hidden_size=8", "num_heads=2", "seq_len=16")),
+    ],
 )
-def test_features_of_other_models(model, words, sentences, capsys):
-    kind, shape = model
-    how = ("--set", shape, "--tokenizer", "whitespace", "--steps", 2, "--seed", 1, "--quiet")
+def test_features_of_other_models(kind, shape, words, sentences, capsys):
+    shape = [part for setting in shape for part in ("--set", setting)]
+    how = (*shape, "--tokenizer", "whitespace", "--steps", 2, "--seed", 1, "--quiet")
     records(capsys, "train", words, "--model", kind, *how, "--name", "m")
     given = ("--features", "m", "--model", "bag", "--task", "tag", "--seed", 1, "--quiet")
     (found,) = records(capsys, "train", sentences, *given, "--steps", 2, "--name", "t")
     assert len(found["layer_weights"]) == 2 and next(iter(found["layer_weights"].values())) == 1
+    settings = store.find("t").config["data"]
+    assert settings["max_source_len"] == (15 if kind == "transformer" else 512)
 
 
 def test_what_makes_no_sense_is_refused(words, sentences, tmp_path, capsys):
@@ -347,7 +355,7 @@ def test_what_makes_no_sense_is_refused(words, sentences, tmp_path, capsys):
         ("train", *given, "--features", "n"): "n is of the architecture ngram",
         ("train", *given, "--features", "b"): "b reads from right to left",
         ("train", *given, "--features", "nobody"): "nobody",
-        ("train", *given, "--features", "e", "--model", "lstm"): "lstm is a language model",
+        ("train", *given, "--features", "e", "--model", "lstm"): "and not for lstm",
         ("train", *given, "--features", "e", "--init-from", "l"): "give --init-from or --features",
         ("train", *given, "--features", "e", "--tokenizer", "char"): "fixed by --features: e has",
         ("train", *given, "--model", "elmo"): "neither; try --model birnn with --features",

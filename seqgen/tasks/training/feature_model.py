@@ -76,7 +76,7 @@ class FeatureModel:
         trunk = registry.trunk_of(row.name)
         require(
             trunk.reads == "sentences",
-            f"--features is for encoders, such as birnn; {trunk.name} is a language model",
+            f"--features is for encoders, such as birnn, and not for {trunk.name}",
         )
         for name in FIXED:
             fixed = f"{name} is fixed by --features: {self.stored.name} has its own"
