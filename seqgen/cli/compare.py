@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,7 +11,7 @@ import typer
 from seqgen.cli import completion, options
 from seqgen.cli import sweep as sweeping
 from seqgen.cli.continuous_cache import Cache, CacheFlatness, CacheStrength, cache_of
-from seqgen.cli.help import MODEL, SCORES, TEXT
+from seqgen.cli.help import MACHINE, MODEL, SCORES, TEXT
 from seqgen.cli.inputs import Inputs, file_name
 from seqgen.cli.output import put_record, say
 from seqgen.cli.pairs import (
@@ -109,6 +110,15 @@ def compare(
     batch_size: options.BatchSize = 32,
     device: options.Device = "auto",
     precision: options.ReadingPrecision = "auto",
+    precisions: Annotated[
+        str | None,
+        typer.Option(
+            help="Compare each model in several number formats, such as float32,bf16,int8.",
+            metavar="KIND,KIND,...",
+            rich_help_panel=MACHINE,
+            show_default=False,
+        ),
+    ] = None,
     threads: options.Threads = None,
     json: options.Json = False,
     verbose: options.Verbose = False,
@@ -141,7 +151,12 @@ def compare(
         raise UsageError("give the models to compare, or --all")
     names = list(comparing.all_models()) if all_ else models
     looked_up = cache_of(cache, cache_strength, cache_flatness)
-    loaded = [load(name, device, precision, looked_up) for name in names]
+    if precisions is None:
+        loaded = [load(name, device, precision, looked_up) for name in names]
+    else:
+        kinds = _kinds(precisions, precision)
+        each = [(kind, load(name, device, kind, looked_up)) for name in names for kind in kinds]
+        loaded = [replace(one, title=f"{one.name} in {kind}") for kind, one in each]
     check_one_kind(loaded)
     translates = loaded[0].reads_sources
     scoring = Scoring(documents=documents, stride=stride, batch_size=batch_size)
@@ -168,6 +183,23 @@ def compare(
             say_cut(one.model, one.cut, one.bleu["pairs"], one.max_tokens)
         if not json:
             _explain(records, what, verbose)
+
+
+def _kinds(precisions: str, precision: str) -> list[str]:
+    """Return the values of --precisions.
+
+    Raises:
+        UsageError: one is unknown or given twice, or --precision is given too.
+    """
+    from seqgen.configs import READING_PRECISIONS, choice
+
+    if precision != "auto":
+        raise UsageError("give --precision or --precisions, not both")
+    allowed = [kind for kind in READING_PRECISIONS if kind != "auto"]
+    kinds = [choice("--precisions", kind.strip(), allowed) for kind in precisions.split(",")]
+    if len(set(kinds)) < len(kinds):
+        raise UsageError("--precisions has a number format twice")
+    return kinds
 
 
 def _text(
@@ -204,7 +236,7 @@ def _warn(models: list[LoadedModel], given: str | Pairs | None, scoring: Scoring
         return
     if warning := newlines_warning(models, given):
         say(warning)
-    seen = [loaded.stored.name for loaded in models if trained_on(loaded, given)]
+    seen = dict.fromkeys(one.stored.name for one in models if trained_on(one, given))
     if seen:
         say(f"{' and '.join(seen)} learnt from this very text: no fair comparison")
 

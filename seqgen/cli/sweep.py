@@ -84,7 +84,7 @@ OF_SWEEP = ("parameters", "seeds", "steps", "epochs", "minutes", "set_", "plot")
 NOT_OF_SWEEP = (
     *("all_", "data", "source", "source_vectors", "target", "stride", "bleu", "beams"),
     *("max_tokens", "resamples", "batch_size", "cache", "cache_strength", "cache_flatness"),
-    "verbose",
+    *("verbose", "precisions"),
 )
 
 

@@ -48,6 +48,7 @@ class LoadedModel:
         cache: the continuous cache beside it, or beside the parts of a mixture that can have one.
         label: what it is to write texts of; None where nothing was asked for.
         own_framing: how its texts begin and end; None where that follows from the tokenizer.
+        title: what tables and records call it; None for its name.
     """
 
     stored: StoredModel
@@ -58,6 +59,12 @@ class LoadedModel:
     cache: CacheConfig | None = None
     label: str | None = None
     own_framing: Framing | None = None
+    title: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What tables and records call it."""
+        return self.title or self.stored.name
 
     @property
     def labels(self) -> Labels | None:

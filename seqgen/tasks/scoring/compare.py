@@ -49,6 +49,7 @@ class Comparison:
         tokens_per_second: in training.
         size_bytes: on disk, checkpoints left out.
         protocol: how the text was scored.
+        precision: the type that it computed in.
         signature: how the figures were made.
     """
 
@@ -72,6 +73,7 @@ class Comparison:
     tokens_per_second: float | None
     size_bytes: int
     protocol: str
+    precision: str
     signature: str
 
 
@@ -211,6 +213,7 @@ def compare(
         | figures
         | {
             "protocol": protocol(loaded, how),
+            "precision": loaded.precision,
             "signature": scoring_signature("compare", loaded, how, digest_of(scored_text), **drawn),
         }
         for loaded, scored_text, how, figures in zip(models, texts, each, ranked, strict=True)
@@ -230,7 +233,7 @@ def check_kinds(models: Sequence[LoadedModel], text: str | Pairs) -> None:
     Raises:
         UsageError: says which.
     """
-    if len({loaded.stored.name for loaded in models}) < len(models):
+    if len({loaded.name for loaded in models}) < len(models):
         raise UsageError("a model is given twice")
     for loaded in models:
         if not isinstance(text, Pairs):
@@ -243,7 +246,7 @@ def _facts(loaded: LoadedModel) -> dict[str, Any]:
     """Return what a comparison tells of a model, whatever the text."""
     result = record_of(loaded).get("result") or {}
     return {
-        "model": loaded.stored.name,
+        "model": loaded.name,
         "architecture": loaded.architecture,
         "parameters": loaded.model.parameter_count(),
         "seconds": result.get("seconds"),
@@ -282,7 +285,7 @@ def rank(
                 "total_bits_per_byte": float(totals[i]),
                 "low": low,
                 "high": high,
-                "best": models[best].stored.name,
+                "best": models[best].name,
                 "difference": float(totals[i]) - float(totals[best]),
                 "p_value": p,
             }

@@ -1,0 +1,190 @@
+"""Matrices in fewer bits (`--precision bf16|int8`): products, models, commands."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from architectures import RECURRENT, Case
+
+from seqgen import store
+from seqgen.cli import run
+from seqgen.errors import UsageError
+from seqgen.models.array_steps import ArraySteps
+from seqgen.models.arrays import attend, attend_each
+from seqgen.models.precision import in_precision
+from seqgen.models.reduced import REDUCED, Bf16Map, Int8Map
+from seqgen.tasks.loaded import load
+from seqgen.tasks.training.train import train
+
+
+def numbers(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def test_int8_products_are_those_of_whole_numbers():
+    """Row by row in Python's integers: the scale is the largest magnitude over 127."""
+    weight, bias, x = numbers(5, 12), numbers(5, seed=1), numbers(3, 12, seed=2)
+    x[1] = 0
+    y = Int8Map(torch.from_numpy(weight), torch.from_numpy(bias))(x)
+    for i in range(3):
+        for o in range(5):
+            of_x = np.abs(x[i]).max() / np.float32(127)
+            of_w = np.abs(weight[o]).max() / np.float32(127)
+            whole = sum(
+                int(np.rint(a / of_w)) * (int(np.rint(b / of_x)) if of_x else 0)
+                for a, b in zip(weight[o], x[i], strict=True)
+            )
+            assert y[i, o] == pytest.approx(whole * float(of_w) * float(of_x) + bias[o], rel=1e-5)
+    assert (y[1] == bias).all()
+
+
+def test_bf16_products_are_those_of_rounded_numbers():
+    weight, x = numbers(7, 33), numbers(4, 33, seed=2)
+    rounded = [torch.from_numpy(a).bfloat16().double() for a in (x, weight)]
+    exact = (rounded[0] @ rounded[1].T).float().bfloat16().float().numpy()
+    np.testing.assert_allclose(Bf16Map(torch.from_numpy(weight), None)(x), exact, rtol=2**-7)
+
+
+@pytest.mark.parametrize("kind", REDUCED)
+@pytest.mark.parametrize("shape", [(61, 48), (96, 384), (40, 1536)])
+def test_rows_do_not_depend_on_those_beside_them(kind, shape):
+    mapped = REDUCED[kind](torch.from_numpy(numbers(*shape)), None)
+    x = numbers(21, shape[1], seed=1)
+    alone = np.concatenate([mapped(row[None]) for row in x])
+    for count in (2, 3, 8, 21):
+        assert (mapped(x[:count]) == alone[:count]).all()
+    over = mapped.over(torch.from_numpy(x).view(3, 7, -1))
+    assert over.shape == (3, 7, shape[0]) and (over.flatten(0, 1).numpy() == alone).all()
+
+
+def test_attention_of_a_row_is_that_of_the_row_alone():
+    q, keys, values = numbers(4, 6, 8), numbers(4, 2, 19, 8, seed=1), numbers(4, 2, 19, 8, seed=2)
+    starts = [3, 0, 3, 11]
+    read = attend_each(q, keys, values, starts)
+    there = np.arange(19) >= np.array(starts)[:, None]
+    np.testing.assert_allclose(read, attend(q, keys, values, there), rtol=1e-5, atol=1e-6)
+    for row, start in enumerate(starts):
+        one = slice(row, row + 1)
+        past = keys[one, :, start:], values[one, :, start:]
+        assert (attend_each(q[one], *past, [0]) == read[one]).all()
+
+
+MODELS = [Case(name, "default", {}) for name in (*RECURRENT, "transformer")]
+MODELS += [Case("gru", "before", {"reset": "before"})]
+
+
+@pytest.mark.parametrize("kind", REDUCED)
+@pytest.mark.parametrize("case", MODELS, ids=str)
+def test_models_in_fewer_bits(case, kind):
+    """Near float32; a text at once is a text in steps; rows do not depend on their neighbours."""
+    exact = case.build(torch.float32, hidden_size=24)
+    model = in_precision(case.build(torch.float32, hidden_size=24), kind)
+    assert isinstance(model, ArraySteps) and model.reduced == kind
+    tokens = torch.randint(0, 7, (3, 6), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        whole = model(tokens, model.start(3))[0]
+        torch.testing.assert_close(whole, exact(tokens)[0], rtol=0, atol=0.1)
+        assert not torch.equal(whole, exact(tokens)[0])
+        alone = [model(row[None], model.start(1))[0] for row in tokens]
+        assert torch.equal(torch.cat(alone), whole)
+        state, stepped = model.start(3), []
+        for column in tokens.T.tolist():
+            logits, state = model.step(column, state)
+            stepped.append(torch.from_numpy(logits))
+    near = {"rtol": 0, "atol": 0.05 if case.architecture == "transformer" else 1e-5}
+    torch.testing.assert_close(torch.stack(stepped, 1), whole, **near)
+
+
+def test_a_pointer_reads_features_in_fewer_bits():
+    case = Case("lstm", "pointer", {"pointer": 3})
+    exact, model = (case.build(torch.float32, hidden_size=24) for _ in range(2))
+    model.reduce("int8")
+    tokens = torch.tensor([[1, 2, 1, 2, 3], [3, 3, 1, 0, 1]])
+    with torch.no_grad():
+        whole, alone = model(tokens)[0], torch.cat([model(row[None])[0] for row in tokens])
+        torch.testing.assert_close(whole, exact(tokens)[0], rtol=0, atol=0.1)
+    torch.testing.assert_close(whole, alone, rtol=0, atol=1e-5)
+
+
+def test_what_has_no_such_form_stays():
+    window = in_precision(Case("window", "default", {}).build(torch.float32), "int8")
+    assert all(p.dtype == torch.float32 for p in window.parameters())
+    assert in_precision(window, "bf16").head.weight.dtype == torch.bfloat16
+
+
+TEXT = "so it goes on and on, and it ends so.\n" * 30
+
+
+@pytest.fixture
+def models(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text(TEXT)
+    shared = {
+        "seed": 3,
+        "precision": "float32",
+        "val": 0.1,
+        "hidden_size": 32,
+        "seq_len": 16,
+        "steps": 9,
+    }
+    train([text], architecture="lstm", name="lstm", settings=shared)
+    train([text], architecture="transformer", name="tf", settings=shared)
+    train([text], architecture="ngram", name="ngram", settings={"order": 3})
+
+
+def lines(capsys):
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.parametrize("kind", [pytest.param("bf16", marks=pytest.mark.slow), "int8"])
+def test_texts_do_not_depend_on_the_batch(kind, models, capsys):
+    prompts = ["so", "and it", "", "it goes on and on and on", "on"]
+    for model in ("lstm", "tf", "lstm+ngram"):
+        written = []
+        for size in ("1", "3", "64"):
+            how = ["-m", model, "--precision", kind, "--seed", "5", "--batch-size", size, "--json"]
+            assert run(["sample", *prompts, "--max-tokens", "24", "-q", *how]) == 0
+            written.append(lines(capsys))
+        assert written[0] == written[1] == written[2]
+        found = []
+        for size in ("1", "64"):
+            how = ["-m", model, "--precision", kind, "--batch-size", size, "--json", "-q"]
+            assert run(["beam-search", *prompts, "--beams", "3", "--max-tokens", "12", *how]) == 0
+            found.append(lines(capsys))
+        assert found[0] == found[1]
+
+
+def test_figures_say_in_what_they_were_made(models, capsys):
+    assert run(["perplexity", "-m", "tf", "--precision", "int8", "--json", "-q"]) == 0
+    record = lines(capsys)[0]
+    assert "products in int8" in record["protocol"] and "precision:int8" in record["signature"]
+    kinds = "float32,bf16,int8"
+    assert run(["compare", "lstm", "tf", "--precisions", kinds, "--json", "-q"]) == 0
+    compared = {record["model"]: record for record in lines(capsys)}
+    assert list(compared) == [f"{m} in {k}" for m in ("lstm", "tf") for k in kinds.split(",")]
+    for model in ("lstm", "tf"):
+        exact, *others = (compared[f"{model} in {kind}"] for kind in kinds.split(","))
+        for other in others:
+            assert 0 < abs(other["bits_per_char"] - exact["bits_per_char"]) < 0.02
+    assert compared["tf in int8"]["bits_per_char"] == record["bits_per_char"]
+    assert compared["tf in int8"]["precision"] == "int8"
+
+
+def test_wrong_usage(models, tmp_path, capsys):
+    with pytest.raises(UsageError, match="--precision int8 is for transformers and recurrent"):
+        load("ngram", precision="int8")
+    assert load("lstm+ngram", precision="int8").precision == "int8"
+    for wrong in (
+        ["compare", "tf", "--precisions", "float32,int7"],
+        ["compare", "tf", "--precisions", "int8,int8"],
+        ["compare", "tf", "--precisions", "int8", "--precision", "bf16"],
+        ["perplexity", "-m", "ngram", "--precision", "int8"],
+        ["perplexity", "-m", "lstm", "--precision", "int8", "--dynamic", "0.1"],
+        ["train", str(tmp_path / "text.txt"), "--precision", "int8"],
+    ):
+        assert run(wrong) == 2, wrong
+    assert len(capsys.readouterr().err.splitlines()) == 6
+    assert store.find("tf").loadable
