@@ -16,7 +16,7 @@ from seqgen.models.array_steps import ArraySteps
 from seqgen.models.arrays import attend, attend_each
 from seqgen.models.precision import in_precision
 from seqgen.models.reduced import REDUCED, Bf16Map, Int8Map
-from seqgen.tasks.loaded import load
+from seqgen.tasks.loading import load
 from seqgen.tasks.training.train import train
 
 

@@ -50,11 +50,11 @@ def import_(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Import a model of another tool: GPT-2 or Llama, an n-gram model, or word vectors.
+    """Import a model of another tool: GPT-2, Llama, Marian or BART, n-grams, or word vectors.
 
-    A folder is a Hugging Face model: GPT-2, Llama, Mistral, Qwen2, Qwen3 and others with the same
-    model_type. How a file begins says whether it is a GGUF file, an n-gram model (ARPA,
-    by KenLM, SRILM or another tool) or vectors.
+    A folder is a Hugging Face model: GPT-2, Llama, Mistral, Qwen2, Qwen3, Marian, BART and others
+    with the same model_type. How a file begins says whether it is a GGUF file, an n-gram model
+    (ARPA, by KenLM, SRILM or another tool) or vectors.
     """
     from seqgen.cli.models import describe
     from seqgen.tasks.exchange import import_model
@@ -83,12 +83,13 @@ def export(
     file_format: Annotated[
         str,
         value(
-            "arpa|gguf|hf",
+            "arpa|gguf|hf|onnx",
             OUTPUT,
             "Format to write: an ARPA file of an n-gram model; of a transformer a GGUF file, as "
-            "llama.cpp reads it, or a folder for Hugging Face's transformers.",
+            "llama.cpp reads it, or a folder for Hugging Face's transformers (hf), also of an "
+            "encoder-decoder; of these and of recurrent networks a folder with ONNX graphs.",
             "--format",
-            complete=completion.one_of("arpa", "gguf", "hf"),
+            complete=completion.one_of("arpa", "gguf", "hf", "onnx"),
         ),
     ] = "arpa",
     out: Annotated[
@@ -96,7 +97,8 @@ def export(
         value(
             "PATH",
             OUTPUT,
-            "File to write, compressed if it ends in .gz; - is standard output. For hf: a folder.",
+            "File to write, compressed if it ends in .gz; - is standard output. For hf and onnx: "
+            "a folder.",
             parser=file_name,
         ),
     ] = "-",
@@ -109,13 +111,13 @@ def export(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Export an n-gram model or a transformer in a format that other tools read."""
+    """Export a model in a format that other tools read: n-grams, transformers, recurrent ones."""
     from seqgen.formats import FOLDER_EXPORTERS
     from seqgen.tasks.exchange import export_model, exported
     from seqgen.tasks.loading import load
 
     if file_format in FOLDER_EXPORTERS:
-        path = check_out_folder(Path(out), overwrite)
+        path = check_out_folder(Path(out), overwrite, file_format)
         loaded = load(name, "cpu")
         export_model(loaded, file_format, path, merge)
         _report(loaded.stored.name, file_format, path, json, quiet)

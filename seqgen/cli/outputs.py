@@ -11,13 +11,28 @@ from seqgen import store
 from seqgen.cli.inputs import Identity, Input
 from seqgen.errors import UsageError
 
-# What a model for Hugging Face's transformers consists of, as seqgen writes it.
+# What folders for other tools consist of, as seqgen writes them.
 EXPORTED_FILES = {
-    "config.json",
-    "generation_config.json",
-    "model.safetensors",
-    "tokenizer.json",
-    "tokenizer_config.json",
+    "hf": {
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "source.spm",
+        "target.spm",
+        "target_vocab.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "vocab.json",
+    },
+    "onnx": {
+        "encoder.onnx",
+        "onnx.json",
+        "source_tokenizer",
+        "step.onnx",
+        "tokenizer",
+        "tokenizer.json",
+        "whole.onnx",
+    },
 }
 
 
@@ -58,7 +73,7 @@ def check_out(
     return out
 
 
-def check_out_folder(out: Path, overwrite: bool) -> Path:
+def check_out_folder(out: Path, overwrite: bool, file_format: str) -> Path:
     """Return the folder to write a model into for another tool, with links followed.
 
     Raises:
@@ -66,15 +81,15 @@ def check_out_folder(out: Path, overwrite: bool) -> Path:
             to be replaced.
     """
     if str(out) == "-":
-        raise UsageError("--format hf writes a folder: give --out FOLDER")
+        raise UsageError(f"--format {file_format} writes a folder: give --out FOLDER")
     out = out.resolve()
     if not out.exists():
         return out
     if not out.is_dir():
         raise UsageError(f"{out} is no folder: give another --out")
-    there = {path.name for path in out.iterdir()}
-    if there - EXPORTED_FILES:
-        strange = min(there - EXPORTED_FILES)
+    there, known = {path.name for path in out.iterdir()}, EXPORTED_FILES[file_format]
+    if there - known:
+        strange = min(there - known)
         raise UsageError(f"{out} has other files ({strange}): give another --out")
     if there and not overwrite:
         raise UsageError(f"{out} exists: add --overwrite to replace it, or give another --out")

@@ -118,7 +118,10 @@ EXPORTERS: dict[str, str] = {
     "gguf": "seqgen.formats.gguf_models:write_model",
 }
 # What writes a folder.
-FOLDER_EXPORTERS: dict[str, str] = {"hf": "seqgen.formats.hf_models:files_of"}
+FOLDER_EXPORTERS: dict[str, str] = {
+    "hf": "seqgen.formats.hf_models:files_of",
+    "onnx": "seqgen.formats.onnx_models:files_of",
+}
 
 
 def folder_importer(path: Path) -> FolderImporter | None:

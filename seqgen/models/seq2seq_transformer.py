@@ -217,11 +217,15 @@ class TransformerEncoder(nn.Module):
         Raises:
             SeqgenError: positions are learned, and there are none so far from the beginning.
         """
-        x, rotation = self._embedded(values)
-        there, size = None, x.shape[1]
+        size, there = values.shape[1], None
         if min(lengths) < size:
-            counts = torch.tensor(lengths, device=x.device)[:, None]
-            there = torch.arange(size, device=x.device) < counts  # (S, L)
+            counts = torch.tensor(lengths, device=values.device)[:, None]
+            there = torch.arange(size, device=values.device) < counts  # (S, L)
+        return self.read(values, there), ()
+
+    def read(self, values: Tensor, there: Tensor | None) -> Tensor:
+        """Return features (S, L, H) of values whose places are `there`, (S, L); None for all."""
+        x, rotation = self._embedded(values)
         dropout = self.config.attention_dropout if self.training else 0.0
 
         def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -229,7 +233,7 @@ class TransformerEncoder(nn.Module):
 
         for block in self.blocks:
             x = block(x, rotation, attend)
-        return self.final_norm(x), ()
+        return self.final_norm(x)
 
     def _embedded(self, values: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return what the blocks read, (S, L, H), and how RoPE turns it."""
@@ -279,8 +283,7 @@ class Seq2SeqTransformer(Transformer, EncoderDecoder):
 
     def encode(self, values: Tensor, lengths: Sequence[int]) -> Memory:
         encoded, first = self.encoder(values, lengths)
-        each = [block.cross.remember(encoded) for block in self.blocks]
-        keys, values = zip(*each, strict=True)
+        keys, values = zip(*(x.cross.remember(encoded) for x in self.blocks), strict=True)
         return Memory(keys, values, first, list(lengths), list(range(len(lengths))))
 
     def start(self, memory: Memory, stride: int | None = None) -> MemoryCache:

@@ -147,8 +147,8 @@ class Transformer(ArraySteps, NeuralLanguageModel):
             tokens = tokens[:, taken:]
         return torch.cat(pieces, 1) if len(pieces) > 1 else pieces[0], state
 
-    def _features(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
-        """Run tokens (B, T) at positions ([B,] T) through the whole stack."""
+    def features_at(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        """Return the features (B, T, H) of tokens (B, T) at positions ([B,] T), by `attend`."""
         return self._stack(*self._embedded(tokens, positions), attend)
 
     def _embedded(self, tokens: Tensor, positions: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -218,7 +218,7 @@ class Transformer(ArraySteps, NeuralLanguageModel):
             return F.scaled_dot_product_attention(q, *read, attn_mask=mask)
 
         rows = range(len(state.starts))
-        return self._features(tokens, positions, self._attending(attend, state, rows))
+        return self.features_at(tokens, positions, self._attending(attend, state, rows))
 
     def _skim(self, tokens: Tensor, state: KVCache) -> Tensor:
         """Take as many whole strides of tokens (B, T) as fit one batch, all rows being full.
@@ -235,7 +235,7 @@ class Transformer(ArraySteps, NeuralLanguageModel):
         positions = torch.arange(window, device=tokens.device)
         rows = [row for row in range(batch) for _ in range(count)]
         attend = self._attending(self._attend_within, state, rows)
-        features = self._features(windows.flatten(0, 1), positions, attend)
+        features = self.features_at(windows.flatten(0, 1), positions, attend)
         state.tokens[:, end - window : end] = text[:, -window:]
         state.rewritten(range(batch))
         return features[:, window - stride :].reshape(batch, count * stride, -1)
@@ -257,4 +257,4 @@ class Transformer(ArraySteps, NeuralLanguageModel):
 
         positions = torch.arange(end - start, device=state.tokens.device)
         attend = self._attending(attend, state, full)
-        self._features(state.tokens[full, start:end], positions, attend)
+        self.features_at(state.tokens[full, start:end], positions, attend)

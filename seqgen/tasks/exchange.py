@@ -141,6 +141,7 @@ def export_model(
     try:
         Path(out).mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
+            (Path(out) / name).parent.mkdir(exist_ok=True)
             write_bytes(Path(out) / name, content)
     except OSError as error:
         raise SeqgenError(f"{out} cannot be written: {error.strerror or error}") from None

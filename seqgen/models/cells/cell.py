@@ -242,7 +242,7 @@ class Cell(nn.Module):
 
     def step(self, x: Tensor, state: LayerState, noise: Noise | None = None) -> LayerState:
         """Take one step: x (B, E) and the parts to the next ones."""
-        noise = noise or self.noise(len(x))
+        noise = noise or self.noise(x.shape[0])
         w = noise.into(over_tensors(noise.maps, self.vectors()))
         new = self.equation(TensorOps, w, self.read_input(x), *state)
         return self.after(state, new)
@@ -280,7 +280,7 @@ class Cell(nn.Module):
         """
         if self.watch is not None:
             return self.watch(self, x, state)
-        noise = noise or self.noise(len(x))
+        noise = noise or self.noise(x.shape[0])
         fast = None
         if self.fits_kernel(noise) and not self.zones_out:
             fast = self.fast_sequence(x, state, noise)
@@ -300,7 +300,7 @@ class Cell(nn.Module):
         self, x: Tensor, state: LayerState, noise: Noise | None = None
     ) -> tuple[Tensor, LayerState]:
         """Take a whole sequence step by step; the input's product is made for all of it at once."""
-        noise = noise or self.noise(len(x))
+        noise = noise or self.noise(x.shape[0])
         from_input = self.read_input(x.transpose(0, 1))  # (T, B, G H)
         w, steps, parts = over_loop(noise.maps, self.vectors(), from_input, state)
         w = noise.into(w)
