@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json as json_module
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,9 +13,10 @@ import typer
 from seqgen.cli import completion, options
 from seqgen.cli.help import MODEL, OUTPUT, SAVING, TEXT, WHAT, flag, value
 from seqgen.cli.inputs import Input, Inputs, file_name, file_path, given_or_piped, join
-from seqgen.cli.output import console, is_terminal, one_line, put, put_record, say
-from seqgen.cli.outputs import check_out, check_tokenizer_folder, is_token_file
+from seqgen.cli.output import one_line, put, put_record, say
+from seqgen.cli.outputs import check_tokenizer_folder
 from seqgen.cli.tables import count, figure, percentage, put_facts
+from seqgen.cli.token_files import write
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.wording import plural
 
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
     from seqgen.tasks.tokenize import Statistics, TokenizedLine
     from seqgen.tokenizers import Tokenizer
 
+# The names of shards have five digits.
+MOST_SHARDS = 100_000
 # Tokens of a stream that are decoded at once.
 PIECE = 1 << 16
 
@@ -87,6 +88,17 @@ def tokenize(
             parser=file_path,
         ),
     ] = None,
+    shards: Annotated[
+        int | None,
+        value(
+            "N",
+            SAVING,
+            "With --out: write a folder of this many token files of about the same length.",
+            default=False,
+            min=1,
+            max=MOST_SHARDS,
+        ),
+    ] = None,
     decode: Annotated[bool, flag("--decode", OUTPUT, "Turn ids back into text.")] = False,
     pieces: Annotated[
         bool, flag("--pieces", OUTPUT, "Print pieces of text instead of ids.")
@@ -139,6 +151,8 @@ def tokenize(
     choice("--documents", documents, DOCUMENTS)
     if newlines is not None:
         choice("--newlines", newlines, ("keep", "lf"))
+    if shards is not None and (out is None or train is not None):
+        raise UsageError("--shards goes with --out FOLDER, without --train")
     _check_modes(model, tokenizer, train, vocab_size, min_count, out, decode, pieces, stats)
     sources = Inputs(quiet).open(given_or_piped(files, "seqgen tokenize FILE"))
     if train is not None:
@@ -153,10 +167,10 @@ def tokenize(
     if newlines is None:
         newlines = newlines_of(model) if tokenizer is None else "keep"
     if out is not None:
-        out = check_out(out, sources, overwrite, "a token file", is_token_file)
         if of_sources is not None:
             raise UsageError("--out is for text: pairs are trained on as text, not as tokens")
-        _write(out, sources, newlines, loaded_tokenizer, documents, json, quiet)
+        how = newlines, loaded_tokenizer, documents, overwrite, json, quiet
+        write(out, shards, sources, *how)
     elif stats:
         text = _token_file(sources, loaded_tokenizer) or join(sources, newlines)
         if of_sources is not None:
@@ -303,58 +317,6 @@ def _documents(file: TokenFile) -> Iterator[list[int]]:
     for end in ends:
         yield file.corpus.tokens[begin:end].tolist()
         begin = end
-
-
-def _write(
-    out: Path,
-    sources: list[Input],
-    newlines: str,
-    tokenizer: Tokenizer,
-    documents: str,
-    json: bool,
-    quiet: bool,
-) -> None:
-    from seqgen.data.token_writing import write_token_file
-
-    with _progress(sources, quiet) as progress:
-        done = write_token_file(out, join(sources, newlines), tokenizer, documents, progress)
-    facts = done.facts
-    if json:
-        sizes = {"characters": facts.characters, "bytes": facts.bytes}
-        put_record({"path": str(out), "tokens": done.tokens, **sizes, "oov": done.oov})
-    if not quiet:
-        unknown = f", {count(done.oov)} unknown" if done.oov else ""
-        say(
-            f"{out}: {plural(done.tokens, 'token')} of {plural(facts.characters, 'character')} "
-            f"({plural(facts.bytes, 'byte')}){unknown}"
-        )
-
-
-@contextlib.contextmanager
-def _progress(sources: list[Input], quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Open a bar on a terminal that takes the bytes of text done."""
-    if quiet or not is_terminal(sys.stderr):
-        yield lambda done: None
-        return
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-
-    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
-        task = bar.add_task("", total=_size(sources))
-        yield lambda done: bar.update(task, completed=done)
-
-
-def _size(sources: list[Input]) -> int | None:
-    """Return how much text there is to come, where that is known."""
-    paths = [source.content for source in sources if isinstance(source.content, Path)]
-    packed = any(path.suffix in (".gz", ".xz", ".zst") for path in paths)
-    return None if packed or len(paths) < len(sources) else sum(p.stat().st_size for p in paths)
 
 
 def _show_statistics(figures: Statistics, json: bool) -> None:

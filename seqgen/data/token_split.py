@@ -9,6 +9,7 @@ import numpy as np
 
 from seqgen.data.corpus import Corpus, gather
 from seqgen.data.framing import Framing
+from seqgen.data.joined import span
 from seqgen.data.split import held_out_lines
 from seqgen.data.text import Survey
 from seqgen.data.tokenfile import MARK, TokenFile
@@ -42,7 +43,7 @@ def split_tokens(file: TokenFile, fraction: float, seed: int) -> Parts:
 
 
 def _part(file: TokenFile, begin: int, end: int) -> Corpus:
-    tokens = file.corpus.tokens[begin:end]
+    tokens = span(file.corpus.tokens, begin, end)
     unknown = file.tokenizer.unk_id
     oov = sum(
         int(np.count_nonzero(tokens[at : at + PIECE] == unknown)) if file.corpus.oov else 0
@@ -61,6 +62,8 @@ def stream_cut(file: TokenFile, at: int) -> tuple[int, int, int]:
     Returns:
         The numbers of tokens, characters and bytes before it.
     """
+    if file.parts:
+        return _cut_in_parts(file, at)
     marks = file.marks
     block = int(np.searchsorted(marks[:, 0], at))  # marks before it are before the place
     exact = _within_block(file, block, at)
@@ -72,6 +75,19 @@ def stream_cut(file: TokenFile, at: int) -> tuple[int, int, int]:
         f"{file.path} has unknowns, or a tokenizer that loses text, and is too short to be "
         "divided by its characters; give --val FILE, or the text itself"
     )
+
+
+def _cut_in_parts(file: TokenFile, at: int) -> tuple[int, int, int]:
+    """Return the cut of files that are joined: in the one that the place is in."""
+    tokens = characters = size = 0
+    for part in file.parts:
+        if at - characters <= part.facts.characters:
+            cut = stream_cut(part, at - characters)
+            return tokens + cut[0], characters + cut[1], size + cut[2]
+        tokens += part.corpus.tokens.size
+        characters += part.facts.characters
+        size += part.facts.bytes
+    return tokens, characters, size
 
 
 def _within_block(file: TokenFile, block: int, at: int) -> tuple[int, int, int] | None:

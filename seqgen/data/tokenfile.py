@@ -64,6 +64,7 @@ class TokenFile:
         corpus: its documents, mapped.
         facts: the text's characters, bytes, lines and SHA-256.
         sections: every section by name, mapped; also empty ones.
+        parts: the files that it is joined of, and then `path` is their folder; none for one file.
     """
 
     path: Path
@@ -72,6 +73,12 @@ class TokenFile:
     corpus: Corpus
     facts: Survey
     sections: dict[str, np.ndarray]
+    parts: tuple[TokenFile, ...] = ()
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Where it is: one file, or several."""
+        return tuple(part.path for part in self.parts) or (self.path,)
 
     @property
     def marks(self) -> np.ndarray:

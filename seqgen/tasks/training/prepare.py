@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from seqgen import store
 from seqgen.configs import DataConfig, TrainingConfig, require
-from seqgen.data.batches import Batches, Overlapping, SampledBatches, training_batches
+from seqgen.data.batches import Batches, Overlapping, SampledBatches
 from seqgen.data.both_ways import BothWays
 from seqgen.data.classes import Classes
 from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.data.direction import as_read
 from seqgen.data.encoding import Sampling
 from seqgen.data.overlap import Overlap, overlap_of_lines
+from seqgen.data.shards import batches_of
 from seqgen.data.sources import Vectors
 from seqgen.data.split import Split, check_parts, path_of, split_text
 from seqgen.data.text import Survey, Text, survey
@@ -147,17 +148,17 @@ class Prepared:
         """Return the batches of the training part, for a model that may carry its state."""
         carries = carries_state and not training.reset_state
 
-        def batches_of(corpus: Corpus) -> Batches:
+        def of_corpus(corpus: Corpus) -> Batches:
             shape = (training.batch_size, training.seq_len, training.seed)
             read = self.as_read(corpus, data)
-            return training_batches(read, data.documents, carries, *shape, windows=training.windows)
+            return batches_of(read, data.documents, carries, *shape, windows=training.windows)
 
         def cut_anew(epoch: int) -> Batches:
             sampling = Sampling(data.subword_sampling, training.seed, epoch)
-            return batches_of(self.segmented(data, sampling))
+            return of_corpus(self.segmented(data, sampling))
 
         sampled = data.subword_sampling is not None
-        batches = SampledBatches(cut_anew) if sampled else batches_of(self.train)
+        batches = SampledBatches(cut_anew) if sampled else of_corpus(self.train)
         return batches if training.k2 is None else Overlapping(batches, training.k2)
 
     def segmented(self, data: DataConfig, sampling: Sampling) -> Corpus:

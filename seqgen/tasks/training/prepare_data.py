@@ -9,6 +9,7 @@ from pathlib import Path
 
 from seqgen.configs import DataConfig, require
 from seqgen.data.corpus import Corpus, encode_corpus
+from seqgen.data.shards import open_token_files
 from seqgen.data.split import Split, check_parts, held_out_fraction, path_of, split_text
 from seqgen.data.text import Survey, Text, survey, text_files
 from seqgen.data.token_split import split_tokens
@@ -33,7 +34,7 @@ def prepare_data(
     """Read, split and encode what a new model learns from.
 
     Args:
-        data: text files, folders or patterns; or one token file.
+        data: text files, folders or patterns; or token files, which are joined.
         config: how to read it.
         flags: the names of the settings that the user gave; a token file may contradict them.
         report: takes notices, and how far a large text is.
@@ -47,8 +48,9 @@ def prepare_data(
     """
     paths = text_files(data)
     if any(map(is_token_file, paths)):
-        require(len(paths) == 1, "give one token file alone, not among other files")
-        return prepare_tokens(open_token_file(paths[0]), config, flags)
+        together = all(map(is_token_file, paths))
+        require(together, "give token files alone, not among other files")
+        return prepare_tokens(open_token_files(paths), config, flags)
     text = Text(paths, config.newlines)
     held_out = path_of(config.val)
     as_text = held_out is None or not is_token_file(held_out)
@@ -87,7 +89,7 @@ def prepare_tokens(
     elif config.val != "none":
         split, val, val_facts = _held_out_file(config, file)
     check_parts(train.tokens.size, val.tokens.size if val else None, config.documents)
-    text = Text((file.path,), config.newlines)
+    text = Text(file.paths, config.newlines)
     return Prepared(text, file.facts, split, file.tokenizer, train, val, val_facts), config
 
 
@@ -125,7 +127,7 @@ def reload_data(
     if path_of(config.val) is not None:
         config = replace(config, val="none")  # kept with the model; the file itself may be gone
     if is_token_file(paths[0]):
-        file = open_token_file(paths[0])
+        file = open_token_files(paths)
         check_tokenizer(file, tokenizer, "the model")
         prepared, _ = prepare_tokens(file, config)
         return prepared if held_out is None else _with_held_out(prepared, held_out, config)
