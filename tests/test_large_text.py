@@ -148,7 +148,7 @@ def test_what_a_token_file_fixes_cannot_be_set(text, name, value):
 
 
 def test_a_token_file_stands_alone(text):
-    with pytest.raises(UsageError, match="one token file alone"):
+    with pytest.raises(UsageError, match="token files alone"):
         train([tokens_of(text), text], settings=TINY)
     with pytest.raises(UsageError, match="is a token file, and the data is text"):
         train([text], settings={**TINY, "val": str(tokens_of(text))})

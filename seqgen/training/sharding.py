@@ -13,7 +13,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from seqgen import ranks
-from seqgen.models.base import Model
+from seqgen.models.base import Model, weights_of
 from seqgen.models.room import without_content
 
 
@@ -64,11 +64,9 @@ class Shards:
         self._root.reshard()
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the weights of the whole model on rank 0, as `parts.Weights` does."""
-        from seqgen.training.parts import Weights
-
+        """Return the weights of the whole model on rank 0, as `weights_of` does."""
         self.fill_whole()
-        return Weights(self.whole).tensors() if ranks.leads() else {}
+        return weights_of(self.whole) if ranks.leads() else {}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Take this rank's part of weights.
