@@ -104,8 +104,10 @@ class RecurrentConfig(CellRegularisers):
         "weight_decay": 0.05,
     }
 
-    # Found by runs of 9 seconds to 5 minutes on tiny Shakespeare (docs/recipes.md).
+    # Found by runs of 9 seconds to 5 minutes on tiny Shakespeare, and of 20 minutes on WikiText-2
+    # (docs/recipes.md).
     sizes: ClassVar[tuple[Size, ...]] = (
+        Size({"num_layers": 2, "hidden_size": 384}, tokens=1e7, text=5e6),
         Size({"num_layers": 2, "hidden_size": 256}, tokens=1.6e6, text=1.5e5),
         Size({"num_layers": 2, "hidden_size": 192}, tokens=1.6e6, text=1.5e5),
         Size({"num_layers": 2, "hidden_size": 128}, tokens=1.6e6),
