@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 
 import pytest
+from helpers_cli import refusal
 
 from seqgen.errors import UsageError
 from seqgen.tokenizers import load_tokenizer, tokenizer_kind
@@ -88,3 +89,11 @@ def test_it_is_stored_and_known_by_name(tokenizer, tmp_path):
     assert tokenizer_kind("wordpiece") is WordPieceTokenizer
     with pytest.raises(UsageError, match="vocab_size 12 is too small: the characters need"):
         WordPieceTokenizer.train([TEXT], 12)
+
+
+def test_without_the_library_one_line_says_what_to_install(tmp_path, monkeypatch, capsys):
+    text = tmp_path / "text.txt"
+    text.write_text(TEXT)
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    train = ("train", text, "--tokenizer", "wordpiece", "--model", "ngram", "--name", "m")
+    assert "pip install 'seqgen[hf]'" in refusal(capsys, *train)

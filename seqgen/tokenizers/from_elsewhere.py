@@ -283,7 +283,7 @@ def open_library(content: bytes) -> Library:
         from tokenizers import Tokenizer as Library
     except ImportError:
         raise SeqgenError(
-            "a tokenizer of Hugging Face needs the tokenizers package: pip install 'seqgen[hf]'"
+            "this tokenizer needs the tokenizers package: pip install 'seqgen[hf]'"
         ) from None
     try:
         return Library.from_str(content.decode())
