@@ -82,6 +82,10 @@ CASES = {
 }
 
 
+# Those whose parameters can be divided.
+SHARDED = [name for name in CASES if name not in ("thaw", "professor-forcing")]
+
+
 def corpus_of(case: Case) -> Corpus:
     """Return a text, or pairs of a source and the source turned around."""
     random = np.random.default_rng(5)

@@ -89,8 +89,8 @@ class Shards:
 def to_divide(model: Model) -> tuple[Model, Model]:
     """Return a model that may be divided, and one with its shape, which on rank 0 stays whole.
 
-    The latter is the given one on rank 0, in evaluation mode. Elsewhere it has no content, so that no other rank holds
-    a model twice.
+    The latter is the given one on rank 0, in evaluation mode. Elsewhere it has no content, so that
+    no other rank holds a model twice.
     """
     if ranks.leads():
         return copy.deepcopy(model), model.eval()
@@ -99,13 +99,10 @@ def to_divide(model: Model) -> tuple[Model, Model]:
 
 
 def blocks(model: nn.Module) -> Iterator[nn.Module]:
-    """Yield the layers that are called as modules: those of transformers, not recurrent cells."""
+    """Yield the layers of which nothing is used but by calling them, which say so."""
     for module in model.modules():
-        if isinstance(module, nn.ModuleList):
-            for layer in module:
-                has_forward = type(layer).forward is not nn.Module.forward
-                if has_forward and len(list(layer.children())) > 1:
-                    yield layer
+        if getattr(module, "called_whole", False):
+            yield module
 
 
 def is_divided(tensor: Tensor) -> bool:
