@@ -69,6 +69,7 @@ CASES = {
     "lines": _case("lstm", DROPOUT, documents="line"),
     "accumulate": _case("gru", DROPOUT, accumulate=2),
     "muon": _case("lstm", optimizer="muon", ema=0.9),
+    "transformer-muon": _case("transformer", {**HEADS, **DROPOUT}, optimizer="muon", ema=0.9),
     "each-clipped": _case("lstm", optimizer="sgd", clip_norm=0.1, clip_norm_scope="each"),
     "thaw": _case("lstm", unfreeze=0.6, layer_decay=0.5),
     "scheduled": _case("lstm", DROPOUT, regime="scheduled"),
@@ -79,6 +80,10 @@ CASES = {
     "decoding": _case("seq2seq", DROPOUT, regime="decoding", cost="edit"),
     "few-rows": _case("lstm", DROPOUT, batch_size=2),
 }
+
+
+# Those whose parameters can be divided.
+SHARDED = [name for name in CASES if name not in ("thaw", "professor-forcing")]
 
 
 def corpus_of(case: Case) -> Corpus:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
@@ -93,7 +94,13 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """x + part(norm(x)) for attention and then feed-forward; or norm(x + part(x)), as in 2017."""
+    """x + part(norm(x)) for attention and then feed-forward; or norm(x + part(x)), as in 2017.
+
+    Attributes:
+        called_whole: training uses its parameters in its forward pass alone.
+    """
+
+    called_whole: ClassVar[bool] = True
 
     def __init__(self, config: TransformerConfig, index: int) -> None:
         super().__init__()

@@ -147,7 +147,9 @@ class Recurrence(nn.Module):
 
 
 class HawkBlock(nn.Module):
-    """x + part(norm(x)) for the recurrence and then the feed-forward layer."""
+    """x + part(norm(x)) for the recurrence and then the feed-forward layer; see `Block`."""
+
+    called_whole: ClassVar[bool] = True
 
     def __init__(self, config: HawkConfig) -> None:
         super().__init__()

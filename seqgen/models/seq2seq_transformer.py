@@ -171,6 +171,8 @@ class CrossAttention(nn.Module):
 class DecoderBlock(Block):
     """A block that reads the source between its attention and its feed-forward part."""
 
+    called_whole = False  # the memory is made with its maps before it is called
+
     def __init__(self, config: TransformerConfig, index: int) -> None:
         super().__init__(config, index)
         self.cross, self.cross_norm = CrossAttention(config, index), norm_of(config)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -88,20 +90,30 @@ def _failing_together(watch: Watch) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
+        _hear_no_more()
         # torchrun ends the others so as soon as one is gone.
-        _end(watch, watch.cause(1.0), Interrupted.exit_code)
+        _end(watch, watch.cause(), Interrupted.exit_code)
         watch.fail(Interrupted.exit_code, "interrupted")
         _leave_it_to_first(Interrupted.exit_code)
         raise
     except SeqgenError as error:
+        _hear_no_more()
         _fail(watch, error)
         raise
     except Exception as error:
+        _hear_no_more()
         ending = watch.cause()
         if ending is None:  # no rank is gone: a fault of this one
             watch.fail(1, str(error).splitlines()[0] if str(error) else type(error).__name__)
             raise
         _end(watch, ending, ending.code)
+
+
+def _hear_no_more() -> None:
+    """Ignore further signals: this rank ends, and is to say why."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _end(watch: Watch, ending: Ending | None, code: int) -> None:

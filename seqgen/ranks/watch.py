@@ -12,6 +12,7 @@ import os
 import socket
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -51,6 +52,7 @@ class Watch:
     def __init__(self, store: Any, rank: int, world: int, timeout: float) -> None:
         self._store, self._rank, self._world, self.timeout = store, rank, world, timeout
         self._seen: dict[int, tuple[str, float]] = {}
+        self._beats: Counter[int] = Counter()  # new ones since `cause` began to wait
         self._allowed, self._stopped, self._leaving = timeout, threading.Event(), False
         self._known = threading.Event()
         self.ending: Ending | None = None
@@ -93,8 +95,18 @@ class Watch:
         # An exchange has failed, so whoever has not beaten for some beats is gone.
         self._allowed = min(self.timeout, 4 * self._pause + 1)
         self._leaving = True  # the thread does not end the process from now on
-        self._known.wait(self._allowed + 4 * self._pause if within is None else within)
+        self._beats.clear()
+        ends = time.monotonic() + (2 * self._allowed if within is None else within)
+        while time.monotonic() < ends and not self._known.wait(self._pause / 5):
+            if within is None and self._all_beat():
+                break
         return self.ending
+
+    def _all_beat(self) -> bool:
+        """Return whether all other ranks have beaten, or ended in order, since `cause` began."""
+        # A first new beat may have been on its way before.
+        beats = [self._beats[rank] for rank in range(self._world) if rank != self._rank]
+        return all(count > 2 for count in beats)
 
     def line(self, ending: Ending) -> str:
         """Return the line that names a rank that has died."""
@@ -151,6 +163,7 @@ class Watch:
             if kind == AFTER:
                 return Ending(int(rest), died=True)
             before, since = self._seen.get(rank, ("", now))
+            self._beats[rank] += state != before or kind == DONE
             self._seen[rank] = (state, now if state != before else since)
             silent = now - self._seen[rank][1]
             if kind == BEAT and rank != self._rank and silent > self._allowed:

@@ -8,17 +8,23 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
+from seqgen import ranks
+
 # What a run is ended by from outside; Windows has no hangup.
 NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 @contextlib.contextmanager
 def interruptible(stop: threading.Event) -> Iterator[None]:
-    """Let a signal set `stop`; a second one does what it did before."""
+    """Let a signal set `stop`; a second one does what it did before.
+
+    Under torchrun it does not: torchrun may send several for one, and kills what takes too long.
+    """
 
     def handle(number: int, frame: FrameType | None) -> None:
         stop.set()
-        restore()
+        if not ranks.launched():
+            restore()
 
     with _handled_by(handle, _known(NAMES)) as restore:
         yield

@@ -14,6 +14,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from seqgen import ranks
 from seqgen.models.base import Model, weights_of
+from seqgen.models.precision import restored_randomness
 from seqgen.models.room import without_content
 
 
@@ -86,22 +87,20 @@ class Shards:
 def to_divide(model: Model) -> tuple[Model, Model]:
     """Return a model that may be divided, and one with its shape, which on rank 0 stays whole.
 
-    The latter is the given one on rank 0. Elsewhere it has no content, so that no other rank holds
-    a model twice.
+    The latter is the given one on rank 0, in evaluation mode. Elsewhere it has no content, so that
+    no other rank holds a model twice.
     """
     if ranks.leads():
-        return copy.deepcopy(model), model
-    return model, without_content(type(model), model.config)
+        return copy.deepcopy(model), model.eval()
+    with restored_randomness(model.device):
+        return model, without_content(type(model), model.config)
 
 
 def blocks(model: nn.Module) -> Iterator[nn.Module]:
-    """Yield the layers that are called as modules: those of transformers, not recurrent cells."""
+    """Yield the layers of which nothing is used but by calling them, which say so."""
     for module in model.modules():
-        if isinstance(module, nn.ModuleList):
-            for layer in module:
-                has_forward = type(layer).forward is not nn.Module.forward
-                if has_forward and len(list(layer.children())) > 1:
-                    yield layer
+        if getattr(module, "called_whole", False):
+            yield module
 
 
 def is_divided(tensor: Tensor) -> bool:

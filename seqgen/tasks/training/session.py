@@ -35,7 +35,6 @@ from seqgen.training.events import Event, Notice, Report, SampleLine, Started, V
 from seqgen.training.loop import Trainer
 from seqgen.training.regimes.base import TextRules
 from seqgen.training.run import Budget, Diverged, Hooks, Run, Watch
-from seqgen.wording import plural
 
 
 @dataclass(frozen=True)
@@ -153,7 +152,8 @@ class Session:
         """Say if a run goes on with another number of processes than before."""
         before, now = facts.get("ranks", 1), ranks.world()
         if before != now:
-            text = f"going on with {plural(now, 'process')}; the checkpoint is of {before}"
+            processes = "1 process" if now == 1 else f"{now} processes"
+            text = f"going on with {processes}; the checkpoint is of {before}"
             report(Notice(text=text))
 
     def keep_result(self, result: TrainingResult) -> None:

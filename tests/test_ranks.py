@@ -1,0 +1,173 @@
+"""Training on several processes gives what one process gives; see `ranks_worker.py`."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from ranks_worker import CASES, SHARDED
+
+from seqgen.data.batch import IGNORED, Batch
+from seqgen.data.portions import places, portions
+from seqgen.data.sources import Source
+from seqgen.models.dropout import Dropout, SomeRows, drawing_for
+from seqgen.ranks.watch import AFTER, BEAT, DONE, FAILED, Ending, Watch
+
+WORKER = Path(__file__).with_name("ranks_worker.py")
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def variables(rank, world, port):
+    several = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "MASTER_PORT": port}
+    several = {name: str(value) for name, value in several.items()} if world > 1 else {}
+    here = {"MASTER_ADDR": "127.0.0.1", "TORCH_CPP_LOG_LEVEL": "ERROR", "OMP_NUM_THREADS": "1"}
+    return {**os.environ, **here, **several}
+
+
+def train(world, file, *arguments):
+    """Run the worker as so many processes; return what rank 0 found."""
+    port = free_port()
+    command = [sys.executable, str(WORKER), str(file), *arguments]
+    processes = [
+        subprocess.Popen(command, env=variables(rank, world, port)) for rank in range(world)
+    ]
+    assert [process.wait(600) for process in processes] == [0] * world
+    return torch.load(file)
+
+
+def assert_alike(one, several, exactly=False):
+    assert one.keys() == several.keys()
+    for name, wanted in one.items():
+        found = several[name]
+        assert found["losses"] == pytest.approx(wanted["losses"], abs=1e-5), name
+        (tensors, facts), (other, _) = wanted["snapshot"], found["snapshot"]
+        assert facts["run"]["step"] > 0
+        assert tensors.keys() == other.keys(), name
+        for key, tensor in tensors.items():
+            close = torch.equal if exactly else torch.allclose
+            assert close(tensor, other[key]), (name, key)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    return train(1, tmp_path_factory.mktemp("alone") / "found.pt")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", [2, 3])
+def test_several_processes_train_as_one_does(world, alone, tmp_path):
+    """In every case of the worker, the random states and carried states included."""
+    assert_alike(alone, train(world, tmp_path / "found.pt"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", [2, 3])
+def test_divided_models_train_as_whole_ones_do(world, alone, tmp_path):
+    found = train(world, tmp_path / "found.pt", *SHARDED, "--shard")
+    assert_alike({name: alone[name] for name in SHARDED}, found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("first", "then"), [(2, 2), (2, 1), (1, 3), (3, 2)])
+def test_a_run_goes_on_with_any_number_of_processes(first, then, alone, tmp_path):
+    cases = ["lstm-dropout", "seq2seq-transformer-dropout", "accumulate", "few-rows", "muon"]
+    begun = tmp_path / "begun.pt"
+    train(first, begun, *cases, "--stop-at", "23")
+    shard = ["--shard"] if (first, then) == (3, 2) else []
+    found = train(then, tmp_path / "found.pt", *cases, "--begun", str(begun), *shard)
+    for name in cases:
+        losses = alone[name]["losses"][-len(found[name]["losses"]) :]
+        assert found[name]["losses"] == pytest.approx(losses, abs=1e-5)
+    if first == then:
+        unbroken = train(first, tmp_path / "unbroken.pt", *cases)
+        for name in cases:
+            wanted, tensors = unbroken[name]["snapshot"][0], found[name]["snapshot"][0]
+            assert all(torch.equal(tensor, tensors[key]) for key, tensor in wanted.items()), name
+
+
+def test_the_cases_are_there():
+    assert set(SHARDED) < set(CASES)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 8])
+@pytest.mark.parametrize("pieces", [1, 3])
+@pytest.mark.parametrize("world", [1, 2, 4])
+def test_every_row_is_computed_once(rows, pieces, world):
+    found = [portions(rows, pieces, rank, world) for rank in range(world)]
+    assert len({len(chosen) for chosen in found}) == 1  # so that all take part in every exchange
+    computed = [place for chosen in found for place in places(chosen) if place >= 0]
+    assert sorted(computed) == list(range(rows))
+    assert all(portion.count for chosen in found for portion in chosen)
+
+
+def test_a_portion_is_padded_as_its_piece():
+    targets = np.arange(12).reshape(4, 3)
+    source = Source(np.ones((4, 5), np.int64), np.array([5, 2, 3, 1]))
+    batch = Batch(targets, targets, True, 12, source=source)
+    first, second = portions(4, 1, 1, 2)[0].of(batch), portions(4, 2, 1, 2)[1].of(batch)
+    assert first.source.values.shape == (2, 5)
+    assert second.source.values.shape == (1, 3)  # the piece's longest source
+    assert second.targets.tolist() == targets[3:].tolist()
+    assert second.count == 12
+    blank = portions(4, 4, 1, 2)[2]
+    assert blank.blank and (blank.of(batch).targets == IGNORED).all()
+
+
+def test_masks_are_those_of_the_rows():
+    x, dropout = torch.ones(7, 3, 5, dtype=torch.float64), Dropout(0.4)
+    torch.manual_seed(1)
+    whole, after = dropout(x), torch.get_rng_state()
+    for first, count in ((0, 2), (2, 3), (5, 2)):
+        torch.manual_seed(1)
+        with drawing_for(SomeRows(first, count, 7)):
+            assert torch.equal(dropout(x[:count]), whole[first : first + count])
+        assert torch.equal(torch.get_rng_state(), after)
+    torch.manual_seed(1)
+    with drawing_for(SomeRows(1, 2, 7)):  # three texts of each row, one below the other
+        tripled = dropout(x[:6])
+    torch.manual_seed(1)
+    assert torch.equal(tripled, dropout(x.repeat(3, 1, 1))[3:9])
+
+
+class Store(dict):
+    """A store of torch.distributed, without processes."""
+
+    def get(self, key):
+        return self[key].encode()
+
+    def set(self, key, value):
+        self[key] = value
+
+
+def test_whoever_does_not_beat_is_dead(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("seqgen.ranks.watch.time.monotonic", lambda: now[0])
+    watch = Watch(Store(), 0, 3, timeout=10.0)
+    assert watch._look([f"{BEAT} 1", f"{BEAT} 1", f"{BEAT} 1"]) is None
+    now[0] = 9.0
+    assert watch._look([f"{BEAT} 2", f"{BEAT} 2", f"{BEAT} 1"]) is None
+    now[0] = 11.0
+    ending = watch._look([f"{BEAT} 2", f"{BEAT} 2", f"{BEAT} 1"])
+    assert ending == Ending(2, died=True)
+    assert watch.speaks(ending)
+    assert "rank 2" in watch.line(ending)
+
+
+def test_whoever_ends_says_why():
+    watch = Watch(Store(), 1, 3, timeout=10.0)
+    assert watch._look([DONE, f"{BEAT} 1", f"{BEAT} 1"]) is None
+    failed = watch._look([f"{FAILED} 2 no such file", f"{BEAT} 1", f"{BEAT} 1"])
+    assert failed == Ending(0, False, 2, "no such file")
+    assert not watch.speaks(failed)
+    assert watch._look([f"{BEAT} 1", f"{BEAT} 1", f"{AFTER} 0"]) == Ending(0, died=True)
