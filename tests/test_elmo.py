@@ -22,6 +22,7 @@ from seqgen.data.sources import TokenSources
 from seqgen.errors import UsageError
 from seqgen.models.elmo import ELMo, ELMoConfig
 from seqgen.models.features import LayerMix, features_of
+from seqgen.training.diagnosis.layers import named_layers
 from seqgen.training.objective import Objective
 from seqgen.training.regimes.base import StepProgress, TextRules
 
@@ -89,6 +90,12 @@ def test_what_both_directions_share():
     groups = model.parameters_in_order()
     assert sorted(id(p) for group in groups for p in group) == sorted(map(id, model.parameters()))
     assert set(groups[-1]) == set(model.head.parameters()) and len(groups) == 4
+
+
+def test_layers_have_names_of_their_own():
+    names = ["embedding", "layers.0", "layers.1"]
+    expected = [*(f"forwards.{name}" for name in names), "head"]
+    assert [name for name, _ in named_layers(elmo())] == expected
 
 
 def corpus_of(*texts) -> Corpus:

@@ -156,16 +156,27 @@ def units_of(
 
 
 def named_layers(network: Network) -> list[tuple[str, list[nn.Parameter]]]:
-    """Return every parameter once, in the order of use, by the names of the layers."""
+    """Return every parameter once, in the order of use, by the names of the layers.
+
+    A layer has the name of the first parameter in it, as far as needed to tell it from others.
+    """
     name_of = {parameter: name for name, parameter in network.named_parameters()}
     stack = next((n for n, child in network.named_children() if child is network.stack), None)
     of_head = set() if network.head is None else set(network.head.parameters())
-    named = []
-    for parameters in network.parameters_in_order():
-        first, second, *_ = [*name_of[parameters[0]].split("."), ""]
-        name = f"{first}.{second}" if first == stack else first
-        named.append(("head" if of_head.intersection(parameters) else name, parameters))
-    return named
+    groups = network.parameters_in_order()
+    paths = [name_of[parameters[0]].split(".") for parameters in groups]
+    depths = [2 if path[0] == stack else 1 for path in paths]
+    while True:
+        names = [".".join(path[:n]) for path, n in zip(paths, depths, strict=True)]
+        twice = [i for i, name in enumerate(names) if names.count(name) > 1]
+        if not twice:
+            break
+        for i in twice:
+            depths[i] += 1
+    return [
+        ("head" if of_head.intersection(parameters) else name, parameters)
+        for name, parameters in zip(names, groups, strict=True)
+    ]
 
 
 def norm_of(tensors: list[Tensor]) -> float:
