@@ -309,6 +309,10 @@ def test_an_end_counts_and_is_not_text():
     sequence = [*ids(CHARS, "ab"), CHARS.eos_id, *ids(CHARS, "b")]
     text, _ = written(CHARS, sequence, eos_id=CHARS.eos_id)
     assert facts(text) == ("ab", 3, -6.0, "eos")
+    space = ids(CHARS, " ")[0]
+    for ends in ((space, CHARS.eos_id), [CHARS.eos_id, space]):
+        assert facts(written(CHARS, sequence, eos_id=ends)[0]) == ("ab", 3, -6.0, "eos")
+        assert facts(written(CHARS, ids(CHARS, "ab a"), eos_id=ends)[0])[:2] == ("ab", 3)
 
 
 def test_a_length_is_that_of_tokens():

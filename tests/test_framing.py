@@ -1,6 +1,7 @@
 """How texts begin and end is stored with a model, and old models follow their tokenizer."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from helpers_cli import records, refusal
@@ -41,6 +42,11 @@ def test_it_comes_back_as_it_was_stored(documents):
     framing = Framing.of(char, documents)
     table = json.loads(json.dumps(framing.to_dict()))
     assert Framing.read(table, char.vocab_size) == framing
+    assert "also_stop" not in table  # which earlier versions do not know
+    several = replace(framing, also_stop=(5, 6))
+    table = json.loads(json.dumps(several.to_dict()))
+    assert Framing.read(table, char.vocab_size) == several
+    assert several.stops == ((5, 6) if documents == "stream" else (2, 5, 6))
 
 
 @pytest.mark.parametrize(
@@ -54,6 +60,8 @@ def test_it_comes_back_as_it_was_stored(documents):
         {"never": 3},
         {"starts_prompts": 1},
         {"more": 1},
+        {"also_stop": 2},
+        {"also_stop": [999]},
     ],
 )
 def test_a_damaged_table_is_refused(change):

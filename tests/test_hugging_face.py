@@ -3,6 +3,7 @@
 import json
 import re
 import resource
+import shutil
 import subprocess
 import sys
 
@@ -184,6 +185,45 @@ def test_a_model_trained_here_goes_to_transformers(family, tokenizer, tmp_path, 
         written = ("sample", prompt, "-m", "own", "--greedy", "--max-tokens", TOKENS)
         (record,) = records(capsys, *written)
         assert library.decode(found[0][asked.input_ids.shape[1] :]) == record["text"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["gpt2", "qwen2"])
+def test_each_of_several_end_tokens_ends_a_text(kind, folders, tmp_path, capsys):
+    import_model(folders(kind), name="first")
+    theirs, tokenizer = theirs_of(folders(kind))
+    asked = tokenizer(PROMPTS[0], return_tensors="pt")
+    long = {"do_sample": False, "max_new_tokens": TOKENS, "pad_token_id": 0}
+    length = asked.input_ids.shape[1]
+    free = theirs.generate(**asked, **long, eos_token_id=None)[0, length:].tolist()
+    ends = [theirs.config.eos_token_id, free[4], free[9]]
+    folder = tmp_path / "several"
+    shutil.copytree(folders(kind), folder)
+    change(folder / "generation_config.json", eos_token_id=ends)
+    assert run(["import", str(folder), "--name", "several", "--quiet"]) == 0
+    loaded = load("several", "cpu")
+    assert set(loaded.framing.stops) == set(ends) and loaded.framing.stop == ends[0]
+    beams = {**long, "num_beams": 5, "early_stopping": "never", "length_penalty": 1.0}
+    common = ("-m", "several", "--max-tokens", TOKENS)
+    for options, command in (
+        (long, ("sample", PROMPTS[0], "--greedy")),
+        (beams, ("beam-search", PROMPTS[0], "--beams", 5, "--length-norm", "avg")),
+    ):
+        found = theirs.generate(**asked, **options, eos_token_id=ends)[0, length:].tolist()
+        (record,) = records(capsys, *command, *common)
+        written = [i for i in found if i not in (0, *ends)]
+        assert record["text"] == tokenizer.decode(written, skip_special_tokens=True)
+        assert record["tokens"] == len(written) + (record["finish_reason"] == "eos")
+        if command[0] == "sample":
+            assert record["finish_reason"] == "eos" and record["tokens"] <= 5
+    flags = ("--greedy", "--min-tokens", 8)
+    (record,) = records(capsys, "sample", PROMPTS[0], *flags, *common)
+    assert record["tokens"] >= 8
+    out = tmp_path / "out"
+    assert run(["export", "several", "--format", "hf", "--out", str(out), "--quiet"]) == 0
+    again, _ = theirs_of(out)
+    assert again.generation_config.eos_token_id == list(loaded.framing.stops)
+    assert load(import_model(out, name="again").name, "cpu").framing == loaded.framing
 
 
 @pytest.mark.slow

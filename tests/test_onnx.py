@@ -41,22 +41,22 @@ CASES = {
 }
 
 
-def exported(tmp_path, architecture, *settings, tokenizer="char", **flags):
+def exported(tmp_path, architecture, *settings, tokenizer="char", name="own"):
     """Train a model for two steps, export it; return the model and the folder."""
-    data = tmp_path / "t.txt"
+    data, flags = tmp_path / "t.txt", {}
     data.write_text(TEXT)
     if architecture.startswith("seq2seq"):
         lines = zip(TEXT.split("\n"), GERMAN.split("\n") * 2, strict=False)
         data.write_text("".join(f"{a}\t{b}\n" for a, b in lines) * 2)
     else:
-        flags["--seq-len"] = 32
+        flags["--seq-len"] = 64
     words = [word for pair in (*SMALL, *settings) for word in ("--set", pair)]
-    flags |= {"--tokenizer": tokenizer, "--model": architecture, "--name": "own"}
+    flags |= {"--tokenizer": tokenizer, "--model": architecture, "--name": name}
     more = [str(word) for flag in flags.items() for word in flag]
     assert run(["train", str(data), *more, *words, "--quiet"]) == 0
     out = tmp_path / "own-onnx"
-    assert run(["export", "own", "--format", "onnx", "--out", str(out), "--quiet"]) == 0
-    return load("own", "cpu"), out
+    assert run(["export", name, "--format", "onnx", "--out", str(out), "--quiet"]) == 0
+    return load(name, "cpu"), out
 
 
 def session(path):
@@ -121,16 +121,17 @@ def test_logits_are_ours(case, tmp_path):
 def test_the_example_of_the_docs_writes_what_sample_does(tmp_path, capsys, monkeypatch):
     """The code under "ONNX graphs" is run as it stands, for a recurrent model and a transformer."""
     docs = (Path(__file__).parent.parent / "docs" / "elsewhere.md").read_text()
-    (code,) = re.findall(r"<!-- run: onnx -->\n```python\n(.*?)```", docs, re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?onnxruntime.*?)```", docs, re.DOTALL)
+    code = code.replace("play-onnx", "own-onnx")
     for name, case in (("a", ("lstm",)), ("b", ("transformer", "num_heads=2"))):
         (tmp_path / name).mkdir()
-        _, out = exported(tmp_path / name, *case, **{"--overwrite": "--quiet"})
+        _, out = exported(tmp_path / name, *case, name=name)
         monkeypatch.chdir(out.parent)
         capsys.readouterr()
         exec(code, {})
         written = capsys.readouterr().out
         flags = ("--greedy", "--max-tokens", 40)
-        (record,) = records(capsys, "sample", "the cat", "-m", "own", *flags)
+        (record,) = records(capsys, "sample", "the cat", "-m", name, *flags)
         assert written == record["text"] + "\n"
 
 

@@ -152,6 +152,8 @@ def test_min_tokens(log_probs, history, tokens):
     found = kept(MinTokens(tokens, 2)([history], log_probs))
     written = len(history) - history.prompt
     assert found == set(range(V)) - ({2} if written < tokens else set())
+    found = kept(MinTokens(tokens, (2, 1))([history], log_probs))
+    assert found == set(range(V)) - ({1, 2} if written < tokens else set())
 
 
 @quick
