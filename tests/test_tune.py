@@ -166,6 +166,7 @@ def test_a_trial_that_is_worse_than_the_median_is_pruned_but_not_at_its_start():
     assert not study.records()[-1].is_complete
 
 
+@pytest.mark.slow
 def test_importance_finds_the_setting_that_matters():
     study = a_study()
     try_out(study, 8, loss=lambda values: 1.0 + (values["rule"] == "muon"))
@@ -219,6 +220,7 @@ def test_the_best_settings_train_to_the_loss_of_the_trial(capsys, text, home):
     assert config["training"]["lr"] == last["settings"]["lr"]
     assert config["model"]["dropout"] == last["settings"]["dropout"]
     assert config["training"]["seq_len"] == 8
+    assert "hidden_size = 4\n" in Path(last["config"]).read_text()
     # The store has the one model alone, and the study no models at all.
     assert [model.name for model in store.list_models()] == ["m"]
     assert not list(home.rglob("studies/**/*.safetensors"))
@@ -249,6 +251,7 @@ def test_the_same_name_goes_on_and_other_questions_are_refused(capsys, text, tmp
     assert "has --seed 5" in refusal(capsys, *other, "--trials", "3")
 
 
+@pytest.mark.slow
 def test_an_n_gram_model_searches_its_order(capsys, text):
     *trials, last = records(
         capsys, *("tune", text, "--model", "ngram", "--trials", "4", "--seed", "1", "--quiet")
@@ -318,7 +321,7 @@ def essence(records):
 
 @pytest.mark.slow
 def test_kill_9_loses_no_trial_that_had_ended(text, home, tmp_path):
-    whole, _ = started(text, 6, tmp_path / "other").communicate(timeout=300)
+    whole, _ = started(text, 6, tmp_path / "other").communicate(timeout=1200)
     expected = essence(map(json.loads, whole.splitlines()))
     seen = []
     for count in (2, 4):
@@ -326,7 +329,7 @@ def test_kill_9_loses_no_trial_that_had_ended(text, home, tmp_path):
             seen = [json.loads(process.stdout.readline()) for _ in range(count)]
             time.sleep(0.05 * count)
             process.kill()
-    last, _ = started(text, 6, home).communicate(timeout=300)
+    last, _ = started(text, 6, home).communicate(timeout=1200)
     after = [json.loads(line) for line in last.splitlines()]
     assert after[:4] == seen
     assert essence(after) == expected
@@ -336,7 +339,7 @@ def test_kill_9_loses_no_trial_that_had_ended(text, home, tmp_path):
 @pytest.mark.slow
 def test_two_processes_work_on_one_study(text, home):
     both = [started(text, 8, home) for _ in range(2)]
-    outputs = [process.communicate(timeout=300)[0].splitlines() for process in both]
+    outputs = [process.communicate(timeout=1200)[0].splitlines() for process in both]
     assert [process.returncode for process in both] == [0, 0]
     found = [essence(map(json.loads, lines)) for lines in outputs]
     indices = [[trial for trial, _, _ in one] for one in found]
@@ -396,6 +399,7 @@ def test_pairs_and_labels_are_tuned_too(capsys, tmp_path):
         )
         assert len(trials) == 2
         assert last["val_loss"] > 0
+        assert ("seq_len" in Path(last["config"]).read_text()) == ("--labels" in kind)
 
 
 def test_records_are_json_with_stable_keys(capsys, text):
