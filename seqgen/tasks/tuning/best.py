@@ -48,4 +48,16 @@ def write_best(
 def _assignment(setting: tuple[str, Any]) -> str:
     name, value = setting
     # TOML knows no null; "none" is what settings read. All else it writes as JSON does.
-    return f"{name} = {json.dumps('none' if value is None else value, ensure_ascii=False)}"
+    value = _typed("none" if value is None else value)
+    return f"{name} = {json.dumps(value, ensure_ascii=False)}"
+
+
+def _typed(value: Any) -> Any:
+    """Return the number, or the truth value, that a `--set` has given as text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        read = json.loads(value)
+    except ValueError:
+        return value
+    return read if isinstance(read, int | float) else value

@@ -16,7 +16,7 @@ from seqgen.errors import Interrupted, SeqgenError, UsageError, first_line, ran_
 from seqgen.models.precision import choose_device
 from seqgen.store.manifest import digest_of
 from seqgen.tasks.interrupts import ending_as_ctrl_c
-from seqgen.tasks.training.plan import Plan, plan_of, preset_of
+from seqgen.tasks.training.plan import MEANINGLESS, Plan, plan_of, preset_of
 from seqgen.tasks.training.session import TrainingResult
 from seqgen.tasks.training.train import ReadyRun, prepare_run, train
 from seqgen.tasks.tuning.best import write_best
@@ -215,13 +215,15 @@ class Tuning:
         ready = prepare_run(
             self.data, self.targets, *chosen, given, self.config, None, place, self.report
         )
+        # Of what is never cut into windows their length is only estimated.
+        left_out = ("seed", *MEANINGLESS.get(plan.reads, ()))
         before = {**plan.model, **plan.training.to_dict(), **plan.data.to_dict()}
         model = ready.plan.model_config(ready.prepared.vocab_sizes, ready.training.seq_len)
         return {
             "chosen": {
                 name: value
                 for name, value in _all_settings(ready).items()
-                if name != "seed" and (name not in before or before[name] != value)
+                if name not in left_out and (name not in before or before[name] != value)
             },
             "values": {**ready.training.to_dict(), **model.to_dict()},
         }
