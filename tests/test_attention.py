@@ -206,9 +206,9 @@ def test_words_are_what_white_space_separates():
 def test_every_token_has_its_part_of_the_text():
     tokenizer = ByteTokenizer.train([])
     ids = [*map(int, tokenizer.encode("aé €")), tokenizer.eos_id]
-    whole = written_pieces(tokenizer.decoder(), ids, tokenizer.eos_id, "aé €")
+    whole = written_pieces(tokenizer.decoder(), ids, {tokenizer.eos_id}, "aé €")
     assert whole == [b"a", b"\xc3", b"\xa9", b" ", b"\xe2", b"\x82", b"\xac", b""]
-    trimmed = written_pieces(tokenizer.decoder(), ids, tokenizer.eos_id, "aé")
+    trimmed = written_pieces(tokenizer.decoder(), ids, {tokenizer.eos_id}, "aé")
     assert trimmed == [b"a", b"\xc3", b"\xa9", b"", b"", b"", b"", b""]
 
 

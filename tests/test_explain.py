@@ -86,7 +86,7 @@ def test_explanations_tell_what_sample_does():
 def test_brackets_are_shown_as_they_are(capfd):
     loaded = fake(KINDS["whitespace"].train(["[ [bold] [/bold] :smile: a"]))
     options = SampleOptions(seed=3, max_tokens=4, force="[bold]", top_k=1)
-    put_explanations(explain(loaded, [""], options, candidates=99), json=False)
+    put_explanations(explain(loaded, [""], options, candidates=99), "prompt", json=False)
     (tree,) = beams.explain(loaded, ["[bold]"], beams.BeamOptions(nbest=3, max_tokens=2))
     _put_tree(tree, json=False)
     explained, searched = capfd.readouterr().out.split("prompt 0: '[bold]'\n")

@@ -415,9 +415,13 @@ def test_a_setting_of_another_cell_is_refused_in_one_line(architecture):
 @pytest.mark.parametrize(
     ("architecture", "setting", "said"),
     [
-        ("gru", "forget_gate=false", "gru has no setting 'forget_gate', which lstm has (seqgen"),
+        (
+            "gru",
+            "forget_gate=false",
+            "gru has no setting 'forget_gate', which lstm and elmo have (seqgen",
+        ),
         ("lstm", "depth=3", "lstm has no setting 'depth', which rhn has"),
-        ("lstm", "num_heads=2", ", which transformer, seq2seq-transformer and encoder have"),
+        ("lstm", "num_heads=2", ", which transformer, seq2seq-transformer, bert and others have"),
         ("ngram", "hidden_size=9", ", which window, rnn, gru and others have"),
     ],
 )

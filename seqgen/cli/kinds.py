@@ -21,10 +21,7 @@ def all_read(names: Sequence[str] | None, kinds: Collection[str]) -> bool:
     Raises:
         UsageError: some do, and others are of another kind.
     """
-    found = {name: store.find_all(name) for name in names or [None]}
-    mixed = [name for name, stored in found.items() if isinstance(stored, store.StoredMixture)]
-    # Mixtures are of language models alone.
-    read = {"text" if name in mixed else stored.reads: name for name, stored in found.items()}
+    read = {store.find_all(name).reads: name for name in names or [None]}
     if not read.keys() & set(kinds):
         return False
     if len(read) > 1:

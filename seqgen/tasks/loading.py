@@ -48,14 +48,14 @@ def load(
     if isinstance(stored, StoredMixture):
         loaded = load_mixture(stored, place, precision)
     else:
-        _require_language_model(stored)
+        require_language_model(stored)
         loaded = load_stored(stored, place, precision)
     if precision == "int8":
         _require_int8(loaded)
     return loaded if cache is None else with_cache(loaded, cache)
 
 
-def _require_language_model(stored: StoredModel) -> None:
+def require_language_model(stored: StoredModel) -> None:
     """Refuse a model that is none.
 
     Raises:
@@ -136,7 +136,7 @@ def load_mixture(stored: StoredMixture, device: torch.device, precision: Precisi
         SeqgenError: two of them have different tokens, or different ends of a text.
     """
     for part in stored.parts:
-        _require_language_model(part)
+        require_language_model(part)
     parts = [load_stored(part, device, precision) for part in stored.parts]
     first = parts[0]
     for other in parts[1:]:

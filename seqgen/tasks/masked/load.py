@@ -9,7 +9,7 @@ from seqgen.errors import UsageError
 from seqgen.models.precision import Precision, choose_device
 from seqgen.store import StoredMixture
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.loading import load_stored
+from seqgen.tasks.loading import load_stored, require_language_model
 
 
 def load_masked(
@@ -28,6 +28,9 @@ def load_masked(
     """
     place = choose_device(device)
     stored = store.find_all(name)
+    if isinstance(stored, StoredMixture):
+        for part in stored.parts:
+            require_language_model(part)
     if isinstance(stored, StoredMixture) or stored.reads != "masked":
         raise UsageError(
             f"{stored.name} is no masked model: give one of seqgen train TEXT --model bert"

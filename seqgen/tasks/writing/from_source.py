@@ -92,10 +92,11 @@ class SourceOptions:
         stored = store.find_all(model)
         first = getattr(stored, "parts", (stored,))[0]
         row = registry.known_architecture(first.config["architecture"])
+        labels = " with labels" if first.config["data"].get("labels") else ""
         require(
             row is None or row.reads == "pairs" or row.no_language_model is not None,
             f"{self.given[0]} is for models that write from sources; {stored.name} is a model of "
-            "text",
+            f"text{labels}",
         )
 
     def check(self, loaded: LoadedModel, attention: bool = False) -> None:
