@@ -9,6 +9,7 @@ import shlex
 import stat
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -72,8 +73,8 @@ def commands(script):
 
 
 def _commands(tokens):
-    found, begins, skip = None, True, False
-    for token in [*tokens, ";"]:
+    found, begins, skip, launches = None, True, False, False
+    for before, token in pairwise([";", *tokens, ";"]):
         if token in SEPARATORS or (token in KEYWORDS and begins):
             if found is not None:
                 yield found
@@ -86,6 +87,9 @@ def _commands(tokens):
             continue  # an environment variable
         elif begins:
             found, begins = ([] if token == "seqgen" else None), False
+            launches = token == "torchrun"
+        elif launches and (before, token) == ("-m", "seqgen"):
+            found, launches = [], False
         elif found is not None:
             found.append(token)
 
@@ -169,6 +173,7 @@ def test_enough_commands_are_found():
         ),
         ('seqgen sample -m "$(seqgen models path)"', [["models", "path"], ["sample", "-m", "X"]]),
         ("cat seqgen # seqgen sample", []),
+        ("torchrun --nnodes 2 -m seqgen train a.txt -m b", [["train", "a.txt", "-m", "b"]]),
     ],
 )
 def test_commands_of_a_line(line, expected):
