@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -151,7 +151,8 @@ class StoredModel(TrainingFolder):
     def digest(self) -> str:
         """A hash of everything that affects the model's output, 64 hexadecimal digits.
 
-        Equal models have equal digests, whatever their names and folders.
+        Equal models have equal digests, whatever their names and folders. That of a large model is
+        kept in the cache until a file has another size or time, so that it is read for it once.
         """
         config = self.config
         decisive = [config["architecture"], config["model"], config["data"].get("documents")]
@@ -163,12 +164,19 @@ class StoredModel(TrainingFolder):
             decisive.append(config["data"]["direction"])
         if "framing" in config:  # not in models of versions that derived it from the tokenizer
             decisive.append(config["framing"])
-        digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode())
-        for path in [*self._tokenizer_files(), self.path / WEIGHTS]:
-            with path.open("rb") as file:
-                for block in iter(lambda: file.read(1 << 20), b""):
-                    digest.update(block)
-        return digest.hexdigest()
+        first = json.dumps(decisive, sort_keys=True).encode()
+        paths = [*self._tokenizer_files(), self.path / WEIGHTS]
+        if paths[-1].stat().st_size <= CHEAP:
+            return _hash_of(first, paths)
+        from seqgen.store.measured import keep_measurement, kept_measurement
+
+        facts = [(str(p.resolve()), p.stat().st_size, p.stat().st_mtime_ns) for p in paths]
+        about = {"question": "digest", "settings": first.decode(), "files": facts}
+        known = kept_measurement(about)
+        if known is None:
+            known = {"digest": _hash_of(first, paths)}
+            known = keep_measurement(about, known) or known
+        return str(known.get("digest"))
 
     def settings(self, part: str, kind: type[Settings]) -> Settings:
         """Return a table of `config.json` as the configuration that it was written from.
@@ -230,8 +238,8 @@ class StoredModel(TrainingFolder):
         """Return the model with the weights that `read` returns; see `load`."""
         from safetensors import SafetensorError
 
-        from seqgen.models.base import load_weights
-        from seqgen.models.room import SizeLimit, TooLarge
+        from seqgen.models.base import take_weights
+        from seqgen.models.room import SizeLimit, TooLarge, undrawn
         from seqgen.registry import architecture
 
         try:
@@ -245,8 +253,8 @@ class StoredModel(TrainingFolder):
             # compared below.
             elements = sum(tensor.numel() for tensor in tensors.values())
             with SizeLimit(UNSTORED + 2 * elements):
-                model = model_class(config)
-            load_weights(model, tensors)
+                model = undrawn(model_class, config)
+            take_weights(model, tensors)
         except TooLarge:
             raise SeqgenError(
                 f"{self.path / CONFIG} is damaged: it is of a larger model than {WEIGHTS}"
@@ -266,14 +274,25 @@ class StoredModel(TrainingFolder):
         return self._adapter.merged(self) if self.is_adapter else self.own_tensors()
 
     def own_tensors(self) -> dict[str, Tensor]:
-        """Return the tensors of `model.safetensors`, which is mapped.
+        """Return the tensors of `model.safetensors`.
+
+        Each is copied into memory of its own, for products round by where in memory a matrix lies,
+        and a resumed run is to round as before. The file is mapped anew for each, so that what was
+        read of it takes no memory beside the copies.
 
         Raises:
             OSError, SafetensorError: it is missing or damaged.
         """
-        from safetensors.torch import load_file
+        from safetensors import safe_open
 
-        return load_file(self.path / WEIGHTS)
+        path = self.path / WEIGHTS
+        with safe_open(path, "pt") as file:
+            names = list(file.keys())
+        tensors = {}
+        for name in names:
+            with safe_open(path, "pt") as file:
+                tensors[name] = file.get_tensor(name).clone()
+        return tensors
 
     @property
     def is_adapter(self) -> bool:
@@ -364,3 +383,13 @@ class StoredModel(TrainingFolder):
     def write_record(self, **facts: Any) -> None:
         """Write `training.json`."""
         self.replace_part(RECORD, json_bytes(facts))
+
+
+def _hash_of(first: bytes, paths: Iterable[Path]) -> str:
+    """Return the SHA-256 of some bytes and the files that follow them."""
+    digest = hashlib.sha256(first)
+    for path in paths:
+        with path.open("rb") as file:
+            for block in iter(lambda: file.read(1 << 20), b""):
+                digest.update(block)
+    return digest.hexdigest()
