@@ -5,20 +5,21 @@ import json
 import pytest
 from architectures import RECURRENT
 
-from seqgen.benchmarks import decode
+from seqgen.benchmarks import writing_cases
 from seqgen.cli import run
 
 
 def test_the_plain_lstm_makes_what_it_counts():
-    assert decode.plain_lstm(9, 5, hidden_size=4)() == 5
+    assert writing_cases.plain_lstm(9, 5, hidden_size=4)() == 5
 
 
 @pytest.mark.parametrize(
     "build",
     [
-        lambda: decode._transformer(3, 2),
-        lambda: decode._beams(3),
-        lambda: decode._translator(1, 64, 3),
+        lambda: writing_cases.transformer(3, 2),
+        lambda: writing_cases.transformer(3, 2, writing_cases.Shape(1, 64), "int8", "bf16"),
+        lambda: writing_cases.beams(3),
+        lambda: writing_cases.translator(1, 64, 3),
     ],
 )
 def test_both_sides_make_as_many_tokens(build):
@@ -30,8 +31,10 @@ def test_both_sides_make_as_many_tokens(build):
 def test_bench_decode_prints_a_record_a_case(capsys):
     command = ["bench", "decode", "--tokens", "3", "--repeats", "1", "--only", "lstm", "--json"]
     assert run(command) == 0
-    (record,) = map(json.loads, capsys.readouterr().out.splitlines())
+    record, *reduced = map(json.loads, capsys.readouterr().out.splitlines())
     assert record["case"] == "lstm 2 x 256, batch 1"
+    names = [f"lstm 2 x 256, batch 1, {kind}" for kind in ("bf16", "int8")]
+    assert [other["case"] for other in reduced] == names
     assert record["skipped"] is None
     pair = record["tokens_per_second"], record["baseline_tokens_per_second"]
     assert record["ratio"] == pytest.approx(pair[0] / pair[1])

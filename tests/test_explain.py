@@ -88,7 +88,7 @@ def test_brackets_are_shown_as_they_are(capfd):
     options = SampleOptions(seed=3, max_tokens=4, force="[bold]", top_k=1)
     put_explanations(explain(loaded, [""], options, candidates=99), "prompt", json=False)
     (tree,) = beams.explain(loaded, ["[bold]"], beams.BeamOptions(nbest=3, max_tokens=2))
-    _put_tree(tree, json=False)
+    _put_tree(tree, "prompt", json=False)
     explained, searched = capfd.readouterr().out.split("prompt 0: '[bold]'\n")
     for token in ("[", "[bold]", "[/bold]", ":smile:"):
         assert f" '{token}' " in explained

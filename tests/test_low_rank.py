@@ -230,6 +230,15 @@ def test_export_merges(base, text, tmp_path, capsys):
     torch.testing.assert_close(*logits, rtol=0, atol=0)
 
 
+def test_adapters_in_a_mixture(base, text, capsys):
+    adapters(text)
+    assert run(["mix", "base", "tuned", "--name", "both", "--weights", "0.5,0.5", "-q"]) == 0
+    assert load("both").model.vocab_size == load("base").model.vocab_size
+    command = ["mix", "base", "tuned", "--name", "copied", "--weights", "0.5,0.5", "--copy", "-q"]
+    assert run(command) == 1
+    assert "tuned holds low-rank adapters, and a copy of it would" in capsys.readouterr().err
+
+
 def test_wrong_usage(base, text, tmp_path):
     with pytest.raises(UsageError, match="lora trains adapters of a trained model"):
         train([text], settings={"lora": 2, "steps": 1})

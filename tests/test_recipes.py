@@ -90,12 +90,12 @@ def test_the_largest_size_that_the_time_is_enough_for(monkeypatch, tmp_path, fit
     place = SIZES.index(fitting) if fitting else len(SIZES)
     needed = [size.tokens or 1.6e6 for size in LSTMConfig.sizes]
     tokens = [0.9 * need for need in needed[:place]] + [1.1 * need for need in needed[place:]]
+    enough = tokens[min(place, len(SIZES) - 1)]
     config, notices = trained(monkeypatch, tmp_path, tokens, minutes=0.002)
     chosen = config["model"]["num_layers"], config["model"]["hidden_size"]
     assert chosen == (fitting or SIZES[-1])
     (said,) = [text for text in notices if "passes" in text]
     start = f"lstm with num_layers {chosen[0]}, hidden_size {chosen[1]}, dropout 0.6, "
-    enough = tokens[min(place, len(SIZES) - 1)]
     rest = rf"patience 8; the budget is enough for {round(enough):,} tokens, [\d,.]+ passes"
     assert re.match(start + rest, said)
 

@@ -19,6 +19,7 @@ from seqgen.files import replacing, write_bytes, write_json
 from seqgen.store import StoredModel
 from seqgen.tasks.loading import load
 from seqgen.tokenizers import KINDS
+from seqgen.tokenizers.char import CharTokenizer
 
 
 @pytest.fixture(autouse=True)
@@ -533,3 +534,43 @@ def test_times_are_in_utc():
     now = datetime.fromisoformat(store.now())
     assert now.utcoffset().total_seconds() == 0
     assert abs(now.timestamp() - time.time()) < 5
+
+
+def test_loading_draws_nothing_and_shares_what_is_shared(tmp_path):
+    from seqgen.models.transformer import Transformer, TransformerConfig
+
+    size = {"window": 6, "hidden_size": 8, "num_layers": 1, "num_heads": 2}
+    config = TransformerConfig(vocab_size=len("\nab") + 4, tie_weights=True, **size)
+    stored = StoredModel(tmp_path / "tied")
+    stored.path.mkdir()
+    model = Transformer(config)
+    tables = {"model": config.to_dict(), "data": {}, "training": {}}
+    stored.write_config("transformer", **tables)
+    tokenizer = CharTokenizer("\nab")
+    tokenizer.save(stored.path / "tokenizer")
+    assert tokenizer.vocab_size == config.vocab_size
+    stored.write_weights(model)
+    before = torch.get_rng_state()
+    loaded, _ = stored.load()
+    assert torch.equal(torch.get_rng_state(), before)
+    assert loaded.head.weight is loaded.embedding.weight
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], tensor), name
+    assert all(p.data_ptr() % 64 == 0 and p.requires_grad for p in loaded.parameters())
+    assert torch.equal(loaded.waves, model.waves)
+
+
+def test_the_hash_of_a_large_model_is_kept_until_a_file_changes(tmp_path, monkeypatch):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / store.WEIGHTS).write_bytes(b"12345678")
+    stored = StoredModel(folder)
+    stored.write_config("lstm", model={}, data={}, training={})
+    plain = stored.digest
+    monkeypatch.setattr("seqgen.store.model.CHEAP", 4)
+    assert StoredModel(folder).digest == plain
+    with monkeypatch.context() as patch:
+        patch.setattr("seqgen.store.model._hash_of", lambda *what: pytest.fail("read again"))
+        assert StoredModel(folder).digest == plain
+    (folder / store.WEIGHTS).write_bytes(b"123456789")
+    assert StoredModel(folder).digest != plain

@@ -51,11 +51,12 @@ def decode(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Compare the writing speed of seqgen with plain baselines, in float32.
+    """Compare the writing speed of seqgen with plain baselines, in float32, bf16 and int8.
 
-    All models have random weights. The baselines are a loop over nn.LSTM, and the transformers
-    package if it is installed. Runs of seqgen and of the baseline alternate; speeds and ratios
-    are medians.
+    The name of a case ends in its precision, unless that is float32. All models have random
+    weights. The baselines are a loop over nn.LSTM, and the transformers package if it is
+    installed, in float32 or as their column says. Runs of seqgen and of the baseline alternate;
+    speeds and ratios are medians.
     """
     import torch
 

@@ -282,7 +282,31 @@ def load_weights(model: LanguageModel, tensors: dict[str, Tensor]) -> None:
     if adapters := adapter_tensors(model):
         _fill_adapters(adapters, tensors)
         return
-    missing, unexpected = model.load_state_dict(tensors, strict=False)
+    _require_all(model, *model.load_state_dict(tensors, strict=False))
+
+
+def take_weights(model: LanguageModel, tensors: dict[str, Tensor]) -> None:
+    """Make tensors those of a model, as `load_weights` does, but without copying them.
+
+    Raises:
+        RuntimeError: they do not fit the model.
+    """
+    shared: dict[int, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        shared.setdefault(id(parameter), []).append(name)
+    own = model.state_dict()
+    tensors = {name: x.to(own[name].dtype) if name in own else x for name, x in tensors.items()}
+    read = model.load_state_dict(tensors, strict=False, assign=True)
+    for names in shared.values():
+        taken = next((name for name in names if name in tensors), None)
+        for name in names if taken is not None else ():
+            path, _, leaf = name.rpartition(".")
+            setattr(model.get_submodule(path), leaf, model.get_parameter(taken))
+    _require_all(model, *read)
+
+
+def _require_all(model: LanguageModel, missing: list[str], unexpected: list[str]) -> None:
+    """Refuse tensors of which a model lacks some, or has too many."""
     stored = weights_of(model).keys()
     wrong = [*(name for name in missing if name in stored), *unexpected]
     if wrong:

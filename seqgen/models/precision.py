@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.models.arrays import has_packed
 from seqgen.models.reduced import REDUCED
 
 # int8 is for writing and scoring alone.
@@ -93,9 +94,10 @@ def in_precision(model: nn.Module, precision: Precision) -> nn.Module:
     """Return a model that computes in some precision on the device that it is on.
 
     On a CPU, where matrices in fewer bits are a form of their own, other models than those that
-    have it get bf16 numbers everywhere, and keep float32 for int8.
+    have it get bf16 numbers everywhere, and keep float32 for int8. So does a CPU without oneDNN.
     """
     reduces = model.device.type == "cpu" and getattr(model, "reducible", False)
+    reduces = reduces and (precision != "bf16" or has_packed())
     if precision in REDUCED and reduces:
         model.reduce(precision)
         return model

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from seqgen.configs import ModelConfig
 from seqgen.errors import SeqgenError, first_line
-from seqgen.models.base import LanguageModel, load_weights
-from seqgen.models.room import SizeLimit, TooLarge
+from seqgen.models.base import LanguageModel, take_weights
+from seqgen.models.room import SizeLimit, TooLarge, undrawn
 from seqgen.store.layout import CONFIG, WEIGHTS
 
 # Elements that a model may compute besides its stored ones, such as the angles of positions.
@@ -41,8 +41,8 @@ def fill(
         # compared below.
         elements = sum(tensor.numel() for tensor in tensors.values())
         with SizeLimit(UNSTORED + 2 * elements):
-            model = model_class(config)
-        load_weights(model, tensors)
+            model = undrawn(model_class, config)
+        take_weights(model, tensors)
     except TooLarge:
         raise SeqgenError(
             f"{folder / CONFIG} is damaged: it is of a larger model than {WEIGHTS}"
@@ -51,3 +51,22 @@ def fill(
         reason = first_line(error)
         raise SeqgenError(f"{folder / WEIGHTS} is missing or damaged: {reason}") from None
     return model
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a file of safetensors.
+
+    Each is copied into memory of its own, for products round by where in memory a matrix lies, and
+    a resumed run is to round as before. The file is mapped anew for each, so that what was read of
+    it takes no memory beside the copies.
+
+    Raises:
+        OSError, SafetensorError: it is missing or damaged.
+    """
+    with safe_open(path, "pt") as file:
+        names = list(file.keys())
+    tensors = {}
+    for name in names:
+        with safe_open(path, "pt") as file:
+            tensors[name] = file.get_tensor(name).clone()
+    return tensors

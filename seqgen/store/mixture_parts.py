@@ -94,6 +94,12 @@ def write_mixture(folder: StoredModel, mixture: StoredMixture, copy: bool) -> No
     first = mixture.parts[0]
     references = [part.reference for part in mixture.parts]
     if copy:
+        for part in mixture.parts:
+            if part.is_adapter:
+                raise SeqgenError(
+                    f"{part.name} holds low-rank adapters, and a copy of it would still need its "
+                    "base: leave out --copy"
+                )
         references = [_copy(folder, part) for part in mixture.parts]
     facts = [reference.to_dict() for reference in references]
     size = {"vocab_size": first.config["model"].get("vocab_size"), "reads": first.reads}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import json_bytes
 from seqgen.store.adapter import Adapter
 from seqgen.store.checkpoints import TrainingFolder
+from seqgen.store.digests import CHEAP, digest_of_files
 from seqgen.store.layout import (
     CONFIG,
     FORMAT,
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from seqgen.tokenizers import Tokenizer
 
 Settings = TypeVar("Settings", bound=Config)
-# Files up to this size are hashed whenever a model is loaded; larger ones only when resuming.
-CHEAP = 16 << 20
 # What a message says of the base of adapters that is gone, and what to do.
 ROLE = "holds low-rank adapters, and their base"
 REMEDY = "restore it, or train the adapters again on another with --init-from"
@@ -155,7 +153,8 @@ class StoredModel(TrainingFolder):
     def digest(self) -> str:
         """A hash of everything that affects the model's output, 64 hexadecimal digits.
 
-        Equal models have equal digests, whatever their names and folders.
+        Equal models have equal digests, whatever their names and folders. That of a large model is
+        kept in the cache until a file has another size or time, so that it is read for it once.
         """
         config = self.config
         decisive = [config["architecture"], config["model"], config["data"].get("documents")]
@@ -167,12 +166,8 @@ class StoredModel(TrainingFolder):
             decisive.append(config["data"]["direction"])
         if "framing" in config:  # not in models of versions that derived it from the tokenizer
             decisive.append(config["framing"])
-        digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode())
-        for path in [*self._tokenizer_files(), self.path / WEIGHTS]:
-            with path.open("rb") as file:
-                for block in iter(lambda: file.read(1 << 20), b""):
-                    digest.update(block)
-        return digest.hexdigest()
+        first = json.dumps(decisive, sort_keys=True).encode()
+        return digest_of_files(first, [*self._tokenizer_files(), self.path / WEIGHTS])
 
     def settings(self, part: str, kind: type[Settings]) -> Settings:
         """Return a table of `config.json` as the configuration that it was written from.
@@ -262,14 +257,14 @@ class StoredModel(TrainingFolder):
         return merged(base, self.own_tensors(), adapter.alpha, adapter.rank)
 
     def own_tensors(self) -> dict[str, Tensor]:
-        """Return the tensors of `model.safetensors`, which is mapped.
+        """Return the tensors of `model.safetensors`.
 
         Raises:
             OSError, SafetensorError: it is missing or damaged.
         """
-        from safetensors.torch import load_file
+        from seqgen.store.filling import read_tensors
 
-        return load_file(self.path / WEIGHTS)
+        return read_tensors(self.path / WEIGHTS)
 
     @property
     def is_adapter(self) -> bool:
