@@ -299,8 +299,6 @@ def test_what_is_not_understood_is_named(copied, capsys, fields, said):
 
 
 def test_shapes_that_no_folder_holds_are_refused(copied, capsys, tmp_path):
-    from seqgen.formats import hf_pairs
-
     (tmp_path / "p.tsv").write_text("a\tb\n" * 40)
     sizes = ("hidden_size=8", "num_layers=1", "num_heads=2", "steps=1")
     flags = [word for pair in sizes for word in ("--set", pair)]
@@ -309,7 +307,30 @@ def test_shapes_that_no_folder_holds_are_refused(copied, capsys, tmp_path):
     line = refusal(capsys, "export", "own", "--format", "hf", "--out", tmp_path / "out")
     assert "own has positions=rope" in line and not (tmp_path / "out").exists()
     assert "no transformer" in refusal(capsys, "export", "own", "--format", "gguf", "--out", "x")
-    assert hf_pairs.FAMILIES == ("marian", "bart")
+
+
+def test_one_embedding_may_have_any_of_its_names(copied, bart, capsys):
+    """Older files have the shared embedding under several names, or under another one alone."""
+    from safetensors.torch import load_file, save_file
+
+    new = import_model(bart, name="new")
+    tensors = load_file(copied / "model.safetensors")
+    shared = tensors.pop("model.shared.weight")
+    names = ("lm_head.weight", "model.decoder.embed_tokens.weight")
+    for count in (1, 2):
+        save_file(
+            {**tensors, **{name: shared.clone() for name in names[:count]}},
+            copied / "model.safetensors",
+        )
+        assert import_model(copied, name=f"old{count}").digest == new.digest
+    # Without the bias of zeros that some lack, nor the prefix that others leave out.
+    del tensors["final_logits_bias"]
+    plain = {name.removeprefix("model."): x for name, x in tensors.items()}
+    save_file({**plain, "shared.weight": shared}, copied / "model.safetensors")
+    assert not load(import_model(copied, name="plain").name, "cpu").model.config.output_bias
+    save_file(tensors, copied / "model.safetensors")
+    line = refusal(capsys, "import", copied, "--name", "x")
+    assert "there is no tensor model.shared.weight" in line
 
 
 def test_merges_without_a_tokenizer_json(copied, bart, capsys):
