@@ -399,7 +399,7 @@ def test_pairs_and_labels_are_tuned_too(capsys, tmp_path):
         )
         assert len(trials) == 2
         assert last["val_loss"] > 0
-        assert ("seq_len" in Path(last["config"]).read_text()) == ("--labels" in kind)
+        assert "seq_len" not in Path(last["config"]).read_text()
 
 
 def test_records_are_json_with_stable_keys(capsys, text):
