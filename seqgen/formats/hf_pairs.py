@@ -75,13 +75,26 @@ def read(table: Mapping[str, Any], name: str) -> Seq2SeqTransformerConfig:
     target = fields.number("decoder_vocab_size", size)
     if joint and target != size:
         raise fields.wrong("decoder_vocab_size")
-    heads, inner = (_of_both(fields, f"{{}}_{x}") for x in ("attention_heads", "ffn_dim"))
-    window = fields.number("max_position_embeddings", 1024)
     settings = {
         "vocab_size": target,
         "source_vocab_size": None if joint else size,
         "share_embeddings": joint and tied,  # there one field is about both
         "tie_weights": tied,
+        **_shape(fields),
+        **_form(bart),
+    }
+    fields.finish()
+    try:
+        return Seq2SeqTransformerConfig(**settings, dropout=0.0)
+    except UsageError as error:
+        raise SeqgenError(f"{name}: {error}") from None
+
+
+def _shape(fields: Fields) -> dict[str, Any]:
+    """Return the settings of a model's size."""
+    heads, inner = (_of_both(fields, f"{{}}_{x}") for x in ("attention_heads", "ffn_dim"))
+    window = fields.number("max_position_embeddings", 1024)
+    return {
         "window": window,
         "source_window": window,
         "hidden_size": fields.number("d_model"),
@@ -91,13 +104,7 @@ def read(table: Mapping[str, Any], name: str) -> Seq2SeqTransformerConfig:
         "ffn_size": inner,
         "activation": fields.one_of("activation_function", ACTIVATIONS, "gelu"),
         "scale_embedding": fields.flag("scale_embedding", False),
-        **_form(bart),
     }
-    fields.finish()
-    try:
-        return Seq2SeqTransformerConfig(**settings, dropout=0.0)
-    except UsageError as error:
-        raise SeqgenError(f"{name}: {error}") from None
 
 
 def _of_both(fields: Fields, name: str) -> int:
@@ -131,18 +138,9 @@ def write(config: Seq2SeqTransformerConfig, name: str) -> tuple[str, dict[str, A
     Raises:
         SeqgenError: no family has such a model; names the setting.
     """
+    _require_form(config, name)
     bart = config.positions == "learned"
-    one_size = {"head_size": None, "num_kv_heads": None, "source_features": None}
-    positions = {} if bart else {"positions": "sinusoidal"}
-    require_settings(config, {**positions, **_form(bart), **one_size}, name)
     names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
-    if config.activation not in names:
-        require_settings(config, {"activation": "gelu"}, name)
-    if bart:
-        required = {"source_window": config.window, "source_vocab_size": None}
-        if config.tie_weights and not config.shares_embeddings:
-            required["share_embeddings"] = True
-        require_settings(config, required, name, beside="positions=learned and ")
     sides = ("encoder", "decoder")
     table: dict[str, Any] = {
         "model_type": "bart" if bart else "marian",
@@ -165,11 +163,82 @@ def write(config: Seq2SeqTransformerConfig, name: str) -> tuple[str, dict[str, A
     return table["model_type"], table
 
 
+def _require_form(config: Seq2SeqTransformerConfig, name: str) -> None:
+    """Refuse a model that has the form of no family; see `write`."""
+    bart = config.positions == "learned"
+    one_size = {"head_size": None, "num_kv_heads": None, "source_features": None}
+    positions = {} if bart else {"positions": "sinusoidal"}
+    require_settings(config, {**positions, **_form(bart), **one_size}, name)
+    if config.activation not in ACTIVATIONS.values():
+        require_settings(config, {"activation": "gelu"}, name)
+    if bart:
+        required = {"source_window": config.window, "source_vocab_size": None}
+        if config.tie_weights and not config.shares_embeddings:
+            required["share_embeddings"] = True
+        require_settings(config, required, name, beside="positions=learned and ")
+
+
 def silent_of(config: Seq2SeqTransformerConfig) -> set[str]:
     """Return the tensors that a file may have and that are read under another name."""
     silent = set(SHARED) if config.shares_embeddings else {SHARED[0]}
     silent |= {"lm_head.weight"} if config.tie_weights else set()
     return silent if config.positions == "learned" else silent | set(POSITIONS)
+
+
+class Parts:
+    """The tensors of a model, part by part: ours, and what theirs are called.
+
+    Args:
+        config: of our model.
+    """
+
+    def __init__(self, config: Seq2SeqTransformerConfig) -> None:
+        self.size, self.inner = config.hidden_size, config.feed_forward_size
+        self.halved = config.positions == "sinusoidal"
+
+    def part(
+        self, ours: str, theirs: dict[str, tuple[int, ...]], stream: int | None = None
+    ) -> Part:
+        """Return a tensor of which an axis may be the stream."""
+        axes = (stream,) if self.halved and stream is not None else ()
+        return Part(ours, tuple(theirs.items()), stream=axes)
+
+    def norm(self, ours: str, theirs: str) -> Iterator[Part]:
+        """Yield a normalisation of the stream."""
+        for kind in ("weight", "bias"):
+            yield self.part(f"{ours}.{kind}", {f"{theirs}.{kind}": (self.size,)}, stream=0)
+
+    def into(self, ours: str, outputs: int, *theirs: str) -> Iterator[Part]:
+        """Yield maps from the stream, one of ours for several of theirs."""
+        weights = {f"{name}.weight": (outputs, self.size) for name in theirs}
+        yield self.part(f"{ours}.weight", weights, stream=1)
+        yield self.part(f"{ours}.bias", {f"{name}.bias": (outputs,) for name in theirs})
+
+    def back(self, ours: str, inputs: int, theirs: str) -> Iterator[Part]:
+        """Yield a map to the stream."""
+        yield self.part(f"{ours}.weight", {f"{theirs}.weight": (self.size, inputs)}, stream=0)
+        yield self.part(f"{ours}.bias", {f"{theirs}.bias": (self.size,)}, stream=0)
+
+    def attention(self, ours: str, theirs: str, cross: bool) -> Iterator[Part]:
+        """Yield the maps of attention to the past, or to the source."""
+        names = [f"{theirs}.{x}_proj" for x in "qkv"]
+        if cross:
+            yield from self.into(f"{ours}.query", self.size, names[0])
+            yield from self.into(f"{ours}.key_value", self.size, *names[1:])
+        else:
+            yield from self.into(f"{ours}.query_key_value", self.size, *names)
+        yield from self.back(f"{ours}.output", self.size, f"{theirs}.out_proj")
+
+    def block(self, ours: str, theirs: str, cross: bool) -> Iterator[Part]:
+        """Yield a block of the encoder, or of the decoder, which reads the source."""
+        yield from self.attention(f"{ours}.attention", f"{theirs}.self_attn", cross=False)
+        yield from self.norm(f"{ours}.attention_norm", f"{theirs}.self_attn_layer_norm")
+        if cross:
+            yield from self.attention(f"{ours}.cross", f"{theirs}.encoder_attn", cross=True)
+            yield from self.norm(f"{ours}.cross_norm", f"{theirs}.encoder_attn_layer_norm")
+        yield from self.into(f"{ours}.feed_forward.inner", self.inner, f"{theirs}.fc1")
+        yield from self.back(f"{ours}.feed_forward.output", self.inner, f"{theirs}.fc2")
+        yield from self.norm(f"{ours}.feed_forward_norm", f"{theirs}.final_layer_norm")
 
 
 def parts_of(config: Seq2SeqTransformerConfig, embedding: str = SHARED[0]) -> Iterator[Part]:
@@ -179,64 +248,24 @@ def parts_of(config: Seq2SeqTransformerConfig, embedding: str = SHARED[0]) -> It
         config: of our model.
         embedding: what theirs is called, if both sides share it.
     """
-    size, window = config.hidden_size, config.window
-    halved = config.positions == "sinusoidal"
-
-    def part(ours: str, theirs: dict[str, tuple[int, ...]], stream: int | None = None) -> Part:
-        axes = (stream,) if halved and stream is not None else ()
-        return Part(ours, tuple(theirs.items()), stream=axes)
-
-    def norm(ours: str, theirs: str) -> Iterator[Part]:
-        for kind in ("weight", "bias"):
-            yield part(f"{ours}.{kind}", {f"{theirs}.{kind}": (size,)}, stream=0)
-
-    def into(ours: str, outputs: int, *theirs: str) -> Iterator[Part]:
-        """Maps from the stream."""
-        yield part(f"{ours}.weight", {f"{x}.weight": (outputs, size) for x in theirs}, stream=1)
-        yield part(f"{ours}.bias", {f"{x}.bias": (outputs,) for x in theirs})
-
-    def back(ours: str, inputs: int, theirs: str) -> Iterator[Part]:
-        """Maps to the stream."""
-        yield part(f"{ours}.weight", {f"{theirs}.weight": (size, inputs)}, stream=0)
-        yield part(f"{ours}.bias", {f"{theirs}.bias": (size,)}, stream=0)
-
-    def attention(ours: str, theirs: str, cross: bool) -> Iterator[Part]:
-        names = [f"{theirs}.{x}_proj" for x in "qkv"]
-        if cross:
-            yield from into(f"{ours}.query", size, names[0])
-            yield from into(f"{ours}.key_value", size, *names[1:])
-        else:
-            yield from into(f"{ours}.query_key_value", size, *names)
-        yield from back(f"{ours}.output", size, f"{theirs}.out_proj")
-
-    def block(ours: str, theirs: str, cross: bool) -> Iterator[Part]:
-        yield from attention(f"{ours}.attention", f"{theirs}.self_attn", cross=False)
-        yield from norm(f"{ours}.attention_norm", f"{theirs}.self_attn_layer_norm")
-        if cross:
-            yield from attention(f"{ours}.cross", f"{theirs}.encoder_attn", cross=True)
-            yield from norm(f"{ours}.cross_norm", f"{theirs}.encoder_attn_layer_norm")
-        yield from into(f"{ours}.feed_forward.inner", config.feed_forward_size, f"{theirs}.fc1")
-        yield from back(f"{ours}.feed_forward.output", config.feed_forward_size, f"{theirs}.fc2")
-        yield from norm(f"{ours}.feed_forward_norm", f"{theirs}.final_layer_norm")
-
+    size, parts = config.hidden_size, Parts(config)
     own = embedding if config.shares_embeddings else SHARED[2]
-    yield part("embedding.weight", {own: (config.vocab_size, size)}, stream=1)
+    yield parts.part("embedding.weight", {own: (config.vocab_size, size)}, stream=1)
     if not config.shares_embeddings:
         shape = config.source_vocab_size or config.vocab_size, size
-        yield part("encoder.inputs.weight", {SHARED[1]: shape}, stream=1)
-    counts = config.encoder_layers or config.num_layers, config.num_layers
-    for prefix, side, count in zip(("encoder.", ""), ("encoder", "decoder"), counts, strict=True):
-        theirs = f"model.{side}"
-        if not halved:
-            table = (f"{theirs}.embed_positions.weight", (window + OFFSET, size))
+        yield parts.part("encoder.inputs.weight", {SHARED[1]: shape}, stream=1)
+    counts = {"encoder": config.encoder_layers or config.num_layers, "decoder": config.num_layers}
+    for side, count in counts.items():
+        prefix, theirs = "encoder." if side == "encoder" else "", f"model.{side}"
+        if config.positions == "learned":
+            table = (f"{theirs}.embed_positions.weight", (config.window + OFFSET, size))
             yield Part(f"{prefix}position_embedding.weight", (table,), skipped=OFFSET)
         if config.embedding_norm:
-            yield from norm(f"{prefix}embedding_norm", f"{theirs}.layernorm_embedding")
+            yield from parts.norm(f"{prefix}embedding_norm", f"{theirs}.layernorm_embedding")
         for layer in range(count):
-            yield from block(
-                f"{prefix}blocks.{layer}", f"{theirs}.layers.{layer}", side == "decoder"
-            )
+            names = f"{prefix}blocks.{layer}", f"{theirs}.layers.{layer}"
+            yield from parts.block(*names, cross=side == "decoder")
     if not config.tie_weights:
-        yield part("head.weight", {"lm_head.weight": (config.vocab_size, size)}, stream=1)
+        yield parts.part("head.weight", {"lm_head.weight": (config.vocab_size, size)}, stream=1)
     if config.output_bias:
         yield Part("head.bias", ((BIAS, (1, config.vocab_size)),), row=True)

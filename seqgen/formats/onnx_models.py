@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from seqgen.errors import SeqgenError
 from seqgen.files import json_bytes
@@ -153,62 +154,68 @@ def _scanned(step: ModelProto, graph: Graph) -> ModelProto:
     """
     from onnx import TensorProto, helper, numpy_helper
 
-    def value(name: str, kind: int, shape: list[Any]) -> Any:
-        return helper.make_tensor_value_info(name, kind, shape)
-
     states = [name for name in graph.inputs if name != "tokens"]
-    inner = {name: f"step.{name}" for name in ("tokens", "logits")}
-    nodes_of_step = [_renamed(node, inner) for node in step.graph.node]
     axis = numpy_helper.from_array(torch.tensor([1]).numpy(), "whole.axis")
-    body = helper.make_graph(
-        [
-            helper.make_node("Unsqueeze", ["token", "whole.axis"], [inner["tokens"]]),
-            *nodes_of_step,
-            helper.make_node("Squeeze", [inner["logits"], "whole.axis"], ["row"]),
-        ],
-        "step",
-        [
-            *(x for x in step.graph.input if x.name != "tokens"),
-            value("token", TensorProto.INT64, ["batch"]),
-        ],
-        [
-            *(x for x in step.graph.output if x.name != "logits"),
-            value("row", TensorProto.FLOAT, ["batch", None]),
-        ],
-    )
-    constants, nodes = [axis, *step.graph.initializer], []
-    for name in states:
-        # Every row begins with the state of one row that has read nothing.
-        example, _ = graph.inputs[name]
-        constants.append(numpy_helper.from_array(example[:1].numpy(), f"whole.{name}"))
-        sizes = torch.tensor(example.shape[1:]).numpy()
-        constants.append(numpy_helper.from_array(sizes, f"whole.{name}.sizes"))
-        nodes.append(
-            helper.make_node(
-                "Concat", ["whole.batch", f"whole.{name}.sizes"], [f"whole.{name}.shape"], axis=0
-            )
-        )
-        expand = [f"whole.{name}", f"whole.{name}.shape"]
-        nodes.append(helper.make_node("Expand", expand, [f"whole.{name}.first"]))
+    constants, nodes = _first_states({name: graph.inputs[name][0] for name in states})
     scan = helper.make_node(
         "Scan",
         [*(f"whole.{name}.first" for name in states), "tokens"],
         [*(f"whole.{name}.last" for name in states), "logits"],
-        body=body,
+        body=_body(step.graph),
         num_scan_inputs=1,
         scan_input_axes=[1],
         scan_output_axes=[1],
     )
+    logits = ["batch", "length", None]
     whole = helper.make_graph(
         [helper.make_node("Shape", ["tokens"], ["whole.batch"], end=1), *nodes, scan],
         "whole",
-        [value("tokens", TensorProto.INT64, ["batch", "length"])],
-        [value("logits", TensorProto.FLOAT, ["batch", "length", None])],
-        constants,
+        [helper.make_tensor_value_info("tokens", TensorProto.INT64, logits[:2])],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, logits)],
+        [axis, *step.graph.initializer, *constants],
     )
     model = helper.make_model(whole, opset_imports=step.opset_import, functions=step.functions)
     model.ir_version = step.ir_version
     return model
+
+
+def _body(step: GraphProto) -> GraphProto:
+    """Return a step as the body of a Scan: a token of each row (B,) in, logits (B, V) out."""
+    from onnx import TensorProto, helper
+
+    inner = {name: f"step.{name}" for name in ("tokens", "logits")}
+    token = helper.make_tensor_value_info("token", TensorProto.INT64, ["batch"])
+    row = helper.make_tensor_value_info("row", TensorProto.FLOAT, ["batch", None])
+    return helper.make_graph(
+        [
+            helper.make_node("Unsqueeze", ["token", "whole.axis"], [inner["tokens"]]),
+            *(_renamed(node, inner) for node in step.node),
+            helper.make_node("Squeeze", [inner["logits"], "whole.axis"], ["row"]),
+        ],
+        "step",
+        [*(x for x in step.input if x.name != "tokens"), token],
+        [*(x for x in step.output if x.name != "logits"), row],
+    )
+
+
+def _first_states(examples: dict[str, Tensor]) -> tuple[list[Any], list[Any]]:
+    """Return constants and nodes that give every row the state of one that has read nothing.
+
+    Args:
+        examples: by name what rows begin with, (B, ...).
+    """
+    from onnx import helper, numpy_helper
+
+    constants, nodes = [], []
+    for name, example in examples.items():
+        own = f"whole.{name}"
+        sizes = torch.tensor(example.shape[1:]).numpy()
+        constants.append(numpy_helper.from_array(example[:1].numpy(), own))
+        constants.append(numpy_helper.from_array(sizes, f"{own}.sizes"))
+        joined = ["whole.batch", f"{own}.sizes"]
+        nodes.append(helper.make_node("Concat", joined, [f"{own}.shape"], axis=0))
+        nodes.append(helper.make_node("Expand", [own, f"{own}.shape"], [f"{own}.first"]))
+    return constants, nodes
 
 
 def _renamed(node: Any, names: dict[str, str]) -> Any:
