@@ -242,7 +242,7 @@ def shards(tmp_path):
 SMALL = ("--layers", "1", "--hidden-size", "4", "--seq-len", "8", "--batch-size", "4", "--quiet")
 
 
-@pytest.mark.parametrize("model", ["lstm", "transformer"])
+@pytest.mark.parametrize("model", ["lstm", pytest.param("transformer", marks=pytest.mark.slow)])
 def test_a_run_on_shards_that_is_resumed_is_the_same(capsys, shards, model):
     heads = ("--heads", "1") if model == "transformer" else ()
     asked = ("train", shards, "--model", model, *heads, *SMALL, "--seed", "1", "--steps", "12")

@@ -298,6 +298,7 @@ def test_ctrl_c_is_one_line_and_the_trial_is_tried_again(capsys, text, monkeypat
     assert [record.get("trial") for record in after] == [0, 1, None]
 
 
+@pytest.mark.slow
 def test_the_time_is_for_beginning_trials(capsys, text):
     *trials, last = records(capsys, "tune", text, "--minutes", "0.001", *TWO, *SMALL)
     assert [record["trial"] for record in trials] == [0]
