@@ -126,7 +126,6 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("seqgen export book-ngram --out book.arpa", "Export an n-gram model for other tools."),
         ("seqgen export book --format hf --out book-hf", "A transformer, for Hugging Face."),
         ("seqgen export book --format onnx --out book-onnx", "Graphs for ONNX Runtime."),
-        ("seqgen export book-ngram | head", "Look at the first lines."),
     ),
     "models": (
         ("seqgen models", "List the trained models."),

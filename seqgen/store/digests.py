@@ -6,8 +6,6 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from seqgen.store.measured import keep_measurement, kept_measurement
-
 # Files up to this size are hashed whenever a model is loaded; larger ones only when resuming.
 CHEAP = 16 << 20
 
@@ -19,6 +17,8 @@ def digest_of_files(first: bytes, paths: Sequence[Path]) -> str:
     """
     if paths[-1].stat().st_size <= CHEAP:
         return _hash_of(first, paths)
+    from seqgen.store.measured import keep_measurement, kept_measurement
+
     facts = [(str(p.resolve()), p.stat().st_size, p.stat().st_mtime_ns) for p in paths]
     about = {"question": "digest", "settings": first.decode(), "files": facts}
     known = kept_measurement(about)
