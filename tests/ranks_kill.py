@@ -28,7 +28,7 @@ from safetensors.torch import load_file
 TEXT = "so it goes on and on, and it ends so.\n" * 40
 SHAPE = ["--hidden-size", "8", "--layers", "1", "--seq-len", "8", "--batch-size", "4"]
 SETTINGS = [*SHAPE, "--dropout", "0.2", "--seed", "1", "--precision", "float32", "--quiet"]
-STEPS, TIMEOUT = 1500, 20.0
+STEPS, TIMEOUT = 400, 20.0
 
 
 class Trials:

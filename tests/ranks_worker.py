@@ -83,7 +83,8 @@ CASES = {
 
 
 # Those whose parameters can be divided.
-SHARDED = [name for name in CASES if name not in ("thaw", "professor-forcing")]
+WRITE = {"scheduled", "free-running", "professor-forcing", "minimum-risk", "decoding"}
+SHARDED = [name for name in CASES if name not in {*WRITE, "thaw"}]
 
 
 def corpus_of(case: Case) -> Corpus:

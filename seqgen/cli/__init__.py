@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from seqgen import __version__
+from seqgen import __version__, ranks
 from seqgen.cli import (
     beam_search,
     bench,
@@ -36,7 +36,7 @@ from seqgen.cli.help import MEASURE, STORED, TEXTS, TRAIN, WRITE, Command, Group
 from seqgen.cli.numbers import read_numbers
 from seqgen.cli.output import is_terminal, put, say
 from seqgen.cli.process import prepare
-from seqgen.errors import Interrupted, SeqgenError, first_line, ran_out_of_memory
+from seqgen.errors import Interrupted, SeqgenError, UsageError, first_line, ran_out_of_memory
 
 # Characters of a message, which may name a file or repeat an argument.
 LONGEST = 1000
@@ -131,7 +131,9 @@ def run(arguments: list[str]) -> int:
             say("seqgen: interrupted")
         return code
     except SeqgenError as error:
-        say(f"seqgen: {_line(str(error))}")
+        # Of several processes, all find the same fault with their arguments: the first says it.
+        if ranks.leads() or not isinstance(error, UsageError):
+            say(f"seqgen: {_line(str(error))}")
         return error.exit_code
     except (BrokenPipeError, SystemExit) as error:
         # Typer makes an exit with 1 of a closed pipe, whatever its mode.
@@ -141,7 +143,8 @@ def run(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except _UsageProblem as error:
-        _show_usage_problem(error)
+        if ranks.leads():
+            _show_usage_problem(error)
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         say("seqgen: interrupted")

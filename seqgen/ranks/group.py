@@ -55,25 +55,29 @@ def together(timeout: float | None = None) -> Iterator[None]:
 def _connect(timeout: float) -> Watch:
     rank, world = ranks.rank(), int(os.environ["WORLD_SIZE"])
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    watch = None
     try:
         store, *_ = next(dist.rendezvous("env://", timeout=timedelta(seconds=timeout)))
         watch = Watch(_own_store(store, timeout), rank, world, timeout)
         watch.wait_for_all()
+        watch.start()
         store.set_timeout(PATIENCE)
         dist.init_process_group(
             backend,
-            store=dist.PrefixStore("seqgen", store),
+            # Processes that torchrun starts anew must not find the addresses of those before.
+            store=dist.PrefixStore(f"seqgen/{ranks.restarts()}", store),
             rank=rank,
             world_size=world,
             timeout=PATIENCE,
         )
     except (RuntimeError, ValueError) as error:
         reason = str(error).splitlines()[0]
+        if watch is not None:
+            watch.fail(1, reason)
         raise SeqgenError(
             f"rank {rank} does not find the other processes within {timeout:g} seconds ({reason}); "
             "see what torchrun was told of their number and of the first one's address"
         ) from None
-    watch.start()
     return watch
 
 
@@ -135,7 +139,7 @@ def _fail(watch: Watch, error: SeqgenError) -> None:
     if ending is not None and ending.rank != own and ending.message == str(error):
         raise SystemExit(error.exit_code)
     if own and ending is None:
-        raise type(error)(f"rank {own}: {error}") from None
+        raise SeqgenError(f"rank {own}: {error}") from None
 
 
 def _leave_it_to_first(code: int) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 from torch.distributed import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from seqgen import ranks
@@ -129,19 +129,3 @@ def divided_as(parameter: Tensor, value: Tensor) -> Tensor:
         return value
     value = value.to(parameter.device)
     return distribute_tensor(value, parameter.device_mesh, parameter.placements)
-
-
-def gathered_blocks(model: nn.Module) -> list[FSDPModule]:
-    """Gather the blocks of a model until `let_go`, so that it can be used in any way."""
-    divided = [module for module in model.modules() if isinstance(module, FSDPModule)]
-    for module in divided:
-        module.set_reshard_after_forward(False, recurse=False)
-        module.unshard()
-    return divided
-
-
-def let_go(divided: Sequence[FSDPModule]) -> None:
-    """Divide blocks again that `gathered_blocks` gathered."""
-    for module in divided:
-        module.set_reshard_after_forward(True, recurse=False)
-        module.reshard()

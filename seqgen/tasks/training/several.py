@@ -7,6 +7,9 @@ from seqgen.configs import TrainingConfig, require
 from seqgen.errors import SeqgenError
 from seqgen.training.events import Report
 
+# Regimes that only read texts.
+DIVISIBLE_REGIMES = ("teacher-forcing", "unlikelihood")
+
 
 def report_of_first(report: Report) -> Report:
     """Return what takes events: on rank 0 what is given, on the others nothing."""
@@ -28,11 +31,10 @@ def require_divisible(training: TrainingConfig, diagnose: bool) -> None:
     Raises:
         UsageError: says what to leave out.
     """
-    refused = {
-        "unfreeze": bool(training.unfreeze),
-        "professor-forcing": any(p.regime == "professor-forcing" for p in training.phases),
-        "--diagnose": diagnose,
-    }
+    # The other regimes let the model write, which takes all of its weights.
+    writing = [p.regime for p in training.phases if p.regime not in DIVISIBLE_REGIMES]
+    refused = {"unfreeze": bool(training.unfreeze), "--diagnose": diagnose}
+    refused |= {f"--regime {regime}": True for regime in writing}
     for name, asked in refused.items():
         require(not asked, f"--shard does not go with {name}: leave out one of them")
 

@@ -12,13 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import torch
 
-from seqgen import ranks
 from seqgen.data.batches import IGNORED
 from seqgen.hashing import uniforms
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.state import State
 from seqgen.training.regimes.base import Rows, StepProgress
-from seqgen.training.sharding import gathered_blocks, let_go
 
 REGIME = 6  # the first word of the hash that draws tokens and coins
 TOKEN, COIN = range(2)  # its last word: what is drawn
@@ -32,12 +30,10 @@ def writing(model: NeuralLanguageModel) -> Iterator[None]:
     """Let the model write as it does in decoding: no dropout, no graph, no random state used."""
     training = model.training
     model.eval()
-    divided = gathered_blocks(model) if ranks.world() > 1 else ()
     try:
         with torch.no_grad():
             yield
     finally:
-        let_go(divided)
         model.train(training)
 
 
