@@ -44,7 +44,7 @@ ORIGINS = {
     "lstm, pre-trained": f"--model lstm {NETWORK} --dropout 0.2",
     "bert, pre-trained": "--preset bert-tiny",
 }
-ORIGIN = "--tokenizer char --documents line --epochs 10"
+ORIGIN = "--tokenizer char --documents line --epochs 3"
 
 
 def split(data: Path, folder: Path) -> None:
