@@ -65,7 +65,7 @@ CASES = {
     "minlstm-dropout": _case("minlstm", {**DROPOUT, "update_dropout": 0.3}),
     "variational": _case("lstm", {**DROPOUT, "variational": True, "activation_penalty": 1.0}),
     "batch-norm": _case("rnn", {"batch_norm": True}),
-    "word2vec": Case("word2vec", {"embedding_size": 6, "context_size": 2}),
+    "word2vec": Case("word2vec", {"embedding_size": 6, "context_size": 2, "subsample": 0.1}),
     "lines": _case("lstm", DROPOUT, documents="line"),
     "accumulate": _case("gru", DROPOUT, accumulate=2),
     "muon": _case("lstm", optimizer="muon", ema=0.9),

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from helpers_cli import refusal
 from ranks_worker import CASES, SHARDED
 
 from seqgen.data.batch import IGNORED, Batch
@@ -171,3 +172,16 @@ def test_whoever_ends_says_why():
     assert failed == Ending(0, False, 2, "no such file")
     assert not watch.speaks(failed)
     assert watch._look([f"{BEAT} 1", f"{BEAT} 1", f"{AFTER} 0"]) == Ending(0, died=True)
+
+
+def test_one_process_has_nothing_to_divide(capsys, tmp_path):
+    text = tmp_path / "a.txt"
+    text.write_text("to be or not to be\n" * 20)
+    assert "torchrun" in refusal(capsys, "train", text, "--shard", "--steps", "1", "--quiet")
+
+
+def test_processes_do_not_share_standard_input(capsys, monkeypatch):
+    for name, value in variables(0, 2, 1).items():
+        monkeypatch.setenv(name, value)
+    assert "DATA as files" in refusal(capsys, "train", "-", "--steps", "1")
+    assert "without torchrun" in refusal(capsys, "train", __file__, "--find-lr", "--steps", "1")
