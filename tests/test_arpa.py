@@ -231,8 +231,8 @@ def test_what_cannot_be_exported_says_why(tmp_path):
     with pytest.raises(SeqgenError, match="add-delta"):
         export_model(loaded, "arpa", tmp_path / "x.arpa")
     assert not (tmp_path / "x.arpa").exists()
-    with pytest.raises(SeqgenError, match="--format is arpa or gguf or hf"):
-        export_model(loaded, "onnx", tmp_path / "x")
+    with pytest.raises(SeqgenError, match="--format is arpa or gguf or hf or onnx"):
+        export_model(loaded, "zip", tmp_path / "x")
     settings = {"steps": 1, "hidden_size": 8, "val": "none"}
     train([tmp_path / "text.txt"], architecture="rnn", name="net", settings=settings)
     with pytest.raises(SeqgenError, match="no n-gram model"):

@@ -232,8 +232,8 @@ def test_fine_tuning_into_a_classifier(text, tmp_path, capsys):
     train(capsys, text, *SEEDED, *WORDS, "--steps", 3, "--name", "m")
     labelled = tmp_path / "labelled.tsv"
     labelled.write_text("".join(f"{line}\t{line[4:7]}\n" for line in TEXT.splitlines()))
-    given = ("--task", "classify", "--steps", 30, "--lr", 0.02, "--quiet", "--name", "c")
-    record = train(capsys, labelled, "--init-from", "m", *given)
+    given = ("--task", "classify", "--steps", 60, "--lr", 0.02, "--quiet", "--name", "c")
+    record = train(capsys, labelled, "--init-from", "m", "--seed", 3, *given)
     assert record["architecture"] == "bert-classifier" and record["val_accuracy"] == 1
     assert record["parameters"] < store.find("m").record["parameters"]  # no softmax over words
     more = train(

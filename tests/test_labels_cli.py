@@ -55,6 +55,19 @@ def test_stopping_and_resuming_changes_nothing(task, model, texts, sentences, ca
     assert one == other
 
 
+def test_sentences_of_any_lengths_can_be_accumulated(tmp_path, capsys):
+    """Pieces of a batch, each with its own longest sentence, give the loss of the whole."""
+    lines = ("".join(f"w{i}\t{'AB'[i % 2]}\n" for i in range(length)) for length in range(1, 33))
+    path = tmp_path / "tagged.conll"
+    path.write_text("\n".join(lines))
+    given = ("--set", "hidden_size=8", "--dropout", 0, "--precision", "float64", "--steps", 4)
+    one, three = (
+        train(capsys, path, "tag", *given, "--set", f"accumulate={n}", name=f"m{n}", model="birnn")
+        for n in (1, 3)
+    )
+    assert three["val_loss"] == pytest.approx(one["val_loss"], rel=1e-9)
+
+
 def test_a_classifier_learns_and_its_figures_agree(texts, capsys, stdin):
     record = train(capsys, texts, "classify", "--steps", 60, "--lr", "0.3")
     assert record["architecture"] == "bag-classifier" and record["val_accuracy"] == 1

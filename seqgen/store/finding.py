@@ -11,8 +11,9 @@ from pathlib import Path
 
 from seqgen.errors import SeqgenError, UsageError, did_you_mean
 from seqgen.store.aside import holds_no_weights, restore, restore_all, taken
+from seqgen.store.digests import CHEAP
 from seqgen.store.mixture_parts import resolve
-from seqgen.store.model import CHEAP, StoredModel, models_of
+from seqgen.store.model import StoredModel, models_of
 from seqgen.store.places import models_folder
 from seqgen.store.stored_mixture import StoredMixture
 

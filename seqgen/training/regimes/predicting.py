@@ -10,5 +10,7 @@ class Predicting(Regime):
 
     def forward(self, rows: Rows, progress: StepProgress) -> Loss:
         reading = self.reader.predict(rows.batch)
-        minimised, nats = self.reader.costs(reading, rows.targets)
+        # The sources of a piece of a batch may be shorter than the longest of the batch.
+        targets = rows.targets[:, : reading.logits.shape[1]]
+        minimised, nats = self.reader.costs(reading, targets)
         return Loss(minimised, nats, reading.state)
