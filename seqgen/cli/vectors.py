@@ -11,14 +11,14 @@ from seqgen.cli import options
 from seqgen.cli.completion import one_of
 from seqgen.cli.help import LENGTH, MEASURED, OUTPUT, value
 from seqgen.cli.inputs import Input, Inputs, file_name, file_path
-from seqgen.cli.output import put, put_bytes, put_record, say
+from seqgen.cli.output import one_line, put, put_bytes, put_record, say
 from seqgen.cli.outputs import check_out, check_picture, is_vectors
 from seqgen.cli.tables import count, figure, put_table
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
-    from seqgen.tasks.vectors.texts import TextVector
+    from seqgen.tasks.vectors.texts import TextVector, TokenVector
     from seqgen.tasks.vectors.words import Neighbour, WordVectors
 
 FORMATS = ("text", "npy", "word2vec")
@@ -39,6 +39,7 @@ class Asked:
     similarity: str | None
     text: str | None
     pool: str | None
+    layer: int | None
     top: int | None
     file_format: str | None
     out: Path | None
@@ -70,7 +71,9 @@ class Asked:
     def _check_belonging(self) -> None:
         """Refuse a flag without the one that it says more about."""
         if self.text is None:
-            options.refuse_without("--text: give that as well", {"--pool": self.pool})
+            options.refuse_without(
+                "--text: give that as well", {"--pool": self.pool, "--layer": self.layer}
+            )
         if not (self.neighbours or self.analogies):
             options.refuse_without("--neighbours or --analogy: give one", {"--top": self.top})
         if self.out is None:
@@ -126,11 +129,22 @@ def vectors(
     pool: Annotated[
         str | None,
         value(
-            "mean|last",
+            "mean|last|none",
             MEASURED,
-            "With --text: the mean over the line's tokens, or the state after the last one.",
+            "With --text: the mean over the line's tokens, the state after the last one, or a "
+            "vector for each token in its context.",
             default="mean",
-            complete=one_of("mean", "last"),
+            complete=one_of("mean", "last", "none"),
+        ),
+    ] = None,
+    layer: Annotated[
+        int | None,
+        value(
+            "L",
+            MEASURED,
+            "With --text: the layer whose features are written, counted from 0.",
+            default="the last",
+            min=0,
         ),
     ] = None,
     top: Annotated[
@@ -179,7 +193,7 @@ def vectors(
     from seqgen.tasks.vectors.words import WordVectors, load_vectors
 
     asked = Asked(
-        *(neighbours or [], analogy or [], similarity, text, pool, top),
+        *(neighbours or [], analogy or [], similarity, text, pool, layer, top),
         *(file_format, out, plot, overwrite, json),
     )
     inputs = [Inputs().open_one(name) for name in (similarity, text) if name]
@@ -188,8 +202,9 @@ def vectors(
     if text is not None:
         from seqgen.tasks.vectors.texts import check_pooling, text_vectors
 
-        check_pooling(loaded, pool or "mean")
-        _put_texts(asked, text_vectors(loaded, _lines(inputs[0]), pool or "mean"))
+        how = pool or "mean"
+        check_pooling(loaded, how, layer)
+        _put_texts(asked, text_vectors(loaded, _lines(inputs[0]), how, layer))
         return
     words = WordVectors.of(loaded)
     if similarity is not None:
@@ -277,8 +292,8 @@ def _put_words(asked: Asked, words: WordVectors) -> None:
         _write(asked, word_vectors.write(words.words, words.vectors, head))
 
 
-def _put_texts(asked: Asked, records: Iterable[TextVector]) -> None:
-    """Write a vector for each text; to standard output each as soon as it is made."""
+def _put_texts(asked: Asked, records: Iterable[TextVector | TokenVector]) -> None:
+    """Write a vector for each text or token; to standard output each as soon as it is made."""
     from seqgen.formats import word_vectors
 
     if asked.json:
@@ -291,9 +306,18 @@ def _put_texts(asked: Asked, records: Iterable[TextVector]) -> None:
         _write(asked, [word_vectors.npy(np.array(rows, dtype=np.float32))])
     elif asked.out is None:
         for record in records:
-            put(f"{word_vectors.numbers(record.vector)}\n")
+            put(_vector_line(record))
     else:
-        _write(asked, (f"{word_vectors.numbers(r.vector)}\n".encode() for r in records))
+        _write(asked, (_vector_line(record).encode() for record in records))
+
+
+def _vector_line(record: TextVector | TokenVector) -> str:
+    """Return the numbers of a vector as a line; those of a token after it and a tab."""
+    from seqgen.formats import word_vectors
+
+    token = getattr(record, "token", None)
+    before = "" if token is None else one_line(token).replace("\t", "\\t") + "\t"
+    return f"{before}{word_vectors.numbers(record.vector)}\n"
 
 
 def _write(asked: Asked, chunks: Iterable[Any]) -> None:

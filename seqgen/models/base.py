@@ -227,6 +227,16 @@ class NeuralLanguageModel(Compilable, LanguageModel, Network):
     def hidden(self, tokens: Tensor, state: State | None) -> tuple[Tensor, State | None]:
         """Return the features (B, T, H) from which the head predicts, and the state after."""
 
+    def layer_features(self, tokens: Tensor) -> list[Tensor]:
+        """Return what each layer makes of the beginnings of texts, (B, T, H), the first first.
+
+        The last is what the head reads. A model that is no stack of layers has that alone.
+
+        Raises:
+            ValueError: the tokens do not fit the window.
+        """
+        return [self.hidden(tokens, self.start(len(tokens)))[0]]
+
     def forward(
         self, tokens: Tensor, state: State | None = None, last: int | None = None
     ) -> tuple[Tensor, State | None]:

@@ -139,6 +139,9 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
             recent = state.recent.extended(features, tokens).last(self.pointer.reach - 1)
         return features, RecurrentState(after, recent)
 
+    def layer_features(self, tokens: Tensor) -> list[Tensor]:
+        return self.outputs(tokens, self.start(len(tokens)))[0][1:]
+
     def outputs(
         self, tokens: Tensor, state: RecurrentState
     ) -> tuple[list[Tensor], tuple[LayerState, ...]]:

@@ -171,6 +171,14 @@ class Transformer(ArraySteps, NeuralLanguageModel):
             x = block(x, rotation, attend)
         return self.final_norm(x)
 
+    def layer_features(self, tokens: Tensor) -> list[Tensor]:
+        x, rotation = self._window(tokens)
+        features = []
+        for block in self.blocks:
+            x = block(x, rotation, self._attend_within)
+            features.append(x)
+        return [*features[:-1], self.final_norm(x)]
+
     def over_tensors(self, x: Tensor, rotation: Tensor | None) -> Tensor:
         """Run the blocks on windows that nothing comes before.
 
