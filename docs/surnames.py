@@ -37,7 +37,7 @@ ROWS = {
     "lstm": f"--model lstm {NETWORK}",
     "birnn": f"--model birnn {NETWORK}",
     "lstm, pre-trained": "--init-from {origin}",
-    "bert, pre-trained": "--init-from {origin}",
+    "bert, pre-trained": "--init-from {origin} --lr 5e-4",
 }
 # How the models that read names alone are trained.
 ORIGINS = {
