@@ -166,17 +166,20 @@ def kept(shape: Sequence[int], p: float, like: Tensor, rows: int | None = 0) -> 
             return ones.bernoulli_(1 - _dropped(p) / LEVELS)
 
         return draw(shape) if rows is None else drawn(draw, shape, rows)
-    bits = _bits(shape) if rows is None else drawn(_bits, shape, rows)
+
+    def draw_bits(shape: Sequence[int]) -> Tensor:
+        """Return sixteen random bits for each element, as a number.
+
+        It is no view of what is drawn: a compiled function that returned one would fail.
+        """
+        size = torch.Size(shape)
+        words = torch.empty(-(-size.numel() // 4), dtype=torch.int64).random_(-(1 << 63), None)
+        return words.view(torch.int16)[: size.numel()].view(size).to(wide)
+
+    bits = draw_bits(shape) if rows is None else drawn(draw_bits, shape, rows)
     # Values above the threshold survive; clamp turns the comparison into a 0/1 mask without
     # a branch.
-    return bits.to(wide).sub_(_dropped(p) - LEVELS // 2 - 1).clamp_(0, 1)
-
-
-def _bits(shape: Sequence[int]) -> Tensor:
-    """Return sixteen random bits for each element, of int16."""
-    size = torch.Size(shape)
-    words = torch.empty(-(-size.numel() // 4), dtype=torch.int64).random_(-(1 << 63), None)
-    return words.view(torch.int16)[: size.numel()].view(size)
+    return bits.sub_(_dropped(p) - LEVELS // 2 - 1).clamp_(0, 1)
 
 
 def _dropped(p: float) -> int:
