@@ -95,6 +95,10 @@ def test_what_has_no_meaning_is_refused(model, capsys):
     assert "--layer counts from 0, and there are 2 layers" in refusal(capsys, *given, "--layer", 2)
     assert "--pool is mean, last or none" in refusal(capsys, *given, "--pool", "max")
     assert "--layer belongs to --text" in refusal(capsys, *given[:3], "--layer", 0)
+    empty = model[1].with_name("empty.txt")
+    empty.touch()
+    assert run(["vectors", "-m", str(model[0]), "--text", str(empty)]) == 0
+    assert "is empty: there is no text" in capsys.readouterr().err
     long = model[1].with_name("long.txt")
     long.write_text("cat " * 4000)
     arguments = [*map(str, (*given[:4], long)), "--layer", "0", "--json"]

@@ -242,7 +242,7 @@ def test_wrong_usage(chosen, capsys):
         (("--text", chosen, "--format", "word2vec"), "has a word for each vector"),
         (("--text", chosen, "--plot", "a.svg"), "--plot draws words"),
         (("--text", chosen, "--pool", "last"), "v has no state after a text"),
-        (("--text", chosen, "--pool", "max"), "--pool is mean or last"),
+        (("--text", chosen, "--pool", "max"), "--pool is mean, last or none"),
         (("--format", "bin"), "--format is text, npy, word2vec"),
         (("--pool", "mean"), "--pool belongs to --text"),
         (("--top", 10, "--text", chosen), "--top belongs to --neighbours"),

@@ -233,7 +233,11 @@ def _checked(asked: Asked, inputs: Iterable[Input]) -> Asked:
 def _lines(source: Input) -> Iterator[str]:
     from seqgen.data.text import lines
 
-    return (line.removesuffix("\n") for line in lines(source.pass_on()))
+    line = None
+    for line in lines(source.pass_on()):
+        yield line.removesuffix("\n")
+    if line is None:
+        say(f"{source.title} is empty: there is no text")
 
 
 def _answer(asked: Asked, words: WordVectors, top: int) -> None:

@@ -82,7 +82,7 @@ def check_pooling(loaded: LoadedModel, pooling: str, layer: int | None = None) -
         require(layer is None or layer < layers, f"--layer counts from 0, and there are {what}")
         return
     name = loaded.stored.name
-    require(layer is None, f"{name} is no language model: it has one layer of vectors")
+    require(layer is None, f"--layer is for language models, and {name} is none")
     read = ("mean", "none") if isinstance(loaded.model, Bert) else ("mean",)
     require(
         pooling in read,
