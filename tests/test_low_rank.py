@@ -203,6 +203,18 @@ def test_the_base_may_be_renamed_but_not_lost_or_changed(base, text, capsys):
         load("tuned")
 
 
+def test_a_base_may_be_removed_with_what_needs_it(base, text, capsys):
+    adapters(text)
+    assert run(["models", "remove", "base", "tuned", "--yes"]) == 0
+    assert "cannot be used" not in capsys.readouterr().err  # nothing that needs it is left
+
+
+def test_a_base_that_is_removed_is_told_to_be_needed(base, text, capsys):
+    adapters(text)
+    assert run(["models", "remove", "base", "--yes"]) == 0
+    assert "tuned cannot be used without what is removed" in capsys.readouterr().err
+
+
 def test_adapters_on_adapters(base, text):
     adapters(text)
     settings = {**SETTINGS, "init_from": "tuned", "lora": 1, "steps": 1, "lr": 1e-30}

@@ -11,6 +11,7 @@ from helpers_cli import records, refusal
 
 from seqgen.cli import run
 from seqgen.tasks.loading import load
+from seqgen.tasks.vectors.words import load_vectors
 
 LINES = ["the cat", "a cat", ""]
 TEXT = "the cat sat on a mat\na cat\n" * 20
@@ -92,7 +93,7 @@ def test_a_token_stands_before_its_numbers(model, capsys):
 
 def test_what_has_no_meaning_is_refused(model, capsys):
     given = ("vectors", "-m", model[0], "--text", model[1])
-    assert "--layer counts from 0, and there are 2 layers" in refusal(capsys, *given, "--layer", 2)
+    assert "--layer counts from 0, and m has 2 layers" in refusal(capsys, *given, "--layer", 2)
     assert "--pool is mean, last or none" in refusal(capsys, *given, "--pool", "max")
     assert "--layer belongs to --text" in refusal(capsys, *given[:3], "--layer", 0)
     empty = model[1].with_name("empty.txt")
@@ -106,3 +107,29 @@ def test_what_has_no_meaning_is_refused(model, capsys):
         assert len(json.loads(capsys.readouterr().out)["vector"]) == 8
     else:
         assert "the model reads at most" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("kind", "layers"), [("bert", 2), ("elmo", 3)])
+def test_layers_of_networks_that_write_nothing(kind, layers, tmp_path, capsys):
+    text, lines = tmp_path / "text.txt", tmp_path / "lines.txt"
+    text.write_text(TEXT)
+    lines.write_text("a cat\n")
+    heads = ("--heads", 2) if kind == "bert" else ()
+    how = ["--model", kind, "--tokenizer", "whitespace", "--documents", "line", *SMALL, *heads]
+    assert run(["train", str(text), "--name", kind, *map(str, how)]) == 0
+    given = ("vectors", "-m", kind, "--text", lines)
+    found = [
+        np.array([r["vector"] for r in records(capsys, *given, "--pool", "none", "--layer", n)])
+        for n in range(layers)
+    ]
+    assert len({layer.tobytes() for layer in found}) == layers
+    default = [r["vector"] for r in records(capsys, *given, "--pool", "none")]
+    np.testing.assert_allclose(found[-1], default)
+    (mean,) = records(capsys, *given)
+    np.testing.assert_allclose(found[-1].mean(0), mean["vector"], rtol=1e-5, atol=1e-6)
+    assert f"{kind} has {layers} layers" in refusal(capsys, *given, "--layer", layers)
+    assert "only --pool mean or none" in refusal(capsys, *given, "--pool", "last")
+    if kind == "elmo":  # layer 0 is the token's own vector, twice
+        loaded = load_vectors(kind)
+        own = loaded.model.embedding(torch.tensor(loaded.ids("a cat"))).detach().numpy()
+        np.testing.assert_allclose(found[0], np.hstack([own, own]), rtol=1e-5, atol=1e-6)

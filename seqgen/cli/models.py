@@ -25,7 +25,7 @@ from seqgen.cli.tables import (
     short_count,
 )
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.wording import plural
+from seqgen.wording import first_names, plural
 
 
 class ModelsGroup(Group):
@@ -264,6 +264,8 @@ def remove(
 ) -> None:
     """Delete trained models. Files that seqgen did not write are never deleted."""
     chosen = {store.check_removable(model): model for model in map(store.find, names)}
+    if (needing := store.needing(chosen.values())) and not quiet:
+        say(f"{first_names(needing)} cannot be used without what is removed")
     if not yes:
         if not is_terminal(sys.stdin):
             raise UsageError(

@@ -133,6 +133,14 @@ def one_line(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n")
 
 
+def say_protocols(records: Iterable[Any], verbose: bool) -> None:
+    """Say how records were made: their protocols, once a model; with `verbose` each signature."""
+    for model, protocol in dict.fromkeys((r.model, r.protocol) for r in records):
+        say(f"{model}: {protocol}")
+    for record in records if verbose else ():
+        say(f"{record.file}: {record.signature}")
+
+
 def shown(text: str, heading: str, alignment: str | None = None) -> str:
     """Return one of several texts as standard output takes it: a line, or a headed block.
 

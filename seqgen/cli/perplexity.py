@@ -16,7 +16,7 @@ from seqgen.cli.fit import HELD_OUT, fit_on
 from seqgen.cli.help import MODEL, OUTPUT, SCORES, TEXT, flag, value
 from seqgen.cli.inputs import Input, Inputs, file_name, piped_input
 from seqgen.cli.kinds import all_read, refuse_others
-from seqgen.cli.output import one_line, put, put_record, say
+from seqgen.cli.output import one_line, put, put_record, say, say_protocols
 from seqgen.cli.pairs import (
     WithVectors,
     as_text,
@@ -392,9 +392,5 @@ def _table(records: list[Perplexity], verbose: bool, quiet: bool) -> None:
     columns = {name: show for name, show in COLUMNS.items() if name not in left_out}
     rows = [[show(record) for show in columns.values()] for record in records]
     put_table(list(columns), rows, left=2 if several else 1)
-    if quiet:
-        return
-    for model, protocol in dict.fromkeys((r.model, r.protocol) for r in records):
-        say(f"{model}: {protocol}")
-    for record in records if verbose else ():
-        say(f"{record.file}: {record.signature}")
+    if not quiet:
+        say_protocols(records, verbose)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from seqgen.cli.inputs import Input, Inputs, piped_input
-from seqgen.cli.output import one_line, put, put_record, say
+from seqgen.cli.output import one_line, put, put_record, say, say_protocols
 from seqgen.cli.pairs import held_out_by
 from seqgen.cli.tables import count, figure, percentage, put_table
 from seqgen.errors import SeqgenError, UsageError
@@ -99,9 +99,5 @@ def _table(records: Sequence[PseudoPerplexity], verbose: bool, quiet: bool) -> N
     columns = {k: show for k, show in COLUMNS.items() if several or k != "model"}
     rows = [[show(record) for show in columns.values()] for record in records]
     put_table(list(columns), rows, left=2 if several else 1)
-    if quiet:
-        return
-    for model, protocol in dict.fromkeys((r.model, r.protocol) for r in records):
-        say(f"{model}: {protocol}")
-    for record in records if verbose else ():
-        say(f"{record.file}: {record.signature}")
+    if not quiet:
+        say_protocols(records, verbose)

@@ -202,6 +202,10 @@ class Bert(Model, Network):
             follows = wide(self.next_sentence(self.pooler(features[:, 0]).tanh()))
         return wide(self.head(transformed)), follows
 
+    def layer_features(self, tokens: Tensor) -> list[Tensor]:
+        """Return what each block makes of whole rows of one length, (B, L, H), the first first."""
+        return self.encoder.layers(tokens, None)
+
     def features(self, values: Tensor, lengths: Sequence[int]) -> Tensor:
         """Return the features (B, L, H) of rows; see `forward`."""
         return self.encoder(values, lengths)[0]

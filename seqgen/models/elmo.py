@@ -110,6 +110,10 @@ class ELMo(Model, Network):
         layers[-1] += [norm for lm in both for norm in lm.norms]
         return [[self.embedding], *layers, [] if self.head is None else [self.head]]
 
+    def layer_features(self, tokens: Tensor) -> list[Tensor]:
+        """Return `layers` of sentences (B, L) of one length, the first first."""
+        return list(self.layers(tokens, [tokens.shape[1]] * len(tokens)))
+
     def layers(self, values: Tensor, lengths: Sequence[int]) -> Tensor:
         """Return what each layer knows of each token: h_k,j = [h->_k,j; h<-_k,j].
 

@@ -227,15 +227,21 @@ class TransformerEncoder(nn.Module):
 
     def read(self, values: Tensor, there: Tensor | None) -> Tensor:
         """Return features (S, L, H) of values whose places are `there`, (S, L); None for all."""
+        return self.layers(values, there)[-1]
+
+    def layers(self, values: Tensor, there: Tensor | None) -> list[Tensor]:
+        """Return what each block makes of values, (S, L, H), the last normalised; see `read`."""
         x, rotation = self._embedded(values)
         dropout = self.config.attention_dropout if self.training else 0.0
 
         def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             return full_attention(q, k, v, there, dropout)
 
+        features = []
         for block in self.blocks:
             x = block(x, rotation, attend)
-        return self.final_norm(x)
+            features.append(x)
+        return [*features[:-1], self.final_norm(x)]
 
     def _embedded(self, values: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return what the blocks read, (S, L, H), and how RoPE turns it."""

@@ -42,7 +42,7 @@ from seqgen.store.layout import (
 from seqgen.store.mixture_parts import write_mixture
 from seqgen.store.model import StoredModel
 from seqgen.store.places import home, models_folder, studies_folder
-from seqgen.store.removing import check_removable, remove
+from seqgen.store.removing import check_removable, needing, remove
 from seqgen.store.stored_mixture import StoredMixture, as_given
 from seqgen.store.writing import MetricsLog
 
@@ -85,6 +85,7 @@ __all__ = [
     "list_models",
     "measurements",
     "models_folder",
+    "needing",
     "now",
     "remove",
     "rename",

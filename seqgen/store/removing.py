@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 from pathlib import Path
 
 from seqgen.errors import SeqgenError
 from seqgen.store import manifest
 from seqgen.store.aside import discard, forget_replaced, holds_no_weights, strangers
-from seqgen.store.layout import CONFIG
-from seqgen.store.model import StoredModel
+from seqgen.store.layout import CONFIG, PARTS
+from seqgen.store.model import StoredModel, models_of
 from seqgen.store.places import models_folder
 
 # The most files that a message names.
@@ -46,6 +47,31 @@ def check_removable(model: StoredModel) -> Path:
             f"{path} holds what seqgen did not write ({names}): move it elsewhere; {untouched}"
         )
     return path
+
+
+def needing(models: Collection[StoredModel]) -> list[str]:
+    """Return the names of the other models that refer to one of these, as parts or as a base."""
+    others = {model.name: model for model in models_of(models_folder())}
+    for model in models:
+        others.pop(model.name, None)
+    wanted = {name: {r["digest"] for r in _references(m)} for name, m in others.items()}
+    if not any(wanted.values()):
+        return []  # and nothing is read for a hash
+    digests = set()
+    for model in models:
+        with contextlib.suppress(SeqgenError, OSError):
+            digests.add(model.digest)
+    return sorted(name for name, needed in wanted.items() if needed & digests)
+
+
+def _references(model: StoredModel) -> list[dict[str, str]]:
+    """Return what stands in a configuration of other models that are not in its own folder."""
+    with contextlib.suppress(SeqgenError):
+        config = model.config
+        tables = [*config.get("parts", ()), (config.get("adapter") or {}).get("base")]
+        found = (table for table in tables if isinstance(table, dict) and "digest" in table)
+        return [r for r in found if not str(r.get("path", "")).startswith(f"{PARTS}/")]
+    return []
 
 
 def _is_in_models_folder(path: Path) -> bool:

@@ -8,13 +8,13 @@ from typing import Literal, get_args
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from seqgen.configs import require
 from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.bert import Bert
 from seqgen.models.network import Network
+from seqgen.models.word_network import WordNetwork
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.vectors.words import WordVectors
 from seqgen.tokenizers import Tokenizer
@@ -75,19 +75,18 @@ def check_pooling(loaded: LoadedModel, pooling: str, layer: int | None = None) -
             f"{loaded.stored.name} has no vectors for texts: give a network, not a model that is "
             "estimated from counts, nor a mixture"
         )
-    if isinstance(loaded.model, NeuralLanguageModel):
+    name, model = loaded.stored.name, loaded.model
+    if isinstance(model, NeuralLanguageModel):
         loaded.require_text("--text")
-        layers = len(loaded.model.layer_features(torch.tensor([[loaded.framing.start]])))
-        what = plural(layers, "layer")
-        require(layer is None or layer < layers, f"--layer counts from 0, and there are {what}")
+    else:
+        require(pooling != "last", f"{name} has no state after a text: only --pool mean or none")
+    if isinstance(model, WordNetwork):
+        require(pooling == "mean", f"{name} knows no context: only --pool mean")
+        require(layer is None, f"{name} has one vector for each word: leave out --layer")
         return
-    name = loaded.stored.name
-    require(layer is None, f"--layer is for language models, and {name} is none")
-    read = ("mean", "none") if isinstance(loaded.model, Bert) else ("mean",)
-    require(
-        pooling in read,
-        f"{name} has no state after a text: only --pool {' or '.join(read)}",
-    )
+    layers = len(model.layer_features(torch.tensor([[loaded.framing.start]], device=model.device)))
+    what = plural(layers, "layer")
+    require(layer is None or layer < layers, f"--layer counts from 0, and {name} has {what}")
 
 
 def text_vectors(
@@ -96,21 +95,20 @@ def text_vectors(
     """Yield the vector of each line, or those of its tokens, as soon as it is read.
 
     That of a language model is made of the features that its softmax layer reads, after each
-    token of the line ("mean") or after its last ("last"); that of a masked model is the mean of
-    the features of the line's tokens. That of word vectors is their mean. An empty line has the
-    features after the start symbol, or a vector of zeros.
+    token of the line ("mean") or after its last ("last"); that of a masked model, or of elmo, is
+    the mean of the features of the line's tokens. That of word vectors is their mean. An empty
+    line has the features after the start symbol, or a vector of zeros.
 
     Args:
         loaded: the model.
         lines: without their newlines.
         pooling: how one vector is made of several; "none" gives each token its own.
-        layer: of a language model, from 0; the last if None.
+        layer: whose features, from 0; the last if None.
 
     Raises:
         SeqgenError: a line has more tokens than the model reads at once.
     """
-    reads = isinstance(loaded.model, (NeuralLanguageModel, Bert))
-    words = None if reads else WordVectors.of(loaded)
+    words = WordVectors.of(loaded) if isinstance(loaded.model, WordNetwork) else None
     for index, line in enumerate(lines):
         if words is not None:
             vector = words.mean(pieces_of(loaded.tokenizer, line))
@@ -137,35 +135,29 @@ def _token_vectors(
 
 @torch.inference_mode()
 def _features(loaded: LoadedModel, ids: Sequence[int], layer: int | None) -> np.ndarray:
-    """Return the features (T, H) of a line's tokens; those of its start, (1, H), of no tokens."""
+    """Return the features (T, H) of a line's tokens; those of its start, (1, H), of no tokens.
+
+    Raises:
+        SeqgenError: it is longer than the window, where that is read at once.
+    """
     model = loaded.model
     if isinstance(model, Bert):
-        return _of_masked(model, ids).float().cpu().numpy()
-    tokens = torch.tensor([loaded.framing.opened(ids)], device=model.device)
-    if layer is None:
-        hidden, _ = model.hidden(tokens, model.start(1))  # (1, N, H), the line's last
+        symbols = model.config.symbols
+        row, inside = [symbols.cls, *ids, symbols.sep], slice(1, -1) if ids else slice(1)
     else:
-        _require_window(tokens.shape[1], model.window)
-        hidden = model.layer_features(tokens)[layer]
-    return hidden[0, -max(1, len(ids)) :].float().cpu().numpy()
+        row, inside = loaded.framing.opened(ids), slice(-max(1, len(ids)), None)
+    tokens = torch.tensor([row], device=model.device)
+    if layer is None and isinstance(model, NeuralLanguageModel):
+        features, _ = model.hidden(tokens, model.start(1))  # (1, N, H)
+    else:
+        _require_window(len(ids), model.window)
+        features = model.layer_features(tokens)[-1 if layer is None else layer]
+    return features[0, inside].float().cpu().numpy()
 
 
 def _require_window(size: int, window: int | None) -> None:
     if window is not None and size > window:
         raise SeqgenError(f"a line has {size:,} tokens, and the model reads at most {window:,}")
-
-
-def _of_masked(model: Bert, ids: Sequence[int]) -> Tensor:
-    """Return the features (T, H) of a line's tokens; those of [CLS], (1, H), of an empty one.
-
-    Raises:
-        SeqgenError: it is longer than the window.
-    """
-    _require_window(len(ids), model.window)
-    cls, sep, _ = model.config.symbols
-    row = torch.tensor([[cls, *ids, sep]], device=model.device)
-    features = model.features(row, [row.shape[1]])[0]
-    return features[1:-1] if ids else features[:1]
 
 
 def pieces_of(tokenizer: Tokenizer, line: str) -> list[str]:
