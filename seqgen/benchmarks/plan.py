@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 from seqgen.configs import require
 
-Optimizer = Literal["sgd", "adagrad", "rmsprop", "adam", "adamw", "muon"]
 # Numbers that an optimizer keeps for each parameter, sgd with momentum; Muon keeps two for those
 # that are no hidden matrices, as AdamW does.
 STATES: dict[str, int] = {"sgd": 1, "adagrad": 1, "rmsprop": 1, "adam": 2, "adamw": 2, "muon": 1}

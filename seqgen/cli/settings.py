@@ -25,6 +25,10 @@ NAMES_OF_TYPES = {int: "whole number", float: "number", bool: "true or false", s
 GROUPS: tuple[type[Config], ...] = (TrainingConfig, DataConfig)
 
 
+# Flags whose name is not the setting's.
+SETTING_OF = {"layers": "num_layers", "heads": "num_heads"}
+
+
 def doc_of(name: str) -> str:
     """Return the documentation of a training or data setting, or of one architectures share."""
     for group in GROUPS:

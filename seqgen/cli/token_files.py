@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,7 +48,7 @@ def write(
             return
         out = check_shards(out, sources, overwrite)
         # Read twice: to know where to cut, and to encode it.
-        characters = sum(map(len, chain.from_iterable(source.chunks() for source in sources)))
+        characters = sum(len(chunk) for source in sources for chunk in source.chunks(newlines))
         text = join(sources, newlines)
         written = write_shards(out, text, characters, shards, tokenizer, documents, progress)
     for number, done in enumerate(written):
@@ -64,13 +63,15 @@ def check_shards(out: Path, sources: Iterable[Input], overwrite: bool) -> Path:
     Raises:
         UsageError: there is none, it holds something else, or files that are not to be replaced.
     """
+    from seqgen.data.shards import SHARDS
+
     out = out.resolve()
     if not out.exists():
         return out
     if not out.is_dir():
         raise UsageError(f"{out} is no folder, and --shards writes one: give another --out")
     inside = sorted(out.iterdir())
-    strange = next((path for path in inside if not path.match("shard-*.tok")), None)
+    strange = next((path for path in inside if not path.match(SHARDS)), None)
     if strange is not None:
         raise UsageError(f"{out} has other files ({strange.name}): give another --out")
     for path in inside:

@@ -14,15 +14,12 @@ from seqgen.cli.inputs import Inputs, file_name, file_path, given_or_piped
 from seqgen.cli.output import put_record
 from seqgen.cli.outputs import check_picture, check_replaced_model
 from seqgen.cli.pairs import check_sides
-from seqgen.cli.settings import assignment
+from seqgen.cli.settings import SETTING_OF, assignment
 from seqgen.cli.settings import option as setting
 from seqgen.cli.several import Shard, Timeout, check_alone, check_files, leave_to_first
 from seqgen.cli.train_flags import ITSELF, check_no_model_name, refuse
 from seqgen.cli.train_summary import LastLook, how_to_go_on, summarise
 from seqgen.errors import Interrupted, UsageError
-
-# Flags whose name is not the setting's.
-SETTING_OF = {"layers": "num_layers", "heads": "num_heads"}
 
 
 def _choice(name: str, panel: str, metavar: str = "KIND", **more: Any) -> Any:

@@ -17,7 +17,7 @@ from seqgen.cli.help import BUDGET, OPTIMISATION, SAVING, SEARCH, TEXT, WHAT, va
 from seqgen.cli.inputs import Inputs, file_name, file_path, given_or_piped
 from seqgen.cli.output import put, put_record, say
 from seqgen.cli.pairs import SourceFile, TargetFile, check_sides
-from seqgen.cli.settings import assignment
+from seqgen.cli.settings import SETTING_OF, assignment
 from seqgen.cli.settings import option as setting
 from seqgen.cli.tables import duration, figure, number, percentage, put_table
 from seqgen.configs import (
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from seqgen.tasks.tuning.trial import TrialRecord
     from seqgen.tasks.tuning.tune import Tuning, TuningResult
 
-# Flags of settings, as `train` has them, and names of settings as flags have them.
+# Flags of settings, as `train` has them.
 SETTINGS = ("tokenizer", "vocab_size", "documents", "labels", "val", "val_target")
-SETTING_OF = {"layers": "num_layers", "heads": "num_heads"}
+SAMPLERS = ("tpe", "random")
 # The most trials that the table shows.
 SHOWN = 20
 
@@ -157,11 +157,11 @@ def tune(
     sampler: Annotated[
         str,
         value(
-            "tpe|random",
+            "|".join(SAMPLERS),
             SEARCH,
             "How settings are drawn: tpe learns from the trials before (Bergstra et al. 2011); "
             "random does not.",
-            complete=completion.one_of("tpe", "random"),
+            complete=completion.one_of(*SAMPLERS),
         ),
     ] = "tpe",
     config: Annotated[
@@ -202,7 +202,7 @@ def tune(
     require(trials is not None or minutes is not None, "give --trials N or --minutes X")
     require(trial_minutes is None or trial_steps is None, "give one budget of a trial")
     require(model != registry.AUTO, "give one architecture; --search model=gru,lstm tries several")
-    choice("--sampler", sampler, ("tpe", "random"))
+    choice("--sampler", sampler, SAMPLERS)
     inputs = Inputs(quiet)
     tuning = _tuning(context.params, inputs, quiet)
     if not quiet:
@@ -340,7 +340,10 @@ def _shown(value: Any) -> str:
 
 def _put_trials(records: Sequence[TrialRecord], result: TuningResult) -> None:
     """Write the table of the best trials, and of the importance of each setting."""
-    order = sorted(records, key=lambda r: (not r.is_complete, r.val_loss or math.inf, r.trial))
+    order = sorted(
+        records,
+        key=lambda r: (not r.is_complete, math.inf if r.val_loss is None else r.val_loss, r.trial),
+    )
     names = list(result.settings)
     rows = [
         [
@@ -376,7 +379,7 @@ def _conclude(result: TuningResult, command: str) -> None:
 def _next_command(given: Mapping[str, Any], result: TuningResult) -> str:
     """Return the command that trains on the same data with the best settings."""
     parts = ["seqgen", "train", *(given["data"] or ())]
-    for flag in ("source", "source_vectors", "target", "val_source", "task"):
+    for flag in ("source", "source_vectors", "target", "task"):
         if given[flag] is not None:
             parts += [f"--{flag.replace('_', '-')}", given[flag]]
     return shlex.join([*parts, "--config", result.config])

@@ -60,7 +60,7 @@ class RandomWindows(Batches):
         rows = np.arange(self.batch_size)
         room = self.corpus.tokens.size - self.seq_len + 1
         begin = (uniforms(WINDOW, self.seed, step, rows) * room).astype(np.int64)
-        return _windows(self.corpus, begin, self.seq_len, fresh=True)
+        return windows_at(self.corpus, begin, self.seq_len, fresh=True)
 
 
 class ParallelStreams(Batches):
@@ -86,7 +86,7 @@ class ParallelStreams(Batches):
         shift = int(uniforms(SHIFT, self.seed, epoch) * size) if epoch else 0
         begin = (np.arange(self.batch_size) * self.row_length + index * self.seq_len + shift) % size
         length = min(self.seq_len, self.row_length - index * self.seq_len)
-        return _windows(self.corpus, begin, length, fresh=index == 0)
+        return windows_at(self.corpus, begin, length, fresh=index == 0)
 
 
 class SequentialWindows(ParallelStreams):
@@ -99,7 +99,8 @@ class SequentialWindows(ParallelStreams):
         return replace(super().batch(step), fresh=True)
 
 
-def _windows(corpus: Corpus, begin: np.ndarray, length: int, fresh: bool) -> Batch:
+def windows_at(corpus: Corpus, begin: np.ndarray, length: int, fresh: bool) -> Batch:
+    """Return the windows (B, length) that begin at these places of a text, taken as a ring."""
     at = (begin[:, None] + np.arange(-1, length)) % corpus.tokens.size  # (B, T + 1)
     window = corpus.tokens[at].astype(np.int64)
     targets = window[:, 1:]

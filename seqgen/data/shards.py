@@ -6,12 +6,14 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from seqgen.configs import Documents, Windows, require
-from seqgen.data.batches import SHIFT, SHUFFLE, Batch, Batches, training_batches
+from seqgen.data.batches import SHIFT, SHUFFLE, Batch, Batches, training_batches, windows_at
 from seqgen.data.corpus import Corpus
 from seqgen.data.joined import Joined
 from seqgen.data.text import Survey
@@ -27,6 +29,10 @@ BLOCK, LEAST_GROUPS = 1 << 16, 4
 LEAST_OF_SHARD = 4
 # Batches that are read ahead.
 AHEAD = 4
+
+
+# What the files of a folder of shards are called.
+SHARDS = f"shard-*{SUFFIX}"
 
 
 def shard_path(folder: Path, number: int) -> Path:
@@ -73,9 +79,8 @@ def write_shards(
         path = shard_path(folder, len(written))
         written.append(write_token_file(path, part, tokenizer, documents, told))
         done += written[-1].facts.bytes
-    for path in sorted(folder.glob(f"shard-*{SUFFIX}")):
-        if path not in {shard_path(folder, number) for number in range(len(written))}:
-            path.unlink()
+    for path in set(folder.glob(SHARDS)) - {shard_path(folder, n) for n in range(len(written))}:
+        path.unlink()
     return written
 
 
@@ -106,12 +111,7 @@ def _parts(chunks: Iterable[str], size: int, count: int) -> Iterator[Iterator[st
         first = next(begun, None)
         if first is None:
             return
-        yield _chain(first, begun)
-
-
-def _chain(first: str, others: Iterator[str]) -> Iterator[str]:
-    yield first
-    yield from others
+        yield chain((first,), begun)
 
 
 def open_token_files(paths: Sequence[str | Path]) -> TokenFile:
@@ -183,7 +183,7 @@ class BlockBatches(Batches):
         super().__init__(corpus, batch_size, seq_len, seed)
         self._length, self._carry = self._windows * seq_len, carry
         self._counts = self._sizes // self._length  # blocks of each part
-        self._known: tuple[int, np.ndarray] | None = None
+        self._order = lru_cache(maxsize=2)(self._make_order)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -202,13 +202,11 @@ class BlockBatches(Batches):
             drawn = uniforms(SHIFT, self.seed, epoch, group, rows)
             turn = (drawn * self._windows).astype(np.int64)
         begin = begin + (window + turn) % self._windows * self.seq_len
-        return self._read(begin, fresh=window == 0 or not self._carry)
+        fresh = window == 0 or not self._carry
+        return windows_at(self.corpus, begin, self.seq_len, fresh)
 
-    def _order(self, epoch: int) -> np.ndarray:
+    def _make_order(self, epoch: int) -> np.ndarray:
         """Return where the blocks of an epoch begin, in the order in which they are read."""
-        known = self._known
-        if known is not None and known[0] == epoch:
-            return known[1]
         parts = np.arange(self._counts.size)
         room = self._sizes - self._counts * self._length + 1
         offsets = (uniforms(SHIFT, self.seed, epoch, parts) * room).astype(np.int64)
@@ -219,16 +217,7 @@ class BlockBatches(Batches):
                 for first, count in zip(firsts, self._counts, strict=True)
             ]
         )
-        order = begins[np.argsort(hash64(SHUFFLE, self.seed, epoch, begins), kind="stable")]
-        self._known = epoch, order
-        return order
-
-    def _read(self, begin: np.ndarray, fresh: bool) -> Batch:
-        at = begin[:, None] + np.arange(-1, self.seq_len)  # (B, T + 1)
-        window = self.corpus.tokens[np.maximum(at, 0)].astype(np.int64)
-        targets = window[:, 1:]
-        tokens = np.where(at[:, 1:] == 0, self.corpus.start, window[:, :-1])
-        return Batch(tokens, targets, fresh, targets.size)
+        return begins[np.argsort(hash64(SHUFFLE, self.seed, epoch, begins), kind="stable")]
 
 
 class Prefetched(Batches):
@@ -275,8 +264,9 @@ def batches_of(
 
     Those of shards are read ahead, and a stream in shards is read block by block.
     """
-    if isinstance(corpus.tokens, Joined) and documents == "stream" and windows == "random":
-        return Prefetched(BlockBatches(corpus, batch_size, seq_len, seed, carry))
-    shape = batch_size, seq_len, seed
-    batches = training_batches(corpus, documents, carry, *shape, windows=windows)
-    return Prefetched(batches) if isinstance(corpus.tokens, Joined) else batches
+    sharded, shape = isinstance(corpus.tokens, Joined), (batch_size, seq_len, seed)
+    if sharded and documents == "stream" and windows == "random":
+        batches: Batches = BlockBatches(corpus, *shape, carry)
+    else:
+        batches = training_batches(corpus, documents, carry, *shape, windows=windows)
+    return Prefetched(batches) if sharded else batches

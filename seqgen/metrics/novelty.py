@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import chain, repeat
 
 import numpy as np
 
@@ -41,9 +41,9 @@ def novelty(groups: Sequence[Sequence[str]], chunks: Iterable[str]) -> list[Nove
     sought = _Sought([words for texts in split for words in texts])
     for ids in _blocks(chunks, sought):
         sought.look(ids)
-    begins = np.cumsum([0, *map(len, split)])
+    begins, every = np.cumsum([0, *map(len, split)]), list(sought.found())
     return [
-        _novelty(texts, [found[begin : begin + len(texts)] for found in sought.found()])
+        _novelty(texts, [found[begin : begin + len(texts)] for found in every])
         for texts, begin in zip(split, begins, strict=False)
     ]
 
@@ -107,7 +107,7 @@ def _blocks(chunks: Iterable[str], sought: _Sought) -> Iterator[np.ndarray]:
     """
     taken: list[int] = []
     rest = ""
-    for chunk in _with_end(chunks):
+    for chunk in chain(chunks, (" ",)):  # white space after the last word
         words = (rest + chunk).split()
         rest = "" if chunk[-1:].isspace() or not words else words.pop()
         taken += map(sought.numbers.get, words, repeat(-1))
@@ -115,12 +115,6 @@ def _blocks(chunks: Iterable[str], sought: _Sought) -> Iterator[np.ndarray]:
             yield np.array(taken)
             taken = taken[len(taken) - sought.longest + 1 :] if sought.longest > 1 else []
     yield np.array(taken, int)
-
-
-def _with_end(chunks: Iterable[str]) -> Iterator[str]:
-    """Yield the pieces of a text, and white space after them."""
-    yield from chunks
-    yield " "
 
 
 def _novelty(texts: Sequence[Sequence[str]], found: Sequence[list[np.ndarray]]) -> Novelty:

@@ -28,9 +28,7 @@ from seqgen.tasks.tuning.trial import Trial, TrialRecord, without_warnings
 if TYPE_CHECKING:
     import optuna
 
-SAMPLERS = ("tpe", "random")
 FACTS, TRIALS, DATABASE, BEST = "study.json", "trials", "study.db", "best.toml"
-FORMAT = 1
 # Trials that are drawn at random before a sampler learns from them; trials that are complete
 # before one is pruned, and tenths of a trial in which none is.
 FIRST_TRIALS, BEFORE_PRUNING, UNPRUNED_TENTHS = 6, 4, 3
@@ -151,7 +149,7 @@ class Study:
             (folder / TRIALS).mkdir(parents=True, exist_ok=True)
             with _locked(folder):
                 if not (folder / FACTS).exists():
-                    write_json(folder / FACTS, {"format": FORMAT, "about": about, **facts})
+                    write_json(folder / FACTS, {"about": about, **facts})
                 known = kept_facts(name)
         except OSError as error:
             raise SeqgenError(f"{folder} cannot be written: {error.strerror}") from None
@@ -334,12 +332,6 @@ class Study:
         with self.locked():
             trials = self._ended()
         return next(t.user_attrs["all settings"] for t in trials if t.user_attrs["index"] == index)
-
-    def running(self) -> int:
-        """Return how many trials are running in other processes."""
-        with self.locked():
-            trials = self._optuna.get_trials(deepcopy=False)
-            return sum(not t.state.is_finished() and self._is_at_work(t.number) for t in trials)
 
     def importance(self, names: list[str]) -> dict[str, float]:
         """Return how much of the variance of losses each setting explains, the most first.
