@@ -7,33 +7,9 @@ import gzip
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from seqgen import store
+from seqgen import formats, store
 from seqgen.cli.inputs import Identity, Input
 from seqgen.errors import UsageError
-
-# What folders for other tools consist of, as seqgen writes them.
-EXPORTED_FILES = {
-    "hf": {
-        "config.json",
-        "generation_config.json",
-        "model.safetensors",
-        "source.spm",
-        "target.spm",
-        "target_vocab.json",
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "vocab.json",
-    },
-    "onnx": {
-        "encoder.onnx",
-        "onnx.json",
-        "source_tokenizer",
-        "step.onnx",
-        "tokenizer",
-        "tokenizer.json",
-        "whole.onnx",
-    },
-}
 
 
 def check_out(
@@ -87,7 +63,7 @@ def check_out_folder(out: Path, overwrite: bool, file_format: str) -> Path:
         return out
     if not out.is_dir():
         raise UsageError(f"{out} is no folder: give another --out")
-    there, known = {path.name for path in out.iterdir()}, EXPORTED_FILES[file_format]
+    there, known = {path.name for path in out.iterdir()}, formats.EXPORTED_FILES[file_format]
     if there - known:
         strange = min(there - known)
         raise UsageError(f"{out} has other files ({strange}): give another --out")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -114,9 +115,13 @@ class Ending:
     max_tokens: int
     penalty: Penalty | None = None
 
+    @cached_property
+    def _end_ids(self) -> frozenset[int]:
+        return end_ids(self.eos_id)
+
     def __call__(self, parent: Hypothesis, token: int) -> str | None:
         """Return why `parent` with `token` ends but for its length, or None."""
-        if token in end_ids(self.eos_id):
+        if token in self._end_ids:
             return "eos"
         if self.ends is not None and self.ends(self.source, (*parent.tokens, token)):
             return "stop"

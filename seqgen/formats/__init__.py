@@ -124,6 +124,31 @@ FOLDER_EXPORTERS: dict[str, str] = {
 }
 
 
+# What folders for other tools consist of, as seqgen writes them.
+EXPORTED_FILES = {
+    "hf": {
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "source.spm",
+        "target.spm",
+        "target_vocab.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "vocab.json",
+    },
+    "onnx": {
+        "encoder.onnx",
+        "onnx.json",
+        "source_tokenizer",
+        "step.onnx",
+        "tokenizer",
+        "tokenizer.json",
+        "whole.onnx",
+    },
+}
+
+
 def folder_importer(path: Path) -> FolderImporter | None:
     """Return what reads a folder of another tool; None for a file that is read line by line.
 

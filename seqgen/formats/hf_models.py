@@ -125,7 +125,7 @@ def _files_of_pairs(exported: Exported) -> Iterator[tuple[str, bytes]]:
     """Yield the files of an encoder-decoder; see `files_of`."""
     model, tokenizer = exported.model, exported.tokenizer
     name, framing, config = exported.name, exported.framing, exported.model.config
-    _, table = hf_pairs.write(config, name)
+    table = hf_pairs.write(config, name)
     sides = tokenizer, exported.source_tokenizer
     yield from hf_pair_tokenizer.files_of(*sides, framing, name).items()
     forced = None if config.decoder_start is None else framing.start

@@ -128,8 +128,8 @@ def _form(bart: bool) -> dict[str, Any]:
     }
 
 
-def write(config: Seq2SeqTransformerConfig, name: str) -> tuple[str, dict[str, Any]]:
-    """Return the family that an encoder-decoder of ours belongs to, and its `config.json`.
+def write(config: Seq2SeqTransformerConfig, name: str) -> dict[str, Any]:
+    """Return the `config.json` of an encoder-decoder of ours, with the family it belongs to.
 
     Args:
         config: the model's.
@@ -160,7 +160,7 @@ def write(config: Seq2SeqTransformerConfig, name: str) -> tuple[str, dict[str, A
     if not bart:
         table["share_encoder_decoder_embeddings"] = config.shares_embeddings
         table["decoder_vocab_size"] = config.vocab_size
-    return table["model_type"], table
+    return table
 
 
 def _require_form(config: Seq2SeqTransformerConfig, name: str) -> None:

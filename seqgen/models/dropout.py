@@ -53,7 +53,9 @@ def rows_are_blank() -> bool:
     return _rows is not None and _rows.blank
 
 
-def drawn(draw: Callable[[Sequence[int]], Tensor], shape: Sequence[int], dim: int = 0) -> Tensor:
+def drawn(
+    draw: Callable[[Sequence[int]], Tensor], shape: Sequence[int], dim: int | None = 0
+) -> Tensor:
     """Return random numbers (..., B, ...) with rows along `dim`; see `drawing_for`.
 
     All processes draw for all rows and keep their own, so their generators stay alike. A row may
@@ -63,9 +65,9 @@ def drawn(draw: Callable[[Sequence[int]], Tensor], shape: Sequence[int], dim: in
     Args:
         draw: takes a shape.
         shape: of what is returned.
-        dim: where its rows are.
+        dim: where its rows are; None if it has none.
     """
-    if _rows is None or shape[dim] % _rows.count:
+    if _rows is None or dim is None or shape[dim] % _rows.count:
         return draw(shape)
     times = shape[dim] // _rows.count
     whole = list(shape)
@@ -165,7 +167,7 @@ def kept(shape: Sequence[int], p: float, like: Tensor, rows: int | None = 0) -> 
             ones = torch.empty(*shape, dtype=wide, device=like.device)
             return ones.bernoulli_(1 - _dropped(p) / LEVELS)
 
-        return draw(shape) if rows is None else drawn(draw, shape, rows)
+        return drawn(draw, shape, rows)
 
     def draw_bits(shape: Sequence[int]) -> Tensor:
         """Return sixteen random bits for each element, as a number.
@@ -176,7 +178,7 @@ def kept(shape: Sequence[int], p: float, like: Tensor, rows: int | None = 0) -> 
         words = torch.empty(-(-size.numel() // 4), dtype=torch.int64).random_(-(1 << 63), None)
         return words.view(torch.int16)[: size.numel()].view(size).to(wide)
 
-    bits = draw_bits(shape) if rows is None else drawn(draw_bits, shape, rows)
+    bits = drawn(draw_bits, shape, rows)
     # Values above the threshold survive; clamp turns the comparison into a 0/1 mask without
     # a branch.
     return bits.sub_(_dropped(p) - LEVELS // 2 - 1).clamp_(0, 1)

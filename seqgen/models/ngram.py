@@ -163,6 +163,9 @@ class NGram(CountedModel):
             tables = [self.log_probs(n)] + ([self.backoffs(n)] if n < self.order else [])
             if any(table.shape != (size,) for table in tables):
                 error_msgs.append(f"the {n}-grams' tables are not of one size")
+            contexts = self.log_probs(max(1, n - 1)).numel()
+            if n > 1 and not _are_keys(self.keys(n), contexts * self.vocab_size):
+                error_msgs.append(f"the {n}-grams are out of order, or continue what is not stored")
 
     def keys(self, n: int) -> Tensor:
         """Return the keys (M,) of order n, at least 2, ascending; see `Level`."""
@@ -378,3 +381,11 @@ class NGram(CountedModel):
             which = torch.repeat_interleave(row, counts)
             rows[which, keys[at] % size] = self.log_probs(n)[at]
         return rows
+
+
+def _are_keys(keys: Tensor, end: int) -> bool:
+    """Whether keys (M,) ascend from 0 or more and stay below `end`; see `Level`."""
+    if keys.dim() != 1:
+        return False
+    ascend = bool((keys[1:] > keys[:-1]).all())
+    return not keys.numel() or (ascend and int(keys[0]) >= 0 and int(keys[-1]) < end)

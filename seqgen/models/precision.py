@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from seqgen import ranks
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.arrays import has_packed
 from seqgen.models.reduced import REDUCED
@@ -30,6 +31,9 @@ def choose_device(name: str) -> torch.device:
     """
     device = _device(name)
     if device.type == "cuda":
+        if device.index is None and ranks.launched():
+            device = torch.device("cuda", ranks.local_rank())
+            torch.cuda.set_device(device)  # which NCCL takes
         # The weights are laid out anew, which costs little; TF32 is off on purpose, and some
         # releases speak of a newer setting for it.
         for message in ("RNN module weights are not part of single", ".*TF32", "TensorFloat32"):

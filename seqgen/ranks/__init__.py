@@ -1,7 +1,7 @@
 """The processes that torchrun has started together, called ranks; alone there is one, rank 0.
 
 Rank 0 decides, writes and reports; the others compute with it. Every function here does nothing,
-or the obvious, in one process. No module of this package loads torch before ranks are joined.
+or the obvious, in one process. This module loads torch only once ranks are joined.
 """
 
 from __future__ import annotations

@@ -131,9 +131,11 @@ def with_parts(stored: StoredModel) -> StoredModel | StoredMixture:
     Raises:
         SeqgenError: a part, or the base of adapters, is gone or has changed; or it is damaged.
     """
+    if stored.is_mixture:
+        return resolve(stored)
     if stored.is_adapter:
         stored.require_base()
-    return resolve(stored) if stored.is_mixture else stored
+    return stored
 
 
 def _weighted(part: str) -> tuple[str, float | None]:

@@ -281,6 +281,11 @@ class StoredModel(TrainingFolder):
         Raises:
             SeqgenError: it is gone, or has changed.
         """
+        return self._base
+
+    @cached_property
+    def _base(self) -> StoredModel:
+        """The base, whose hash is then worked out once."""
         return self.referred(self._adapter.base, ROLE, REMEDY)
 
     @property

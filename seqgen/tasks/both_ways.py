@@ -13,7 +13,7 @@ from seqgen.configs.cache import CacheConfig
 from seqgen.models.precision import Precision, choose_device
 from seqgen.store import StoredMixture, StoredModel
 from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.loading import load, load_stored
+from seqgen.tasks.loading import load, load_stored, require_int8
 
 
 @dataclass(frozen=True)
@@ -66,5 +66,8 @@ def load_directions(
     row = registry.known_architecture(stored.config["architecture"])
     mixed = isinstance(stored, StoredMixture)
     if cache is None and not mixed and row is not None and row.reads == "both-ways":
-        return directions_of(load_stored(stored, choose_device(device), precision))
+        loaded = load_stored(stored, choose_device(device), precision)
+        if precision == "int8":
+            require_int8(loaded)
+        return directions_of(loaded)
     return [load(name, device, precision, cache)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import shutil
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -140,8 +141,18 @@ def export_model(
     files = dict(formats.folder_exporter(file_format)(_to_export(loaded, merge)))
     try:
         Path(out).mkdir(parents=True, exist_ok=True)
+        _clear(Path(out), formats.EXPORTED_FILES[file_format])
         for name, content in files.items():
             (Path(out) / name).parent.mkdir(exist_ok=True)
             write_bytes(Path(out) / name, content)
     except OSError as error:
         raise SeqgenError(f"{out} cannot be written: {error.strerror or error}") from None
+
+
+def _clear(folder: Path, known: Collection[str]) -> None:
+    """Delete an earlier export, whose files would be read with the new ones; nothing else."""
+    inside = list(folder.iterdir())
+    if any(path.name not in known for path in inside):
+        return
+    for path in inside:
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()

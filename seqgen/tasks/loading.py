@@ -51,7 +51,7 @@ def load(
         require_language_model(stored)
         loaded = load_stored(stored, place, precision)
     if precision == "int8":
-        _require_int8(loaded)
+        require_int8(loaded)
     return loaded if cache is None else with_cache(loaded, cache)
 
 
@@ -114,7 +114,7 @@ def load_stored(stored: StoredModel, device: torch.device, precision: Precision)
     return LoadedModel(stored, model, tokenizer, data, source_tokenizer, own_framing=framing)
 
 
-def _require_int8(loaded: LoadedModel) -> None:
+def require_int8(loaded: LoadedModel) -> None:
     """Refuse int8 where no part of a model has it.
 
     Raises:

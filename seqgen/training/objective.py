@@ -14,6 +14,7 @@ from seqgen.configs.regimes import DEFAULT_REGIME
 from seqgen.data.batches import Batch
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.bert import Bert
+from seqgen.models.elmo import ELMo
 from seqgen.models.labeller import Predictor
 from seqgen.models.network import Network
 from seqgen.models.state import State
@@ -126,7 +127,5 @@ def regimes_of(model: Network) -> Mapping[str, type[Regime]]:
     """Return the regimes that a kind of network can be trained by, by name."""
     if isinstance(model, NeuralLanguageModel):
         return REGIMES
-    kinds = {Predictor: PREDICTING, Bert: MASKED}
-    if model.both_ways:
-        return BOTH_WAYS
+    kinds = {Predictor: PREDICTING, Bert: MASKED, ELMo: BOTH_WAYS}
     return next((found for k, found in kinds.items() if isinstance(model, k)), NETWORK_REGIMES)

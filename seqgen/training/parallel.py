@@ -30,13 +30,12 @@ class Parallel:
         whole: the same model; or another of its shape, and then `model` is divided (`Shards`).
 
     Attributes:
-        whole: a model with all parameters on rank 0; if they are divided, as gathered last.
         shards: the divided model; None where every rank has all of it.
         scale: what losses are multiplied by, since FSDP averages gradients over the ranks.
     """
 
     def __init__(self, objective: Objective, model: Network, whole: Network) -> None:
-        self.objective, self.whole = objective, whole
+        self.objective = objective
         self.shards = None if whole is model else Shards(objective, model, whole)
         self.scale = 1 if self.shards is None else ranks.world()
         self._wrapped: nn.parallel.DistributedDataParallel | None = None

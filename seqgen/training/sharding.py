@@ -75,11 +75,10 @@ class Shards:
         Raises:
             KeyError: some are missing.
         """
-        buffers = dict(self._model.named_buffers())
         with torch.no_grad():
             for (name, _), part in zip(self.whole.named_parameters(), self.parameters, strict=True):
                 part_of(tensors[name], part)
-            for name, buffer in buffers.items():
+            for name, buffer in self._model.named_buffers():
                 if name in tensors:
                     buffer.copy_(tensors[name])
 

@@ -33,7 +33,8 @@ def require_divisible(training: TrainingConfig, diagnose: bool) -> None:
     """
     # The other regimes let the model write, which takes all of its weights.
     writing = [p.regime for p in training.phases if p.regime not in DIVISIBLE_REGIMES]
-    refused = {"unfreeze": bool(training.unfreeze), "--diagnose": diagnose}
+    adapts = training.lora is not None
+    refused = {"unfreeze": bool(training.unfreeze), "lora": adapts, "--diagnose": diagnose}
     refused |= {f"--regime {regime}": True for regime in writing}
     for name, asked in refused.items():
         require(not asked, f"--shard does not go with {name}: leave out one of them")

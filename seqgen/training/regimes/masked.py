@@ -34,7 +34,11 @@ class MaskedTokens(Regime):
         model, draws = self.reader.model, self._draws(progress)
         framed_rows, counts = framed_text(rows.batch.targets, self.text_rules.end, model)
         other = None
-        if model.config.next_sentence and self.training and rows.tokens.shape[1] >= LEAST_PAIR:
+        if (
+            model.config.next_sentence
+            and self.training
+            and rows.batch.tokens.shape[1] >= LEAST_PAIR
+        ):
             framed_rows, other = self._with_second_part(rows, framed_rows, draws)
         words = model.words if self.training else None
         places = choose(framed_rows, model.config.mask, draws)
