@@ -254,7 +254,7 @@ _ROWS = (
     Architecture(
         "seq2seq-transformer",
         "seqgen.models.seq2seq_transformer:Seq2SeqTransformer",
-        "seqgen.models.seq2seq_transformer:Seq2SeqTransformerConfig",
+        "seqgen.models.seq2seq_transformer_config:Seq2SeqTransformerConfig",
         "encoder-decoder transformer (Vaswani et al. 2017)",
         "pairs",
     ),

@@ -20,8 +20,8 @@ from seqgen.models.cells.lstm import LSTM, LSTMConfig
 from seqgen.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from seqgen.models.seq2seq_transformer import (
     Seq2SeqTransformer,
-    Seq2SeqTransformerConfig,
 )
+from seqgen.models.seq2seq_transformer_config import Seq2SeqTransformerConfig
 from seqgen.models.transformer import Transformer
 from seqgen.models.transformer_config import TransformerConfig
 from seqgen.models.window import Window, WindowConfig

@@ -10,7 +10,8 @@ from seqgen.models import arrays, products
 from seqgen.models.arrays import Products
 from seqgen.models.products import Linear
 from seqgen.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from seqgen.models.seq2seq_transformer import Seq2SeqTransformer, Seq2SeqTransformerConfig
+from seqgen.models.seq2seq_transformer import Seq2SeqTransformer
+from seqgen.models.seq2seq_transformer_config import Seq2SeqTransformerConfig
 
 needs_onednn = pytest.mark.skipif(not arrays.has_packed(), reason="torch has no such product here")
 

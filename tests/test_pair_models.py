@@ -38,7 +38,8 @@ from seqgen.models.cells.lstm import LSTMConfig
 from seqgen.models.encoders import RecurrentEncoder
 from seqgen.models.memory import Memory
 from seqgen.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from seqgen.models.seq2seq_transformer import Seq2SeqTransformer, Seq2SeqTransformerConfig
+from seqgen.models.seq2seq_transformer import Seq2SeqTransformer
+from seqgen.models.seq2seq_transformer_config import Seq2SeqTransformerConfig
 from seqgen.presets import FORM_OF_2017
 from seqgen.tokenizers import CharTokenizer
 

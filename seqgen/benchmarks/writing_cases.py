@@ -22,8 +22,8 @@ from seqgen.models.cells.lstm import LSTM, LSTMConfig
 from seqgen.models.precision import in_precision
 from seqgen.models.seq2seq_transformer import (
     Seq2SeqTransformer,
-    Seq2SeqTransformerConfig,
 )
+from seqgen.models.seq2seq_transformer_config import Seq2SeqTransformerConfig
 from seqgen.models.transformer import Transformer
 from seqgen.models.transformer_config import TransformerConfig
 from seqgen.presets import FORM_OF_2017
