@@ -82,6 +82,9 @@ CASES = {
 }
 
 
+# Those that differ in the architecture and its dropout alone.
+SIX = ("rnn", "lstm", "gru", "transformer", "seq2seq", "seq2seq-transformer")
+ARCHITECTURES = [*SIX, *(f"{name}-dropout" for name in SIX)]
 # Those whose parameters can be divided.
 WRITE = {"scheduled", "free-running", "professor-forcing", "minimum-risk", "decoding"}
 SHARDED = [name for name in CASES if name not in {*WRITE, "thaw"}]

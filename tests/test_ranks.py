@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from helpers_cli import refusal
-from ranks_worker import CASES, SHARDED
+from ranks_worker import ARCHITECTURES, CASES, SHARDED
 
 from seqgen.data.batch import IGNORED, Batch
 from seqgen.data.portions import places, portions
@@ -65,18 +65,26 @@ def alone(tmp_path_factory):
     return train(1, tmp_path_factory.mktemp("alone") / "found.pt")
 
 
+def cases_for(world, names):
+    """All of these cases for two processes; for more, architectures with dropout and without."""
+    return [name for name in names if world == 2 or name in ARCHITECTURES]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("world", [2, 3])
 def test_several_processes_train_as_one_does(world, alone, tmp_path):
-    """In every case of the worker, the random states and carried states included."""
-    assert_alike(alone, train(world, tmp_path / "found.pt"))
+    """The random states and carried states included."""
+    names = cases_for(world, CASES)
+    found = train(world, tmp_path / "found.pt", *names)
+    assert_alike({name: alone[name] for name in names}, found)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("world", [2, 3])
 def test_divided_models_train_as_whole_ones_do(world, alone, tmp_path):
-    found = train(world, tmp_path / "found.pt", *SHARDED, "--shard")
-    assert_alike({name: alone[name] for name in SHARDED}, found)
+    names = cases_for(world, SHARDED)
+    found = train(world, tmp_path / "found.pt", *names, "--shard")
+    assert_alike({name: alone[name] for name in names}, found)
 
 
 @pytest.mark.slow
