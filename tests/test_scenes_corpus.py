@@ -61,7 +61,7 @@ def test_a_sentence_says_what_its_scene_has():
 
 
 RECIPES = {
-    "seq2seq": {"lr": 0.005, "steps": 2500},
+    "seq2seq": {"lr": 0.005, "steps": 2000},
     "seq2seq-transformer": {"lr": 0.004, "steps": 1000, "num_layers": 2, "num_heads": 4},
 }
 
