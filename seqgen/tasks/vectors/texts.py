@@ -32,12 +32,17 @@ class TextVector:
         index: of the line.
         text: the line.
         vector: D numbers.
+        tokens: how many the line has; of vectors of words, how many words.
+        unknown: how many of these the model does not know. If these are all, a line has no
+            vector of words, and gets zeros.
         model: its name.
     """
 
     index: int
     text: str
     vector: list[float]
+    tokens: int
+    unknown: int
     model: str
 
 
@@ -111,14 +116,16 @@ def text_vectors(
     words = WordVectors.of(loaded) if isinstance(loaded.model, WordNetwork) else None
     for index, line in enumerate(lines):
         if words is not None:
-            vector = words.mean(pieces_of(loaded.tokenizer, line))
+            vector, tokens, unknown = words.mean(pieces_of(loaded.tokenizer, line))
         elif pooling == "none":
             yield from _token_vectors(loaded, index, line, layer)
             continue
         else:
-            features = _features(loaded, loaded.ids(line), layer)
+            ids = loaded.ids(line)
+            tokens, unknown = len(ids), ids.count(loaded.tokenizer.unk_id)
+            features = _features(loaded, ids, layer)
             vector = features[-1] if pooling == "last" else features.mean(0)
-        yield TextVector(index, line, vector.tolist(), loaded.stored.name)
+        yield TextVector(index, line, vector.tolist(), tokens, unknown, loaded.stored.name)
 
 
 def _token_vectors(
