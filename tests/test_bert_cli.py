@@ -254,7 +254,7 @@ def test_vectors_of_words_and_of_texts(model, tmp_path, capsys, stdin):
     long.write_text("the cat " * 9)
     given = ("vectors", "-m", model, "--text", long)
     assert "only --pool mean" in refusal(capsys, *given, "--pool", "last")
-    assert "and the model reads at most 16" in refusal(capsys, *given)
+    assert "and m reads at most 16" in refusal(capsys, *given)
 
 
 def test_fine_tuning_into_a_classifier(text, tmp_path, capsys):

@@ -170,6 +170,9 @@ def test_ulmfit_fine_tunes_a_language_model_into_a_classifier(texts, tmp_path, c
     assert "--preset ulmfit fine-tunes a model: add --init-from" in refusal(
         capsys, "train", texts, *more
     )
+    assert "ulmfit is a preset: give --preset ulmfit" in refusal(
+        capsys, "train", texts, "--model", "ulmfit"
+    )
     said = refusal(capsys, "train", texts, "--init-from", "gru", *more)
     assert "the architecture of gru is gru, not lstm-classifier" in said
 
@@ -279,9 +282,10 @@ def test_what_comes_after_decides_tags(capsys):
     assert both["low"] > 0.97 and forward["high"] < 0.92
 
 
-@pytest.mark.parametrize("kind", ["bag", "encoder", "lstm"])
+@pytest.mark.parametrize("kind", ["bag", "transformer", "lstm"])
 def test_vectors_of_texts_are_those_that_the_head_reads(kind, texts, tmp_path, capsys):
-    shape = {"bag": (), "encoder": ("--hidden-size", 8, "--heads", 2), "lstm": ("--layers", 1)}
+    wide = ("--layers", 1, "--hidden-size", 8)
+    shape = {"bag": (), "transformer": (*wide, "--heads", 2), "lstm": wide}
     given = ("--task", "classify", "--model", kind, *shape[kind], "--seed", 1)
     more = ("--tokenizer", "char", "--set", "pooling=mean", "--steps", 1, "--name", "m", "--quiet")
     records(capsys, "train", texts, *given, *more)
@@ -292,6 +296,9 @@ def test_vectors_of_texts_are_those_that_the_head_reads(kind, texts, tmp_path, c
     logits = found @ head.weight.detach().numpy().T + head.bias.detach().numpy()
     odds = np.exp(logits - logits.max(1, keepdims=True))
     np.testing.assert_allclose((odds / odds.sum(1, keepdims=True)).max(1), told, rtol=1e-4)
-    assert "only --pool mean or none" in refusal(
-        capsys, "vectors", "-m", "m", "--text", path, "--pool", "last"
-    )
+    given = ("vectors", "-m", "m", "--text", path)
+    assert "only --pool mean or none" in refusal(capsys, *given, "--pool", "last")
+    if kind == "transformer":
+        path.write_text("a\n" + "b" * 3000 + "\n")
+        assert run(list(map(str, given))) == 1
+        assert "line 2 has 3,000 tokens, and m reads at most" in capsys.readouterr().err

@@ -262,10 +262,13 @@ def test_wrong_usage(chosen, capsys):
 
 @pytest.mark.parametrize("head", [True, False])
 def test_files_of_vectors_are_known_by_themselves(head, tmp_path, capsys):
-    """With word2vec's first line, and without it, as GloVe writes them; compressed too."""
+    """With word2vec's first line, and without it, as GloVe writes them; compressed too.
+
+    A byte order mark and the line ends of Windows change nothing.
+    """
     content = CHOSEN if head else CHOSEN.split("\n", 1)[1]
     path = tmp_path / "v.txt.gz"
-    path.write_bytes(gzip.compress(content.encode()))
+    path.write_bytes(gzip.compress(content.replace("\n", "\r\n").encode("utf-8-sig")))
     (record,) = records(capsys, "import", path, "--quiet")
     assert record["name"] == "v"
     words = WordVectors.of(load_vectors("v"))

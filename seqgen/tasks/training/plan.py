@@ -178,8 +178,10 @@ def preset_of(
     """Return the preset that the user or the configuration file names, if any.
 
     Raises:
-        UsageError: there is none of that name, or it is of another architecture.
+        UsageError: there is none of that name, it is of another architecture, or given as one.
     """
+    is_preset = architecture in presets.PRESETS and architecture not in registry.ARCHITECTURES
+    require(not is_preset, f"{architecture} is a preset: give --preset {architecture}")
     in_file = conform("preset", config.get("preset"), str | None)
     name = in_file if name is None else name
     if name is None:
