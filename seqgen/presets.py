@@ -14,13 +14,15 @@ class Preset:
     """A known model: its name, its architecture, what it is in one line, and its settings.
 
     `settings` are fields of the architecture's, the training and the data configuration. What
-    they leave out comes from the architecture's recipe, as without a preset.
+    they leave out comes from the architecture's recipe, as without a preset. With `needs_origin`
+    it fine-tunes a trained model, and has no meaning without one.
     """
 
     name: str
     architecture: str
     summary: str
     settings: Mapping[str, Any]
+    needs_origin: bool = False
 
 
 # The transformer in the form that GPT-2 gave it (Radford et al. 2019).
@@ -309,6 +311,7 @@ _ROWS = (
             "layer_decay": 1 / 2.6,
             "unfreeze": 0.5,
         },
+        needs_origin=True,
     ),
 )
 

@@ -13,7 +13,10 @@ from helpers_cli import records, refusal
 
 from seqgen import store
 from seqgen.cli import run
+from seqgen.tasks.masked.fill import filled, line_breaks
 from seqgen.tasks.masked.load import load_masked
+from seqgen.tokenizers.char import CharTokenizer
+from seqgen.tokenizers.word import WordTokenizer
 
 CORPORA = Path(__file__).resolve().parents[1] / "corpora"
 SMALL = ("--layers", 1, "--hidden-size", 8, "--heads", 2, "--seq-len", 16, "--batch-size", 4)
@@ -89,15 +92,21 @@ def test_blanks_are_filled_from_both_sides(model, capsys, stdin):
     row = torch.tensor([[symbols.cls, *the, symbols.mask, *rest, symbols.sep]])
     with torch.no_grad():
         logits, _ = loaded.model(row, [row.shape[1]], torch.tensor([[2]]))
-    expected = logits[0, 0].softmax(-1)[4 : tokenizer.vocab_size].sort(descending=True)
+    words = logits[0, 0].softmax(-1)[: tokenizer.vocab_size]
+    words[[*tokenizer.special_ids, tokenizer.newline_id]] = 0
+    expected = words.sort(descending=True)
     np.testing.assert_allclose(found[0]["probabilities"][0], expected.values[:4], rtol=1e-5)
-    best = tokenizer.pieces((expected.indices[:4] + 4).tolist())
-    assert found[0]["tokens"][0] == [piece.strip(" ") for piece in best]
-    assert found[0]["filled"] == "the" + best[0] + " sat on mat 1."
+    best = [piece.strip(" ") for piece in tokenizer.pieces(expected.indices[:4].tolist())]
+    assert found[0]["tokens"][0] == best
+    space = "" if best[0] == "." else " "
+    assert found[0]["filled"] == f"the{space}{best[0]} sat on mat 1."
     stdin("\n".join(lines).encode())
     assert run(["fill", "-m", model]) == 0
     written = capsys.readouterr().out.split("\n")
-    assert written == [record["filled"].replace("\n", "\\n") for record in found] + [""]
+    assert written == [record["filled"] for record in found] + [""]
+    stdin("\r\n".join(lines).encode() + b"\r\n")
+    crlf = records(capsys, "fill", "-m", model, "--top", 4)
+    assert [{**record, "index": 0} for record in crlf] == [{**r, "index": 0} for r in found]
     assert run(["fill", lines[1], "-m", model, "--top", "3"]) == 0
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert [len(row) for row in rows] == [2] * 6
@@ -135,8 +144,28 @@ def test_spaces_are_part_of_what_is_told(tmp_path, text, capsys):
     tokens = found["tokens"][0]
     first = tokens[0]
     joined = f"the{first[2:]}" if first.startswith("##") else f"the {first}"
-    assert found["filled"] in (f"{joined} sat", "the\n sat")
+    assert found["filled"] == f"{joined} sat"
     assert not {"<pad>", "<bos>", "<eos>", "<unk>"} & set(tokens)
+
+
+def test_what_is_filled_in_is_joined_as_words_are():
+    """A word keeps the space before its blank if it has none, and has none at the beginning."""
+    word = WordTokenizer.train(["so the cat.\ncat the so\n"])
+    ids = {piece: word.vocabulary.index(piece) for piece in ("cat", " cat", ".", " the")}
+
+    def told(text, *pieces):
+        return filled(word, text, [ids[piece] for piece in pieces])
+
+    assert told("the [MASK] is", "cat") == told("the [MASK] is", " cat") == "the cat is"
+    assert told("[MASK] is", " the") == "the is" and told("[MASK] is", "cat") == "cat is"
+    assert told("the cat [MASK]", ".") == "the cat."
+    assert told("[MASK] [MASK][MASK]", " the", "cat", ".") == "the cat."
+    assert told("a\t[MASK]", " cat") == "a\tcat"
+    characters = CharTokenizer.train(["a b\r\n"])
+    space = characters.encode(" ").tolist()
+    assert filled(characters, "[MASK]b [MASK]", space * 2) == " b  "
+    assert set(line_breaks(characters)) == set(characters.encode("\r\n").tolist())
+    assert line_breaks(word) == [word.newline_id]
 
 
 def test_pseudo_perplexity_has_its_own_keys(model, text, capsys, stdin):
@@ -225,7 +254,7 @@ def test_vectors_of_words_and_of_texts(model, tmp_path, capsys, stdin):
     long.write_text("the cat " * 9)
     given = ("vectors", "-m", model, "--text", long)
     assert "only --pool mean" in refusal(capsys, *given, "--pool", "last")
-    assert "and the model reads at most 16" in refusal(capsys, *given)
+    assert "and m reads at most 16" in refusal(capsys, *given)
 
 
 def test_fine_tuning_into_a_classifier(text, tmp_path, capsys):

@@ -11,6 +11,7 @@ from helpers_cli import records, refusal
 
 from seqgen import store
 from seqgen.cli import run
+from seqgen.tasks.vectors.words import load_vectors
 
 CORPORA = Path(__file__).resolve().parents[1] / "corpora"
 SMALL = ("--set", "embedding_size=8", "--batch-size", 8, "--seed", 3, "--quiet")
@@ -166,6 +167,12 @@ def test_ulmfit_fine_tunes_a_language_model_into_a_classifier(texts, tmp_path, c
     training = config["training"]
     assert (training["schedule"], training["unfreeze"]) == ("slanted_triangular", 0.5)
     assert training["layer_decay"] == pytest.approx(1 / 2.6)
+    assert "--preset ulmfit fine-tunes a model: add --init-from" in refusal(
+        capsys, "train", texts, *more
+    )
+    assert "ulmfit is a preset: give --preset ulmfit" in refusal(
+        capsys, "train", texts, "--model", "ulmfit"
+    )
     said = refusal(capsys, "train", texts, "--init-from", "gru", *more)
     assert "the architecture of gru is gru, not lstm-classifier" in said
 
@@ -273,3 +280,25 @@ def test_what_comes_after_decides_tags(capsys):
         (told[directions],) = records(capsys, "eval", "-m", directions, "--quiet")
     both, forward = (told[name]["accuracy"] for name in ("bidirectional", "forward"))
     assert both["low"] > 0.97 and forward["high"] < 0.92
+
+
+@pytest.mark.parametrize("kind", ["bag", "transformer", "lstm"])
+def test_vectors_of_texts_are_those_that_the_head_reads(kind, texts, tmp_path, capsys):
+    wide = ("--layers", 1, "--hidden-size", 8)
+    shape = {"bag": (), "transformer": (*wide, "--heads", 2), "lstm": wide}
+    given = ("--task", "classify", "--model", kind, *shape[kind], "--seed", 1)
+    more = ("--tokenizer", "char", "--set", "pooling=mean", "--steps", 1, "--name", "m", "--quiet")
+    records(capsys, "train", texts, *given, *more)
+    path = _file(texts, "".join(line.split("\t")[0] + "\n" for line in TEXTS.splitlines()[:3]))
+    found = np.array([r["vector"] for r in records(capsys, "vectors", "-m", "m", "--text", path)])
+    told = [r["probability"] for r in records(capsys, "predict", path, "-m", "m")]
+    head = load_vectors("m").model.head
+    logits = found @ head.weight.detach().numpy().T + head.bias.detach().numpy()
+    odds = np.exp(logits - logits.max(1, keepdims=True))
+    np.testing.assert_allclose((odds / odds.sum(1, keepdims=True)).max(1), told, rtol=1e-4)
+    given = ("vectors", "-m", "m", "--text", path)
+    assert "only --pool mean or none" in refusal(capsys, *given, "--pool", "last")
+    if kind == "transformer":
+        path.write_text("a\n" + "b" * 3000 + "\n")
+        assert run(list(map(str, given))) == 1
+        assert "line 2 has 3,000 tokens, and m reads at most" in capsys.readouterr().err

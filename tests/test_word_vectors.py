@@ -87,6 +87,7 @@ def test_words_without_a_vector(chosen, capsys):
     assert "v has no vector for 'motell'; did you mean 'motel'?" in refusal(capsys, *ask, "motell")
     assert "did you mean 'Hotel'?" in refusal(capsys, *ask, "hotel")
     assert "v has no vector for 'xyzzy'" in refusal(capsys, *ask, "xyzzy")
+    assert run([*ask, "xyzzy"]) == 1
 
 
 def test_agreement_with_people(chosen, tmp_path, capsys):
@@ -154,16 +155,24 @@ def test_vectors_of_texts(lstm, chosen, tmp_path, capsys, stdin):
         np.testing.assert_allclose(found[0]["vector"], wanted.numpy(), atol=1e-6)
         np.testing.assert_allclose(found[1]["vector"], features[0, 0].numpy(), atol=1e-6)
     path = tmp_path / "lines.txt"
-    path.write_text("paris motel nowhere\n\n")
+    path.write_bytes(b"paris motel nowhere\r\n\r\nparis\r\nno where\r\n")
     assert run(["vectors", "-m", "v", "--text", str(path)]) == 0
-    first, empty = capsys.readouterr().out.splitlines()
+    said = capsys.readouterr()
+    first, empty, _, unknown = said.out.splitlines()
     np.testing.assert_allclose([float(x) for x in first.split()], [0.55, 0.55, -0.75], atol=1e-6)
-    assert empty == "0 0 0"
+    assert empty == unknown == "0 0 0"
+    zeros = "no word with a vector in lines 2, 4, which got zeros"
+    assert said.err == f"seqgen: {path}: {zeros}\n" or said.err == f"{path}: {zeros}\n"
+    found = records(capsys, "vectors", "-m", "v", "--text", path)
+    assert [(r["tokens"], r["unknown"]) for r in found] == [(3, 1), (0, 0), (1, 0), (2, 2)]
+    assert [r["text"] for r in found] == ["paris motel nowhere", "", "paris", "no where"]
+    assert run(["vectors", "-m", "v", "--text", str(path), "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
     out = tmp_path / "lines.npy"
     assert (
         run(["vectors", "-m", "v", "--text", str(path), "--format", "npy", "--out", str(out)]) == 0
     )
-    assert np.load(out).shape == (2, 3)
+    assert np.load(out).shape == (4, 3)
 
 
 def test_the_picture(chosen, tmp_path, capsys):
@@ -253,10 +262,13 @@ def test_wrong_usage(chosen, capsys):
 
 @pytest.mark.parametrize("head", [True, False])
 def test_files_of_vectors_are_known_by_themselves(head, tmp_path, capsys):
-    """With word2vec's first line, and without it, as GloVe writes them; compressed too."""
+    """With word2vec's first line, and without it, as GloVe writes them; compressed too.
+
+    A byte order mark and the line ends of Windows change nothing.
+    """
     content = CHOSEN if head else CHOSEN.split("\n", 1)[1]
     path = tmp_path / "v.txt.gz"
-    path.write_bytes(gzip.compress(content.encode()))
+    path.write_bytes(gzip.compress(content.replace("\n", "\r\n").encode("utf-8-sig")))
     (record,) = records(capsys, "import", path, "--quiet")
     assert record["name"] == "v"
     words = WordVectors.of(load_vectors("v"))

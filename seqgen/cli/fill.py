@@ -48,13 +48,14 @@ def fill(
     and after it. With --top each line is a probability, a tab and a token; blanks follow one
     another in the order of the text, N lines each.
     """
+    from seqgen.data.text import unix_newlines
     from seqgen.tasks.masked.fill import fill as filled
     from seqgen.tasks.masked.load import load_masked
 
     if not texts and piped_input() is None:
         raise UsageError("give a text with [MASK] in it, or pipe lines in")
     loaded = load_masked(model, device)
-    lines = texts or piped_lines("nothing to fill in", quiet)
+    lines = texts or piped_lines("nothing to fill in", quiet, unix_newlines)
     for record in filled(loaded, lines, top or 1):
         say_unknown(record.unknown, quiet, "text")
         if json:

@@ -153,10 +153,11 @@ def _validation(result: dict[str, Any]) -> str:
         return MISSING
     best = result.get("best_step")
     of = "" if best is None else f", best at step {count(best)}"
-    bits, nats = figure(result.get("val_bits_per_char")), figure(result["val_loss"])
+    bits, nats = result.get("val_bits_per_char"), figure(result["val_loss"])
     if result.get("val_accuracy") is not None:
         return f"{percentage(result['val_accuracy'])} right, {nats} nats/label{of}"
-    return f"{bits} bits/char, {nats} nats/token{of}"
+    in_bits = "" if bits is None else f"{figure(bits)} bits/char, "
+    return f"{in_bits}{nats} nats/token{of}"
 
 
 def settings_apart(config: dict[str, Any]) -> dict[str, str]:

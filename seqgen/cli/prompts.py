@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -130,17 +130,22 @@ def say_unknown(count: int, quiet: bool, texts: str = "sources") -> None:
         say(f"{unknown} of the {texts} unknown to the model, and read as <unk>")
 
 
-def piped_lines(nothing: str, quiet: bool) -> Iterable[str]:
+def piped_lines(
+    nothing: str,
+    quiet: bool,
+    read: Callable[[Iterable[str]], Iterable[str]] = iter,
+) -> Iterable[str]:
     """Return the lines of standard input, as they come.
 
     Args:
         nothing: what follows if there is none, in words.
         quiet: do not say so.
+        read: what a command makes of the text first, which comes in pieces.
     """
     from seqgen.data.text import decode_blocks
 
     chunks = decode_blocks(input_bytes(), "standard input")
-    return _lines_of("standard input", chunks, nothing, quiet)
+    return _lines_of("standard input", read(chunks), nothing, quiet)
 
 
 def _lines_of(name: str, chunks: Iterable[str], nothing: str, quiet: bool) -> Iterable[str]:

@@ -15,7 +15,7 @@ from seqgen.cli.output import one_line, put, put_bytes, put_record, say
 from seqgen.cli.outputs import check_out, check_picture, is_vectors
 from seqgen.cli.tables import count, figure, put_table
 from seqgen.errors import UsageError
-from seqgen.wording import plural
+from seqgen.wording import first_names, plural
 
 if TYPE_CHECKING:
     from seqgen.tasks.vectors.texts import TextVector, TokenVector
@@ -204,7 +204,8 @@ def vectors(
 
         how = pool or "mean"
         check_pooling(loaded, how, layer)
-        _put_texts(asked, text_vectors(loaded, _lines(inputs[0]), how, layer))
+        records = text_vectors(loaded, _lines(inputs[0], quiet), how, layer)
+        _put_texts(asked, records if quiet else _with_note(records, inputs[0].title))
         return
     words = WordVectors.of(loaded)
     if similarity is not None:
@@ -230,14 +231,29 @@ def _checked(asked: Asked, inputs: Iterable[Input]) -> Asked:
     return replace(asked, out=out, plot=plot)
 
 
-def _lines(source: Input) -> Iterator[str]:
-    from seqgen.data.text import lines
+def _lines(source: Input, quiet: bool) -> Iterator[str]:
+    """Yield the lines of a text without what ends them, LF or CRLF."""
+    from seqgen.data.text import lines, unix_newlines
 
     line = None
-    for line in lines(source.pass_on()):
+    for line in lines(unix_newlines(source.pass_on())):
         yield line.removesuffix("\n")
-    if line is None:
+    if line is None and not quiet:
         say(f"{source.title} is empty: there is no text")
+
+
+def _with_note(
+    records: Iterable[TextVector | TokenVector], name: str
+) -> Iterator[TextVector | TokenVector]:
+    """Yield the records of a text; at their end say which lines have zeros, having no word."""
+    numbers = []
+    for record in records:
+        if not any(record.vector):
+            numbers.append(str(record.index + 1))
+        yield record
+    if numbers:
+        lines = "line" if len(numbers) == 1 else "lines"
+        say(f"{name}: no word with a vector in {lines} {first_names(numbers)}, which got zeros")
 
 
 def _answer(asked: Asked, words: WordVectors, top: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -225,8 +225,7 @@ class Bert(Model, Network):
                 )
             if min(self.window, tokens.size) < LEAST_PAIR:
                 raise UsageError(f"next_sentence needs windows of at least {LEAST_PAIR} tokens")
-        special = {token for token in no_words if token is not None}
-        self.words = np.array([i for i in range(self.vocab_size) if i not in special])
+        self.words = tokens_besides(self.vocab_size, no_words)
         self.text = tokens
 
     def token_vectors(self) -> Tensor:
@@ -236,6 +235,11 @@ class Bert(Model, Network):
         last = [self.transform, self.transform_norm, self.pooler, self.next_sentence, self.head]
         head = [module for module in last if module is not None]
         return [*groups_in_order(self.encoder), head]
+
+
+def tokens_besides(vocab_size: int, special: Iterable[int | None]) -> np.ndarray:
+    """Return the ids of a vocabulary but for some, in order; None is no id."""
+    return np.setdiff1d(np.arange(vocab_size), [token for token in special if token is not None])
 
 
 def wide(logits: Tensor) -> Tensor:

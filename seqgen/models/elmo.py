@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from seqgen.configs import MOST_LAYERS, MOST_WIDTH, Size, require, setting
 from seqgen.models.base import Model
 from seqgen.models.cells.lstm import LSTM, LSTMConfig
-from seqgen.models.encoders import turned
+from seqgen.models.encoders import mirrored, turned
 from seqgen.models.network import Network
 from seqgen.models.recurrent_config import MOST_FILTERS
 from seqgen.registry import SHARED_DOCS
@@ -128,7 +128,8 @@ class ELMo(Model, Network):
             (num_layers + 1, S, L, size), which means nothing past a sentence's end.
         """
         values = values[:, : max(lengths)]
-        mirror = mirrored_after_start(lengths, values.shape[1]).to(values.device)
+        # A sentence turns around behind its start symbol.
+        mirror = mirrored(lengths, values.shape[1], values.device, first=1)
         there = self._outputs(self.forwards, values)
         back = self._outputs(self.backwards, values.gather(1, mirror))
         pairs = zip(there, back, strict=True)
@@ -137,10 +138,3 @@ class ELMo(Model, Network):
     @staticmethod
     def _outputs(model: LSTM, tokens: Tensor) -> list[Tensor]:
         return model.outputs(tokens, model.start(len(tokens)))[0]
-
-
-def mirrored_after_start(lengths: Sequence[int], size: int) -> Tensor:
-    """Return where each place goes when sentences turn around behind their start symbol, (S, L)."""
-    places = torch.arange(size)
-    counts = torch.tensor(lengths)[:, None]
-    return torch.where((places > 0) & (places < counts), counts - places, places)

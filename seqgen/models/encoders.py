@@ -178,11 +178,19 @@ def ragged_sequence(layer: Cell, x: Tensor, lengths: Sequence[int]) -> tuple[Ten
     return torch.cat(outputs, 1)[back], tuple(final)
 
 
-def mirrored(lengths: Sequence[int], size: int, device: torch.device) -> Tensor:
-    """Return where each place goes when sources turn around within their lengths, (S, L)."""
+def mirrored(lengths: Sequence[int], size: int, device: torch.device, first: int = 0) -> Tensor:
+    """Return where each place goes when sources turn around within their lengths, (S, L).
+
+    Args:
+        lengths: S of them.
+        size: L.
+        device: of what is returned.
+        first: the place that they turn around from; those before it stay.
+    """
     places = torch.arange(size)
     counts = torch.tensor(lengths)[:, None]
-    return torch.where(places < counts, counts - 1 - places, places).to(device)
+    turning = (places >= first) & (places < counts)
+    return torch.where(turning, first + counts - 1 - places, places).to(device)
 
 
 def turned(x: Tensor, mirror: Tensor) -> Tensor:

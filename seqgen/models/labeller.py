@@ -100,6 +100,10 @@ class Labeller(Predictor):
     def predict(self, batch: Batch) -> tuple[Tensor, State | None]:
         return self(batch.source), None
 
+    def layer_features(self, tokens: Tensor) -> list[Tensor]:
+        """Return what the trunk makes of whole sentences of one length, (B, L, H), alone."""
+        return [self.trunk(tokens, [tokens.shape[1]] * len(tokens))[0]]
+
     def _pooled(self, features: Tensor, last: Tensor, lengths: Sequence[int]) -> Tensor:
         """Return what stands for each sentence, (S, H) or (S, 3 H)."""
         if self.pooling == "last":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import shutil
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -86,7 +87,7 @@ def _read_lines(
     """Return what a file holds that is read line by line, and its name without an ending."""
     with packing.opened(path) as file:
         lines = iter(file)
-        first = next(lines, b"")
+        first = next(lines, b"").removeprefix(codecs.BOM_UTF8)
         file_format = file_format or formats.format_of(first)
         read = formats.importer(file_format)
         imported = read(chain([first], lines), path, like)

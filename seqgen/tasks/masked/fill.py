@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from seqgen.errors import SeqgenError
-from seqgen.models.bert import Bert
+from seqgen.models.bert import Bert, tokens_besides
 from seqgen.models.precision import in_float64
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.vectors.words import SHOWN_SPACE
@@ -58,8 +58,7 @@ def fill(loaded: LoadedModel, texts: Iterable[str], top: int = 1) -> Iterator[Fi
         SeqgenError: a text has no [MASK], or more tokens than the model reads at once.
     """
     tokenizer, model = loaded.tokenizer, loaded.model
-    special = {token for token in tokenizer.special_ids if token is not None}
-    words = np.array([token for token in range(model.vocab_size) if token not in special])
+    words = tokens_besides(model.vocab_size, [*tokenizer.special_ids, *line_breaks(tokenizer)])
     for index, text in enumerate(texts):
         where = f"{texts.source}, line" if isinstance(texts, Lines) else "text"
         parts = parts_of(tokenizer, text)
@@ -73,10 +72,15 @@ def fill(loaded: LoadedModel, texts: Iterable[str], top: int = 1) -> Iterator[Fi
             text=text,
             tokens=[[shown(piece) for piece in tokenizer.pieces(row)] for row in best],
             probabilities=np.take_along_axis(probabilities, order, 1).tolist(),
-            filled=filled(tokenizer, parts, [row[0] for row in best]),
+            filled=filled(tokenizer, text, [row[0] for row in best]),
             unknown=ids.count(tokenizer.unk_id),
             model=loaded.stored.name,
         )
+
+
+def line_breaks(tokenizer: Tokenizer) -> list[int]:
+    """Return the tokens that hold a line break, which fills no blank of a line."""
+    return [i for i in range(tokenizer.vocab_size) if {"\n", "\r"} & set(tokenizer.decode([i]))]
 
 
 def shown(piece: str) -> str:
@@ -116,14 +120,26 @@ def hidden(tokenizer: Tokenizer, parts: Sequence[str], mask: int) -> tuple[list[
     return ids, places
 
 
-def filled(tokenizer: Tokenizer, parts: Sequence[str], tokens: Sequence[int]) -> str:
-    """Return the text with a token between any two of its parts."""
-    text, ids = parts[0], tokenizer.encode(parts[0]).tolist()
-    for token, part in zip(tokens, parts[1:], strict=True):
+def filled(tokenizer: Tokenizer, text: str, tokens: Sequence[int]) -> str:
+    """Return a text with a token in the place of each [MASK], joined as the tokenizer decodes.
+
+    A word that has no space of its own keeps the one before its blank; and one that has a space
+    loses it where none is due: at the beginning, or after white space.
+    """
+    *given, last = text.split(MASK)
+    written, ids = "", []
+    for token, part, read in zip(tokens, given, parts_of(tokenizer, text), strict=False):
+        written += read
+        ids += tokenizer.encode(read).tolist()
         decoder = tokenizer.decoder(ids)
-        text += decoder.push(token) + decoder.flush() + part
-        ids += [token, *tokenizer.encode(part).tolist()]
-    return text
+        piece = decoder.push(token) + decoder.flush()
+        if read != part and not piece[:1].isspace():
+            piece = tokenizer.copied(piece, written)
+        elif tokenizer.joins_space and not written[-1:].strip():
+            piece = piece.removeprefix(" ") or piece
+        written += piece
+        ids.append(token)
+    return written + last
 
 
 @torch.inference_mode()

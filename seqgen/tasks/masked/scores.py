@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from seqgen.data.masking import Draws, MaskedRows, choose, each_hidden, framed, 
 from seqgen.models.bert import Bert
 from seqgen.models.precision import in_float64
 from seqgen.scoring import Scored
+from seqgen.training.regimes.masked import predict
 
 # Of the tokens of a held-out text, which are hidden, whatever share training hides: so that losses
 # can be compared. The draws are always the same.
@@ -48,21 +50,23 @@ def masked_loss(model: Bert, corpus: Corpus, most: int | None = None) -> float:
         corpus: the text.
         most: look only at so many tokens from its beginning, at least one row.
     """
-    nats, told, seen = 0.0, 0, 0
-    rows: list[np.ndarray] = []
-    first = 0
-    for _, tokens in texts_of(corpus, model.window):
-        if rows and (len(rows) + 1) * (model.window + 2) > AT_ONCE:
-            more = _loss_of(model, rows, first)
-            nats, told, first, rows = nats + more[0], told + more[1], first + len(rows), []
-        if most is not None and seen >= most:
-            break
-        rows.append(tokens)
-        seen += tokens.size
-    if rows:
+    texts = _beginning((tokens for _, tokens in texts_of(corpus, model.window)), most)
+    count = max(1, AT_ONCE // (model.window + 2))
+    nats, told, first = 0.0, 0, 0
+    while rows := list(islice(texts, count)):
         more = _loss_of(model, rows, first)
-        nats, told = nats + more[0], told + more[1]
+        nats, told, first = nats + more[0], told + more[1], first + len(rows)
     return nats / told if told else 0.0
+
+
+def _beginning(texts: Iterable[np.ndarray], most: int | None) -> Iterator[np.ndarray]:
+    """Yield texts until they have so many tokens; all of them if `most` is None."""
+    seen = 0
+    for tokens in texts:
+        if most is not None and seen >= most:
+            return
+        yield tokens
+        seen += tokens.size
 
 
 def _loss_of(model: Bert, rows: list[np.ndarray], first: int) -> tuple[float, int]:
@@ -117,10 +121,8 @@ def pseudo_log_probs(model: Bert, tokens: np.ndarray) -> tuple[np.ndarray, np.nd
 
 def _told(model: Bert, rows: MaskedRows) -> tuple[np.ndarray, np.ndarray]:
     """Return the log-probabilities of the targets (N,), in float64, and which were the first."""
-    values, places, targets = (
-        torch.from_numpy(ids).to(model.device) for ids in (rows.values, rows.places, rows.targets)
-    )
-    logits, _ = model(values, rows.lengths, places)
+    logits, _ = predict(model, rows)
+    targets = torch.from_numpy(rows.targets).to(logits.device)
     there = targets != IGNORED
     logits, wanted = logits[there], targets[there]  # (N, V), (N,)
     log_probs = logits.log_softmax(-1).gather(1, wanted[:, None])[:, 0]

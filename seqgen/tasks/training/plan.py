@@ -178,8 +178,10 @@ def preset_of(
     """Return the preset that the user or the configuration file names, if any.
 
     Raises:
-        UsageError: there is none of that name, or it is of another architecture.
+        UsageError: there is none of that name, it is of another architecture, or given as one.
     """
+    is_preset = architecture in presets.PRESETS and architecture not in registry.ARCHITECTURES
+    require(not is_preset, f"{architecture} is a preset: give --preset {architecture}")
     in_file = conform("preset", config.get("preset"), str | None)
     name = in_file if name is None else name
     if name is None:
@@ -215,6 +217,7 @@ def plan_of(
         SeqgenError: there is no such model to begin from.
     """
     origin = origin_of({**settings_of(config), **settings})
+    _require_origin(preset, origin)
     if origin is not None:
         origin.refuse_fixed(architecture, flags)
     named = architecture or (preset and preset.architecture)
@@ -306,6 +309,16 @@ def _require_reads(plan: Plan, flags: Collection[str]) -> None:
         plan.reads != "patterns" or plan.data.val == "none",
         f"val has no meaning: {plan.architecture} restores only lines that it has stored",
     )
+
+
+def _require_origin(preset: presets.Preset | None, origin: Origin | None) -> None:
+    """Refuse a preset that fine-tunes a trained model, where none is given.
+
+    Raises:
+        UsageError: names the flag.
+    """
+    needed = preset is not None and preset.needs_origin and origin is None
+    require(not needed, f"--preset {preset and preset.name} fine-tunes a model: add --init-from")
 
 
 def _require_sense(

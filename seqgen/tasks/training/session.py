@@ -253,7 +253,7 @@ class Session:
 
         hooks = Hooks(
             validate=None if self.prepared.val is None else validation.quick,
-            figures=validation.figures,
+            figures=lambda: validation.figures,
             keep_best=keep_best,
             checkpoint=checkpoint,
             report=report_and_watch,

@@ -62,10 +62,12 @@ class Validation(ABC):
     Attributes:
         loaded: the model, as it is at the time of a call.
         prepared: its data.
+        figures: what the last call of `quick` has found besides the loss, by name.
     """
 
     loaded: LoadedModel
     prepared: Prepared
+    figures: dict[str, float] = field(default_factory=dict)
 
     @abstractmethod
     def quick(self) -> float:
@@ -74,10 +76,6 @@ class Validation(ABC):
     @abstractmethod
     def final(self) -> Final:
         """Measure the model on all that is held out, if anything is."""
-
-    def figures(self) -> dict[str, float]:
-        """Return what the last call of `quick` has found besides the loss, by name."""
-        return {}
 
 
 class TextValidation(Validation):
@@ -109,15 +107,11 @@ class BothWaysValidation(Validation):
     def __init__(self, loaded: LoadedModel, prepared: Prepared) -> None:
         super().__init__(loaded, prepared)
         self._each = [TextValidation(one, prepared) for one in directions_of(loaded)]
-        self._figures: dict[str, float] = {}
 
     def quick(self) -> float:
         losses = [one.quick() for one in self._each]
-        self._figures = dict(zip(("forward_loss", "backward_loss"), losses, strict=True))
+        self.figures = dict(zip(("forward_loss", "backward_loss"), losses, strict=True))
         return sum(losses) / 2
-
-    def figures(self) -> dict[str, float]:
-        return self._figures
 
     def final(self) -> Final:
         scored = [final_validation(one.loaded) for one in self._each]
@@ -162,19 +156,13 @@ class MaskedValidation(Validation):
         return Final(loss, time.monotonic() - began, how)
 
 
-@dataclass
 class LabelValidation(Validation):
     """Of a classifier or a tagger: cross-entropy and accuracy of the labels."""
 
-    _figures: dict[str, float] = field(default_factory=dict)
-
     def quick(self) -> float:
         totals = label_totals(self.loaded.model, self.prepared.val, VALIDATION_EXAMPLES)
-        self._figures = {"accuracy": totals.accuracy}
+        self.figures = {"accuracy": totals.accuracy}
         return totals.nats_per_label
-
-    def figures(self) -> dict[str, float]:
-        return self._figures
 
     def final(self) -> Final:
         weights = self.loaded.model.layer_weights

@@ -13,6 +13,7 @@ from seqgen.configs import require
 from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.bert import Bert
+from seqgen.models.labeller import Labeller
 from seqgen.models.network import Network
 from seqgen.models.word_network import WordNetwork
 from seqgen.tasks.loaded import LoadedModel
@@ -32,12 +33,17 @@ class TextVector:
         index: of the line.
         text: the line.
         vector: D numbers.
+        tokens: how many the line has; of vectors of words, how many words.
+        unknown: how many of these the model does not know. If these are all, a line has no
+            vector of words, and gets zeros.
         model: its name.
     """
 
     index: int
     text: str
     vector: list[float]
+    tokens: int
+    unknown: int
     model: str
 
 
@@ -111,14 +117,16 @@ def text_vectors(
     words = WordVectors.of(loaded) if isinstance(loaded.model, WordNetwork) else None
     for index, line in enumerate(lines):
         if words is not None:
-            vector = words.mean(pieces_of(loaded.tokenizer, line))
+            vector, tokens, unknown = words.mean(pieces_of(loaded.tokenizer, line))
         elif pooling == "none":
             yield from _token_vectors(loaded, index, line, layer)
             continue
         else:
-            features = _features(loaded, loaded.ids(line), layer)
+            ids = loaded.ids(line)
+            tokens, unknown = len(ids), ids.count(loaded.tokenizer.unk_id)
+            features = _features(loaded, ids, layer, index)
             vector = features[-1] if pooling == "last" else features.mean(0)
-        yield TextVector(index, line, vector.tolist(), loaded.stored.name)
+        yield TextVector(index, line, vector.tolist(), tokens, unknown, loaded.stored.name)
 
 
 def _token_vectors(
@@ -127,18 +135,18 @@ def _token_vectors(
     """Yield the vector of each token of a line, which knows the tokens around it."""
     if not (ids := loaded.ids(line)):
         return
-    vectors = _features(loaded, ids, layer).tolist()
+    vectors = _features(loaded, ids, layer, index).tolist()
     pieces = loaded.tokenizer.pieces(ids)
     for position, (piece, vector) in enumerate(zip(pieces, vectors, strict=True)):
         yield TokenVector(index, position, piece, vector, loaded.stored.name)
 
 
 @torch.inference_mode()
-def _features(loaded: LoadedModel, ids: Sequence[int], layer: int | None) -> np.ndarray:
+def _features(loaded: LoadedModel, ids: Sequence[int], layer: int | None, index: int) -> np.ndarray:
     """Return the features (T, H) of a line's tokens; those of its start, (1, H), of no tokens.
 
     Raises:
-        SeqgenError: it is longer than the window, where that is read at once.
+        SeqgenError: it is longer than the window, where that is read at once; names the line.
     """
     model = loaded.model
     if isinstance(model, Bert):
@@ -150,14 +158,16 @@ def _features(loaded: LoadedModel, ids: Sequence[int], layer: int | None) -> np.
     if layer is None and isinstance(model, NeuralLanguageModel):
         features, _ = model.hidden(tokens, model.start(1))  # (1, N, H)
     else:
-        _require_window(len(ids), model.window)
+        window = model.window
+        if window is not None and isinstance(model, Labeller):
+            window -= 1  # which counts the start symbol
+        if window is not None and len(ids) > window:
+            raise SeqgenError(
+                f"line {index + 1} has {len(ids):,} tokens, and {loaded.stored.name} reads at most "
+                f"{window:,}"
+            )
         features = model.layer_features(tokens)[-1 if layer is None else layer]
     return features[0, inside].float().cpu().numpy()
-
-
-def _require_window(size: int, window: int | None) -> None:
-    if window is not None and size > window:
-        raise SeqgenError(f"a line has {size:,} tokens, and the model reads at most {window:,}")
 
 
 def pieces_of(tokenizer: Tokenizer, line: str) -> list[str]:

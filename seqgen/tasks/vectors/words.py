@@ -103,11 +103,11 @@ class WordVectors:
         """Return the number of a word.
 
         Raises:
-            UsageError: it has no vector; names the nearest spelling.
+            SeqgenError: it has no vector; names the nearest spelling.
         """
         if word not in self._places:
             near = (self._cased.get(word.lower()),)
-            raise UsageError(
+            raise SeqgenError(
                 f"{self.model} has no vector for {word!r}"
                 f"{did_you_mean(word, near if near[0] else self.words)}"
             )
@@ -140,7 +140,7 @@ class WordVectors:
         """Return the words nearest to a word by the cosine.
 
         Raises:
-            UsageError: the word has no vector.
+            SeqgenError: the word has no vector.
         """
         place = self.place(word)
         nearest = self.nearest(self.directions[place], top, {place})
@@ -153,7 +153,8 @@ class WordVectors:
         regularities in continuous space word representations", section 4).
 
         Raises:
-            UsageError: it has another form, or a word has no vector.
+            UsageError: it has another form.
+            SeqgenError: a word has no vector.
         """
         places = [self.place(word) for word in terms(asked)]
         a, b, c = self.directions[places]
@@ -164,11 +165,16 @@ class WordVectors:
         """Return the cosine between two words."""
         return float(self.directions[self.place(first)] @ self.directions[self.place(second)])
 
-    def mean(self, pieces: Iterable[str]) -> np.ndarray:
-        """Return the mean vector (D,) of the words among some pieces; zeros if there is none."""
-        places = [self._places[n] for n in map(name_of, pieces) if n in self._places]
+    def mean(self, pieces: Iterable[str]) -> tuple[np.ndarray, int, int]:
+        """Return the mean vector (D,) of the words among some pieces; zeros if none has one.
+
+        Also return how many words there are, and how many of them have no vector.
+        """
+        names = [name for name in map(name_of, pieces) if name]
+        places = [self._places[name] for name in names if name in self._places]
         zeros = np.zeros(self.vectors.shape[1], np.float32)
-        return self.vectors[places].mean(0) if places else zeros
+        vector = self.vectors[places].mean(0) if places else zeros
+        return vector, len(names), len(names) - len(places)
 
     def most_frequent(self, count: int) -> list[str]:
         """Return the first words that are made of letters, at most `count`."""
