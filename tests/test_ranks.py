@@ -193,3 +193,13 @@ def test_processes_do_not_share_standard_input(capsys, monkeypatch):
         monkeypatch.setenv(name, value)
     assert "DATA as files" in refusal(capsys, "train", "-", "--steps", "1")
     assert "without torchrun" in refusal(capsys, "train", __file__, "--find-lr", "--steps", "1")
+
+
+@pytest.mark.slow
+def test_a_missing_file_is_reported_once(tmp_path):
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command = [*launcher, "-m", "seqgen", "train", "missing.txt", "--steps", "2"]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    lines = [line for line in found.stderr.splitlines() if "missing.txt" in line]
+    assert lines == ["seqgen: there is no file missing.txt"]
+    assert found.returncode == 1

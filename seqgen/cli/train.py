@@ -301,6 +301,7 @@ def train(
             of_preset = preset and presets.preset(preset).architecture
             put_settings(named or of_preset or registry.DEFAULT, json, setting_name or None)
             return
+    from seqgen.ranks.group import together
     from seqgen.tasks.training.resume import resume as go_on
     from seqgen.tasks.training.train import train as run
 
@@ -313,20 +314,21 @@ def train(
         if flag not in ITSELF and value is not None
     }
     settings |= dict(map(assignment, set_ or ()))
-    inputs = Inputs(quiet)
-    if val is not None or val_source is not None:
-        settings["val"] = inputs.keep_held_out(val or val_source)
-    if val_target is not None:
-        settings["val_target"] = inputs.keep_held_out(val_target)
-    targets = inputs.keep(target or ())
-    common = {"settings": settings, "device": device, "targets": targets}
-    during = {"stop_after": stop_after, "tensorboard": tensorboard, "diagnose": diagnose}
-    during |= {"shard": shard, "timeout": timeout}
-    quiet = quiet or not ranks.leads()
+    if resume is None:
+        check_files(data)
+        if find_lr:
+            check_alone("--find-lr")
     draws = plot is not None and not find_lr
-    place = check_picture(plot, inputs.open(map(str, data))) if draws else None
-    with display(quiet) as shown:
+    quiet = quiet or not ranks.leads()
+    inputs = Inputs(quiet)
+    # Connected before files are looked at, so that one line says what all processes miss.
+    with together(timeout), display(quiet) as shown:
         report = LastLook(shown)
+        settings |= inputs.held_out(val, val_source, val_target)
+        place = check_picture(plot, inputs.open(map(str, data))) if draws else None
+        common = {"settings": settings, "device": device, "targets": inputs.keep(target or ())}
+        during = {"stop_after": stop_after, "tensorboard": tensorboard, "diagnose": diagnose}
+        during |= {"shard": shard, "timeout": timeout}
         if resume is not None:
             conflicting = ("model", "task", "preset", "parameters", "name", "overwrite", "config")
             refuse(context, "--resume", (*conflicting, "find_lr"))
@@ -337,14 +339,12 @@ def train(
             refuse(context, "a new run", ("changed_data",))
             check_no_model_name(data)
             nested = read_config(config) if config else {}
-            check_files(data)
             if not ranks.restarts():
                 store.check_free(name, overwrite)
             sources = inputs.keep(given_or_piped(data, "seqgen train FILE"))
             asked = {"architecture": model, "task": task, "preset": preset, "config": nested}
             asked |= {"parameters": parameters, **common}
             if find_lr:
-                check_alone("--find-lr")
                 conflicting = (
                     "name",
                     "overwrite",
@@ -358,7 +358,7 @@ def train(
                 return
             if overwrite:
                 held_out = [file for file in (val, val_source, val_target) if file]
-                check_replaced_model(name, [*sources, *targets, *held_out])
+                check_replaced_model(name, [*sources, *common["targets"], *held_out])
             where = {"name": name, "overwrite": overwrite, "report": report}
             result = run(sources, **where, **asked, **during)
     leave_to_first(result.stopped)

@@ -276,11 +276,7 @@ def _settings(given: Mapping[str, Any], inputs: Inputs) -> dict[str, Any]:
     """Return the settings that all trials have, as flags and `--set` give them."""
     settings = {name: given[name] for name in SETTINGS if given[name] is not None}
     settings |= dict(map(assignment, given["set_"] or ()))
-    if (val := given["val"] or given["val_source"]) is not None:
-        settings["val"] = inputs.keep_held_out(val)
-    if given["val_target"] is not None:
-        settings["val_target"] = inputs.keep_held_out(given["val_target"])
-    return settings
+    return settings | inputs.held_out(given["val"], given["val_source"], given["val_target"])
 
 
 def _name_of(data: str | Path) -> str:
