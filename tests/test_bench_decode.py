@@ -1,11 +1,13 @@
 """`seqgen bench decode`: that both sides make the tokens they count, and what it prints."""
 
 import json
+import sys
 
 import pytest
 from architectures import RECURRENT
 
-from seqgen.benchmarks import writing_cases
+from seqgen.benchmarks import decode, writing_cases
+from seqgen.benchmarks.shapes import Shape
 from seqgen.cli import run
 
 
@@ -13,12 +15,15 @@ def test_the_plain_lstm_makes_what_it_counts():
     assert writing_cases.plain_lstm(9, 5, hidden_size=4)() == 5
 
 
+TINY = Shape(1, 64)
+
+
 @pytest.mark.parametrize(
     "build",
     [
-        lambda: writing_cases.transformer(3, 2),
-        lambda: writing_cases.transformer(3, 2, writing_cases.Shape(1, 64), "int8", "bf16"),
-        lambda: writing_cases.beams(3),
+        lambda: writing_cases.transformer(3, 2, TINY, "float32", "float32"),
+        lambda: writing_cases.transformer(3, 2, TINY, "int8", "bf16"),
+        lambda: writing_cases.transformer(3, 2, TINY, "int8", "float32", beams=3),
         lambda: writing_cases.translator(1, 64, 3),
     ],
 )
@@ -26,6 +31,24 @@ def test_both_sides_make_as_many_tokens(build):
     pytest.importorskip("transformers", reason="transformers is not installed")
     case = build()
     assert case.ours() == case.theirs() > 0
+
+
+@pytest.mark.parametrize(("precision", "beams"), [("float32", 1), ("int8", 1), ("int8", 3)])
+def test_ctranslate2_makes_as_many_tokens(precision, beams):
+    pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    case = writing_cases.transformer(4, 2, TINY, precision, "CTranslate2", beams)
+    assert case.baseline == "CTranslate2" + (", int8" if precision == "int8" else "")
+    assert case.ours() == case.theirs() == 8
+
+
+def test_a_library_that_is_not_there_is_skipped(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    monkeypatch.setattr(decode, "SMALL", TINY)
+    only = "transformer 1 x 64, batch 1, int8 beside CTranslate2"
+    (timing,) = decode.measure(2, 1, only)
+    assert timing.case == only and timing.ratio is None
+    assert timing.skipped.endswith("pip install ctranslate2 to measure against it")
 
 
 def test_bench_decode_prints_a_record_a_case(capsys):

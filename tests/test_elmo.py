@@ -306,6 +306,8 @@ def test_perplexity_of_each_direction(words, tmp_path, capsys):
     assert "e:backward" in capsys.readouterr().out
     (lines,) = [records(capsys, "perplexity", words, "-m", "e", "--per-line", "--quiet")]
     assert len(lines) == 60 and set(lines[0]["bits"]) == {"e:forward", "e:backward"}
+    line = refusal(capsys, "perplexity", "-m", "e", "--precision", "int8", "--quiet")
+    assert "--precision int8 is for transformers and recurrent models of text" in line
 
 
 def test_a_tagger_works_without_the_model_of_its_features(words, sentences, capsys, tmp_path):

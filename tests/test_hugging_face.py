@@ -22,7 +22,9 @@ from hf_models import (
     sentencepiece_model,
 )
 
+from seqgen import formats
 from seqgen.cli import run
+from seqgen.tasks import exchange
 from seqgen.tasks.exchange import import_model
 from seqgen.tasks.loading import load
 from seqgen.tasks.writing.prompts import read_prompt
@@ -532,6 +534,39 @@ def test_export_says_what_a_format_cannot_hold(tmp_path, capsys):
     (tmp_path / "other" / "mine.txt").touch()
     line = refusal(capsys, "export", "s", "--format", "hf", "--out", tmp_path / "other")
     assert "other files (mine.txt)" in line
+
+
+EARLIER = {
+    "hf": ["target_vocab.json", "source.spm", "generation_config.json"],
+    "onnx": ["encoder.onnx", "source_tokenizer/vocab.json"],
+}
+
+
+def in_folder(folder):
+    return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize("file_format", EARLIER)
+def test_an_export_replaces_an_earlier_one_whole(file_format, tmp_path, monkeypatch):
+    """What a reader would take from the earlier model goes; a folder of other files stays."""
+    written = {"config.json": b"1", "tokenizer/a.json": b"2"}
+    monkeypatch.setattr(formats, "folder_exporter", lambda _: lambda _: iter(written.items()))
+    monkeypatch.setattr(exchange, "_to_export", lambda *_: None)
+    out = tmp_path / "out"
+    for name in EARLIER[file_format]:
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / name).write_text("earlier")
+    exchange.export_model(None, file_format, out)
+    assert in_folder(out) == set(written)
+    other = tmp_path / "other"
+    shutil.copytree(out, other)
+    for name in (*EARLIER[file_format], "mine.txt"):
+        (other / name).parent.mkdir(exist_ok=True)
+        (other / name).write_text("mine")
+    exchange.export_model(None, file_format, other)
+    assert in_folder(other) == {*written, *EARLIER[file_format], "mine.txt"}
+    assert (other / "mine.txt").read_text() == "mine"
+    assert (other / "config.json").read_bytes() == b"1"
 
 
 # ---- 200 mutations ----

@@ -13,12 +13,14 @@ from safetensors.torch import load_file, save_file
 
 from seqgen import store
 from seqgen.cli import run
+from seqgen.configs import TrainingConfig
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import load_weights, weights_of
 from seqgen.models.low_rank import adapt, adapter_tensors, merged
 from seqgen.models.network import hidden_matrices
 from seqgen.tasks.loading import load
 from seqgen.tasks.training.resume import resume
+from seqgen.tasks.training.several import require_divisible
 from seqgen.tasks.training.train import train
 
 SETTINGS = {"seed": 3, "precision": "float32", "batch_size": 3, "val": "none"}
@@ -254,6 +256,8 @@ def test_adapters_in_a_mixture(base, text, capsys):
 def test_wrong_usage(base, text, tmp_path):
     with pytest.raises(UsageError, match="lora trains adapters of a trained model"):
         train([text], settings={"lora": 2, "steps": 1})
+    with pytest.raises(UsageError, match="--shard does not go with lora: leave out one of them"):
+        require_divisible(TrainingConfig(init_from="base", lora=8), diagnose=False)
     with pytest.raises(UsageError, match="lora_alpha needs lora"):
         train([text], settings={"lora_alpha": 2, "steps": 1})
     with pytest.raises(UsageError, match="adapters need their base, base: choose another --name"):

@@ -437,6 +437,38 @@ def test_a_stored_model_is_the_same_and_damage_is_told(tmp_path):
         stored.load()
 
 
+def out_of_order(keys):
+    return keys.flip(0)
+
+
+def twice(keys):
+    return keys.clone().index_copy_(0, torch.tensor([1]), keys[:1])
+
+
+def below_zero(keys):
+    return keys.clone().index_fill_(0, torch.tensor([0]), -1)
+
+
+def beyond_the_shorter(keys):
+    return keys.clone().index_fill_(0, torch.tensor([len(keys) - 1]), 1 << 40)
+
+
+@pytest.mark.parametrize("order", [2, 3])
+@pytest.mark.parametrize("damage", [out_of_order, twice, below_zero, beyond_the_shorter])
+def test_damaged_keys_are_one_line(damage, order, tmp_path):
+    model = some_model(dtype=torch.float32)
+    stored = StoredModel(tmp_path)
+    stored.write_config("ngram", model=model.config.to_dict(), data={})
+    CharTokenizer("abcd").save(tmp_path / "tokenizer")
+    keys = model.keys(order)
+    assert len(keys) > 1 and not torch.equal(damage(keys), keys)
+    model._buffers[f"keys_{order}"] = damage(keys)
+    stored.write_weights(model)
+    with pytest.raises(SeqgenError, match="damaged") as told:
+        stored.load()
+    assert "\n" not in str(told.value)
+
+
 def test_bf16_leaves_the_tables_in_float32():
     model = some_model(dtype=torch.bfloat16)
     logits, _ = model(some_tokens(1, 4))

@@ -5,22 +5,16 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 
 from seqgen.benchmarks import cases_with, cells
+from seqgen.benchmarks.shapes import BATCH, BEAMS, GPT2_SMALL, SMALL, Run, Shape
 from seqgen.benchmarks.writing_cases import (
-    BATCH,
-    BEAMS,
-    GPT2_SMALL,
-    SMALL,
     Case,
-    Run,
-    Shape,
-    beams,
     cell,
     lstm,
     name_of_transformer,
@@ -29,14 +23,19 @@ from seqgen.benchmarks.writing_cases import (
     translator,
 )
 
-# Our precision and that of transformers beside it.
+# Our precision, and what is beside it; see `transformer`.
+FLOAT32 = ("float32", "float32")
 PAIRS = [
-    ("float32", "float32"),
     ("bf16", "float32"),
     ("int8", "float32"),
     ("bf16", "bf16"),
     ("int8", "bf16"),
+    ("float32", "CTranslate2"),
+    ("int8", "CTranslate2"),
 ]
+# Texts written at a time, and beams.
+WRITTEN = [(1, 1), (BATCH, 1)]
+SEARCHED = [(BATCH, BEAMS)]
 
 
 @dataclass(frozen=True)
@@ -69,16 +68,15 @@ def measure(tokens: int, repeats: int, only: str | None = None) -> Iterator[Timi
     """
     cases: dict[str, Callable[[int], Case]] = {
         "lstm 2 x 256, batch 1": lstm,
-        **_of_transformers(SMALL, [("float32", "float32")]),
-        f"transformer 6 x 384, {BEAMS} beams, batch {BATCH}": beams,
+        **_of_transformers(SMALL, [*WRITTEN, *SEARCHED], [FLOAT32]),
         name_of_translator(3, 256): lambda n: translator(3, 256, n),
         name_of_translator(6, 512): lambda n: translator(6, 512, n),
         **{
             f"lstm 2 x 256, batch 1, {kind}": partial(lstm, precision=kind)
             for kind in ("bf16", "int8")
         },
-        **_of_transformers(SMALL, PAIRS[1:]),
-        **_of_transformers(GPT2_SMALL, PAIRS),
+        **_of_transformers(SMALL, WRITTEN, PAIRS),
+        **_of_transformers(GPT2_SMALL, [*WRITTEN, *SEARCHED], [FLOAT32, *PAIRS]),
     }
     if cells.names_cells(only):
         names = cells.recurrent_architectures()
@@ -89,24 +87,30 @@ def measure(tokens: int, repeats: int, only: str | None = None) -> Iterator[Timi
         try:
             case = cases[name](tokens)
         except ImportError as error:
-            reason = f"{error}; pip install transformers to measure against it"
+            library = error.name or "transformers"
+            reason = f"{error}; pip install {library} to measure against it"
             none = (None,) * 4
-            yield Timing(name, "transformers", *none, 0, torch.get_num_threads(), reason)
+            yield Timing(name, library, *none, 0, torch.get_num_threads(), reason)
             continue
         yield _timed(case, repeats, bandwidth)
 
 
 def _of_transformers(
-    shape: Shape, pairs: Iterable[tuple[str, str]]
+    shape: Shape, kinds: Iterable[tuple[int, int]], pairs: Sequence[tuple[str, str]]
 ) -> dict[str, Callable[[int], Case]]:
-    """Return the cases of a transformer by name, for pairs of our precision and theirs."""
-    kinds = itertools.product((1, BATCH), pairs)
-    return {
-        name_of_transformer(batch, shape, *pair): partial(
-            transformer, batch=batch, shape=shape, precision=pair[0], their_precision=pair[1]
-        )
-        for batch, pair in kinds
-    }
+    """Return the cases of a transformer by name.
+
+    Args:
+        shape: of the model.
+        kinds: how many texts at a time, and beams.
+        pairs: our precision, and what is beside it.
+    """
+    made = {}
+    for (batch, beams), (precision, beside) in itertools.product(kinds, pairs):
+        shared = {"batch": batch, "shape": shape, "precision": precision, "beside": beside}
+        name = name_of_transformer(**shared, beams=beams)
+        made[name] = partial(transformer, **shared, beams=beams)
+    return made
 
 
 def _timed(case: Case, repeats: int, bandwidth: float) -> Timing:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +9,23 @@ import torch
 from torch import nn
 
 from seqgen.benchmarks import cells
+from seqgen.benchmarks.peers import ctranslate2_gpt2, marian, transformers_gpt2
+from seqgen.benchmarks.shapes import (
+    ALPHABET,
+    BATCH,
+    BEAMS,
+    BOS,
+    EOS,
+    LONGEST,
+    PAD,
+    PAIR_VOCAB,
+    SHORTEST,
+    UNK,
+    WINDOW,
+    Run,
+    Shape,
+    Texts,
+)
 from seqgen.data.sources import TokenSources
 from seqgen.decoding.beam import search
 from seqgen.decoding.beam_groups import BeamConfig, SearchPrompt
@@ -30,39 +46,8 @@ from seqgen.presets import FORM_OF_2017
 from seqgen.tokenizers import Tokenizer
 from seqgen.tokenizers.char import CharTokenizer
 
-ALPHABET = "".join(map(chr, range(32, 93)))
-WINDOW = 256
-
-
-@dataclass(frozen=True)
-class Shape:
-    """The size of a GPT-2, by what is written about it: 6 x 384 has 6 layers of width 384.
-
-    Attributes:
-        layers: how many.
-        size: their width; a head has 64 of it.
-        alphabet: the characters that it writes.
-    """
-
-    layers: int
-    size: int
-    alphabet: str = ALPHABET
-
-    def __str__(self) -> str:
-        return f"{self.layers} x {self.size}"
-
-
-SMALL = Shape(6, 384)
-# GPT-2 small has 50,257 tokens; a newline and the special ones are added to these characters.
-GPT2_SMALL = Shape(12, 768, "".join(map(chr, range(256, 256 + 50_252))))
-BATCH, BEAMS = 16, 5
-# Of translators: a joint subword vocabulary, and sources of 8 to 24 tokens, EOS included.
-PAIR_VOCAB, SHORTEST, LONGEST = 6000, 8, 24
-PAD, BOS, UNK, EOS = range(4)
 # Of a weight, by precision.
 BYTES = {"float32": 4, "bf16": 2, "int8": 1}
-# Makes texts and returns the number of tokens it made.
-Run = Callable[[], int]
 
 
 @dataclass(frozen=True)
@@ -76,17 +61,16 @@ class Case:
     bytes_per_token: float
 
 
-def _write(model: LanguageModel, tokenizer: Tokenizer, batch: int, tokens: int) -> Run:
+def _write(model: LanguageModel, tokenizer: Tokenizer, texts: Texts) -> Run:
     """Return our sampling, as `seqgen sample` does it."""
-    never = (tokenizer.pad_id, tokenizer.bos_id, tokenizer.unk_id, tokenizer.eos_id)
 
     def run() -> int:
-        rows = [Row(i, 0, (tokenizer.newline_id,)) for i in range(batch)]
+        rows = [Row(i, 0, (first,)) for i, first in enumerate(texts.firsts)]
         steps = sample(
             model,
             rows,
-            lambda row: Continuation(tokenizer.decoder(row.tokens), (), tokens, None),
-            [Forbid(never)],
+            lambda row: Continuation(tokenizer.decoder(row.tokens), (), texts.tokens, None),
+            [_never(tokenizer)],
             CounterDraw(1),
         )
         return sum(1 for _ in steps)
@@ -94,7 +78,24 @@ def _write(model: LanguageModel, tokenizer: Tokenizer, batch: int, tokens: int) 
     return run
 
 
-def in_title(precision: str) -> str:
+def _search(model: LanguageModel, tokenizer: Tokenizer, texts: Texts) -> Run:
+    """Return our beam search, as `seqgen beam-search` does it."""
+    config = BeamConfig(beams=texts.beams, max_tokens=texts.tokens)
+
+    def run() -> int:
+        prompts = [SearchPrompt(i, (first,)) for i, first in enumerate(texts.firsts)]
+        results = search(model, prompts, config, [_never(tokenizer)], None)
+        return sum(len(beams[0].tokens) for _, beams in results)
+
+    return run
+
+
+def _never(tokenizer: Tokenizer) -> Forbid:
+    """Return what keeps texts from ending before they have all of their tokens."""
+    return Forbid((tokenizer.pad_id, tokenizer.bos_id, tokenizer.unk_id, tokenizer.eos_id))
+
+
+def _in_title(precision: str) -> str:
     """Return the end of the name of a case in some precision."""
     return "" if precision == "float32" else f", {precision}"
 
@@ -102,11 +103,12 @@ def in_title(precision: str) -> str:
 def lstm(tokens: int, precision: str = "float32") -> Case:
     """Return the case of our LSTM beside a loop over `nn.LSTM` in float32."""
     tokenizer = CharTokenizer(ALPHABET)
+    texts = Texts((tokenizer.newline_id,), tokens)
     model = LSTM(LSTMConfig(vocab_size=tokenizer.vocab_size, hidden_size=256, num_layers=2))
     return Case(
-        name=f"lstm 2 x 256, batch 1{in_title(precision)}",
+        name=f"lstm 2 x 256, batch 1{_in_title(precision)}",
         baseline="a loop over nn.LSTM",
-        ours=_write(in_precision(model.eval(), precision), tokenizer, 1, tokens),
+        ours=_write(in_precision(model.eval(), precision), tokenizer, texts),
         theirs=plain_lstm(tokenizer.vocab_size, tokens),
         # One row of the embedding is read.
         bytes_per_token=BYTES[precision]
@@ -192,74 +194,47 @@ def _bytes_per_token(
     return (BYTES[precision] * weights + 4 * rows * cache) / texts
 
 
-def name_of_transformer(batch: int, shape: Shape, precision: str, theirs: str) -> str:
-    """Return what the case of a transformer is called."""
-    beside = f" beside {theirs}" if theirs != "float32" else ""
-    return f"transformer {shape}, batch {batch}{in_title(precision)}{beside}"
+def name_of_transformer(
+    batch: int, shape: Shape, precision: str, beside: str, beams: int = 1
+) -> str:
+    """Return what the case of a transformer is called; see `transformer`."""
+    search = f"{beams} beams, " if beams > 1 else ""
+    peer = f" beside {beside}" if beside != "float32" else ""
+    return f"transformer {shape}, {search}batch {batch}{_in_title(precision)}{peer}"
 
 
 def transformer(
-    tokens: int,
-    batch: int,
-    shape: Shape = SMALL,
-    precision: str = "float32",
-    their_precision: str = "float32",
+    tokens: int, batch: int, shape: Shape, precision: str, beside: str, beams: int = 1
 ) -> Case:
-    """Return the case of our GPT-2 beside that of the transformers package.
+    """Return the case of our GPT-2 beside another library's.
+
+    Args:
+        tokens: of each text.
+        batch: texts.
+        shape: of both models.
+        precision: of ours.
+        beside: "float32" or "bf16", of the transformers package; or "CTranslate2", in `precision`.
+        beams: of a search; 1 to sample.
 
     Raises:
-        ImportError: transformers is not installed.
+        ImportError: that library is not installed.
     """
     tokenizer = CharTokenizer(shape.alphabet)
-    theirs = _transformers_model(shape, tokenizer.vocab_size)
-    if their_precision == "bf16":
-        theirs = theirs.to(torch.bfloat16)
-    model = Transformer(_gpt2(shape, tokenizer.vocab_size)).eval()
-    start = torch.full((batch, 1), tokenizer.newline_id)
-
-    def generate() -> int:
-        options = {"do_sample": True, "top_k": 0}
-        return theirs.generate(start, max_new_tokens=tokens, **options)[:, 1:].numel()
-
-    return Case(
-        name=name_of_transformer(batch, shape, precision, their_precision),
-        baseline=f"transformers generate{in_title(their_precision)}",
-        ours=_write(in_precision(model, precision), tokenizer, batch, tokens),
-        theirs=generate,
-        bytes_per_token=_bytes_per_token(model, batch, batch, tokens, precision),
-    )
-
-
-def beams(tokens: int) -> Case:
-    """Return the case of our beam search beside that of the transformers package.
-
-    Raises:
-        ImportError: transformers is not installed.
-    """
-    tokenizer = CharTokenizer(ALPHABET)
-    theirs = _transformers_model(SMALL, tokenizer.vocab_size)
-    model = Transformer(_gpt2(SMALL, tokenizer.vocab_size)).eval()
-    never = (tokenizer.pad_id, tokenizer.bos_id, tokenizer.unk_id, tokenizer.eos_id)
+    newline, vocab_size = tokenizer.newline_id, tokenizer.vocab_size
     # Prompts that differ, so that none of the searches is another's.
-    firsts = range(tokenizer.newline_id, tokenizer.newline_id + BATCH)
-    start = torch.tensor(firsts)[:, None]
-
-    def ours() -> int:
-        sources = [SearchPrompt(i, (first,)) for i, first in enumerate(firsts)]
-        config = BeamConfig(beams=BEAMS, max_tokens=tokens)
-        results = search(model, sources, config, [Forbid(never)], None)
-        return sum(len(beams[0].tokens) for _, beams in results)
-
-    def generate() -> int:
-        options = {"do_sample": False, "num_beams": BEAMS}
-        return theirs.generate(start, max_new_tokens=tokens, **options)[:, 1:].numel()
-
+    texts = Texts(range(newline, newline + batch), tokens, beams)
+    if beside == "CTranslate2":
+        baseline, theirs = f"{beside}{_in_title(precision)}", ctranslate2_gpt2
+    else:
+        baseline, theirs = f"transformers{_in_title(beside)}", transformers_gpt2
+    run = theirs(shape, vocab_size, texts, precision if beside == "CTranslate2" else beside)
+    model = in_precision(Transformer(_gpt2(shape, vocab_size)).eval(), precision)
     return Case(
-        name=f"transformer 6 x 384, {BEAMS} beams, batch {BATCH}",
-        baseline="transformers beams",
-        ours=ours,
-        theirs=generate,
-        bytes_per_token=_bytes_per_token(model, BATCH * BEAMS, BATCH, tokens),
+        name=name_of_transformer(batch, shape, precision, beside, beams),
+        baseline=baseline,
+        ours=(_write if beams == 1 else _search)(model, tokenizer, texts),
+        theirs=run,
+        bytes_per_token=_bytes_per_token(model, batch * beams, batch, tokens, precision),
     )
 
 
@@ -293,61 +268,6 @@ def translator(layers: int, size: int, tokens: int) -> Case:
         name=name_of_translator(layers, size),
         baseline="transformers Marian",
         ours=ours,
-        theirs=_marian(sources, layers, size, tokens),
+        theirs=marian(sources, layers, size, tokens),
         bytes_per_token=4 * (read + BATCH * BEAMS * cache) / BATCH,
     )
-
-
-def _marian(sources: TokenSources, layers: int, size: int, tokens: int) -> Run:
-    """Return what searches with Marian (Junczys-Dowmunt et al. 2018) of random weights.
-
-    Raises:
-        ImportError: transformers is not installed.
-    """
-    from transformers import MarianConfig, MarianMTModel
-
-    shape = {"layers": layers, "attention_heads": size // 64, "ffn_dim": 4 * size}
-    config = MarianConfig(
-        vocab_size=PAIR_VOCAB,
-        max_position_embeddings=WINDOW,
-        d_model=size,
-        activation_function="relu",
-        scale_embedding=True,
-        bos_token_id=None,
-        eos_token_id=None,
-        forced_eos_token_id=None,
-        pad_token_id=PAD,
-        decoder_start_token_id=BOS,
-        **{f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in shape.items()},
-    )
-    model = MarianMTModel(config).float().eval()
-    read = sources.rows(range(len(sources)))
-    values, lengths = torch.from_numpy(read.values), torch.from_numpy(read.lengths)
-    there = (torch.arange(values.shape[1]) < lengths[:, None]).long()
-
-    def run() -> int:
-        options = {"do_sample": False, "num_beams": BEAMS, "max_new_tokens": tokens}
-        return model.generate(values, attention_mask=there, **options)[:, 1:].numel()
-
-    return run
-
-
-def _transformers_model(shape: Shape, vocab_size: int) -> nn.Module:
-    """Return GPT-2 of a shape, in float32, that never ends a text by itself.
-
-    Raises:
-        ImportError: transformers is not installed.
-    """
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    config = GPT2Config(
-        vocab_size=vocab_size,
-        n_positions=WINDOW,
-        n_embd=shape.size,
-        n_layer=shape.layers,
-        n_head=shape.size // 64,
-        bos_token_id=None,
-        eos_token_id=None,
-        pad_token_id=0,
-    )
-    return GPT2LMHeadModel(config).float().eval()

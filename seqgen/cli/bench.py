@@ -54,9 +54,9 @@ def decode(
     """Compare the writing speed of seqgen with plain baselines, in float32, bf16 and int8.
 
     The name of a case ends in its precision, unless that is float32. All models have random
-    weights. The baselines are a loop over nn.LSTM, and the transformers package if it is
-    installed, in float32 or as their column says. Runs of seqgen and of the baseline alternate;
-    speeds and ratios are medians.
+    weights. The baselines are a loop over nn.LSTM, and the packages transformers and CTranslate2
+    if they are installed, in float32 or as their column says. Runs of seqgen and of the baseline
+    alternate; speeds and ratios are medians.
     """
     import torch
 

@@ -1,0 +1,128 @@
+"""The libraries that `seqgen bench decode` measures beside ours: transformers and CTranslate2."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from seqgen.benchmarks.shapes import BEAMS, BOS, PAD, PAIR_VOCAB, WINDOW, Run, Shape, Texts
+from seqgen.data.sources import TokenSources
+
+
+def transformers_gpt2(shape: Shape, vocab_size: int, texts: Texts, precision: str) -> Run:
+    """Return what writes texts with the transformers package, in float32 or bf16.
+
+    Raises:
+        ImportError: transformers is not installed.
+    """
+    model = _transformers_model(shape, vocab_size)
+    if precision == "bf16":
+        model = model.to(torch.bfloat16)
+    start = torch.tensor(texts.firsts)[:, None]
+    how = {"do_sample": True, "top_k": 0}
+    if texts.beams > 1:
+        how = {"do_sample": False, "num_beams": texts.beams}
+
+    def run() -> int:
+        return model.generate(start, max_new_tokens=texts.tokens, **how)[:, 1:].numel()
+
+    return run
+
+
+def ctranslate2_gpt2(shape: Shape, vocab_size: int, texts: Texts, precision: str) -> Run:
+    """Return what writes texts with CTranslate2 (Klein et al. 2020), in float32 or int8.
+
+    Raises:
+        ImportError: ctranslate2 or transformers, by which it reads a model, is not installed.
+    """
+    import ctranslate2
+    from ctranslate2.converters import TransformersConverter
+
+    with tempfile.TemporaryDirectory() as folder:
+        read, written = Path(folder, "read"), Path(folder, "written")
+        _transformers_model(shape, vocab_size).save_pretrained(read)
+        _save_tokenizer(read, vocab_size)
+        TransformersConverter(str(read)).convert(str(written), quantization=precision)
+        model = ctranslate2.Generator(
+            str(written), compute_type=precision, intra_threads=torch.get_num_threads()
+        )
+    start = [[f"t{first}"] for first in texts.firsts]
+    how = {"beam_size": texts.beams, "sampling_topk": 0 if texts.beams == 1 else 1}
+    how |= {"max_length": texts.tokens, "min_length": texts.tokens}
+
+    def run() -> int:
+        results = model.generate_batch(start, include_prompt_in_result=False, **how)
+        return sum(len(result.sequences_ids[0]) for result in results)
+
+    return run
+
+
+def _save_tokenizer(folder: Path, vocab_size: int) -> None:
+    """Save a tokenizer of the words t0, t1 ..., which CTranslate2 names tokens by."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from transformers import PreTrainedTokenizerFast
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    words = WordLevel({f"t{token}": token for token in range(vocab_size)}, unk_token="t0")
+    special = {"unk_token": "t0", "bos_token": "t1", "eos_token": "t2"}
+    PreTrainedTokenizerFast(tokenizer_object=Tokenizer(words), **special).save_pretrained(folder)
+
+
+def marian(sources: TokenSources, layers: int, size: int, tokens: int) -> Run:
+    """Return what searches with Marian (Junczys-Dowmunt et al. 2018) of random weights.
+
+    Raises:
+        ImportError: transformers is not installed.
+    """
+    from transformers import MarianConfig, MarianMTModel
+
+    shape = {"layers": layers, "attention_heads": size // 64, "ffn_dim": 4 * size}
+    config = MarianConfig(
+        vocab_size=PAIR_VOCAB,
+        max_position_embeddings=WINDOW,
+        d_model=size,
+        activation_function="relu",
+        scale_embedding=True,
+        bos_token_id=None,
+        eos_token_id=None,
+        forced_eos_token_id=None,
+        pad_token_id=PAD,
+        decoder_start_token_id=BOS,
+        **{f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in shape.items()},
+    )
+    model = MarianMTModel(config).float().eval()
+    read = sources.rows(range(len(sources)))
+    values, lengths = torch.from_numpy(read.values), torch.from_numpy(read.lengths)
+    there = (torch.arange(values.shape[1]) < lengths[:, None]).long()
+
+    def run() -> int:
+        options = {"do_sample": False, "num_beams": BEAMS, "max_new_tokens": tokens}
+        return model.generate(values, attention_mask=there, **options)[:, 1:].numel()
+
+    return run
+
+
+def _transformers_model(shape: Shape, vocab_size: int) -> nn.Module:
+    """Return GPT-2 of a shape, in float32, that never ends a text by itself.
+
+    Raises:
+        ImportError: transformers is not installed.
+    """
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(
+        vocab_size=vocab_size,
+        n_positions=WINDOW,
+        n_embd=shape.size,
+        n_layer=shape.layers,
+        n_head=shape.size // 64,
+        bos_token_id=None,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
+    return GPT2LMHeadModel(config).float().eval()

@@ -1,0 +1,53 @@
+"""The sizes of what `seqgen bench decode` measures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+ALPHABET = "".join(map(chr, range(32, 93)))
+WINDOW = 256
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The size of a GPT-2, by what is written about it: 6 x 384 has 6 layers of width 384.
+
+    Attributes:
+        layers: how many.
+        size: their width; a head has 64 of it.
+        alphabet: the characters that it writes.
+    """
+
+    layers: int
+    size: int
+    alphabet: str = ALPHABET
+
+    def __str__(self) -> str:
+        return f"{self.layers} x {self.size}"
+
+
+SMALL = Shape(6, 384)
+# GPT-2 small has 50,257 tokens; a newline and the special ones are added to these characters.
+GPT2_SMALL = Shape(12, 768, "".join(map(chr, range(256, 256 + 50_252))))
+BATCH, BEAMS = 16, 5
+# Of translators: a joint subword vocabulary, and sources of 8 to 24 tokens, EOS included.
+PAIR_VOCAB, SHORTEST, LONGEST = 6000, 8, 24
+PAD, BOS, UNK, EOS = range(4)
+# Makes texts and returns the number of tokens it made.
+Run = Callable[[], int]
+
+
+@dataclass(frozen=True)
+class Texts:
+    """What a GPT-2 is to write.
+
+    Attributes:
+        firsts: the token that each text begins with.
+        tokens: how many follow it.
+        beams: the beams of a search; 1 to sample.
+    """
+
+    firsts: Sequence[int]
+    tokens: int
+    beams: int = 1
