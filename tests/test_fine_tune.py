@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from safetensors.torch import load_file
 
 from seqgen import store
 from seqgen.cli import run
+from seqgen.cli.page_commands import training_commands
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.tasks.loading import load
 from seqgen.tasks.training.train import train
@@ -162,3 +164,45 @@ def test_on_the_command_line(base, texts, capfd):
     assert run(["train", str(texts[1]), *flags, *layers, "--json"]) == 0
     assert json.loads(capfd.readouterr()[0])["architecture"] == "lstm"
     assert run(["train", "--resume", "tuned", "--init-from", "base"]) == 2
+
+
+def test_the_record_names_what_a_model_began_from(base, texts, capfd):
+    """By name and hash: renamed it is found, trained again it is another."""
+    tuned(texts[1])
+    known = {"init_from": {"name": "base", "digest": base.digest}}
+    assert store.find("tuned").record["origins"] == known
+    assert run(["train", "--resume", "tuned", "--steps", "5", "--quiet"]) == 0
+    assert store.find("tuned").record["origins"] == known
+
+    def shown():
+        model = store.StoredModel(store.find("tuned").path)
+        trained = [line for line in training_commands(model, "tuned") if "seqgen train" in line]
+        capfd.readouterr()
+        assert run(["models", "show", "tuned"]) == 0
+        (line,) = re.findall("^began from +(.*)$", capfd.readouterr().out, re.M)
+        return line, trained
+
+    line, (command,) = shown()
+    assert line == "base" and " --init-from base " in command
+    assert run(["models", "rename", "base", "root", "--quiet"]) == 0
+    line, (command,) = shown()
+    assert line == "base, now called root" and " --init-from root " in command
+    assert run(["models", "rename", "root", "base", "--quiet"]) == 0
+    more = {**SETTINGS, **SHAPE, "steps": 3, "seed": 7}
+    train([texts[0]], name="base", settings=more, overwrite=True)
+    assert shown() == ("base, which is gone or has been trained again", [])
+    assert run(["models", "remove", "base", "--yes", "--quiet"]) == 0
+    assert shown() == ("base, which is gone or has been trained again", [])
+
+
+def test_a_record_without_origins_is_read(base, texts):
+    """Earlier versions kept the name alone, in the configuration."""
+    tuned(texts[1])
+    model = store.find("tuned")
+    place = model.path / store.RECORD
+    facts = {k: v for k, v in json.loads(place.read_text()).items() if k != "origins"}
+    place.write_text(json.dumps(facts))
+    (model.path / "manifest.json").unlink()
+    model = store.StoredModel(model.path)
+    assert store.origins_of(model)["init_from"].path == base.path
+    assert " --init-from base " in training_commands(model, "tuned")[0]

@@ -285,7 +285,7 @@ class Inputs:
         if val != "-" and not Path(val).exists():  # a share, none, or refused where it is read
             return val
         (kept,) = self.keep([val])
-        return val if kept == val else str(kept.resolve())
+        return str(Path(kept).resolve())
 
     def _say_if_known(self, source: Input, by_identity: dict[Identity | None, Input]) -> bool:
         known = source.identity in by_identity

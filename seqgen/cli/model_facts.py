@@ -98,12 +98,13 @@ def six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, 
         "model": f"{model.name}: {config['architecture']}, "
         f"{plural(record.get('parameters') or 0, 'parameter')}",
         **_base(config),
+        **_began_from(model),
         "text": f"{files or MISSING}, {plural(data.get('characters') or 0, 'character')}",
         "tokenizer": f"{tokenizer['kind']}, {plural(size or 0, 'token')}",
         **({"labels": tokenizer["labels"]} if "labels" in tokenizer else {}),
         "training": _mixed(config, record) or _imported(record) or _training(model, result),
         "validation": _validation(result),
-        **_features(config, result),
+        **_features(model, result),
         "written": f"{age(record.get('created'))}, {model.path}",
     }
 
@@ -114,6 +115,21 @@ def _base(config: dict[str, Any]) -> dict[str, str]:
     if adapter is None:
         return {}
     return {"adapters": f"of rank {adapter['rank']} on {adapter['base']['name']}"}
+
+
+def _began_from(model: store.StoredModel) -> dict[str, str]:
+    """Return the model that a fine-tuned one began from; nothing for any other."""
+    name = (model.config.get("training") or {}).get("init_from")
+    return {} if name is None else {"began from": name + _since(model, "init_from")}
+
+
+def _since(model: store.StoredModel, setting: str) -> str:
+    """Say what has become of the model that a setting of training names, if it has changed."""
+    origin = store.origins_of(model)[setting]
+    if origin is None:
+        return ", which is gone or has been trained again"
+    renamed = origin.name != Path(model.config["training"][setting]).name
+    return f", now called {origin.name}" if renamed else ""
 
 
 def _mixed(config: dict[str, Any], record: dict[str, Any]) -> str | None:
@@ -140,11 +156,12 @@ def _training(model: store.StoredModel, result: dict[str, Any]) -> str:
     return f"{work} in {duration(result.get('seconds'))}"
 
 
-def _features(config: dict[str, Any], result: dict[str, Any]) -> dict[str, str]:
+def _features(model: store.StoredModel, result: dict[str, Any]) -> dict[str, str]:
     """Return whose features the model reads, and what each of their layers counts, if any."""
-    name, weights = config.get("training", {}).get("features"), result.get("layer_weights")
+    name, weights = model.config.get("training", {}).get("features"), result.get("layer_weights")
     if name is None:
         return {}
+    name += _since(model, "features")
     return {"features": f"{name}: {named_figures(weights)}" if weights else name}
 
 

@@ -29,7 +29,7 @@ def page_commands(
     """
     name = shlex.quote(store.as_given(model))
     shown = f"seqgen models show {name}"
-    training = [*_train(model, name), shown]
+    training = [*training_commands(model, name), shown]
     commands = {"What it is": [f"{shown} --all"], "Training": training}
     if course.samples:
         commands["Samples by step"] = [f"{shown} --samples"]
@@ -48,8 +48,11 @@ def page_commands(
     }
 
 
-def _train(model: StoredModel, name: str) -> list[str]:
-    """Return the training of a model; nothing for one that was mixed or imported."""
+def training_commands(model: StoredModel, name: str) -> list[str]:
+    """Return the training of a model; nothing for one that was mixed or imported.
+
+    Nothing either where a model that it was trained from is gone, or has been trained again.
+    """
     files = (model.record.get("data") or {}).get("files")
     if not files or registry.known_architecture(model.config["architecture"]) is None:
         return []
@@ -58,8 +61,15 @@ def _train(model: StoredModel, name: str) -> list[str]:
     vectors = model.config["model"].get("source_features") is not None
     source = "--source-vectors" if vectors else "--source"
     data = f"{source} {sides[0]} --target {sides[1]}" if sides[1] else sides[0]
+    origins = store.origins_of(model)
+    if None in origins.values():
+        return []
+    more = "".join(
+        f" --{kind.replace('_', '-')} {shlex.quote(store.as_given(origin))}"
+        for kind, origin in origins.items()
+    )
     seed = model.record.get("seed")
-    more = "" if seed is None else f" --seed {seed}"
+    more += "" if seed is None else f" --seed {seed}"
     return [f'seqgen train {data} --config "$(seqgen models path {name})/config.json"{more}']
 
 

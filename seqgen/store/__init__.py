@@ -41,6 +41,7 @@ from seqgen.store.layout import (
 )
 from seqgen.store.mixture_parts import write_mixture
 from seqgen.store.model import StoredModel
+from seqgen.store.origins import origins_of
 from seqgen.store.places import home, models_folder, studies_folder
 from seqgen.store.removing import check_removable, needing, remove
 from seqgen.store.stored_mixture import StoredMixture, as_given
@@ -87,6 +88,7 @@ __all__ = [
     "models_folder",
     "needing",
     "now",
+    "origins_of",
     "remove",
     "rename",
     "studies_folder",

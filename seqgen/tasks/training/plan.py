@@ -76,6 +76,11 @@ class Plan:
         """What it is trained on, as the registry's row says."""
         return registry.architecture(self.architecture).reads
 
+    def origins(self) -> dict[str, dict[str, str]]:
+        """Return the models that training begins from, by setting, as a record keeps them."""
+        used = {"init_from": self.origin, "features": self.features}
+        return {name: one.stored.reference.to_dict() for name, one in used.items() if one}
+
     def model_config(self, sizes: VocabSizes, seq_len: int) -> ModelConfig:
         """Return the model's configuration, with what follows from the text and from training.
 

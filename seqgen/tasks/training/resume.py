@@ -85,7 +85,7 @@ def resume(
         require_tensorboard()
     given = {k: v for k, v in (settings or {}).items() if v is not None}
     files = data, targets
-    looks = stop_after, tensorboard, diagnose
+    during = {"stop_after": stop_after, "tensorboard": tensorboard, "diagnose": diagnose}
     with together(timeout):
         require_parallel(shard)
         report = report_of_first(report)
@@ -93,7 +93,8 @@ def resume(
         _check_resumable(stored, given)
         place = choose_device(device)
         with restored_randomness(place), stored.locked():
-            return _go_on(stored, files, given, changed_data, place, (*looks, report, shard))
+            during |= {"report": report, "shard": shard}
+            return _go_on(stored, files, given, changed_data, place, during)
 
 
 def _found(name: str | Path | None) -> StoredModel:
@@ -110,7 +111,7 @@ def _go_on(
     given: Mapping[str, Any],
     changed_data: bool,
     place: torch.device,
-    looks: tuple[Any, ...],
+    during: Mapping[str, Any],
 ) -> TrainingResult:
     """Go on with a stored model that is locked.
 
@@ -120,9 +121,9 @@ def _go_on(
         given: the settings that are to change.
         changed_data: continue even if the text has changed.
         place: the device.
-        looks: what `Session` is given besides the model, its data and its settings.
+        during: fields of `Session` by name, such as `report`.
     """
-    report: Report = looks[3]
+    report: Report = during["report"]
     checkpoint = stored.read_checkpoint(lambda text: report(Notice(text=text)))
     done, result = checkpoint[1]["run"], stored.record.get("result")
     finished = done["stopped"] in FINISHED and result and not given.keys() - {"with_ngram"}
@@ -133,8 +134,9 @@ def _go_on(
     loaded, prepared = _reloaded(stored, files, training, place, changed_data)
     order = order_of(training, prepared, loaded.data, report)
     training = replace(training, with_ngram=order)
-    created = stored.record.get("created", store.now())
-    session = Session(loaded, prepared, training, *looks, created)
+    record = stored.record
+    began = {"created": record.get("created", store.now()), "origins": record.get("origins") or {}}
+    session = Session(loaded, prepared, training, **during, **began)
     if given.keys() - {"with_ngram"}:
         _check_longer(session, done)
     if given:

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import platform
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -82,6 +82,7 @@ class Session:
         report: takes events.
         shard: divide parameters and the states of optimisers among the ranks.
         created: when its training first began.
+        origins: the models that it began from, by setting, as the record keeps them.
     """
 
     loaded: LoadedModel
@@ -93,6 +94,7 @@ class Session:
     report: Report
     shard: bool = False
     created: str = field(default_factory=store.now)
+    origins: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def stored(self) -> StoredModel:
@@ -329,6 +331,8 @@ class Session:
         if not ranks.leads():
             return
         facts = {"created": self.created, "seed": self.training.seed, "result": result}
+        if self.origins:
+            facts["origins"] = dict(self.origins)
         if ranks.launched():
             facts["launcher"] = ranks.launcher()
         write_record(self.loaded, self.prepared, **facts)

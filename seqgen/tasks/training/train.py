@@ -122,13 +122,12 @@ def train(
     if tensorboard:
         require_tensorboard()
     chosen = architecture, task, preset, settings or {}, config or {}, parameters
-    during = stop_after, tensorboard, diagnose
+    during = {"stop_after": stop_after, "tensorboard": tensorboard, "diagnose": diagnose}
     where = name, Path(data[0]).stem, overwrite, folder
     with together(timeout):
         report = report_of_first(report)
         if ranks.from_first(lambda: is_begun(name)):
-            again = dict(zip(("stop_after", "tensorboard", "diagnose"), during, strict=True))
-            return resume(name, device=device, shard=shard, report=report, **again)
+            return resume(name, device=device, shard=shard, report=report, **during)
         require_parallel(shard)
         if ranks.leads():
             _check_names(name, settings or {}, overwrite)
@@ -140,7 +139,8 @@ def train(
             return _estimate(ready, where, place, report)
         with restored_randomness(place), contextlib.ExitStack() as held:
             loaded = _begin(ready, where, place, held, report)
-            session = Session(loaded, ready.prepared, ready.training, *during, report, shard)
+            during |= {"report": report, "shard": shard, "origins": ready.plan.origins()}
+            session = Session(loaded, ready.prepared, ready.training, **during)
             ended = session.run()
             return ranks.from_first(lambda: finish(session, ended, {"overwrite": overwrite}))
 
