@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import math
 import threading
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from seqgen.configs import TrainingConfig
+from seqgen.data.batches import Batches, training_batches
+from seqgen.data.corpus import Corpus
 from seqgen.errors import SeqgenError
 from seqgen.models import arrays
 from seqgen.models.arrays import Products
+from seqgen.models.cells.lstm import LSTM, LSTMConfig
 from seqgen.store import measured as kept
 from seqgen.store.measured import keep_measurement, kept_measurement
 from seqgen.tasks import machine
@@ -111,6 +117,7 @@ def test_a_trial_compares_speeds_in_turn(slow, monkeypatch):
         return 1.0 if len(asked) in (1, 2, 3, 6) else fast
 
     monkeypatch.setattr(speed, "speed", measured)
+    monkeypatch.setattr(speed, "_loss_gap", lambda *_: 0.0)
     found = speed.bf16_speedup(None, None, choosing.TrainingConfig(steps=5))
     assert found == pytest.approx(1 / 3 if slow == "bf16" else 3)
     assert asked == ["bf16", "float32"] * 4  # in 0.8 seconds of this clock
@@ -122,6 +129,7 @@ def test_a_trial_ends_after_a_step_of_each_where_steps_are_long(monkeypatch):
     monkeypatch.setattr(
         speed, "speed", lambda _, __, config: 5.0 if config.precision == "bf16" else 2.0
     )
+    monkeypatch.setattr(speed, "_loss_gap", lambda *_: 0.0)
     assert speed.bf16_speedup(None, None, choosing.TrainingConfig(steps=5)) == 2.5
 
 
@@ -132,6 +140,50 @@ def test_what_diverges_in_bf16_trains_in_float32(monkeypatch):
     monkeypatch.setattr(speed, "speed", diverges)
     found = speed.bf16_speedup(None, None, choosing.TrainingConfig(steps=5))
     assert speed.faster_precision(found) == "float32"
+
+
+SHORT = TrainingConfig(minutes=1.0, seq_len=8, batch_size=4, lr=1e-2, optimizer="muon")
+
+
+def untrained() -> tuple[LSTM, Batches]:
+    """Return a small network with dropout, and the windows of a short text."""
+    torch.manual_seed(0)
+    model = LSTM(LSTMConfig(vocab_size=9, hidden_size=16, num_layers=1, dropout=0.3))
+    corpus = Corpus(np.arange(400, dtype=np.uint8) ** 2 % 9, np.array([400]), start=1)
+    return model, training_batches(corpus, "stream", True, 4, 8, seed=0)
+
+
+def test_the_first_steps_in_bf16_have_the_losses_of_those_in_float32():
+    """With the same dropout; what is asked of them is far more than rounding needs."""
+    assert abs(speed._loss_gap(*untrained(), SHORT)) < speed.MOST_LOSS_GAP / 2
+
+
+@pytest.mark.parametrize(("worse", "taken"), [(1.004, True), (1.006, False), (math.inf, False)])
+def test_bf16_is_not_taken_where_it_costs_loss(worse, taken, monkeypatch):
+    """Here its losses are that much larger from the same weights on."""
+    asked, losses_of = [], speed._losses
+
+    def losses(model, batches, config):
+        asked.append((config.precision, model.head.weight.clone()))
+        found = losses_of(model, batches, replace(config, precision="float32"))
+        return [(worse if config.precision == "bf16" else 1.0) * loss for loss in found]
+
+    monkeypatch.setattr(speed, "_losses", losses)
+    rates = {"bf16": 3.0, "float32": 1.0}
+    monkeypatch.setattr(speed, "TRIAL_SECONDS", 0.0)
+    monkeypatch.setattr(speed, "speed", lambda _, __, config: rates[config.precision])
+    found = speed.bf16_speedup(*untrained(), SHORT)
+    assert found == (3.0 if taken else 0.0)
+    (first, exact), (second, rounded) = asked
+    assert (first, second) == ("float32", "bf16")
+    assert torch.equal(exact, rounded)
+
+
+def test_losses_are_compared_only_where_bf16_is_faster(monkeypatch):
+    monkeypatch.setattr(speed, "TRIAL_SECONDS", 0.0)
+    monkeypatch.setattr(speed, "speed", lambda *_: 1.0)
+    monkeypatch.setattr(speed, "_losses", lambda *_: pytest.fail("compared"))
+    assert speed.bf16_speedup(*untrained(), SHORT) == 1.0
 
 
 def test_steps_use_what_was_measured_first_and_keep_to_it(monkeypatch):

@@ -104,9 +104,12 @@ class RecurrentConfig(CellRegularisers):
         "weight_decay": 0.05,
     }
 
-    # Found by runs of 9 seconds to 5 minutes on tiny Shakespeare, and of 20 minutes on WikiText-2
-    # (docs/recipes.md).
+    # Up to 2 x 384 found by runs of 9 seconds to 5 minutes on tiny Shakespeare, and of 20 minutes
+    # on WikiText-2 (docs/recipes.md). From there on an LSTM trains on four tokens for each of its
+    # parameters, and reads two of text, as 2 x 384 does.
     sizes: ClassVar[tuple[Size, ...]] = (
+        Size({"num_layers": 3, "hidden_size": 512}, tokens=2.5e7, text=1.3e7),
+        Size({"num_layers": 2, "hidden_size": 512}, tokens=1.7e7, text=8.5e6),
         Size({"num_layers": 2, "hidden_size": 384}, tokens=1e7, text=5e6),
         Size({"num_layers": 2, "hidden_size": 256}, tokens=1.6e6, text=1.5e5),
         Size({"num_layers": 2, "hidden_size": 192}, tokens=1.6e6, text=1.5e5),

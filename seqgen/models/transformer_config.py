@@ -7,11 +7,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from seqgen.configs import MOST_LAYERS, MOST_WIDTH, SHARED_SEARCH, ModelConfig, require, setting
+from seqgen.configs import (
+    MOST_LAYERS,
+    MOST_WIDTH,
+    SHARED_SEARCH,
+    ModelConfig,
+    Size,
+    require,
+    setting,
+)
 from seqgen.registry import SHARED_DOCS
 
 # The angles of every position are kept at hand, hundreds of bytes each.
 MOST_WINDOW = 1 << 18
+
+
+def _size(layers: int, heads: int, width: int, window: int, **least: float) -> Size:
+    """Return a size, and what of tokens and text it needs at least."""
+    shape = {"num_layers": layers, "num_heads": heads, "hidden_size": width, "seq_len": window}
+    return Size(shape, **least)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +46,16 @@ class TransformerConfig(ModelConfig):
         "seq_len": 128,
         "weight_decay": 0.1,
     }
+    # By the rule of recurrent networks: four tokens of training for each parameter, and two of
+    # text. Only the smallest has been measured (docs/recipes.md).
+    sizes: ClassVar[tuple[Size, ...]] = (
+        _size(12, 12, 768, 1024, tokens=3.4e8, text=1.7e8),
+        _size(8, 8, 512, 512, tokens=1e8, text=5e7),
+        _size(6, 6, 384, 256, tokens=4.3e7, text=2.1e7),
+        _size(6, 4, 256, 256, tokens=1.9e7, text=9.5e6),
+        _size(4, 4, 192, 128, tokens=7.2e6, text=3.6e6),
+        _size(4, 4, 128, 128),
+    )
 
     window: int = setting(
         "Tokens in the context window; it follows from seq_len.", low=1, high=MOST_WINDOW

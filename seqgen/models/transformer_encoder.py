@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from seqgen.configs import Size
 from seqgen.configs.labelling import Pooling, SentenceConfig
 from seqgen.models.network import groups_in_order
 from seqgen.models.sentence_encoder import SentenceEncoder, at_ends, require_window
@@ -20,6 +21,7 @@ from seqgen.models.transformer_config import TransformerConfig
 class EncoderOnlyConfig(TransformerConfig):
     """The settings of the decoder-only transformer, whose blocks see both sides here."""
 
+    sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
     encoder_layers: ClassVar[None] = None
     source_features: ClassVar[None] = None
 

@@ -37,8 +37,9 @@ from seqgen.wording import listed, plural
 
 # The number of rows is doubled if that trains at least `LEAST_GAIN` times as fast and leaves at
 # least `LEAST_STEPS` steps, and each row at least `LEAST_WINDOWS` windows of text. The learning
-# rate is then multiplied by the square root of two.
-LEAST_GAIN, LEAST_STEPS, LEAST_WINDOWS = 1.2, 800, 16
+# rate is then multiplied by the square root of two, but by at most `MOST_RATE_GAIN` in all: higher
+# rates have not been tried.
+LEAST_GAIN, LEAST_STEPS, LEAST_WINDOWS, MOST_RATE_GAIN = 1.2, 800, 16, 2.0
 # From this ratio on (`ModelConfig.regularised`) a model may overfit whatever its dropout: training
 # stops after this many validations, of at most 20, without improvement.
 STOPS_FROM_RATIO, PATIENCE = 200, 8
@@ -49,6 +50,8 @@ LATE = ("step", "wsd")
 LEAST_TOKENS = 1.5e6
 # On a text of fewer bytes, n-grams are hardly worse than a network, and both together better.
 SMALL_TEXT = 100_000
+# A text that has been read so many times has little more to teach: no run got better beyond that.
+MOST_PASSES = 100
 # Compiling takes up to a minute, so it is tried only in runs of at least this many minutes, and
 # kept if steps are at least `LEAST_SPEEDUP` times as fast.
 COMPILED_FROM_MINUTES, LEAST_SPEEDUP = 10, 1.03
@@ -162,7 +165,7 @@ def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Re
     left_open = {*sized, *regularised, "batch_size", "patience"} - plan.given.keys()
     if plan.training.minutes is None or plan.origin is not None or not left_open:
         return plan
-    chosen, trial = _sized(Trial.of(plan, prepared, device), config_class)
+    chosen, trial = _sized(plan, prepared, device)
     more, trial = _with_more_rows(trial, chosen)
     chosen |= more
     chosen |= _regularised(trial, config_class)
@@ -172,9 +175,19 @@ def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Re
     report(Notice(text=f"{model} {enough}"))
     counts = plan.reads == "text" and not plan.data.labels  # n-grams know no sources
     mixes = plan.training.with_ngram is not None
+    if plan.reads == "text" and trial.passes > MOST_PASSES:
+        report(Notice(text=_about_passes(trial)))
     if counts and not mixes and (advice := _about_ngrams(trial, prepared)):
         report(Notice(text=advice))
     return plan.with_settings(chosen)
+
+
+def _about_passes(trial: Trial) -> str:
+    """Return when the text is used up: more minutes would read it again and again."""
+    enough = trial.training.minutes * MOST_PASSES / trial.passes
+    when = plural(round(enough), "minute") if enough >= 1 else plural(round(60 * enough), "second")
+    read = f"this text is used up after about {MOST_PASSES} passes, {when} here"
+    return f"{read}: more minutes would hardly help, and more text would"
 
 
 def _about_ngrams(trial: Trial, prepared: Prepared) -> str | None:
@@ -192,23 +205,34 @@ def _about_ngrams(trial: Trial, prepared: Prepared) -> str | None:
     return None
 
 
-def _sized(first: Trial, config_class: type[ModelConfig]) -> tuple[dict[str, Any], Trial]:
+def _sized(plan: Plan, prepared: Prepared, device: torch.device) -> tuple[dict[str, Any], Trial]:
     """Return the largest size that text and time are enough for, or the smallest; and its trial."""
-    text = first.prepared.train.tokens.size
-    for size in _possible(first.plan, config_class):
-        trial = first.with_settings(size.settings)
-        if text >= size.text and trial.tokens >= size.tokens:
-            break
-    return dict(size.settings), trial
+
+    def trial_of(size: Size) -> Trial:
+        return Trial.of(plan.with_settings(size.settings), prepared, device)
+
+    *larger, smallest = _possible(plan)
+    least = trial_of(smallest)
+    for size in larger:
+        # No larger model is faster. So most need no trial, which may take them minutes.
+        if prepared.train.tokens.size < size.text or least.tokens < size.tokens:
+            continue
+        try:
+            trial = trial_of(size)
+            if trial.tokens >= size.tokens:
+                return dict(size.settings), trial
+        except (torch.OutOfMemoryError, SeqgenError):  # too large for this machine
+            continue
+    return dict(smallest.settings), least
 
 
-def _possible(plan: Plan, config_class: type[ModelConfig]) -> list[Size]:
+def _possible(plan: Plan) -> list[Size]:
     """Return the sizes, without given settings and without sizes that these rule out.
 
     If two sizes become the same, the one that demands less counts.
     """
     sizes: dict[tuple[Any, ...], Size] = {}
-    for size in config_class.sizes:
+    for size in registry.architecture(plan.architecture).load_config().sizes:
         size = replace(size, settings=plan.only_unset(size.settings))
         with contextlib.suppress(UsageError):
             plan.with_settings(size.settings).model_config(VocabSizes(), plan.training.seq_len)
@@ -218,6 +242,7 @@ def _possible(plan: Plan, config_class: type[ModelConfig]) -> list[Size]:
 
 def _with_more_rows(trial: Trial, size: dict[str, Any]) -> tuple[dict[str, Any], Trial]:
     """Return a larger batch size and its rate, if they are worth it; and the trial with them."""
+    first_rate = trial.training.lr
     # With documents the number of rows follows from their lengths; a user who accumulates
     # gradients has no memory for more rows.
     given = {"batch_size", "accumulate"} & trial.plan.given.keys()
@@ -225,7 +250,8 @@ def _with_more_rows(trial: Trial, size: dict[str, Any]) -> tuple[dict[str, Any],
     if given or trial.plan.data.documents != "stream":
         return chosen, trial
     while trial.steps >= LEAST_STEPS:
-        rows, rate = 2 * trial.training.batch_size, math.sqrt(2) * trial.training.lr
+        rows = 2 * trial.training.batch_size
+        rate = min(math.sqrt(2) * trial.training.lr, MOST_RATE_GAIN * first_rate)
         more = trial.plan.only_unset({"batch_size": rows, "lr": rate})
         roomier = trial.with_settings({**size, **more})
         if trial.prepared.train.tokens.size < LEAST_WINDOWS * rows * trial.training.seq_len:
