@@ -13,8 +13,8 @@ from seqgen.data.corpus import Corpus
 from seqgen.data.sources import TokenSources
 from seqgen.data.text import Survey
 from seqgen.tasks.training import choosing, choosing_tokenizer
+from seqgen.tasks.training.batch_rows import rows_of_pairs
 from seqgen.tasks.training.choosing_tokenizer import choose_tokenizer, vocab_size_for
-from seqgen.tasks.training.plan import rows_of_pairs
 from seqgen.tasks.training.train import train
 from seqgen.training.events import Notice
 

@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 
 from seqgen import presets, ranks, registry
@@ -26,18 +25,15 @@ from seqgen.configs import (
 )
 from seqgen.configs.reads import LEARNS
 from seqgen.configs.regimes import DEFAULT_REGIME
-from seqgen.data.corpus import Corpus
 from seqgen.models.base import LanguageModel
 from seqgen.models.precision import Precision, choose_precision
+from seqgen.tasks.training.batch_rows import rows_of_documents, rows_of_pairs
 from seqgen.tasks.training.feature_model import FeatureModel, feature_model_of
 from seqgen.tasks.training.fine_tune import Origin, architecture_of, origin_of
 from seqgen.tasks.training.prepare import Prepared, VocabSizes
 from seqgen.tasks.training.prepare_labels import check_labels
 from seqgen.training.events import Notice, Report
 from seqgen.wording import plural
-
-# Tokens of a step on pairs, on the longer side of each: docs/recipes.md.
-PAIR_TOKENS = 2000
 
 
 def override(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,11 +149,7 @@ class Plan:
             report(Notice(text=f"--seq-len is reduced to the length of the text, {size}"))
         whole = corpus.sources is not None and self.reads != "text"  # nothing is cut
         if "batch_size" not in given and corpus.ends.size > 1 and not whole:
-            # Documents are shorter than the window: a step takes more of them for as many tokens,
-            # but not so many that an epoch of a small corpus is only a few steps.
-            mean = min(training.seq_len, corpus.tokens.size / corpus.ends.size)
-            rows = round(training.batch_size * training.seq_len / mean)
-            settled["batch_size"] = max(training.batch_size, min(rows, corpus.ends.size // 16))
+            settled["batch_size"] = rows_of_documents(corpus, training)
         if training.init_from is not None and prepared.train.oov:
             unknown = plural(prepared.train.oov, "token")
             report(Notice(text=f"{training.init_from} does not know {unknown} of the text"))
@@ -260,16 +252,6 @@ def _groups(
     kind = registry.architecture(architecture)
     read = check_labels(DataConfig(**data), given, kind.reads, kind.load_model().counted)
     return model, with_default_budget(TrainingConfig(**training)), read
-
-
-def rows_of_pairs(corpus: Corpus, least: int) -> int:
-    """Return how many pairs make a step of `PAIR_TOKENS`, on the longer side.
-
-    There are at least `least`, and not so many that an epoch is only a few steps.
-    """
-    lengths = np.diff(corpus.ends, prepend=0)
-    longer = np.maximum(lengths, corpus.sources.lengths).mean()
-    return max(least, min(round(PAIR_TOKENS / longer), corpus.ends.size // 16))
 
 
 # Regimes that look at what a model computes before its softmax layer.
