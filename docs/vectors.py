@@ -67,9 +67,10 @@ def ours(data: Path, name: str, **budget: float) -> float:
     return time.process_time() - began
 
 
-def train_ours(data: Path, epochs: float) -> float:
+def train_ours(data: Path, epochs: float, **settings: float) -> float:
     """Return the processor time of training alone: without reading, counting and storing."""
-    return ours(data, "ours", epochs=epochs) - ours(data, "begun", steps=1)
+    begun = ours(data, "begun", steps=1, **settings)
+    return ours(data, "ours", epochs=epochs, **settings) - begun
 
 
 def train_theirs(data: Path, epochs: int, loaded: LoadedModel) -> float:
@@ -112,9 +113,13 @@ def main() -> None:
     parser.add_argument("held_out", type=Path, help="another of its kind")
     parser.add_argument("--epochs", type=int, default=5, help="passes over the text")
     parser.add_argument("--gensim-epochs", type=int, help="passes of gensim, if not as many")
+    parser.add_argument("--batch-size", type=int, help="rows of a step, if not the default")
+    parser.add_argument("--lr", type=float, help="learning rate, if not the default")
     parser.add_argument("--rounds", type=int, default=1, help="how often they take turns")
     given = parser.parse_args()
     torch.set_num_threads(1)
+    chosen = {"batch_size": given.batch_size, "lr": given.lr}
+    settings = {name: value for name, value in chosen.items() if value is not None}
     words, theirs = sum(map(len, Lines(given.data))), given.gensim_epochs or given.epochs
     with tempfile.TemporaryDirectory() as home:
         os.environ["SEQGEN_HOME"] = home
@@ -122,7 +127,7 @@ def main() -> None:
         line(["", *time_spent, "held-out loss", "neighbours right"])
         line(["---"] * 6)
         for _ in range(given.rounds):
-            seconds = {"seqgen": train_ours(given.data, given.epochs)}
+            seconds = {"seqgen": train_ours(given.data, given.epochs, **settings)}
             loaded = load_vectors("ours")
             found = {"seqgen": quality(loaded, given.held_out)}
             seconds["gensim"] = train_theirs(given.data, theirs, loaded)

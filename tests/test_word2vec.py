@@ -152,14 +152,18 @@ def test_what_is_no_word_is_left_out():
 
 
 def test_frequent_words_are_left_out_by_their_share():
-    """Each is kept with probability sqrt(t / share) (Mikolov et al. 2013, equation 5)."""
+    """Each is kept with probability (sqrt(share / t) + 1) t / share, as in word2vec's own code.
+
+    Equation 5 of Mikolov et al. (2013) leaves out the 1.
+    """
     model = network(subsample=0.01)
     counts = np.array([0, 0, 0, 0, 1, 4, 25, 70, 900])
     model.survey(np.repeat(np.arange(VOCAB), counts), [0])
     torch.manual_seed(1)
     tokens = torch.arange(4, VOCAB).repeat(20_000, 1)
     kept = model.draw(tokens).kept.double().mean(0).numpy()
-    wanted = np.minimum(1, np.sqrt(0.01 / (counts[4:] / counts.sum())))
+    share = counts[4:] / counts.sum()
+    wanted = np.minimum(1, (np.sqrt(share / 0.01) + 1) * 0.01 / share)
     np.testing.assert_allclose(kept, wanted, atol=0.012)
 
 

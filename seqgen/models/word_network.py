@@ -48,8 +48,8 @@ class SampledWordConfig(WordConfig):
     )
     subsample: float = setting(
         "Leave out words that are more frequent than this share of the text, the more often the "
-        "more frequent they are: each is kept with probability sqrt(subsample / share). With 0 "
-        "all are kept.",
+        "more frequent they are: each is kept with probability sqrt(subsample / share) + "
+        "subsample / share. With 0 all are kept.",
         1e-3,
         low=0,
         high=1,
@@ -165,9 +165,13 @@ class WordNetwork(Model, Network):
         return Draws(kept, reach, self.draw_noise(tuple(tokens.shape)))
 
     def _keep(self, counts: Tensor) -> Tensor:
-        """Return the probability that each word is kept, (V,) float32; above 1 for rare words."""
-        share = counts / counts.sum()
-        return (self.config.subsample / share).sqrt().float()
+        """Return the probability that each word is kept, (V,) float32; above 1 for rare words.
+
+        The paper has the square root alone. word2vec's own code adds the ratio itself, so that it
+        keeps more of the text, and gensim does as well.
+        """
+        ratio = self.config.subsample * counts.sum() / counts
+        return (ratio.sqrt() + ratio).float()
 
     def of_counts(self, name: str, make: Callable[[Tensor], Tensor]) -> Tensor:
         """Return a table that is made from the counts, made anew only once these have changed.

@@ -69,7 +69,7 @@ class PseudoLine(PseudoPerplexity):
     @property
     def pseudo_log_likelihood(self) -> float:
         """The sum over its tokens of log P(token | all others), in nats."""
-        return -self.pseudo_nll_nats
+        return 0.0 - self.pseudo_nll_nats  # and not -0.0 of an empty line
 
 
 def pseudo_perplexity(
