@@ -22,7 +22,9 @@ from seqgen.data.examples import ExampleEncoder
 from seqgen.data.pairs import Tokenizers
 from seqgen.data.text import text_files
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.models.base import LanguageModel
 from seqgen.models.precision import choose_device, parameter_type, restored_randomness
+from seqgen.models.recorded import Unfilled
 from seqgen.ranks.group import together
 from seqgen.store import StoredModel
 from seqgen.tasks.interrupts import ending_as_ctrl_c
@@ -36,9 +38,14 @@ from seqgen.tasks.training.prepare_examples import reload_examples
 from seqgen.tasks.training.prepare_labels import reload_labels
 from seqgen.tasks.training.prepare_pairs import PairFiles, reload_pairs
 from seqgen.tasks.training.session import Session, TrainingResult
-from seqgen.tasks.training.several import report_of_first, require_parallel
+from seqgen.tasks.training.several import (
+    report_of_first,
+    require_divisible,
+    require_parallel,
+    unfilled_for,
+)
 from seqgen.tasks.training.with_ngram import finish, order_of
-from seqgen.tokenizers import Tokenizer
+from seqgen.tokenizers import Tokenizer, load_tokenizer
 from seqgen.training.events import Notice, Report
 from seqgen.training.run import Run
 from seqgen.wording import plural
@@ -120,9 +127,10 @@ def _go_on(
         given: the settings that are to change.
         changed_data: continue even if the text has changed.
         place: the device.
-        looks: what `Session` is given besides the model, its data and its settings.
+        looks: what `Session` is given besides the model, its data and its settings; and whether
+            the model is divided.
     """
-    report: Report = looks[3]
+    *looks, report, shard = looks
     checkpoint = stored.read_checkpoint(lambda text: report(Notice(text=text)))
     done, result = checkpoint[1]["run"], stored.record.get("result")
     finished = done["stopped"] in FINISHED and result and not given.keys() - {"with_ngram"}
@@ -130,11 +138,13 @@ def _go_on(
         report(Notice(text=f"{stored.name} has finished; give a longer budget to go on"))
         return _finished(stored, result)
     training = _resumed_settings(stored, given, done, checkpoint[0])
-    loaded, prepared = _reloaded(stored, files, training, place, changed_data)
+    if shard:
+        require_divisible(training, diagnose=looks[-1])
+    loaded, prepared, unfilled = _reloaded(stored, files, training, place, changed_data, shard)
     order = order_of(training, prepared, loaded.data, report)
     training = replace(training, with_ngram=order)
     created = stored.record.get("created", store.now())
-    session = Session(loaded, prepared, training, *looks, created)
+    session = Session(loaded, prepared, training, *looks, report, unfilled, created)
     if given.keys() - {"with_ngram"}:
         _check_longer(session, done)
     if given:
@@ -149,9 +159,13 @@ def _reloaded(
     training: TrainingConfig,
     place: torch.device,
     changed_data: bool,
-) -> tuple[LoadedModel, Prepared]:
-    """Return a stored model on its device, and its data."""
-    model, tokenizer = stored.load_to_train()
+    shard: bool,
+) -> tuple[LoadedModel, Prepared, Unfilled | None]:
+    """Return a stored model on its device, and its data; one that is divided has no content yet."""
+    if shard:
+        model, tokenizer = None, load_tokenizer(stored.path / store.TOKENIZER)
+    else:
+        model, tokenizer = stored.load_to_train()
     source_tokenizer = stored.load_source_tokenizer(tokenizer)
     stored.check()
     ranks.gathered(None)  # no rank reads any more what the first one changes from here on
@@ -159,11 +173,21 @@ def _reloaded(
     data_config = stored.settings("data", DataConfig)
     prepared = _reload(stored, *files, data_config, (tokenizer, source_tokenizer))
     _require_unchanged_data(stored, prepared, changed_data)
-    prepared.show(model)
-    model.to(device=place, dtype=parameter_type(training.precision))
+
+    def shown(model: LanguageModel) -> LanguageModel:
+        prepared.show(model)
+        return model
+
+    unfilled = None
+    if model is None:
+        kind, config = stored.shape()
+        unfilled = unfilled_for(training, lambda processes: shown(kind(config)))
+        model = unfilled.shell(place)
+    else:
+        shown(model).to(device=place, dtype=parameter_type(training.precision))
     framing = stored.framing(tokenizer)
     tokenizers = tokenizer, data_config, source_tokenizer
-    return LoadedModel(stored, model, *tokenizers, own_framing=framing), prepared
+    return LoadedModel(stored, model, *tokenizers, own_framing=framing), prepared, unfilled
 
 
 def _finished(stored: StoredModel, result: Mapping[str, Any]) -> TrainingResult:
