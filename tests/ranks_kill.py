@@ -5,8 +5,9 @@
 Each kill sends SIGKILL to one of two ranks at a random moment of a run under torchrun: all must end
 within the time-out, the model must load if it is there, and the run must go on, on two processes to
 the very weights of a run that was not killed, and on one process. Each interrupt sends SIGINT to
-torchrun at a random moment, and each timed run has a budget of some seconds: none may hang. Ends
-with one line of figures, and with 1 if anything was wrong.
+torchrun at a random moment, and each timed run has a budget of some seconds: none may hang. Moments
+count from when torchrun has started the ranks, for while it loads PyTorch it may lose a signal.
+Ends with one line of figures, and with 1 if anything was wrong.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Trials:
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder, self.draw, self.wrong = folder, random.Random(seed), []
+        self.slowest = 0.0  # seconds from a kill or an interrupt to the end
         self.text = folder / "text.txt"
         self.text.write_text(TEXT)
         self.environment = {**os.environ, "SEQGEN_HOME": str(folder / "home")}
@@ -69,10 +71,20 @@ class Trials:
         file = self.folder / "home" / "models" / name / "checkpoints" / "last.safetensors"
         return {key: x for key, x in load_file(file).items() if key.startswith("model.")}
 
+    def started(self, process: subprocess.Popen[bytes]) -> list[int]:
+        """Wait until torchrun has started both ranks, or has ended; return their numbers."""
+        while len(ranks := children(process.pid)) < 2 and process.poll() is None:
+            time.sleep(0.05)
+        return ranks
+
     def ended(self, process: subprocess.Popen[bytes], within: float, what: str) -> str:
         """Wait for a run; return what it wrote to standard error."""
+        began = time.monotonic()
         try:
-            return process.communicate(timeout=within)[1].decode()
+            said = process.communicate(timeout=within)[1].decode()
+            if not what.startswith(("whole", "timed")):
+                self.slowest = max(self.slowest, time.monotonic() - began)
+            return said
         except subprocess.TimeoutExpired:
             self.wrong.append(f"{what}: hangs")
             process.kill()
@@ -87,8 +99,8 @@ class Trials:
         """Kill a rank at a random moment; return whether there was something to go on with."""
         name = f"killed-{number}"
         process = self.begin(*self.train(name, "--steps", str(STEPS)))
+        ranks = self.started(process)
         time.sleep(self.draw.uniform(0.2, 1.0) * seconds)
-        ranks = children(process.pid)
         if ranks and process.poll() is None:
             os.kill(self.draw.choice(ranks), signal.SIGKILL)
         said = self.ended(process, 2 * TIMEOUT, name)
@@ -111,7 +123,8 @@ class Trials:
         """Interrupt a run at a random moment."""
         name = f"interrupted-{number}"
         process = self.begin(*self.train(name, "--minutes", "2"))
-        time.sleep(self.draw.uniform(1.0, 30.0))
+        self.started(process)
+        time.sleep(self.draw.uniform(0.0, 30.0))
         process.send_signal(signal.SIGINT)
         self.ended(process, 60.0, name)
 
@@ -139,10 +152,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         trials, going = Trials(Path(folder), given.seed), 0
         if given.kills:
+            process = trials.begin(*trials.train("whole", "--steps", str(STEPS)))
+            trials.started(process)
             began = time.monotonic()
-            trials.ended(
-                trials.begin(*trials.train("whole", "--steps", str(STEPS))), 600.0, "whole"
-            )
+            trials.ended(process, 600.0, "whole")
             seconds, whole = time.monotonic() - began, trials.weights("whole")
             going = sum(trials.kill(number, seconds, whole) for number in range(given.kills))
         for number in range(given.interrupts):
@@ -152,7 +165,9 @@ def main() -> int:
     for line in trials.wrong:
         sys.stdout.write(line + "\n")
     asked = f"{given.kills} kills ({going} went on), {given.interrupts} interrupts"
-    sys.stdout.write(f"{asked}, {given.minutes} timed runs: {len(trials.wrong)} wrong\n")
+    asked += f", {given.minutes} timed runs"
+    wrong = len(trials.wrong)
+    sys.stdout.write(f"{asked}: {wrong} wrong, the slowest end after {trials.slowest:.1f} s\n")
     return 1 if trials.wrong else 0
 
 

@@ -20,6 +20,7 @@ from seqgen.configs import TrainingConfig
 from seqgen.data.batches import training_batches
 from seqgen.data.corpus import Corpus
 from seqgen.data.sources import TokenSources
+from seqgen.models.recorded import Unfilled
 from seqgen.ranks.group import together
 from seqgen.training import loop
 from seqgen.training.events import Progress
@@ -86,8 +87,7 @@ CASES = {
 SIX = ("rnn", "lstm", "gru", "transformer", "seq2seq", "seq2seq-transformer")
 ARCHITECTURES = [*SIX, *(f"{name}-dropout" for name in SIX)]
 # Those whose parameters can be divided.
-WRITE = {"scheduled", "free-running", "professor-forcing", "minimum-risk", "decoding"}
-SHARDED = [name for name in CASES if name not in {*WRITE, "thaw"}]
+SHARDED = [name for name in CASES if name != "thaw"]
 
 
 def corpus_of(case: Case) -> Corpus:
@@ -112,12 +112,19 @@ def trainer_of(case: Case, shard: bool, events: list[Any], stop_at: int | None) 
     if "transformer" in case.architecture:
         settings["window"] = 12
     torch.manual_seed(1)
-    model = row.load_model()(row.load_config()(vocab_size=VOCAB, **settings)).double()
+    kind, shape = row.load_model(), row.load_config()(vocab_size=VOCAB, **settings)
+    corpus = corpus_of(case)
+
+    def make() -> Any:
+        model = kind(shape).double()
+        if hasattr(model, "survey"):
+            model.survey(corpus.tokens, [0, 1, 2])
+        return model
+
+    unfilled = Unfilled.build(make) if shard else None
+    model = unfilled.shell(torch.device("cpu")) if unfilled else make()
     given = {"steps": STEPS, "precision": "float64", "seed": 4, "batch_size": 5, "lr": 0.02}
     config = TrainingConfig(**{**given, **case.training})
-    corpus = corpus_of(case)
-    if hasattr(model, "survey"):
-        model.survey(corpus.tokens, [0, 1, 2])
     carry = getattr(model, "carries_state", False)
     batches = training_batches(corpus, case.documents, carry, config.batch_size, 6, config.seed)
     hooks = Hooks(
@@ -127,7 +134,7 @@ def trainer_of(case: Case, shard: bool, events: list[Any], stop_at: int | None) 
         stop=lambda run: "stop-after" if run.step == stop_at else None,
     )
     rules = TextRules(end=END if case.documents == "line" or row.reads == "pairs" else None)
-    return loop.Trainer(model, batches, config, hooks, rules, shard=shard)
+    return loop.Trainer(model, batches, config, hooks, rules, unfilled)
 
 
 def run(case: Case, shard: bool, stop_at: int | None, begun: Any) -> dict[str, Any]:

@@ -372,6 +372,8 @@ def test_two_processes_work_on_one_study(text, home):
         (("--trials", "2", "--sampler", "grid"), "--sampler is not 'grid'"),
         (("--trials", "2", "--name", "a b"), "cannot be a model's name"),
         (("--trials", "2", "--trial-steps", "2", "--trial-minutes", "1"), "one budget"),
+        (("--list",), "searches nothing"),
+        (("--list", "--delete", "a"), "give either"),
     ],
 )
 def test_bad_inputs_are_one_line(capsys, text, arguments, said):
@@ -407,3 +409,30 @@ def test_records_are_json_with_stable_keys(capsys, text):
     assert list(trials[0])[:5] == ["trial", "settings", "val_loss", "stopped", "seconds"]
     assert list(last)[:4] == ["best", "settings", "val_loss", "importance"]
     assert json.dumps(last)
+
+
+def test_studies_are_listed_and_deleted(capsys, home):
+    assert records(capsys, "tune", "--list") == []
+    study = a_study("first")
+    try_out(study, 3)
+    with study.begin(SPACE, RECIPE, 10) as trial:
+        ended_badly = TrialRecord(
+            trial=trial.index, settings={}, val_loss=0.0, seconds=1.0, stopped="pruned"
+        )
+        study.end(trial, ended_badly, {})
+        assert "a process works on" in refusal(capsys, "tune", "--delete", "first", "--yes")
+    a_study("second")
+    found = records(capsys, "tune", "--list")
+    best = min(record.val_loss for record in study.records() if record.is_complete)
+    assert [list(record.values())[:4] for record in found] == [
+        ["first", 4, 3, best],
+        ["second", 0, 0, None],
+    ]
+    assert "asks for confirmation" in refusal(capsys, "tune", "--delete", "first")
+    assert run(["tune", "--list"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[:3] == ["first", "4", "3"]
+    assert run(["tune", "--delete", "first", "--yes", "--quiet"]) == 0
+    assert [path.name for path in (home / "studies").iterdir()] == ["second"]
+    (home / "studies" / "second" / "notes.txt").write_text("mine")
+    assert "notes.txt" in refusal(capsys, "tune", "--delete", "second", "--yes")
+    assert "no study 'first'" in refusal(capsys, "tune", "--delete", "first", "--yes")

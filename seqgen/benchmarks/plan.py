@@ -84,7 +84,7 @@ class Shape:
             "give --parameters N, or --layers N and --hidden-size N",
         )
         if parameters is None:
-            fitting = heads or next(n for n in _divisors(hidden_size) if hidden_size / n <= 128)
+            fitting = heads or _fewest_heads(hidden_size)
             require(
                 hidden_size % fitting == 0,
                 f"--heads must divide the hidden size, and {fitting} does not divide {hidden_size}",
@@ -134,8 +134,12 @@ class Shape:
         return cls.of(None, vocab_size, layers, hidden_size, one.heads, tied)
 
 
-def _divisors(number: int) -> list[int]:
-    return [n for n in range(1, number + 1) if number % n == 0]
+def _fewest_heads(hidden_size: int) -> int:
+    """Return the fewest heads of equal width, at most 128."""
+    heads = -(-hidden_size // 128)
+    while hidden_size % heads:
+        heads += 1
+    return heads
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from seqgen.cli import bench_plan, completion, options
 from seqgen.cli.curve import curve
 from seqgen.cli.help import LENGTH, MEASURED, Command, Group, value
 from seqgen.cli.inputs import file_path
+from seqgen.cli.numbers import listed_numbers
 from seqgen.cli.output import put, put_record, say
 from seqgen.cli.tables import byte_size, count, duration, figure, percentage, put_table
 from seqgen.configs import MOST_RATE, PRECISIONS, choice, require
@@ -221,13 +222,9 @@ def hmm(
     """
     from seqgen.benchmarks.hmm import measure
 
-    parts = [part.strip() for part in states.split(",")]
-    require(
-        all(part.isdecimal() and 0 < int(part[:6]) <= MOST_STATES for part in parts),
-        f"--states is numbers from 1 to {count(MOST_STATES)} with commas, such as 8,64",
-    )
+    numbers = listed_numbers("--states", states, MOST_STATES, "8,64")
     rows = []
-    for cost in measure([int(part) for part in parts], repeats):
+    for cost in measure(numbers, repeats):
         if json:
             put_record(cost)
         elif not quiet:

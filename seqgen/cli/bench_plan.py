@@ -7,6 +7,7 @@ from typing import Annotated
 
 from seqgen.cli import completion, options
 from seqgen.cli.help import MACHINE, MEASURED, MODEL, OPTIMISATION, flag, value
+from seqgen.cli.numbers import listed_numbers
 from seqgen.cli.output import put_record, say
 from seqgen.cli.tables import byte_size, count, number, put_table, short_count
 from seqgen.configs import (
@@ -145,12 +146,7 @@ def _ranks(text: str, batch_size: int) -> list[int]:
     Raises:
         UsageError: there are none, or more ranks than rows.
     """
-    parts = [part.strip() for part in text.split(",")]
-    require(
-        all(part.isdecimal() and 0 < int(part[:8]) <= MOST_RANKS for part in parts),
-        f"--ranks is numbers from 1 to {count(MOST_RANKS)} with commas, such as 1,8,64",
-    )
-    numbers = [int(part) for part in parts]
+    numbers = listed_numbers("--ranks", text, MOST_RANKS, "1,8,64")
     require(
         max(numbers) <= batch_size,
         f"--batch-size {batch_size} has fewer rows than there are ranks, {count(max(numbers))}",

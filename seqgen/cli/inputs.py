@@ -278,9 +278,9 @@ class Inputs:
         Their files are kept, so that they can be read again.
         """
         given = {"val": val if val is not None else val_source, "val_target": val_target}
-        return {name: self._kept(held) for name, held in given.items() if held is not None}
+        return {name: self._as_kept(held) for name, held in given.items() if held is not None}
 
-    def _kept(self, val: str) -> str:
+    def _as_kept(self, val: str) -> str:
         """Return what `--val` means, where it can be read again: a share, a file, or "none"."""
         if val != "-" and not Path(val).exists():  # a share, none, or refused where it is read
             return val

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,8 +11,8 @@ from seqgen import presets, registry, store
 from seqgen.cli import completion, options
 from seqgen.cli.help import MODEL, OTHER, OUTPUT, Command, Group, flag
 from seqgen.cli.model_facts import describe, losses_by_step, put_model, unit_of_loss
-from seqgen.cli.output import is_terminal, put, put_record, say
-from seqgen.cli.outputs import check_picture
+from seqgen.cli.output import put, put_record, say
+from seqgen.cli.outputs import check_picture, confirm_deleting
 from seqgen.cli.tables import (
     MISSING,
     age,
@@ -266,13 +265,7 @@ def remove(
     chosen = {store.check_removable(model): model for model in map(store.find, names)}
     if (needing := store.needing(chosen.values())) and not quiet:
         say(f"{first_names(needing)} cannot be used without what is removed")
-    if not yes:
-        if not is_terminal(sys.stdin):
-            raise UsageError(
-                "removing asks for confirmation, which needs a terminal; add --yes to go ahead"
-            )
-        if not typer.confirm(f"Delete {', '.join(map(str, chosen))}?", err=True):
-            raise SeqgenError("nothing was removed")
+    confirm_deleting(chosen, yes)
     for place, model in chosen.items():
         store.remove(model)
         if json:

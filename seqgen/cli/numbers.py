@@ -9,7 +9,8 @@ from typing import Any
 import typer
 from typer.models import ParameterInfo
 
-from seqgen.configs import Bounds, conform
+from seqgen.cli.tables import count
+from seqgen.configs import Bounds, conform, require
 
 # Options whose number may be left out, and what stands for it then.
 WITHOUT_NUMBER = {"--with-ngram": "0"}
@@ -54,6 +55,24 @@ def number(flag: str, kind: type, low: float | None, high: float | None) -> Call
         return value
 
     return read
+
+
+def listed_numbers(flag: str, text: str, most: int, example: str) -> list[int]:
+    """Return numbers from 1 on that stand with commas between them.
+
+    Args:
+        flag: the option, for a message.
+        text: its value.
+        most: the largest.
+        example: of such a value.
+
+    Raises:
+        UsageError: it is another text, or one of them is larger.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    fitting = all(p.isdecimal() and 0 < int(p[: len(str(most)) + 1]) <= most for p in parts)
+    require(fitting, f"{flag} is numbers from 1 to {count(most)} with commas, such as {example}")
+    return [int(part) for part in parts]
 
 
 def _infos(hint: Any) -> Iterator[ParameterInfo]:

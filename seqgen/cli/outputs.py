@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import typer
+
 from seqgen import formats, store
 from seqgen.cli.inputs import Identity, Input
-from seqgen.errors import UsageError
+from seqgen.cli.output import is_terminal
+from seqgen.errors import SeqgenError, UsageError
 
 
 def check_out(
@@ -181,3 +185,20 @@ def _is_tokenizer(folder: Path) -> bool:
         return read_facts(folder).get("kind") in STORED
     except (OSError, ValueError, AttributeError):
         return False
+
+
+def confirm_deleting(paths: Iterable[Path], yes: bool) -> None:
+    """Ask whether folders may be deleted, unless that is clear.
+
+    Raises:
+        UsageError: nobody can be asked.
+        SeqgenError: they are to stay.
+    """
+    if yes:
+        return
+    if not is_terminal(sys.stdin):
+        raise UsageError(
+            "removing asks for confirmation, which needs a terminal; add --yes to go ahead"
+        )
+    if not typer.confirm(f"Delete {', '.join(map(str, paths))}?", err=True):
+        raise SeqgenError("nothing was removed")

@@ -9,6 +9,13 @@ import typer
 
 from seqgen import presets, ranks, registry, store
 from seqgen.cli import completion, options
+from seqgen.cli.data_options import (
+    DocumentsKind,
+    HasLabels,
+    TokenizerKind,
+    ValTarget,
+    VocabSize,
+)
 from seqgen.cli.help import BUDGET, OPTIMISATION, OUTPUT, SAVING, TEXT, WHAT
 from seqgen.cli.inputs import Inputs, file_name, file_path, given_or_piped
 from seqgen.cli.output import put_record
@@ -125,24 +132,18 @@ def train(
             complete=completion.smoothings,
         ),
     ] = None,
-    tokenizer: Annotated[
-        str | None,
-        setting("tokenizer", "KIND", TEXT, complete=completion.tokenizers, parser=file_name),
-    ] = None,
+    tokenizer: TokenizerKind = None,
     source_tokenizer: Annotated[
         str | None,
         setting("source_tokenizer", "KIND", TEXT, complete=completion.tokenizers, parser=file_name),
     ] = None,
-    vocab_size: Annotated[int | None, setting("vocab_size", "N", TEXT)] = None,
+    vocab_size: VocabSize = None,
     direction: Annotated[
         str | None,
         setting("direction", "KIND", TEXT, complete=completion.one_of("forward", "backward")),
     ] = None,
-    labels: Annotated[bool | None, setting("labels", "", TEXT, "--labels")] = None,
-    documents: Annotated[
-        str | None,
-        setting("documents", "stream|line", TEXT, complete=completion.one_of("stream", "line")),
-    ] = None,
+    labels: HasLabels = None,
+    documents: DocumentsKind = None,
     val: Annotated[str | None, setting("val", "X|FILE|none", TEXT, parser=file_name)] = None,
     val_source: Annotated[
         str | None,
@@ -155,7 +156,7 @@ def train(
             show_default=False,
         ),
     ] = None,
-    val_target: Annotated[str | None, setting("val_target", "FILE", TEXT, parser=file_name)] = None,
+    val_target: ValTarget = None,
     max_source_len: Annotated[int | None, setting("max_source_len", "N", TEXT)] = None,
     max_target_len: Annotated[int | None, setting("max_target_len", "N", TEXT)] = None,
     split_seed: Annotated[int | None, setting("split_seed", "N", TEXT)] = None,

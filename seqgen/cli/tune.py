@@ -13,12 +13,20 @@ import typer
 
 from seqgen import registry
 from seqgen.cli import completion, options
-from seqgen.cli.help import BUDGET, OPTIMISATION, SAVING, SEARCH, TEXT, WHAT, value
+from seqgen.cli.data_options import (
+    DocumentsKind,
+    HasLabels,
+    TokenizerKind,
+    ValTarget,
+    VocabSize,
+)
+from seqgen.cli.help import BUDGET, OPTIMISATION, SAVING, SEARCH, TEXT, WHAT, flag, value
 from seqgen.cli.inputs import Inputs, file_name, file_path, given_or_piped
 from seqgen.cli.output import put, put_record, say
 from seqgen.cli.pairs import SourceFile, TargetFile, check_sides
 from seqgen.cli.settings import SETTING_OF, assignment
 from seqgen.cli.settings import option as setting
+from seqgen.cli.studies import delete_studies, put_studies
 from seqgen.cli.tables import duration, figure, number, percentage, put_table
 from seqgen.configs import (
     BUDGETS,
@@ -87,16 +95,10 @@ def tune(
             complete=completion.preset_names,
         ),
     ] = None,
-    tokenizer: Annotated[
-        str | None,
-        setting("tokenizer", "KIND", TEXT, complete=completion.tokenizers, parser=file_name),
-    ] = None,
-    vocab_size: Annotated[int | None, setting("vocab_size", "N", TEXT)] = None,
-    labels: Annotated[bool | None, setting("labels", "", TEXT, "--labels")] = None,
-    documents: Annotated[
-        str | None,
-        setting("documents", "stream|line", TEXT, complete=completion.one_of("stream", "line")),
-    ] = None,
+    tokenizer: TokenizerKind = None,
+    vocab_size: VocabSize = None,
+    labels: HasLabels = None,
+    documents: DocumentsKind = None,
     val: Annotated[str | None, setting("val", "X|FILE", TEXT, parser=file_name)] = None,
     val_source: Annotated[
         str | None,
@@ -108,7 +110,7 @@ def tune(
             parser=file_name,
         ),
     ] = None,
-    val_target: Annotated[str | None, setting("val_target", "FILE", TEXT, parser=file_name)] = None,
+    val_target: ValTarget = None,
     trials: Annotated[
         int | None,
         value("N", BUDGET, "Number of trials in all.", default=False, min=1, max=MOST_STEPS),
@@ -187,6 +189,12 @@ def tune(
             default="made from DATA",
         ),
     ] = None,
+    list_: Annotated[bool, flag("--list", SAVING, "List the studies that are kept.")] = False,
+    delete: Annotated[
+        list[str] | None,
+        value("NAME", SAVING, "Delete a study, and train nothing. Can be repeated.", default=False),
+    ] = None,
+    yes: Annotated[bool, flag("--yes", SAVING, "Do not ask before deleting.", "-y")] = False,
     device: options.Device = "auto",
     threads: options.Threads = None,
     seed: options.Seed = None,
@@ -199,6 +207,12 @@ def tune(
     the same time. Trial 0 is the default recipe. The study is kept: give the command again to go
     on, or twice to work on it in parallel. The best settings go into best.toml, for train --config.
     """
+    if list_ or delete:
+        names = "--list or --delete"
+        require(not (list_ and delete), f"give either {names}")
+        require(not data and trials is None and minutes is None, f"{names} searches nothing")
+        put_studies(json, quiet) if list_ else delete_studies(delete, yes, json, quiet)
+        return
     require(trials is not None or minutes is not None, "give --trials N or --minutes X")
     require(trial_minutes is None or trial_steps is None, "give one budget of a trial")
     require(model != registry.AUTO, "give one architecture; --search model=gru,lstm tries several")
@@ -375,7 +389,7 @@ def _conclude(result: TuningResult, command: str) -> None:
 def _next_command(given: Mapping[str, Any], result: TuningResult) -> str:
     """Return the command that trains on the same data with the best settings."""
     parts = ["seqgen", "train", *(given["data"] or ())]
-    for flag in ("source", "source_vectors", "target", "task"):
-        if given[flag] is not None:
-            parts += [f"--{flag.replace('_', '-')}", given[flag]]
+    for name in ("source", "source_vectors", "target", "task"):
+        if given[name] is not None:
+            parts += [f"--{name.replace('_', '-')}", given[name]]
     return shlex.join([*parts, "--config", result.config])

@@ -21,6 +21,8 @@ Regime = Literal[
 ]
 REGIMES: tuple[str, ...] = get_args(Regime)
 DEFAULT_REGIME = "teacher-forcing"
+# In these the model only reads texts; in the others it writes some of its own.
+READING_REGIMES = (DEFAULT_REGIME, "unlikelihood")
 # k of each kind of decay (Bengio et al. 2015, section 2.4).
 DECAYS = {"linear": 1.0, "exponential": 0.97, "inverse-sigmoid": 15.0}
 # The settings that only some regimes have, with the value that one which is not given gets; None

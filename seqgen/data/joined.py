@@ -31,8 +31,9 @@ class Joined:
     def __init__(self, parts: Sequence[np.ndarray]) -> None:
         self.parts = [part for part in parts if part.size]
         self.dtype = parts[0].dtype
-        self.ends = np.cumsum([0, *(part.size for part in self.parts)])[1:]  # of each part
-        self.size = int(self.ends[-1]) if self.parts else 0
+        bounds = np.cumsum([0, *(part.size for part in self.parts)])
+        self.starts, self.ends = bounds[:-1], bounds[1:]  # of each part
+        self.size = int(bounds[-1])
         self.shape = (self.size,)
 
     def __len__(self) -> int:
@@ -68,10 +69,9 @@ class Joined:
 
     def within(self, begin: int, end: int) -> list[np.ndarray]:
         """Return the pieces of the parts between two places."""
-        starts = [int(stop) - part.size for part, stop in zip(self.parts, self.ends, strict=True)]
         pieces = [
             part[max(0, begin - start) : max(0, end - start)]
-            for part, start in zip(self.parts, starts, strict=True)
+            for part, start in zip(self.parts, self.starts.tolist(), strict=True)
         ]
         return [piece for piece in pieces if piece.size] or [np.zeros(0, self.dtype)]
 
@@ -85,5 +85,5 @@ class Joined:
         for number in np.unique(which).tolist():
             there = which == number
             part = self.parts[number]
-            items[there] = part[places[there] - (int(self.ends[number]) - part.size)]
+            items[there] = part[places[there] - int(self.starts[number])]
         return items

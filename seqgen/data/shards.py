@@ -130,14 +130,15 @@ def open_token_files(paths: Sequence[str | Path]) -> TokenFile:
         same = file.documents == first.documents
         require(same, f"{file.path} holds {file.documents}s, {first.path} {first.documents}s")
     offsets = np.cumsum([0, *(file.corpus.tokens.size for file in files)])
-    ends = [file.corpus.ends + offset for file, offset in zip(files, offsets, strict=False)]
-    joined = np.concatenate(ends)
     if first.documents == "stream":
-        joined = offsets[-1:][: offsets[-1]]
+        ends = offsets[-1:][: offsets[-1]]
+    else:
+        each = zip(files, offsets, strict=False)
+        ends = np.concatenate([file.corpus.ends + offset for file, offset in each])
     corpus = replace(
         first.corpus,
         tokens=Joined([file.corpus.tokens for file in files]),
-        ends=joined,
+        ends=ends,
         oov=sum(file.corpus.oov for file in files),
     )
     by_document = ("characters", "bytes")

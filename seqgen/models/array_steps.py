@@ -24,6 +24,9 @@ class ArraySteps:
     reduced: str | None = None
     """The precision that its matrices are kept in, a key of `REDUCED`; None for their own."""
 
+    takes_arrays: bool = True
+    """Whether NumPy may look at the weights: not where their memory is given back meanwhile."""
+
     def reduce(self, precision: str) -> None:
         """Keep the matrices in fewer bits from now on; the model can no longer be trained.
 
@@ -32,14 +35,18 @@ class ArraySteps:
         """
         reduce_linear_layers(self, precision)
         self.reduced = precision
-        self.__dict__.pop("_prepared", None)
+        self.forget_prepared()
 
     def suits_arrays(self) -> bool:
         """Return whether NumPy can take a step as torch would, in the same arithmetic."""
         weight = self.head.weight
         exact = weight.dtype in (torch.float32, torch.float64)
         plain = not self.training and not torch.is_autocast_enabled("cpu")
-        return exact and plain and weight.device.type == "cpu"
+        return self.takes_arrays and exact and plain and weight.device.type == "cpu"
+
+    def forget_prepared(self) -> None:
+        """Drop what `prepared` has kept, which keeps the memory of the weights."""
+        self.__dict__.pop("_prepared", None)
 
     def prepared(self, make: Callable[[], T]) -> T:
         """Return `make()`, which is cached until a weight changes in place.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -37,6 +37,7 @@ from seqgen.store.writing import is_whole, tensor_bytes
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from seqgen.configs import ModelConfig
     from seqgen.data.framing import Framing
     from seqgen.data.labels import Labels
     from seqgen.models.base import LanguageModel
@@ -193,11 +194,10 @@ class StoredModel(TrainingFolder):
         """
         from seqgen.data.framing import Framing
 
-        config = self.config
-        if "framing" not in config:
-            return Framing.of(tokenizer, config["data"].get("documents", "stream"))
+        if "framing" not in self.config:
+            return Framing.of(tokenizer, self.config["data"].get("documents", "stream"))
         try:
-            return Framing.read(config["framing"], tokenizer.vocab_size)
+            return Framing.read(self.config["framing"], tokenizer.vocab_size)
         except ValueError as error:
             raise SeqgenError(f"{self.path / CONFIG} is damaged: {error}") from None
 
@@ -207,9 +207,10 @@ class StoredModel(TrainingFolder):
         Raises:
             SeqgenError: a part is missing or damaged, or does not fit the others.
         """
+        from seqgen.store.filling import fill
         from seqgen.tokenizers import load_tokenizer
 
-        model = self._filled(self.weights)
+        model = fill(*self.shape(), self.weights, self.path)
         tokenizer = load_tokenizer(self.path / "tokenizer")
         self.check(largest=CHEAP)
         return model.eval(), tokenizer
@@ -224,23 +225,26 @@ class StoredModel(TrainingFolder):
         if self.is_adapter:
             from seqgen.models.base import load_weights
             from seqgen.models.low_rank import adapt
+            from seqgen.store.filling import fill
 
-            model = self._filled(self.require_base().weights)
+            model = fill(*self.shape(), self.require_base().weights, self.path)
             adapt(model, self._adapter.rank, self._adapter.alpha)
             load_weights(model, self.own_tensors())
         return model, tokenizer
 
-    def _filled(self, read: Callable[[], dict[str, Tensor]]) -> LanguageModel:
-        """Return the model with the weights that `read` returns; see `load`."""
+    def shape(self) -> tuple[type[LanguageModel], ModelConfig]:
+        """Return the class of the model, and its configuration.
+
+        Raises:
+            SeqgenError: the configuration is missing or damaged.
+        """
         from seqgen.registry import architecture
-        from seqgen.store.filling import fill
 
         try:
             kind = architecture(self.config["architecture"])
         except UsageError as error:
             raise SeqgenError(f"{self.path / CONFIG} is damaged: {error}") from None
-        config = self.settings("model", kind.load_config())
-        return fill(kind.load_model(), config, read, self.path)
+        return kind.load_model(), self.settings("model", kind.load_config())
 
     def weights(self) -> dict[str, Tensor]:
         """Return every weight by name; if only adapters are stored, those of their base with them.
@@ -342,8 +346,7 @@ class StoredModel(TrainingFolder):
             from seqgen.data.labels import Labels
 
             return Labels.load(self.path / SOURCE_TOKENIZER)
-        vectors = self.config["model"].get("source_features") is not None
-        if vectors or self.reads != "pairs":
+        if self.config["model"].get("source_features") is not None or self.reads != "pairs":
             return None
         folder = self.path / SOURCE_TOKENIZER
         return load_tokenizer(folder) if folder.is_dir() else target

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from seqgen.training.sharding import part_of, whole_of
+from seqgen.training.sharding import on_first, part_of
 
 
 class Average:
@@ -53,7 +53,7 @@ class Average:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the averages, by number."""
-        return {str(i): whole_of(mean) for i, mean in enumerate(self.means)}
+        return on_first({str(i): mean for i, mean in enumerate(self.means)})
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Restore what `tensors` returned."""

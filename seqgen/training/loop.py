@@ -15,10 +15,12 @@ from torch import Tensor
 
 from seqgen import ranks
 from seqgen.configs import MOST_NATS, TrainingConfig
+from seqgen.configs.regimes import READING_REGIMES
 from seqgen.data.batches import Batch, Batches
 from seqgen.data.portions import portions
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.precision import restored_randomness, step_arithmetic
+from seqgen.models.recorded import Unfilled, lend_memory
 from seqgen.models.state import State
 from seqgen.training.average import Average
 from seqgen.training.clipping import clip
@@ -30,7 +32,7 @@ from seqgen.training.parts import CarriedState, Part, RandomStates, Weights
 from seqgen.training.regimes.base import StepProgress, TextRules
 from seqgen.training.run import Budget, Decision, Diverged, Hooks, Losses, LossWindow, Run
 from seqgen.training.schedules import rate
-from seqgen.training.sharding import to_divide
+from seqgen.training.sharding import Shards
 
 LOG_SECONDS = 1.0
 CHECKPOINT_SECONDS = 120.0
@@ -46,7 +48,8 @@ class Trainer:
         hooks: functions to call during training.
         text_rules: how texts are decoded and ended that some regimes let the model write; if it is
             None, as where only time is measured, costs compare ids.
-        shard: divide the model among the ranks; see `Shards`.
+        unfilled: the model without content, to be divided among the ranks (`Shards`); `model` is
+            its shell.
     """
 
     def __init__(
@@ -56,19 +59,22 @@ class Trainer:
         config: TrainingConfig,
         hooks: Hooks,
         text_rules: TextRules | None = None,
-        shard: bool = False,
+        unfilled: Unfilled | None = None,
     ) -> None:
-        model, whole = to_divide(model) if shard else (model, model)
+        whole, model = model, model if unfilled is None else unfilled.model
         self.model, self.batches, self.config, self.hooks = model, batches, config, hooks
         self.objective = Objective(model, config, text_rules or TextRules())
-        self.parallel = Parallel(self.objective, model, whole)
+        self.objective.regimes.to(whole.device)
+        writes = any(phase.regime not in READING_REGIMES for phase in config.phases)
+        shards = unfilled and Shards(self.objective, unfilled, whole, writes)
+        self.parallel = Parallel(self.objective, shards)
         self.rule = UpdateRule(model, config)
         self.average = Average(model, config.ema) if config.ema else None
         self._steps_per_epoch = batches.steps_per_epoch
         self.budget = Budget.of(config, self._steps_per_epoch)
         self.run = Run()
         self.carried = CarriedState(whole, model.device, config.accumulate)
-        self._carries = model.carries_state and not config.reset_state
+        self._whole, self._carries = whole, model.carries_state and not config.reset_state
         self._validated_at = 0.0
         self._saved_at = self._logged_at = time.monotonic()
 
@@ -191,6 +197,7 @@ class Trainer:
             for loss, nats in self._losses(batch, progress):
                 loss.backward()
                 total = total + nats.detach()
+        self.parallel.add_up_others()
         with self.hooks.watch.updating(self.run, batch):
             norm = clip(self.model.parameters(), self.config)
             self.rule.step(self.rate(progress.share, progress.step))
@@ -324,8 +331,7 @@ class Trainer:
     def as_saved(self) -> AbstractContextManager[None]:
         """Give the model the weights that are validated and saved, such as the average's."""
         if self.parallel.shards is not None:
-            self.parallel.shards.fill_whole(self.average and self.average.means)
-            return contextlib.nullcontext()
+            return self.parallel.shards.whole_filled(self.average and self.average.means)
         return contextlib.nullcontext() if self.average is None else self.average.in_place()
 
     def _checkpoint_is_due(self) -> bool:
@@ -375,8 +381,11 @@ class Trainer:
         Raises:
             RuntimeError, KeyError, TypeError: the snapshot is of another model.
         """
-        for name, part in self._parts().items():
-            part.restore(_part(tensors, f"{name}."))
+        lent = self.parallel.shards is not None
+        # A carried state is made by the model, whatever its parameters hold.
+        with lend_memory(self._whole) if lent else contextlib.nullcontext():
+            for name, part in self._parts().items():
+                part.restore(_part(tensors, f"{name}."))
         self.run = Run.of(facts["run"])
         self.run.stopped = None
         self._validated_at = self.run.seconds

@@ -13,7 +13,6 @@ from torch import nn
 from seqgen import ranks
 from seqgen.data.portions import Portion
 from seqgen.models.dropout import SomeRows, drawing_for
-from seqgen.models.network import Network
 from seqgen.training.objective import Objective
 from seqgen.training.sharding import Shards
 
@@ -26,17 +25,14 @@ class Parallel:
 
     Args:
         objective: with the same parameters on every rank; those of rank 0 are taken.
-        model: within it.
-        whole: the same model; or another of its shape, and then `model` is divided (`Shards`).
+        shards: the model within it, if that is divided.
 
     Attributes:
-        shards: the divided model; None where every rank has all of it.
         scale: what losses are multiplied by, since FSDP averages gradients over the ranks.
     """
 
-    def __init__(self, objective: Objective, model: Network, whole: Network) -> None:
-        self.objective = objective
-        self.shards = None if whole is model else Shards(objective, model, whole)
+    def __init__(self, objective: Objective, shards: Shards | None) -> None:
+        self.objective, self.shards = objective, shards
         self.scale = 1 if self.shards is None else ranks.world()
         self._wrapped: nn.parallel.DistributedDataParallel | None = None
 
@@ -45,12 +41,19 @@ class Parallel:
         if self.shards is not None:
             self.shards.settle()
 
+    def add_up_others(self) -> None:
+        """Add up the gradients that no backward pass has added up."""
+        if self.shards is not None:
+            self.shards.add_up_others()
+
     def begin_anew(self) -> None:
         """Take note of which parameters are to be trained from now on."""
         self._wrapped = None
 
     def __call__(self, *arguments: Any) -> Any:
         """Call the objective."""
+        if self.shards is not None:
+            self.shards.begin()
         if ranks.world() == 1 or self.shards is not None:
             return self.objective(*arguments)
         return self._over_ranks(*arguments)

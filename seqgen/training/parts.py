@@ -13,7 +13,7 @@ from seqgen import ranks
 from seqgen.data.portions import places, portions
 from seqgen.models.base import LanguageModel, load_weights, weights_of
 from seqgen.models.state import State
-from seqgen.training.sharding import divided_as, whole_of
+from seqgen.training.sharding import divided_as, on_first
 
 
 class Part(Protocol):
@@ -53,13 +53,14 @@ class OptimizerState:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the state by optimiser, parameter and name."""
-        return {
-            f"{i}.{key}.{name}": whole_of(torch.as_tensor(value))
+        states = {
+            f"{i}.{key}.{name}": torch.as_tensor(value)
             for i, optimizer in enumerate(self._optimizers)
             for key, state in optimizer.state_dict()["state"].items()
             for name, value in state.items()
             if value is not None  # SGD without momentum
         }
+        return on_first(states)
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Restore what `tensors` returned."""

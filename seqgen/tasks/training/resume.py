@@ -22,7 +22,9 @@ from seqgen.data.examples import ExampleEncoder
 from seqgen.data.pairs import Tokenizers
 from seqgen.data.text import text_files
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.models.base import LanguageModel
 from seqgen.models.precision import choose_device, parameter_type, restored_randomness
+from seqgen.models.recorded import Unfilled
 from seqgen.ranks.group import together
 from seqgen.store import StoredModel
 from seqgen.tasks.interrupts import ending_as_ctrl_c
@@ -36,9 +38,14 @@ from seqgen.tasks.training.prepare_examples import reload_examples
 from seqgen.tasks.training.prepare_labels import reload_labels
 from seqgen.tasks.training.prepare_pairs import PairFiles, reload_pairs
 from seqgen.tasks.training.session import Session, TrainingResult
-from seqgen.tasks.training.several import report_of_first, require_parallel
+from seqgen.tasks.training.several import (
+    report_of_first,
+    require_divisible,
+    require_parallel,
+    unfilled_for,
+)
 from seqgen.tasks.training.with_ngram import finish, order_of
-from seqgen.tokenizers import Tokenizer
+from seqgen.tokenizers import Tokenizer, load_tokenizer
 from seqgen.training.events import Notice, Report
 from seqgen.training.run import Run
 from seqgen.wording import plural
@@ -93,8 +100,8 @@ def resume(
         _check_resumable(stored, given)
         place = choose_device(device)
         with restored_randomness(place), stored.locked():
-            during |= {"report": report, "shard": shard}
-            return _go_on(stored, files, given, changed_data, place, during)
+            during |= {"report": report}
+            return _go_on(stored, files, given, changed_data, place, during, shard)
 
 
 def _found(name: str | Path | None) -> StoredModel:
@@ -112,6 +119,7 @@ def _go_on(
     changed_data: bool,
     place: torch.device,
     during: Mapping[str, Any],
+    shard: bool,
 ) -> TrainingResult:
     """Go on with a stored model that is locked.
 
@@ -122,6 +130,7 @@ def _go_on(
         changed_data: continue even if the text has changed.
         place: the device.
         during: fields of `Session` by name, such as `report`.
+        shard: divide the model among the ranks.
     """
     report: Report = during["report"]
     checkpoint = stored.read_checkpoint(lambda text: report(Notice(text=text)))
@@ -131,12 +140,14 @@ def _go_on(
         report(Notice(text=f"{stored.name} has finished; give a longer budget to go on"))
         return _finished(stored, result)
     training = _resumed_settings(stored, given, done, checkpoint[0])
-    loaded, prepared = _reloaded(stored, files, training, place, changed_data)
+    if shard:
+        require_divisible(training, during["diagnose"])
+    loaded, prepared, unfilled = _reloaded(stored, files, training, place, changed_data, shard)
     order = order_of(training, prepared, loaded.data, report)
     training = replace(training, with_ngram=order)
     record = stored.record
     began = {"created": record.get("created", store.now()), "origins": record.get("origins") or {}}
-    session = Session(loaded, prepared, training, **during, **began)
+    session = Session(loaded, prepared, training, unfilled=unfilled, **during, **began)
     if given.keys() - {"with_ngram"}:
         _check_longer(session, done)
     if given:
@@ -151,9 +162,13 @@ def _reloaded(
     training: TrainingConfig,
     place: torch.device,
     changed_data: bool,
-) -> tuple[LoadedModel, Prepared]:
-    """Return a stored model on its device, and its data."""
-    model, tokenizer = stored.load_to_train()
+    shard: bool,
+) -> tuple[LoadedModel, Prepared, Unfilled | None]:
+    """Return a stored model on its device, and its data; one that is divided has no content yet."""
+    if shard:
+        model, tokenizer = None, load_tokenizer(stored.path / store.TOKENIZER)
+    else:
+        model, tokenizer = stored.load_to_train()
     source_tokenizer = stored.load_source_tokenizer(tokenizer)
     stored.check()
     ranks.gathered(None)  # no rank reads any more what the first one changes from here on
@@ -161,11 +176,21 @@ def _reloaded(
     data_config = stored.settings("data", DataConfig)
     prepared = _reload(stored, *files, data_config, (tokenizer, source_tokenizer))
     _require_unchanged_data(stored, prepared, changed_data)
-    prepared.show(model)
-    model.to(device=place, dtype=parameter_type(training.precision))
+
+    def shown(model: LanguageModel) -> LanguageModel:
+        prepared.show(model)
+        return model
+
+    unfilled = None
+    if model is None:
+        kind, config = stored.shape()
+        unfilled = unfilled_for(training, lambda processes: shown(kind(config)))
+        model = unfilled.shell(place)
+    else:
+        shown(model).to(device=place, dtype=parameter_type(training.precision))
     framing = stored.framing(tokenizer)
     tokenizers = tokenizer, data_config, source_tokenizer
-    return LoadedModel(stored, model, *tokenizers, own_framing=framing), prepared
+    return LoadedModel(stored, model, *tokenizers, own_framing=framing), prepared, unfilled
 
 
 def _finished(stored: StoredModel, result: Mapping[str, Any]) -> TrainingResult:

@@ -20,6 +20,7 @@ from seqgen.data.batches import Batches
 from seqgen.errors import Interrupted, SeqgenError
 from seqgen.metrics.perplexity import LN2
 from seqgen.models.network import Network
+from seqgen.models.recorded import Unfilled
 from seqgen.store import METRICS, SAMPLES, MetricsLog, StoredModel
 from seqgen.tasks.interrupts import interruptible
 from seqgen.tasks.loaded import LoadedModel
@@ -27,7 +28,6 @@ from seqgen.tasks.loading import load_stored
 from seqgen.tasks.machine import choose_products
 from seqgen.tasks.training.board import Board
 from seqgen.tasks.training.prepare import Prepared, batches_for
-from seqgen.tasks.training.several import require_divisible
 from seqgen.tasks.training.validating import SAMPLE_TOKENS, Final, validating
 from seqgen.tasks.writing.sample import fixed_sample
 from seqgen.training.diagnosis.watch import TrainingWatch
@@ -80,7 +80,7 @@ class Session:
         tensorboard: log for TensorBoard too.
         diagnose: log how every layer is doing too.
         report: takes events.
-        shard: divide parameters and the states of optimisers among the ranks.
+        unfilled: the model without content, to be divided among the ranks; `loaded` has its shell.
         created: when its training first began.
         origins: the models that it began from, by setting, as the record keeps them.
     """
@@ -92,7 +92,7 @@ class Session:
     tensorboard: bool
     diagnose: bool
     report: Report
-    shard: bool = False
+    unfilled: Unfilled | None = None
     created: str = field(default_factory=store.now)
     origins: Mapping[str, Any] = field(default_factory=dict)
 
@@ -120,8 +120,6 @@ class Session:
             Diverged: the loss or a gradient has grown without bounds.
             SeqgenError: the folder cannot be written.
         """
-        if self.shard:
-            require_divisible(self.training, self.diagnose)
         choose_products(self.loaded.model.device)
         stop = threading.Event()
         step = checkpoint[1]["run"]["step"] if checkpoint else 0
@@ -131,7 +129,7 @@ class Session:
             if checkpoint is not None:
                 self._restore(trainer, *checkpoint)
                 self._tell_ranks(checkpoint[1], report)
-            if self.training.compile and not self.shard:
+            if self.training.compile and self.unfilled is None:
                 self.report(Notice(text="compiling, which takes up to a minute"))
                 if why_not := trainer.compile():
                     self.report(Notice(text=f"steps are not compiled: {why_not}"))
@@ -139,7 +137,8 @@ class Session:
             self.stored.seal()
             self.report(Started(**self._facts(trainer)))
             if checkpoint is None:
-                self._show_sample(step, report)
+                with trainer.as_saved():
+                    self._show_sample(step, report)
             run = self._trained(trainer)
             if self.prepared.val is None and run.stopped in FINISHED:
                 with trainer.as_saved():
@@ -246,7 +245,7 @@ class Session:
         validation = validating(self.loaded, self.prepared)
         corpus = self._batches.corpus
         watch = Watch()
-        if ranks.leads() and not self.shard:
+        if ranks.leads() and self.unfilled is None:
             watch = TrainingWatch(model, config, self.budget, report, self.diagnose, corpus)
 
         def report_and_watch(event: Event) -> None:
@@ -264,7 +263,7 @@ class Session:
         )
         loaded = self.loaded
         text_rules = TextRules(loaded.tokenizer.decode, loaded.framing.stop, loaded.never)
-        trainer = Trainer(model, self._batches, config, hooks, text_rules, self.shard)
+        trainer = Trainer(model, self._batches, config, hooks, text_rules, self.unfilled)
         return trainer
 
     def _restore(self, trainer: Trainer, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from torch import nn
+
 from seqgen import ranks, store
 from seqgen.configs import TrainingConfig, require
 from seqgen.errors import SeqgenError
+from seqgen.models.precision import parameter_type
+from seqgen.models.recorded import Unfilled
 from seqgen.training.events import Report
-
-# Regimes that only read texts.
-DIVISIBLE_REGIMES = ("teacher-forcing", "unlikelihood")
 
 
 def report_of_first(report: Report) -> Report:
@@ -31,13 +34,21 @@ def require_divisible(training: TrainingConfig, diagnose: bool) -> None:
     Raises:
         UsageError: says what to leave out.
     """
-    # The other regimes let the model write, which takes all of its weights.
-    writing = [p.regime for p in training.phases if p.regime not in DIVISIBLE_REGIMES]
     adapts = training.lora is not None
     refused = {"unfreeze": bool(training.unfreeze), "lora": adapts, "--diagnose": diagnose}
-    refused |= {f"--regime {regime}": True for regime in writing}
     for name, asked in refused.items():
         require(not asked, f"--shard does not go with {name}: leave out one of them")
+
+
+def unfilled_for(training: TrainingConfig, make: Callable[[int], nn.Module]) -> Unfilled:
+    """Return a model that is to be divided among the ranks, without content.
+
+    Args:
+        training: says what type its parameters have.
+        make: builds it for so many processes.
+    """
+    kind = parameter_type(training.precision)
+    return Unfilled.build(lambda: make(ranks.world()).to(dtype=kind))
 
 
 def is_begun(name: str | None) -> bool:

@@ -18,6 +18,7 @@ from seqgen.configs import (
 from seqgen.data.framing import Framing
 from seqgen.models.base import LanguageModel
 from seqgen.models.precision import choose_device, parameter_type, restored_randomness
+from seqgen.models.recorded import Unfilled
 from seqgen.models.room import to_train
 from seqgen.presets import Preset
 from seqgen.ranks.group import together
@@ -42,7 +43,13 @@ from seqgen.tasks.training.prepare_labels import prepare_labels
 from seqgen.tasks.training.prepare_pairs import PairFiles, prepare_pairs
 from seqgen.tasks.training.resume import resume
 from seqgen.tasks.training.session import Session, TrainingResult
-from seqgen.tasks.training.several import is_begun, report_of_first, require_parallel
+from seqgen.tasks.training.several import (
+    is_begun,
+    report_of_first,
+    require_divisible,
+    require_parallel,
+    unfilled_for,
+)
 from seqgen.tasks.training.width import with_open_width, with_parameters
 from seqgen.tasks.training.with_ngram import (
     check_mixable,
@@ -138,8 +145,11 @@ def train(
         if Estimator.of(ready.plan.architecture) is not None:
             return _estimate(ready, where, place, report)
         with restored_randomness(place), contextlib.ExitStack() as held:
-            loaded = _begin(ready, where, place, held, report)
-            during |= {"report": report, "shard": shard, "origins": ready.plan.origins()}
+            if shard:
+                require_divisible(ready.training, diagnose)
+            unfilled = unfilled_for(ready.training, ready.initial_model) if shard else None
+            loaded = _begin(ready, where, place, held, report, unfilled)
+            during |= {"report": report, "unfilled": unfilled, "origins": ready.plan.origins()}
             session = Session(loaded, ready.prepared, ready.training, **during)
             ended = session.run()
             return ranks.from_first(lambda: finish(session, ended, {"overwrite": overwrite}))
@@ -175,11 +185,18 @@ def _begin(
     device: torch.device,
     held: contextlib.ExitStack,
     report: Report,
+    unfilled: Unfilled | None = None,
 ) -> LoadedModel:
-    """Make a new model, and its folder, which is locked and lasts as long as `held`."""
+    """Make a new model, and its folder, which is locked and lasts as long as `held`.
+
+    One that is divided among ranks is `unfilled` already, and gets no content.
+    """
     plan, training, prepared = ready.plan, ready.training, ready.prepared
-    model = ready.initial_model()
-    model.to(device=device, dtype=parameter_type(training.precision))
+    if unfilled is not None:
+        model = unfilled.shell(device)
+    else:
+        model = ready.initial_model()
+        model.to(device=device, dtype=parameter_type(training.precision))
     if training.lora is not None:
         trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
         report(Notice(text=f"the adapters that are trained have {plural(trained, 'number')}"))
@@ -225,12 +242,16 @@ class ReadyRun:
     training: TrainingConfig
     prepared: Prepared
 
-    def initial_model(self) -> LanguageModel:
-        """Return the model before its first step: drawn from the seed, or fine-tuning's origin."""
+    def initial_model(self, processes: int = 1) -> LanguageModel:
+        """Return the model before its first step: drawn from the seed, or fine-tuning's origin.
+
+        Args:
+            processes: how many the model is divided among.
+        """
         plan, prepared = self.plan, self.prepared
         torch.manual_seed(self.training.seed)
         config = plan.model_config(prepared.vocab_sizes, self.training.seq_len)
-        model = to_train(plan.model_class, config)
+        model = to_train(plan.model_class, config, processes)
         model.spell(prepared.spellings(), prepared.tokenizer.kind in ("char", "byte"))
         prepared.show(model)
         if plan.origin is not None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import optuna
 
 FACTS, TRIALS, DATABASE, BEST = "study.json", "trials", "study.db", "best.toml"
+LOCK = "lock"
 # Trials that are drawn at random before a sampler learns from them; trials that are complete
 # before one is pruned, and tenths of a trial in which none is.
 FIRST_TRIALS, BEFORE_PRUNING, UNPRUNED_TENTHS = 6, 4, 3
@@ -242,7 +243,7 @@ class Study:
             asked.set_user_attr("index", index)
         folder = self.folder / TRIALS / str(asked.number)
         folder.mkdir()
-        take_lock(held.enter_context((folder / "lock").open("w")))
+        take_lock(held.enter_context((folder / LOCK).open("w")))
         values = {**(recipe if index == 0 else {}), **asked.params}
         return Trial(index, values, folder, asked)
 
@@ -257,10 +258,14 @@ class Study:
                 taken.add(trial.user_attrs.get("index"))
         return next(index for index in range(len(taken) + 1) if index not in taken)
 
-    def _is_at_work(self, number: int) -> bool:
+    def is_at_work(self) -> bool:
+        """Return whether a process trains a trial."""
+        return any(self._is_at_work(folder.name) for folder in (self.folder / TRIALS).glob("*"))
+
+    def _is_at_work(self, number: int | str) -> bool:
         """Return whether a process holds the lock of a trial."""
         try:
-            with (self.folder / TRIALS / str(number) / "lock").open("rb") as file:
+            with (self.folder / TRIALS / str(number) / LOCK).open("rb") as file:
                 return not take_lock(file)
         except OSError:
             return False
@@ -359,7 +364,7 @@ RECORD = "record"
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    with (folder / "lock").open("w") as file:
+    with (folder / LOCK).open("w") as file:
         take_lock(file, wait=True)
         yield
 

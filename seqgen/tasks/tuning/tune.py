@@ -114,26 +114,24 @@ class Tuning:
             SeqgenError: the data cannot be read, or no trial was trained to its end.
         """
         began = time.monotonic()
-        study, space = self.study, self.space
+        _ = self.space  # refused before any trial, where it is wrong
         told = set()
-        for record in study.records():
+        for record in self.study.records():
             told.add(record.trial)
             ended(record)
-        failures, own = 0, 0
-        while own == 0 or self._has_time(began, minutes):
-            record = self._next(study, space, trials or 1 << 62)
-            if record is None:
-                break
-            own += 1
+        failures = 0
+        while (record := self._next(trials or 1 << 62)) is not None:
             told.add(record.trial)
             ended(record)
             failures = failures + 1 if record.stopped == "failed" else 0
             if failures == MOST_FAILURES:
                 raise SeqgenError(f"{failures} trials in a row failed; the last: {record.error}")
-        for record in study.records():
+            if not self._has_time(began, minutes):
+                break
+        for record in self.study.records():
             if record.trial not in told:  # of another process
                 ended(record)
-        return self._result(study)
+        return self._result()
 
     @cached_property
     def study(self) -> Study:
@@ -238,16 +236,16 @@ class Tuning:
             trial = max((r.seconds for r in self.study.records() if r.is_complete), default=0.0)
         return time.monotonic() - began + trial <= 60 * minutes
 
-    def _next(self, study: Study, space: Space, most: int) -> TrialRecord | None:
+    def _next(self, most: int) -> TrialRecord | None:
         """Train the next trial; return None if there are enough."""
-        with study.begin(space, self.recipe, most) as trial:
+        with self.study.begin(self.space, self.recipe, most) as trial:
             if trial is None:
                 return None
             settings = self._settings(trial)
             record = self._trained(trial, settings)
             kept = {k: v for k, v in settings.items() if k not in OF_MACHINE}
             given = {k: v for k, v in self.settings.items() if k not in BUDGETS}
-            study.end(trial, record, {**kept, **given})
+            self.study.end(trial, record, {**kept, **given})
             return record
 
     def _settings(self, trial: Trial) -> dict[str, Any]:
@@ -302,15 +300,13 @@ class Tuning:
 
     def _train(self, trial: Trial, settings: Mapping[str, Any], watch: Report) -> TrainingResult:
         """Train a model in the folder of a trial."""
-        about = ("architecture", "preset")
-        given = {k: v for k, v in settings.items() if k not in about}
         try:
             result = train(
                 self.data,
                 targets=self.targets,
                 task=self.task,
                 config={**settings, **self.budget, "seed": self.study.seed},
-                settings={k: v for k, v in self.settings.items() if k in given},
+                settings={k: v for k, v in self.settings.items() if k in settings},
                 device=self.device,
                 folder=trial.folder,
                 report=watch,
@@ -330,12 +326,13 @@ class Tuning:
             return TENTHS * event.step // self.budget["steps"]
         return int(TENTHS * event.seconds / (60 * self.budget["minutes"]))
 
-    def _result(self, study: Study) -> TuningResult:
+    def _result(self) -> TuningResult:
         """Return the best trial, and write its settings.
 
         Raises:
             SeqgenError: there is none.
         """
+        study = self.study
         records = study.records()
         whole = [record for record in records if record.is_complete]
         if not whole:

@@ -62,7 +62,7 @@ class ProfessorForcing(FreeRunning):
         with restored_randomness(reader.model.device):
             torch.manual_seed(config.seed)
             self.discriminator = Discriminator(head.in_features, config.discriminator_size)
-        self.discriminator.to(head.weight.device, head.weight.dtype)
+        self.discriminator.to(head.weight.dtype)
         self._optimizer = torch.optim.Adam(
             self.discriminator.parameters(), lr=config.discriminator_lr
         )

@@ -1,0 +1,45 @@
+"""`seqgen tune --list` and `--delete`: the studies that are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seqgen.cli.output import put_record, say
+from seqgen.cli.outputs import confirm_deleting
+from seqgen.cli.tables import figure, put_table
+
+
+def put_studies(json: bool, quiet: bool) -> None:
+    """Write a table of all studies, or a record for each."""
+    from seqgen.tasks.tuning.studies import kept_studies
+
+    found = list(kept_studies())
+    if json:
+        for record in found:
+            put_record(record)
+        return
+    if not found:
+        if not quiet:
+            say("there are no studies; seqgen tune DATA begins one")
+        return
+    rows = [
+        [record.name, str(record.trials), str(record.complete), figure(record.val_loss)]
+        if record.trials is not None
+        else [record.name, "damaged", "", ""]
+        for record in found
+    ]
+    put_table(["name", "trials", "complete", "val loss"], rows)
+
+
+def delete_studies(names: Sequence[str], yes: bool, json: bool, quiet: bool) -> None:
+    """Delete studies, once that is confirmed."""
+    from seqgen.tasks.tuning.studies import check_deletable, delete_study
+
+    paths = {name: check_deletable(name) for name in dict.fromkeys(names)}
+    confirm_deleting(paths.values(), yes)
+    for name, path in paths.items():
+        delete_study(path)
+        if json:
+            put_record({"name": name, "path": str(path)})
+        if not quiet:
+            say(f"removed {path}")
