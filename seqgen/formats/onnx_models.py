@@ -69,8 +69,7 @@ def _graphs_of(exported: Exported) -> dict[str, Graph]:
     model, name = exported.model, exported.name
     if isinstance(model, Mixture):
         raise SeqgenError(f"{name} is a mixture; export its neural parts one by one")
-    if model.vocab_size != exported.tokenizer.vocab_size:
-        raise SeqgenError(f"{name} writes texts with labels, which this format cannot hold")
+    exported.require_no_labels()
     if type(model) is Seq2SeqTransformer:
         if model.config.source_features is not None:
             raise SeqgenError(f"{name} reads vectors, which --format onnx does not hold")
