@@ -8,7 +8,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from seqgen.decoding.continuation import Continuation, StopStrings
-from seqgen.decoding.draw import CounterDraw, greedy
+from seqgen.decoding.draw import BLOCK, CounterDraw, greedy
 from seqgen.decoding.processors import Forbid, Temperature, TopK, TopP, normalise
 from seqgen.errors import UsageError
 from seqgen.hashing import uniforms
@@ -192,15 +192,31 @@ class Fixed:
         return np.full(np.shape(prompts), self.u)
 
 
+@pytest.mark.parametrize("block", [1, 2, 4, 5, 512])
 @pytest.mark.parametrize(
     ("u", "token"),
     [(0.0, 1), (0.24, 1), (0.25, 3), (0.49, 3), (0.5, 4), (1 - 2**-53, 4)],
 )
-def test_edges_of_a_draw(monkeypatch, u, token):
+def test_edges_of_a_draw(monkeypatch, u, token, block):
     monkeypatch.setattr("seqgen.decoding.draw.uniforms", Fixed(u))
+    monkeypatch.setattr("seqgen.decoding.draw.BLOCK", block)
     with np.errstate(divide="ignore"):
         log_probs = np.log([[0, 0.25, 0, 0.25, 0.5, 0]])
     assert CounterDraw(0)([(0, 0)], 0, log_probs) == [token]
+
+
+def test_draws_from_a_large_vocabulary_invert_the_cumulated_distribution():
+    size = 3 * BLOCK + 7
+    chances = np.random.default_rng(2).random((40, size)) ** 9
+    chances[:, -9:] = 0
+    with np.errstate(divide="ignore"):
+        log_probs = normalise(np.log(chances))
+    drawn = CounterDraw(4)([(row, 1) for row in range(40)], 2, log_probs)
+    for row, token in enumerate(drawn):
+        ends = list(accumulate(np.exp(log_probs[row]).tolist()))
+        u = float(uniforms(4, row, 1, 2))
+        assert min(abs(end - u * ends[-1]) for end in ends) > 1e-12
+        assert token == next(i for i, end in enumerate(ends) if end > u * ends[-1])
 
 
 def test_draws_have_the_given_frequencies():

@@ -15,6 +15,7 @@ from seqgen.errors import UsageError
 from seqgen.models.array_steps import ArraySteps
 from seqgen.models.arrays import attend, attend_each
 from seqgen.models.precision import in_precision
+from seqgen.models.products import Linear
 from seqgen.models.reduced import REDUCED, Bf16Map, Int8Map
 from seqgen.tasks.loading import load
 from seqgen.tasks.training.train import train
@@ -107,6 +108,31 @@ def test_a_pointer_reads_features_in_fewer_bits():
         whole, alone = model(tokens)[0], torch.cat([model(row[None])[0] for row in tokens])
         torch.testing.assert_close(whole, exact(tokens)[0], rtol=0, atol=0.1)
     torch.testing.assert_close(whole, alone, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("kind", REDUCED)
+def test_weights_in_fewer_bits_replace_those_in_float32(kind, tied):
+    """What stays in float32 is what something else reads, and one number a layer."""
+    case = Case("transformer", "default", {"tie_weights": tied, "bias": True})
+    model = case.build(torch.float32, hidden_size=24)
+    count = model.parameter_count()
+    exact = model(torch.tensor([[1, 2, 3]]))[0]
+    model.reduce(kind)
+    with torch.no_grad():
+        torch.testing.assert_close(model(torch.tensor([[1, 2, 3]]))[0], exact, rtol=0, atol=0.1)
+    assert model.parameter_count() == count
+    kept = {
+        p.untyped_storage().data_ptr(): p.untyped_storage().nbytes() for p in model.parameters()
+    }
+    linear = [module for module in model.modules() if isinstance(module, Linear)]
+    freed = [layer for layer in linear if not (tied and layer is model.head)]
+    assert all(layer.weight.isnan().all() for layer in freed)
+    of_freed = sum(layer.weight.numel() for layer in freed)
+    assert sum(kept.values()) == 4 * (count - of_freed + len(freed))
+    assert (model.head.weight is model.embedding.weight) == tied
+    with pytest.raises(ValueError, match="already"):
+        model.reduce(kind)
 
 
 def test_what_has_no_such_form_stays():

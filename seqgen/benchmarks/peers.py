@@ -40,7 +40,9 @@ def ctranslate2_gpt2(shape: Shape, vocab_size: int, texts: Texts, precision: str
     """
     import ctranslate2
     from ctranslate2.converters import TransformersConverter
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     with tempfile.TemporaryDirectory() as folder:
         read, written = Path(folder, "read"), Path(folder, "written")
         _transformers_model(shape, vocab_size).save_pretrained(read)
@@ -65,9 +67,7 @@ def _save_tokenizer(folder: Path, vocab_size: int) -> None:
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
     from transformers import PreTrainedTokenizerFast
-    from transformers.utils import logging
 
-    logging.disable_progress_bar()
     words = WordLevel({f"t{token}": token for token in range(vocab_size)}, unk_token="t0")
     special = {"unk_token": "t0", "bos_token": "t1", "eos_token": "t2"}
     PreTrainedTokenizerFast(tokenizer_object=Tokenizer(words), **special).save_pretrained(folder)

@@ -9,6 +9,8 @@ import numpy as np
 
 from seqgen.hashing import uniforms
 
+# Tokens that are summed at once: cumulating all of a large vocabulary takes most of a draw's time.
+BLOCK = 512
 # The rows' (prompt, sample) numbers, the step t, log_probs (B, V) -> the chosen ids, B of them.
 Choose = Callable[[Sequence[tuple[int, int]], int, np.ndarray], list[int]]
 
@@ -34,13 +36,25 @@ class CounterDraw:
     ) -> list[int]:
         prompts, samples = rows[0] if len(rows) == 1 else np.array(rows, dtype=np.int64).T
         draws = uniforms(self.seed, prompts, samples, step).reshape(-1).tolist()
+        if log_probs.shape[1] > BLOCK:
+            return [_drawn(row, u) for row, u in zip(log_probs, draws, strict=True)]
         cumulated = np.exp(log_probs.astype(np.float64)).cumsum(-1)  # (B, V)
-        return [_inverse(row, u) for row, u in zip(cumulated, draws, strict=True)]
+        return [_inverse(row, u * float(row[-1])) for row, u in zip(cumulated, draws, strict=True)]
 
 
-def _inverse(cumulated: np.ndarray, u: float) -> int:
-    """Return the first token whose cumulated mass (V,) exceeds `u` of the whole."""
-    total = float(cumulated[-1])
-    # Rounding may make the target equal to the total; then choose the last possible token.
-    target = min(u * total, math.nextafter(total, 0.0))
+def _drawn(log_probs: np.ndarray, u: float) -> int:
+    """Return the token drawn from log_probs (V,), of which only a block is cumulated by token."""
+    masses = np.exp(log_probs.astype(np.float64))
+    blocks = np.add.reduceat(masses, np.arange(0, len(masses), BLOCK)).cumsum()
+    target = u * float(blocks[-1])
+    block = _inverse(blocks, target)
+    begin = block * BLOCK
+    before = float(blocks[block - 1]) if block else 0.0
+    return begin + _inverse(masses[begin : begin + BLOCK].cumsum(), target - before)
+
+
+def _inverse(cumulated: np.ndarray, target: float) -> int:
+    """Return the first place whose cumulated mass exceeds `target`."""
+    # Rounding may make the target equal to the total; then choose the last possible place.
+    target = min(target, math.nextafter(float(cumulated[-1]), 0.0))
     return int(cumulated.searchsorted(target, side="right"))

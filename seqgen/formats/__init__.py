@@ -91,6 +91,16 @@ class Exported:
     name: str
     source_tokenizer: Tokenizer | Labels | None = None
 
+    def require_no_labels(self) -> None:
+        """Refuse a model with labels, which are tokens that its tokenizer does not have.
+
+        Raises:
+            SeqgenError: it has some.
+        """
+        if self.model.vocab_size != self.tokenizer.vocab_size:
+            message = f"{self.name} writes texts with labels, which this format cannot hold"
+            raise SeqgenError(message)
+
 
 # Takes a model; returns the file in pieces. Raises SeqgenError if the format cannot hold this kind
 # of model.

@@ -17,7 +17,7 @@ from seqgen.formats import Exported, Imported, gguf, gguf_vocabulary, hf_config,
 from seqgen.formats.hf_models import filled, require_transformer
 from seqgen.formats.hf_weights import Part, check_tensors, parts_of, theirs_of
 from seqgen.models.base import weights_of
-from seqgen.models.positions import RopeScaling
+from seqgen.models.positions import RopeScaling, rates
 from seqgen.models.transformer import Transformer
 from seqgen.models.transformer_config import MOST_WINDOW, TransformerConfig
 from seqgen.tokenizers import Tokenizer
@@ -151,7 +151,7 @@ def _llama(file: gguf.GGUFFile, family: str, heads: int, width: int) -> dict[str
         "bias": biased,
         "qkv_bias": "blk.0.attn_q.bias" in file.tensors and not biased,
         "rope_theta": theta,
-        **_scaling(file, family, _rates(theta, size)),
+        **_scaling(file, family, rates(theta, size)),
     }
 
 
@@ -167,18 +167,13 @@ def _number(file: gguf.GGUFFile, name: str, default: Any) -> Any:
     return value
 
 
-def _rates(theta: float, size: int) -> Tensor:
-    """Return the rates (D / 2) by which the pairs of a head turn, in radians a position."""
-    return theta ** (-torch.arange(0, size, 2) / size)
-
-
 def _scaling(file: gguf.GGUFFile, family: str, rate: Tensor) -> dict[str, Any]:
     """Return how positions are stretched.
 
     Args:
         file: the model's.
         family: its architecture.
-        rate: (D / 2), see `_rates`.
+        rate: (D / 2), see `positions.rates`.
     """
     kind = file.facts.get(f"{family}.rope.scaling.type", "none")
     if ROPE_FACTORS in file.tensors:
@@ -232,7 +227,7 @@ def _check(file: gguf.GGUFFile, parts: Iterable[Part], config: TransformerConfig
     shapes = {name: tensor.shape for name, tensor in file.tensors.items()}
     check_tensors(parts, shapes, {ROPE_FACTORS}, lambda _, message: file.error(message))
     if ROPE_FACTORS in file.tensors:
-        rate = _rates(config.rope_theta, config.head_width)
+        rate = rates(config.rope_theta, config.head_width)
         expected, stored = _factors(rate, config.rope_factor), file.read(ROPE_FACTORS)
         if stored.shape != expected.shape or not np.allclose(stored, expected, rtol=1e-3):
             raise file.error(f"{ROPE_FACTORS} is another scaling of positions than Llama 3.1's")
@@ -284,7 +279,7 @@ def write_model(exported: Exported) -> Iterator[bytes]:
         limits = {"low": config.rope_low_factor, "high": config.rope_high_factor}
         if limits | {"original": config.rope_original_window} != LLAMA_3:
             raise SeqgenError(f"{name} has a rope_scaling=llama3 that a GGUF file cannot say")
-        rate = _rates(config.rope_theta, config.head_width)
+        rate = rates(config.rope_theta, config.head_width)
         tensors[ROPE_FACTORS] = _factors(rate, config.rope_factor)
     return gguf.write(facts, tensors)
 

@@ -33,7 +33,7 @@ from seqgen.formats.hf_weights import (
     shards_of,
     theirs_of,
 )
-from seqgen.models.base import weights_of
+from seqgen.models.base import take_weights, weights_of
 from seqgen.models.room import without_content
 from seqgen.models.seq2seq_transformer import Seq2SeqTransformer
 from seqgen.models.transformer import Transformer, waves_of
@@ -158,9 +158,7 @@ def require_transformer(exported: Exported, file_format: str) -> Transformer:
     model, name = exported.model, exported.name
     if type(model) is not Transformer:  # an encoder-decoder is derived from it
         raise SeqgenError(f"{name} is no transformer, and --format {file_format} holds no other")
-    # Labels are tokens of the model that its tokenizer does not have.
-    if model.vocab_size != exported.tokenizer.vocab_size:
-        raise SeqgenError(f"{name} writes texts with labels, which this format cannot hold")
+    exported.require_no_labels()
     return model
 
 
@@ -176,10 +174,6 @@ def filled(
     """
     model = without_content(kind, config)
     zeros = {n: torch.zeros(x.shape) for n, x in model.named_parameters() if n.endswith(".bias")}
-    model.load_state_dict({**zeros, **tensors}, strict=False, assign=True)
-    if config.tie_weights:
-        model.head.weight = model.embedding.weight
-    if isinstance(model, Seq2SeqTransformer) and config.shares_embeddings:
-        model.encoder.inputs.weight = model.embedding.weight
+    take_weights(model, {**zeros, **tensors})
     model.waves = waves_of(config, config.window)
     return model.eval()

@@ -75,7 +75,7 @@ class Ends:
         """Return the id of a special token: the model's, else the tokenizer's.
 
         A model may end texts with several; the first is that of the tokenizer, if it is among
-        them. See `others`.
+        them. See `other_stops`.
 
         Args:
             which: "bos", "eos" or "pad".

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from seqgen.errors import SeqgenError
 from seqgen.files import json_bytes
-from seqgen.formats import Exported, hf_tokenizer_writing
+from seqgen.formats import Exported, hf_tokenizer_writing, onnx_graphs
+from seqgen.formats.onnx_graphs import Graph
 from seqgen.models.mixture import Mixture
 from seqgen.models.recurrent import RecurrentLM
 from seqgen.models.seq2seq_transformer import Seq2SeqTransformer
@@ -26,8 +27,6 @@ from seqgen.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto
-
-    from seqgen.formats.onnx_graphs import Graph
 
 OPSET = 18
 # A protocol buffer holds no more bytes.
@@ -64,13 +63,10 @@ def _graphs_of(exported: Exported) -> dict[str, Graph]:
     Raises:
         SeqgenError: a graph cannot hold this kind of model.
     """
-    from seqgen.formats import onnx_graphs
-
     model, name = exported.model, exported.name
     if isinstance(model, Mixture):
         raise SeqgenError(f"{name} is a mixture; export its neural parts one by one")
-    if model.vocab_size != exported.tokenizer.vocab_size:
-        raise SeqgenError(f"{name} writes texts with labels, which this format cannot hold")
+    exported.require_no_labels()
     if type(model) is Seq2SeqTransformer:
         if model.config.source_features is not None:
             raise SeqgenError(f"{name} reads vectors, which --format onnx does not hold")

@@ -32,7 +32,12 @@ class ArraySteps:
 
         Args:
             precision: a key of `REDUCED`.
+
+        Raises:
+            ValueError: they are already.
         """
+        if self.reduced is not None:
+            raise ValueError(f"the matrices are in {self.reduced} already")
         reduce_linear_layers(self, precision)
         self.reduced = precision
         self.forget_prepared()

@@ -53,9 +53,14 @@ class RopeScaling:
         return ((waves - self.low) / (self.high - self.low)).clamp(0, 1)
 
 
+def rates(theta: float, size: int) -> Tensor:
+    """Return the rates (D / 2) by which the pairs of a head turn, in radians a position."""
+    return theta ** (-torch.arange(0, size, 2) / size)
+
+
 def rotations(length: int, size: int, theta: float, scaling: RopeScaling | None = None) -> Tensor:
     """Return cosines and sines (length, 2, size / 2) for `rotate` (Su et al. 2021)."""
-    rate = theta ** (-torch.arange(0, size, 2) / size)
+    rate = rates(theta, size)
     if scaling is not None:
         rate = scaling.rates(rate)
     angle = torch.arange(length)[:, None] * rate

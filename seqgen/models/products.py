@@ -8,6 +8,7 @@ as if it had never stopped.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -89,7 +90,18 @@ class _Linear(Function):
 
 
 def reduce_linear_layers(model: nn.Module, precision: str) -> None:
-    """Keep the weights of every `Linear` in fewer bits, a key of `REDUCED`; nothing is trained."""
-    for module in model.modules():
-        if isinstance(module, Linear):
-            module.reduced = REDUCED[precision](module.weight, module.bias)
+    """Keep the weights of every `Linear` in fewer bits, a key of `REDUCED`; nothing is trained.
+
+    Weights that nothing else reads, as an embedding reads those of a head tied to it, are let go.
+    In their place is one number, of their shape and type: not a number, so that no mistake is
+    silent.
+    """
+    layers = [module for module in model.modules() if isinstance(module, Linear)]
+    others = [module for module in model.modules() if not isinstance(module, Linear)]
+    read = {id(p) for module in others for p in module.parameters(recurse=False)}
+    for layer in layers:
+        layer.reduced = REDUCED[precision](layer.weight, layer.bias)
+        own = layer._parameters.get("weight")  # with low-rank adapters there is none
+        if own is not None and id(own) not in read:
+            nothing = own.new_full((1, 1), math.nan).expand(own.shape)
+            layer.weight = nn.Parameter(nothing, requires_grad=False)

@@ -7,12 +7,15 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from seqgen.errors import UsageError
 from seqgen.files import parse_json, write_json
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 UNSIGNED = (np.uint8, np.uint16, np.uint32)
@@ -40,6 +43,19 @@ class PieceDecoder(Decoder):
 
     def push(self, token: int) -> str:
         return self.tokenizer.decode([token])
+
+
+def unknown_piece(text: str, encoding: Encoding, unk_id: int) -> tuple[int, str] | None:
+    """Return the offset and the text of the first unknown piece of a text, or None.
+
+    Args:
+        text: the text.
+        encoding: what the `tokenizers` library makes of it.
+        unk_id: the id of unknown pieces.
+    """
+    places = zip(encoding.offsets, encoding.ids, strict=True)
+    begin, end = next((place for place, token in places if token == unk_id), (None, None))
+    return None if begin is None else (begin, text[begin:end])
 
 
 class Tokenizer(ABC):

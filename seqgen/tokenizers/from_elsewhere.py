@@ -13,7 +13,7 @@ import numpy as np
 
 from seqgen.errors import SeqgenError, UsageError, first_line
 from seqgen.files import parse_json, write_bytes, write_json
-from seqgen.tokenizers.base import Decoder, Tokenizer
+from seqgen.tokenizers.base import Decoder, Tokenizer, unknown_piece
 from seqgen.tokenizers.byte_level import BYTE_OF, blocks, can_be_cut
 from seqgen.tokenizers.sentencepiece_model import (
     SPACE,
@@ -231,12 +231,7 @@ class HuggingFaceTokenizer(TokenizerFromElsewhere):
 
     def first_unknown(self, text: str) -> tuple[int, str] | None:
         encoding = self._library.encode(text, add_special_tokens=False)
-        places = (at for token, at in zip(encoding.ids, encoding.offsets, strict=True))
-        unknown = (
-            at for at, token in zip(places, encoding.ids, strict=True) if token == self.unk_id
-        )
-        begin, end = next(unknown, (None, None))
-        return None if begin is None else (begin, text[begin:end])
+        return unknown_piece(text, encoding, self.unk_id)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [self._shown(token) for token in ids]

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seqgen.errors import UsageError
-from seqgen.tokenizers.base import SPECIALS, Decoder, Tokenizer, line_blocks, room_for
+from seqgen.tokenizers.base import (
+    SPECIALS,
+    Decoder,
+    Tokenizer,
+    line_blocks,
+    room_for,
+    unknown_piece,
+)
 from seqgen.tokenizers.from_elsewhere import open_library
 from seqgen.tokenizers.word import SpacedDecoder, WhitespaceTokenizer
 
@@ -87,10 +94,8 @@ class WordPieceTokenizer(Tokenizer):
         return np.cumsum(widths)[ends].astype(np.int64)
 
     def first_unknown(self, text: str) -> tuple[int, str] | None:
-        found = self._library.encode(text, add_special_tokens=False)
-        unknown = (at for at, i in zip(found.offsets, found.ids, strict=True) if i == self.unk_id)
-        begin, end = next(unknown, (None, None))
-        return None if begin is None else (begin, text[begin:end])
+        encoding = self._library.encode(text, add_special_tokens=False)
+        return unknown_piece(text, encoding, self.unk_id)
 
     def decode(self, ids: Sequence[int]) -> str:
         return "".join(map(self.decoder().push, ids))
