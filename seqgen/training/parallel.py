@@ -31,14 +31,19 @@ class Parallel:
 
     Attributes:
         shards: the divided model; None where every rank has all of it.
-        scale: what losses are multiplied by, since FSDP averages gradients over the ranks.
     """
 
     def __init__(self, objective: Objective, model: Network, whole: Network) -> None:
         self.objective = objective
         self.shards = None if whole is model else Shards(objective, model, whole)
-        self.scale = 1 if self.shards is None else ranks.world()
         self._wrapped: nn.parallel.DistributedDataParallel | None = None
+
+    def divisor(self, count: int) -> float:
+        """Return what a sum over `count` targets is divided by for its mean's gradient.
+
+        FSDP averages gradients over the ranks, where they have to be added up.
+        """
+        return count if self.shards is None else count / ranks.world()
 
     def settle(self) -> None:
         """End a forward pass that no backward pass follows."""
