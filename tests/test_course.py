@@ -39,6 +39,9 @@ def every_command():
 def small(arguments):
     """Return a command with a budget of three steps and narrow layers, where it trains."""
     line = " ".join(arguments)
+    if arguments[0] == "tune":
+        line = re.sub(r"--trials \S+ --trial-steps \S+", "--trials 2 --trial-steps 2", line)
+        return [*line.split(" "), "--set", "hidden_size=8"]
     trains = arguments[0] == "train" or "--sweep" in arguments
     if not trains or "ngram" in arguments:
         return arguments

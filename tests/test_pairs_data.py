@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from seqgen.data.batches import IGNORED, PairBatches, training_batches
 from seqgen.data.corpus import Corpus
 from seqgen.data.pairs import FilePairs, TabPairs, Tokenizers, drop_long, encode_pairs
+from seqgen.data.portions import portions
 from seqgen.data.source_unknowns import UnknownsInSources
 from seqgen.data.sources import Source, TokenSources, VectorSources, handles_of
 from seqgen.data.text import Text
@@ -230,10 +231,10 @@ def test_similar_lengths_stand_together():
     assert widths != sorted(widths)
 
 
-def test_a_batch_is_split_with_its_sources():
+def test_portions_of_a_batch_have_its_sources():
     batches = PairBatches(corpus_of([(9, 3), (2, 4), (5, 5), (1, 1), (3, 2)]), 5, seed=0)
     whole = batches.batch(0)
-    parts = whole.split(3)
+    parts = [(portion.rows, portion.of(whole)) for portion in portions(5, 3, 0, 1)]
     assert [part.count for _, part in parts] == [whole.count] * 3
     for cut, part in parts:
         assert len(part.source) == len(part.targets) == len(whole.targets[cut])

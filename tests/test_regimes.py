@@ -20,6 +20,7 @@ from test_training import corpus_of
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import IGNORED, Batch, training_batches
 from seqgen.data.corpus import Corpus
+from seqgen.data.portions import portions
 from seqgen.data.sources import TokenSources
 from seqgen.hashing import uniforms
 from seqgen.training import loop
@@ -525,8 +526,8 @@ def test_rows_with_different_numbers_of_labels_begin_with_all_of_them(regime):
             assert row[: len(first)] == first
     assert any(not np.array_equal(read[:3], tokens) for read, _ in seen)
     parts = [
-        objective(part, None, StepProgress(0, 0.5, rows.start)).minimised.item()
-        for rows, part in batch.split(3)
+        objective(part.of(batch), None, StepProgress(0, 0.5, part.rows.start)).minimised.item()
+        for part in portions(len(batch.tokens), 3, 0, 1)
     ]
     assert whole == pytest.approx(sum(parts), rel=1e-9)
 

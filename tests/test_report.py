@@ -12,6 +12,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,8 @@ from seqgen.tasks.portrait.training import Course, course
 from seqgen.tasks.scoring.perplexity import score_text
 from seqgen.tasks.writing.beam_search import BeamOptions, explain
 
+# Characters that end elements, look like entities, break lines or turn the direction of writing.
+ODD = "</textarea> &amp; a\u2028b \u202eleft\u200f \U0001f600 lone\rend\n"
 SECTIONS = [
     "What it is",
     "Training",
@@ -53,7 +56,7 @@ def home(tmp_path_factory):
     """A store with an LSTM, a transformer and an n-gram model of a text with markup in it."""
     folder = tmp_path_factory.mktemp("report")
     text = folder / "text.txt"
-    text.write_text(('the "cat" sat on 3 mats\n' + HOSTILE) * 30)
+    text.write_text(('the "cat" sat on 3 mats\n' + HOSTILE + ODD) * 30)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SEQGEN_HOME", str(folder / "home"))
         train_one_of_each(text, steps=4)
@@ -185,6 +188,17 @@ def test_text_of_the_corpus_stays_text(home):
     shown = "".join(token for _, token in seen.tokens)
     assert '<script>alert("x")</script> & <b>↵' in shown
     assert "http://" not in text and "https://" not in text
+
+
+def test_no_character_of_the_corpus_acts_on_the_page(home):
+    """What breaks lines or turns the direction is replaced; the rest stands as it is."""
+    text = (home / "page.html").read_bytes().decode()
+    seen = Read(text)
+    assert "textarea" not in [tag for tag, _ in seen.tags]
+    shown = "".join(token for _, token in seen.tokens)
+    assert "</textarea> &amp; a\ufffdb \ufffdleft\ufffd \U0001f600 lone\ufffdend↵" in shown
+    acting = {c for c in text if unicodedata.category(c) in ("Cc", "Cf", "Zl", "Zp")} - {"\n", "\t"}
+    assert acting == set()
 
 
 SMALL = ("--hidden-size", "4", "--steps", "1", "--seed", "1", "--quiet")
@@ -319,6 +333,8 @@ def test_bad_inputs(models, capsys, tmp_path):
     assert "given twice" in refusal(
         capsys, "report", "-m", "net", "-m", "net", "--out", tmp_path / "p.html"
     )
+    mixed = ("report", "-m", "net+grams", "--out", tmp_path / "p.html")
+    assert "store it with seqgen mix" in refusal(capsys, *mixed)
     assert "'nobody'" in refusal(capsys, "report", "-m", "nobody", "--out", tmp_path / "p.html")
     unknown = ("report", "-m", "net", "--prompt", "é", "--out", tmp_path / "p.html")
     assert "'é'" in refusal(capsys, *unknown)
@@ -385,3 +401,45 @@ def test_the_page_in_a_browser(home, tmp_path, width):
         assert box["last"] == box["all"][-1]
         assert box["next"] == box["all"][min(1, len(box["all"]) - 1)]
     assert Path(driven).exists()
+
+
+AUDIT = """
+<script>axe.run(document).then(found=>{const done=document.createElement('pre');done.id='done';
+done.textContent=JSON.stringify({width:innerWidth,passes:found.passes.length,
+dark:matchMedia('(prefers-color-scheme: dark)').matches,faults:found.violations.map(v=>v.id),
+unsupported:found.incomplete.map(v=>v.id).filter(id=>id.startsWith('aria'))});
+top.document.body.append(done)})</script>
+"""
+FRAME = (
+    '<!DOCTYPE html><title>narrow</title><iframe width="400" height="900" src="page.html"></iframe>'
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [400, 1400])
+def test_axe_finds_no_fault(home, tmp_path, width, dark):
+    """In a frame, since windows of a browser are wider than 400 pixels; contrast in both themes."""
+    axe = os.environ.get("SEQGEN_AXE")
+    if axe is None:
+        pytest.skip("SEQGEN_AXE names no axe.min.js of axe-core")
+    page = (home / "page.html").read_text()
+    library = Path(axe).read_text().replace("</script", "<\\/script")
+    policy = re.search(r"script-src 'sha256-[^']*'", page)[0]
+    page = page.replace(policy, "script-src 'unsafe-inline'")
+    scripts = f"<script>{library}</script>{AUDIT}</body>"
+    (tmp_path / "page.html").write_text(page.replace("</body>", scripts))
+    (tmp_path / "frame.html").write_text(FRAME)
+    opened = tmp_path / ("frame.html" if width == 400 else "page.html")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", "--window-size=1400,900"]
+    flags += ["--allow-file-access-from-files", f"--user-data-dir={tmp_path / 'profile'}"]
+    flags += [
+        "--virtual-time-budget=60000",
+        f"--blink-settings=preferredColorScheme={int(not dark)}",
+    ]
+    command_line = [browser(), *flags, opened.as_uri()]
+    done = subprocess.run(command_line, capture_output=True, text=True, timeout=180)
+    (found,) = re.findall('<pre id="done">(.*?)</pre>', done.stdout, re.DOTALL)
+    seen = json.loads(found)
+    assert (seen["width"], seen["dark"], seen["passes"] > 20) == (width, dark, True)
+    assert seen["faults"] == seen["unsupported"] == []

@@ -33,13 +33,6 @@ class Batch:
     advance: int | None = None
     source: Source | None = None
 
-    def split(self, pieces: int) -> list[tuple[slice, Batch]]:
-        """Divide the rows into at most so many batches; return each with the numbers of its rows.
-
-        Each keeps the `count` of the whole batch, so that losses divided by it add up.
-        """
-        return [(cut, self.rows(cut)) for cut in cuts(len(self.tokens), pieces)]
-
     def first(self, rows: int) -> Batch:
         """Return at most so many of the rows; `count` stays that of the whole batch."""
         return self.rows(slice(rows))

@@ -111,7 +111,7 @@ def _samples(profile: Profile) -> str:
     # Spread over the training, the first and the last included.
     shown = thinned(profile.course.samples, MOST_SAMPLES)
     return "".join(
-        f'<figure><figcaption>step {step:,}</figcaption><pre tabindex="0" '
+        f'<figure><figcaption>step {step:,}</figcaption><pre tabindex="0" role="group" '
         f'aria-label="Sample at step {step}">{escape(visible(text))}</pre></figure>'
         for step, text in shown
     )

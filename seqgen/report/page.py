@@ -160,7 +160,8 @@ def table(names: Sequence[str], rows: Iterable[Sequence[str]], caption: str, lef
 
 def commands(lines: Iterable[str]) -> str:
     """Return command lines as HTML."""
-    return f'<pre tabindex="0" aria-label="Commands">{escape(chr(10).join(lines))}</pre>'
+    text = escape(chr(10).join(lines))
+    return f'<pre tabindex="0" role="group" aria-label="Commands">{text}</pre>'
 
 
 def beside(parts: Iterable[str]) -> str:

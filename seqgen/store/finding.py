@@ -67,6 +67,7 @@ def find(name: str | Path | None) -> StoredModel:
     """Return the model that `-m` means: a name, a path (it has a separator), or the latest.
 
     Raises:
+        UsageError: it is the mixture of several.
         SeqgenError: there is none; names the nearest.
     """
     if name is None or name == LATEST:
@@ -81,6 +82,10 @@ def find(name: str | Path | None) -> StoredModel:
         if not model.path.is_dir():
             raise SeqgenError(f"there is no model folder {name}")
         return model
+    if "+" in name:
+        raise UsageError(
+            f"{name} is a mixture, and this takes a stored model: store it with seqgen mix"
+        )
     check_name(name)
     model = StoredModel(models_folder() / name)
     restore(model.path)

@@ -19,9 +19,10 @@ from seqgen.models.transformer import Transformer
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.training.clipping import clip
 from seqgen.training.diagnosis.distance import (
-    DISTANCE,
     Distance,
     gradients_by_distance,
+    longest_document,
+    window_length,
     windows,
 )
 from seqgen.training.diagnosis.heads import HeadFigures, attention_figures, loss_unscaled
@@ -112,16 +113,14 @@ def _length(name: str, model: NeuralLanguageModel, corpus: Corpus, distance: int
     if distance is not None and model.window is not None:
         most = model.window - 1
         require(distance <= most, f"--distance is at most {most} for {name}, not {distance}")
-    longest = int((corpus.ends - corpus.starts).max(initial=0))
+    longest = longest_document(corpus)
     if longest < 1 or (distance is not None and longest <= distance):
         needed = 1 if distance is None else distance + 1
         raise SeqgenError(
             f"the text is too short: its longest document has {plural(longest, 'token')}, "
             f"and this needs {needed}; give a longer text or a smaller --distance"
         )
-    if distance is not None:
-        return distance + 1
-    return min(DISTANCE + 1, longest, model.window or longest)
+    return window_length(model, corpus) if distance is None else distance + 1
 
 
 def _layers(

@@ -232,7 +232,7 @@ class Trainer:
             states.append(after)
             if portion.blank:
                 loss, nats = 0.0 * loss, 0.0 * nats
-            yield self.parallel.scale * loss / batch.count, nats / batch.count
+            yield loss / self.parallel.divisor(batch.count), nats / batch.count
         self.carried.rows = rows
         carried = self._carries and states[0] is not None
         if carried and len(states) > 1:

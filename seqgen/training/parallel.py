@@ -26,15 +26,18 @@ class Parallel:
     Args:
         objective: with the same parameters on every rank; those of rank 0 are taken.
         shards: the model within it, if that is divided.
-
-    Attributes:
-        scale: what losses are multiplied by, since FSDP averages gradients over the ranks.
     """
 
     def __init__(self, objective: Objective, shards: Shards | None) -> None:
         self.objective, self.shards = objective, shards
-        self.scale = 1 if self.shards is None else ranks.world()
         self._wrapped: nn.parallel.DistributedDataParallel | None = None
+
+    def divisor(self, count: int) -> float:
+        """Return what a sum over `count` targets is divided by for its mean's gradient.
+
+        FSDP averages gradients over the ranks, where they have to be added up.
+        """
+        return count if self.shards is None else count / ranks.world()
 
     def settle(self) -> None:
         """End a forward pass that no backward pass follows."""

@@ -73,8 +73,8 @@ class OptimizerState:
             parameters = [p for group in optimizer.param_groups for p in group["params"]]
             numbers = [key for group in saved for key in group["params"]]
             for key, parameter in zip(numbers, parameters, strict=True):
-                state[key] = {n: divided_as(parameter, t) for n, t in state.get(key, {}).items()}
-            state = {key: values for key, values in state.items() if values}
+                for name, tensor in state.get(key, {}).items():
+                    state[key][name] = divided_as(parameter, tensor)
             optimizer.load_state_dict({"state": state, "param_groups": saved})
 
 

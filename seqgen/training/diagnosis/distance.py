@@ -39,6 +39,20 @@ class Distance:
     weight_grad_norm: float | None
 
 
+def longest_document(corpus: Corpus) -> int:
+    """Return how many tokens the longest document of a text has; 0 if there is none."""
+    return int((corpus.ends - corpus.starts).max(initial=0))
+
+
+def window_length(model: NeuralLanguageModel, corpus: Corpus) -> int:
+    """Return the length of the windows in which gradients are followed `DISTANCE` tokens back.
+
+    It is shorter where the text's documents or the model's window are.
+    """
+    longest = longest_document(corpus)
+    return min(DISTANCE + 1, longest, model.window or longest)
+
+
 def windows(corpus: Corpus, length: int, most: int) -> tuple[np.ndarray, np.ndarray]:
     """Return windows that lie evenly over a text, without overlap.
 

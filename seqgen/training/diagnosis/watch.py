@@ -18,7 +18,11 @@ from seqgen.data.corpus import Corpus
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.cells.cell import Cell
 from seqgen.models.transformer import Transformer
-from seqgen.training.diagnosis.distance import DISTANCE, gradients_by_distance, windows
+from seqgen.training.diagnosis.distance import (
+    gradients_by_distance,
+    window_length,
+    windows,
+)
 from seqgen.training.diagnosis.heads import attention_figures
 from seqgen.training.diagnosis.layers import Update, units_of
 from seqgen.training.diagnosis.warnings import Warnings
@@ -121,9 +125,7 @@ class TrainingWatch(Watch):
             return None
         if not isinstance(model, NeuralLanguageModel):
             return None
-        longest = int((corpus.ends - corpus.starts).max())
-        length = min(DISTANCE + 1, longest, model.window or longest)
-        tokens, targets = windows(corpus, length, ROWS)
+        tokens, targets = windows(corpus, window_length(model, corpus), ROWS)
         return torch.from_numpy(tokens).to(model.device), torch.from_numpy(targets).to(model.device)
 
     def _look_inside(self) -> dict[str, Any]:
