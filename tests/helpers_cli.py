@@ -12,7 +12,8 @@ def records(capsys, *arguments) -> list[dict]:
     """Run a command in this process; return its records."""
     capsys.readouterr()
     assert run([*map(str, arguments), "--json"]) == 0
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    # A record may hold other breaks of lines, such as U+2028.
+    return [json.loads(line) for line in capsys.readouterr().out.split("\n") if line]
 
 
 def refusal(capsys, *arguments) -> str:
