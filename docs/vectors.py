@@ -58,7 +58,7 @@ class Lines:
             yield from (line.split() for line in file)
 
 
-def ours(data: Path, name: str, **budget: float) -> float:
+def ours(data: Path, name: str, **budget: float | str) -> float:
     """Train a model; return the processor time that it took, in seconds."""
     settings = {**SHAPE, "min_count": 5, "tokenizer": "whitespace", "documents": "line", "seed": 1}
     settings |= {"precision": "float32", **budget}
@@ -67,7 +67,7 @@ def ours(data: Path, name: str, **budget: float) -> float:
     return time.process_time() - began
 
 
-def train_ours(data: Path, epochs: float, **settings: float) -> float:
+def train_ours(data: Path, epochs: float, **settings: float | str) -> float:
     """Return the processor time of training alone: without reading, counting and storing."""
     begun = ours(data, "begun", steps=1, **settings)
     return ours(data, "ours", epochs=epochs, **settings) - begun
@@ -114,11 +114,12 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=5, help="passes over the text")
     parser.add_argument("--gensim-epochs", type=int, help="passes of gensim, if not as many")
     parser.add_argument("--batch-size", type=int, help="rows of a step, if not the default")
+    parser.add_argument("--optimizer", help="update rule, if not the default")
     parser.add_argument("--lr", type=float, help="learning rate, if not the default")
     parser.add_argument("--rounds", type=int, default=1, help="how often they take turns")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    chosen = {"batch_size": given.batch_size, "lr": given.lr}
+    chosen = {name: getattr(given, name) for name in ("batch_size", "optimizer", "lr")}
     settings = {name: value for name, value in chosen.items() if value is not None}
     words, theirs = sum(map(len, Lines(given.data))), given.gensim_epochs or given.epochs
     with tempfile.TemporaryDirectory() as home:
