@@ -125,7 +125,10 @@ class Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         random = torch.Tag.nondeterministic_seeded in func.tags
         before = torch.get_rng_state() if random else None
-        result = func(*args, **kwargs)
+        drawn_into = args[0] if random and args and isinstance(args[0], Tensor) else None
+        # To draw what has no content, torch would load half its compiler.
+        skips = drawn_into is not None and drawn_into.device.type == "meta"
+        result = drawn_into if skips and _is_in_place(func) else func(*args, **kwargs)
         args, kwargs = _placed((args, dict(kwargs)))
         results, given = _places(_placed(result)), _places((args, kwargs))
         if not results and not given:
@@ -184,6 +187,11 @@ def _repeat(operation: Operation, storages: dict[int, torch.UntypedStorage]) -> 
                 laid_out = torch.empty_strided(place.shape, place.stride, dtype=place.dtype)
                 result = laid_out.copy_(result)
             storages[place.key] = result.untyped_storage()
+
+
+def _is_in_place(func: Any) -> bool:
+    first = func._schema.arguments[0].alias_info
+    return first is not None and first.is_write
 
 
 def _placed(values: Any) -> Any:
