@@ -50,19 +50,19 @@ def read(folder: Path, source_size: int, target_size: int) -> PairTokenizers:
     Raises:
         SeqgenError: there are none, or they are damaged, or they are not understood.
     """
-    ends = Ends.of(folder)
+    ends, joint = Ends.of(folder), None
     if (folder / SOURCE).is_file():
         source, target = _marian(folder, source_size, target_size)
     else:
         if source_size != target_size:
             raise SeqgenError(f"{folder} has two vocabularies and no {SOURCE}")
-        opened = open_tokenizer(folder, target_size, ends)
-        source = target = opened.tokenizer
-        stop = ends.id_of("eos", target.eos_id, target_size)
-        if stop is None or opened.after != [stop] or len(opened.before) > 1:
-            raise opened.puts("and seqgen ends every source with the token that ends texts")
-        source.source_bos_id = opened.before[0] if opened.before else None
+        joint = open_tokenizer(folder, target_size, ends)
+        source = target = joint.tokenizer
     stop = ends.id_of("eos", target.eos_id, target_size)
+    if joint is not None:
+        if stop is None or joint.after != [stop] or len(joint.before) > 1:
+            raise joint.puts("and seqgen ends every source with the token that ends texts")
+        source.source_bos_id = joint.before[0] if joint.before else None
     start = _id(ends.decoder_start, "decoder_start_token_id", target_size)
     forced = _id(ends.forced_bos, "forced_bos_token_id", target_size)
     if start is None:

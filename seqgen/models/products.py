@@ -101,7 +101,7 @@ def reduce_linear_layers(model: nn.Module, precision: str) -> None:
     read = {id(p) for module in others for p in module.parameters(recurse=False)}
     for layer in layers:
         layer.reduced = REDUCED[precision](layer.weight, layer.bias)
-        own = layer._parameters.get("weight")  # with low-rank adapters there is none
+        own = layer._parameters.get("weight")  # none where it is computed, as with adapters
         if own is not None and id(own) not in read:
             nothing = own.new_full((1, 1), math.nan).expand(own.shape)
             layer.weight = nn.Parameter(nothing, requires_grad=False)
