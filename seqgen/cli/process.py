@@ -15,8 +15,7 @@ BRIEFLY, THROUGH_A_TOKEN = "3000", "30000"
 # glibc's parameters (malloc.h): what it keeps of freed memory, and from which size on it asks the
 # system for each block.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-KEPT, LARGEST_KEPT = (1 << 31) - 1, 1 << 25
-
+MUCH, LITTLE = ((1 << 31) - 1, 1 << 25), (1 << 20, 1 << 20)
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -35,7 +34,7 @@ def prepare(command: str | None) -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if ranks.launched():  # PyTorch's warnings about the exchange of gradients mean nothing here
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    if command in STEPS and sys.platform == "linux":
+    if command in STEPS:
         keep_freed_memory()
 
 
@@ -44,12 +43,25 @@ def keep_freed_memory() -> None:
 
     Given back and asked for anew, each page costs a fault: a fifth of an LSTM's training step.
     """
+    _keep(*MUCH)
+
+
+def return_freed_memory() -> None:
+    """Have glibc give back what is freed, as a model needs that is divided to save memory.
+
+    What one block is gathered into, by another thread, would not be found again for the next one.
+    """
+    _keep(*LITTLE)
+
+
+def _keep(kept: int, largest: int) -> None:
+    """Set how much freed memory glibc keeps, and how large the largest block is that it keeps."""
     import ctypes
 
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(M_MMAP_THRESHOLD, LARGEST_KEPT)
-        mallopt(M_TRIM_THRESHOLD, KEPT)
+    if sys.platform == "linux" and mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, largest)
+        mallopt(M_TRIM_THRESHOLD, kept)
 
 
 def use_threads(threads: int | None) -> int | None:

@@ -21,6 +21,7 @@ from seqgen.cli.inputs import Inputs, file_name, file_path, given_or_piped
 from seqgen.cli.output import put_record
 from seqgen.cli.outputs import check_picture, check_replaced_model
 from seqgen.cli.pairs import check_sides
+from seqgen.cli.process import return_freed_memory
 from seqgen.cli.settings import SETTING_OF, assignment
 from seqgen.cli.settings import option as setting
 from seqgen.cli.several import Shard, Timeout, check_alone, check_files, leave_to_first
@@ -321,6 +322,8 @@ def train(
             check_alone("--find-lr")
     draws = plot is not None and not find_lr
     quiet = quiet or not ranks.leads()
+    if shard:
+        return_freed_memory()
     inputs = Inputs(quiet)
     # Connected before files are looked at, so that one line says what all processes miss.
     with together(timeout), display(quiet) as shown:
