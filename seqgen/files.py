@@ -131,10 +131,10 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Replace `path` by `content` in one step."""
+def write_bytes(path: Path, *pieces: bytes | memoryview) -> None:
+    """Replace `path` by pieces of content, one after the other, in one step."""
     with replacing(path) as file:
-        file.write(content)
+        file.writelines(pieces)
 
 
 def title_of(name: str) -> str:

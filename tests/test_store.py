@@ -10,6 +10,7 @@ import time
 from datetime import datetime
 
 import pytest
+import safetensors.torch
 import torch
 
 from seqgen import registry, store
@@ -17,6 +18,7 @@ from seqgen.cli import run
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import replacing, write_bytes, write_json
 from seqgen.store import StoredModel
+from seqgen.store.writing import TYPES, tensor_pieces
 from seqgen.tasks.loading import load
 from seqgen.tokenizers import KINDS
 from seqgen.tokenizers.char import CharTokenizer
@@ -574,3 +576,16 @@ def test_the_hash_of_a_large_model_is_kept_until_a_file_changes(tmp_path, monkey
         assert StoredModel(folder).digest == plain
     (folder / store.WEIGHTS).write_bytes(b"123456789")
     assert StoredModel(folder).digest != plain
+
+
+def test_tensors_are_written_as_safetensors_writes_them():
+    """Byte for byte, of every type and shape, views and unusual names included."""
+    random = torch.Generator().manual_seed(1)
+    numbers = torch.randn(3, 5, generator=random)
+    tensors = {name: numbers.to(getattr(torch, name)) for name in TYPES}
+    tensors |= {"transposed": numbers.T, "one": torch.tensor(2.0), "none": torch.zeros(0, 4)}
+    tensors |= {'ä "quoted"\n': torch.arange(7), "a": torch.arange(3, dtype=torch.uint8)}
+    facts = {"facts": '{"run": "ü\\n"}'}
+    plain = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    assert b"".join(tensor_pieces(tensors, facts)) == safetensors.torch.save(plain, facts)
+    assert b"".join(tensor_pieces(tensors)) == safetensors.torch.save(plain)

@@ -14,7 +14,7 @@ from seqgen.files import parse_json, write_bytes
 from seqgen.store import manifest
 from seqgen.store.folder import ModelFolder
 from seqgen.store.layout import CHECKPOINTS, LAST
-from seqgen.store.writing import link_file, tensor_bytes
+from seqgen.store.writing import link_file, tensor_pieces
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,7 +38,8 @@ class TrainingFolder(ModelFolder):
             SeqgenError: it cannot be written; what was there stays.
         """
         folder = self.path / CHECKPOINTS
-        content = tensor_bytes(tensors, {"facts": json.dumps(facts)})
+        content = tensor_pieces(tensors, {"facts": json.dumps(facts)})
+        digest = manifest.digest(*content)
         numbered = folder / f"step-{facts['run']['step']:09}.safetensors"
         # Later checkpoints are of a run that was resumed from an earlier step.
         earlier = [path for path in self.earlier_checkpoints() if path < numbered][: keep - 1]
@@ -48,10 +49,10 @@ class TrainingFolder(ModelFolder):
             folder.mkdir(exist_ok=True)
             manifest.announce(
                 self.path,
-                {f"{CHECKPOINTS}/{path.name}": manifest.digest(content) for path in coming},
+                {f"{CHECKPOINTS}/{path.name}": digest for path in coming},
                 going=[f"{CHECKPOINTS}/{path.name}" for path in going],
             )
-            write_bytes(folder / LAST, content)
+            write_bytes(folder / LAST, *content)
             for path in going:
                 path.unlink(missing_ok=True)
             if keep > 1:

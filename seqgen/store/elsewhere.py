@@ -38,7 +38,7 @@ class KeptElsewhere(StoredModel):
     def write_config(self, architecture: str, preset: str | None = None, **groups: Any) -> None:
         self.known.update({"architecture": architecture, "preset": preset, **groups})
 
-    def replace_part(self, part: str, content: bytes) -> None:
+    def replace_part(self, part: str, *pieces: bytes | memoryview) -> None:
         """Write nothing."""
 
     def write_weights(self, model: Any) -> None:

@@ -114,15 +114,15 @@ class ModelFolder:
         with self.writing(manifest.MANIFEST):
             manifest.keep_current_hashes(self.path)
 
-    def replace_part(self, part: str, content: bytes) -> None:
-        """Replace a file of the folder in one step, the manifest first.
+    def replace_part(self, part: str, *pieces: bytes | memoryview) -> None:
+        """Replace a file of the folder by pieces of content in one step, the manifest first.
 
         Raises:
             SeqgenError: it cannot be written; what was there stays.
         """
         with self.writing(part):
-            manifest.announce(self.path, {part: manifest.digest(content)})
-            write_bytes(self.path / part, content)
+            manifest.announce(self.path, {part: manifest.digest(*pieces)})
+            write_bytes(self.path / part, *pieces)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

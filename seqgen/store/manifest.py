@@ -36,9 +36,12 @@ def read(folder: Path) -> Hashes:
         raise SeqgenError(f"{path} is damaged ({error})") from None
 
 
-def digest(content: bytes) -> str:
-    """Return the SHA-256 of what a file is to hold."""
-    return hashlib.sha256(content).hexdigest()
+def digest(*pieces: bytes | memoryview) -> str:
+    """Return the SHA-256 of what a file is to hold, piece after piece."""
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 def digest_of(path: Path) -> str:

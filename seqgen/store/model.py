@@ -32,7 +32,7 @@ from seqgen.store.layout import (
 )
 from seqgen.store.places import models_folder
 from seqgen.store.reference import Reference
-from seqgen.store.writing import is_whole, tensor_bytes
+from seqgen.store.writing import is_whole, tensor_pieces
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -383,7 +383,7 @@ class StoredModel(TrainingFolder):
         """
         from seqgen.models.base import weights_of
 
-        self.replace_part(WEIGHTS, tensor_bytes(weights_of(model)))
+        self.replace_part(WEIGHTS, *tensor_pieces(weights_of(model)))
 
     def publish(self) -> None:
         """Make a new model findable; a model in its final folder already is."""
