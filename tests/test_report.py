@@ -304,6 +304,8 @@ def test_a_model_of_pairs_has_what_it_has(models, tmp_path, capsys):
     out = tmp_path / "page.html"
     assert run(["report", "-m", "two", "--out", str(out), "--quiet"]) == 0
     assert "writes from sources" in out.read_text() and "uno due" not in out.read_text()
+    line = refusal(capsys, "report", "two", "--text", pairs, "--out", tmp_path / "page.html")
+    assert "--text and --prompt are for models of texts" in line
 
 
 def test_models_are_given_by_option_or_argument(models, tmp_path):
