@@ -13,6 +13,7 @@ Ends with one line of figures, and with 1 if anything was wrong.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -90,6 +91,11 @@ class Trials:
             process.kill()
             return ""
 
+    def finished(self, name: str) -> bool:
+        """Return whether a run had reached its end, where ranks part and watch no more."""
+        record = self.folder / "home" / "models" / name / "training.json"
+        return (json.loads(record.read_text()).get("result") or {}).get("stopped") == "steps"
+
     def resumed(self, name: str, processes: int) -> bool:
         """Go on with a run to its end; return whether that worked."""
         command = self.command(processes, "train", "--resume", name, "--quiet")
@@ -100,15 +106,16 @@ class Trials:
         name = f"killed-{number}"
         process = self.begin(*self.train(name, "--steps", str(STEPS)))
         ranks = self.started(process)
-        time.sleep(self.draw.uniform(0.2, 1.0) * seconds)
+        moment = self.draw.uniform(0.2, 1.0)
+        time.sleep(moment * seconds)
         if ranks and process.poll() is None:
             os.kill(self.draw.choice(ranks), signal.SIGKILL)
         said = self.ended(process, 2 * TIMEOUT, name)
         model = self.folder / "home" / "models" / name
         if not (model / "checkpoints" / "last.safetensors").exists():
             return False
-        if process.returncode and " has died" not in said:
-            self.wrong.append(f"{name}: no line names the rank")
+        if process.returncode and " has died" not in said and not self.finished(name):
+            self.wrong.append(f"{name}: no line names the rank, killed at {moment:.0%} of the run")
         copy = model.with_name(f"{name}-alone")
         shutil.copytree(model, copy)
         for folder, processes in ((model, 2), (copy, 1)):
