@@ -145,8 +145,9 @@ class Trials:
 
 
 def children(process: int) -> list[int]:
-    """Return the processes that a process has started."""
-    listed = subprocess.run(["pgrep", "-P", str(process)], capture_output=True, text=True)
+    """Return the ranks that torchrun has started; it also starts short-lived processes."""
+    ranks = ["pgrep", "-P", str(process), "-f", "-u -m seqgen"]
+    listed = subprocess.run(ranks, capture_output=True, text=True)
     return [int(number) for number in listed.stdout.split()]
 
 
