@@ -146,7 +146,7 @@ class Trials:
 
 def children(process: int) -> list[int]:
     """Return the ranks that torchrun has started; it also starts short-lived processes."""
-    ranks = ["pgrep", "-P", str(process), "-f", "-u -m seqgen"]
+    ranks = ["pgrep", "-P", str(process), "-f", "seqgen train"]
     listed = subprocess.run(ranks, capture_output=True, text=True)
     return [int(number) for number in listed.stdout.split()]
 
