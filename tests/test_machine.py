@@ -19,6 +19,7 @@ from seqgen.errors import SeqgenError
 from seqgen.models import arrays
 from seqgen.models.arrays import Products
 from seqgen.models.cells.lstm import LSTM, LSTMConfig
+from seqgen.models.network import copied
 from seqgen.store import measured as kept
 from seqgen.store.measured import keep_measurement, kept_measurement
 from seqgen.tasks import machine
@@ -118,7 +119,7 @@ def test_a_trial_compares_speeds_in_turn(slow, monkeypatch):
 
     monkeypatch.setattr(speed, "speed", measured)
     monkeypatch.setattr(speed, "_loss_gap", lambda *_: 0.0)
-    found = speed.bf16_speedup(None, None, choosing.TrainingConfig(steps=5))
+    found = speed.bf16_speedup(*untrained(), choosing.TrainingConfig(steps=5))
     assert found == pytest.approx(1 / 3 if slow == "bf16" else 3)
     assert asked == ["bf16", "float32"] * 4  # in 0.8 seconds of this clock
 
@@ -130,7 +131,7 @@ def test_a_trial_ends_after_a_step_of_each_where_steps_are_long(monkeypatch):
         speed, "speed", lambda _, __, config: 5.0 if config.precision == "bf16" else 2.0
     )
     monkeypatch.setattr(speed, "_loss_gap", lambda *_: 0.0)
-    assert speed.bf16_speedup(None, None, choosing.TrainingConfig(steps=5)) == 2.5
+    assert speed.bf16_speedup(*untrained(), choosing.TrainingConfig(steps=5)) == 2.5
 
 
 def test_what_diverges_in_bf16_trains_in_float32(monkeypatch):
@@ -138,7 +139,7 @@ def test_what_diverges_in_bf16_trains_in_float32(monkeypatch):
         raise SeqgenError("training has diverged")
 
     monkeypatch.setattr(speed, "speed", diverges)
-    found = speed.bf16_speedup(None, None, choosing.TrainingConfig(steps=5))
+    found = speed.bf16_speedup(*untrained(), choosing.TrainingConfig(steps=5))
     assert speed.faster_precision(found) == "float32"
 
 
@@ -156,6 +157,28 @@ def untrained() -> tuple[LSTM, Batches]:
 def test_the_first_steps_in_bf16_have_the_losses_of_those_in_float32():
     """With the same dropout; what is asked of them is far more than rounding needs."""
     assert abs(speed._loss_gap(*untrained(), SHORT)) < speed.MOST_LOSS_GAP / 2
+
+
+def test_what_diverges_in_float32_too_says_nothing_about_bf16(monkeypatch):
+    class Diverging:
+        def __init__(self, *_):
+            pass
+
+        def train(self):
+            raise SeqgenError("training has diverged")
+
+    monkeypatch.setattr(speed, "_trainer", Diverging)
+    assert speed._loss_gap(*untrained(), SHORT) == 0
+
+
+def test_a_copy_of_a_model_shares_the_text_that_it_was_shown():
+    model, _ = untrained()
+    model.shown = np.arange(5)
+    other = copied(model)
+    assert other.shown is model.shown
+    with torch.no_grad():
+        other.head.weight.zero_()
+    assert model.head.weight.any()
 
 
 @pytest.mark.parametrize(("worse", "taken"), [(1.004, True), (1.006, False), (math.inf, False)])

@@ -584,8 +584,10 @@ def test_tensors_are_written_as_safetensors_writes_them():
     numbers = torch.randn(3, 5, generator=random)
     tensors = {name: numbers.to(getattr(torch, name)) for name in TYPES}
     tensors |= {"transposed": numbers.T, "one": torch.tensor(2.0), "none": torch.zeros(0, 4)}
+    tensors |= {"expanded": numbers[:1, :1].expand(2, 3), "single": numbers[0, 1:2].expand(1)}
+    tensors["strideless"] = torch.tensor(3).expand(1)
     tensors |= {'ä "quoted"\n': torch.arange(7), "a": torch.arange(3, dtype=torch.uint8)}
     facts = {"facts": '{"run": "ü\\n"}'}
-    plain = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    plain = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
     assert b"".join(tensor_pieces(tensors, facts)) == safetensors.torch.save(plain, facts)
     assert b"".join(tensor_pieces(tensors)) == safetensors.torch.save(plain)

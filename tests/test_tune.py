@@ -436,3 +436,7 @@ def test_studies_are_listed_and_deleted(capsys, home):
     (home / "studies" / "second" / "notes.txt").write_text("mine")
     assert "notes.txt" in refusal(capsys, "tune", "--delete", "second", "--yes")
     assert "no study 'first'" in refusal(capsys, "tune", "--delete", "first", "--yes")
+    (home / "studies" / "notes.txt").write_text("mine")  # no study
+    (home / "studies" / "second" / "study.db").write_text("no database")
+    found = records(capsys, "tune", "--list")
+    assert [(record["name"], record["trials"]) for record in found] == [("second", None)]

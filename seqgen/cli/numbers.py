@@ -70,9 +70,11 @@ def listed_numbers(flag: str, text: str, most: int, example: str) -> list[int]:
         UsageError: it is another text, or one of them is larger.
     """
     parts = [part.strip() for part in text.split(",")]
-    fitting = all(p.isdecimal() and 0 < int(p[: len(str(most)) + 1]) <= most for p in parts)
+    # Python refuses to read numbers of thousands of digits.
+    digits = [p.lstrip("0") if p.isdecimal() else "" for p in parts]
+    fitting = all(0 < len(p) <= len(str(most)) and int(p) <= most for p in digits)
     require(fitting, f"{flag} is numbers from 1 to {count(most)} with commas, such as {example}")
-    return [int(part) for part in parts]
+    return [int(p) for p in digits]
 
 
 def _infos(hint: Any) -> Iterator[ParameterInfo]:

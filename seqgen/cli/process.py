@@ -56,10 +56,12 @@ def return_freed_memory() -> None:
 
 def _keep(kept: int, largest: int) -> None:
     """Set how much freed memory glibc keeps, and how large the largest block is that it keeps."""
+    if sys.platform != "linux":
+        return
     import ctypes
 
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if sys.platform == "linux" and mallopt is not None:
+    if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, largest)
         mallopt(M_TRIM_THRESHOLD, kept)
 

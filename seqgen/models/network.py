@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
+from typing import TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from seqgen.configs import ModelConfig
+from seqgen.data.joined import Joined
+
+AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
 
 class Network(nn.Module):
@@ -92,3 +98,10 @@ def hidden_matrices(network: Network) -> Iterator[tuple[nn.Parameter, tuple[int,
             for name, parameter in module.named_parameters(recurse=False):
                 if parameter.ndim == 2 and parameter not in of_head:
                     yield parameter, declared.get(name, (len(parameter),))
+
+
+def copied(network: AnyModule) -> AnyModule:
+    """Return a copy with weights of its own; what it was shown of a text is shared, not read."""
+    attributes = [value for part in network.modules() for value in vars(part).values()]
+    shown = [value for value in attributes if isinstance(value, (np.ndarray, Joined))]
+    return copy.deepcopy(network, {id(value): value for value in shown})

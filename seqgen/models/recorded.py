@@ -6,7 +6,6 @@ So no process ever holds the whole of a model that is to be divided among severa
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map_only
 
 from seqgen.models.array_steps import ArraySteps
+from seqgen.models.network import copied
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ class Unfilled:
 
         `lend_memory` gives the parameters memory for a while.
         """
-        model = copy.deepcopy(self.model)
+        model = copied(self.model)
         for parameter in model.parameters():
             take_content(parameter, _no_memory(parameter, device))
         self.fill_buffers(model, device)

@@ -64,20 +64,20 @@ _SIZES: dict[Callable, Callable[..., int]] = {
 }
 
 
-def to_train(model_class: type[Any], config: Any, processes: int = 1) -> Any:
+def to_train(model_class: type[Any], config: Any, machines: int = 1) -> Any:
     """Return a new model of a class, if this machine has room to train it.
 
     Args:
         model_class: what to build.
         config: with these settings.
-        processes: how many it is divided among, each of which has the memory of this machine.
+        machines: how many it is divided among, each of which has the memory of this one.
 
     Raises:
         SeqgenError: there is not enough memory.
     """
     there = memory()
     try:
-        with SizeLimit(processes * there // (BYTES * TRAINING_COPIES)):
+        with SizeLimit(machines * there // (BYTES * TRAINING_COPIES)):
             return model_class(config)
     except TooLarge:
         raise SeqgenError(

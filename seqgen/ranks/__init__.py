@@ -43,6 +43,11 @@ def local_rank() -> int:
     return int(os.environ["LOCAL_RANK"]) if launched() else 0
 
 
+def machines() -> int:
+    """Return how many machines the ranks are on, if each has as many of them as this one."""
+    return max(1, world() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+
+
 def world() -> int:
     """Return how many processes are connected: 1 before they are, and where there is only one."""
     return int(os.environ["WORLD_SIZE"]) if _joined else 1

@@ -18,7 +18,8 @@ def origins_of(model: StoredModel) -> dict[str, StoredModel | None]:
     None stands for one that is gone or has been trained again. Records of earlier versions have
     no hashes: then the name in `config.json` counts.
     """
-    known = model.record.get("origins") or {}
+    known = model.record.get("origins")
+    known = known if isinstance(known, dict) else {}
     given = model.config.get("training") or {}
     return {kind: _found(model, known.get(kind), given[kind]) for kind in KINDS if given.get(kind)}
 
@@ -27,8 +28,8 @@ def _found(model: StoredModel, fact: object, given: str) -> StoredModel | None:
     if fact is None:
         named = StoredModel(models_folder() / given)  # an absolute path stays itself
         return named if named.loadable else None
-    reference = Reference.read(fact, model.path / RECORD, "an origin")
     try:
+        reference = Reference.read(fact, model.path / RECORD, "an origin")
         return model.referred(reference, "was trained from", "it cannot be trained again")
-    except SeqgenError:
+    except (SeqgenError, OSError):
         return None

@@ -76,7 +76,9 @@ def tensor_pieces(
     end = 0
     for name in names:
         tensor = tensors[name].detach().cpu().contiguous()
-        view = memoryview(tensor.reshape(-1).view(torch.uint8).numpy())
+        # A single number may have any stride, such as 0, of which torch makes no bytes.
+        numbers = tensor.as_strided((tensor.numel(),), (1,))
+        view = memoryview(numbers.view(torch.uint8).numpy())
         begin, end = end, end + view.nbytes
         about = {"dtype": TYPES[types[name]], "shape": [*tensor.shape]}
         header[name] = {**about, "data_offsets": [begin, end]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.data.direction import as_read
 from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.network import copied
 from seqgen.models.transformer import Transformer
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.training.clipping import clip
@@ -130,7 +130,7 @@ def _layers(
 
     The optimizer is new, so its step is the first one of a run, at the peak learning rate.
     """
-    model = copy.deepcopy(loaded.model).eval()
+    model = copied(loaded.model).eval()
     model.requires_grad_(True)
     config = loaded.stored.settings("training", TrainingConfig)
     with torch.enable_grad():

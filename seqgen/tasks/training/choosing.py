@@ -99,9 +99,9 @@ class Trial:
     def bf16_speedup(self) -> float:
         """Return the speed in bf16 over that in float32; measured once on this machine."""
         shape = self.plan.model_config(self.prepared.vocab_sizes, self.training.seq_len)
-        settings = ("batch_size", "seq_len", "accumulate", "optimizer")
+        settings = ("batch_size", "seq_len", "accumulate", "optimizer", "lr", "schedule", "regime")
         about = {
-            "question": "training in bf16",
+            "question": "training in bf16, as fast and as well",
             "architecture": self.plan.architecture,
             "model": {k: v for k, v in shape.to_dict().items() if k != "dropout"},
             "training": {name: getattr(self.training, name) for name in settings},
@@ -295,6 +295,8 @@ def choose_training_precision(
     training, speedup = precise(Trial(plan, training, prepared, device))
     if speedup is not None:
         measured = f"bf16 is {speedup:.2f} times as fast as float32 here"
+        if not speedup:
+            measured = "in bf16 the first steps reach higher losses"
         report(Notice(text=f"training in {training.precision}: {measured}"))
     return training
 

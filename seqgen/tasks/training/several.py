@@ -45,10 +45,10 @@ def unfilled_for(training: TrainingConfig, make: Callable[[int], nn.Module]) -> 
 
     Args:
         training: says what type its parameters have.
-        make: builds it for so many processes.
+        make: builds it to be divided among so many machines.
     """
     kind = parameter_type(training.precision)
-    return Unfilled.build(lambda: make(ranks.world()).to(dtype=kind))
+    return Unfilled.build(lambda: make(ranks.machines()).to(dtype=kind))
 
 
 def is_begun(name: str | None) -> bool:

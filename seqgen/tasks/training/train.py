@@ -139,7 +139,7 @@ def train(
         if ranks.leads():
             _check_names(name, settings or {}, overwrite)
         place = choose_device(device)
-        ready = prepare_run(data, targets, *chosen, place, report)
+        ready = prepare_run(data, targets, *chosen, place, report, tries=not shard)
         if ready.training.lora is not None and name is not None:
             ready.plan.origin.refuse_replacing(name)
         if Estimator.of(ready.plan.architecture) is not None:
@@ -242,16 +242,16 @@ class ReadyRun:
     training: TrainingConfig
     prepared: Prepared
 
-    def initial_model(self, processes: int = 1) -> LanguageModel:
+    def initial_model(self, machines: int = 1) -> LanguageModel:
         """Return the model before its first step: drawn from the seed, or fine-tuning's origin.
 
         Args:
-            processes: how many the model is divided among.
+            machines: how many the model is divided among.
         """
         plan, prepared = self.plan, self.prepared
         torch.manual_seed(self.training.seed)
         config = plan.model_config(prepared.vocab_sizes, self.training.seq_len)
-        model = to_train(plan.model_class, config, processes)
+        model = to_train(plan.model_class, config, machines)
         model.spell(prepared.spellings(), prepared.tokenizer.kind in ("char", "byte"))
         prepared.show(model)
         if plan.origin is not None:
@@ -276,10 +276,12 @@ def prepare_run(
     device: torch.device,
     report: Report,
     check: Callable[[Plan], None] = lambda plan: None,
+    tries: bool = True,
 ) -> ReadyRun:
     """Read the data of a new model, and choose its settings; see `train`.
 
-    `check` may refuse the plan before any data is read.
+    `check` may refuse the plan before any data is read. Only if it `tries`, models are trained for
+    a moment to choose what is left open: one that is to be divided may fit nowhere as a whole.
     """
     flags = [name for name, value in settings.items() if value is not None]
     if chooses := architecture == registry.AUTO:
@@ -298,7 +300,7 @@ def prepare_run(
         plan = for_small_text(plan, prepared, report)
     if parameters is not None:
         plan = solve_width(plan, prepared, parameters, device)
-    plan, training = _choose(plan, prepared, device, report)
+    plan, training = _choose(plan, prepared, device, report, tries)
     return ReadyRun(plan, beneath, flags, training, prepared)
 
 
@@ -342,7 +344,7 @@ def solve_width(plan: Plan, prepared: Prepared, parameters: int, device: torch.d
 
 
 def _choose(
-    plan: Plan, prepared: Prepared, device: torch.device, report: Report
+    plan: Plan, prepared: Prepared, device: torch.device, report: Report, tries: bool
 ) -> tuple[Plan, TrainingConfig]:
     """Decide what the user left open; without gradients that is the seed alone."""
     if plan.model_class.counted:
@@ -351,9 +353,13 @@ def _choose(
     if plan.training.with_ngram is not None:
         order = order_of(plan.training, prepared, plan.data, report)
         plan = plan.with_given({"with_ngram": order})
-    plan = choose_size(plan, prepared, device, report)
+    if tries:
+        plan = choose_size(plan, prepared, device, report)
     training = plan.resolve(prepared, device, report)
     check_regimes(plan, training, report)
+    if not tries:
+        plain = {"precision": "float32"} if training.precision == "auto" else {}
+        return plan, replace(training, compile=False, **plain)
     training = choose_training_precision(plan, training, prepared, device, report)
     return plan, choose_compilation(plan, training, prepared, device, report)
 

@@ -37,6 +37,7 @@ def with_open_width(plan: Plan, flags: Collection[str]) -> Plan:
     fields = config_class.fields()
     chosen = {name for size in config_class.sizes for name in size.settings} - {WIDTH}
     shape = {name: fields[name].default for name in chosen & fields.keys() - plan.given.keys()}
+    shape |= {name: getattr(plan.training, name) for name in {"seq_len"} & chosen}
     return plan.with_given({**shape, WIDTH: _possible_widths(plan.with_given(shape))[0]})
 
 

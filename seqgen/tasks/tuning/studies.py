@@ -45,15 +45,17 @@ def kept_studies() -> Iterator[StudyRecord]:
     """
     require_optuna()
     folder = store.studies_folder()
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+    paths = folder.iterdir() if folder.is_dir() else ()
+    for path in sorted(path for path in paths if path.is_dir()):
         try:
             facts = kept_facts(path.name)
-        except SeqgenError:
+            there = facts is not None and (path / DATABASE).exists()
+            records = Study(path, facts).records() if there else []
+        except Exception:  # of the facts, of SQLite, of SQLAlchemy or of Optuna
             nothing = {"trials": None, "complete": None, "val_loss": None}
             yield StudyRecord(name=path.name, path=str(path), **nothing)
             continue
         if facts is not None:
-            records = Study(path, facts).records()
             losses = [record.val_loss for record in records if record.is_complete]
             counts = {"trials": len(records), "complete": len(losses)}
             best = min(losses, default=None)
@@ -86,8 +88,10 @@ def delete_study(path: Path) -> None:
     """Delete a study that `check_deletable` has returned.
 
     Raises:
-        SeqgenError: the system refuses.
+        SeqgenError: the system refuses, or a process has begun to work on it.
     """
+    if Study(path, {}).is_at_work():
+        raise SeqgenError(f"a process works on the study {path.name!r}: stop it")
     try:
         shutil.rmtree(path)
     except OSError as error:

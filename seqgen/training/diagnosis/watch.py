@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 from collections.abc import Iterator
 from functools import cached_property
@@ -17,6 +16,7 @@ from seqgen.data.batches import Batch
 from seqgen.data.corpus import Corpus
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.cells.cell import Cell
+from seqgen.models.network import copied
 from seqgen.models.transformer import Transformer
 from seqgen.training.diagnosis.distance import (
     gradients_by_distance,
@@ -137,7 +137,7 @@ class TrainingWatch(Watch):
             return {}
         tokens, targets = self._windows
         kind = torch.float32 if self.model.device.type == "mps" else torch.float64
-        model = copy.deepcopy(self.model).eval().to(kind).requires_grad_(True)
+        model = copied(self.model).eval().to(kind).requires_grad_(True)
         heads = attention_figures(model, tokens) if isinstance(model, Transformer) else []
         return {"distances": gradients_by_distance(model, tokens, targets[:, -1]), "heads": heads}
 
