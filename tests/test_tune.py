@@ -15,7 +15,7 @@ from seqgen.configs import Bounds, Choices, Span, UsageError, read_search
 from seqgen.errors import SeqgenError
 from seqgen.tasks.tuning import tune as tuning
 from seqgen.tasks.tuning.space import own_space
-from seqgen.tasks.tuning.study import Study
+from seqgen.tasks.tuning.study import RECORD, Study
 from seqgen.tasks.tuning.trial import TrialRecord
 
 SPACE = {"lr": Span(0.001, 0.1, log=True), "rule": Choices(("adamw", "muon"))}
@@ -409,6 +409,19 @@ def test_records_are_json_with_stable_keys(capsys, text):
     assert list(trials[0])[:5] == ["trial", "settings", "val_loss", "stopped", "seconds"]
     assert list(last)[:4] == ["best", "settings", "val_loss", "importance"]
     assert json.dumps(last)
+
+
+def test_a_kill_after_the_record_was_kept_loses_nothing(home):
+    study = a_study("killed")
+    with pytest.raises(KeyboardInterrupt), study.begin(SPACE, RECIPE, 10) as trial:
+        record = TrialRecord(
+            trial=trial.index, settings={}, val_loss=2.0, seconds=1.0, stopped="steps"
+        )
+        trial.optuna.set_user_attr(RECORD, record.__dict__)
+        raise KeyboardInterrupt  # before Optuna was told
+    with study.begin(SPACE, RECIPE, 10) as following:
+        assert following.index == trial.index + 1
+    assert [(each.trial, each.val_loss) for each in study.records()] == [(0, 2.0)]
 
 
 def test_studies_are_listed_and_deleted(capsys, home):

@@ -99,7 +99,7 @@ class Trial:
     def bf16_speedup(self) -> float:
         """Return the speed in bf16 over that in float32; measured once on this machine."""
         shape = self.plan.model_config(self.prepared.vocab_sizes, self.training.seq_len)
-        settings = ("batch_size", "seq_len", "accumulate", "optimizer", "lr", "schedule", "regime")
+        settings = ("batch_size", "seq_len", "accumulate", "optimizer")
         about = {
             "question": "training in bf16, as fast and as well",
             "architecture": self.plan.architecture,

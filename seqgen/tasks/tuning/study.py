@@ -252,9 +252,9 @@ class Study:
         taken = set()
         for trial in self._optuna.get_trials(deepcopy=False):
             running = not trial.state.is_finished()
-            if running and not self._is_at_work(trial.number):
+            if killed := running and not self._is_at_work(trial.number):
                 self._forget(trial.number)
-            elif running or RECORD in trial.user_attrs:
+            if RECORD in trial.user_attrs or (running and not killed):
                 taken.add(trial.user_attrs.get("index"))
         return next(index for index in range(len(taken) + 1) if index not in taken)
 
@@ -271,11 +271,11 @@ class Study:
             return False
 
     def _forget(self, number: int) -> None:
-        """Delete the files of a trial, and mark it as failed unless its end was told."""
-        import optuna
-
-        if not self._optuna.get_trials(deepcopy=False)[number].state.is_finished():
-            self._optuna.tell(number, state=optuna.trial.TrialState.FAIL)
+        """Delete the files of a trial; it has failed, unless its record was kept."""
+        trial = self._optuna.get_trials(deepcopy=False)[number]
+        if not trial.state.is_finished():
+            kept = trial.user_attrs.get(RECORD)
+            self._tell(number, None if kept is None else TrialRecord(**kept))
         shutil.rmtree(self.folder / TRIALS / str(number), ignore_errors=True)
 
     def _sampler(
@@ -303,20 +303,22 @@ class Study:
             record: what came of it.
             settings: all of its settings.
         """
-        import optuna
-
-        states = optuna.trial.TrialState
         with self.locked():
             trial.optuna.set_user_attr("all settings", dict(settings))
             trial.optuna.set_user_attr(RECORD, record.__dict__)
-            if record.is_complete:
-                self._optuna.tell(trial.optuna.number, record.val_loss)
-            else:
-                # A sampler takes a pruned trial for a bad one, and learns nothing of a failed one.
-                failed = record.stopped == "failed"
-                self._optuna.tell(
-                    trial.optuna.number, state=states.FAIL if failed else states.PRUNED
-                )
+            self._tell(trial.optuna.number, record)
+
+    def _tell(self, number: int, record: TrialRecord | None) -> None:
+        """Tell Optuna what came of a trial; None if that is not known."""
+        import optuna
+
+        states = optuna.trial.TrialState
+        if record is not None and record.is_complete:
+            self._optuna.tell(number, record.val_loss)
+            return
+        # A sampler takes a pruned trial for a bad one, and learns nothing of a failed one.
+        failed = record is None or record.stopped == "failed"
+        self._optuna.tell(number, state=states.FAIL if failed else states.PRUNED)
 
     def _ended(self) -> list[optuna.trial.FrozenTrial]:
         """Return the trials whose end was told, by their index."""
