@@ -13,6 +13,7 @@ Ends with one line of figures, and with 1 if anything was wrong.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -108,7 +109,7 @@ class Trials:
         ranks = self.started(process)
         moment = self.draw.uniform(0.2, 1.0)
         time.sleep(moment * seconds)
-        if ranks and process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
             os.kill(self.draw.choice(ranks), signal.SIGKILL)
         said = self.ended(process, 2 * TIMEOUT, name)
         model = self.folder / "home" / "models" / name
