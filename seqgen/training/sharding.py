@@ -23,8 +23,8 @@ class Shards:
 
     It is divided before it has any content, and is then filled parameter by parameter, so that no
     rank ever holds the whole. A block is gathered when it computes. What is not in a block, as the
-    whole of a recurrent model, is gathered for the whole step; so is all of a model that writes in
-    training, for as long as it writes each rank calls its blocks another number of times.
+    whole of a recurrent model, is gathered for the whole step. So is all of a model that writes in
+    training: to write, each rank calls the blocks a different number of times.
 
     Args:
         objective: what is called to train.

@@ -87,13 +87,13 @@ def _loss_gap(model: NeuralLanguageModel, batches: Batches, training: TrainingCo
     training diverges in float32 too, it is not bf16's fault.
     """
     timed = replace(training, minutes=CURVE_SECONDS / 60, precision="float32")
-    losses = {}
     with restored_randomness(model.device):
         try:
             steps = _trainer(copied(model), batches, timed).train().step
         except SeqgenError:
             return 0.0
     same = replace(training, minutes=None, steps=round(ranks.broadcast(float(steps))))
+    losses = {}
     for precision in ("float32", "bf16"):
         with restored_randomness(model.device):
             trained = copied(model)

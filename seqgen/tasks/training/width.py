@@ -37,7 +37,8 @@ def with_open_width(plan: Plan, flags: Collection[str]) -> Plan:
     fields = config_class.fields()
     chosen = {name for size in config_class.sizes for name in size.settings} - {WIDTH}
     shape = {name: fields[name].default for name in chosen & fields.keys() - plan.given.keys()}
-    shape |= {name: getattr(plan.training, name) for name in {"seq_len"} & chosen}
+    if "seq_len" in chosen:  # learned positions have as many parameters as the window has tokens
+        shape["seq_len"] = plan.training.seq_len
     return plan.with_given({**shape, WIDTH: _possible_widths(plan.with_given(shape))[0]})
 
 
