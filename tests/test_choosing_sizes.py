@@ -114,7 +114,8 @@ def test_the_largest_size_that_the_time_is_enough_for(monkeypatch, fitting):
     assert shape_of(settings) == (fitting or LSTM_SIZES[-1])
     layers, width = shape_of(settings)
     enough = measured.tokens[layers, width]
-    start = rf"lstm with num_layers {layers}, hidden_size {width}, dropout [\d.]+; "
+    size = f"num_layers {layers}, hidden_size {width}, embedding_size 64"
+    start = rf"lstm with {size}, dropout [\d.]+; "
     rest = rf"the budget is enough for {round(enough):,} tokens, [\d,.]+ passes over the text"
     assert re.fullmatch(start + rest, said)
 
@@ -206,3 +207,18 @@ def test_seconds_are_said_where_a_text_is_used_up_sooner(monkeypatch):
     _, told = chosen(monkeypatch, "lstm", 100_000, measured, minutes=5)
     (line,) = [line for line in told if "used up" in line]
     assert "after about 100 passes, 30 seconds here: more minutes would hardly help" in line
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"hidden_size": 128}, {"embedding_size": 32}, {"tie_weights": True}, {"input": "onehot"}],
+)
+def test_the_embedding_is_narrow_only_where_nothing_given_decides_about_it(monkeypatch, given):
+    settings, _ = chosen(monkeypatch, "lstm", MB, Measured(CORES), minutes=5, **given)
+    assert settings["embedding_size"] == given.get("embedding_size")
+
+
+@pytest.mark.parametrize(("vocabulary", "narrow"), [(70, 64), (256, 64), (257, None)])
+def test_only_small_vocabularies_have_narrow_embeddings(vocabulary, narrow):
+    sizes = registry.architecture("gru").load_config().sizes_for(vocabulary, set())
+    assert {size.settings.get("embedding_size") for size in sizes} == {narrow}

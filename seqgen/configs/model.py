@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -58,6 +58,16 @@ class ModelConfig(Config):
         low=1,
         high=MOST_TOKENS,
     )
+
+    @classmethod
+    def sizes_for(cls, vocab_size: int, given: Collection[str]) -> tuple[Size, ...]:
+        """Return `sizes` with what else suits a vocabulary.
+
+        Args:
+            vocab_size: the number of tokens.
+            given: the names of the user's settings.
+        """
+        return cls.sizes
 
     @classmethod
     def regularised(cls, overfitting_ratio: float, spelled: bool = False) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -117,6 +117,13 @@ class RecurrentConfig(CellRegularisers):
         Size({"num_layers": 1, "hidden_size": 128}),
     )
 
+    # An embedding that is wider than its vocabulary says nothing more, and the first layer's input
+    # product is a quarter of the work of two layers (docs/recipes.md).
+    narrow_up_to: ClassVar[int] = 256
+    """Vocabularies of so many tokens, such as characters and bytes, have narrow embeddings."""
+    narrow_embedding: ClassVar[int] = 64
+    """How narrow these are, where a budget in minutes chooses the layers' width."""
+
     bf16_pays_from: ClassVar[int] = 1 << 20
     """The multiplications of a gate, a time step, from which bf16 is faster (measured)."""
 
@@ -229,6 +236,15 @@ class RecurrentConfig(CellRegularisers):
         if self.input == "char-cnn":
             fits = self.char_widths <= self.char_length
             require(fits, "char_widths must be at most char_length")
+
+    @classmethod
+    def sizes_for(cls, vocab_size: int, given: Collection[str]) -> tuple[Size, ...]:
+        # These decide about the embedding themselves.
+        decided = not {"hidden_size", "embedding_size", "tie_weights", "input"}.isdisjoint(given)
+        if decided or vocab_size > cls.narrow_up_to:
+            return cls.sizes
+        narrow = {"embedding_size": cls.narrow_embedding}
+        return tuple(replace(size, settings={**size.settings, **narrow}) for size in cls.sizes)
 
     def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
         return batch_size * self.hidden_size**2 >= self.bf16_pays_from

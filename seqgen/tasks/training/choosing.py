@@ -211,7 +211,7 @@ def _sized(plan: Plan, prepared: Prepared, device: torch.device) -> tuple[dict[s
     def trial_of(size: Size) -> Trial:
         return Trial.of(plan.with_settings(size.settings), prepared, device)
 
-    *larger, smallest = _possible(plan)
+    *larger, smallest = _possible(plan, prepared)
     least = trial_of(smallest)
     for size in larger:
         # No larger model is faster. So most need no trial, which may take them minutes.
@@ -226,13 +226,14 @@ def _sized(plan: Plan, prepared: Prepared, device: torch.device) -> tuple[dict[s
     return dict(smallest.settings), least
 
 
-def _possible(plan: Plan) -> list[Size]:
+def _possible(plan: Plan, prepared: Prepared) -> list[Size]:
     """Return the sizes, without given settings and without sizes that these rule out.
 
     If two sizes become the same, the one that demands less counts.
     """
     sizes: dict[tuple[Any, ...], Size] = {}
-    for size in registry.architecture(plan.architecture).load_config().sizes:
+    config_class = registry.architecture(plan.architecture).load_config()
+    for size in config_class.sizes_for(prepared.vocab_sizes.target, plan.given.keys()):
         size = replace(size, settings=plan.only_unset(size.settings))
         with contextlib.suppress(UsageError):
             plan.with_settings(size.settings).model_config(VocabSizes(), plan.training.seq_len)
