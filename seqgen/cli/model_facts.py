@@ -19,6 +19,7 @@ from seqgen.cli.tables import (
     percentage,
     put_facts,
     significant,
+    weight,
 )
 from seqgen.configs import DataConfig, TrainingConfig, recipe_of
 from seqgen.errors import SeqgenError
@@ -135,7 +136,7 @@ def _since(model: store.StoredModel, setting: str) -> str:
 def _mixed(config: dict[str, Any], record: dict[str, Any]) -> str | None:
     """Return what a mixture consists of; None for any other model."""
     weights, parts = record.get("weights") or (), config.get("parts") or ()
-    each = (f"{part.get('name')}:{figure(w)}" for part, w in zip(parts, weights, strict=False))
+    each = (f"{part.get('name')}:{weight(w)}" for part, w in zip(parts, weights, strict=False))
     return " + ".join(each) or None
 
 
