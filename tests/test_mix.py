@@ -223,12 +223,24 @@ def test_damage_is_one_line(models, capsys):
     path = store.find("M").path
     config = json.loads((path / "config.json").read_text())
     (path / "manifest.json").unlink()
-    for wrong in ([], [1, 2], [{"name": "A"}, {"name": "B"}], config["parts"] * 2):
+    (path / "config.json").write_text(json.dumps({**config, "parts": config["parts"] * 2}))
+    assert "weights do not fit" in refusal(capsys, "sample", "-m", "M", "-q")
+    for wrong in ([], [{"name": "A"}, {"name": "B"}], "abc", [1, 2]):
         (path / "config.json").write_text(json.dumps({**config, "parts": wrong}))
         assert "is damaged" in refusal(capsys, "sample", "-m", "M", "-q")
-    (path / "config.json").write_text(json.dumps(config))
+        assert "is damaged" in refusal(capsys, "models", "show", "M")
+        assert "is damaged" in refusal(capsys, "train", "--resume", "M", "-q")
+    assert records(capsys, "models", "remove", "M", "--yes", "-q")
+    records(capsys, "mix", "A", "B", "--name", "M", "-q")
+    (path / "manifest.json").unlink()
     from safetensors.torch import save
 
+    for kind in (torch.bfloat16, torch.float8_e4m3fn):  # which NumPy does not know
+        table = torch.tensor([0.5, 0.5]).to(kind)
+        (path / "model.safetensors").write_bytes(save({"weights": table}))
+        assert "missing or damaged" in refusal(capsys, "sample", "-m", "M", "-q")
+        found = records(capsys, "sample", "--max-tokens", 1, "-q")  # by the latest that is whole
+        assert found[0]["model"] != "M"
     for table in ([0.5, 0.6], [1.0], [[0.5, 0.5]], [float("nan"), 1.0]):
         (path / "model.safetensors").write_bytes(save({"weights": torch.tensor(table)}))
         with pytest.raises(SeqgenError, match="weights do not fit"):
@@ -236,6 +248,11 @@ def test_damage_is_one_line(models, capsys):
     even = torch.full((2, 2), 0.5)  # the n-gram model is of order 4
     (path / "model.safetensors").write_bytes(save({"weights": even[0].clone(), "by_order": even}))
     assert "weights for 2 orders" in refusal(capsys, "sample", "-m", "M", "-q")
+    records(capsys, "mix", "A", "B", "--name", "N", "-q")
+    reference = {"name": "N", "digest": store.StoredModel(store.find("N").path).digest}
+    damaged = {**config, "parts": [reference, config["parts"][0]]}
+    (path / "config.json").write_text(json.dumps(damaged))
+    assert "its part N is a mixture itself" in refusal(capsys, "sample", "-m", "M", "-q")
 
 
 def test_the_parts_score_a_text_once(models, monkeypatch):

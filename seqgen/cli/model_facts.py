@@ -103,7 +103,7 @@ def six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, 
         "text": f"{files or MISSING}, {plural(data.get('characters') or 0, 'character')}",
         "tokenizer": f"{tokenizer['kind']}, {plural(size or 0, 'token')}",
         **({"labels": tokenizer["labels"]} if "labels" in tokenizer else {}),
-        "training": _mixed(config, record) or _imported(record) or _training(model, result),
+        "training": _mixed(model, record) or _imported(record) or _training(model, result),
         "validation": _validation(result),
         **_features(model, result),
         "written": f"{age(record.get('created'))}, {model.path}",
@@ -133,10 +133,10 @@ def _since(model: store.StoredModel, setting: str) -> str:
     return f", now called {origin.name}" if renamed else ""
 
 
-def _mixed(config: dict[str, Any], record: dict[str, Any]) -> str | None:
+def _mixed(model: store.StoredModel, record: dict[str, Any]) -> str | None:
     """Return what a mixture consists of; None for any other model."""
-    weights, parts = record.get("weights") or (), config.get("parts") or ()
-    each = (f"{part.get('name')}:{weight(w)}" for part, w in zip(parts, weights, strict=False))
+    weights, parts = record.get("weights") or (), model.part_references
+    each = (f"{part.name}:{weight(w)}" for part, w in zip(parts, weights, strict=False))
     return " + ".join(each) or None
 
 

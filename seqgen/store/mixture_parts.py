@@ -42,10 +42,7 @@ def resolve(stored: StoredModel) -> SavedMixture:
     Raises:
         SeqgenError: a part is gone or has changed, or the folder is damaged.
     """
-    facts = stored.config.get("parts")
-    if not isinstance(facts, list) or len(facts) < 2:
-        raise SeqgenError(f"{stored.path / CONFIG} is damaged: it names no parts")
-    references = [Reference.read(fact, stored.path / CONFIG, "a part") for fact in facts]
+    references = stored.part_references
     weights, by_order = _read_weights(stored, len(references))
     parts = tuple(stored.referred(reference, ROLE, REMEDY) for reference in references)
     return SavedMixture(stored.path, parts, weights, by_order)
@@ -64,7 +61,8 @@ def _read_weights(stored: StoredModel, parts: int) -> tuple[Weights, tuple[Weigh
         stored.check()
         tensors = load_file(stored.path / WEIGHTS)
         flat = tensors["weights"]
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
+    # NumPy has no type for some that a file may hold, such as bf16: TypeError or AttributeError.
+    except (OSError, SafetensorError, LookupError, ValueError, TypeError, AttributeError) as error:
         raise SeqgenError(f"{stored.path / WEIGHTS} is missing or damaged: {error}") from None
     by_order = tensors.get("by_order", np.zeros((0, parts)))
     tables = [flat[None], by_order]
