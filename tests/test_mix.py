@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 
@@ -216,6 +217,23 @@ def test_a_write_that_fails_at_any_moment_leaves_a_whole_model_or_none(models, m
         load("M")
         stopped += 1
     assert stopped > 2
+
+
+@pytest.mark.parametrize("full_at", range(4))
+def test_a_full_disk_is_one_line_that_says_so(models, capsys, monkeypatch, full_at):
+    """Full at any file that is copied, in the mixture's own folder or in a copy of a part."""
+    copy_file, left = shutil.copyfile, [full_at]
+
+    def limited(source, target):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, "No space left on device", str(target))
+        return copy_file(source, target)
+
+    monkeypatch.setattr(shutil, "copyfile", limited)
+    said = refusal(capsys, "mix", "A", "B", "--name", "M", "--weights", "0.5,0.5", "--copy", "-q")
+    assert "cannot be written: No space left on device; nothing was saved" in said
+    assert not (models / "home/models/M").exists()
 
 
 def test_damage_is_one_line(models, capsys):

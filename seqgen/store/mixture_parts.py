@@ -21,7 +21,7 @@ from seqgen.store.layout import (
 from seqgen.store.model import StoredModel
 from seqgen.store.reference import Reference
 from seqgen.store.stored_mixture import SavedMixture, StoredMixture
-from seqgen.store.writing import link_file
+from seqgen.store.writing import copy_folder, link_file
 
 # What is copied of a part: all but its checkpoints, its logs and its lock.
 COPIED = (CONFIG, RECORD, WEIGHTS, TOKENIZER, SOURCE_TOKENIZER, str(Path(VALIDATION).parent))
@@ -106,7 +106,7 @@ def write_mixture(folder: StoredModel, mixture: StoredMixture, copy: bool) -> No
     for part in (TOKENIZER, SOURCE_TOKENIZER):
         if (first.path / part).is_dir():
             with folder.writing(part):
-                shutil.copytree(first.path / part, folder.path / part)
+                copy_folder(first.path / part, folder.path / part)
     tensors = {"weights": np.array(mixture.weights, dtype=np.float64)}
     if mixture.by_order:
         tensors["by_order"] = np.array(mixture.by_order, dtype=np.float64)
@@ -124,7 +124,7 @@ def _copy(folder: StoredModel, part: StoredModel) -> Reference:
         for item in COPIED:
             source = part.path / item
             if source.is_dir():
-                shutil.copytree(source, copied.path / item)
+                copy_folder(source, copied.path / item)
             elif item == WEIGHTS:
                 link_file(source, copied.path / item)  # it is only ever replaced as a whole
             elif source.exists():
