@@ -158,6 +158,41 @@ def test_copies_work_elsewhere_and_are_removed_with_it(models, capsys, monkeypat
     assert not moved.exists()
 
 
+def test_show_says_what_a_mixture_is(models, capsys):
+    """Where each part is, whether it is as it was, and the weights, also by order."""
+
+    def shown(name):
+        assert run(["models", "show", name]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        return dict(line.split("  ", 1) for line in lines if "  " in line)
+
+    (mixed,) = records(capsys, "mix", "B", "A", "--name", "O", "--by", "order", "-q")
+    records(capsys, "mix", "A", "B", "--name", "C", "--copy", "-q")
+    facts = {key: value.strip() for key, value in shown("O").items()}
+    assert "text" not in facts  # the parts' texts are their own
+    assert facts["parts"] == "B (referred to), A (referred to)"
+    for m, row in enumerate(mixed["by_order"]):
+        assert facts[f"after {m} matched"] == f"B:{row[0]:.4f} + A:{row[1]:.4f}"
+    assert shown("C")["parts"].count("a copy in the mixture's folder") == 2
+    (record,) = records(capsys, "models", "show", "O")
+    place = models / "home/models"
+    assert record["mixture"] == {
+        "parts": [{"name": name, "path": str(place / name)} for name in "BA"],
+        "weights": mixed["weights"],
+        "by_order": mixed["by_order"],
+    }
+    assert records(capsys, "models", "show", "A")[0]["mixture"] is None
+    (place / "A").rename(place / "A2")
+    assert "A (referred to, now called A2)" in shown("O")["parts"]
+    shutil.rmtree(place / "A2")
+    assert "A (gone or changed since" in shown("O")["parts"]
+    shutil.copytree(place / "H", place / "A")
+    assert "A (gone or changed since" in shown("O")["parts"]
+    assert "gone" not in shown("C")["parts"]
+    assert run(["models", "show", "O", "--all"]) == 0
+    assert "mixture: by_order" in capsys.readouterr().out
+
+
 def test_parts_elsewhere_are_known_by_path(models, capsys):
     shutil.move(models / "home/models/A", models / "A")
     (mixed,) = records(capsys, "mix", models / "A", "B", "--name", "M", "-q")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 
@@ -43,20 +44,36 @@ def resolve(stored: StoredModel) -> SavedMixture:
         SeqgenError: a part is gone or has changed, or the folder is damaged.
     """
     references = stored.part_references
-    weights, by_order = _read_weights(stored, len(references))
+    weights, by_order = mixture_weights(stored)
     parts = tuple(stored.referred(reference, ROLE, REMEDY) for reference in references)
     return SavedMixture(stored.path, parts, weights, by_order)
 
 
-def _read_weights(stored: StoredModel, parts: int) -> tuple[Weights, tuple[Weights, ...]]:
+def parts_now(stored: StoredModel) -> list[tuple[Reference, StoredModel | None]]:
+    """Return how a mixture refers to its parts, each with the part: None if gone or changed.
+
+    Raises:
+        SeqgenError: the mixture's configuration is damaged.
+    """
+    found: list[tuple[Reference, StoredModel | None]] = []
+    for reference in stored.part_references:
+        part = None
+        with contextlib.suppress(SeqgenError, OSError):
+            part = stored.referred(reference, ROLE, REMEDY)
+        found.append((reference, part))
+    return found
+
+
+def mixture_weights(stored: StoredModel) -> tuple[Weights, tuple[Weights, ...]]:
     """Return the weights of a mixture's parts, and those for each order if there are such.
 
     Raises:
-        SeqgenError: they are missing or damaged.
+        SeqgenError: they are missing or damaged, or do not fit the parts.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
+    parts = len(stored.part_references)
     try:
         stored.check()
         tensors = load_file(stored.path / WEIGHTS)
