@@ -88,8 +88,9 @@ def _put_mixture(network: str, mixture: Mapping[str, Any]) -> None:
         mixture["ngram"]: ("ngram_loss", f"{mixture['order']}-gram"),
         mixture["name"]: ("mixture_loss", weights),
     }
-    say("  weights fitted on the first half of the held-out part; nats/token on the other half,")
-    say(f"  {plural(mixture['tokens'], 'token')}:")
+    tokens = plural(mixture["tokens"], "token")  # of a large held-out part, not all are used
+    say("  weights fitted on the first half of the held-out part;")
+    say(f"  nats/token on {tokens} of the other half:")
     width = max(map(len, rows))
     for name, (key, about) in rows.items():
         say(f"    {name:<{width}}  {figure(mixture[key])}  {about}".rstrip())
