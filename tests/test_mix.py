@@ -348,6 +348,11 @@ def test_weights_by_order(models, capsys):
     assert lines
     (cached,) = records(capsys, "perplexity", text, "-m", "O", "--cache", 50, "-q")
     assert cached["nll_nats"] != scored["nll_nats"]
+    for name, noted in (("O", True), ("M", False)):
+        assert run(["perplexity", "-m", name, "--fit", str(text)]) == 0
+        said = capsys.readouterr()
+        assert ("has weights by order" in said.err) == noted
+        assert said.out.startswith("B:")  # weights for all contexts
     for wrong, said in {
         ("--by", "letter"): "--by is order",
         ("--by", "order", "--weights", "0.5,0.5"): "leave out --weights",

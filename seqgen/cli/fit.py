@@ -24,6 +24,11 @@ def fit_on(
     """Fit a mixture's weights and a cache to a text; print them, and return the model with them."""
     from seqgen.tasks.scoring.mix import fit
 
+    if getattr(loaded.stored, "by_order", ()) and not quiet:
+        say(
+            f"{loaded.stored.name} has weights by order; --fit finds weights that are the same in "
+            "every context (seqgen mix PARTS --by order --fit FILE fits them by order)"
+        )
     text = as_text(loaded, source)
     mixed, result = fit(loaded, text, scoring)
     cache = mixed.cache
