@@ -19,7 +19,7 @@ from seqgen.data.corpus import Corpus
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.cells.lstm import LSTM, LSTMConfig
 from seqgen.models.distributions import weighted_sum_of
-from seqgen.models.mixture import Mixture, fit_weights
+from seqgen.models.mixture import Mixture, fit_weights, weighted_sum
 from seqgen.models.mixture_by_order import MixtureByOrder, fit_by_order
 from seqgen.models.ngram import NGram, NGramConfig
 from seqgen.models.transformer import Transformer
@@ -154,6 +154,17 @@ def test_a_step_is_the_weighted_sum_also_of_what_is_impossible():
         np.testing.assert_allclose(np.exp(mixed), 0.2 * each[0] + 0.8 * each[1], atol=tolerance)
         assert mixed[0, 1] == -np.inf
         assert np.isfinite(mixed[1:]).all()
+
+
+def test_the_least_probability_of_a_step():
+    """As documented: below the least number of float64 a step has 0, and `score` the number."""
+    for nats, kept in ((-740.0, True), (-750.0, False)):
+        logits = np.log(np.array([[0.5, 0.5, 1.0]]))
+        logits[0, 2] = nats
+        even = np.array([0.5, 0.5])[:, None, None]
+        assert np.isfinite(weighted_sum_of([logits, logits], even)[0, 2]) == kept
+        both = torch.from_numpy(logits)
+        assert weighted_sum([both, both], [math.log(0.5)] * 2)[0, 2] == pytest.approx(nats)
 
 
 def test_a_component_without_weight_has_no_say():

@@ -32,7 +32,9 @@ def _numbers(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise UsageError(f"--weights is numbers with commas, such as 0.7,0.3, not {text}") from None
+        raise UsageError(
+            f"--weights is numbers with commas, such as 0.7,0.3, not {text!r}"
+        ) from None
 
 
 def mix(
