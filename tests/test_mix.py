@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 
@@ -157,6 +158,41 @@ def test_copies_work_elsewhere_and_are_removed_with_it(models, capsys, monkeypat
     assert not moved.exists()
 
 
+def test_show_says_what_a_mixture_is(models, capsys):
+    """Where each part is, whether it is as it was, and the weights, also by order."""
+
+    def shown(name):
+        assert run(["models", "show", name]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        return dict(line.split("  ", 1) for line in lines if "  " in line)
+
+    (mixed,) = records(capsys, "mix", "B", "A", "--name", "O", "--by", "order", "-q")
+    records(capsys, "mix", "A", "B", "--name", "C", "--copy", "-q")
+    facts = {key: value.strip() for key, value in shown("O").items()}
+    assert "text" not in facts  # the parts' texts are their own
+    assert facts["parts"] == "B (referred to), A (referred to)"
+    for m, row in enumerate(mixed["by_order"]):
+        assert facts[f"after {m} matched"] == f"B:{row[0]:.4f} + A:{row[1]:.4f}"
+    assert shown("C")["parts"].count("a copy in the mixture's folder") == 2
+    (record,) = records(capsys, "models", "show", "O")
+    place = models / "home/models"
+    assert record["mixture"] == {
+        "parts": [{"name": name, "path": str(place / name)} for name in "BA"],
+        "weights": mixed["weights"],
+        "by_order": mixed["by_order"],
+    }
+    assert records(capsys, "models", "show", "A")[0]["mixture"] is None
+    (place / "A").rename(place / "A2")
+    assert "A (referred to, now called A2)" in shown("O")["parts"]
+    shutil.rmtree(place / "A2")
+    assert "A (gone or changed since" in shown("O")["parts"]
+    shutil.copytree(place / "H", place / "A")
+    assert "A (gone or changed since" in shown("O")["parts"]
+    assert "gone" not in shown("C")["parts"]
+    assert run(["models", "show", "O", "--all"]) == 0
+    assert "mixture: by_order" in capsys.readouterr().out
+
+
 def test_parts_elsewhere_are_known_by_path(models, capsys):
     shutil.move(models / "home/models/A", models / "A")
     (mixed,) = records(capsys, "mix", models / "A", "B", "--name", "M", "-q")
@@ -181,7 +217,8 @@ def test_what_cannot_be_mixed_is_one_line(models, capsys):
         ("A", "B", "--weights", "0.5,0.6"): "sum to 1.1",
         ("A", "B", "--weights", "-0.5,1.5"): "from 0 to 1",
         ("A", "B", "--weights", "nan,1"): "from 0 to 1",
-        ("A", "B", "--weights", "a,b"): "numbers with commas",
+        ("A", "B", "--weights", "a,b"): "numbers with commas, such as 0.7,0.3, not 'a,b'",
+        ("A", "B", "--weights", ""): "numbers with commas, such as 0.7,0.3, not ''",
         ("A", "B", "--weights", "0.5,0.5", "--fit", "x"): "not both",
         ("A", "B", "--fit", "nowhere.txt"): "nowhere.txt",
     }.items():
@@ -218,17 +255,46 @@ def test_a_write_that_fails_at_any_moment_leaves_a_whole_model_or_none(models, m
     assert stopped > 2
 
 
+@pytest.mark.parametrize("full_at", range(4))
+def test_a_full_disk_is_one_line_that_says_so(models, capsys, monkeypatch, full_at):
+    """Full at any file that is copied, in the mixture's own folder or in a copy of a part."""
+    copy_file, left = shutil.copyfile, [full_at]
+
+    def limited(source, target):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, "No space left on device", str(target))
+        return copy_file(source, target)
+
+    monkeypatch.setattr(shutil, "copyfile", limited)
+    said = refusal(capsys, "mix", "A", "B", "--name", "M", "--weights", "0.5,0.5", "--copy", "-q")
+    assert "cannot be written: No space left on device; nothing was saved" in said
+    assert not (models / "home/models/M").exists()
+
+
 def test_damage_is_one_line(models, capsys):
     records(capsys, "mix", "A", "B", "--name", "M", "-q")
     path = store.find("M").path
     config = json.loads((path / "config.json").read_text())
     (path / "manifest.json").unlink()
-    for wrong in ([], [1, 2], [{"name": "A"}, {"name": "B"}], config["parts"] * 2):
+    (path / "config.json").write_text(json.dumps({**config, "parts": config["parts"] * 2}))
+    assert "weights do not fit" in refusal(capsys, "sample", "-m", "M", "-q")
+    for wrong in ([], [{"name": "A"}, {"name": "B"}], "abc", [1, 2]):
         (path / "config.json").write_text(json.dumps({**config, "parts": wrong}))
         assert "is damaged" in refusal(capsys, "sample", "-m", "M", "-q")
-    (path / "config.json").write_text(json.dumps(config))
+        assert "is damaged" in refusal(capsys, "models", "show", "M")
+        assert "is damaged" in refusal(capsys, "train", "--resume", "M", "-q")
+    assert records(capsys, "models", "remove", "M", "--yes", "-q")
+    records(capsys, "mix", "A", "B", "--name", "M", "-q")
+    (path / "manifest.json").unlink()
     from safetensors.torch import save
 
+    for kind in (torch.bfloat16, torch.float8_e4m3fn):  # which NumPy does not know
+        table = torch.tensor([0.5, 0.5]).to(kind)
+        (path / "model.safetensors").write_bytes(save({"weights": table}))
+        assert "missing or damaged" in refusal(capsys, "sample", "-m", "M", "-q")
+        found = records(capsys, "sample", "--max-tokens", 1, "-q")  # by the latest that is whole
+        assert found[0]["model"] != "M"
     for table in ([0.5, 0.6], [1.0], [[0.5, 0.5]], [float("nan"), 1.0]):
         (path / "model.safetensors").write_bytes(save({"weights": torch.tensor(table)}))
         with pytest.raises(SeqgenError, match="weights do not fit"):
@@ -236,6 +302,11 @@ def test_damage_is_one_line(models, capsys):
     even = torch.full((2, 2), 0.5)  # the n-gram model is of order 4
     (path / "model.safetensors").write_bytes(save({"weights": even[0].clone(), "by_order": even}))
     assert "weights for 2 orders" in refusal(capsys, "sample", "-m", "M", "-q")
+    records(capsys, "mix", "A", "B", "--name", "N", "-q")
+    reference = {"name": "N", "digest": store.StoredModel(store.find("N").path).digest}
+    damaged = {**config, "parts": [reference, config["parts"][0]]}
+    (path / "config.json").write_text(json.dumps(damaged))
+    assert "its part N is a mixture itself" in refusal(capsys, "sample", "-m", "M", "-q")
 
 
 def test_the_parts_score_a_text_once(models, monkeypatch):
@@ -278,6 +349,11 @@ def test_weights_by_order(models, capsys):
     assert lines
     (cached,) = records(capsys, "perplexity", text, "-m", "O", "--cache", 50, "-q")
     assert cached["nll_nats"] != scored["nll_nats"]
+    for name, noted in (("O", True), ("M", False)):
+        assert run(["perplexity", "-m", name, "--fit", str(text)]) == 0
+        said = capsys.readouterr()
+        assert ("has weights by order" in said.err) == noted
+        assert said.out.startswith("B:")  # weights for all contexts
     for wrong, said in {
         ("--by", "letter"): "--by is order",
         ("--by", "order", "--weights", "0.5,0.5"): "leave out --weights",

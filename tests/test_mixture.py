@@ -19,12 +19,13 @@ from seqgen.data.corpus import Corpus
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.cells.lstm import LSTM, LSTMConfig
 from seqgen.models.distributions import weighted_sum_of
-from seqgen.models.mixture import Mixture, fit_weights
+from seqgen.models.mixture import Mixture, fit_weights, weighted_sum
 from seqgen.models.mixture_by_order import MixtureByOrder, fit_by_order
 from seqgen.models.ngram import NGram, NGramConfig
 from seqgen.models.transformer import Transformer
 from seqgen.models.transformer_config import TransformerConfig
 from seqgen.tasks.loading import load
+from seqgen.tasks.scoring.fit_cache import rounded
 from seqgen.tasks.scoring.mix import fit
 from seqgen.tasks.scoring.perplexity import perplexity
 from seqgen.tasks.training.train import train
@@ -155,6 +156,17 @@ def test_a_step_is_the_weighted_sum_also_of_what_is_impossible():
         assert np.isfinite(mixed[1:]).all()
 
 
+def test_the_least_probability_of_a_step():
+    """As documented: below the least number of float64 a step has 0, and `score` the number."""
+    for nats, kept in ((-740.0, True), (-750.0, False)):
+        logits = np.log(np.array([[0.5, 0.5, 1.0]]))
+        logits[0, 2] = nats
+        even = np.array([0.5, 0.5])[:, None, None]
+        assert np.isfinite(weighted_sum_of([logits, logits], even)[0, 2]) == kept
+        both = torch.from_numpy(logits)
+        assert weighted_sum([both, both], [math.log(0.5)] * 2)[0, 2] == pytest.approx(nats)
+
+
 def test_a_component_without_weight_has_no_say():
     mixture = some_mixture((0, 1, 0))
     with torch.no_grad():
@@ -251,6 +263,48 @@ def test_the_fit_is_what_perplexity_then_gives(tmp_path):
     named = load(found.model)
     assert named.stored.name == found.model == mixed.stored.name
     assert perplexity(named, [HELD_OUT]).perplexity == pytest.approx(found.perplexity, rel=1e-6)
+
+
+def test_a_part_that_one_token_needs_keeps_its_weight(tmp_path, capsys):
+    """Only the LSTM knows the second "a": one of 50,001 tokens, so its weight is about 1 / 50,001.
+
+    Then the whole costs log 50,001 for that token, and hardly anything for the others.
+    """
+    counted(tmp_path, "N", text="ab" * 300, order=2, smoothing="maximum-likelihood", val="none")
+    counted(tmp_path, "L", "lstm", text="ab" * 300, val="none")
+    text = tmp_path / "text.txt"
+    text.write_text("ab" * 12_500 + "a" + "ab" * 12_500)
+    (fitted,) = records(capsys, "perplexity", "-m", "L+N", "--fit", text, "-q")
+    assert 0.5 / 50_001 < fitted["weights"][0] < 2 / 50_001
+    assert sum(fitted["weights"]) == pytest.approx(1, abs=1e-9)
+    assert 0 < fitted["perplexity"] - 1 < 2 * (math.log(50_001) + 1) / 50_001
+    (scored,) = records(capsys, "perplexity", text, "-m", fitted["model"], "-q")  # typed again
+    assert scored["perplexity"] == pytest.approx(fitted["perplexity"], rel=1e-6)
+    for by in ((), ("--by", "order")):
+        (mixed,) = records(
+            capsys, "mix", "L", "N", "--name", "M", "--fit", text, *by, "--overwrite"
+        )
+        assert all(min(row) > 0 for row in mixed["by_order"] or [mixed["weights"]])
+        assert mixed["nll_nats"] == pytest.approx(scored["nll_nats"], rel=0.01)
+    assert run(["models", "show", "M"]) == 0
+    assert f"L:{mixed['weights'][0]:.3g} + N:" in capsys.readouterr().out  # not 0.0000
+
+
+def test_given_weights_that_leave_a_token_impossible_are_stored(tmp_path, capsys):
+    counted(tmp_path, "N", order=6, smoothing="maximum-likelihood")
+    counted(tmp_path, "L", "lstm")
+    (mixed,) = records(capsys, "mix", "L", "N", "--name", "M", "--weights", "0,1")
+    assert mixed["nll_nats"] is None  # infinite
+    (row,) = (row for row in records(capsys, "models") if row["name"] == "M")
+    assert row["val_bits_per_char"] is None
+
+
+def test_weights_are_rounded_but_none_that_is_needed_is_lost():
+    assert rounded([0.123456, 0.876544], 100) == [0.1235, 0.8765]
+    assert rounded([1.23456e-5, 1 - 1.23456e-5], 100_000) == [1.235e-5, 0.99998765]
+    assert rounded([3e-9, 1 - 3e-9], 100_000) == [0.0, 1.0]  # less than one token's share of it
+    assert rounded([3e-9, 1 - 3e-9], 300_000_000) == [3e-9, 1 - 3e-9]
+    assert sum(rounded([1 / 7] * 7, 100)) == pytest.approx(1, abs=1e-11)
 
 
 def test_the_fit_heeds_the_stride(tmp_path, capsys):

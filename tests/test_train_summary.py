@@ -60,7 +60,7 @@ def test_a_mixture_is_shown_beside_its_parts(capsys):
     _put_mixture("book", mixture)
     lines = [" ".join(line.split()) for line in capsys.readouterr().err.splitlines()]
     assert lines[1:] == [
-        "500 tokens:",
+        "nats/token on 500 tokens of the other half:",
         "book 1.4365",
         "book-ngram 1.5845 8-gram",
         "book-mixture 1.3875 book 0.8000, book-ngram 0.2000",

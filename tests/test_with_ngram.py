@@ -184,6 +184,26 @@ def test_a_mixture_that_would_pay_is_recommended_after_minutes(text):
     trained(text, "steps", steps=1)
 
 
+def test_of_a_large_held_out_part_pieces_are_used(text, capsys, monkeypatch):
+    """As the documentation says: spread over it, one half of them for the weights, no val_loss."""
+    monkeypatch.setattr(with_ngram, "FITTED_ROWS", 4)
+    monkeypatch.setattr(with_ngram, "FITTED_LENGTH", 20)
+    found = trained(text, with_ngram=3).mixture
+    assert found["tokens"] == 2 * 20
+    (row,) = (row for row in records(capsys, "models") if row["name"] == "t-mixture")
+    assert row["val_bits_per_char"] is None
+    loaded = load("t-mixture")
+    held_out = _corpus(loaded, store.find("t").validation_text.read_text())
+    assert held_out.tokens.size > 80
+    pieces = with_ngram.parallel_rows(held_out, 4, 20)
+    assert pieces.tokens[:20].tolist() == held_out.tokens[:20].tolist()
+    assert pieces.tokens[-20:].tolist() == held_out.tokens[-20:].tolist()
+    column = token_log_probs(loaded.model, pieces)
+    assert found["mixture_loss"] == pytest.approx(-column[40:].mean(), abs=1e-5)
+    (whole,) = records(capsys, "perplexity", "-m", "t-mixture", "-q")
+    assert whole["tokens"] == held_out.tokens.size
+
+
 def test_weights_are_fitted_on_the_first_half_alone():
     generator = torch.Generator().manual_seed(3)
     own = torch.rand(200, 2, generator=generator, dtype=torch.float64).log()

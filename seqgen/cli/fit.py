@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from seqgen.cli.inputs import Input
 from seqgen.cli.output import put, put_record, say
 from seqgen.cli.pairs import as_text
-from seqgen.cli.tables import figure
+from seqgen.cli.tables import figure, weight
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
@@ -24,6 +24,11 @@ def fit_on(
     """Fit a mixture's weights and a cache to a text; print them, and return the model with them."""
     from seqgen.tasks.scoring.mix import fit
 
+    if getattr(loaded.stored, "by_order", ()) and not quiet:
+        say(
+            f"{loaded.stored.name} has weights by order; --fit finds weights that are the same in "
+            "every context (seqgen mix PARTS --by order --fit FILE fits them by order)"
+        )
     text = as_text(loaded, source)
     mixed, result = fit(loaded, text, scoring)
     cache = mixed.cache
@@ -33,8 +38,8 @@ def fit_on(
         put(f"{result.model}\n" if cache is None else f"{result.model} {cache}\n")
     if not quiet:
         stored = getattr(mixed.stored, "parts", (mixed.stored,))
-        for part, weight, perplexity in zip(stored, result.weights, result.components, strict=True):
-            say(f"{part.name}: weight {figure(weight)}, perplexity {figure(perplexity)}")
+        for part, value, perplexity in zip(stored, result.weights, result.components, strict=True):
+            say(f"{part.name}: weight {weight(value)}, perplexity {figure(perplexity)}")
         if cache is not None:
             say(f"cache: strength {figure(cache.strength)}, flatness {figure(cache.flatness)}")
         tokens = plural(result.tokens, "token")

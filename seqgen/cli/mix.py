@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +14,7 @@ from seqgen.cli.inputs import Inputs, file_name
 from seqgen.cli.output import put_record, say
 from seqgen.cli.outputs import check_replaced_model
 from seqgen.cli.pairs import ScoredInput, as_text, held_out_by
-from seqgen.cli.tables import figure
+from seqgen.cli.tables import figure, weight
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
@@ -31,7 +32,9 @@ def _numbers(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise UsageError(f"--weights is numbers with commas, such as 0.7,0.3, not {text}") from None
+        raise UsageError(
+            f"--weights is numbers with commas, such as 0.7,0.3, not {text!r}"
+        ) from None
 
 
 def mix(
@@ -145,10 +148,12 @@ def _text(loaded: LoadedModel, fit: str | None, needed: bool, quiet: bool) -> Sc
 
 def _report(mixed: Mixed) -> None:
     """Say what was stored."""
-    each = zip(mixed.parts, mixed.weights, strict=True)
-    parts = ", ".join(f"{part} {figure(weight)}" for part, weight in each)
+
+    def weighted(weights: Sequence[float]) -> str:
+        pairs = zip(mixed.parts, weights, strict=True)
+        return ", ".join(f"{part} {weight(value)}" for part, value in pairs)
+
     nats = "" if mixed.nll_nats is None else f"; {figure(mixed.nll_nats)} nats in all"
-    say(f"{mixed.name}: {parts}{nats}")
+    say(f"{mixed.name}: {weighted(mixed.weights)}{nats}")
     for order, row in enumerate(mixed.by_order or ()):
-        weights = ", ".join(f"{part} {figure(w)}" for part, w in zip(mixed.parts, row, strict=True))
-        say(f"  after {plural(order, 'token')} matched: {weights}")
+        say(f"  after {plural(order, 'token')} matched: {weighted(row)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from seqgen.cli.tables import (
     percentage,
     put_facts,
     significant,
+    weight,
 )
 from seqgen.configs import DataConfig, TrainingConfig, recipe_of
 from seqgen.errors import SeqgenError
@@ -70,6 +71,7 @@ def _all_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str,
     config, record = model.config, model.record
     facts = {
         **describe(model),
+        **dict(_named_facts("mixture", mixture_facts(model) or {})),
         **{k: v for part in ("model", "training", "data") for k, v in config[part].items()},
         **{f"tokenizer: {k}": v for k, v in tokenizer.items()},
         **dict(_named_facts("result", record.get("result") or {})),
@@ -92,6 +94,7 @@ def six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, 
     config, record = model.config, model.record
     result, data = record.get("result") or {}, record.get("data") or {}
     files = ", ".join(Path(file).name for file in data.get("files") or ())
+    characters = plural(data.get("characters") or 0, "character")
     size = data.get("vocab_size") or tokenizer.get("vocab_size")
     size = size or config["model"].get("vocab_size")
     return {
@@ -99,10 +102,11 @@ def six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, 
         f"{plural(record.get('parameters') or 0, 'parameter')}",
         **_base(config),
         **_began_from(model),
-        "text": f"{files or MISSING}, {plural(data.get('characters') or 0, 'character')}",
+        # Neither a mixture nor an imported model is of a text that is known here.
+        **({"text": f"{files or MISSING}, {characters}"} if data else {}),
         "tokenizer": f"{tokenizer['kind']}, {plural(size or 0, 'token')}",
         **({"labels": tokenizer["labels"]} if "labels" in tokenizer else {}),
-        "training": _mixed(config, record) or _imported(record) or _training(model, result),
+        **(_mixed(model) or {"training": _imported(record) or _training(model, result)}),
         "validation": _validation(result),
         **_features(model, result),
         "written": f"{age(record.get('created'))}, {model.path}",
@@ -132,11 +136,54 @@ def _since(model: store.StoredModel, setting: str) -> str:
     return f", now called {origin.name}" if renamed else ""
 
 
-def _mixed(config: dict[str, Any], record: dict[str, Any]) -> str | None:
-    """Return what a mixture consists of; None for any other model."""
-    weights, parts = record.get("weights") or (), config.get("parts") or ()
-    each = (f"{part.get('name')}:{figure(w)}" for part, w in zip(parts, weights, strict=False))
-    return " + ".join(each) or None
+def mixture_facts(model: store.StoredModel) -> dict[str, Any] | None:
+    """Return the key `mixture` of `seqgen models show --json`; None for any other model.
+
+    `parts` has the `name` of each when it was mixed, and its `path` now: null if it is gone or has
+    changed since. A copy is in the mixture's folder.
+    """
+    if not model.is_mixture:
+        return None
+    weights, by_order = store.mixture_weights(model)
+    parts = [
+        {"name": reference.name, "path": None if part is None else str(part.path.resolve())}
+        for reference, part in store.parts_now(model)
+    ]
+    return {
+        "parts": parts,
+        "weights": list(weights),
+        "by_order": list(map(list, by_order)) or None,
+    }
+
+
+def _mixed(model: store.StoredModel) -> dict[str, str]:
+    """Return what a mixture consists of; nothing for any other model."""
+    facts = mixture_facts(model)
+    if facts is None:
+        return {}
+    names = [part["name"] for part in facts["parts"]]
+
+    def weighted(weights: Sequence[float]) -> str:
+        return " + ".join(f"{n}:{weight(w)}" for n, w in zip(names, weights, strict=True))
+
+    return {
+        "parts": ", ".join(_part(model, **part) for part in facts["parts"]),
+        "weights": weighted(facts["weights"]),
+        **{
+            f"after {order} matched": weighted(row)
+            for order, row in enumerate(facts["by_order"] or ())
+        },
+    }
+
+
+def _part(mixture: store.StoredModel, name: str, path: str | None) -> str:
+    """Say where a part of a mixture is."""
+    if path is None:
+        return f"{name} (gone or changed since: mix again with seqgen mix)"
+    if Path(path).is_relative_to(mixture.path.resolve()):
+        return f"{name} (a copy in the mixture's folder)"
+    now = Path(path).name
+    return f"{name} (referred to)" if now == name else f"{name} (referred to, now called {now})"
 
 
 def _imported(record: dict[str, Any]) -> str | None:

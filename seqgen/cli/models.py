@@ -10,7 +10,13 @@ import typer
 from seqgen import presets, registry, store
 from seqgen.cli import completion, options
 from seqgen.cli.help import MODEL, OTHER, OUTPUT, Command, Group, flag
-from seqgen.cli.model_facts import describe, losses_by_step, put_model, unit_of_loss
+from seqgen.cli.model_facts import (
+    describe,
+    losses_by_step,
+    mixture_facts,
+    put_model,
+    unit_of_loss,
+)
 from seqgen.cli.output import put, put_record, say
 from seqgen.cli.outputs import check_picture, confirm_deleting
 from seqgen.cli.tables import (
@@ -189,6 +195,7 @@ def show(
         tokenizer["labels"] = f"{count(len(labels))}: {labels.listed}"
     if json:
         facts = {"config": config, "training": record, "tokenizer_facts": tokenizer}
+        facts["mixture"] = mixture_facts(model)
         put_record({**describe(model), **facts})
         return
     put_model(model, tokenizer, all_)

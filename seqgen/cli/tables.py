@@ -24,6 +24,12 @@ def figure(value: float | None, digits: int = 4) -> str:
     return MISSING if value is None else f"{value:,.{digits}f}"
 
 
+def weight(value: float) -> str:
+    """Return the weight of a part of a mixture: 0.7312; 1.2e-05 where four decimals show 0."""
+    shown = figure(value)
+    return shown if not value or float(shown) else significant(value, 3)
+
+
 def count(value: float | None) -> str:
     """Return a whole number with separators: 1,115,394."""
     return MISSING if value is None else f"{value:,.0f}"

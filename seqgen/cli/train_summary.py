@@ -18,6 +18,7 @@ from seqgen.cli.tables import (
     named_figures,
     number,
     percentage,
+    weight,
 )
 from seqgen.errors import SeqgenError
 from seqgen.training.events import SAMPLE_WIDTH
@@ -79,7 +80,7 @@ def summarise(result: TrainingResult) -> None:
 def _put_mixture(network: str, mixture: Mapping[str, Any]) -> None:
     """Show what a network, an n-gram model and their mixture have."""
     shares = zip((network, mixture["ngram"]), mixture["weights"], strict=True)
-    weights = ", ".join(f"{name} {figure(weight)}" for name, weight in shares)
+    weights = ", ".join(f"{name} {weight(value)}" for name, value in shares)
     if mixture["by_order"]:
         weights += " on average, and others by order"
     rows = {
@@ -87,8 +88,9 @@ def _put_mixture(network: str, mixture: Mapping[str, Any]) -> None:
         mixture["ngram"]: ("ngram_loss", f"{mixture['order']}-gram"),
         mixture["name"]: ("mixture_loss", weights),
     }
-    say("  weights fitted on the first half of the held-out part; nats/token on the other half,")
-    say(f"  {plural(mixture['tokens'], 'token')}:")
+    tokens = plural(mixture["tokens"], "token")  # of a large held-out part, not all are used
+    say("  weights fitted on the first half of the held-out part;")
+    say(f"  nats/token on {tokens} of the other half:")
     width = max(map(len, rows))
     for name, (key, about) in rows.items():
         say(f"    {name:<{width}}  {figure(mixture[key])}  {about}".rstrip())

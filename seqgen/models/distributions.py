@@ -18,8 +18,9 @@ def normalise(logits: np.ndarray) -> np.ndarray:
 def weighted_sum_of(logits: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
     """Return the log of the weighted sum of distributions, each (B, V).
 
-    The sum is taken in float64, whose least numbers are far below any probability that matters,
-    so that one logarithm of the whole is enough.
+    The sum is taken in float64, so that one logarithm of the whole is enough. A probability below
+    its least number, 5e-324 (-744.4 nats), becomes 0, and its logarithm -inf. No draw can tell, but
+    `forward` and `score`, which add up logarithms, return the finite number.
 
     Args:
         logits: of each of K.

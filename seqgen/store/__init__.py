@@ -39,7 +39,7 @@ from seqgen.store.layout import (
     VALIDATION_VECTORS,
     WEIGHTS,
 )
-from seqgen.store.mixture_parts import write_mixture
+from seqgen.store.mixture_parts import mixture_weights, parts_now, write_mixture
 from seqgen.store.model import StoredModel
 from seqgen.store.origins import origins_of
 from seqgen.store.places import home, models_folder, studies_folder
@@ -85,10 +85,12 @@ __all__ = [
     "keep_text",
     "list_models",
     "measurements",
+    "mixture_weights",
     "models_folder",
     "needing",
     "now",
     "origins_of",
+    "parts_now",
     "remove",
     "rename",
     "studies_folder",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from seqgen.store.layout import (
 from seqgen.store.model import StoredModel
 from seqgen.store.reference import Reference
 from seqgen.store.stored_mixture import SavedMixture, StoredMixture
-from seqgen.store.writing import link_file
+from seqgen.store.writing import copy_folder, link_file
 
 # What is copied of a part: all but its checkpoints, its logs and its lock.
 COPIED = (CONFIG, RECORD, WEIGHTS, TOKENIZER, SOURCE_TOKENIZER, str(Path(VALIDATION).parent))
@@ -42,29 +43,43 @@ def resolve(stored: StoredModel) -> SavedMixture:
     Raises:
         SeqgenError: a part is gone or has changed, or the folder is damaged.
     """
-    facts = stored.config.get("parts")
-    if not isinstance(facts, list) or len(facts) < 2:
-        raise SeqgenError(f"{stored.path / CONFIG} is damaged: it names no parts")
-    references = [Reference.read(fact, stored.path / CONFIG, "a part") for fact in facts]
-    weights, by_order = _read_weights(stored, len(references))
+    references = stored.part_references
+    weights, by_order = mixture_weights(stored)
     parts = tuple(stored.referred(reference, ROLE, REMEDY) for reference in references)
     return SavedMixture(stored.path, parts, weights, by_order)
 
 
-def _read_weights(stored: StoredModel, parts: int) -> tuple[Weights, tuple[Weights, ...]]:
+def parts_now(stored: StoredModel) -> list[tuple[Reference, StoredModel | None]]:
+    """Return how a mixture refers to its parts, each with the part: None if gone or changed.
+
+    Raises:
+        SeqgenError: the mixture's configuration is damaged.
+    """
+    found: list[tuple[Reference, StoredModel | None]] = []
+    for reference in stored.part_references:
+        part = None
+        with contextlib.suppress(SeqgenError, OSError):
+            part = stored.referred(reference, ROLE, REMEDY)
+        found.append((reference, part))
+    return found
+
+
+def mixture_weights(stored: StoredModel) -> tuple[Weights, tuple[Weights, ...]]:
     """Return the weights of a mixture's parts, and those for each order if there are such.
 
     Raises:
-        SeqgenError: they are missing or damaged.
+        SeqgenError: they are missing or damaged, or do not fit the parts.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
+    parts = len(stored.part_references)
     try:
         stored.check()
         tensors = load_file(stored.path / WEIGHTS)
         flat = tensors["weights"]
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
+    # NumPy has no type for some that a file may hold, such as bf16: TypeError or AttributeError.
+    except (OSError, SafetensorError, LookupError, ValueError, TypeError, AttributeError) as error:
         raise SeqgenError(f"{stored.path / WEIGHTS} is missing or damaged: {error}") from None
     by_order = tensors.get("by_order", np.zeros((0, parts)))
     tables = [flat[None], by_order]
@@ -108,7 +123,7 @@ def write_mixture(folder: StoredModel, mixture: StoredMixture, copy: bool) -> No
     for part in (TOKENIZER, SOURCE_TOKENIZER):
         if (first.path / part).is_dir():
             with folder.writing(part):
-                shutil.copytree(first.path / part, folder.path / part)
+                copy_folder(first.path / part, folder.path / part)
     tensors = {"weights": np.array(mixture.weights, dtype=np.float64)}
     if mixture.by_order:
         tensors["by_order"] = np.array(mixture.by_order, dtype=np.float64)
@@ -126,7 +141,7 @@ def _copy(folder: StoredModel, part: StoredModel) -> Reference:
         for item in COPIED:
             source = part.path / item
             if source.is_dir():
-                shutil.copytree(source, copied.path / item)
+                copy_folder(source, copied.path / item)
             elif item == WEIGHTS:
                 link_file(source, copied.path / item)  # it is only ever replaced as a whole
             elif source.exists():

@@ -16,6 +16,7 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import json_bytes
 from seqgen.store.adapter import Adapter
 from seqgen.store.checkpoints import TrainingFolder
+from seqgen.store.config_file import read_config, read_parts
 from seqgen.store.digests import CHEAP, digest_of_files
 from seqgen.store.layout import (
     CONFIG,
@@ -60,19 +61,7 @@ class StoredModel(TrainingFolder):
         Raises:
             SeqgenError: it is missing, damaged, or of a later format.
         """
-        config = self.read_table(CONFIG)
-        if config.get("format") != FORMAT:
-            raise SeqgenError(
-                f"{self.path} has format {config.get('format')!r}, and this seqgen reads {FORMAT}"
-            )
-        tables = {"model": None, "data": None, "training": {}}
-        tables = {name: config.get(name, missing) for name, missing in tables.items()}
-        wrong = [name for name, table in tables.items() if not isinstance(table, dict)]
-        if wrong:
-            raise SeqgenError(f"{self.path / CONFIG} is damaged: it has no table {wrong[0]!r}")
-        if not isinstance(config.get("architecture"), str):
-            raise SeqgenError(f"{self.path / CONFIG} is damaged: it names no architecture")
-        return config
+        return read_config(self)
 
     @property
     def is_mixture(self) -> bool:
@@ -93,8 +82,17 @@ class StoredModel(TrainingFolder):
             UsageError: names the parts, which can be given instead.
         """
         if self.is_mixture:
-            parts = " or ".join(str(part.get("name")) for part in self.config.get("parts") or ())
+            parts = " or ".join(part.name for part in self.part_references)
             raise UsageError(f"{self.name} is a mixture: {what} takes one of its parts, {parts}")
+
+    @property
+    def part_references(self) -> list[Reference]:
+        """How a mixture that has a folder refers to its parts; empty of any other model.
+
+        Raises:
+            SeqgenError: the configuration is missing or damaged.
+        """
+        return read_parts(self.config, self.path / CONFIG) if self.is_mixture else []
 
     @property
     def record(self) -> dict[str, Any]:
@@ -159,8 +157,8 @@ class StoredModel(TrainingFolder):
         """
         config = self.config
         decisive = [config["architecture"], config["model"], config["data"].get("documents")]
-        if config.get("parts"):
-            decisive.append([part["digest"] for part in config["parts"]])
+        if parts := self.part_references:
+            decisive.append([part.digest for part in parts])
         if "adapter" in config:
             decisive.append(self._adapter.decisive)
         if config["data"].get("direction", "forward") != "forward":
@@ -317,18 +315,20 @@ class StoredModel(TrainingFolder):
             remedy: what to do if there is none, as the end of that message.
 
         Raises:
-            SeqgenError: it is gone, or has been trained again.
+            SeqgenError: it is gone, has been trained again, or is a mixture.
         """
         path, digest = reference.path, reference.digest
         other = StoredModel(models_folder() / reference.name if path is None else self.path / path)
         there = other.loadable
-        if there and other.digest == digest:
+        nested = there and other.is_mixture
+        if there and not nested and other.digest == digest:
             return other
         for renamed in models_of(models_folder()):
             with contextlib.suppress(SeqgenError, OSError):
                 if not renamed.is_mixture and renamed.digest == digest:
                     return renamed
         happened = "has changed since" if there else "is gone"
+        happened = "is a mixture itself" if nested else happened
         raise SeqgenError(f"{self.name} {role} {reference.name} {happened}: {remedy}")
 
     def load_source_tokenizer(self, target: Tokenizer) -> Tokenizer | Labels | None:

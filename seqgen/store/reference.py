@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from seqgen.errors import SeqgenError
+from seqgen.store.layout import PARTS
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,11 @@ class Reference:
         if not {"name", "digest"} <= known.keys():
             raise SeqgenError(f"{file} is damaged: {role} has no name or no hash")
         return cls(**known)
+
+    @property
+    def inside(self) -> bool:
+        """Whether the other is a copy in its owner's folder."""
+        return self.path is not None and self.path.startswith(f"{PARTS}/")
 
     def to_dict(self) -> dict[str, str]:
         """Return what stands in a configuration."""

@@ -8,10 +8,12 @@ from pathlib import Path
 
 from seqgen.errors import SeqgenError
 from seqgen.store import manifest
+from seqgen.store.adapter import Adapter
 from seqgen.store.aside import discard, forget_replaced, holds_no_weights, strangers
-from seqgen.store.layout import CONFIG, PARTS
+from seqgen.store.layout import CONFIG
 from seqgen.store.model import StoredModel, models_of
 from seqgen.store.places import models_folder
+from seqgen.store.reference import Reference
 
 # The most files that a message names.
 NAMED = 3
@@ -54,7 +56,7 @@ def needing(models: Collection[StoredModel]) -> list[str]:
     others = {model.name: model for model in models_of(models_folder())}
     for model in models:
         others.pop(model.name, None)
-    wanted = {name: {r["digest"] for r in _references(m)} for name, m in others.items()}
+    wanted = {name: {r.digest for r in _references(m)} for name, m in others.items()}
     if not any(wanted.values()):
         return []  # and nothing is read for a hash
     digests = set()
@@ -64,13 +66,13 @@ def needing(models: Collection[StoredModel]) -> list[str]:
     return sorted(name for name, needed in wanted.items() if needed & digests)
 
 
-def _references(model: StoredModel) -> list[dict[str, str]]:
-    """Return what stands in a configuration of other models that are not in its own folder."""
+def _references(model: StoredModel) -> list[Reference]:
+    """Return how a configuration refers to other models that are not in its own folder."""
     with contextlib.suppress(SeqgenError):
-        config = model.config
-        tables = [*config.get("parts", ()), (config.get("adapter") or {}).get("base")]
-        found = (table for table in tables if isinstance(table, dict) and "digest" in table)
-        return [r for r in found if not str(r.get("path", "")).startswith(f"{PARTS}/")]
+        if model.is_mixture:
+            return [part for part in model.part_references if not part.inside]
+        if model.is_adapter:
+            return [Adapter.read(model.config, model.path / CONFIG).base]
     return []
 
 

@@ -32,7 +32,7 @@ class StoredMixture(StoredModel):
     def name(self) -> str:
         """The value of `-m` that means this mixture."""
         pairs = zip(self.parts, self.weights, strict=True)
-        return "+".join(f"{as_given(part)}:{round(weight, 6):g}" for part, weight in pairs)
+        return "+".join(f"{as_given(part)}:{weight:.6g}" for part, weight in pairs)
 
     @property
     def is_adapter(self) -> bool:

@@ -7,6 +7,7 @@ import errno
 import json
 import math
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -33,6 +34,22 @@ def writing(path: Path, kept: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise SeqgenError(f"{path} cannot be written: {error.strerror}; {kept}") from None
+
+
+def copy_folder(folder: Path, other: Path) -> None:
+    """Copy a folder, and stop at the first file that cannot be copied.
+
+    `shutil.copytree` goes on to the end, and its error then has no reason of the system's.
+
+    Raises:
+        OSError: a file cannot be read or written.
+    """
+    other.mkdir()
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            copy_folder(path, other / path.name)
+        else:
+            shutil.copyfile(path, other / path.name)
 
 
 def link_file(path: Path, other: Path) -> None:

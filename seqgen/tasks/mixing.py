@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from seqgen.tasks.interrupts import ending_as_ctrl_c
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.loading import load_mixture
 from seqgen.tasks.scoring.mix import fit, fit_orders, require_guide, with_weights
-from seqgen.tasks.scoring.perplexity import Scoring, perplexity
+from seqgen.tasks.scoring.perplexity import Perplexity, Scoring, perplexity
 
 # How far the sum of given weights may be from 1.
 ROUNDING = 1e-4
@@ -136,18 +137,13 @@ def store_mixture(
     scored = None
     if text is not None:  # by the mixture itself: exactly what `perplexity` will find for it
         scored = perplexity(mixed, text(mixed), scoring=scoring)
-    result = scored and {
-        "val_loss": scored.nll_nats / scored.tokens,
-        "val_bits_per_char": scored.bits_per_char,
-        "val_bits_per_byte": scored.bits_per_byte,
-    }
     folder = write_stored(
         mixed,
         name=name,
         stem="-".join(part.name for part in parts),
         copy=copy,
         overwrite=overwrite,
-        result=result if held_out else None,
+        result=_validation(scored) if held_out else None,
     )
     recipe = mixed.stored
     return Mixed(
@@ -158,6 +154,20 @@ def store_mixture(
         nll_nats=scored and scored.nll_nats,
         by_order=list(map(list, recipe.by_order)) or None,
     )
+
+
+def _validation(scored: Perplexity | None) -> dict[str, float] | None:
+    """Return a score of the held-out text as a training record has it.
+
+    None if there is none, or if weights that were given leave a token without any probability.
+    """
+    if scored is None or not math.isfinite(scored.nll_nats):
+        return None
+    return {
+        "val_loss": scored.nll_nats / scored.tokens,
+        "val_bits_per_char": scored.bits_per_char,
+        "val_bits_per_byte": scored.bits_per_byte,
+    }
 
 
 def write_stored(

@@ -19,6 +19,10 @@ FINE = tuple(10 ** (power / 8) for power in (-3, -2, -1, 1, 2, 3))
 # So that what is printed and what was measured are the same: digits, and the greatest strength.
 DIGITS, MOST = 4, 0.9999
 LEAST = 1e-300
+# A fitted weight below this is 0, so that the part is not evaluated, if no token needs the part.
+NEGLIGIBLE = 1e-6
+# Decimals that are kept of the greatest weight, which is what the others leave of 1.
+EXACT = 12
 
 # A model -> what `score` gives for each token of a text: (N,), or (N, 1 + F) of `SeveralCaches`.
 Columns = Callable[[LanguageModel], Tensor]
@@ -93,7 +97,8 @@ def _fit_weights(
 
     shares, history = fit_weights(columns, tied=tied)
     weights, strength = _parted(torch.tensor(shares, dtype=torch.float64), count, has)
-    weights, strength = rounded(weights.tolist()), min(round(strength.item(), DIGITS), MOST)
+    weights = rounded(weights.tolist(), columns.shape[0])
+    strength = min(round(strength.item(), DIGITS), MOST)
     shares = _all_weights(torch.tensor(weights, dtype=torch.float64), strength, has)
     nats = -(columns + shares.log()).logsumexp(1).mean().item()
     cache = replace(cache, strength=strength)
@@ -113,8 +118,22 @@ def _all_weights(weights: Tensor, strength: Tensor | float, has: Tensor) -> Tens
     return torch.cat([models, weights[has] * strength])
 
 
-def rounded(weights: Sequence[float]) -> list[float]:
-    """Return weights with four digits that sum to 1."""
-    kept = [round(weight, DIGITS) for weight in weights]
-    kept[kept.index(max(kept))] += 1 - sum(kept)
+def rounded(weights: Sequence[float], tokens: int) -> list[float]:
+    """Return weights with four decimals that sum to 1; small ones have four significant digits.
+
+    No weight that the text needs becomes 0. EM gives a part the mean of its shares of the tokens.
+    Where only K parts give a token any probability, their shares of it sum to 1, so that one of
+    them has a weight of 1 / (K * tokens) or more. Half of that allows for rounding.
+
+    Args:
+        weights: fitted by EM.
+        tokens: how many they were fitted to.
+    """
+    least = min(NEGLIGIBLE, 0.5 / (len(weights) * tokens))
+    kept = [
+        round(weight, DIGITS) or (float(f"{weight:.{DIGITS}g}") if weight >= least else 0.0)
+        for weight in weights
+    ]
+    greatest = kept.index(max(kept))
+    kept[greatest] = round(1 - (sum(kept) - kept[greatest]), EXACT)
     return kept

@@ -92,7 +92,7 @@ def fit_columns(log_probs: Tensor, matched: Tensor, orders: int) -> HalvesFit:
         plain, tabled = (mixed(*table_of(quarter, each))[quarter:half] for each in (False, True))
         by_order = bool(tabled.mean() > plain.mean())
     weights, table = table_of(half, by_order)
-    weights, table = rounded(weights), [rounded(row) for row in table]
+    weights, table = rounded(weights, half), [rounded(row, half) for row in table]
     whole = mixed(weights, table)
     columns = torch.cat([log_probs, whole[:, None]], 1)[half:]
     return HalvesFit(

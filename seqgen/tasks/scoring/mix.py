@@ -23,7 +23,7 @@ from seqgen.scoring import score_corpus
 from seqgen.store import StoredMixture
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.loading import mixture_of, with_cache
-from seqgen.tasks.scoring.fit_cache import DIGITS, Columns, fit_cache, rounded
+from seqgen.tasks.scoring.fit_cache import Columns, fit_cache, rounded
 from seqgen.tasks.scoring.perplexity import Scoring, check_token_file
 
 
@@ -86,7 +86,7 @@ def fit(
         mixed = with_weights(loaded, weights)
     return mixed, FittedWeights(
         model=mixed.stored.name,
-        weights=[round(weight, DIGITS) for weight in weights],
+        weights=weights,
         tokens=int(log_probs.shape[0]),
         perplexity=_perplexity(nats),
         components=[_perplexity(-column.mean().item()) for column in log_probs.unbind(1)],
@@ -120,7 +120,8 @@ def fit_orders(
     matched = columns(MatchedOrders(parts[guide]))
     stored = loaded.stored.with_weights(_fit_parts(log_probs)[0])
     by_order = fit_by_order(log_probs, matched.long(), parts[guide].orders, stored.weights)
-    stored = replace(stored, by_order=tuple(tuple(rounded(row)) for row in by_order))
+    table = tuple(tuple(rounded(row, log_probs.shape[0])) for row in by_order)
+    stored = replace(stored, by_order=table)
     return replace(loaded, stored=stored, model=mixture_of(parts, stored).eval())
 
 
@@ -147,7 +148,7 @@ def _fit_parts(log_probs: Tensor) -> tuple[list[float], int, float]:
     if not (log_probs > -torch.inf).any():
         raise SeqgenError("there is no token to fit weights on")
     weights, history = fit_weights(log_probs)
-    weights = rounded(weights)
+    weights = rounded(weights, log_probs.shape[0])
     log_weights = torch.tensor(weights, dtype=torch.float64).log()
     return weights, len(history) - 1, -(log_probs + log_weights).logsumexp(1).mean().item()
 
