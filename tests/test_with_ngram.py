@@ -166,6 +166,33 @@ def test_what_cannot_be_mixed_is_refused_in_one_line(text, capsys):
     assert names() == []
 
 
+@pytest.mark.parametrize("kind", ["seq2seq", "labels", "bert", "classify", "val"])
+def test_a_stored_model_that_cannot_be_mixed_is_refused_and_stays_as_it_is(text, kind, capsys):
+    """Before anything is read: the text is gone."""
+    tiny = {"steps": 1, "hidden_size": 8, "num_layers": 1, "seed": 1, "precision": "float32"}
+    data, options = text.with_name("d"), {}
+    data.write_text("a\tab ba\nb\tba ab\n" * 30)
+    if kind in ("seq2seq", "bert"):
+        options["architecture"] = kind
+    if kind == "bert":
+        data, tiny["vocab_size"], tiny["num_heads"] = text, 274, 2
+    if kind == "labels":
+        tiny["labels"] = True
+    if kind == "classify":
+        options["task"] = "classify"
+    if kind == "val":
+        data, tiny["val"] = text, "none"
+    train([data], name="t", settings=tiny, **options)
+    data.unlink()
+    kept = {path: path.read_bytes() for path in store.find("t").path.rglob("*.*")}
+    for order in ((), (4,)):
+        said = refusal(capsys, "train", "--resume", "t", "--with-ngram", *order)
+        assert ("held-out" if kind == "val" else "is for models of text") in said
+        assert run(["train", "--resume", "t", "--with-ngram", *map(str, order)]) == 2
+    assert names() == ["t"]
+    assert {path: path.read_bytes() for path in store.find("t").path.rglob("*.*")} == kept
+
+
 def test_the_number_may_be_left_out():
     assert fill_in_numbers(["--with-ngram", "book.txt"]) == ["--with-ngram=0", "book.txt"]
     assert fill_in_numbers(["a", "--with-ngram", "8", "b"]) == ["a", "--with-ngram", "8", "b"]

@@ -30,6 +30,7 @@ from seqgen.store import StoredModel
 from seqgen.tasks.interrupts import ending_as_ctrl_c
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.training.board import require_tensorboard
+from seqgen.tasks.training.companions import check_mixable
 from seqgen.tasks.training.estimate import Estimator
 from seqgen.tasks.training.plan import override
 from seqgen.tasks.training.prepare import Prepared
@@ -143,7 +144,8 @@ def _go_on(
     if shard:
         require_divisible(training, during["diagnose"])
     loaded, prepared, unfilled = _reloaded(stored, files, training, place, changed_data, shard)
-    order = order_of(training, prepared, loaded.data, report)
+    architecture = stored.config["architecture"]
+    order = order_of(architecture, training, prepared, loaded.data, report)
     training = replace(training, with_ngram=order)
     record = stored.record
     began = {"created": record.get("created", store.now()), "origins": record.get("origins") or {}}
@@ -229,7 +231,7 @@ def _reload(
 
 
 def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
-    """Refuse settings that cannot change, and models that are not trained by gradients."""
+    """Refuse settings that cannot change, and models that no run can go on with as it is asked."""
     for key in given:
         require(
             key in RESUMABLE,
@@ -247,6 +249,10 @@ def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
             f"{stored.name} was imported, so there is no run to resume; train a copy of it with "
             f"seqgen train DATA --init-from {stored.name}"
         )
+    training = stored.settings("training", TrainingConfig)
+    if given.get("with_ngram", training.with_ngram) is not None:
+        data = stored.settings("data", DataConfig)
+        check_mixable(stored.config["architecture"], training, data)
 
 
 def _resumed_settings(

@@ -33,6 +33,7 @@ from seqgen.tasks.training.choosing import (
     choose_size,
     choose_training_precision,
 )
+from seqgen.tasks.training.companions import check_mixable
 from seqgen.tasks.training.estimate import Estimator, estimate
 from seqgen.tasks.training.new_model import write_data, write_settings
 from seqgen.tasks.training.plan import Plan, check_regimes, plan_of, preset_of
@@ -52,7 +53,6 @@ from seqgen.tasks.training.several import (
 )
 from seqgen.tasks.training.width import with_open_width, with_parameters
 from seqgen.tasks.training.with_ngram import (
-    check_mixable,
     finish,
     for_small_text,
     names_beside,
@@ -294,7 +294,7 @@ def prepare_run(
     else:
         plan = with_open_width(plan, flags)
     if plan.training.with_ngram is not None:
-        check_mixable(plan.architecture, plan.data)
+        check_mixable(plan.architecture, plan.training, plan.data)
     prepared, plan = prepare_plan(plan, data, targets, flags, report)
     if chooses:
         plan = for_small_text(plan, prepared, report)
@@ -351,7 +351,7 @@ def _choose(
         return plan, replace(plan.training, seed=plan.seed())
     choose_products(device)  # trials are to measure what will run
     if plan.training.with_ngram is not None:
-        order = order_of(plan.training, prepared, plan.data, report)
+        order = order_of(plan.architecture, plan.training, prepared, plan.data, report)
         plan = plan.with_given({"with_ngram": order})
     if tries:
         plan = choose_size(plan, prepared, device, report)

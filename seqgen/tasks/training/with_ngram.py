@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from seqgen import registry, store
-from seqgen.configs import FINISHED, DataConfig, TrainingConfig, require
+from seqgen import store
+from seqgen.configs import FINISHED, DataConfig, TrainingConfig
 from seqgen.data.corpus import Corpus
 from seqgen.data.framing import Framing
 from seqgen.errors import Interrupted, SeqgenError
@@ -21,6 +21,7 @@ from seqgen.tasks.mixing import write_stored
 from seqgen.tasks.scoring.halves import HalvesFit, fit_on_half
 from seqgen.tasks.scoring.mix import token_log_probs
 from seqgen.tasks.training.choosing import SMALL_TEXT
+from seqgen.tasks.training.companions import check_mixable, why_not_mixed
 from seqgen.tasks.training.count import impossible
 from seqgen.tasks.training.estimate import estimate
 from seqgen.tasks.training.new_model import write_data, write_settings
@@ -89,28 +90,6 @@ def names_beside(name: str) -> tuple[str, str]:
     return f"{name}-ngram", f"{name}-mixture"
 
 
-def check_mixable(architecture: str, data: DataConfig) -> None:
-    """Refuse to count an n-gram model beside a model that cannot be mixed with one.
-
-    Raises:
-        UsageError: says why.
-    """
-    why_not = _why_not(architecture, data)
-    require(why_not is None, f"--with-ngram {why_not}")
-
-
-def _why_not(architecture: str, data: DataConfig) -> str | None:
-    """Return why a model cannot be mixed with an n-gram model of its text; None if it can."""
-    row = registry.architecture(architecture)
-    if row.estimator is not None:
-        return f"is for networks, which {architecture} is not"
-    if row.reads != "text" or row.no_language_model is not None or data.labels:
-        return "is for models of text; n-grams know no sources and no labels"
-    if data.val == "none":
-        return "fits the weights of a mixture on held-out text: leave out --val none"
-    return None
-
-
 def for_small_text(plan: Plan, prepared: Prepared, report: Report) -> Plan:
     """Return the plan of `--model auto`: with an n-gram model beside the network of a small text.
 
@@ -120,10 +99,9 @@ def for_small_text(plan: Plan, prepared: Prepared, report: Report) -> Plan:
         report: takes a line that says so.
     """
     small = prepared.facts.bytes < SMALL_TEXT
-    fits = _why_not(plan.architecture, plan.data) is None and prepared.val is not None
-    if not small or not fits or plan.training.with_ngram is not None:
+    if not small or plan.training.with_ngram is not None:
         return plan
-    if prepared.val.tokens.size <= 1:
+    if why_not_mixed(plan.architecture, plan.training, plan.data, prepared) is not None:
         return plan
     size = f"the text has only {plural(prepared.facts.bytes, 'byte')}"
     report(Notice(text=f"{size}: an n-gram model is counted too, and mixed with the network"))
@@ -131,13 +109,20 @@ def for_small_text(plan: Plan, prepared: Prepared, report: Report) -> Plan:
 
 
 def order_of(
-    training: TrainingConfig, prepared: Prepared, data: DataConfig, report: Report
+    architecture: str,
+    training: TrainingConfig,
+    prepared: Prepared,
+    data: DataConfig,
+    report: Report,
 ) -> int | None:
-    """Return the order of the n-gram model, chosen if that was left open; None without one."""
+    """Return the order of the n-gram model, chosen if that was left open; None without one.
+
+    Raises:
+        UsageError: the network cannot be mixed with one.
+    """
     if training.with_ngram is None:
         return None
-    size = prepared.val.tokens.size if prepared.val else 0
-    require(size > 1, "--with-ngram needs two held-out tokens or more: hold out more with --val")
+    check_mixable(architecture, training, data, prepared)
     if training.with_ngram != OPEN:
         return training.with_ngram
     return choose_order(prepared, data, report)
@@ -279,8 +264,9 @@ def _may_be_named(name: str, network: StoredModel, overwrite: bool) -> bool:
 def _recommend(session: Session) -> None:
     """Say how much better a mixture would be, if it is worth it and a budget was in minutes."""
     prepared, data = session.prepared, session.loaded.data
-    why_not = _why_not(session.stored.config["architecture"], data)
-    if why_not or prepared.val is None or session.training.minutes is None:
+    architecture = session.stored.config["architecture"]
+    why_not = why_not_mixed(architecture, session.training, data, prepared)
+    if why_not is not None or session.training.minutes is None:
         return
     part = parallel_rows(prepared.val, TRIED_ROWS, TRIED_LENGTH)
     if part.tokens.size < 2:
