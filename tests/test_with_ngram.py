@@ -149,8 +149,71 @@ def test_names_in_use_are_refused_before_training_and_kept_after(text, capsys):
     assert store.find("t-mixture").digest == kept
     with pytest.raises(with_ngram.SeqgenError, match="already exists"):
         trained(text, "t-mixture", with_ngram=2, steps=1)
-    train([text], name="t", settings={**SETTINGS, "with_ngram": 2}, overwrite=True)
-    assert store.find("t-mixture").is_mixture
+
+
+def refused_to_overwrite(text, capsys, *options) -> str:
+    everything = digests()
+    tiny = ("--steps", 1, "--hidden-size", 8, "--layers", 1, "-q")
+    said = refusal(capsys, "train", text, "--name", "t", *options, *tiny)
+    assert digests() == everything
+    return said
+
+
+def digests() -> dict[str, str]:
+    return {model.name: model.digest for model in store.list_models()}
+
+
+def test_overwriting_a_network_replaces_its_own_family_and_no_other_model(text, capsys):
+    trained(text, "t-mixture", steps=1)
+    trained(text)
+    for options in (("--with-ngram", 2), ("--model", "auto")):
+        said = refused_to_overwrite(text, capsys, *options, "--overwrite")
+        assert "'t-mixture' already exists" in said
+    store.rename(store.find("t-mixture"), "t-ngram")
+    said = refused_to_overwrite(text, capsys, "--with-ngram", 2, "--overwrite")
+    assert "'t-ngram' already exists" in said
+    store.rename(store.find("t-ngram"), "other")
+    # Its family, with another order and other weights, also after the run was stopped.
+    trained(text, "u", with_ngram=2)
+    before = digests()
+    settings = {**SETTINGS, "with_ngram": 3, "seed": 2}
+    train([text], name="u", settings=settings, overwrite=True, stop_after=2)
+    assert digests()["u-mixture"] == before["u-mixture"]
+    assert resume("u").mixture["name"] == "u-mixture"
+    after = digests()
+    assert after.keys() == before.keys()
+    changed = {name for name in after if after[name] != before[name]}
+    assert changed == {"u", "u-ngram", "u-mixture"}
+
+
+def test_a_new_network_under_an_old_name_takes_free_names(text):
+    """The mixture holds copies of its parts, and works although these are gone."""
+    first = train([text], settings={**SETTINGS, "with_ngram": 2})
+    for name in (first.name, first.mixture["ngram"]):
+        store.remove(store.find(name))
+    kept = digests()
+    second = train([text], settings={**SETTINGS, "with_ngram": 2, "seed": 2})
+    assert second.name == first.name
+    assert second.mixture["name"] == f"{first.mixture['name']}-2"
+    assert digests().items() >= kept.items()
+    load(first.mixture["name"])
+    # Its own are found again under those names.
+    assert resume(second.name, settings={"steps": 9}).mixture["name"] == second.mixture["name"]
+    assert len(digests()) == 4
+
+
+def test_mixtures_made_by_hand_are_neither_replaced_nor_broken(text):
+    from seqgen.tasks.mixing import combine, store_mixture
+
+    trained(text, "a", with_ngram=2)
+    trained(text, "b", seed=2)
+    store_mixture(combine(["b", "a"]), weights=[0.5, 0.5], name="b-mixture")
+    store_mixture(combine(["b", "a-ngram"]), weights=[0.5, 0.5], name="hand")
+    kept = digests()
+    assert resume("b", settings={"with_ngram": 2}).mixture["name"] == "b-mixture-2"
+    assert digests()["b-mixture"] == kept["b-mixture"]
+    assert resume("a", settings={"with_ngram": 3}).mixture["ngram"] == "a-ngram-2"
+    load("hand")
 
 
 def test_what_cannot_be_mixed_is_refused_in_one_line(text, capsys):

@@ -45,16 +45,21 @@ def check_free(name: str | None, overwrite: bool) -> None:
         UsageError: says what to do.
         SeqgenError: models cannot be stored at all; see `home`.
     """
-    folder = models_folder()
+    models_folder()
     if name is None:
         return
     check_name(name)
-    place = folder / name
-    restore(place)
-    if taken(place) and not overwrite and not holds_no_weights(place):
+    if not is_free(name) and not overwrite:
         raise UsageError(
             f"a model named {name!r} already exists; give --overwrite or another --name"
         )
+
+
+def is_free(name: str) -> bool:
+    """Return whether no model has a name. A folder without weights is no model."""
+    place = models_folder() / name
+    restore(place)
+    return not taken(place) or holds_no_weights(place)
 
 
 def list_models() -> list[StoredModel]:

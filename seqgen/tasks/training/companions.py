@@ -1,10 +1,23 @@
-"""What `--with-ngram` stores with a network: which networks can have it."""
+"""What `--with-ngram` stores with a network: for which networks, and under which names.
+
+The network, the n-gram model and the mixture are a family: their records hold the same random mark.
+By it a later run knows which models it may replace.
+"""
 
 from __future__ import annotations
 
-from seqgen import registry
+import re
+import secrets
+from collections.abc import Iterator
+
+from seqgen import registry, store
 from seqgen.configs import DataConfig, TrainingConfig, require
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.store import StoredModel
 from seqgen.tasks.training.prepare import Prepared
+
+# The key of a record that holds the mark.
+FAMILY = "family"
 
 
 def why_not_mixed(
@@ -40,3 +53,64 @@ def check_mixable(
     """
     why_not = why_not_mixed(architecture, training, data, prepared)
     require(why_not is None, f"--with-ngram {why_not}")
+
+
+def names_beside(name: str) -> tuple[str, str]:
+    """Return the names of the n-gram model and of the mixture that go with a network."""
+    return f"{name}-ngram", f"{name}-mixture"
+
+
+def check_names_beside(name: str, overwrite: bool) -> None:
+    """Refuse a network's name if those of its n-gram model and its mixture are in use.
+
+    Args:
+        name: of the network that is to be trained.
+        overwrite: it replaces the network of that name, and so may its family.
+
+    Raises:
+        UsageError: says what to do.
+    """
+    family = family_to_join(name, overwrite)
+    for beside in names_beside(name):
+        own = next(stored_beside(beside, family), None)
+        if own is None and not store.is_free(beside):
+            raise UsageError(
+                f"a model named {beside!r} already exists, and --with-ngram stores another under "
+                "that name; give another --name, or rename it with seqgen models rename"
+            )
+
+
+def new_family() -> str:
+    """Return a mark that no other family has."""
+    return secrets.token_hex(8)
+
+
+def family_of(model: StoredModel) -> str | None:
+    """Return the mark of a stored model's family; None if it has none, or there is no model."""
+    try:
+        return model.record.get(FAMILY)
+    except SeqgenError:
+        return None
+
+
+def family_to_join(name: str | None, overwrite: bool) -> str:
+    """Return the mark of a new network's family: of that which it replaces, or a new one."""
+    replaced = StoredModel(store.models_folder() / name) if overwrite and name else None
+    return (replaced and family_of(replaced)) or new_family()
+
+
+def stored_beside(stem: str, family: str) -> Iterator[StoredModel]:
+    """Yield the models of a family that are called `stem`, or `stem-2`, `stem-3` ..."""
+    for path in sorted(store.models_folder().glob(f"{stem}*")):
+        named_by_run = re.fullmatch(rf"{re.escape(stem)}(-\d+)?", path.name)
+        if named_by_run and family_of(StoredModel(path)) == family:
+            yield StoredModel(path)
+
+
+def replaceable(stem: str, family: str) -> str | None:
+    """Return the name of the model of a family that a new one may replace; None if there is none.
+
+    One that other models need, such as a mixture made by hand, stays.
+    """
+    own = (model for model in stored_beside(stem, family) if not store.needing([model]))
+    return next((model.name for model in own), None)

@@ -30,7 +30,7 @@ from seqgen.store import StoredModel
 from seqgen.tasks.interrupts import ending_as_ctrl_c
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.training.board import require_tensorboard
-from seqgen.tasks.training.companions import check_mixable
+from seqgen.tasks.training.companions import check_mixable, family_of, new_family
 from seqgen.tasks.training.estimate import Estimator
 from seqgen.tasks.training.plan import override
 from seqgen.tasks.training.prepare import Prepared
@@ -149,6 +149,7 @@ def _go_on(
     training = replace(training, with_ngram=order)
     record = stored.record
     began = {"created": record.get("created", store.now()), "origins": record.get("origins") or {}}
+    began |= {"family": family_of(stored) or new_family()}
     session = Session(loaded, prepared, training, unfilled=unfilled, **during, **began)
     if given.keys() - {"with_ngram"}:
         _check_longer(session, done)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from seqgen import store
 from seqgen.configs import FINISHED, DataConfig, TrainingConfig
@@ -14,14 +13,21 @@ from seqgen.errors import Interrupted, SeqgenError
 from seqgen.models.ngram import NGram, NGramConfig
 from seqgen.scoring import parallel_rows
 from seqgen.store import StoredMixture, StoredModel
-from seqgen.store.aside import taken
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.loading import load_stored, mixture_of
+from seqgen.tasks.mixable import require_alike
 from seqgen.tasks.mixing import write_stored
 from seqgen.tasks.scoring.halves import HalvesFit, fit_on_half
 from seqgen.tasks.scoring.mix import token_log_probs
 from seqgen.tasks.training.choosing import SMALL_TEXT
-from seqgen.tasks.training.companions import check_mixable, why_not_mixed
+from seqgen.tasks.training.companions import (
+    FAMILY,
+    check_mixable,
+    names_beside,
+    replaceable,
+    stored_beside,
+    why_not_mixed,
+)
 from seqgen.tasks.training.count import impossible
 from seqgen.tasks.training.estimate import estimate
 from seqgen.tasks.training.new_model import write_data, write_settings
@@ -85,11 +91,6 @@ class MixedWithNGram:
     mixture_loss: float
 
 
-def names_beside(name: str) -> tuple[str, str]:
-    """Return the names of the n-gram model and of the mixture that go with a network."""
-    return f"{name}-ngram", f"{name}-mixture"
-
-
 def for_small_text(plan: Plan, prepared: Prepared, report: Report) -> Plan:
     """Return the plan of `--model auto`: with an n-gram model beside the network of a small text.
 
@@ -145,15 +146,12 @@ def choose_order(prepared: Prepared, data: DataConfig, report: Report) -> int:
     return best
 
 
-def finish(
-    session: Session, result: TrainingResult, settings: Mapping[str, Any] | None = None
-) -> TrainingResult:
+def finish(session: Session, result: TrainingResult) -> TrainingResult:
     """Count and mix after a run that was asked to; after others, say if that would pay.
 
     Args:
         session: whose run has ended.
         result: of the run.
-        settings: `overwrite`, whether to replace models that have the new ones' names.
 
     Raises:
         Interrupted: before the mixture was stored; the network is.
@@ -164,7 +162,7 @@ def finish(
         _recommend(session)
         return result
     try:
-        mixed = _mix(session, **(settings or {}))
+        mixed = _mix(session)
     except KeyboardInterrupt:
         name = session.stored.name
         raise Interrupted(
@@ -175,16 +173,13 @@ def finish(
     return result
 
 
-def _mix(session: Session, overwrite: bool = False) -> MixedWithNGram:
+def _mix(session: Session) -> MixedWithNGram:
     """Count the n-gram model, and store it and the mixture."""
     prepared, stored, data = session.prepared, session.stored, session.loaded.data
     network = as_stored(session.loaded)
     names = names_beside(stored.name)
-    order = session.training.with_ngram
-    counted = _counted_before(stored, names[0], order) if not overwrite else None
-    if counted is None:
-        counted = _count(session, names[0], order, overwrite)
-    ngram = load_stored(counted, network.model.device, "auto")
+    ngram = _counted_before(session, network, names[0]) or _count(session, names[0])
+    counted = ngram.stored
     part = prepared.val
     if part.tokens.size > FITTED_ROWS * FITTED_LENGTH:
         part = parallel_rows(part, FITTED_ROWS, FITTED_LENGTH)
@@ -193,11 +188,12 @@ def _mix(session: Session, overwrite: bool = False) -> MixedWithNGram:
     loss = fitted.all_nats / part.tokens.size if part is prepared.val else None
     folder = write_stored(
         replace(network, stored=mixture, model=mixture_of([network.model, ngram.model], mixture)),
-        name=names[1] if _may_be_named(names[1], stored, overwrite) else None,
+        name=replaceable(names[1], session.family),
         stem=names[1],
         copy=True,
         overwrite=True,
         result=validation_figures(loss, prepared),
+        about={FAMILY: session.family},
     )
     return _described(folder, counted, fitted)
 
@@ -218,47 +214,36 @@ def _described(folder: StoredModel, counted: StoredModel, fitted: HalvesFit) -> 
     )
 
 
-def _count(session: Session, name: str, order: int, overwrite: bool) -> StoredModel:
+def _count(session: Session, stem: str) -> LoadedModel:
     """Count an n-gram model of the network's text, and store it."""
     prepared, data = session.prepared, session.loaded.data
+    order = session.training.with_ngram
     model = NGram(NGramConfig(vocab_size=prepared.tokenizer.vocab_size, order=order))
-    free = overwrite or not taken(store.models_folder() / name)
-    with store.building(name if free else None, name, overwrite) as folder:
+    name = replaceable(stem, session.family)
+    with store.building(name, stem, overwrite=True) as folder:
         framing = session.loaded.framing
         write_settings(folder, "ngram", model.config, data, framing, None)
         write_data(folder, prepared)
         loaded = LoadedModel(folder, model, prepared.tokenizer, data, own_framing=framing)
-        estimate(loaded, prepared, session.training, session.report)
-    return StoredModel(folder.path)
+        about = {FAMILY: session.family}
+        estimate(loaded, prepared, session.training, session.report, about)
+    return load_stored(StoredModel(folder.path), session.loaded.model.device, "auto")
 
 
-def _counted_before(network: StoredModel, name: str, order: int) -> StoredModel | None:
-    """Return the n-gram model that an earlier run on the same text has stored, if there is one."""
-    stored = StoredModel(store.models_folder() / name)
-    try:
-        config = stored.config
-        matches = (
-            config["architecture"] == "ngram"
-            and config["model"]["order"] == order
-            and config["data"] == network.config["data"]
-            and stored.record["data"]["sha256"] == network.record["data"]["sha256"]
-        )
-        stored.check()
-    except (SeqgenError, OSError, LookupError, TypeError):
-        return None
-    return stored if matches else None
-
-
-def _may_be_named(name: str, network: StoredModel, overwrite: bool) -> bool:
-    """Return whether a mixture may have a name: it is free, or a mixture of the network has it."""
-    if overwrite or not taken(store.models_folder() / name):
-        return True
-    stored = StoredModel(store.models_folder() / name)
-    try:
-        parts = stored.config["parts"] if stored.is_mixture else []
-        return any(part["name"] == network.name for part in parts)
-    except (SeqgenError, LookupError, TypeError):
-        return False
+def _counted_before(session: Session, network: LoadedModel, stem: str) -> LoadedModel | None:
+    """Return the n-gram model that an earlier run has stored with the network, if it still fits."""
+    order, data = session.training.with_ngram, session.loaded.data
+    for stored in stored_beside(stem, session.family):
+        with contextlib.suppress(SeqgenError, OSError, LookupError, TypeError):
+            sha256 = stored.record["data"]["sha256"]
+            same_text = sha256 == session.prepared.facts.sha256
+            same_reading = stored.settings("data", DataConfig) == data
+            if same_text and same_reading and stored.config["model"]["order"] == order:
+                stored.check()
+                loaded = load_stored(stored, network.model.device, "auto")
+                require_alike(network, loaded)
+                return loaded
+    return None
 
 
 def _recommend(session: Session) -> None:
