@@ -229,6 +229,34 @@ def test_what_cannot_be_mixed_is_refused_in_one_line(text, capsys):
     assert names() == []
 
 
+def test_adapters_are_refused_before_training_and_mixed_by_hand(text, capsys):
+    """A mixture by `seqgen mix` refers to its parts, so that adapters keep their base."""
+    from seqgen.tasks.mixing import combine
+
+    trained(text, "net")
+    tiny = ("--init-from", "net", "--set", "lora=2", "--seed", 1, "-q")
+    said = refusal(capsys, "train", text, *tiny, "--steps", 1, "--with-ngram", 3, "--name", "lo")
+    assert "adapters (lora)" in said and "seqgen mix" in said
+    assert names() == ["net"]
+    # Nor are they mixed because the text is small, or is that recommended.
+    tiny = {"init_from": "net", "lora": 2, "seed": 1, "minutes": 0.01, "precision": "float32"}
+    heard: list[str] = []
+    result = train(
+        [text],
+        architecture="auto",
+        name="lo",
+        settings=tiny,
+        report=lambda event: heard.append(event.text) if isinstance(event, Notice) else None,
+    )
+    assert result.mixture is None and names() == ["lo", "net"]
+    assert not any("--with-ngram" in line and "seqgen train" in line for line in heard)
+    said = refusal(capsys, "train", "--resume", "lo", "--with-ngram", 3)
+    assert "adapters (lora)" in said
+    same = {"tokenizer": str(store.find("net").path), "order": 2}
+    train([text], architecture="ngram", name="grams", settings=same)
+    assert combine(["lo", "grams"]).stored.parts[0].is_adapter
+
+
 @pytest.mark.parametrize("kind", ["seq2seq", "labels", "bert", "classify", "val"])
 def test_a_stored_model_that_cannot_be_mixed_is_refused_and_stays_as_it_is(text, kind, capsys):
     """Before anything is read: the text is gone."""

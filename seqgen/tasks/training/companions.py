@@ -38,6 +38,11 @@ def why_not_mixed(
         return "is for models of text; n-grams know no sources and no labels"
     if data.val == "none":
         return "fits the weights of a mixture on held-out text: leave out --val none"
+    if training.lora is not None:
+        return (
+            "stores a copy of the network, and one of adapters (lora) would still need their base: "
+            "leave out either, or count an n-gram model and use seqgen mix"
+        )
     if prepared is not None and (prepared.val is None or prepared.val.tokens.size < 2):
         return "needs two held-out tokens or more: hold out more with --val"
     return None
