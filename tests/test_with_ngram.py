@@ -151,6 +151,46 @@ def test_names_in_use_are_refused_before_training_and_kept_after(text, capsys):
         trained(text, "t-mixture", with_ngram=2, steps=1)
 
 
+@pytest.mark.parametrize(
+    ("broken", "order"), [("_count", 3), ("_counted_before", 2), ("write_stored", 2)]
+)
+def test_mixing_anew_can_be_interrupted(text, monkeypatch, broken, order):
+    """The advice, `train --resume t`, then makes the mixture, whether or not its order is new."""
+    trained(text, "t", with_ngram=2)
+    before = digests()
+
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(with_ngram, broken, interrupted)
+        with pytest.raises(with_ngram.Interrupted, match="train --resume t"):
+            resume("t", settings={"with_ngram": order})
+    assert digests()["t-mixture"] == before["t-mixture"]
+    result = resume("t")
+    assert result.mixture["order"] == order and result.mixture["name"] == "t-mixture"
+    assert (digests() == before) == (order == 2)
+    said: list[Notice] = []
+    assert resume("t", report=said.append) == result
+    assert "has finished" in said[-1].text
+
+
+def test_an_n_gram_model_that_was_counted_is_not_counted_again(text, monkeypatch):
+    trained(text, "t", with_ngram=3)
+    assert resume("t", settings={"with_ngram": 4}).mixture["ngram"] == "t-ngram"
+    assert names() == ["t", "t-mixture", "t-ngram"]
+    with monkeypatch.context() as patch:
+        patch.setattr(with_ngram, "_count", None)
+        assert resume("t", settings={"steps": 9}).mixture["order"] == 4
+    # Also where its name was taken, or another mixture needs the one before.
+    store.rename(store.find("t-ngram"), "t-ngram-2")
+    trained(text, "t-ngram", steps=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(with_ngram, "_count", None)
+        assert resume("t", settings={"steps": 12}).mixture["ngram"] == "t-ngram-2"
+    assert names() == ["t", "t-mixture", "t-ngram", "t-ngram-2"]
+
+
 def refused_to_overwrite(text, capsys, *options) -> str:
     everything = digests()
     tiny = ("--steps", 1, "--hidden-size", 8, "--layers", 1, "-q")

@@ -153,6 +153,9 @@ def _go_on(
     session = Session(loaded, prepared, training, unfilled=unfilled, **during, **began)
     if given.keys() - {"with_ngram"}:
         _check_longer(session, done)
+    if finished:  # the record names no mixture until the new one is stored
+        result = {**result, "mixture": None}
+        session.keep_result(_finished(stored, result))
     if given:
         _keep_settings(session)
     ended = _finished(stored, result) if finished else session.run(checkpoint)
