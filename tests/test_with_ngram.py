@@ -297,6 +297,36 @@ def test_adapters_are_refused_before_training_and_mixed_by_hand(text, capsys):
     assert combine(["lo", "grams"]).stored.parts[0].is_adapter
 
 
+def test_a_name_too_long_for_the_models_beside_is_refused_before_training(text, capsys):
+    """File systems allow 255 bytes: those of `.NAME-mixture.0123abcd.gone`, also with a number."""
+    tiny = ("--steps", 1, "--hidden-size", 8, "--layers", 1, "-q")
+    said = refusal(capsys, "train", text, "--name", "n" * 244, *tiny)
+    assert said.endswith("a model's name has at most 240 characters, not 244")
+    most = with_ngram.store.LONGEST_NAME - len("-mixture-999")
+    said = refusal(capsys, "train", text, "--name", "n" * (most + 1), "--with-ngram", 2, *tiny)
+    assert f"{most} characters" in said
+    assert names() == []
+    trained(text, "n" * most, with_ngram=2)
+    load("n" * most + "-mixture")
+    trained(text, "m" * (most + 1))
+    kept = names()
+    said = refusal(capsys, "train", "--resume", "m" * (most + 1), "--with-ngram", 2)
+    assert f"{most} characters" in said and "models rename" in said
+    assert names() == kept
+    said = refusal(capsys, "models", "rename", "m" * (most + 1), "m" * 241)
+    assert "at most 240" in said
+    store.rename(store.find("m" * (most + 1)), "m" * 240)
+    store.remove(store.find("m" * 240))
+
+
+def test_a_long_file_name_leaves_room_for_the_names_made_of_it(text):
+    text = text.rename(text.with_name("t" * 251 + ".txt"))
+    for number in ("", "-2"):
+        result = train([text], settings={**SETTINGS, "with_ngram": 2})
+        assert result.name == "t" * 100 + "-lstm" + number
+        assert result.mixture["name"] == f"{result.name}-mixture"
+
+
 @pytest.mark.parametrize("kind", ["seq2seq", "labels", "bert", "classify", "val"])
 def test_a_stored_model_that_cannot_be_mixed_is_refused_and_stays_as_it_is(text, kind, capsys):
     """Before anything is read: the text is gone."""

@@ -4,6 +4,7 @@ from seqgen.store.building import NewModel, building, clean
 from seqgen.store.elsewhere import KeptElsewhere
 from seqgen.store.finding import (
     LATEST,
+    LONGEST_NAME,
     check_free,
     check_name,
     find,
@@ -56,6 +57,7 @@ __all__ = [
     "LAST",
     "LATEST",
     "LOCK",
+    "LONGEST_NAME",
     "METRICS",
     "RECORD",
     "SAMPLES",

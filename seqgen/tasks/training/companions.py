@@ -18,10 +18,17 @@ from seqgen.tasks.training.prepare import Prepared
 
 # The key of a record that holds the mark.
 FAMILY = "family"
+# The most characters of a network's name, so that there is room for the others' endings.
+LONGEST = store.LONGEST_NAME - len("-mixture-999")
 
 
 def why_not_mixed(
-    architecture: str, training: TrainingConfig, data: DataConfig, prepared: Prepared | None = None
+    architecture: str,
+    training: TrainingConfig,
+    data: DataConfig,
+    *,
+    name: str | None = None,
+    prepared: Prepared | None = None,
 ) -> str | None:
     """Return why a network cannot be mixed with an n-gram model of its text; None if it can.
 
@@ -29,6 +36,7 @@ def why_not_mixed(
         architecture: the network's.
         training: its settings of training.
         data: how it reads text.
+        name: what it is called; None if it has no name yet.
         prepared: its text; None before that is read.
     """
     row = registry.architecture(architecture)
@@ -45,18 +53,28 @@ def why_not_mixed(
         )
     if prepared is not None and (prepared.val is None or prepared.val.tokens.size < 2):
         return "needs two held-out tokens or more: hold out more with --val"
+    if name is not None and len(name) > LONGEST:
+        return (
+            f"adds -mixture to the network's name, which may have {LONGEST} characters then, not "
+            f"{len(name)}: choose a shorter one, with --name or seqgen models rename"
+        )
     return None
 
 
 def check_mixable(
-    architecture: str, training: TrainingConfig, data: DataConfig, prepared: Prepared | None = None
+    architecture: str,
+    training: TrainingConfig,
+    data: DataConfig,
+    *,
+    name: str | None = None,
+    prepared: Prepared | None = None,
 ) -> None:
     """Refuse `--with-ngram` for a network that cannot be mixed; see `why_not_mixed`.
 
     Raises:
         UsageError: says why.
     """
-    why_not = why_not_mixed(architecture, training, data, prepared)
+    why_not = why_not_mixed(architecture, training, data, name=name, prepared=prepared)
     require(why_not is None, f"--with-ngram {why_not}")
 
 

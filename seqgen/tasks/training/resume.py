@@ -256,7 +256,7 @@ def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
     training = stored.settings("training", TrainingConfig)
     if given.get("with_ngram", training.with_ngram) is not None:
         data = stored.settings("data", DataConfig)
-        check_mixable(stored.config["architecture"], training, data)
+        check_mixable(stored.config["architecture"], training, data, name=stored.name)
 
 
 def _resumed_settings(

@@ -57,6 +57,8 @@ from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Notice, Report
 from seqgen.wording import plural
 
+# A name that is made has so many characters of the file's.
+MOST_OF_STEM = 100
 # Where a new model goes: its name, the beginning of one that is made, whether it may replace
 # another, and the folder that it is in if that is not the models' folder.
 Where = tuple[str | None, str, bool, Path | None]
@@ -125,7 +127,7 @@ def train(
         require_tensorboard()
     chosen = architecture, task, preset, settings or {}, config or {}, parameters
     during = {"stop_after": stop_after, "tensorboard": tensorboard, "diagnose": diagnose}
-    where = name, Path(data[0]).stem, overwrite, folder
+    where = name, Path(data[0]).stem[:MOST_OF_STEM], overwrite, folder
     with together(timeout):
         report = report_of_first(report)
         if ranks.from_first(lambda: is_begun(name)):
@@ -135,8 +137,10 @@ def train(
             store.check_free(name, overwrite)
 
         def check(plan: Plan) -> None:
-            if name is not None and plan.training.with_ngram is not None and ranks.leads():
-                check_names_beside(name, overwrite)
+            if plan.training.with_ngram is not None:
+                check_mixable(plan.architecture, plan.training, plan.data, name=name)
+                if name is not None and ranks.leads():
+                    check_names_beside(name, overwrite)
 
         place = choose_device(device)
         ready = prepare_run(data, targets, *chosen, place, report, check, tries=not shard)
@@ -287,8 +291,6 @@ def prepare_run(
         plan.check_shape()
     else:
         plan = with_open_width(plan, flags)
-    if plan.training.with_ngram is not None:
-        check_mixable(plan.architecture, plan.training, plan.data)
     prepared, plan = prepare_plan(plan, data, targets, flags, report)
     if chooses:
         plan = for_small_text(plan, prepared, report)

@@ -102,7 +102,8 @@ def for_small_text(plan: Plan, prepared: Prepared, report: Report) -> Plan:
     small = prepared.facts.bytes < SMALL_TEXT
     if not small or plan.training.with_ngram is not None:
         return plan
-    if why_not_mixed(plan.architecture, plan.training, plan.data, prepared) is not None:
+    about = plan.architecture, plan.training, plan.data
+    if why_not_mixed(*about, prepared=prepared) is not None:
         return plan
     size = f"the text has only {plural(prepared.facts.bytes, 'byte')}"
     report(Notice(text=f"{size}: an n-gram model is counted too, and mixed with the network"))
@@ -123,7 +124,7 @@ def order_of(
     """
     if training.with_ngram is None:
         return None
-    check_mixable(architecture, training, data, prepared)
+    check_mixable(architecture, training, data, prepared=prepared)
     if training.with_ngram != OPEN:
         return training.with_ngram
     return choose_order(prepared, data, report)
@@ -249,8 +250,9 @@ def _counted_before(session: Session, network: LoadedModel, stem: str) -> Loaded
 def _recommend(session: Session) -> None:
     """Say how much better a mixture would be, if it is worth it and a budget was in minutes."""
     prepared, data = session.prepared, session.loaded.data
-    architecture = session.stored.config["architecture"]
-    why_not = why_not_mixed(architecture, session.training, data, prepared)
+    name, architecture = session.stored.name, session.stored.config["architecture"]
+    about = architecture, session.training, data
+    why_not = why_not_mixed(*about, name=name, prepared=prepared)
     if why_not is not None or session.training.minutes is None:
         return
     part = parallel_rows(prepared.val, TRIED_ROWS, TRIED_LENGTH)
@@ -261,7 +263,6 @@ def _recommend(session: Session) -> None:
     ngram = ngram.to(network.device)
     alone, _, mixed = fit_on_half(network, ngram, part, direction=data.direction).losses
     if alone - mixed > WORTH_IT:
-        name = session.stored.name
         better = f"about {alone - mixed:.2f} nats/token better than {name} alone"
         how = f"seqgen train --resume {name} --with-ngram"
         session.report(Notice(text=f"mixed with an n-gram model it is {better}: {how}"))
