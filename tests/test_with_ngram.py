@@ -18,7 +18,7 @@ from seqgen.store import StoredModel
 from seqgen.tasks.loading import load
 from seqgen.tasks.scoring.halves import LEAST_QUARTER, fit_columns
 from seqgen.tasks.scoring.mix import token_log_probs
-from seqgen.tasks.training import with_ngram
+from seqgen.tasks.training import choosing, with_ngram
 from seqgen.tasks.training.resume import resume
 from seqgen.tasks.training.train import train
 from seqgen.training.events import Notice
@@ -327,6 +327,31 @@ def test_a_long_file_name_leaves_room_for_the_names_made_of_it(text):
         assert result.mixture["name"] == f"{result.name}-mixture"
 
 
+@pytest.mark.parametrize("tokens", [0, 1e12])  # whether the budget is enough for a network
+@pytest.mark.parametrize("architecture", ["auto", None])
+def test_a_mixture_that_cannot_be_made_is_not_advised(text, monkeypatch, tokens, architecture):
+    """Nor is it made by `--model auto`, which says why."""
+    monkeypatch.setattr(choosing.Trial, "measure", lambda trial: (tokens, 1))
+    said: list[str] = []
+    settings = {**SHAPE, "minutes": 0.001, "precision": "float32"}
+    for val in ("none", "0.1"):
+        train(
+            [text],
+            architecture=architecture,
+            name=f"t{val[0]}",
+            settings={**settings, "val": val, "patience": None},
+            report=lambda event: said.append(event.text) if isinstance(event, Notice) else None,
+        )
+        if val == "none":
+            assert not any("or --model auto" in line for line in said)
+            assert any("leave out --val none" in line for line in said) == (architecture == "auto")
+            assert names() == ["tn"]
+            assert any(("--model ngram" if not tokens else "--init-from") in line for line in said)
+    mixed = "t0-mixture" in names()
+    assert mixed == (architecture == "auto")
+    assert any("or --model auto" in line for line in said) != mixed
+
+
 @pytest.mark.parametrize("kind", ["seq2seq", "labels", "bert", "classify", "val"])
 def test_a_stored_model_that_cannot_be_mixed_is_refused_and_stays_as_it_is(text, kind, capsys):
     """Before anything is read: the text is gone."""
@@ -413,6 +438,8 @@ def test_a_small_text_gets_a_line_or_with_auto_a_mixture(text, capsys):
     (record,) = records(capsys, "train", text, "--model", "auto", "--name", "u", *options)
     assert record["architecture"] == "lstm"
     assert record["mixture"]["name"] == "u-mixture"
+    said = refusal(capsys, "train", text, "--model", "Auto")
+    assert "did you mean 'auto'?" in said
     text.write_text(TEXT * 100)
     options = (*options, "--precision", "float32")
     (record,) = records(capsys, "train", text, "--model", "auto", "--name", "w", *options)

@@ -282,8 +282,7 @@ def prepare_run(
     divided may fit nowhere as a whole.
     """
     flags = [name for name, value in settings.items() if value is not None]
-    if chooses := architecture == registry.AUTO:
-        architecture = None
+    chooses, architecture = architecture == registry.AUTO, registry.to_train(architecture)
     beneath = preset_of(preset, architecture, config)
     plan = plan_of(architecture, beneath, settings, config, flags, task)
     check(plan)

@@ -97,15 +97,16 @@ def for_small_text(plan: Plan, prepared: Prepared, report: Report) -> Plan:
     Args:
         plan: of a network.
         prepared: the text.
-        report: takes a line that says so.
+        report: takes a line that says so, or why it is not done.
     """
     small = prepared.facts.bytes < SMALL_TEXT
     if not small or plan.training.with_ngram is not None:
         return plan
-    about = plan.architecture, plan.training, plan.data
-    if why_not_mixed(*about, prepared=prepared) is not None:
-        return plan
     size = f"the text has only {plural(prepared.facts.bytes, 'byte')}"
+    about = plan.architecture, plan.training, plan.data
+    if why_not := why_not_mixed(*about, prepared=prepared):
+        report(Notice(text=f"{size}, but no mixture is made: --with-ngram {why_not}"))
+        return plan
     report(Notice(text=f"{size}: an n-gram model is counted too, and mixed with the network"))
     return plan.with_given({"with_ngram": OPEN})
 
