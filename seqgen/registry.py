@@ -344,6 +344,19 @@ def known_architecture(name: str) -> Architecture | None:
         return None
 
 
+def to_train(name: str | None) -> str | None:
+    """Return the architecture that `train --model` names; None if `train` is to choose.
+
+    Raises:
+        UsageError: there is none; names the nearest, which may be `AUTO`.
+    """
+    if name is None or name == AUTO:
+        return None
+    if known_architecture(name) is None:
+        named("architecture", name, {**ARCHITECTURES, AUTO: None})
+    return name
+
+
 def trunk_of(name: str) -> Architecture:
     """Return the architecture whose features one of this name works on: its own, or its trunk's."""
     row = architecture(name)

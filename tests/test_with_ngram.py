@@ -18,7 +18,7 @@ from seqgen.store import StoredModel
 from seqgen.tasks.loading import load
 from seqgen.tasks.scoring.halves import LEAST_QUARTER, fit_columns
 from seqgen.tasks.scoring.mix import token_log_probs
-from seqgen.tasks.training import with_ngram
+from seqgen.tasks.training import choosing, with_ngram
 from seqgen.tasks.training.resume import resume
 from seqgen.tasks.training.train import train
 from seqgen.training.events import Notice
@@ -149,8 +149,111 @@ def test_names_in_use_are_refused_before_training_and_kept_after(text, capsys):
     assert store.find("t-mixture").digest == kept
     with pytest.raises(with_ngram.SeqgenError, match="already exists"):
         trained(text, "t-mixture", with_ngram=2, steps=1)
-    train([text], name="t", settings={**SETTINGS, "with_ngram": 2}, overwrite=True)
-    assert store.find("t-mixture").is_mixture
+
+
+@pytest.mark.parametrize(
+    ("broken", "order"), [("_count", 3), ("_counted_before", 2), ("write_stored", 2)]
+)
+def test_mixing_anew_can_be_interrupted(text, monkeypatch, broken, order):
+    """The advice, `train --resume t`, then makes the mixture, whether or not its order is new."""
+    trained(text, "t", with_ngram=2)
+    before = digests()
+
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(with_ngram, broken, interrupted)
+        with pytest.raises(with_ngram.Interrupted, match="train --resume t"):
+            resume("t", settings={"with_ngram": order})
+    assert digests()["t-mixture"] == before["t-mixture"]
+    result = resume("t")
+    assert result.mixture["order"] == order and result.mixture["name"] == "t-mixture"
+    assert (digests() == before) == (order == 2)
+    said: list[Notice] = []
+    assert resume("t", report=said.append) == result
+    assert "has finished" in said[-1].text
+
+
+def test_an_n_gram_model_that_was_counted_is_not_counted_again(text, monkeypatch):
+    trained(text, "t", with_ngram=3)
+    assert resume("t", settings={"with_ngram": 4}).mixture["ngram"] == "t-ngram"
+    assert names() == ["t", "t-mixture", "t-ngram"]
+    with monkeypatch.context() as patch:
+        patch.setattr(with_ngram, "_count", None)
+        assert resume("t", settings={"steps": 9}).mixture["order"] == 4
+    # Also where its name was taken, or another mixture needs the one before.
+    store.rename(store.find("t-ngram"), "t-ngram-2")
+    trained(text, "t-ngram", steps=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(with_ngram, "_count", None)
+        assert resume("t", settings={"steps": 12}).mixture["ngram"] == "t-ngram-2"
+    assert names() == ["t", "t-mixture", "t-ngram", "t-ngram-2"]
+
+
+def refused_to_overwrite(text, capsys, *options) -> str:
+    everything = digests()
+    tiny = ("--steps", 1, "--hidden-size", 8, "--layers", 1, "-q")
+    said = refusal(capsys, "train", text, "--name", "t", *options, *tiny)
+    assert digests() == everything
+    return said
+
+
+def digests() -> dict[str, str]:
+    return {model.name: model.digest for model in store.list_models()}
+
+
+def test_overwriting_a_network_replaces_its_own_family_and_no_other_model(text, capsys):
+    trained(text, "t-mixture", steps=1)
+    trained(text)
+    for options in (("--with-ngram", 2), ("--model", "auto")):
+        said = refused_to_overwrite(text, capsys, *options, "--overwrite")
+        assert "'t-mixture' already exists" in said
+    store.rename(store.find("t-mixture"), "t-ngram")
+    said = refused_to_overwrite(text, capsys, "--with-ngram", 2, "--overwrite")
+    assert "'t-ngram' already exists" in said
+    store.rename(store.find("t-ngram"), "other")
+    # Its family, with another order and other weights, also after the run was stopped.
+    trained(text, "u", with_ngram=2)
+    before = digests()
+    settings = {**SETTINGS, "with_ngram": 3, "seed": 2}
+    train([text], name="u", settings=settings, overwrite=True, stop_after=2)
+    assert digests()["u-mixture"] == before["u-mixture"]
+    assert resume("u").mixture["name"] == "u-mixture"
+    after = digests()
+    assert after.keys() == before.keys()
+    changed = {name for name in after if after[name] != before[name]}
+    assert changed == {"u", "u-ngram", "u-mixture"}
+
+
+def test_a_new_network_under_an_old_name_takes_free_names(text):
+    """The mixture holds copies of its parts, and works although these are gone."""
+    first = train([text], settings={**SETTINGS, "with_ngram": 2})
+    for name in (first.name, first.mixture["ngram"]):
+        store.remove(store.find(name))
+    kept = digests()
+    second = train([text], settings={**SETTINGS, "with_ngram": 2, "seed": 2})
+    assert second.name == first.name
+    assert second.mixture["name"] == f"{first.mixture['name']}-2"
+    assert digests().items() >= kept.items()
+    load(first.mixture["name"])
+    # Its own are found again under those names.
+    assert resume(second.name, settings={"steps": 9}).mixture["name"] == second.mixture["name"]
+    assert len(digests()) == 4
+
+
+def test_mixtures_made_by_hand_are_neither_replaced_nor_broken(text):
+    from seqgen.tasks.mixing import combine, store_mixture
+
+    trained(text, "a", with_ngram=2)
+    trained(text, "b", seed=2)
+    store_mixture(combine(["b", "a"]), weights=[0.5, 0.5], name="b-mixture")
+    store_mixture(combine(["b", "a-ngram"]), weights=[0.5, 0.5], name="hand")
+    kept = digests()
+    assert resume("b", settings={"with_ngram": 2}).mixture["name"] == "b-mixture-2"
+    assert digests()["b-mixture"] == kept["b-mixture"]
+    assert resume("a", settings={"with_ngram": 3}).mixture["ngram"] == "a-ngram-2"
+    load("hand")
 
 
 def test_what_cannot_be_mixed_is_refused_in_one_line(text, capsys):
@@ -164,6 +267,116 @@ def test_what_cannot_be_mixed_is_refused_in_one_line(text, capsys):
     text.write_text("abcdefgh\n")
     assert "two held-out tokens" in refusal(capsys, "train", text, "--with-ngram", "--steps", 1)
     assert names() == []
+
+
+def test_adapters_are_refused_before_training_and_mixed_by_hand(text, capsys):
+    """A mixture by `seqgen mix` refers to its parts, so that adapters keep their base."""
+    from seqgen.tasks.mixing import combine
+
+    trained(text, "net")
+    tiny = ("--init-from", "net", "--set", "lora=2", "--seed", 1, "-q")
+    said = refusal(capsys, "train", text, *tiny, "--steps", 1, "--with-ngram", 3, "--name", "lo")
+    assert "adapters (lora)" in said and "seqgen mix" in said
+    assert names() == ["net"]
+    # Nor are they mixed because the text is small, or is that recommended.
+    tiny = {"init_from": "net", "lora": 2, "seed": 1, "minutes": 0.01, "precision": "float32"}
+    heard: list[str] = []
+    result = train(
+        [text],
+        architecture="auto",
+        name="lo",
+        settings=tiny,
+        report=lambda event: heard.append(event.text) if isinstance(event, Notice) else None,
+    )
+    assert result.mixture is None and names() == ["lo", "net"]
+    assert not any("--with-ngram" in line and "seqgen train" in line for line in heard)
+    said = refusal(capsys, "train", "--resume", "lo", "--with-ngram", 3)
+    assert "adapters (lora)" in said
+    same = {"tokenizer": str(store.find("net").path), "order": 2}
+    train([text], architecture="ngram", name="grams", settings=same)
+    assert combine(["lo", "grams"]).stored.parts[0].is_adapter
+
+
+def test_a_name_too_long_for_the_models_beside_is_refused_before_training(text, capsys):
+    """File systems allow 255 bytes: those of `.NAME-mixture.0123abcd.gone`, also with a number."""
+    tiny = ("--steps", 1, "--hidden-size", 8, "--layers", 1, "-q")
+    said = refusal(capsys, "train", text, "--name", "n" * 244, *tiny)
+    assert said.endswith("a model's name has at most 240 characters, not 244")
+    most = with_ngram.store.LONGEST_NAME - len("-mixture-999")
+    said = refusal(capsys, "train", text, "--name", "n" * (most + 1), "--with-ngram", 2, *tiny)
+    assert f"{most} characters" in said
+    assert names() == []
+    trained(text, "n" * most, with_ngram=2)
+    load("n" * most + "-mixture")
+    trained(text, "m" * (most + 1))
+    kept = names()
+    said = refusal(capsys, "train", "--resume", "m" * (most + 1), "--with-ngram", 2)
+    assert f"{most} characters" in said and "models rename" in said
+    assert names() == kept
+    said = refusal(capsys, "models", "rename", "m" * (most + 1), "m" * 241)
+    assert "at most 240" in said
+    store.rename(store.find("m" * (most + 1)), "m" * 240)
+    store.remove(store.find("m" * 240))
+
+
+def test_a_long_file_name_leaves_room_for_the_names_made_of_it(text):
+    text = text.rename(text.with_name("t" * 251 + ".txt"))
+    for number in ("", "-2"):
+        result = train([text], settings={**SETTINGS, "with_ngram": 2})
+        assert result.name == "t" * 100 + "-lstm" + number
+        assert result.mixture["name"] == f"{result.name}-mixture"
+
+
+@pytest.mark.parametrize("tokens", [0, 1e12])  # whether the budget is enough for a network
+@pytest.mark.parametrize("architecture", ["auto", None])
+def test_a_mixture_that_cannot_be_made_is_not_advised(text, monkeypatch, tokens, architecture):
+    """Nor is it made by `--model auto`, which says why."""
+    monkeypatch.setattr(choosing.Trial, "measure", lambda trial: (tokens, 1))
+    said: list[str] = []
+    settings = {**SHAPE, "minutes": 0.001, "precision": "float32"}
+    for val in ("none", "0.1"):
+        train(
+            [text],
+            architecture=architecture,
+            name=f"t{val[0]}",
+            settings={**settings, "val": val, "patience": None},
+            report=lambda event: said.append(event.text) if isinstance(event, Notice) else None,
+        )
+        if val == "none":
+            assert not any("or --model auto" in line for line in said)
+            assert any("leave out --val none" in line for line in said) == (architecture == "auto")
+            assert names() == ["tn"]
+            assert any(("--model ngram" if not tokens else "--init-from") in line for line in said)
+    mixed = "t0-mixture" in names()
+    assert mixed == (architecture == "auto")
+    assert any("or --model auto" in line for line in said) != mixed
+
+
+@pytest.mark.parametrize("kind", ["seq2seq", "labels", "bert", "classify", "val"])
+def test_a_stored_model_that_cannot_be_mixed_is_refused_and_stays_as_it_is(text, kind, capsys):
+    """Before anything is read: the text is gone."""
+    tiny = {"steps": 1, "hidden_size": 8, "num_layers": 1, "seed": 1, "precision": "float32"}
+    data, options = text.with_name("d"), {}
+    data.write_text("a\tab ba\nb\tba ab\n" * 30)
+    if kind in ("seq2seq", "bert"):
+        options["architecture"] = kind
+    if kind == "bert":
+        data, tiny["vocab_size"], tiny["num_heads"] = text, 274, 2
+    if kind == "labels":
+        tiny["labels"] = True
+    if kind == "classify":
+        options["task"] = "classify"
+    if kind == "val":
+        data, tiny["val"] = text, "none"
+    train([data], name="t", settings=tiny, **options)
+    data.unlink()
+    kept = {path: path.read_bytes() for path in store.find("t").path.rglob("*.*")}
+    for order in ((), (4,)):
+        said = refusal(capsys, "train", "--resume", "t", "--with-ngram", *order)
+        assert ("held-out" if kind == "val" else "is for models of text") in said
+        assert run(["train", "--resume", "t", "--with-ngram", *map(str, order)]) == 2
+    assert names() == ["t"]
+    assert {path: path.read_bytes() for path in store.find("t").path.rglob("*.*")} == kept
 
 
 def test_the_number_may_be_left_out():
@@ -245,6 +458,8 @@ def test_a_small_text_gets_a_line_or_with_auto_a_mixture(text, capsys):
     (record,) = records(capsys, "train", text, "--model", "auto", "--name", "u", *options)
     assert record["architecture"] == "lstm"
     assert record["mixture"]["name"] == "u-mixture"
+    said = refusal(capsys, "train", text, "--model", "Auto")
+    assert "did you mean 'auto'?" in said
     text.write_text(TEXT * 100)
     options = (*options, "--precision", "float32")
     (record,) = records(capsys, "train", text, "--model", "auto", "--name", "w", *options)

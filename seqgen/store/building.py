@@ -11,7 +11,7 @@ from pathlib import Path
 from seqgen.errors import SeqgenError
 from seqgen.files import sync_folder
 from seqgen.store.aside import NEW, OLD, clean_models, discard, hidden, strangers, taken
-from seqgen.store.finding import LATEST, check_free
+from seqgen.store.finding import LATEST, LONGEST_NAME, check_free
 from seqgen.store.kept_data import clear_leftovers
 from seqgen.store.model import StoredModel
 from seqgen.store.places import alone, models_folder
@@ -134,6 +134,7 @@ def _begin(folder: Path, name: str | None, stem: str, held: contextlib.ExitStack
 def _unused(folder: Path, stem: str) -> Path:
     """Return a free place that no running process is going to use."""
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._") or "model"
+    stem = stem[: LONGEST_NAME - len("-999")]
     number, path = 2, folder / stem
     while taken(path) or taken(hidden(path, NEW)) or path.name == LATEST:
         path = folder / f"{stem}-{number}"

@@ -19,6 +19,9 @@ from seqgen.store.stored_mixture import StoredMixture
 
 LATEST = "latest"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+# The most characters of a new name: the hidden folder `.NAME.0123abcd.gone` has 255 then, as many
+# as file systems allow.
+LONGEST_NAME = 240
 
 
 def check_name(name: str) -> None:
@@ -36,6 +39,17 @@ def check_name(name: str) -> None:
         )
 
 
+def check_new_name(name: str) -> None:
+    """Refuse a name that no new model can have.
+
+    Raises:
+        UsageError: it is invalid or too long.
+    """
+    check_name(name)
+    if len(name) > LONGEST_NAME:
+        raise UsageError(f"a model's name has at most {LONGEST_NAME} characters, not {len(name)}")
+
+
 def check_free(name: str | None, overwrite: bool) -> None:
     """Refuse an invalid name, or one that is in use unless it may be overwritten.
 
@@ -45,16 +59,21 @@ def check_free(name: str | None, overwrite: bool) -> None:
         UsageError: says what to do.
         SeqgenError: models cannot be stored at all; see `home`.
     """
-    folder = models_folder()
+    models_folder()
     if name is None:
         return
-    check_name(name)
-    place = folder / name
-    restore(place)
-    if taken(place) and not overwrite and not holds_no_weights(place):
+    check_new_name(name)
+    if not is_free(name) and not overwrite:
         raise UsageError(
             f"a model named {name!r} already exists; give --overwrite or another --name"
         )
+
+
+def is_free(name: str) -> bool:
+    """Return whether no model has a name. A folder without weights is no model."""
+    place = models_folder() / name
+    restore(place)
+    return not taken(place) or holds_no_weights(place)
 
 
 def list_models() -> list[StoredModel]:
@@ -169,7 +188,7 @@ def rename(model: StoredModel, name: str) -> StoredModel:
         UsageError: not a name, or one in use.
         SeqgenError: it is being trained, or cannot be renamed.
     """
-    check_name(name)
+    check_new_name(name)
     path = model.path.resolve().with_name(name)
     if path.exists():
         raise UsageError(f"a model named {name!r} already exists; choose another name")

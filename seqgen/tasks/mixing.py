@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -178,6 +178,7 @@ def write_stored(
     copy: bool,
     overwrite: bool,
     result: dict[str, Any] | None,
+    about: Mapping[str, Any] | None = None,
 ) -> StoredModel:
     """Write a mixture into a folder of its own, and return that.
 
@@ -188,6 +189,7 @@ def write_stored(
         copy: keep copies of the parts in the folder.
         overwrite: replace a model of that name.
         result: its validation loss, as a training record has it.
+        about: what else belongs in its record.
 
     Raises:
         SeqgenError: it cannot be written.
@@ -200,6 +202,7 @@ def write_stored(
             parameters=mixed.model.parameter_count(),
             weights=list(mixed.stored.weights),
             result=result,
+            **(about or {}),
         )
         folder.seal()
         folder.publish()

@@ -23,6 +23,7 @@ from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.precision import parameter_type, restored_randomness
 from seqgen.models.room import to_train
 from seqgen.store.measured import keep_measurement, kept_measurement
+from seqgen.tasks.training.companions import why_not_mixed
 from seqgen.tasks.training.plan import Plan
 from seqgen.tasks.training.prepare import Prepared, VocabSizes, batches_for
 from seqgen.training.events import Notice, Report
@@ -192,14 +193,18 @@ def _about_passes(trial: Trial) -> str:
 
 def _about_ngrams(trial: Trial, prepared: Prepared) -> str | None:
     """Return how an n-gram model may help: where training or the text is short."""
-    small = prepared.facts.bytes < SMALL_TEXT
+    small, plan = prepared.facts.bytes < SMALL_TEXT, trial.plan
+    about = plan.architecture, plan.training, plan.data
+    mixable = why_not_mixed(*about, prepared=prepared) is None
     if trial.tokens < LEAST_TOKENS + prepared.train.tokens.size:
         order = 6 if prepared.tokenizer.kind in ("char", "byte") else 3
         hint = "with so little training, an n-gram model, counted in seconds, may do better"
-        both = ", or --model auto for a mixture of both" if small else ""
+        both = ", or --model auto for a mixture of both" if small and mixable else ""
         return f"{hint}: --model ngram --order {order}{both}"
     if small:
         size = f"the text has only {plural(prepared.facts.bytes, 'byte')}"
+        if not mixable:
+            return f"{size}: --init-from MODEL may do better than training from scratch"
         better = "a mixture with an n-gram model does better than a network alone (--with-ngram"
         return f"{size}: {better}, or --model auto); --init-from MODEL may too"
     return None

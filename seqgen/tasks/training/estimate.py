@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,7 +76,11 @@ class Estimator:
 
 
 def estimate(
-    loaded: LoadedModel, prepared: Prepared, training: TrainingConfig, report: Report
+    loaded: LoadedModel,
+    prepared: Prepared,
+    training: TrainingConfig,
+    report: Report,
+    about: Mapping[str, Any] | None = None,
 ) -> TrainingResult:
     """Estimate a model, store and publish it, and score the held-out part.
 
@@ -85,12 +89,13 @@ def estimate(
         prepared: the text.
         training: of which the architecture's estimator says what it follows.
         report: takes events.
+        about: what else belongs in the model's record.
     """
     started = store.now()
     stored = loaded.stored
     estimator = Estimator.of(stored.config["architecture"])
     estimated = estimator.run(loaded, prepared, training, report)
-    facts = {"created": started, "seed": estimated.seed}
+    facts = {"created": started, "seed": estimated.seed, **(about or {})}
     stored.write_weights(loaded.model)
     write_record(loaded, prepared, **facts, result=None)
     stored.seal()

@@ -30,6 +30,7 @@ from seqgen.store import StoredModel
 from seqgen.tasks.interrupts import ending_as_ctrl_c
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.training.board import require_tensorboard
+from seqgen.tasks.training.companions import check_mixable, family_of, new_family
 from seqgen.tasks.training.estimate import Estimator
 from seqgen.tasks.training.plan import override
 from seqgen.tasks.training.prepare import Prepared
@@ -143,13 +144,18 @@ def _go_on(
     if shard:
         require_divisible(training, during["diagnose"])
     loaded, prepared, unfilled = _reloaded(stored, files, training, place, changed_data, shard)
-    order = order_of(training, prepared, loaded.data, report)
+    architecture = stored.config["architecture"]
+    order = order_of(architecture, training, prepared, loaded.data, report)
     training = replace(training, with_ngram=order)
     record = stored.record
     began = {"created": record.get("created", store.now()), "origins": record.get("origins") or {}}
+    began |= {"family": family_of(stored) or new_family()}
     session = Session(loaded, prepared, training, unfilled=unfilled, **during, **began)
     if given.keys() - {"with_ngram"}:
         _check_longer(session, done)
+    if finished:  # the record names no mixture until the new one is stored
+        result = {**result, "mixture": None}
+        session.keep_result(_finished(stored, result))
     if given:
         _keep_settings(session)
     ended = _finished(stored, result) if finished else session.run(checkpoint)
@@ -229,7 +235,7 @@ def _reload(
 
 
 def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
-    """Refuse settings that cannot change, and models that are not trained by gradients."""
+    """Refuse settings that cannot change, and models that no run can go on with as it is asked."""
     for key in given:
         require(
             key in RESUMABLE,
@@ -247,6 +253,10 @@ def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
             f"{stored.name} was imported, so there is no run to resume; train a copy of it with "
             f"seqgen train DATA --init-from {stored.name}"
         )
+    training = stored.settings("training", TrainingConfig)
+    if given.get("with_ngram", training.with_ngram) is not None:
+        data = stored.settings("data", DataConfig)
+        check_mixable(stored.config["architecture"], training, data, name=stored.name)
 
 
 def _resumed_settings(

@@ -27,6 +27,7 @@ from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.loading import load_stored
 from seqgen.tasks.machine import choose_products
 from seqgen.tasks.training.board import Board
+from seqgen.tasks.training.companions import FAMILY, new_family
 from seqgen.tasks.training.prepare import Prepared, batches_for
 from seqgen.tasks.training.validating import SAMPLE_TOKENS, Final, validating
 from seqgen.tasks.writing.sample import fixed_sample
@@ -83,6 +84,7 @@ class Session:
         unfilled: the model without content, to be divided among the ranks; `loaded` has its shell.
         created: when its training first began.
         origins: the models that it began from, by setting, as the record keeps them.
+        family: the mark of what `--with-ngram` stores with the model, see `companions`.
     """
 
     loaded: LoadedModel
@@ -95,6 +97,7 @@ class Session:
     unfilled: Unfilled | None = None
     created: str = field(default_factory=store.now)
     origins: Mapping[str, Any] = field(default_factory=dict)
+    family: str = field(default_factory=new_family)
 
     @property
     def stored(self) -> StoredModel:
@@ -332,6 +335,8 @@ class Session:
         facts = {"created": self.created, "seed": self.training.seed, "result": result}
         if self.origins:
             facts["origins"] = dict(self.origins)
+        if self.training.with_ngram is not None:
+            facts[FAMILY] = self.family
         if ranks.launched():
             facts["launcher"] = ranks.launcher()
         write_record(self.loaded, self.prepared, **facts)

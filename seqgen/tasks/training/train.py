@@ -33,6 +33,7 @@ from seqgen.tasks.training.choosing import (
     choose_size,
     choose_training_precision,
 )
+from seqgen.tasks.training.companions import check_mixable, check_names_beside, family_to_join
 from seqgen.tasks.training.estimate import Estimator, estimate
 from seqgen.tasks.training.new_model import write_data, write_settings
 from seqgen.tasks.training.plan import Plan, check_regimes, plan_of, preset_of
@@ -51,17 +52,13 @@ from seqgen.tasks.training.several import (
     unfilled_for,
 )
 from seqgen.tasks.training.width import with_open_width, with_parameters
-from seqgen.tasks.training.with_ngram import (
-    check_mixable,
-    finish,
-    for_small_text,
-    names_beside,
-    order_of,
-)
+from seqgen.tasks.training.with_ngram import finish, for_small_text, order_of
 from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Notice, Report
 from seqgen.wording import plural
 
+# A name that is made has so many characters of the file's.
+MOST_OF_STEM = 100
 # Where a new model goes: its name, the beginning of one that is made, whether it may replace
 # another, and the folder that it is in if that is not the models' folder.
 Where = tuple[str | None, str, bool, Path | None]
@@ -130,16 +127,23 @@ def train(
         require_tensorboard()
     chosen = architecture, task, preset, settings or {}, config or {}, parameters
     during = {"stop_after": stop_after, "tensorboard": tensorboard, "diagnose": diagnose}
-    where = name, Path(data[0]).stem, overwrite, folder
+    where = name, Path(data[0]).stem[:MOST_OF_STEM], overwrite, folder
     with together(timeout):
         report = report_of_first(report)
         if ranks.from_first(lambda: is_begun(name)):
             return resume(name, device=device, shard=shard, report=report, **during)
         require_parallel(shard)
         if ranks.leads():
-            _check_names(name, settings or {}, overwrite)
+            store.check_free(name, overwrite)
+
+        def check(plan: Plan) -> None:
+            if plan.training.with_ngram is not None:
+                check_mixable(plan.architecture, plan.training, plan.data, name=name)
+                if name is not None and ranks.leads():
+                    check_names_beside(name, overwrite)
+
         place = choose_device(device)
-        ready = prepare_run(data, targets, *chosen, place, report, tries=not shard)
+        ready = prepare_run(data, targets, *chosen, place, report, check, tries=not shard)
         if ready.training.lora is not None and name is not None:
             ready.plan.origin.refuse_replacing(name)
         if Estimator.of(ready.plan.architecture) is not None:
@@ -150,17 +154,10 @@ def train(
             unfilled = unfilled_for(ready.training, ready.initial_model) if shard else None
             loaded = _begin(ready, where, place, held, report, unfilled)
             during |= {"report": report, "unfilled": unfilled, "origins": ready.plan.origins()}
+            during |= {"family": family_to_join(name, overwrite)}
             session = Session(loaded, ready.prepared, ready.training, **during)
             ended = session.run()
-            return ranks.from_first(lambda: finish(session, ended, {"overwrite": overwrite}))
-
-
-def _check_names(name: str | None, settings: Mapping[str, Any], overwrite: bool) -> None:
-    """Refuse names in use: the new model's, and those of what is stored beside it."""
-    store.check_free(name, overwrite)
-    if name is not None and settings.get("with_ngram") is not None:
-        for beside in names_beside(name):
-            store.check_free(beside, overwrite)
+            return ranks.from_first(lambda: finish(session, ended))
 
 
 def _estimate(
@@ -280,12 +277,12 @@ def prepare_run(
 ) -> ReadyRun:
     """Read the data of a new model, and choose its settings; see `train`.
 
-    `check` may refuse the plan before any data is read. Only if it `tries`, models are trained for
-    a moment to choose what is left open: one that is to be divided may fit nowhere as a whole.
+    `check` may refuse the plan, before any data is read and once more if the data change it. Only
+    if it `tries`, models are trained for a moment to choose what is left open: one that is to be
+    divided may fit nowhere as a whole.
     """
     flags = [name for name, value in settings.items() if value is not None]
-    if chooses := architecture == registry.AUTO:
-        architecture = None
+    chooses, architecture = architecture == registry.AUTO, registry.to_train(architecture)
     beneath = preset_of(preset, architecture, config)
     plan = plan_of(architecture, beneath, settings, config, flags, task)
     check(plan)
@@ -293,11 +290,10 @@ def prepare_run(
         plan.check_shape()
     else:
         plan = with_open_width(plan, flags)
-    if plan.training.with_ngram is not None:
-        check_mixable(plan.architecture, plan.data)
     prepared, plan = prepare_plan(plan, data, targets, flags, report)
     if chooses:
         plan = for_small_text(plan, prepared, report)
+        check(plan)
     if parameters is not None:
         plan = solve_width(plan, prepared, parameters, device)
     plan, training = _choose(plan, prepared, device, report, tries)
@@ -351,7 +347,7 @@ def _choose(
         return plan, replace(plan.training, seed=plan.seed())
     choose_products(device)  # trials are to measure what will run
     if plan.training.with_ngram is not None:
-        order = order_of(plan.training, prepared, plan.data, report)
+        order = order_of(plan.architecture, plan.training, prepared, plan.data, report)
         plan = plan.with_given({"with_ngram": order})
     if tries:
         plan = choose_size(plan, prepared, device, report)

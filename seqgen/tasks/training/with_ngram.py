@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
-from seqgen import registry, store
-from seqgen.configs import FINISHED, DataConfig, TrainingConfig, require
+from seqgen import store
+from seqgen.configs import FINISHED, DataConfig, TrainingConfig
 from seqgen.data.corpus import Corpus
 from seqgen.data.framing import Framing
 from seqgen.errors import Interrupted, SeqgenError
 from seqgen.models.ngram import NGram, NGramConfig
 from seqgen.scoring import parallel_rows
 from seqgen.store import StoredMixture, StoredModel
-from seqgen.store.aside import taken
 from seqgen.tasks.loaded import LoadedModel
 from seqgen.tasks.loading import load_stored, mixture_of
+from seqgen.tasks.mixable import require_alike
 from seqgen.tasks.mixing import write_stored
 from seqgen.tasks.scoring.halves import HalvesFit, fit_on_half
 from seqgen.tasks.scoring.mix import token_log_probs
 from seqgen.tasks.training.choosing import SMALL_TEXT
+from seqgen.tasks.training.companions import (
+    FAMILY,
+    check_mixable,
+    names_beside,
+    replaceable,
+    stored_beside,
+    why_not_mixed,
+)
 from seqgen.tasks.training.count import impossible
 from seqgen.tasks.training.estimate import estimate
 from seqgen.tasks.training.new_model import write_data, write_settings
@@ -84,60 +91,41 @@ class MixedWithNGram:
     mixture_loss: float
 
 
-def names_beside(name: str) -> tuple[str, str]:
-    """Return the names of the n-gram model and of the mixture that go with a network."""
-    return f"{name}-ngram", f"{name}-mixture"
-
-
-def check_mixable(architecture: str, data: DataConfig) -> None:
-    """Refuse to count an n-gram model beside a model that cannot be mixed with one.
-
-    Raises:
-        UsageError: says why.
-    """
-    why_not = _why_not(architecture, data)
-    require(why_not is None, f"--with-ngram {why_not}")
-
-
-def _why_not(architecture: str, data: DataConfig) -> str | None:
-    """Return why a model cannot be mixed with an n-gram model of its text; None if it can."""
-    row = registry.architecture(architecture)
-    if row.estimator is not None:
-        return f"is for networks, which {architecture} is not"
-    if row.reads != "text" or row.no_language_model is not None or data.labels:
-        return "is for models of text; n-grams know no sources and no labels"
-    if data.val == "none":
-        return "fits the weights of a mixture on held-out text: leave out --val none"
-    return None
-
-
 def for_small_text(plan: Plan, prepared: Prepared, report: Report) -> Plan:
     """Return the plan of `--model auto`: with an n-gram model beside the network of a small text.
 
     Args:
         plan: of a network.
         prepared: the text.
-        report: takes a line that says so.
+        report: takes a line that says so, or why it is not done.
     """
     small = prepared.facts.bytes < SMALL_TEXT
-    fits = _why_not(plan.architecture, plan.data) is None and prepared.val is not None
-    if not small or not fits or plan.training.with_ngram is not None:
-        return plan
-    if prepared.val.tokens.size <= 1:
+    if not small or plan.training.with_ngram is not None:
         return plan
     size = f"the text has only {plural(prepared.facts.bytes, 'byte')}"
+    about = plan.architecture, plan.training, plan.data
+    if why_not := why_not_mixed(*about, prepared=prepared):
+        report(Notice(text=f"{size}, but no mixture is made: --with-ngram {why_not}"))
+        return plan
     report(Notice(text=f"{size}: an n-gram model is counted too, and mixed with the network"))
     return plan.with_given({"with_ngram": OPEN})
 
 
 def order_of(
-    training: TrainingConfig, prepared: Prepared, data: DataConfig, report: Report
+    architecture: str,
+    training: TrainingConfig,
+    prepared: Prepared,
+    data: DataConfig,
+    report: Report,
 ) -> int | None:
-    """Return the order of the n-gram model, chosen if that was left open; None without one."""
+    """Return the order of the n-gram model, chosen if that was left open; None without one.
+
+    Raises:
+        UsageError: the network cannot be mixed with one.
+    """
     if training.with_ngram is None:
         return None
-    size = prepared.val.tokens.size if prepared.val else 0
-    require(size > 1, "--with-ngram needs two held-out tokens or more: hold out more with --val")
+    check_mixable(architecture, training, data, prepared=prepared)
     if training.with_ngram != OPEN:
         return training.with_ngram
     return choose_order(prepared, data, report)
@@ -160,15 +148,12 @@ def choose_order(prepared: Prepared, data: DataConfig, report: Report) -> int:
     return best
 
 
-def finish(
-    session: Session, result: TrainingResult, settings: Mapping[str, Any] | None = None
-) -> TrainingResult:
+def finish(session: Session, result: TrainingResult) -> TrainingResult:
     """Count and mix after a run that was asked to; after others, say if that would pay.
 
     Args:
         session: whose run has ended.
         result: of the run.
-        settings: `overwrite`, whether to replace models that have the new ones' names.
 
     Raises:
         Interrupted: before the mixture was stored; the network is.
@@ -179,7 +164,7 @@ def finish(
         _recommend(session)
         return result
     try:
-        mixed = _mix(session, **(settings or {}))
+        mixed = _mix(session)
     except KeyboardInterrupt:
         name = session.stored.name
         raise Interrupted(
@@ -190,16 +175,13 @@ def finish(
     return result
 
 
-def _mix(session: Session, overwrite: bool = False) -> MixedWithNGram:
+def _mix(session: Session) -> MixedWithNGram:
     """Count the n-gram model, and store it and the mixture."""
     prepared, stored, data = session.prepared, session.stored, session.loaded.data
     network = as_stored(session.loaded)
     names = names_beside(stored.name)
-    order = session.training.with_ngram
-    counted = _counted_before(stored, names[0], order) if not overwrite else None
-    if counted is None:
-        counted = _count(session, names[0], order, overwrite)
-    ngram = load_stored(counted, network.model.device, "auto")
+    ngram = _counted_before(session, network, names[0]) or _count(session, names[0])
+    counted = ngram.stored
     part = prepared.val
     if part.tokens.size > FITTED_ROWS * FITTED_LENGTH:
         part = parallel_rows(part, FITTED_ROWS, FITTED_LENGTH)
@@ -208,11 +190,12 @@ def _mix(session: Session, overwrite: bool = False) -> MixedWithNGram:
     loss = fitted.all_nats / part.tokens.size if part is prepared.val else None
     folder = write_stored(
         replace(network, stored=mixture, model=mixture_of([network.model, ngram.model], mixture)),
-        name=names[1] if _may_be_named(names[1], stored, overwrite) else None,
+        name=replaceable(names[1], session.family),
         stem=names[1],
         copy=True,
         overwrite=True,
         result=validation_figures(loss, prepared),
+        about={FAMILY: session.family},
     )
     return _described(folder, counted, fitted)
 
@@ -233,54 +216,45 @@ def _described(folder: StoredModel, counted: StoredModel, fitted: HalvesFit) -> 
     )
 
 
-def _count(session: Session, name: str, order: int, overwrite: bool) -> StoredModel:
+def _count(session: Session, stem: str) -> LoadedModel:
     """Count an n-gram model of the network's text, and store it."""
     prepared, data = session.prepared, session.loaded.data
+    order = session.training.with_ngram
     model = NGram(NGramConfig(vocab_size=prepared.tokenizer.vocab_size, order=order))
-    free = overwrite or not taken(store.models_folder() / name)
-    with store.building(name if free else None, name, overwrite) as folder:
+    name = replaceable(stem, session.family)
+    with store.building(name, stem, overwrite=True) as folder:
         framing = session.loaded.framing
         write_settings(folder, "ngram", model.config, data, framing, None)
         write_data(folder, prepared)
         loaded = LoadedModel(folder, model, prepared.tokenizer, data, own_framing=framing)
-        estimate(loaded, prepared, session.training, session.report)
-    return StoredModel(folder.path)
+        about = {FAMILY: session.family}
+        estimate(loaded, prepared, session.training, session.report, about)
+    return load_stored(StoredModel(folder.path), session.loaded.model.device, "auto")
 
 
-def _counted_before(network: StoredModel, name: str, order: int) -> StoredModel | None:
-    """Return the n-gram model that an earlier run on the same text has stored, if there is one."""
-    stored = StoredModel(store.models_folder() / name)
-    try:
-        config = stored.config
-        matches = (
-            config["architecture"] == "ngram"
-            and config["model"]["order"] == order
-            and config["data"] == network.config["data"]
-            and stored.record["data"]["sha256"] == network.record["data"]["sha256"]
-        )
-        stored.check()
-    except (SeqgenError, OSError, LookupError, TypeError):
-        return None
-    return stored if matches else None
-
-
-def _may_be_named(name: str, network: StoredModel, overwrite: bool) -> bool:
-    """Return whether a mixture may have a name: it is free, or a mixture of the network has it."""
-    if overwrite or not taken(store.models_folder() / name):
-        return True
-    stored = StoredModel(store.models_folder() / name)
-    try:
-        parts = stored.config["parts"] if stored.is_mixture else []
-        return any(part["name"] == network.name for part in parts)
-    except (SeqgenError, LookupError, TypeError):
-        return False
+def _counted_before(session: Session, network: LoadedModel, stem: str) -> LoadedModel | None:
+    """Return the n-gram model that an earlier run has stored with the network, if it still fits."""
+    order, data = session.training.with_ngram, session.loaded.data
+    for stored in stored_beside(stem, session.family):
+        with contextlib.suppress(SeqgenError, OSError, LookupError, TypeError):
+            sha256 = stored.record["data"]["sha256"]
+            same_text = sha256 == session.prepared.facts.sha256
+            same_reading = stored.settings("data", DataConfig) == data
+            if same_text and same_reading and stored.config["model"]["order"] == order:
+                stored.check()
+                loaded = load_stored(stored, network.model.device, "auto")
+                require_alike(network, loaded)
+                return loaded
+    return None
 
 
 def _recommend(session: Session) -> None:
     """Say how much better a mixture would be, if it is worth it and a budget was in minutes."""
     prepared, data = session.prepared, session.loaded.data
-    why_not = _why_not(session.stored.config["architecture"], data)
-    if why_not or prepared.val is None or session.training.minutes is None:
+    name, architecture = session.stored.name, session.stored.config["architecture"]
+    about = architecture, session.training, data
+    why_not = why_not_mixed(*about, name=name, prepared=prepared)
+    if why_not is not None or session.training.minutes is None:
         return
     part = parallel_rows(prepared.val, TRIED_ROWS, TRIED_LENGTH)
     if part.tokens.size < 2:
@@ -290,7 +264,6 @@ def _recommend(session: Session) -> None:
     ngram = ngram.to(network.device)
     alone, _, mixed = fit_on_half(network, ngram, part, direction=data.direction).losses
     if alone - mixed > WORTH_IT:
-        name = session.stored.name
         better = f"about {alone - mixed:.2f} nats/token better than {name} alone"
         how = f"seqgen train --resume {name} --with-ngram"
         session.report(Notice(text=f"mixed with an n-gram model it is {better}: {how}"))
