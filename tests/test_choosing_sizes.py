@@ -218,7 +218,7 @@ def test_the_embedding_is_narrow_only_where_nothing_given_decides_about_it(monke
     assert settings.get("embedding_size") == given.get("embedding_size")
 
 
-@pytest.mark.parametrize(("vocabulary", "narrow"), [(70, 64), (256, 64), (257, None)])
+@pytest.mark.parametrize(("vocabulary", "narrow"), [(70, 64), (512, 64), (513, None)])
 def test_only_small_vocabularies_have_narrow_embeddings(vocabulary, narrow):
     sizes = registry.architecture("gru").load_config().sizes_for(vocabulary, set())
     assert {size.settings.get("embedding_size") for size in sizes} == {narrow}

@@ -119,7 +119,7 @@ class RecurrentConfig(CellRegularisers):
 
     # An embedding that is wider than its vocabulary says nothing more, and the first layer's input
     # product is a quarter of the work of two layers (docs/recipes.md).
-    narrow_up_to: ClassVar[int] = 256
+    narrow_up_to: ClassVar[int] = 512
     """Vocabularies of so many tokens, such as characters and bytes, have narrow embeddings."""
     narrow_embedding: ClassVar[int] = 64
     """How narrow these are, where a budget in minutes chooses the layers' width."""
