@@ -78,7 +78,10 @@ def mixture_weights(stored: StoredModel) -> tuple[Weights, tuple[Weights, ...]]:
         stored.check()
         tensors = load_file(stored.path / WEIGHTS)
         flat = tensors["weights"]
-    # NumPy has no type for some that a file may hold, such as bf16: TypeError or AttributeError.
+        if not all(table.dtype in (np.float32, np.float64) for table in tensors.values()):
+            raise ValueError("weights are numbers in float32 or float64")
+    # NumPy has no type for some that a file may hold, such as bf16, unless a library adds
+    # it: TypeError or AttributeError.
     except (OSError, SafetensorError, LookupError, ValueError, TypeError, AttributeError) as error:
         raise SeqgenError(f"{stored.path / WEIGHTS} is missing or damaged: {error}") from None
     by_order = tensors.get("by_order", np.zeros((0, parts)))

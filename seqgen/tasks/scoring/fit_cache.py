@@ -19,8 +19,6 @@ FINE = tuple(10 ** (power / 8) for power in (-3, -2, -1, 1, 2, 3))
 # So that what is printed and what was measured are the same: digits, and the greatest strength.
 DIGITS, MOST = 4, 0.9999
 LEAST = 1e-300
-# A fitted weight below this is 0, so that the part is not evaluated, if no token needs the part.
-NEGLIGIBLE = 1e-6
 # Decimals that are kept of the greatest weight, which is what the others leave of 1.
 EXACT = 12
 
@@ -123,13 +121,14 @@ def rounded(weights: Sequence[float], tokens: int) -> list[float]:
 
     No weight that the text needs becomes 0. EM gives a part the mean of its shares of the tokens.
     Where only K parts give a token any probability, their shares of it sum to 1, so that one of
-    them has a weight of 1 / (K * tokens) or more. Half of that allows for rounding.
+    them has a weight of 1 / (K * tokens) or more. Half of that allows for rounding. Leaving out
+    parts that have less costs less than the logarithm of 2, over all tokens.
 
     Args:
         weights: fitted by EM.
         tokens: how many they were fitted to.
     """
-    least = min(NEGLIGIBLE, 0.5 / (len(weights) * tokens))
+    least = 0.5 / (len(weights) * tokens)
     kept = [
         round(weight, DIGITS) or (float(f"{weight:.{DIGITS}g}") if weight >= least else 0.0)
         for weight in weights

@@ -282,8 +282,9 @@ def prepare_run(
     divided may fit nowhere as a whole.
     """
     flags = [name for name, value in settings.items() if value is not None]
-    chooses, architecture = architecture == registry.AUTO, registry.to_train(architecture)
-    beneath = preset_of(preset, architecture, config)
+    chooses = architecture == registry.AUTO
+    beneath = preset_of(preset, None if chooses else architecture, config)
+    architecture = registry.to_train(architecture)
     plan = plan_of(architecture, beneath, settings, config, flags, task)
     check(plan)
     if parameters is None:
