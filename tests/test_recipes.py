@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from seqgen.data.batches import training_batches
 from seqgen.data.corpus import Corpus
 from seqgen.data.token_writing import write_token_file
 from seqgen.errors import SeqgenError
+from seqgen.models.cells import lstm
 from seqgen.models.cells.lstm import LSTMConfig
 from seqgen.models.transformer_config import TransformerConfig
 from seqgen.tasks.training import choosing
@@ -62,13 +64,41 @@ def test_dropout_follows_from_passes_and_parameters(config_class, strain, dropou
     assert config_class.regularised(strain) == {"dropout": dropout}
 
 
+@pytest.mark.parametrize(
+    ("strain", "dropout", "rate"),
+    [(7, 0.0, None), (8, 0.05, 0.02), (50, 0.1, 0.02), (90, 0.2, 0.02), (1e9, 0.6, 0.02)],
+)
+def test_an_lstm_over_characters_trades_dropout_for_a_higher_rate(strain, dropout, rate):
+    wanted = {"dropout": dropout} | ({} if rate is None else {"lr": rate})
+    assert LSTMConfig.regularised(strain, spelled=True, rate_is_open=True) == wanted
+
+
+@pytest.mark.parametrize(
+    ("given", "rate", "dropout"),
+    [
+        ({}, 2e-2, 0.6),
+        ({"lr": 3e-3}, 3e-3, 0.6),
+        ({"optimizer": "adam"}, 1e-2, 0.6),
+        ({"tokenizer": "whitespace"}, 1e-2, 0.6),
+        ({"model": "gru"}, 1e-2, 0.6),
+        ({"dropout": 0.3}, 2e-2, 0.3),
+    ],
+)
+def test_the_rate_is_high_only_where_it_was_tried(monkeypatch, tmp_path, given, rate, dropout):
+    """That is with the recipe's optimizer, and over characters; and it is the user's to give."""
+    config, _ = trained(monkeypatch, tmp_path, [1e9] * 2, minutes=0.002, **given)
+    assert config["model"]["dropout"] == dropout
+    assert config["training"]["lr"] == pytest.approx(rate)
+
+
 @pytest.mark.parametrize("name", list(registry.ARCHITECTURES))
 def test_a_recipe_has_only_settings_that_there_are(name):
     config_class = registry.architecture(name).load_config()
     assert len({tuple(size.settings) for size in config_class.sizes}) == 1
     assert (config_class.sizes[-1].tokens, config_class.sizes[-1].text) == (0, 0)
     known = {*config_class.fields(), *TrainingConfig.fields()}
-    scaled = config_class.sizes[0].settings.keys() | config_class.regularised(1.0).keys()
+    regularised = config_class.regularised(1e9, spelled=True, rate_is_open=True)
+    scaled = config_class.sizes[0].settings.keys() | regularised.keys()
     assert scaled | config_class.recipe.keys() <= known
 
 
@@ -121,6 +151,7 @@ SMALL = {"minutes": 0.002, "num_layers": 1, "hidden_size": 8, "seq_len": 4}
 @pytest.mark.parametrize("given", [{}, {"lr": 3e-3}])
 def test_more_rows_where_they_train_faster(monkeypatch, tmp_path, tokens, rows, given):
     """The rate goes up with the root of the rows, unless it is given."""
+    monkeypatch.setattr(lstm, "HIGH_RATE_FROM", math.inf)
     config, _ = trained(monkeypatch, tmp_path, tokens, **SMALL, **given)
     assert config["training"]["batch_size"] == rows
     wanted = given.get("lr", 1e-2 * (rows / 32) ** 0.5)

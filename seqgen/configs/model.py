@@ -70,12 +70,15 @@ class ModelConfig(Config):
         return cls.sizes
 
     @classmethod
-    def regularised(cls, overfitting_ratio: float, spelled: bool = False) -> dict[str, Any]:
+    def regularised(
+        cls, overfitting_ratio: float, spelled: bool = False, rate_is_open: bool = False
+    ) -> dict[str, Any]:
         """Return the settings that reduce overfitting.
 
         Args:
             overfitting_ratio: passes over the text x parameters / tokens of the text.
             spelled: tokens are characters or bytes.
+            rate_is_open: the optimizer is the recipe's, and its learning rate may be chosen.
         """
         if "dropout" not in cls.fields():
             return {}

@@ -59,7 +59,9 @@ class SourceConfig(ModelConfig):
     )
 
     @classmethod
-    def regularised(cls, overfitting_ratio: float, spelled: bool = False) -> dict[str, Any]:
+    def regularised(
+        cls, overfitting_ratio: float, spelled: bool = False, rate_is_open: bool = False
+    ) -> dict[str, Any]:
         """Return the settings that reduce overfitting.
 
         A sentence has several good translations, so that certainty is discouraged too; a string

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from seqgen.configs import MOST_WIDTH, require, setting
+from seqgen.configs import MOST_WIDTH, by_ratio, require, setting
 from seqgen.models.cells.cell import Cell, LayerState
 from seqgen.models.cells.noise import Noise
 from seqgen.models.maps import Maps
@@ -16,6 +17,18 @@ from seqgen.models.ops import Ops
 from seqgen.models.precision import kernel_arithmetic
 from seqgen.models.recurrent import RecurrentLM
 from seqgen.models.recurrent_config import RecurrentConfig
+
+# From this ratio on (`ModelConfig.regularised`) the learning rate is doubled, and dropout is by these
+# rows. Found by runs on texts of 20 kB to 1 MB (docs/recipes.md).
+HIGH_RATE_FROM = 8
+DROPOUT_AT_HIGH_RATE = (
+    (25, 0.05),
+    (70, 0.1),
+    (200, 0.2),
+    (500, 0.4),
+    (1500, 0.5),
+    (math.inf, 0.6),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +62,19 @@ class LSTMConfig(RecurrentConfig):
     layer_norm: bool = setting(
         "Normalise both products and the memory in each step (Ba et al. 2016).", False
     )
+
+    @classmethod
+    def regularised(
+        cls, overfitting_ratio: float, spelled: bool = False, rate_is_open: bool = False
+    ) -> dict[str, Any]:
+        """Return the settings that reduce overfitting.
+
+        Of characters, a high learning rate is one of them, so that less dropout is best.
+        """
+        if not spelled or not rate_is_open or overfitting_ratio < HIGH_RATE_FROM:
+            return super().regularised(overfitting_ratio, spelled, rate_is_open)
+        dropout = by_ratio(DROPOUT_AT_HIGH_RATE, overfitting_ratio)
+        return {"dropout": dropout, "lr": 2 * cls.recipe["lr"]}
 
     def __post_init__(self) -> None:
         super().__post_init__()

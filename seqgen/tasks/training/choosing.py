@@ -273,10 +273,12 @@ def _with_more_rows(trial: Trial, size: dict[str, Any]) -> tuple[dict[str, Any],
 
 
 def _regularised(trial: Trial, config_class: type[ModelConfig]) -> dict[str, Any]:
-    """Return dropout and patience against overfitting, unless they are given."""
+    """Return dropout, rate and patience against overfitting, unless they are given."""
     plan, spelled = trial.plan, trial.prepared.tokenizer.kind in ("char", "byte")
-    chosen = config_class.regularised(trial.overfitting_ratio, spelled)
-    training, validates = trial.training, trial.plan.data.val != "none"
+    training, validates = trial.training, plan.data.val != "none"
+    own_rule = training.optimizer == config_class.recipe.get("optimizer")
+    rate_is_open = own_rule and "lr" not in plan.given
+    chosen = config_class.regularised(trial.overfitting_ratio, spelled, rate_is_open)
     evenly = training.validate_every is None and training.schedule not in LATE
     may_overfit = (
         plan.reads in ("text", *registry.TASKS) and trial.overfitting_ratio >= STOPS_FROM_RATIO
