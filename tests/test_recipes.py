@@ -19,6 +19,7 @@ from seqgen.data.corpus import Corpus
 from seqgen.data.token_writing import write_token_file
 from seqgen.errors import SeqgenError
 from seqgen.models.cells import lstm
+from seqgen.models.cells.gru import GRUConfig
 from seqgen.models.cells.lstm import LSTMConfig
 from seqgen.models.transformer_config import TransformerConfig
 from seqgen.tasks.training import choosing
@@ -71,6 +72,7 @@ def test_dropout_follows_from_passes_and_parameters(config_class, strain, dropou
 def test_an_lstm_over_characters_trades_dropout_for_a_higher_rate(strain, dropout, rate):
     wanted = {"dropout": dropout} | ({} if rate is None else {"lr": rate})
     assert LSTMConfig.regularised(strain, spelled=True, rate_is_open=True) == wanted
+    assert "lr" not in GRUConfig.regularised(strain, spelled=True, rate_is_open=True)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,6 @@ def test_an_lstm_over_characters_trades_dropout_for_a_higher_rate(strain, dropou
         ({"lr": 3e-3}, 3e-3, 0.6),
         ({"optimizer": "adam"}, 1e-2, 0.6),
         ({"tokenizer": "whitespace"}, 1e-2, 0.6),
-        ({"model": "gru"}, 1e-2, 0.6),
         ({"dropout": 0.3}, 2e-2, 0.3),
     ],
 )

