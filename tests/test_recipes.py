@@ -80,6 +80,7 @@ def test_an_lstm_over_characters_trades_dropout_for_a_higher_rate(strain, dropou
     [
         ({}, 2e-2, 0.6),
         ({"lr": 3e-3}, 3e-3, 0.6),
+        ({"muon_lr": 3e-2}, 1e-2, 0.6),
         ({"optimizer": "adam"}, 1e-2, 0.6),
         ({"tokenizer": "whitespace"}, 1e-2, 0.6),
         ({"dropout": 0.3}, 2e-2, 0.3),

@@ -277,7 +277,7 @@ def _regularised(trial: Trial, config_class: type[ModelConfig]) -> dict[str, Any
     plan, spelled = trial.plan, trial.prepared.tokenizer.kind in ("char", "byte")
     training, validates = trial.training, plan.data.val != "none"
     own_rule = training.optimizer == config_class.recipe.get("optimizer")
-    rate_is_open = own_rule and "lr" not in plan.given
+    rate_is_open = own_rule and {"lr", "muon_lr"}.isdisjoint(plan.given)
     chosen = config_class.regularised(trial.overfitting_ratio, spelled, rate_is_open)
     evenly = training.validate_every is None and training.schedule not in LATE
     may_overfit = (
