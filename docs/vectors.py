@@ -26,11 +26,11 @@ import numpy as np
 import torch
 from running import line
 
+from seqgen.commands.loaded import LoadedModel
+from seqgen.commands.training.train import train
+from seqgen.commands.training.word_validation import word_loss
+from seqgen.commands.vectors.words import WordVectors, load_vectors
 from seqgen.data.corpus import encode_corpus
-from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.training.train import train
-from seqgen.tasks.training.word_validation import word_loss
-from seqgen.tasks.vectors.words import WordVectors, load_vectors
 
 CLASSES = [
     "January February March April May June July August September October November December",

@@ -127,14 +127,14 @@ _ROWS = (
         "seqgen.models.ngram:NGram",
         "seqgen.models.ngram:NGramConfig",
         "counted n-grams, up to modified Kneser-Ney smoothing",
-        estimator="seqgen.tasks.training.count:COUNTING",
+        estimator="seqgen.commands.training.count:COUNTING",
     ),
     Architecture(
         "hmm",
         "seqgen.models.hmm:HMM",
         "seqgen.models.hmm:HMMConfig",
         "hidden Markov model, by Baum and Welch's EM (Rabiner 1989)",
-        estimator="seqgen.tasks.training.expect:EXPECTATION",
+        estimator="seqgen.commands.training.expect:EXPECTATION",
     ),
     Architecture(
         "window",
@@ -313,7 +313,7 @@ _ROWS = (
         "seqgen.models.hopfield:HopfieldConfig",
         "restores lines (Hopfield 1982); not a language model",
         "patterns",
-        estimator="seqgen.tasks.training.memorise:STORING",
+        estimator="seqgen.commands.training.memorise:STORING",
     ),
 )
 

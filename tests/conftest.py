@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from seqgen.tasks.training import session, validating
+from seqgen.commands.training import session, validating
 
 BESIDE = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 

@@ -31,10 +31,10 @@ from safetensors.torch import load_file
 
 from seqgen import store
 from seqgen.cli import run
+from seqgen.commands.loading import load
+from seqgen.commands.training import session
 from seqgen.errors import SeqgenError
 from seqgen.store import StoredModel
-from seqgen.tasks.loading import load
-from seqgen.tasks.training import session
 
 TEXT = "so it goes on and on, and it ends so.\n" * 12
 NAMES = ("a", "b", "c")

@@ -8,10 +8,10 @@ import pytest
 from test_sampling import ALPHABET, fake
 
 import seqgen
+from seqgen.commands.writing.beam_search import BeamOptions, beam_search
+from seqgen.commands.writing.model import BeamSettings, Model, SampleSettings
+from seqgen.commands.writing.sample import SampleOptions, sample
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.tasks.writing.beam_search import BeamOptions, beam_search
-from seqgen.tasks.writing.model import BeamSettings, Model, SampleSettings
-from seqgen.tasks.writing.sample import SampleOptions, sample
 from seqgen.tokenizers import KINDS
 
 

@@ -16,13 +16,13 @@ import pytest
 import torch
 
 from seqgen.cli import run
+from seqgen.commands.exchange import export_model, import_model
+from seqgen.commands.loading import load
+from seqgen.commands.scoring.mix import token_log_probs
+from seqgen.commands.training.train import train
 from seqgen.data.corpus import encode_corpus
 from seqgen.errors import SeqgenError
 from seqgen.formats import arpa
-from seqgen.tasks.exchange import export_model, import_model
-from seqgen.tasks.loading import load
-from seqgen.tasks.scoring.mix import token_log_probs
-from seqgen.tasks.training.train import train
 
 LN10 = math.log(10)
 TEXT = "the cat sat on the mat\nthe dog sat on the cat\n\na dog and a cat\nthe mat\n" * 3

@@ -16,15 +16,15 @@ from test_translation import pairs_of, trained
 
 from seqgen.cli import run
 from seqgen.cli.source_attention import put_heat_map
+from seqgen.commands import source_attention
+from seqgen.commands.loading import load
+from seqgen.commands.source_attention import Attention, Heads, coverage_penalty, whole_words
+from seqgen.commands.training.train import train
+from seqgen.commands.writing.from_source import CopyingDecoder, SourceOptions, written_pieces
+from seqgen.commands.writing.prompts import read_prompt
 from seqgen.errors import UsageError
 from seqgen.models.encoder_decoder import windows
 from seqgen.report.heat_map import draw_heat_map
-from seqgen.tasks import source_attention
-from seqgen.tasks.loading import load
-from seqgen.tasks.source_attention import Attention, Heads, coverage_penalty, whole_words
-from seqgen.tasks.training.train import train
-from seqgen.tasks.writing.from_source import CopyingDecoder, SourceOptions, written_pieces
-from seqgen.tasks.writing.prompts import read_prompt
 from seqgen.tokenizers import CharTokenizer
 from seqgen.tokenizers.byte import ByteTokenizer
 from seqgen.tokenizers.word import WhitespaceTokenizer, WordTokenizer

@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from seqgen.commands.masked.scores import masked_loss, pseudo_log_probs, pseudo_scores
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import IGNORED, Batch
 from seqgen.data.corpus import Corpus
@@ -33,7 +34,6 @@ from seqgen.models.bert import Bert, BertConfig
 from seqgen.presets import preset
 from seqgen.registry import architecture
 from seqgen.scoring import add_up
-from seqgen.tasks.masked.scores import masked_loss, pseudo_log_probs, pseudo_scores
 from seqgen.tokenizers import CharTokenizer
 from seqgen.training.objective import Objective
 from seqgen.training.regimes.base import StepProgress, TextRules
@@ -407,11 +407,11 @@ def test_pseudo_scores_are_a_loop():
 def test_pieces_of_rows_change_no_score(monkeypatch):
     model, tokens = loud(), text(9)
     whole = pseudo_log_probs(model, tokens)
-    monkeypatch.setattr("seqgen.tasks.masked.scores.AT_ONCE", 23)
+    monkeypatch.setattr("seqgen.commands.masked.scores.AT_ONCE", 23)
     np.testing.assert_allclose(pseudo_log_probs(model, tokens)[0], whole[0], rtol=1e-12)
     corpus = Corpus(text(60, seed=2).astype(np.uint8), np.array([60]), start=1)
     few = masked_loss(model, corpus)
-    monkeypatch.setattr("seqgen.tasks.masked.scores.AT_ONCE", 8192)
+    monkeypatch.setattr("seqgen.commands.masked.scores.AT_ONCE", 8192)
     assert masked_loss(model, corpus) == pytest.approx(few, rel=1e-12)
 
 

@@ -13,8 +13,8 @@ from helpers_cli import records, refusal
 
 from seqgen import store
 from seqgen.cli import run
-from seqgen.tasks.masked.fill import filled, line_breaks
-from seqgen.tasks.masked.load import load_masked
+from seqgen.commands.masked.fill import filled, line_breaks
+from seqgen.commands.masked.load import load_masked
 from seqgen.tokenizers.char import CharTokenizer
 from seqgen.tokenizers.word import WordTokenizer
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF, TER
 
 from seqgen.cli import run
+from seqgen.commands.scoring.bleu import paired_bleu, read_texts
 from seqgen.metrics.bleu import (
     BleuOptions,
     corpus_score,
@@ -19,7 +20,6 @@ from seqgen.metrics.bleu import (
     paired_scores,
     sentence_scores,
 )
-from seqgen.tasks.scoring.bleu import paired_bleu, read_texts
 
 KEYS = {"BLEU": "bleu", "chrF": "chrf", "chrF++": "chrf++", "TER": "ter"}
 # sacreBLEU's names of settings, and ours.

@@ -15,13 +15,13 @@ import pytest
 
 from seqgen import store
 from seqgen.cli import run
+from seqgen.commands.exchange import export_model, import_model
+from seqgen.commands.loading import load
+from seqgen.commands.training import session
+from seqgen.commands.training.resume import resume
+from seqgen.commands.training.train import train
 from seqgen.errors import Interrupted, SeqgenError
 from seqgen.store import StoredModel
-from seqgen.tasks.exchange import export_model, import_model
-from seqgen.tasks.loading import load
-from seqgen.tasks.training import session
-from seqgen.tasks.training.resume import resume
-from seqgen.tasks.training.train import train
 from seqgen.training import loop
 from seqgen.training.events import Notice, Progress, SampleLine, Started, Validated
 
@@ -327,7 +327,7 @@ def test_a_hidden_folder_of_the_users_stays(killed, text):
 
 def test_resuming_from_the_cache_of_another_run_keeps_the_best(text, monkeypatch, tmp_path):
     """Of the same large text, which one run has read whole and the other with held-out text."""
-    monkeypatch.setattr("seqgen.tasks.training.prepare_large.LARGE", 1)
+    monkeypatch.setattr("seqgen.commands.training.prepare_large.LARGE", 1)
     held_out = tmp_path / "val.txt"
     held_out.write_text("it ends, and so it goes.\n" * 3)
     trained(text, "a", val="none")
@@ -345,7 +345,7 @@ def test_resuming_from_the_cache_of_another_run_keeps_the_best(text, monkeypatch
 
 
 def test_what_was_held_out_then_counts_although_the_file_is_another(text, monkeypatch, tmp_path):
-    monkeypatch.setattr("seqgen.tasks.training.prepare_large.LARGE", 1)
+    monkeypatch.setattr("seqgen.commands.training.prepare_large.LARGE", 1)
     held_out = tmp_path / "val.txt"
     held_out.write_text("it ends, and so it goes.\n" * 3)
     more = {**TINY, "val": str(held_out)}

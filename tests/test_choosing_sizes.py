@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from seqgen import registry
+from seqgen.commands.training import choosing
+from seqgen.commands.training.plan import plan_of
+from seqgen.commands.training.prepare import Prepared
 from seqgen.data.corpus import Corpus
 from seqgen.data.text import Survey
 from seqgen.models.room import parameter_count
-from seqgen.tasks.training import choosing
-from seqgen.tasks.training.plan import plan_of
-from seqgen.tasks.training.prepare import Prepared
 from seqgen.tokenizers.char import CharTokenizer
 from seqgen.training.events import Notice
 

@@ -389,7 +389,7 @@ def test_resuming_another_text_is_refused(own, cli, tmp_path):
 def test_an_interrupt_before_the_first_step_leaves_nothing(own, cli, text, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(
-            "seqgen.tasks.training.session.Session._reason_to_stop", lambda *_: "interrupted"
+            "seqgen.commands.training.session.Session._reason_to_stop", lambda *_: "interrupted"
         )
         outcome = cli("train", text, "--name", "x", "--json", "--quiet", *SHORT)
     refused(outcome, 130, "stopped before the first step: nothing was saved$")

@@ -15,12 +15,12 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 from seqgen.cli import run
+from seqgen.commands.training import choosing
+from seqgen.commands.training.resume import resume
+from seqgen.commands.training.train import train
 from seqgen.models.transformer import Transformer
 from seqgen.models.transformer_config import TransformerConfig
 from seqgen.presets import GPT2
-from seqgen.tasks.training import choosing
-from seqgen.tasks.training.resume import resume
-from seqgen.tasks.training.train import train
 from seqgen.training.events import Notice
 
 TINY = {"hidden_size": 8, "num_layers": 1, "num_heads": 2, "seq_len": 6, "batch_size": 3, "seed": 5}

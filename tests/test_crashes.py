@@ -17,13 +17,13 @@ import torch
 from safetensors.torch import load_file
 
 from seqgen import store
+from seqgen.commands.loading import load
+from seqgen.commands.training import session
+from seqgen.commands.training.resume import resume
+from seqgen.commands.training.train import train
+from seqgen.commands.training.validating import TextValidation
 from seqgen.errors import SeqgenError
 from seqgen.store import StoredModel, manifest
-from seqgen.tasks.loading import load
-from seqgen.tasks.training import session
-from seqgen.tasks.training.resume import resume
-from seqgen.tasks.training.train import train
-from seqgen.tasks.training.validating import TextValidation
 from seqgen.training.events import Notice, SampleLine
 
 TEXT = "so it goes on and on, and it ends so.\n" * 40
@@ -420,7 +420,7 @@ def test_kills_at_random_moments_lose_nothing(text, home, monkeypatch):
     stored = begun(text, "killed", 3, **settings)
     processes = multiprocessing.get_context("forkserver")
     # The last one is what torch's optimisers load when the first is made.
-    processes.set_forkserver_preload(["seqgen.tasks.training.train", "torch._dynamo"])
+    processes.set_forkserver_preload(["seqgen.commands.training.train", "torch._dynamo"])
     draw, writing = random.Random(0), 0
     for kill in range(KILLS):
         before = stored.read_checkpoint()[1]["run"]["step"]

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqgen.cli import run
+from seqgen.commands.loading import load
 from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.data.direction import reading_order, turned
 from seqgen.decoding.backward import BackwardContinuation, BackwardDecoder
-from seqgen.tasks.loading import load
 from seqgen.tokenizers import KINDS
 
 WORDS = ["the cat sat", "a dog ran off", "the dog sat down", "cats ran", "on a mat", "down, off"]

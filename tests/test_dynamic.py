@@ -10,11 +10,11 @@ import torch
 from architectures import Case, ids
 from helpers_cli import records, refusal
 
+from seqgen.commands.scoring.dynamic import Dynamic, score_dynamically
+from seqgen.commands.training.train import train
 from seqgen.data.corpus import Corpus
 from seqgen.errors import SeqgenError
 from seqgen.scoring import score_corpus
-from seqgen.tasks.scoring.dynamic import Dynamic, score_dynamically
-from seqgen.tasks.training.train import train
 
 TEXT = "the cat sat on the mat\nthe dog sat on the cat\n\na dog and a cat\nthe mat\n" * 8
 HELD_OUT = "a cat and a mat\na cat and a mat\na dog and a mat\n" * 4

@@ -13,6 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqgen.cli import run
+from seqgen.commands.loaded import LoadedModel
+from seqgen.commands.scoring.compare import common_text, compare
+from seqgen.commands.scoring.line_bits import score_each_line
+from seqgen.commands.scoring.minimal_pairs import Pair, read_pairs, score_pairs
+from seqgen.commands.scoring.perplexity import Scoring, perplexity
+from seqgen.commands.scoring.surprisal import score_lines, score_tokens, whose_line
+from seqgen.commands.writing.continuations import Protocol, find_passages, go_on
 from seqgen.configs import DataConfig
 from seqgen.data.corpus import Unknowns, encode_corpus
 from seqgen.data.text import WordMeter
@@ -21,13 +28,6 @@ from seqgen.metrics import bootstrap
 from seqgen.metrics.diversity import distinct, diversity, repetition, zipf_exponent
 from seqgen.metrics.signature import signature
 from seqgen.store import StoredModel
-from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.scoring.compare import common_text, compare
-from seqgen.tasks.scoring.line_bits import score_each_line
-from seqgen.tasks.scoring.minimal_pairs import Pair, read_pairs, score_pairs
-from seqgen.tasks.scoring.perplexity import Scoring, perplexity
-from seqgen.tasks.scoring.surprisal import score_lines, score_tokens, whose_line
-from seqgen.tasks.writing.continuations import Protocol, find_passages, go_on
 from seqgen.tokenizers.char import CharTokenizer
 from seqgen.tokenizers.word import WhitespaceTokenizer, WordTokenizer
 
@@ -612,7 +612,7 @@ def test_crlf_does_not_count_against_the_worse_text():
 def test_bits_stand_below_whole_characters():
     from seqgen.cli.coloured import lines_of
     from seqgen.cli.surprisal import _pieces
-    from seqgen.tasks.scoring.surprisal import Token
+    from seqgen.commands.scoring.surprisal import Token
 
     tokens = [
         Token(0, i, "", 0.0, bits, None, text)

@@ -14,10 +14,10 @@ from test_sampling import fake, loaded_as
 
 from seqgen.cli.beam_search import _put_tree
 from seqgen.cli.explanations import put_explanations
+from seqgen.commands.writing import beam_search as beams
+from seqgen.commands.writing.explain import explain, suggest
+from seqgen.commands.writing.sample import SampleOptions, sample
 from seqgen.decoding.processors import Forbid
-from seqgen.tasks.writing import beam_search as beams
-from seqgen.tasks.writing.explain import explain, suggest
-from seqgen.tasks.writing.sample import SampleOptions, sample
 from seqgen.tokenizers import KINDS
 from seqgen.tokenizers.byte import ByteTokenizer
 from seqgen.tokenizers.char import CharTokenizer

@@ -13,9 +13,9 @@ from safetensors.torch import load_file
 from seqgen import store
 from seqgen.cli import run
 from seqgen.cli.page_commands import training_commands
+from seqgen.commands.loading import load
+from seqgen.commands.training.train import train
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.tasks.loading import load
-from seqgen.tasks.training.train import train
 from seqgen.training.events import Notice
 
 SETTINGS = {"seed": 3, "precision": "float32", "batch_size": 3}

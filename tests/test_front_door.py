@@ -497,7 +497,7 @@ def test_interactive_sampling(there, cli, monkeypatch):
 
 
 def test_ctrl_c_stops_the_text_and_not_the_session(there, cli, monkeypatch):
-    from seqgen.tasks.writing import sample as task
+    from seqgen.commands.writing import sample as task
 
     def stream(loaded, prompt, options):
         yield "begun"

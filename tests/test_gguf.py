@@ -11,9 +11,9 @@ from helpers_cli import records, refusal
 from hf_models import PROMPTS, TEXT, checkpoint, sentencepiece_model
 
 from seqgen.cli import run
+from seqgen.commands.exchange import import_model
+from seqgen.commands.loading import load
 from seqgen.formats.gguf import GGUFFile
-from seqgen.tasks.exchange import import_model
-from seqgen.tasks.loading import load
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 

@@ -8,8 +8,8 @@ import torch
 from helpers_cli import records
 from word_classes import CORPORA, corpus, right_neighbours
 
+from seqgen.commands.vectors.words import WordVectors, load_vectors
 from seqgen.models.glove import GloVe, GloVeConfig
-from seqgen.tasks.vectors.words import WordVectors, load_vectors
 
 VOCAB, WIDTH = 8, 5
 

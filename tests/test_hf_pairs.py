@@ -11,9 +11,9 @@ from helpers_cli import records, refusal
 from hf_models import GERMAN, SOURCES, TEXT, marian_tokenizer, pair_checkpoint
 
 from seqgen.cli import run
-from seqgen.tasks.exchange import import_model
-from seqgen.tasks.loading import load
-from seqgen.tasks.writing.prompts import read_prompt
+from seqgen.commands.exchange import import_model
+from seqgen.commands.loading import load
+from seqgen.commands.writing.prompts import read_prompt
 from seqgen.tokenizers import load_tokenizer, tokenizer_from_facts
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from seqgen import registry
 from seqgen.cli import run
+from seqgen.commands.training.estimate import Estimator
 from seqgen.data.corpus import Corpus
 from seqgen.errors import UsageError
 from seqgen.models.hmm import HMM, HMMConfig
-from seqgen.tasks.training.estimate import Estimator
 from seqgen.training import baum_welch
 from seqgen.training.baum_welch import Tables, expected_counts, fit, maximise, random_tables
 

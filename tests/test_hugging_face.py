@@ -24,10 +24,10 @@ from hf_models import (
 
 from seqgen import formats
 from seqgen.cli import run
-from seqgen.tasks import exchange
-from seqgen.tasks.exchange import import_model
-from seqgen.tasks.loading import load
-from seqgen.tasks.writing.prompts import read_prompt
+from seqgen.commands import exchange
+from seqgen.commands.exchange import import_model
+from seqgen.commands.loading import load
+from seqgen.commands.writing.prompts import read_prompt
 from seqgen.tokenizers.byte_level import blocks
 from seqgen.tokenizers.from_elsewhere import HuggingFaceTokenizer
 

@@ -18,18 +18,18 @@ from helpers_cli import records, refusal, train_one_of_each
 from test_sampling import ALPHABET, loaded_as, real
 
 from seqgen.cli import run
+from seqgen.commands.inspect.heads import attended
+from seqgen.commands.inspect.likeliest import likeliest
+from seqgen.commands.inspect.passage import passages
+from seqgen.commands.inspect.steps import steps, trace, unit_values
+from seqgen.commands.inspect.units import correlations, features, lags, units
+from seqgen.commands.scoring.perplexity import Scoring
+from seqgen.commands.scoring.surprisal import score_tokens
 from seqgen.models.cells.watched import Steps, watching
 from seqgen.models.positions import rotate
 from seqgen.report.colours import Scale, share_scale, signed_scale, surprisal_scale
 from seqgen.report.inspection import unit_section
 from seqgen.report.page import page
-from seqgen.tasks.inspect.heads import attended
-from seqgen.tasks.inspect.likeliest import likeliest
-from seqgen.tasks.inspect.passage import passages
-from seqgen.tasks.inspect.steps import steps, trace, unit_values
-from seqgen.tasks.inspect.units import correlations, features, lags, units
-from seqgen.tasks.scoring.perplexity import Scoring
-from seqgen.tasks.scoring.surprisal import score_tokens
 from seqgen.tokenizers.char import CharTokenizer
 
 HOSTILE = '<script>alert("x")</script> & <b>\n'

@@ -9,6 +9,7 @@ from helpers_cli import records, refusal
 
 from seqgen import registry, store
 from seqgen.cli import run
+from seqgen.commands.loading import load
 from seqgen.configs import read_config
 from seqgen.data.batches import IGNORED, DocumentBatches
 from seqgen.data.corpus import Corpus
@@ -16,7 +17,6 @@ from seqgen.data.labels import Labels, with_labels_read
 from seqgen.data.sources import TokenSources
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.store.aside import strangers
-from seqgen.tasks.loading import load
 from seqgen.tokenizers import KINDS
 
 LINES = "a\taaaa\nb\tbbbb\na|long\taaaaaaaa\nlong | b\tbbbbbbbb\n" * 12

@@ -11,7 +11,7 @@ from helpers_cli import records, refusal
 
 from seqgen import store
 from seqgen.cli import run
-from seqgen.tasks.vectors.words import load_vectors
+from seqgen.commands.vectors.words import load_vectors
 
 CORPORA = Path(__file__).resolve().parents[1] / "corpora"
 SMALL = ("--set", "embedding_size=8", "--batch-size", 8, "--seed", 3, "--quiet")

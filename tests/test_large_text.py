@@ -16,6 +16,12 @@ import pytest
 
 from seqgen import registry, store
 from seqgen.cli import run
+from seqgen.commands.loading import load
+from seqgen.commands.scoring.perplexity import perplexity
+from seqgen.commands.training import prepare_large as preparing
+from seqgen.commands.training.prepare_data import prepare_data
+from seqgen.commands.training.resume import resume
+from seqgen.commands.training.train import train
 from seqgen.configs import DataConfig
 from seqgen.data import encoding
 from seqgen.data.batches import SampledBatches, training_batches
@@ -25,12 +31,6 @@ from seqgen.data.text import Text, survey
 from seqgen.data.token_writing import write_token_file
 from seqgen.data.tokenfile import open_token_file
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.tasks.loading import load
-from seqgen.tasks.scoring.perplexity import perplexity
-from seqgen.tasks.training import prepare_large as preparing
-from seqgen.tasks.training.prepare_data import prepare_data
-from seqgen.tasks.training.resume import resume
-from seqgen.tasks.training.train import train
 from seqgen.tokenizers import KINDS
 from seqgen.training.events import Encoding, Notice
 

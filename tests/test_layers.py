@@ -16,7 +16,7 @@ LAYERS = [
     {"__main__"},
     {"cli"},
     {"report"},
-    {"tasks", "benchmarks"},
+    {"commands", "benchmarks"},
     {"formats"},
     {"store"},
     {"training", "decoding", "scoring"},
@@ -117,7 +117,7 @@ def test_every_format_has_what_its_row_names(table):
 
 
 def test_the_walk_would_find_torch():
-    assert "torch" in at_load("seqgen.tasks.training.train")
+    assert "torch" in at_load("seqgen.commands.training.train")
 
 
 LOADS = """

@@ -12,6 +12,10 @@ import numpy as np
 import pytest
 import torch
 
+from seqgen.commands import machine
+from seqgen.commands.training import choosing
+from seqgen.commands.training.resume import resume
+from seqgen.commands.training.train import train
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import Batches, training_batches
 from seqgen.data.corpus import Corpus
@@ -22,10 +26,6 @@ from seqgen.models.cells.lstm import LSTM, LSTMConfig
 from seqgen.models.network import copied
 from seqgen.store import measured as kept
 from seqgen.store.measured import keep_measurement, kept_measurement
-from seqgen.tasks import machine
-from seqgen.tasks.training import choosing
-from seqgen.tasks.training.resume import resume
-from seqgen.tasks.training.train import train
 from seqgen.training import speed
 from seqgen.training.events import Notice
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from seqgen.tasks.loading import load
-from seqgen.tasks.scoring.minimal_pairs import read_pairs, score_pairs
-from seqgen.tasks.scoring.perplexity import Scoring
-from seqgen.tasks.training.train import train
+from seqgen.commands.loading import load
+from seqgen.commands.scoring.minimal_pairs import read_pairs, score_pairs
+from seqgen.commands.scoring.perplexity import Scoring
+from seqgen.commands.training.train import train
 
 CORPORA = Path(__file__).resolve().parents[1] / "corpora"
 KINDS = ("agreement", "order", "recall")

@@ -12,12 +12,12 @@ from helpers_cli import records, refusal
 
 from seqgen import store
 from seqgen.cli import run
+from seqgen.commands.loading import load
+from seqgen.commands.mixing import combine, store_mixture
+from seqgen.commands.scoring.mix import token_log_probs
+from seqgen.commands.training.train import train
 from seqgen.errors import SeqgenError
 from seqgen.files import write_bytes
-from seqgen.tasks.loading import load
-from seqgen.tasks.mixing import combine, store_mixture
-from seqgen.tasks.scoring.mix import token_log_probs
-from seqgen.tasks.training.train import train
 
 TEXT = "the cat sat on the mat\nthe dog sat on the cat\n\na dog and a cat\nthe mat\n" * 8
 HELD_OUT = "the dog sat on a mat\na cat and a dog\n"
@@ -321,7 +321,7 @@ def test_the_parts_score_a_text_once(models, monkeypatch):
         read.append(loaded.stored.name)
         return ["the dog sat\n" * 9]
 
-    monkeypatch.setattr("seqgen.tasks.scoring.mix.token_log_probs", watched)
+    monkeypatch.setattr("seqgen.commands.scoring.mix.token_log_probs", watched)
     for by_order, own in ((True, ["MatchedOrders"]), (False, [])):
         scored.clear()
         read.clear()

@@ -15,6 +15,11 @@ from hypothesis import strategies as st
 
 from seqgen import store
 from seqgen.cli import run
+from seqgen.commands.loading import load
+from seqgen.commands.scoring.fit_cache import rounded
+from seqgen.commands.scoring.mix import fit
+from seqgen.commands.scoring.perplexity import perplexity
+from seqgen.commands.training.train import train
 from seqgen.data.corpus import Corpus
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.cells.lstm import LSTM, LSTMConfig
@@ -24,11 +29,6 @@ from seqgen.models.mixture_by_order import MixtureByOrder, fit_by_order
 from seqgen.models.ngram import NGram, NGramConfig
 from seqgen.models.transformer import Transformer
 from seqgen.models.transformer_config import TransformerConfig
-from seqgen.tasks.loading import load
-from seqgen.tasks.scoring.fit_cache import rounded
-from seqgen.tasks.scoring.mix import fit
-from seqgen.tasks.scoring.perplexity import perplexity
-from seqgen.tasks.training.train import train
 from seqgen.training.counting import fit as fit_counts
 
 V = 7

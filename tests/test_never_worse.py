@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from seqgen.commands.loading import load
+from seqgen.commands.scoring.mix import token_log_probs
+from seqgen.commands.training.train import train
 from seqgen.data.corpus import encode_corpus
-from seqgen.tasks.loading import load
-from seqgen.tasks.scoring.mix import token_log_probs
-from seqgen.tasks.training.train import train
 
 ROOT = Path(__file__).resolve().parents[1]
 # A mean may be worse by so many standard errors of the difference, token by token.

@@ -11,8 +11,8 @@ from helpers_cli import records, refusal
 from hf_models import GERMAN, TEXT
 
 from seqgen.cli import run
-from seqgen.tasks.loading import load
-from seqgen.tasks.writing.prompts import read_prompt
+from seqgen.commands.loading import load
+from seqgen.commands.writing.prompts import read_prompt
 from seqgen.tokenizers import load_tokenizer
 
 pytest.importorskip("onnxscript", reason="onnxscript is not installed")

@@ -10,10 +10,10 @@ import torch
 from seqgen import presets
 from seqgen.benchmarks.baselines import PlainGPT
 from seqgen.cli import run
+from seqgen.commands.training.plan import plan_of
+from seqgen.commands.training.prepare import VocabSizes
+from seqgen.commands.training.train import train
 from seqgen.errors import UsageError
-from seqgen.tasks.training.plan import plan_of
-from seqgen.tasks.training.prepare import VocabSizes
-from seqgen.tasks.training.train import train
 from seqgen.training.schedules import rate
 
 TEXT = "the cat sat on the mat.\nA dog ran; it was fun!\n" * 12

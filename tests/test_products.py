@@ -11,11 +11,11 @@ from helpers_cli import records
 from torch.nn import functional as F
 
 from seqgen import store
+from seqgen.commands.training import session
+from seqgen.commands.training import train as training
 from seqgen.models import maps, products
 from seqgen.models.arrays import Products, has_packed, use_products
 from seqgen.models.maps import over_loop
-from seqgen.tasks.training import session
-from seqgen.tasks.training import train as training
 
 needs_onednn = pytest.mark.skipif(not has_packed(), reason="torch has no oneDNN here")
 

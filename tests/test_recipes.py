@@ -13,6 +13,8 @@ import torch
 from architectures import NEURAL, VOCAB, first_of_each, over, representatives
 
 from seqgen import registry
+from seqgen.commands.training import choosing
+from seqgen.commands.training import train as task
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import training_batches
 from seqgen.data.corpus import Corpus
@@ -22,8 +24,6 @@ from seqgen.models.cells import lstm
 from seqgen.models.cells.gru import GRUConfig
 from seqgen.models.cells.lstm import LSTMConfig
 from seqgen.models.transformer_config import TransformerConfig
-from seqgen.tasks.training import choosing
-from seqgen.tasks.training import train as task
 from seqgen.tokenizers.char import CharTokenizer
 from seqgen.training.events import Notice
 from seqgen.training.speed import speed_at_first

@@ -11,14 +11,14 @@ from architectures import RECURRENT, Case
 
 from seqgen import store
 from seqgen.cli import run
+from seqgen.commands.loading import load
+from seqgen.commands.training.train import train
 from seqgen.errors import UsageError
 from seqgen.models.array_steps import ArraySteps
 from seqgen.models.arrays import attend, attend_each
 from seqgen.models.precision import in_precision
 from seqgen.models.products import Linear
 from seqgen.models.reduced import REDUCED, Bf16Map, Int8Map
-from seqgen.tasks.loading import load
-from seqgen.tasks.training.train import train
 
 
 def numbers(*shape, seed=0):

@@ -12,12 +12,12 @@ from test_resume import assert_same, both_ways, text
 from test_translation import pairs_of
 
 from seqgen import store
+from seqgen.commands.training.plan import plan_of
+from seqgen.commands.training.resume import resume
+from seqgen.commands.training.train import train
 from seqgen.configs import REGIMES, TrainingConfig
 from seqgen.errors import UsageError
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.tasks.training.plan import plan_of
-from seqgen.tasks.training.resume import resume
-from seqgen.tasks.training.train import train
 from seqgen.training.events import Notice
 
 __all__ = ["text"]  # a fixture

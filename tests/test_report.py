@@ -25,14 +25,14 @@ from test_sampling import real
 from seqgen import store
 from seqgen.cli import report as command
 from seqgen.cli import run
+from seqgen.commands.inspect.passage import passages
+from seqgen.commands.portrait.figures import BIN_ENDS, figures
+from seqgen.commands.portrait.training import Course, course
+from seqgen.commands.scoring.perplexity import score_text
+from seqgen.commands.writing.beam_search import BeamOptions, explain
 from seqgen.report.charts import Axis, Series, chart, thinned, ticks
 from seqgen.report.model_page import MOST_SAMPLES, Profile, model_page
 from seqgen.report.search_tree import _lines, search_tree
-from seqgen.tasks.inspect.passage import passages
-from seqgen.tasks.portrait.figures import BIN_ENDS, figures
-from seqgen.tasks.portrait.training import Course, course
-from seqgen.tasks.scoring.perplexity import score_text
-from seqgen.tasks.writing.beam_search import BeamOptions, explain
 
 # Characters that end elements, look like entities, break lines or turn the direction of writing.
 ODD = "</textarea> &amp; a\u2028b \u202eleft\u200f \U0001f600 lone\rend\n"

@@ -15,14 +15,14 @@ from architectures import NEURAL, representatives
 from safetensors.torch import load_file
 
 from seqgen import registry, store
+from seqgen.commands.loading import load
+from seqgen.commands.scoring.perplexity import perplexity
+from seqgen.commands.training.resume import resume
+from seqgen.commands.training.train import train
+from seqgen.commands.training.validating import TextValidation
 from seqgen.configs import TrainingConfig
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.store import StoredModel
-from seqgen.tasks.loading import load
-from seqgen.tasks.scoring.perplexity import perplexity
-from seqgen.tasks.training.resume import resume
-from seqgen.tasks.training.train import train
-from seqgen.tasks.training.validating import TextValidation
 from seqgen.training import loop
 from seqgen.training.events import Notice, Progress, Validated
 from seqgen.training.optimizers import OPTIMIZERS

@@ -17,6 +17,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from seqgen import registry
+from seqgen.commands.loaded import LoadedModel
+from seqgen.commands.writing.prompts import ready
+from seqgen.commands.writing.sample import SampleOptions, Writer, fixed_sample, sample, stream
 from seqgen.configs import DataConfig, ModelConfig
 from seqgen.data.corpus import encode_corpus
 from seqgen.decoding.continuation import Continuation
@@ -31,9 +34,6 @@ from seqgen.models.base import LanguageModel
 from seqgen.models.state import State
 from seqgen.scoring import add_up, score_corpus
 from seqgen.store import StoredModel
-from seqgen.tasks.loaded import LoadedModel
-from seqgen.tasks.writing.prompts import ready
-from seqgen.tasks.writing.sample import SampleOptions, Writer, fixed_sample, sample, stream
 from seqgen.tokenizers import KINDS
 from seqgen.training.events import SampleLine
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
+from seqgen.commands.loading import load
+from seqgen.commands.scoring.perplexity import held_out_pairs
+from seqgen.commands.training.train import train
+from seqgen.commands.writing.beam_search import BeamOptions, beam_search
 from seqgen.data.vector_pairs import open_pairs
-from seqgen.tasks.loading import load
-from seqgen.tasks.scoring.perplexity import held_out_pairs
-from seqgen.tasks.training.train import train
-from seqgen.tasks.writing.beam_search import BeamOptions, beam_search
 
 CORPORA = Path(__file__).resolve().parents[1] / "corpora"
 VECTORS, SENTENCES = CORPORA / "scenes.npy", CORPORA / "scenes.txt"

@@ -13,7 +13,7 @@ import pytest
 from seqgen import store
 from seqgen.cli import run
 from seqgen.cli.progress import display
-from seqgen.tasks.training import train as training
+from seqgen.commands.training import train as training
 from seqgen.training.events import Notice, Progress
 
 TINY = ["--hidden-size", "8", "--layers", "1", "--seed", "1", "--precision", "float32"]

@@ -15,11 +15,11 @@ import torch
 
 from seqgen import registry, store
 from seqgen.cli import run
+from seqgen.commands.loading import load
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import replacing, write_bytes, write_json
 from seqgen.store import StoredModel
 from seqgen.store.writing import TYPES, tensor_pieces
-from seqgen.tasks.loading import load
 from seqgen.tokenizers import KINDS
 from seqgen.tokenizers.char import CharTokenizer
 

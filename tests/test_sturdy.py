@@ -253,7 +253,7 @@ def test_what_nothing_foresaw_is_one_line(error, said, monkeypatch, capsys):
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr("seqgen.tasks.loading.load", fail)
+    monkeypatch.setattr("seqgen.commands.loading.load", fail)
     assert run(["sample", "-m", "x"]) == 1
     shown = capsys.readouterr().err
     assert said in shown and "frame #" not in shown and shown.count("\n") == 1

@@ -12,8 +12,8 @@ from helpers_cli import records, refusal
 from seqgen import store
 from seqgen.cli import run
 from seqgen.cli.sweep import picture, put_sizes, series
-from seqgen.tasks.training import session, sweep
-from seqgen.tasks.training.sweep import SweepRecord
+from seqgen.commands.training import session, sweep
+from seqgen.commands.training.sweep import SweepRecord
 from seqgen.training.run import Diverged
 
 TEXT = Path(__file__).parent / "data" / "tiny.txt"

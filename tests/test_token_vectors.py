@@ -10,8 +10,8 @@ import torch
 from helpers_cli import records, refusal
 
 from seqgen.cli import run
-from seqgen.tasks.loading import load
-from seqgen.tasks.vectors.words import load_vectors
+from seqgen.commands.loading import load
+from seqgen.commands.vectors.words import load_vectors
 
 LINES = ["the cat", "a cat", ""]
 TEXT = "the cat sat on a mat\na cat\n" * 20

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from seqgen.cli.train_summary import _put_mixture, _table
-from seqgen.tasks.training.session import TrainingResult
+from seqgen.commands.training.session import TrainingResult
 
 RESULT = TrainingResult(
     name="book",

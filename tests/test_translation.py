@@ -14,14 +14,14 @@ from helpers_cli import records, refusal
 
 from seqgen import store
 from seqgen.cli import run
+from seqgen.commands.loading import load
+from seqgen.commands.scoring.perplexity import held_out_pairs, perplexity
+from seqgen.commands.training.resume import resume
+from seqgen.commands.training.train import train
 from seqgen.data.pairs import TabPairs
 from seqgen.data.text import Text
 from seqgen.errors import SeqgenError
 from seqgen.store import StoredModel, cached_files
-from seqgen.tasks.loading import load
-from seqgen.tasks.scoring.perplexity import held_out_pairs, perplexity
-from seqgen.tasks.training.resume import resume
-from seqgen.tasks.training.train import train
 from seqgen.tokenizers import load_tokenizer
 
 NAMES = ("seq2seq", "seq2seq-transformer")
@@ -293,7 +293,7 @@ def test_large_pairs_are_encoded_once(tsv, monkeypatch):
     """The cache changes no weight, is used again by --resume, and mends itself."""
     more = {"source_tokenizer": "word", "max_target_len": 2, "steps": 6}
     small = trained(tsv, "small", **more)
-    monkeypatch.setattr("seqgen.tasks.training.prepare_large.LARGE", 1)
+    monkeypatch.setattr("seqgen.commands.training.prepare_large.LARGE", 1)
     said = []
 
     def notice(event):

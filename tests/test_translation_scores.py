@@ -9,16 +9,16 @@ import pytest
 import sacrebleu
 
 from seqgen.cli import run
-from seqgen.errors import UsageError
-from seqgen.metrics.bleu import BleuOptions
-from seqgen.tasks.loading import load
-from seqgen.tasks.scoring.evaluate import Measurements, evaluate
-from seqgen.tasks.scoring.translations import (
+from seqgen.commands.loading import load
+from seqgen.commands.scoring.evaluate import Measurements, evaluate
+from seqgen.commands.scoring.translations import (
     Translating,
     Translations,
     by_source_length,
     paired_records,
 )
+from seqgen.errors import UsageError
+from seqgen.metrics.bleu import BleuOptions
 
 WORDS = ("one", "two", "three", "four", "five", "six")
 SMALL = ["--hidden-size", "16", "--layers", "1", "--seed", "1", "--precision", "float32", "--quiet"]

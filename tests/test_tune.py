@@ -11,12 +11,12 @@ from helpers_cli import records, refusal
 
 from seqgen import store
 from seqgen.cli import run
+from seqgen.commands.tuning import tune as tuning
+from seqgen.commands.tuning.space import own_space
+from seqgen.commands.tuning.study import RECORD, Study
+from seqgen.commands.tuning.trial import TrialRecord
 from seqgen.configs import Bounds, Choices, Span, UsageError, read_search
 from seqgen.errors import SeqgenError
-from seqgen.tasks.tuning import tune as tuning
-from seqgen.tasks.tuning.space import own_space
-from seqgen.tasks.tuning.study import RECORD, Study
-from seqgen.tasks.tuning.trial import TrialRecord
 
 SPACE = {"lr": Span(0.001, 0.1, log=True), "rule": Choices(("adamw", "muon"))}
 RECIPE = {"lr": 0.01, "rule": "adamw"}

@@ -16,14 +16,14 @@ from safetensors.numpy import load_file, save_file
 
 import seqgen
 from seqgen.cli import run
+from seqgen.commands.loading import load
+from seqgen.commands.scoring.perplexity import held_out_pairs, perplexity
+from seqgen.commands.training.resume import resume
+from seqgen.commands.training.train import train
 from seqgen.data.vector_files import open_vectors
 from seqgen.data.vector_pairs import VectorPairs, open_pairs
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.store import check_removable
-from seqgen.tasks.loading import load
-from seqgen.tasks.scoring.perplexity import held_out_pairs, perplexity
-from seqgen.tasks.training.resume import resume
-from seqgen.tasks.training.train import train
 
 TINY = {"hidden_size": 8, "num_layers": 1, "steps": 4, "seed": 1, "batch_size": 8}
 TINY |= {"precision": "float32"}

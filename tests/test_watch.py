@@ -16,11 +16,11 @@ from helpers_cli import records, refusal
 
 from seqgen import presets, registry, store
 from seqgen.cli import run
+from seqgen.commands.loading import load
+from seqgen.commands.training.train import train
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import training_batches
 from seqgen.data.corpus import Corpus
-from seqgen.tasks.loading import load
-from seqgen.tasks.training.train import train
 from seqgen.training.diagnosis.distance import gradients_by_distance, windows
 from seqgen.training.diagnosis.heads import attention_figures
 from seqgen.training.diagnosis.layers import LayerFigures, units_of

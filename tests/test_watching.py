@@ -10,9 +10,9 @@ import pytest
 from seqgen import store
 from seqgen.cli import run
 from seqgen.cli.curve import curve
-from seqgen.tasks.loading import load
-from seqgen.tasks.training import session
-from seqgen.tasks.writing.sample import fixed_sample
+from seqgen.commands.loading import load
+from seqgen.commands.training import session
+from seqgen.commands.writing.sample import fixed_sample
 
 TEXT = "the cat sat on the mat.\nA dog ran; it was fun!\n" * 12
 TINY = ["--hidden-size", "8", "--layers", "1", "--seed", "1", "--precision", "float32"]

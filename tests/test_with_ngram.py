@@ -13,14 +13,14 @@ from helpers_cli import records, refusal
 from seqgen import store
 from seqgen.cli import run
 from seqgen.cli.numbers import fill_in_numbers
+from seqgen.commands.loading import load
+from seqgen.commands.scoring.halves import LEAST_QUARTER, fit_columns
+from seqgen.commands.scoring.mix import token_log_probs
+from seqgen.commands.training import choosing, with_ngram
+from seqgen.commands.training.resume import resume
+from seqgen.commands.training.train import train
 from seqgen.models.mixture import fit_weights
 from seqgen.store import StoredModel
-from seqgen.tasks.loading import load
-from seqgen.tasks.scoring.halves import LEAST_QUARTER, fit_columns
-from seqgen.tasks.scoring.mix import token_log_probs
-from seqgen.tasks.training import choosing, with_ngram
-from seqgen.tasks.training.resume import resume
-from seqgen.tasks.training.train import train
 from seqgen.training.events import Notice
 
 TEXT = "the cat sat on the mat\nthe dog sat on the cat\n\na dog and a cat\nthe mat\n" * 20
@@ -243,7 +243,7 @@ def test_a_new_network_under_an_old_name_takes_free_names(text):
 
 
 def test_mixtures_made_by_hand_are_neither_replaced_nor_broken(text):
-    from seqgen.tasks.mixing import combine, store_mixture
+    from seqgen.commands.mixing import combine, store_mixture
 
     trained(text, "a", with_ngram=2)
     trained(text, "b", seed=2)
@@ -271,7 +271,7 @@ def test_what_cannot_be_mixed_is_refused_in_one_line(text, capsys):
 
 def test_adapters_are_refused_before_training_and_mixed_by_hand(text, capsys):
     """A mixture by `seqgen mix` refers to its parts, so that adapters keep their base."""
-    from seqgen.tasks.mixing import combine
+    from seqgen.commands.mixing import combine
 
     trained(text, "net")
     tiny = ("--init-from", "net", "--set", "lora=2", "--seed", 1, "-q")

@@ -12,7 +12,7 @@ from helpers_cli import records, refusal
 from word_classes import CORPORA, corpus, right_neighbours
 
 from seqgen.cli import run
-from seqgen.tasks.vectors.words import WordVectors, load_vectors
+from seqgen.commands.vectors.words import WordVectors, load_vectors
 
 SMALL = ("--model", "word2vec", "--set", "embedding_size=8", "--seq-len", 16, "--batch-size", 4)
 SEEDED = (*SMALL, "--seed", 3, "--quiet")

@@ -11,10 +11,10 @@ import torch
 from helpers_cli import records, refusal
 
 from seqgen.cli import run
+from seqgen.commands.vectors.words import WordVectors, load_vectors, terms
 from seqgen.errors import UsageError
 from seqgen.metrics.rank_correlation import ranks, spearman
 from seqgen.report.word_map import Box, place_labels, principal_components, width_of
-from seqgen.tasks.vectors.words import WordVectors, load_vectors, terms
 
 # On two axes, capital (or not) and country; the third sets all apart from the others.
 CHOSEN = """\

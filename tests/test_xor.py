@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from seqgen.cli import run
+from seqgen.commands.loading import load
 from seqgen.data.corpus import encode_corpus
 from seqgen.metrics.perplexity import LN2
 from seqgen.scoring import score_corpus
-from seqgen.tasks.loading import load
 
 CORPORA = Path(__file__).parent.parent / "corpora"
 

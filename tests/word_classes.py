@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seqgen.tasks.vectors.words import WordVectors
+from seqgen.commands.vectors.words import WordVectors
 
 CORPORA = Path(__file__).resolve().parents[1] / "corpora"
 sys.path.insert(0, str(CORPORA))

@@ -27,7 +27,7 @@ from seqgen.cli.source_attention import Shown, refuse_shown, source_options
 from seqgen.cli.tables import figure
 
 if TYPE_CHECKING:
-    from seqgen.tasks.writing.beam_search import Tree
+    from seqgen.commands.writing.beam_search import Tree
 
 
 def beam_search(
@@ -159,9 +159,9 @@ def beam_search(
     --no-repeat-ngram. The search stops when no live hypothesis can still beat the n-th best
     finished one.
     """
+    from seqgen.commands.loading import load
+    from seqgen.commands.writing import beam_search as task
     from seqgen.configs import READING_PRECISIONS, choice
-    from seqgen.tasks.loading import load
-    from seqgen.tasks.writing import beam_search as task
 
     given = GivenPrompts(prompts, prompt_file, source, source_vectors)
     of_source = source_options(

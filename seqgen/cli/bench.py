@@ -62,7 +62,7 @@ def decode(
     import torch
 
     from seqgen.benchmarks.decode import measure
-    from seqgen.tasks.machine import choose_products
+    from seqgen.commands.machine import choose_products
 
     choose_products(torch.device("cpu"))  # as every command that writes does
     timings = []
@@ -151,8 +151,8 @@ def train(
     choice("--precision", precision, PRECISIONS)
     choice("--optimizer", optimizer, ["adamw", "muon"])
     from seqgen.benchmarks.train import measure
+    from seqgen.commands.machine import choose_products
     from seqgen.models.precision import choose_device
-    from seqgen.tasks.machine import choose_products
 
     choose_products(choose_device(device))  # as training does
     timings = []

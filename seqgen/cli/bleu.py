@@ -17,8 +17,8 @@ from seqgen.cli.tables import figure, interval, put_table
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
+    from seqgen.commands.scoring.bleu import Texts
     from seqgen.metrics.bleu import BleuOptions
-    from seqgen.tasks.scoring.bleu import Texts
 
 
 def bleu(
@@ -173,7 +173,7 @@ def _read(files: list[str], against: list[str]) -> Texts:
     Raises:
         UsageError: there is no reference, standard input is wanted twice, or a file is several.
     """
-    from seqgen.tasks.scoring.bleu import read_texts
+    from seqgen.commands.scoring.bleu import read_texts
 
     if len(files) == 1 and files != ["-"] and piped_input() is not None:
         files = ["-", *files]
@@ -195,7 +195,7 @@ def _read(files: list[str], against: list[str]) -> Texts:
 def _put_corpus(
     texts: Texts, options: BleuOptions, samples: int, seed: int, json: bool, verbose: bool
 ) -> None:
-    from seqgen.tasks.scoring import bleu as scoring
+    from seqgen.commands.scoring import bleu as scoring
 
     score = scoring.bleu(texts, options, samples, seed)
     if json:
@@ -206,7 +206,7 @@ def _put_corpus(
 
 def _put_sentences(texts: Texts, metrics: Sequence[BleuOptions], json: bool, verbose: bool) -> None:
     """Write a line's scores a line, to be pasted beside the lines; signatures are progress."""
-    from seqgen.tasks.scoring.bleu import record_of, sentence_bleu
+    from seqgen.commands.scoring.bleu import record_of, sentence_bleu
 
     scores = zip(*(sentence_bleu(texts, one) for one in metrics), strict=True)
     for number, of_line in enumerate(scores):
@@ -229,7 +229,7 @@ def _put_paired(
     json: bool,
     verbose: bool,
 ) -> None:
-    from seqgen.tasks.scoring.bleu import paired_bleu, record_of
+    from seqgen.commands.scoring.bleu import paired_bleu, record_of
 
     rows = []
     for name, score in paired_bleu(texts, options, test, samples, seed):

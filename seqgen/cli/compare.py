@@ -41,10 +41,10 @@ from seqgen.errors import UsageError
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
+    from seqgen.commands.loaded import LoadedModel
+    from seqgen.commands.scoring.compare import Comparison
+    from seqgen.commands.scoring.perplexity import Scoring
     from seqgen.data.pairs import Pairs
-    from seqgen.tasks.loaded import LoadedModel
-    from seqgen.tasks.scoring.compare import Comparison
-    from seqgen.tasks.scoring.perplexity import Scoring
 
 
 def compare(
@@ -135,10 +135,10 @@ def compare(
     tabulates their bits per character. What a sweep has trained is kept: the same command goes on
     after an interruption, or adds sizes, seeds and architectures.
     """
+    from seqgen.commands.loading import load
+    from seqgen.commands.scoring import compare as comparing
+    from seqgen.commands.scoring.perplexity import Scoring
     from seqgen.configs import DOCUMENTS, READING_PRECISIONS, choice
-    from seqgen.tasks.loading import load
-    from seqgen.tasks.scoring import compare as comparing
-    from seqgen.tasks.scoring.perplexity import Scoring
 
     if documents is not None:
         choice("--documents", documents, DOCUMENTS)
@@ -211,7 +211,7 @@ def _text(
         UsageError: files are given that models of this kind do not read.
         SeqgenError: they cannot be read; or nothing is given and models hold out other texts.
     """
-    from seqgen.tasks.scoring import compare as comparing
+    from seqgen.commands.scoring import compare as comparing
 
     check_translates(models[0], files.of_pairs)
     if models[0].reads_pairs:
@@ -228,7 +228,7 @@ def _text(
 
 def _warn(models: list[LoadedModel], given: str | Pairs | None, scoring: Scoring) -> None:
     """Say which models have seen a given text, and which cannot read it in this way."""
-    from seqgen.tasks.scoring.compare import newlines_warning, trained_on
+    from seqgen.commands.scoring.compare import newlines_warning, trained_on
 
     for warning in filter(None, map(scoring.warning, models)):
         say(warning)

@@ -19,7 +19,7 @@ from seqgen.cli.tables import figure, number, percentage, put_table
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
-    from seqgen.tasks.diagnose import Diagnosis
+    from seqgen.commands.diagnose import Diagnosis
     from seqgen.training.diagnosis.distance import Distance
 
 # The table has these distances; the picture, the file and the records have all.
@@ -66,8 +66,8 @@ def diagnose(
     networks; norms of weights, gradients and updates by layer; saturated and dead units; and the
     entropy of a transformer's attention.
     """
-    from seqgen.tasks.diagnose import diagnose as look
-    from seqgen.tasks.loading import load
+    from seqgen.commands.diagnose import diagnose as look
+    from seqgen.commands.loading import load
 
     source = Inputs(quiet).open_one(text)
     if plot is not None:

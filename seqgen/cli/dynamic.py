@@ -9,7 +9,7 @@ from seqgen.cli.options import refuse_without
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
-    from seqgen.tasks.scoring.dynamic import Dynamic
+    from seqgen.commands.scoring.dynamic import Dynamic
 
 Rate = Annotated[
     float | None,
@@ -49,7 +49,7 @@ def dynamic_of(
     Raises:
         UsageError: a value is out of bounds or belongs to nothing; or lines are scored alone.
     """
-    from seqgen.tasks.scoring.dynamic import Dynamic
+    from seqgen.commands.scoring.dynamic import Dynamic
 
     if rate is None:
         given = {"--dynamic-decay": decay, "--dynamic-segment": segment}

@@ -31,9 +31,9 @@ from seqgen.errors import UsageError
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
-    from seqgen.tasks.loaded import LoadedModel
-    from seqgen.tasks.scoring.evaluate import Evaluation, Measurements
-    from seqgen.tasks.scoring.minimal_pairs import Pair
+    from seqgen.commands.loaded import LoadedModel
+    from seqgen.commands.scoring.evaluate import Evaluation, Measurements
+    from seqgen.commands.scoring.minimal_pairs import Pair
 
 
 # Options that classifiers and taggers are measured with.
@@ -121,12 +121,12 @@ def evaluate(
         refuse_others(context, FOR_LABELS, "models that tell labels")
         put_label_scores(model, file, device, json, verbose, quiet)
         return
+    from seqgen.commands.loading import load
+    from seqgen.commands.scoring.evaluate import Measurements
+    from seqgen.commands.scoring.evaluate import evaluate as measure
+    from seqgen.commands.scoring.perplexity import Scoring
+    from seqgen.commands.writing.continuations import Protocol
     from seqgen.configs import DOCUMENTS, READING_PRECISIONS, choice
-    from seqgen.tasks.loading import load
-    from seqgen.tasks.scoring.evaluate import Measurements
-    from seqgen.tasks.scoring.evaluate import evaluate as measure
-    from seqgen.tasks.scoring.perplexity import Scoring
-    from seqgen.tasks.writing.continuations import Protocol
 
     if documents is not None:
         choice("--documents", documents, DOCUMENTS)
@@ -227,7 +227,7 @@ def _announce(loaded: LoadedModel, to_measure: Measurements) -> None:
 
 
 def _pairs(sources: list[Input]) -> dict[str, list[Pair]]:
-    from seqgen.tasks.scoring.minimal_pairs import read_pairs
+    from seqgen.commands.scoring.minimal_pairs import read_pairs
 
     return {source.title: read_pairs(source.chunks(), source.title) for source in sources}
 

@@ -57,7 +57,7 @@ def import_(
     (ARPA, by KenLM, SRILM or another tool) or vectors.
     """
     from seqgen.cli.models import describe
-    from seqgen.tasks.exchange import import_model
+    from seqgen.commands.exchange import import_model
 
     if str(file) == "-":
         file = STANDARD_INPUT
@@ -112,9 +112,9 @@ def export(
     quiet: options.Quiet = False,
 ) -> None:
     """Export a model in a format that other tools read: n-grams, transformers, recurrent ones."""
+    from seqgen.commands.exchange import export_model, exported
+    from seqgen.commands.loading import load
     from seqgen.formats import FOLDER_EXPORTERS
-    from seqgen.tasks.exchange import export_model, exported
-    from seqgen.tasks.loading import load
 
     if file_format in FOLDER_EXPORTERS:
         path = check_out_folder(Path(out), overwrite, file_format)

@@ -11,7 +11,7 @@ from seqgen.cli.tables import MISSING, count, figure, table
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from seqgen.tasks.writing.explain import Explanation, Suggestion
+    from seqgen.commands.writing.explain import Explanation, Suggestion
 
 
 def put_suggestions(suggestions: Iterable[Suggestion], json: bool) -> None:

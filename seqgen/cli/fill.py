@@ -48,9 +48,9 @@ def fill(
     and after it. With --top each line is a probability, a tab and a token; blanks follow one
     another in the order of the text, N lines each.
     """
+    from seqgen.commands.masked.fill import fill as filled
+    from seqgen.commands.masked.load import load_masked
     from seqgen.data.text import unix_newlines
-    from seqgen.tasks.masked.fill import fill as filled
-    from seqgen.tasks.masked.load import load_masked
 
     if not texts and piped_input() is None:
         raise UsageError("give a text with [MASK] in it, or pipe lines in")

@@ -36,7 +36,7 @@ def put_rate(
         report: takes events of preparing.
         json: write records.
     """
-    from seqgen.tasks.training.find_rate import find_rate
+    from seqgen.commands.training.find_rate import find_rate
 
     place = None if plot is None else check_picture(plot, inputs)
     points, best_rate = find_rate(

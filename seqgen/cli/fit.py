@@ -11,8 +11,8 @@ from seqgen.cli.tables import figure, weight
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
-    from seqgen.tasks.loaded import LoadedModel
-    from seqgen.tasks.scoring.perplexity import Scoring
+    from seqgen.commands.loaded import LoadedModel
+    from seqgen.commands.scoring.perplexity import Scoring
 
 # The value of --fit that means no file.
 HELD_OUT = "held-out"
@@ -22,7 +22,7 @@ def fit_on(
     source: Input, loaded: LoadedModel, scoring: Scoring, json: bool, quiet: bool
 ) -> LoadedModel:
     """Fit a mixture's weights and a cache to a text; print them, and return the model with them."""
-    from seqgen.tasks.scoring.mix import fit
+    from seqgen.commands.scoring.mix import fit
 
     if getattr(loaded.stored, "by_order", ()) and not quiet:
         say(

@@ -17,8 +17,8 @@ from seqgen.wording import plural
 
 if TYPE_CHECKING:
     from seqgen.cli.inspected import View
-    from seqgen.tasks.inspect.passage import Passages
-    from seqgen.tasks.loaded import LoadedModel
+    from seqgen.commands.inspect.passage import Passages
+    from seqgen.commands.loaded import LoadedModel
 
 
 def inspect(
@@ -142,8 +142,8 @@ def inspect(
     heads = None if head is None else _numbers(head)
     inputs = Inputs(quiet)
     from seqgen.cli import inspected
-    from seqgen.tasks.inspect.passage import passages as passages_of
-    from seqgen.tasks.loading import load
+    from seqgen.commands.inspect.passage import passages as passages_of
+    from seqgen.commands.loading import load
 
     loaded = load(model, device)
     loaded.require_text("inspect")

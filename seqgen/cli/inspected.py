@@ -9,16 +9,16 @@ from typing import Any
 from seqgen.cli.coloured import lines_of, put_lines
 from seqgen.cli.output import console, is_terminal, one_line, put, say, standard_output
 from seqgen.cli.tables import MISSING, count, figure, percentage, put_table
+from seqgen.commands.inspect.heads import Attended, HeadWeights, attended
+from seqgen.commands.inspect.likeliest import Place, likeliest
+from seqgen.commands.inspect.passage import Passages
+from seqgen.commands.inspect.steps import Step, UnitValues, Weights, unit_values, weights
+from seqgen.commands.inspect.steps import steps as steps_of
+from seqgen.commands.inspect.units import Unit
+from seqgen.commands.inspect.units import units as units_of
 from seqgen.report import inspection
 from seqgen.report.colours import share_scale, signed_scale
 from seqgen.report.page import Section
-from seqgen.tasks.inspect.heads import Attended, HeadWeights, attended
-from seqgen.tasks.inspect.likeliest import Place, likeliest
-from seqgen.tasks.inspect.passage import Passages
-from seqgen.tasks.inspect.steps import Step, UnitValues, Weights, unit_values, weights
-from seqgen.tasks.inspect.steps import steps as steps_of
-from seqgen.tasks.inspect.units import Unit
-from seqgen.tasks.inspect.units import units as units_of
 from seqgen.wording import plural
 
 # What is shown unless the user says.

@@ -12,7 +12,7 @@ from seqgen.cli.output import put, put_record, say
 from seqgen.cli.tables import MISSING, count, figure, percentage, put_table
 
 if TYPE_CHECKING:
-    from seqgen.tasks.labelling.evaluate import LabelEvaluation
+    from seqgen.commands.labelling.evaluate import LabelEvaluation
 
 # A confusion matrix with more labels than this is shown by --json alone.
 WIDEST = 12
@@ -39,9 +39,9 @@ def put_label_scores(
     quiet: bool,
 ) -> None:
     """Measure classifiers or taggers on a file, or on what each held out, and show the figures."""
+    from seqgen.commands.labelling.evaluate import evaluate_labels
+    from seqgen.commands.labelling.predict import load_labeller
     from seqgen.data.examples import FORMATS
-    from seqgen.tasks.labelling.evaluate import evaluate_labels
-    from seqgen.tasks.labelling.predict import load_labeller
 
     models = [load_labeller(name, device) for name in names or [None]]
     given = {}

@@ -19,8 +19,8 @@ from seqgen.errors import UsageError
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
-    from seqgen.tasks.loaded import LoadedModel
-    from seqgen.tasks.mixing import Mixed
+    from seqgen.commands.loaded import LoadedModel
+    from seqgen.commands.mixing import Mixed
 
 
 def _numbers(text: str) -> list[float]:
@@ -98,8 +98,8 @@ def mix(
     The probability of a token is the weighted sum of what the parts give it. They must have the
     same tokenizer. The new model refers to its parts; with --copy it keeps copies.
     """
+    from seqgen.commands.mixing import combine, store_mixture
     from seqgen.configs import PRECISIONS, choice
-    from seqgen.tasks.mixing import combine, store_mixture
 
     if weights is not None and fit is not None:
         raise UsageError("give --weights or --fit, not both")

@@ -9,8 +9,8 @@ from seqgen import registry, store
 from seqgen.store.model import StoredModel
 
 if TYPE_CHECKING:
-    from seqgen.tasks.portrait.portrait import Portrait
-    from seqgen.tasks.portrait.training import Course
+    from seqgen.commands.portrait.portrait import Portrait
+    from seqgen.commands.portrait.training import Course
 
 # Sections whose figures are in the records.
 FIGURES = "Calibration", "Loss by position", "Loss by class of token", "Novelty"
@@ -74,7 +74,7 @@ def training_commands(model: StoredModel, name: str) -> list[str]:
 
 
 def _search(portrait: Portrait, name: str) -> str:
-    from seqgen.tasks.portrait.portrait import SEARCH
+    from seqgen.commands.portrait.portrait import SEARCH
 
     prompt = portrait.tree.prompt
     options = f"--beams {SEARCH.beams} --nbest {SEARCH.nbest} --max-tokens {SEARCH.max_tokens}"
@@ -85,7 +85,7 @@ def _search(portrait: Portrait, name: str) -> str:
 
 def _inside(portrait: Portrait) -> list[str]:
     """Return what shows the same attention or units, of as many tokens; nothing without them."""
-    from seqgen.tasks.portrait.portrait import OBSERVED
+    from seqgen.commands.portrait.portrait import OBSERVED
 
     if portrait.attention is not None:
         shown = [f"{portrait.attended} --attention"]

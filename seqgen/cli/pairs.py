@@ -15,9 +15,9 @@ from seqgen.cli.output import say
 from seqgen.errors import SeqgenError, UsageError
 
 if TYPE_CHECKING:
+    from seqgen.commands.loaded import LoadedModel
     from seqgen.data.pairs import Pairs
     from seqgen.data.tokenfile import TokenFile
-    from seqgen.tasks.loaded import LoadedModel
 
 Watch = Callable[[Iterable[str]], Iterator[str]]
 
@@ -65,7 +65,7 @@ class HeldOutPairs:
         Raises:
             SeqgenError: a model holds out none, or other pairs than another.
         """
-        from seqgen.tasks.scoring.perplexity import held_out_pairs
+        from seqgen.commands.scoring.perplexity import held_out_pairs
 
         first, *others = [held_out_pairs(loaded) for loaded in models]
         for loaded, pairs in zip(models[1:], others, strict=True):
@@ -230,7 +230,7 @@ def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Input | HeldOutPa
     Raises:
         SeqgenError: a model holds out nothing, or other text than another.
     """
-    from seqgen.tasks.scoring.compare import common_text, hold_out_alike
+    from seqgen.commands.scoring.compare import common_text, hold_out_alike
 
     names = " and ".join(loaded.stored.name for loaded in models)
     if models[0].reads_pairs:

@@ -32,11 +32,11 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import title_of
 
 if TYPE_CHECKING:
+    from seqgen.commands.loaded import LoadedModel
+    from seqgen.commands.scoring.perplexity import Perplexity, Scoring
+    from seqgen.commands.scoring.surprisal import Line
+    from seqgen.commands.writing.records import Look
     from seqgen.data.text import Surveyor
-    from seqgen.tasks.loaded import LoadedModel
-    from seqgen.tasks.scoring.perplexity import Perplexity, Scoring
-    from seqgen.tasks.scoring.surprisal import Line
-    from seqgen.tasks.writing.records import Look
 
 T = TypeVar("T")
 
@@ -135,10 +135,10 @@ def perplexity(
     models, each line is preceded by the name of the model that predicts it best. --attention and
     --align are of single pairs and imply --per-line. Masked models have a pseudo-perplexity.
     """
+    from seqgen.commands.both_ways import load_directions
+    from seqgen.commands.loading import load
+    from seqgen.commands.scoring.perplexity import Scoring
     from seqgen.configs import DOCUMENTS, READING_PRECISIONS, choice
-    from seqgen.tasks.both_ways import load_directions
-    from seqgen.tasks.loading import load
-    from seqgen.tasks.scoring.perplexity import Scoring
 
     if documents is not None:
         choice("--documents", documents, DOCUMENTS)
@@ -226,7 +226,7 @@ def _whole(
     quiet: bool,
 ) -> None:
     """Write a record, or a row, for each model and each text."""
-    from seqgen.tasks.scoring.perplexity import perplexity as score
+    from seqgen.commands.scoring.perplexity import perplexity as score
 
     records = []
     for loaded in models:
@@ -279,8 +279,8 @@ def _per_line(
     verbose: bool,
     quiet: bool,
 ) -> None:
+    from seqgen.commands.scoring.surprisal import whose_line
     from seqgen.data.text import Surveyor
-    from seqgen.tasks.scoring.surprisal import whose_line
 
     scoring = replace(scoring, documents="line")
     names = [loaded.stored.name for loaded in models]
@@ -314,7 +314,7 @@ def _put_line_record(
     look: Look | None,
 ) -> None:
     """Write the record of a line under the model that likes it best."""
-    from seqgen.tasks.scoring.surprisal import line_record
+    from seqgen.commands.scoring.surprisal import line_record
 
     record = line_record(file, models[best], lines[best], scoring)
     if len(models) > 1:
@@ -334,9 +334,9 @@ def _per_token(
     quiet: bool,
 ) -> None:
     from seqgen.cli.surprisal import put_coloured
+    from seqgen.commands.scoring.perplexity import protocol
+    from seqgen.commands.scoring.surprisal import score_tokens
     from seqgen.data.text import Surveyor
-    from seqgen.tasks.scoring.perplexity import protocol
-    from seqgen.tasks.scoring.surprisal import score_tokens
 
     scoring = scoring.check(loaded)
     about = protocol(loaded, scoring)
@@ -361,7 +361,7 @@ def _sign(
     models: list[LoadedModel], file: str, scoring: Scoring, surveyor: Surveyor, verbose: bool
 ) -> None:
     """Say how figures were made, with `verbose` exactly, once the text has passed."""
-    from seqgen.tasks.scoring.perplexity import protocol, scoring_signature
+    from seqgen.commands.scoring.perplexity import protocol, scoring_signature
 
     for loaded in models:
         resolved, data = scoring.check(loaded), surveyor.facts.sha256

@@ -12,8 +12,8 @@ from seqgen.cli.inputs import Inputs, file_name, given_or_piped
 from seqgen.cli.output import put, put_record, say
 
 if TYPE_CHECKING:
+    from seqgen.commands.labelling.predict import LoadedLabeller
     from seqgen.data.examples import Example
-    from seqgen.tasks.labelling.predict import LoadedLabeller
 
 
 def predict(
@@ -39,8 +39,8 @@ def predict(
     label per line; a tagger writes word, tab, tag, and an empty line after each sentence. Of
     several columns only the first is read, as the word. --json also shows probabilities.
     """
-    from seqgen.tasks.labelling.predict import load_labeller
-    from seqgen.tasks.labelling.predict import predict as predict_labels
+    from seqgen.commands.labelling.predict import load_labeller
+    from seqgen.commands.labelling.predict import predict as predict_labels
 
     (name,) = given_or_piped([file] if file else None, "seqgen predict FILE")
     loaded = load_labeller(model, device)

@@ -14,8 +14,8 @@ from seqgen.errors import UsageError
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
+    from seqgen.commands.loaded import LoadedModel
     from seqgen.data.sources import Vectors
-    from seqgen.tasks.loaded import LoadedModel
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def piped_lines(
 
 def _lines_of(name: str, chunks: Iterable[str], nothing: str, quiet: bool) -> Iterable[str]:
     """Return the lines of a text as prompts, one each, as they come."""
-    from seqgen.tasks.writing.prompts import Lines
+    from seqgen.commands.writing.prompts import Lines
 
     return Lines(name, _lines(name, chunks, nothing, quiet))
 

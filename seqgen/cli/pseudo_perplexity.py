@@ -13,9 +13,9 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import title_of
 
 if TYPE_CHECKING:
+    from seqgen.commands.loaded import LoadedModel
+    from seqgen.commands.masked.pseudo_perplexity import PseudoPerplexity
     from seqgen.configs import Documents
-    from seqgen.tasks.loaded import LoadedModel
-    from seqgen.tasks.masked.pseudo_perplexity import PseudoPerplexity
 
 # The parameters of `seqgen perplexity` that have a meaning for masked models.
 MEANT = ("files", "model", "documents", "per_line", "device", "precision", "threads")
@@ -39,9 +39,9 @@ def put_pseudo_perplexity(
         UsageError: there is no such precision, or it goes without another option.
         SeqgenError: a text is empty, or a model holds out nothing.
     """
+    from seqgen.commands.masked.load import load_masked
+    from seqgen.commands.masked.pseudo_perplexity import pseudo_perplexity
     from seqgen.configs import PRECISIONS, choice
-    from seqgen.tasks.masked.load import load_masked
-    from seqgen.tasks.masked.pseudo_perplexity import pseudo_perplexity
 
     if per_line and documents == "stream":
         raise UsageError("--per-line scores each line alone: leave out --documents stream")
@@ -67,7 +67,7 @@ def put_pseudo_perplexity(
 
 def _put_lines(loaded: LoadedModel, source: Input, json: bool, verbose: bool, quiet: bool) -> None:
     """Write the pseudo-log-likelihood of each line, a tab and the line."""
-    from seqgen.tasks.masked.pseudo_perplexity import pseudo_lines
+    from seqgen.commands.masked.pseudo_perplexity import pseudo_lines
 
     record = None
     for record in pseudo_lines(loaded, source.chunks(loaded.data.newlines), file=source.name):

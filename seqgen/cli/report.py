@@ -21,8 +21,8 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.store.model import StoredModel
 
 if TYPE_CHECKING:
+    from seqgen.commands.portrait.portrait import Portrait
     from seqgen.report.model_page import Profile
-    from seqgen.tasks.portrait.portrait import Portrait
 
 OUT = Path("report.html")
 # While a model is trained, the page is written, and read again by a browser, so often.
@@ -140,8 +140,8 @@ class _Pages:
 
     def _profile(self, model: StoredModel) -> Profile:
         from seqgen.cli.model_facts import settings_apart, six_facts
+        from seqgen.commands.portrait.training import course
         from seqgen.report.model_page import Profile
-        from seqgen.tasks.portrait.training import course
         from seqgen.tokenizers import load_tokenizer
 
         current = StoredModel(model.path)  # what is read once is kept
@@ -158,8 +158,8 @@ class _Pages:
     def _portrait(self, model: StoredModel) -> Portrait | None:
         """Return how a model deals with the text; made again where its weights have changed."""
         from seqgen.cli.pairs import held_out_by
-        from seqgen.tasks.loading import load
-        from seqgen.tasks.portrait.portrait import portrait
+        from seqgen.commands.loading import load
+        from seqgen.commands.portrait.portrait import portrait
 
         when, known = self._portraits.get(model.name, (None, None))
         if when == model.written:

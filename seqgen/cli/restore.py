@@ -51,8 +51,8 @@ def restore(
     and those that are missing at the end of a line, stand for any. --json also shows the energy
     of the network after each sweep.
     """
-    from seqgen.tasks.writing.restore import load_memory
-    from seqgen.tasks.writing.restore import restore as restored
+    from seqgen.commands.writing.restore import load_memory
+    from seqgen.commands.writing.restore import restore as restored
 
     if not lines and piped_input() is None:
         raise UsageError("give a line to restore, or pipe lines in")

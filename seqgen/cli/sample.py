@@ -20,8 +20,8 @@ from seqgen.cli.source_attention import Shown, refuse_shown, source_options
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
-    from seqgen.tasks.loaded import LoadedModel
-    from seqgen.tasks.writing.sample import SampleOptions
+    from seqgen.commands.loaded import LoadedModel
+    from seqgen.commands.writing.sample import SampleOptions
 
 
 def sample(
@@ -202,10 +202,10 @@ def sample(
     --top-p, --min-p, --typical. Then a token is drawn. A filter that would remove every token
     keeps the most probable one.
     """
+    from seqgen.commands.loading import load
+    from seqgen.commands.writing.prompts import unknown_in_source
+    from seqgen.commands.writing.sample import SampleOptions, stream
     from seqgen.configs import READING_PRECISIONS, choice
-    from seqgen.tasks.loading import load
-    from seqgen.tasks.writing.prompts import unknown_in_source
-    from seqgen.tasks.writing.sample import SampleOptions, stream
 
     given = GivenPrompts(prompts, prompt_file, source, source_vectors)
     of_source = source_options(
@@ -285,7 +285,7 @@ def _put_reasons(
 ) -> None:
     """Write the most probable next tokens, or how every token of a text was chosen."""
     from seqgen.cli import explanations
-    from seqgen.tasks.writing import explain as explaining
+    from seqgen.commands.writing import explain as explaining
 
     if suggest:
         suggestions = explaining.suggest(loaded, texts, suggest, sampling.batch_size)
@@ -297,7 +297,7 @@ def _put_reasons(
 
 def _put_one(loaded: LoadedModel, prompt: str, sampling: SampleOptions, echoed: bool) -> None:
     """Write one text as it is, piece by piece."""
-    from seqgen.tasks.writing.sample import stream
+    from seqgen.commands.writing.sample import stream
 
     echo = prompt if echoed else ""
     for piece in _with_echo(loaded, echo, stream(loaded, prompt, sampling)):
@@ -313,7 +313,7 @@ def _looked(
 
     Attention is read when a text is finished, so that the text comes in one piece.
     """
-    from seqgen.tasks.writing.sample import sample as write
+    from seqgen.commands.writing.sample import sample as write
 
     (record,) = write(loaded, [prompt], options)
     yield record.text if record.alignment is None else f"{record.text}\n{record.alignment}"
@@ -345,7 +345,7 @@ def _put_records(
 
     A raw one is written as it is.
     """
-    from seqgen.tasks.writing.sample import sample as write
+    from seqgen.commands.writing.sample import sample as write
 
     unknown = 0
     for record in write(loaded, texts, sampling):

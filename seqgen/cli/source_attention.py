@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.text import Text
 
-    from seqgen.tasks.loaded import LoadedModel
-    from seqgen.tasks.scoring.surprisal import Line
-    from seqgen.tasks.writing.from_source import SourceOptions
-    from seqgen.tasks.writing.records import Look
+    from seqgen.commands.loaded import LoadedModel
+    from seqgen.commands.scoring.surprisal import Line
+    from seqgen.commands.writing.from_source import SourceOptions
+    from seqgen.commands.writing.records import Look
 
 WIDTH = 80
 # Columns of a cell, and the most that labels take: on the left, and above (in lines).
@@ -40,8 +40,8 @@ def source_options(
     copy_unknown: bool = False,
 ) -> SourceOptions:
     """Return what flags ask of a model that writes from sources; a picture needs attention."""
-    from seqgen.tasks.source_attention import Heads
-    from seqgen.tasks.writing.from_source import SourceOptions
+    from seqgen.commands.source_attention import Heads
+    from seqgen.commands.writing.from_source import SourceOptions
 
     return SourceOptions(
         attention=attention or plot is not None,
@@ -99,7 +99,7 @@ class Shown:
         """Return what a scored target reads of its source; None where nothing is asked for."""
         if not self.shows_something:
             return None
-        from seqgen.tasks.writing.from_source import SourceReader
+        from seqgen.commands.writing.from_source import SourceReader
 
         reader = SourceReader(loaded, self.options)
         return reader.look_at((line.source, line.text), line.scored.tokens.tolist())

@@ -9,7 +9,7 @@ from seqgen.cli.coloured import lines_of, put_lines
 from seqgen.report.colours import Scale
 
 if TYPE_CHECKING:
-    from seqgen.tasks.scoring.surprisal import Token
+    from seqgen.commands.scoring.surprisal import Token
 
 # From green by yellow to red; a token of 12 bits, or more, is as red as can be: 1 in 4,096.
 BITS = Scale(0, 12, ((0, 255, 90), (255, 255, 90), (255, 0, 90)))

@@ -22,7 +22,7 @@ from seqgen.cli.tables import MISSING, count, figure, put_table, short_count
 from seqgen.configs import MOST_SEED, conform, count_of, require
 
 if TYPE_CHECKING:
-    from seqgen.tasks.training.sweep import Sweep, SweepRecord
+    from seqgen.commands.training.sweep import Sweep, SweepRecord
 
 Architectures = Annotated[
     str | None,
@@ -115,7 +115,7 @@ def sweep_of(given: Mapping[str, Any], files: Sequence[str | Path]) -> Sweep:
     Raises:
         UsageError: a list is empty, or has something wrong in it.
     """
-    from seqgen.tasks.training.sweep import Sweep
+    from seqgen.commands.training.sweep import Sweep
 
     require(given["parameters"] is not None, "--sweep needs --parameters N,...")
     settings = {name: given[name] for name in ("steps", "epochs", "minutes", "documents")}

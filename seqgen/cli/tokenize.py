@@ -21,8 +21,8 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
+    from seqgen.commands.tokenize import Statistics, TokenizedLine
     from seqgen.data.tokenfile import TokenFile
-    from seqgen.tasks.tokenize import Statistics, TokenizedLine
     from seqgen.tokenizers import Tokenizer
 
 # The names of shards have five digits.
@@ -136,8 +136,7 @@ def tokenize(
     The ids of a line include its newline, so that decoded lines concatenate to the text. --pieces
     shows a space as U+2581 and a newline as \n.
     """
-    from seqgen.configs import DOCUMENTS, choice
-    from seqgen.tasks.tokenize import (
+    from seqgen.commands.tokenize import (
         find_tokenizer,
         newlines_of,
         pair_tokenizer,
@@ -146,7 +145,8 @@ def tokenize(
         train_tokenizer,
         without_pairs,
     )
-    from seqgen.tasks.tokenize import tokenize as encode
+    from seqgen.commands.tokenize import tokenize as encode
+    from seqgen.configs import DOCUMENTS, choice
 
     choice("--documents", documents, DOCUMENTS)
     if newlines is not None:
@@ -266,8 +266,8 @@ def _decode(
     json: bool,
     of_sources: Tokenizer | None,
 ) -> None:
+    from seqgen.commands.tokenize import detokenize
     from seqgen.data.text import unix_newlines
-    from seqgen.tasks.tokenize import detokenize
 
     file = _token_file(sources, tokenizer)
     documents = documents if file is None else file.documents
@@ -288,8 +288,8 @@ def _decode(
 
 def _rows(sources: list[Input], of_sources: Tokenizer | None) -> Iterator[list[int]]:
     """Read lines of ids, or of `--json`'s records; refuse the ids of pairs."""
+    from seqgen.commands.tokenize import without_pairs
     from seqgen.data.text import lines
-    from seqgen.tasks.tokenize import without_pairs
 
     chunks = join(sources, "lf")
     text = chunks if of_sources is None else without_pairs(chunks, "--decode", of_sources)

@@ -303,9 +303,9 @@ def train(
             of_preset = preset and presets.preset(preset).architecture
             put_settings(named or of_preset or registry.DEFAULT, json, setting_name or None)
             return
+    from seqgen.commands.training.resume import resume as go_on
+    from seqgen.commands.training.train import train as run
     from seqgen.ranks.group import together
-    from seqgen.tasks.training.resume import resume as go_on
-    from seqgen.tasks.training.train import train as run
 
     data = [*(data or ()), *(data_option or ())]
     check_sides(data, source, source_vectors, target, val, val_source, val_target)

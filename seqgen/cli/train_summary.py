@@ -25,7 +25,7 @@ from seqgen.training.events import SAMPLE_WIDTH
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
-    from seqgen.tasks.training.session import TrainingResult
+    from seqgen.commands.training.session import TrainingResult
     from seqgen.training.events import Diagnosed, Event, Report
 
 # The summary ends with this many lines of a sample.

@@ -13,8 +13,8 @@ from seqgen.errors import UsageError
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
-    from seqgen.tasks.scoring.evaluate import Evaluation
-    from seqgen.tasks.scoring.translations import Translating
+    from seqgen.commands.scoring.evaluate import Evaluation
+    from seqgen.commands.scoring.translations import Translating
 
 Metrics = Annotated[
     list[str] | None,
@@ -82,9 +82,9 @@ def translating(
     Raises:
         UsageError: an option is wrong.
     """
+    from seqgen.commands.scoring.translations import METRICS, Translating
+    from seqgen.commands.writing.beam_search import BeamOptions
     from seqgen.metrics.bleu import options_by_metric
-    from seqgen.tasks.scoring.translations import METRICS, Translating
-    from seqgen.tasks.writing.beam_search import BeamOptions
 
     if max_tokens is not None:
         search["max_tokens"] = max_tokens

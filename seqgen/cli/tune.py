@@ -41,8 +41,8 @@ from seqgen.training.events import Event, Notice
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
-    from seqgen.tasks.tuning.trial import TrialRecord
-    from seqgen.tasks.tuning.tune import Tuning, TuningResult
+    from seqgen.commands.tuning.trial import TrialRecord
+    from seqgen.commands.tuning.tune import Tuning, TuningResult
 
 # Flags of settings, as `train` has them.
 SETTINGS = ("tokenizer", "vocab_size", "documents", "labels", "val", "val_target")
@@ -263,8 +263,8 @@ def _tuning(given: Mapping[str, Any], inputs: Inputs, quiet: bool) -> Tuning:
     budget = {name: value for name, value in budget.items() if value is not None}
     nested = read_config(given["config"]) if given["config"] else {}
 
-    from seqgen.tasks.tuning.study import first_or_kept
-    from seqgen.tasks.tuning.tune import Tuning
+    from seqgen.commands.tuning.study import first_or_kept
+    from seqgen.commands.tuning.tune import Tuning
 
     name = given["name"] or _name_of(data[0])
     asked = first_or_kept(name, budget, given["seed"], given["trials"], given["minutes"])

@@ -18,8 +18,8 @@ from seqgen.errors import UsageError
 from seqgen.wording import first_names, plural
 
 if TYPE_CHECKING:
-    from seqgen.tasks.vectors.texts import TextVector, TokenVector
-    from seqgen.tasks.vectors.words import Neighbour, WordVectors
+    from seqgen.commands.vectors.texts import TextVector, TokenVector
+    from seqgen.commands.vectors.words import Neighbour, WordVectors
 
 FORMATS = ("text", "npy", "word2vec")
 # Words of a picture that asks for none, and of an answer.
@@ -190,7 +190,7 @@ def vectors(
     --tokenizer word` learns nothing else. Without a question, the vectors of all words are
     written.
     """
-    from seqgen.tasks.vectors.words import WordVectors, load_vectors
+    from seqgen.commands.vectors.words import WordVectors, load_vectors
 
     asked = Asked(
         *(neighbours or [], analogy or [], similarity, text, pool, layer, top),
@@ -200,7 +200,7 @@ def vectors(
     asked = _checked(asked, inputs)
     loaded = load_vectors(model, device)
     if text is not None:
-        from seqgen.tasks.vectors.texts import check_pooling, text_vectors
+        from seqgen.commands.vectors.texts import check_pooling, text_vectors
 
         how = pool or "mean"
         check_pooling(loaded, how, layer)
@@ -273,7 +273,7 @@ def _answer(asked: Asked, words: WordVectors, top: int) -> None:
 
 def _drawn(asked: Asked, answers: Iterable[Neighbour]) -> list[str]:
     """Return the words of questions and answers, each once."""
-    from seqgen.tasks.vectors.words import terms
+    from seqgen.commands.vectors.words import terms
 
     given = [word for analogy in asked.analogies for word in terms(analogy)]
     return list(dict.fromkeys([*asked.neighbours, *given, *(n.neighbour for n in answers)]))
@@ -288,7 +288,7 @@ def _draw(asked: Asked, words: WordVectors, chosen: list[str]) -> None:
 
 
 def _put_agreement(words: WordVectors, source: Input, json: bool) -> None:
-    from seqgen.tasks.vectors.similarity import agreement
+    from seqgen.commands.vectors.similarity import agreement
 
     result = agreement(words, source.chunks(), source.title)
     if json:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from seqgen.commands.inspect.heads import Attended, HeadWeights
+from seqgen.commands.inspect.likeliest import Place
+from seqgen.commands.inspect.steps import Step, UnitValues, Weights
+from seqgen.commands.inspect.units import Unit
 from seqgen.report.coloured_text import Span, coloured_text
 from seqgen.report.colours import share_scale, signed_scale, surprisal_scale
 from seqgen.report.page import Section, beside, table
-from seqgen.tasks.inspect.heads import Attended, HeadWeights
-from seqgen.tasks.inspect.likeliest import Place
-from seqgen.tasks.inspect.steps import Step, UnitValues, Weights
-from seqgen.tasks.inspect.units import Unit
 
 UNIT_COLUMNS = ("layer", "unit", "kept", "memory", "reset", "lag", "correlation", "follows")
 

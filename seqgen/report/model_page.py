@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from seqgen.commands.portrait.figures import Figures
+from seqgen.commands.portrait.portrait import Portrait
+from seqgen.commands.portrait.training import Course
 from seqgen.metrics.novelty import Novelty
 from seqgen.report.charts import Series, chart, thinned
 from seqgen.report.coloured_text import visible
@@ -17,9 +20,6 @@ from seqgen.report.inspection import (
 )
 from seqgen.report.page import Section, beside, commands, page, table
 from seqgen.report.search_tree import search_tree
-from seqgen.tasks.portrait.figures import Figures
-from seqgen.tasks.portrait.portrait import Portrait
-from seqgen.tasks.portrait.training import Course
 
 # Samples that are shown of a training, and lengths of n-grams.
 MOST_SAMPLES, MOST_ROWS = 6, 12

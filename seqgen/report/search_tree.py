@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from seqgen.tasks.writing.beam_search import Node, Tree
+from seqgen.commands.writing.beam_search import Node, Tree
 
 # Pixels from a token to the next, from a line to the next, and around all.
 ACROSS, DOWN, MARGIN = 96, 22, 16

@@ -1,0 +1,73 @@
+"""A model that reads both ways, as the two language models that it consists of."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from seqgen import registry, store
+from seqgen.commands.loaded import LoadedModel
+from seqgen.commands.loading import load, load_stored, require_int8
+from seqgen.configs import Direction
+from seqgen.configs.cache import CacheConfig
+from seqgen.models.precision import Precision, choose_device
+from seqgen.store import StoredMixture, StoredModel
+
+
+@dataclass(frozen=True)
+class StoredDirection(StoredModel):
+    """One direction of a stored model that reads both ways; `path` is the folder of both.
+
+    Attributes:
+        direction: which one.
+    """
+
+    direction: Direction
+
+    @property
+    def name(self) -> str:
+        """The model's name and the direction."""
+        return f"{StoredModel(self.path).name}:{self.direction}"
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of the model and the direction."""
+        whole = f"{StoredModel(self.path).digest} {self.direction}"
+        return hashlib.sha256(whole.encode()).hexdigest()
+
+
+def directions_of(loaded: LoadedModel) -> list[LoadedModel]:
+    """Return the language model that reads from the left, and the one that reads from the right."""
+    model = loaded.model
+    return [
+        replace(
+            loaded,
+            stored=StoredDirection(loaded.stored.path, direction),
+            model=one,
+            data=replace(loaded.data, direction=direction),
+        )
+        for direction, one in (("forward", model.forwards), ("backward", model.backwards))
+    ]
+
+
+def load_directions(
+    name: str | Path | None = None,
+    device: str = "auto",
+    precision: Precision = "auto",
+    cache: CacheConfig | None = None,
+) -> list[LoadedModel]:
+    """Load a language model for scoring; of one that reads both ways, both that it consists of.
+
+    See `load`.
+    """
+    stored = store.find_all(name)
+    row = registry.known_architecture(stored.config["architecture"])
+    mixed = isinstance(stored, StoredMixture)
+    if cache is None and not mixed and row is not None and row.reads == "both-ways":
+        loaded = load_stored(stored, choose_device(device), precision)
+        if precision == "int8":
+            require_int8(loaded)
+        return directions_of(loaded)
+    return [load(name, device, precision, cache)]

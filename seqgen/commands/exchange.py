@@ -1,0 +1,159 @@
+"""Models in the formats of other tools: read into the store, and written from it."""
+
+from __future__ import annotations
+
+import codecs
+import shutil
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+from seqgen import __version__, formats, store
+from seqgen.commands.interrupts import ending_as_ctrl_c
+from seqgen.commands.loaded import LoadedModel
+from seqgen.commands.loading import load
+from seqgen.configs import DataConfig, require
+from seqgen.errors import SeqgenError
+from seqgen.files import write_bytes
+from seqgen.formats import packing
+from seqgen.store import StoredModel
+from seqgen.store.layout import SOURCE_TOKENIZER, TOKENIZER
+from seqgen.tokenizers import Tokenizer
+
+
+@ending_as_ctrl_c()
+def import_model(
+    path: str | Path,
+    *,
+    name: str | None = None,
+    like: str | None = None,
+    overwrite: bool = False,
+    file_format: str | None = None,
+) -> StoredModel:
+    """Read a model of another tool and store it.
+
+    Args:
+        path: the file, perhaps compressed by gzip; or a folder of Hugging Face.
+        name: what to call the model; made from the file's name if None.
+        like: a model whose tokens the file is about, and which reads text in the same way; None
+            if the file alone says so.
+        overwrite: replace a model of that name, when the new one is complete.
+        file_format: a key of `formats.IMPORTERS`; None to know it by the file's first line.
+
+    Raises:
+        UsageError: the name is in use.
+        SeqgenError: the file cannot be read or is broken.
+    """
+    path = Path(path)
+    store.check_free(name, overwrite)
+    known = None if like is None else load(like, "cpu")
+    # An ARPA file knows no labels, and is read from left to right.
+    data = known and replace(known.data, labels=False, direction="forward")
+    vocabulary = known and (known.tokenizer, data)
+    read_folder = formats.folder_importer(path)
+    if read_folder is not None:
+        imported, stem = read_folder(path, vocabulary), path.resolve().name
+    else:
+        imported, stem = _read_lines(path, vocabulary, file_format)
+    with store.building(name, stem, overwrite) as stored:
+        groups = {
+            "model": imported.model.config,
+            "data": imported.data,
+            "framing": imported.framing,
+        }
+        tables = {name: group.to_dict() for name, group in groups.items()}
+        stored.write_config(imported.architecture, **tables, training={})
+        with stored.writing(TOKENIZER):
+            imported.tokenizer.save(stored.path / TOKENIZER)
+            if imported.source_tokenizer is not None:
+                imported.source_tokenizer.save(stored.path / SOURCE_TOKENIZER)
+        stored.write_weights(imported.model)
+        stored.write_record(
+            created=store.now(),
+            seqgen_version=__version__,
+            parameters=imported.model.parameter_count(),
+            imported=str(path.resolve()),
+            **imported.facts,
+        )
+        stored.seal()
+        stored.publish()
+    return StoredModel(stored.path)
+
+
+def _read_lines(
+    path: Path, like: tuple[Tokenizer, DataConfig] | None, file_format: str | None
+) -> tuple[formats.Imported, str]:
+    """Return what a file holds that is read line by line, and its name without an ending."""
+    with packing.opened(path) as file:
+        lines = iter(file)
+        first = next(lines, b"").removeprefix(codecs.BOM_UTF8)
+        file_format = file_format or formats.format_of(first)
+        read = formats.importer(file_format)
+        imported = read(chain([first], lines), path, like)
+    stem = path.name.removesuffix(".gz").removesuffix(".txt").removesuffix(f".{file_format}")
+    return imported, stem
+
+
+def exported(loaded: LoadedModel, file_format: str, merge: bool = False) -> Iterable[bytes]:
+    """Return a stored model in a format of another tool, in pieces.
+
+    Args:
+        loaded: the model.
+        file_format: a key of `formats.EXPORTERS`.
+        merge: of low-rank adapters, write the model that they and their base make together.
+
+    Raises:
+        UsageError: there is no such format; or merging has no meaning.
+        SeqgenError: the format cannot hold this kind of model.
+    """
+    return formats.exporter(file_format)(_to_export(loaded, merge))
+
+
+def _to_export(loaded: LoadedModel, merge: bool) -> formats.Exported:
+    """Return what a format may hold of a model; see `exported`."""
+    name = loaded.stored.name
+    require(
+        loaded.stored.is_adapter or not merge,
+        f"--merge is for low-rank adapters, and {name} holds a whole model: leave it out",
+    )
+    if loaded.stored.is_adapter and not merge:
+        raise SeqgenError(
+            f"{name} holds adapters of {loaded.stored.require_base().name}, which no format can "
+            "say: add --merge to write both together as one model"
+        )
+    if loaded.backward:
+        raise SeqgenError(f"{name} reads from right to left, which no format can say")
+    documents, framing = loaded.data.documents, loaded.framing
+    source = loaded.source_tokenizer
+    return formats.Exported(loaded.model, loaded.tokenizer, documents, framing, name, source)
+
+
+def export_model(
+    loaded: LoadedModel, file_format: str, out: str | Path, merge: bool = False
+) -> None:
+    """Write a stored model to a file, compressed by gzip if its name ends so; or to a folder.
+
+    See `exported` for the errors.
+    """
+    if file_format not in formats.FOLDER_EXPORTERS:
+        packing.write(Path(out), exported(loaded, file_format, merge))
+        return
+    files = dict(formats.folder_exporter(file_format)(_to_export(loaded, merge)))
+    try:
+        Path(out).mkdir(parents=True, exist_ok=True)
+        _clear(Path(out), formats.EXPORTED_FILES[file_format])
+        for name, content in files.items():
+            (Path(out) / name).parent.mkdir(exist_ok=True)
+            write_bytes(Path(out) / name, content)
+    except OSError as error:
+        raise SeqgenError(f"{out} cannot be written: {error.strerror or error}") from None
+
+
+def _clear(folder: Path, known: Collection[str]) -> None:
+    """Delete an earlier export, whose files would be read with the new ones; nothing else."""
+    inside = list(folder.iterdir())
+    if any(path.name not in known for path in inside):
+        return
+    for path in inside:
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()

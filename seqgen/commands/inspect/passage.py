@@ -1,0 +1,176 @@
+"""A short text as a model reads it: its tokens, in the order of the text and of reading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seqgen.commands.loaded import LoadedModel
+from seqgen.configs import require
+from seqgen.data.corpus import Corpus, encode_corpus
+from seqgen.data.direction import reading_order
+from seqgen.errors import SeqgenError
+
+NEWLINE = "\n"
+# No token is read from more characters than this, on average.
+CHARACTERS_OF_TOKEN = 64
+
+
+@dataclass(frozen=True)
+class Passage:
+    """One document: a text, or a line of it.
+
+    Attributes:
+        loaded: the model that reads it.
+        corpus: the document alone.
+        number: which of the text's documents it is.
+    """
+
+    loaded: LoadedModel
+    corpus: Corpus
+    number: int
+
+    @cached_property
+    def tokens(self) -> list[int]:
+        """The N ids that are predicted, in the order of the text."""
+        return self.corpus.tokens.tolist()
+
+    @cached_property
+    def pieces(self) -> list[str]:
+        """Each token as a person sees it."""
+        return self.loaded.tokenizer.pieces(self.tokens)
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """What each token adds to the text."""
+        tokenizer = self.loaded.tokenizer
+        decoder, ends = tokenizer.decoder(), (tokenizer.newline_id, tokenizer.eos_id)
+        return [NEWLINE if token in ends else decoder.push(token) for token in self.tokens]
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """(N,): the place in the text of each token as the model comes to it."""
+        if self.loaded.backward:
+            return reading_order(self.corpus)
+        return np.arange(len(self.tokens))
+
+    @cached_property
+    def targets(self) -> np.ndarray:
+        """(N,) int64: what is predicted, in the order of reading."""
+        return self.corpus.tokens[self.order].astype(np.int64)
+
+    @cached_property
+    def read(self) -> np.ndarray:
+        """(N,) int64: what is read before each target; the first is the start symbol."""
+        return np.concatenate([[self.corpus.start], self.targets[:-1]])
+
+    @property
+    def read_to_end(self) -> np.ndarray:
+        """(N + 1,) int64: the start symbol and all N tokens, in the order of reading."""
+        return np.append(self.read, self.targets[-1])
+
+    @property
+    def batch(self) -> Tensor:
+        """`read` as a batch of one row."""
+        return torch.from_numpy(self.read)[None].to(self.loaded.model.device)
+
+    @property
+    def row_of(self) -> np.ndarray:
+        """(N,): for each place in the text, when the model predicts it."""
+        return np.argsort(self.order)
+
+    def head(self, count: int) -> Passage:
+        """Return the first tokens of the text alone."""
+        return self if count >= len(self.tokens) else self._cut(0, count)
+
+    def around(self, places: list[int], count: int) -> Passage:
+        """Return at most `count` tokens: these places, and what the model reads before them."""
+        size = len(self.tokens)
+        if self.loaded.backward:
+            begin = max(0, min(places[0], size - count))
+            return self._cut(begin, min(size, begin + count))
+        end = min(size, max(places[-1] + 1, count))
+        return self._cut(max(0, end - count), end)
+
+    def _cut(self, begin: int, end: int) -> Passage:
+        """Return a part of the document, read after the token that comes before it."""
+        corpus, size = self.corpus, len(self.tokens)
+        whole = (begin, end) == (0, size)
+        start = corpus.start
+        if self.loaded.backward and end < size:
+            start = self.tokens[end]
+        elif not self.loaded.backward and begin > 0:
+            start = self.tokens[begin - 1]
+        tokens = corpus.tokens[begin:end]
+        ends = np.array([end - begin])
+        end_id = corpus.end if whole or (end == size and not self.loaded.backward) else None
+        cut = replace(corpus, tokens=tokens, ends=ends, start=start, end=end_id)
+        return self if whole else replace(self, corpus=cut)
+
+
+@dataclass(frozen=True)
+class Passages:
+    """A text's documents.
+
+    Attributes:
+        documents: at least one, with a token each.
+        cut: the text goes on after them.
+    """
+
+    documents: list[Passage]
+    cut: bool
+
+    def head(self, count: int) -> Passages:
+        """Return the first `count` tokens of the text."""
+        documents: list[Passage] = []
+        for passage in self.documents:
+            documents.append(passage.head(count))
+            count -= len(documents[-1].tokens)
+            if count == 0:
+                break
+        return Passages(documents, cut=True)
+
+
+def passages(loaded: LoadedModel, chunks: Iterable[str], max_tokens: int) -> Passages:
+    """Return the first tokens of a text, document by document.
+
+    Args:
+        loaded: the model, whose --documents says what a document is.
+        chunks: the text in pieces cut anywhere; no more of it is read than is needed.
+        max_tokens: how many tokens are taken at most.
+
+    Raises:
+        UsageError: the model writes from sources, or from labels.
+        SeqgenError: the text is empty.
+    """
+    loaded.require_text("this")
+    require(max_tokens >= 1, f"--max-tokens must be at least 1, not {max_tokens}")
+    text, whole = _beginning(chunks, CHARACTERS_OF_TOKEN * max_tokens)
+    documents = loaded.data.documents
+    corpus = encode_corpus([text], loaded.tokenizer, documents, framing=loaded.framing)
+    if corpus.tokens.size == 0:
+        raise SeqgenError("the text is empty: there is nothing to look at")
+    taken, left = [], max_tokens
+    for number in range(corpus.ends.size):
+        passage = Passage(loaded, corpus.take(np.array([number])), number).head(left)
+        taken.append(passage)
+        left -= passage.corpus.tokens.size
+        if left == 0:
+            break
+    return Passages(taken, not whole or corpus.tokens.size > max_tokens)
+
+
+def _beginning(chunks: Iterable[str], most: int) -> tuple[str, bool]:
+    """Return the first characters of a text, and whether that is all of it."""
+    taken, size = [], 0
+    for chunk in chunks:
+        taken.append(chunk)
+        size += len(chunk)
+        if size > most:
+            return "".join(taken)[:most], False
+    return "".join(taken), True

@@ -1,0 +1,183 @@
+"""How well a classifier or a tagger predicts the labels of given examples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from seqgen.commands.labelling.predict import LoadedLabeller, log_probs_of_labels
+from seqgen.data.examples import FORMATS, Example
+from seqgen.data.text import Text
+from seqgen.errors import SeqgenError
+from seqgen.metrics.bootstrap import wilson
+from seqgen.metrics.classification import (
+    Estimate,
+    confusion,
+    entities,
+    estimated,
+    f1_of,
+    macro_f1,
+    marks_entities,
+    resampled,
+)
+
+
+@dataclass(frozen=True)
+class LabelEvaluation:
+    """The keys of a record of `seqgen eval --json` of a classifier or a tagger, in order.
+
+    Attributes:
+        model: its name.
+        architecture: its name in the registry.
+        parameters: how many numbers it has.
+        file: what it was measured on.
+        examples: how many texts or sentences.
+        labels: how many labels were predicted.
+        nats_per_label: the cross-entropy.
+        accuracy: the share predicted rightly, with its interval: Wilson's for classifiers; for
+            taggers, whose errors within a sentence are correlated, by resampling sentences.
+        macro_f1: the mean of F1 over labels; by resampling, as the next.
+        entity_precision, entity_recall, entity_f1: of whole entities, all types together; None
+            where tags do not mark any.
+        by_label: precision, recall, F1 and number of each label.
+        confusion: `labels`, and in `counts` a row for each: how often it was predicted as which.
+        signature: how intervals and entities were made.
+    """
+
+    model: str
+    architecture: str
+    parameters: int
+    file: str
+    examples: int
+    labels: int
+    nats_per_label: float
+    accuracy: dict[str, float]
+    macro_f1: dict[str, float]
+    entity_precision: float | None
+    entity_recall: float | None
+    entity_f1: dict[str, float] | None
+    by_label: list[dict[str, Any]]
+    confusion: dict[str, Any]
+    signature: str
+
+
+def evaluate_labels(
+    loaded: LoadedLabeller, examples: list[Example] | None = None, name: str = "validation"
+) -> LabelEvaluation:
+    """Measure a classifier or a tagger.
+
+    Args:
+        loaded: the model.
+        examples: with labels; the held-out ones if None.
+        name: of their file.
+
+    Raises:
+        SeqgenError: a label is not known, or an example is too long; or nothing was held out.
+    """
+    examples = held_out(loaded) if examples is None else examples
+    truth = [np.array(loaded.encoder.numbers(example, name)) for example in examples]
+    log_probs = [array for array, _ in log_probs_of_labels(loaded, examples, name)]
+    predicted = [array.argmax(-1) for array in log_probs]
+    rows = zip(log_probs, truth, strict=True)
+    nats = -sum(float(array[np.arange(len(t)), t].sum()) for array, t in rows)
+    flat = np.concatenate(truth), np.concatenate(predicted)
+    names = loaded.classes.names
+    matrix = confusion(*flat, len(names))
+    entity_figures = _entity_figures(names, truth, predicted)
+    return LabelEvaluation(
+        model=loaded.stored.name,
+        architecture=loaded.stored.config["architecture"],
+        parameters=loaded.model.parameter_count(),
+        file=name,
+        examples=len(examples),
+        labels=int(matrix.sum()),
+        nats_per_label=nats / int(matrix.sum()),
+        **_figures(matrix, truth, predicted, by_sentence=loaded.task == "tag"),
+        **entity_figures,
+        by_label=_by_label(names, matrix),
+        confusion={"labels": list(names), "counts": matrix.tolist()},
+        signature=_signature(loaded.task, entity_figures["entity_f1"] is not None),
+    )
+
+
+def held_out(loaded: LoadedLabeller) -> list[Example]:
+    """Return the examples that a model held out.
+
+    Raises:
+        SeqgenError: there are none.
+    """
+    path = loaded.stored.validation_text
+    if path is None:
+        raise SeqgenError(f"{loaded.stored.name} held nothing out; give a FILE")
+    return FORMATS[loaded.task].read(Text((path,)).chunks(), "the held-out part")
+
+
+Numbers = Sequence[np.ndarray]
+
+
+def _figures(
+    matrix: np.ndarray, truth: Numbers, predicted: Numbers, by_sentence: bool
+) -> dict[str, dict[str, float]]:
+    """Return accuracy and macro-F1, with their intervals."""
+    hits, labels = int(matrix.trace()), int(matrix.sum())
+    counts = _counts(truth, predicted, len(matrix))
+    samples = np.split(resampled(counts), 3, axis=1)  # hits, predicted and true, (R, C) each
+    accuracy = Estimate(hits / labels, *wilson(hits, labels))
+    if by_sentence:
+        accuracy = estimated(hits / labels, samples[0].sum(-1) / samples[2].sum(-1))
+    whole = matrix.diagonal(), matrix.sum(0), matrix.sum(1)
+    f1 = estimated(float(macro_f1(*whole)), macro_f1(*samples))
+    return {"accuracy": asdict(accuracy), "macro_f1": asdict(f1)}
+
+
+def _counts(truth: Numbers, predicted: Numbers, classes: int) -> np.ndarray:
+    """Return for each example the hits, predictions and occurrences of each label, (E, 3 C)."""
+    counts = np.zeros((len(truth), 3, classes))
+    for row, t, p in zip(counts, truth, predicted, strict=True):
+        np.add.at(row[0], t[t == p], 1)
+        np.add.at(row[1], p, 1)
+        np.add.at(row[2], t, 1)
+    return counts.reshape(len(truth), -1)
+
+
+def _entity_figures(names: Sequence[str], truth: Numbers, predicted: Numbers) -> dict[str, Any]:
+    """Return precision, recall and F1 of whole entities, if tags mark any."""
+    if not marks_entities(names):
+        return dict.fromkeys(("entity_precision", "entity_recall", "entity_f1"))
+    counts = np.zeros((len(truth), 3))
+    for row, t, p in zip(counts, truth, predicted, strict=True):
+        of_truth, of_model = (entities([names[number] for number in numbers]) for numbers in (t, p))
+        row[:] = len(of_truth & of_model), len(of_model), len(of_truth)
+    hits, predicted_count, true_count = counts.sum(0)
+    samples = f1_of(*resampled(counts).T)
+    return {
+        "entity_precision": float(hits / predicted_count) if predicted_count else 0.0,
+        "entity_recall": float(hits / true_count) if true_count else 0.0,
+        "entity_f1": asdict(estimated(float(f1_of(*counts.sum(0)[:, None])[0]), samples)),
+    }
+
+
+def _by_label(names: Sequence[str], matrix: np.ndarray) -> list[dict[str, Any]]:
+    hits, predicted, true = matrix.diagonal(), matrix.sum(0), matrix.sum(1)
+    f1 = f1_of(hits, predicted, true)
+    return [
+        {
+            "label": name,
+            "precision": float(hits[i] / predicted[i]) if predicted[i] else 0.0,
+            "recall": float(hits[i] / true[i]) if true[i] else 0.0,
+            "f1": float(f1[i]),
+            "count": int(true[i]),
+        }
+        for i, name in enumerate(names)
+    ]
+
+
+def _signature(task: str, marked: bool) -> str:
+    """Return how figures were made."""
+    unit = "examples" if task == "classify" else "sentences"
+    accuracy = "wilson" if task == "classify" else f"bootstrap-of-{unit}"
+    parts = ["interval:95%", f"accuracy:{accuracy}", f"f1:bootstrap-of-{unit}"]
+    return "|".join([*parts, *(["entities:conlleval"] if marked else [])])

@@ -1,0 +1,178 @@
+"""Predicting the labels of texts, and the tags of the words of sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from seqgen import registry, store
+from seqgen.commands.labelling.probabilities import log_probs_of
+from seqgen.commands.machine import choose_products
+from seqgen.configs import DataConfig, require
+from seqgen.data.classes import Classes
+from seqgen.data.corpus import Framing
+from seqgen.data.examples import Example, ExampleEncoder
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.models.labeller import Labeller
+from seqgen.models.precision import choose_device
+from seqgen.store import StoredMixture, StoredModel
+
+
+@dataclass(frozen=True)
+class LoadedLabeller:
+    """A classifier or a tagger, with what is needed to read texts for it.
+
+    Attributes:
+        stored: where it came from.
+        model: in evaluation mode.
+        encoder: makes ids of examples.
+        data: how its texts were read.
+    """
+
+    stored: StoredModel
+    model: Labeller
+    encoder: ExampleEncoder
+    data: DataConfig
+
+    @property
+    def task(self) -> str:
+        """What it does: "classify" or "tag"."""
+        return self.encoder.task
+
+    @property
+    def classes(self) -> Classes:
+        """The labels that it predicts."""
+        return self.encoder.classes
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The keys of a record of `seqgen predict --json` of a classifier, in order.
+
+    Attributes:
+        index: of the text, from 0.
+        text: it.
+        label: the most probable one.
+        probability: of the label.
+    """
+
+    index: int
+    text: str
+    label: str
+    probability: float
+
+    @property
+    def labels(self) -> list[str]:
+        """The label."""
+        return [self.label]
+
+
+@dataclass(frozen=True)
+class TaggedSentence:
+    """The keys of a record of `seqgen predict --json` of a tagger, in order.
+
+    Attributes:
+        index: of the sentence, from 0.
+        tokens: its words.
+        tags: the most probable tag of each.
+        probabilities: of the tags.
+    """
+
+    index: int
+    tokens: list[str]
+    tags: list[str]
+    probabilities: list[float]
+
+    @property
+    def labels(self) -> list[str]:
+        """The tags."""
+        return self.tags
+
+
+def load_labeller(name: str | Path | None = None, device: str = "auto") -> LoadedLabeller:
+    """Load a classifier or a tagger.
+
+    Args:
+        name: a name, a path, or None for the latest model.
+        device: auto, cpu, cuda or mps.
+
+    Raises:
+        UsageError: it is no such model.
+        SeqgenError: there is no such model, or it is damaged.
+    """
+    place = choose_device(device)
+    stored = store.find_all(name)
+    mixed = isinstance(stored, StoredMixture)
+    require(not mixed, f"{stored.name} is a mixture, which tells no labels: give one of its parts")
+    if stored.reads not in registry.TASKS:
+        raise UsageError(
+            f"{stored.name} tells no labels; train a model that does with seqgen train FILE "
+            "--task classify, or --task tag"
+        )
+    model, tokenizer = stored.load()
+    classes = Classes.load(stored.path / store.TOKENIZER)
+    whole = model.vocab_size == tokenizer.vocab_size and model.config.classes == len(classes)
+    if not whole:
+        raise SeqgenError(f"{stored.path} is damaged: its model and its tokenizer do not fit")
+    choose_products(place)
+    data = stored.settings("data", DataConfig)
+    start = Framing.of(tokenizer, data.documents).start
+    encoder = ExampleEncoder(model.task, tokenizer, classes, start)
+    return LoadedLabeller(stored, model.to(place), encoder, data)
+
+
+def log_probs_of_labels(
+    loaded: LoadedLabeller, examples: list[Example], name: str
+) -> list[tuple[np.ndarray, Example]]:
+    """Return the log-probabilities (W, C) of the labels of each example, in order.
+
+    Args:
+        loaded: the model.
+        examples: texts, or sentences; their labels are not looked at.
+        name: of their file, for errors.
+
+    Raises:
+        SeqgenError: one is longer than the model reads; names its line.
+    """
+    most = loaded.model.window
+    sources = loaded.encoder.sources(examples)
+    for example, length in zip(examples, sources.lengths.tolist(), strict=True):
+        if most is not None and length > most:
+            raise SeqgenError(
+                f"{name}, line {example.line}: the text has {length - 1:,} tokens, and "
+                f"{loaded.stored.name} reads at most {most - 1:,}"
+            )
+    by_number = dict(log_probs_of(loaded.model, sources))
+    return [
+        (by_number[i][loaded.encoder.places(example)], example)
+        for i, example in enumerate(examples)
+    ]
+
+
+def predict(
+    loaded: LoadedLabeller, batches: Iterable[list[Example]], name: str = "the text"
+) -> Iterator[Prediction | TaggedSentence]:
+    """Yield the labels that a model predicts for examples, in order.
+
+    Args:
+        loaded: the model.
+        batches: examples that come together.
+        name: of their file, for errors.
+
+    Raises:
+        SeqgenError: as `log_probs_of_labels`.
+    """
+    index = 0
+    for examples in batches:
+        for log_probs, example in log_probs_of_labels(loaded, examples, name):
+            best = log_probs.argmax(-1)
+            labels = [loaded.classes.names[number] for number in best]
+            probabilities = np.exp(log_probs.max(-1)).tolist()
+            if loaded.task == "classify":
+                yield Prediction(index, example.text, labels[0], probabilities[0])
+            else:
+                yield TaggedSentence(index, list(example.words), labels, probabilities)
+            index += 1

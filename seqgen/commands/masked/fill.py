@@ -1,0 +1,151 @@
+"""Filling in the blanks of a text with a masked model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from seqgen.commands.loaded import LoadedModel
+from seqgen.commands.vectors.words import SHOWN_SPACE
+from seqgen.commands.writing.prompts import Lines
+from seqgen.errors import SeqgenError
+from seqgen.models.bert import Bert, tokens_besides
+from seqgen.models.precision import in_float64
+from seqgen.tokenizers import Tokenizer
+
+# What stands for a hidden token in a text.
+MASK = "[MASK]"
+
+
+@dataclass(frozen=True)
+class Filled:
+    """The keys of a record of `seqgen fill --json`, in order.
+
+    Attributes:
+        index: of the text, from 0.
+        text: as it was given.
+        tokens: for each [MASK] the most probable tokens, the first one first.
+        probabilities: of these tokens.
+        filled: the text with the first token in each place.
+        unknown: how many tokens of the text the model does not know.
+        model: its name.
+    """
+
+    index: int
+    text: str
+    tokens: list[list[str]]
+    probabilities: list[list[float]]
+    filled: str
+    unknown: int
+    model: str
+
+
+def fill(loaded: LoadedModel, texts: Iterable[str], top: int = 1) -> Iterator[Filled]:
+    """Yield the most probable tokens for the blanks of each text, as soon as it is read.
+
+    Each [MASK] is told by all other tokens of its text, of which other [MASK]s are part: tokens for
+    several blanks need not go together.
+
+    Args:
+        loaded: a masked model.
+        texts: each with one or several [MASK].
+        top: how many tokens for each blank.
+
+    Raises:
+        SeqgenError: a text has no [MASK], or more tokens than the model reads at once.
+    """
+    tokenizer, model = loaded.tokenizer, loaded.model
+    words = tokens_besides(model.vocab_size, [*tokenizer.special_ids, *line_breaks(tokenizer)])
+    for index, text in enumerate(texts):
+        where = f"{texts.source}, line" if isinstance(texts, Lines) else "text"
+        parts = parts_of(tokenizer, text)
+        ids, places = hidden(tokenizer, parts, model.config.symbols.mask)
+        _check(loaded, ids, places, f"{where} {index + 1}")
+        probabilities = probabilities_at(model, ids, places)[:, words]  # (M, W)
+        order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]  # (M, top)
+        best = words[order].tolist()
+        yield Filled(
+            index=index,
+            text=text,
+            tokens=[[shown(piece) for piece in tokenizer.pieces(row)] for row in best],
+            probabilities=np.take_along_axis(probabilities, order, 1).tolist(),
+            filled=filled(tokenizer, text, [row[0] for row in best]),
+            unknown=ids.count(tokenizer.unk_id),
+            model=loaded.stored.name,
+        )
+
+
+def line_breaks(tokenizer: Tokenizer) -> list[int]:
+    """Return the tokens that hold a line break, which fills no blank of a line."""
+    return [i for i in range(tokenizer.vocab_size) if {"\n", "\r"} & set(tokenizer.decode([i]))]
+
+
+def shown(piece: str) -> str:
+    """Return a token without the spaces around it, unless it is nothing else."""
+    return piece.replace(SHOWN_SPACE, " ").strip(" ") or piece
+
+
+def _check(loaded: LoadedModel, ids: list[int], places: list[int], where: str) -> None:
+    """Refuse a text without a blank, or one that is too long.
+
+    Raises:
+        SeqgenError: names it.
+    """
+    if not places:
+        raise SeqgenError(f"{where} has no {MASK}: put one in the place of each token to tell")
+    most = loaded.model.window
+    if len(ids) > most:
+        raise SeqgenError(
+            f"{where} has {len(ids):,} tokens, and {loaded.stored.name} reads at most {most:,}"
+        )
+
+
+def parts_of(tokenizer: Tokenizer, text: str) -> list[str]:
+    """Return the text around each [MASK], without the space that a token there has itself."""
+    *parts, last = text.split(MASK)
+    if tokenizer.joins_space:
+        parts = [part.removesuffix(" ") for part in parts]
+    return [*parts, last]
+
+
+def hidden(tokenizer: Tokenizer, parts: Sequence[str], mask: int) -> tuple[list[int], list[int]]:
+    """Return a text as ids, with `mask` between its parts; and where these are, from 0."""
+    ids, places = tokenizer.encode(parts[0]).tolist(), []
+    for part in parts[1:]:
+        places.append(len(ids))
+        ids += [mask, *tokenizer.encode(part).tolist()]
+    return ids, places
+
+
+def filled(tokenizer: Tokenizer, text: str, tokens: Sequence[int]) -> str:
+    """Return a text with a token in the place of each [MASK], joined as the tokenizer decodes.
+
+    A word that has no space of its own keeps the one before its blank; and one that has a space
+    loses it where none is due: at the beginning, or after white space.
+    """
+    *given, last = text.split(MASK)
+    written, ids = "", []
+    for token, part, read in zip(tokens, given, parts_of(tokenizer, text), strict=False):
+        written += read
+        ids += tokenizer.encode(read).tolist()
+        decoder = tokenizer.decoder(ids)
+        piece = decoder.push(token) + decoder.flush()
+        if read != part and not piece[:1].isspace():
+            piece = tokenizer.copied(piece, written)
+        elif tokenizer.joins_space and not written[-1:].strip():
+            piece = piece.removeprefix(" ") or piece
+        written += piece
+        ids.append(token)
+    return written + last
+
+
+@torch.inference_mode()
+def probabilities_at(model: Bert, ids: Sequence[int], places: Sequence[int]) -> np.ndarray:
+    """Return the probability of every token of the tokenizer at each place, (M, V) of float64."""
+    symbols = model.config.symbols
+    row = torch.tensor([[symbols.cls, *ids, symbols.sep]], device=model.device)
+    logits, _ = model(row, [row.shape[1]], torch.tensor([places], device=model.device) + 1)
+    return in_float64(logits[0]).softmax(-1)[:, : model.vocab_size].cpu().numpy()

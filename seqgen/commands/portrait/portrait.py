@@ -1,0 +1,128 @@
+"""All that a page shows of one model, made from at most a few thousand tokens of a text."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from seqgen.commands.inspect.heads import Attended, attended
+from seqgen.commands.inspect.likeliest import Place, likeliest
+from seqgen.commands.inspect.passage import Passage, Passages
+from seqgen.commands.inspect.passage import passages as passages_of
+from seqgen.commands.inspect.steps import UnitValues, unit_values
+from seqgen.commands.inspect.units import Unit, units
+from seqgen.commands.loaded import LoadedModel
+from seqgen.commands.portrait.figures import Figures, figures
+from seqgen.commands.portrait.novelty import Originality, originality
+from seqgen.commands.scoring.perplexity import Scoring, protocol, scoring_signature
+from seqgen.commands.writing.beam_search import BeamOptions, Tree, explain
+from seqgen.errors import SeqgenError
+from seqgen.models.recurrent import RecurrentLM
+from seqgen.models.transformer import Transformer
+
+# Tokens of the text that figures are made from, at most; and numbers of whole distributions.
+MOST_TOKENS, MOST_NUMBERS = 20_000, 40_000_000
+# Tokens of the passage that is shown, candidates at each, and tokens whose attention is.
+SHOWN, CANDIDATES, ATTENDED = 400, 5, 60
+# Tokens over which units are observed, and units and heads that are shown.
+OBSERVED, UNITS, HEADS = 2000, 10, 4
+SEARCH = BeamOptions(beams=4, nbest=2, max_tokens=12)
+PROMPT_WORDS = 3
+
+
+@dataclass(frozen=True)
+class Portrait:
+    """How a model deals with a text.
+
+    Attributes:
+        figures: over the first tokens of the text.
+        passage: the beginning of it, with the likeliest tokens at each place.
+        originality: how much of what the model writes is new; None where that is not known.
+        not_known: why it is not; None where it is.
+        tree: of the beam search from a prompt.
+        attended: how many tokens of the text attention was looked at over; 0 for others than
+            transformers.
+        attention: what heads of a transformer read for a word of the passage; None for others.
+        units: of a recurrent network, those that remember longest; none for others.
+        unit: the first of them over the passage; None for others.
+        protocol: how the text was scored.
+        signature: of the figures.
+    """
+
+    figures: Figures
+    passage: list[Place]
+    originality: Originality | None
+    not_known: str | None
+    tree: Tree
+    attended: int
+    attention: Attended | None
+    units: list[Unit]
+    unit: UnitValues | None
+    protocol: str
+    signature: str
+
+
+def portrait(loaded: LoadedModel, chunks: Iterable[str], prompt: str | None = None) -> Portrait:
+    """Look at how a model deals with a text.
+
+    Args:
+        loaded: the model.
+        chunks: the text in pieces cut anywhere; no more of it is read than is needed.
+        prompt: what the beam search goes on from; None for the text's first words.
+
+    Raises:
+        UsageError: the model writes from sources, or from labels.
+        SeqgenError: the text is empty, or the model does not know a character of the prompt.
+    """
+    most = max(1000, min(MOST_TOKENS, MOST_NUMBERS // loaded.model.vocab_size))
+    passages = passages_of(loaded, chunks, most)
+    scoring = Scoring().check(loaded)
+    shown = passages.head(SHOWN)
+    if prompt is None:
+        prompt = _prompt(shown.documents[0])
+    (tree,) = explain(loaded, [prompt], SEARCH)
+    text = "".join("".join(passage.texts) for passage in passages.documents)
+    data = hashlib.sha256(text.encode()).hexdigest()
+    try:
+        novel, not_known = originality(loaded, text), None
+    except SeqgenError as error:
+        novel, not_known = None, str(error)
+    model = loaded.model
+    attended_tokens = min(ATTENDED, model.window - 1) if isinstance(model, Transformer) else 0
+    recurrent = isinstance(model, RecurrentLM)
+    listed = units(passages.head(OBSERVED)) if recurrent else []
+    return Portrait(
+        figures=figures(passages),
+        passage=list(likeliest(shown, CANDIDATES)),
+        originality=novel,
+        not_known=not_known,
+        tree=tree,
+        attended=attended_tokens,
+        attention=_attention(loaded, passages.head(attended_tokens)) if attended_tokens else None,
+        units=listed[:UNITS],
+        unit=unit_values(shown, listed[0].layer, listed[0].unit) if listed else None,
+        protocol=protocol(loaded, scoring),
+        signature=scoring_signature("report", loaded, scoring, data),
+    )
+
+
+def _prompt(passage: Passage) -> str:
+    """Return the first words of a passage that the model knows."""
+    known = []
+    for word in "".join(passage.texts).split()[:PROMPT_WORDS]:
+        if passage.loaded.tokenizer.first_unknown(word) is not None:
+            break
+        known.append(word)
+    return " ".join(known)
+
+
+def _attention(loaded: LoadedModel, passages: Passages) -> Attended:
+    """Return what the first heads of the last layer read for the last word of a passage."""
+    words = "".join(passages.documents[-1].texts).split()
+    every = attended(passages, None, None, None)
+    if not words:
+        return every
+    heads = range(min(HEADS, loaded.model.config.num_heads))
+    read = attended(passages, None, heads, words[-1])
+    return Attended(every.heads, read.words, 0)

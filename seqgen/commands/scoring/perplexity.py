@@ -1,0 +1,355 @@
+"""Scoring text under a trained model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from seqgen.commands.loaded import LoadedModel
+from seqgen.commands.scoring.dynamic import Dynamic, score_dynamically
+from seqgen.configs import Documents, require
+from seqgen.data.corpus import Corpus, Unknowns, encode_corpus
+from seqgen.data.framing import Framing
+from seqgen.data.pairs import Pairs
+from seqgen.data.text import Survey, Surveyor, Text, WordMeter
+from seqgen.data.tokenfile import TokenFile, check_tokenizer, is_token_file, open_token_file
+from seqgen.data.vector_pairs import open_pairs
+from seqgen.errors import SeqgenError
+from seqgen.files import title_of
+from seqgen.metrics.perplexity import ScoreTotals
+from seqgen.metrics.signature import short, signature
+from seqgen.models.scores import Want
+from seqgen.scoring import Scored, add_up
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scoring:
+    """How a text is scored.
+
+    Attributes:
+        documents: "stream" or "line"; how the model was trained if None.
+        stride: how many tokens a full window gives up at a time; half the window if None.
+        top5: find every token's rank also where that is slow, as for n-grams over words.
+        batch_size: documents side by side; changes no figure.
+        dynamic: how the model learns from the text as it is scored; not at all if None.
+    """
+
+    documents: Documents | None = None
+    stride: int | None = None
+    top5: bool = False
+    batch_size: int = 32
+    dynamic: Dynamic | None = None
+
+    @property
+    def want(self) -> Want:
+        """What a model is asked for, beside log-probabilities."""
+        return "ranks" if self.top5 else "hits"
+
+    def check(self, loaded: LoadedModel) -> Scoring:
+        """Return this for one model, with its `documents`.
+
+        Raises:
+            UsageError: the stride does not suit its window, or the model cannot learn so.
+        """
+        if loaded.reads_pairs:
+            name, each = loaded.stored.name, "pairs" if loaded.reads_sources else "labelled lines"
+            fits = self.documents != "stream"
+            require(fits, f"--documents stream has no meaning: {name} scores {each}, one by one")
+        window, stride = loaded.model.window, self.stride
+        fits = stride is None or (stride >= 1 and (window is None or stride <= window))
+        most = "" if window is None else f" to {window}, the window of {loaded.stored.name}"
+        require(fits, f"--stride must be from 1{most}, not {stride}")
+        documents, dynamic = self.documents or loaded.data.documents, self.dynamic
+        if dynamic is not None:
+            require(stride is None, "give --stride or --dynamic, not both")
+            dynamic = dynamic.check(loaded, documents)
+        return replace(self, documents=documents, dynamic=dynamic)
+
+    def warning(self, loaded: LoadedModel) -> str | None:
+        """Say in one line what of this way the model has never learned, if anything."""
+        if self.documents != "stream" or loaded.data.documents != "line":
+            return None
+        return (
+            f"{loaded.stored.name} was trained on single lines and has never seen a newline: "
+            "--documents stream scores every \\n as something it has not learned"
+        )
+
+
+@dataclass(frozen=True)
+class Perplexity:
+    """The keys of `seqgen perplexity --json`, in order."""
+
+    file: str | None
+    model: str
+    tokens: int
+    characters: int
+    bytes: int
+    nll_nats: float
+    perplexity: float | None
+    perplexity_without_oov: float | None
+    bits_per_token: float | None
+    bits_per_char: float | None
+    bits_per_byte: float | None
+    oov: int
+    accuracy: float | None
+    protocol: str
+    top5_accuracy: float | None
+    nats_per_token: float | None
+    words: int
+    nats_per_word: float | None
+    bits_per_word: float | None
+    perplexity_per_word: float | None
+    oov_bytes: float
+    oov_bits_per_byte: float | None
+    signature: str
+
+
+@dataclass(frozen=True)
+class PairPerplexity(Perplexity):
+    """The same of targets given their sources; tokens, characters and bytes are the targets'.
+
+    Attributes:
+        source_unknown: how many tokens of the sources the model does not know.
+    """
+
+    source_unknown: int
+
+
+def perplexity(
+    loaded: LoadedModel,
+    text: Iterable[str] | TokenFile | Pairs,
+    *,
+    file: str | None = None,
+    scoring: Scoring | None = None,
+) -> Perplexity:
+    """Score a text in the way the model was trained, or as `scoring` says.
+
+    Args:
+        loaded: the model.
+        text: in pieces cut anywhere, or as a token file; pairs for a model that reads them.
+        file: what to call the text in the record.
+        scoring: how.
+
+    Raises:
+        SeqgenError: the text holds no token.
+        UsageError: the stride does not suit the model's window; or the model reads pairs and the
+            text is none, or the other way round.
+    """
+    scoring = (scoring or Scoring()).check(loaded)
+    pairs = isinstance(text, Pairs)
+    if not pairs:
+        loaded.require_text("the perplexity of a text")
+    kind, more = Perplexity, {}
+    if pairs:
+        totals, facts, unknown = _score_pairs(loaded, text, scoring)
+        if loaded.reads_sources:
+            kind, more = PairPerplexity, {"source_unknown": unknown}
+    elif isinstance(text, TokenFile):
+        totals, facts = _score_token_file(loaded, text, scoring)
+    else:
+        totals, facts = _score_chunks(loaded, text, scoring)
+    if totals.tokens == 0:
+        name = title_of(file) if file else "the text"
+        raise SeqgenError(f"{name} is empty: there is nothing to score")
+    about = {
+        "file": file,
+        "model": loaded.stored.name,
+        "protocol": protocol(loaded, scoring),
+        "signature": scoring_signature("perplexity", loaded, scoring, facts.sha256),
+    }
+    return kind(**about, **figures(totals), **more)
+
+
+def figures(totals: ScoreTotals) -> dict[str, Any]:
+    """Return what a record holds that follows from totals alone."""
+    names = (name for name in Perplexity.__dataclass_fields__ if hasattr(totals, name))
+    return {name: getattr(totals, name) for name in names}
+
+
+def score_text(
+    loaded: LoadedModel, chunks: Iterable[str], scoring: Scoring | None = None
+) -> ScoreTotals:
+    """Return the totals of a text: every token once, each document from the start of a text."""
+    return _score_chunks(loaded, chunks, (scoring or Scoring()).check(loaded))[0]
+
+
+def score_held_out(loaded: LoadedModel) -> ScoreTotals:
+    """Return the totals of a model's held-out text, which it must have."""
+    path, scoring = loaded.stored.validation_text, Scoring().check(loaded)
+    if loaded.reads_pairs:
+        return _score_pairs(loaded, held_out_pairs(loaded), scoring)[0]
+    if is_token_file(path):
+        return _score_token_file(loaded, open_token_file(path), scoring)[0]
+    return score_text(loaded, Text((path,)).chunks(), scoring)
+
+
+def held_out_pairs(loaded: LoadedModel) -> Pairs:
+    """Return the pairs that a model holds out.
+
+    Raises:
+        SeqgenError: it holds out none.
+    """
+    files = loaded.stored.validation_pairs
+    if files is None:
+        raise SeqgenError(f"{loaded.stored.name} has no held-out pairs; give a FILE")
+    source, target = files
+    return open_pairs((source,), (target,))
+
+
+def _score_pairs(
+    loaded: LoadedModel, pairs: Pairs, scoring: Scoring
+) -> tuple[ScoreTotals, Survey, int]:
+    """Return the totals of the targets given their sources, and how many of these are unknown."""
+    surveyor, words, unknowns = Surveyor(), WordMeter(), Unknowns(loaded.tokenizer)
+    loaded.require_sources(pairs.source_features)
+    sources = pairs.encoded_sources(loaded.source_tokenizer, None)
+    corpus = encode_corpus(
+        words.watch(surveyor.watch(pairs.targets())), loaded.tokenizer, "line", unknowns=unknowns
+    )
+    corpus = replace(corpus, sources=sources)
+    facts = surveyor.facts
+    totals = replace(
+        _score(loaded, corpus, facts, scoring),
+        words=words.words + facts.lines,
+        oov_bytes=unknowns.bytes,
+    )
+    return totals, replace(facts, sha256=pairs.survey().sha256), corpus.sources.oov
+
+
+def _score_chunks(
+    loaded: LoadedModel, chunks: Iterable[str], scoring: Scoring
+) -> tuple[ScoreTotals, Survey]:
+    surveyor, words, unknowns = Surveyor(), WordMeter(), Unknowns(loaded.tokenizer)
+    documents = scoring.documents
+    corpus = encode_corpus(
+        words.watch(surveyor.watch(chunks)),
+        loaded.tokenizer,
+        documents,
+        framing=loaded.framing_of(documents),
+        unknowns=unknowns,
+    )
+    facts = surveyor.facts
+    totals = replace(
+        _score(loaded, corpus, facts, scoring),
+        words=words.words + (facts.lines if documents == "line" else words.newlines),
+        oov_bytes=unknowns.bytes,
+    )
+    return totals, facts
+
+
+def _score_token_file(
+    loaded: LoadedModel, file: TokenFile, scoring: Scoring
+) -> tuple[ScoreTotals, Survey]:
+    """Return the totals of a token file; see `check_token_file`."""
+    check_token_file(loaded, file, scoring.documents)
+    corpus = replace(file.corpus, start=loaded.framing_of(scoring.documents).start)
+    totals = _score(loaded, corpus, file.facts, scoring)
+    if not file.tells_text:
+        # What an unknown was is not in the file, nor therefore how many words there were.
+        return replace(totals, oov_bytes=math.nan if totals.oov else 0), file.facts
+    words = WordMeter()
+    for _ in words.watch(file.text()):
+        pass
+    return replace(totals, words=words.words + words.newlines), file.facts
+
+
+def check_token_file(loaded: LoadedModel, file: TokenFile, documents: Documents) -> None:
+    """Refuse a token file that does not hold what a model would read of its text.
+
+    Raises:
+        SeqgenError: its tokenizer is not the model's, or it was written the other way.
+    """
+    check_tokenizer(file, loaded.tokenizer, f"the model {loaded.stored.name}")
+    if file.documents != documents:
+        raise SeqgenError(
+            f"{file.path} was written with --documents {file.documents}, and is to be scored with "
+            f"--documents {documents}: write it again, or give --documents {file.documents}"
+        )
+    if Framing.of(file.tokenizer, documents).end != loaded.framing_of(documents).end:
+        raise SeqgenError(
+            f"{file.path} ends its lines with EOS, which {loaded.stored.name}, a model of a "
+            "stream, has not learned: give the text itself"
+        )
+
+
+def _score(loaded: LoadedModel, corpus: Corpus, facts: Survey, scoring: Scoring) -> ScoreTotals:
+    totals = add_up(score_as(scoring, loaded, corpus), loaded.tokenizer)
+    return replace(totals, characters=facts.characters, bytes=facts.bytes)
+
+
+def score_as(scoring: Scoring, loaded: LoadedModel, corpus: Corpus) -> Iterator[Scored]:
+    """Score a corpus in the way that `scoring` says; see `LoadedModel.score`."""
+    if scoring.dynamic is not None:
+        return score_dynamically(loaded.model, corpus, scoring.dynamic, scoring.want)
+    return loaded.score(corpus, scoring.batch_size, scoring.stride, scoring.want)
+
+
+def protocol(loaded: LoadedModel, scoring: Scoring) -> str:
+    """Say how a text is scored, in one string."""
+    end = "newline" if loaded.framing.stop is None else "EOS"
+    line = scoring.documents == "line"
+    newline = loaded.framing_of("stream").start == loaded.tokenizer.newline_id
+    start = "a newline" if newline else "BOS"
+    way = f"each line alone, {end} scored" if line else f"one stream after {start}"
+    if loaded.reads_pairs:
+        given = "target given its source" if loaded.reads_sources else "line given its labels"
+        way = f"each {given}, EOS scored"
+    parts = [
+        f"{way}, from right to left" if loaded.backward else way,
+        f"{loaded.tokenizer.kind} tokens",
+        "unknowns scored as <unk>",
+    ]
+    if loaded.model.window is not None:
+        parts.append("window {}, stride {}".format(*_window(loaded, scoring)))
+    if loaded.precision not in ("float32", "float64"):
+        parts.append(f"products in {loaded.precision}")
+    if (cache := loaded.cache) is not None:
+        parts.append(
+            f"cache of {cache.size:,} positions, strength {cache.strength:g}, flatness "
+            f"{cache.flatness:g}"
+        )
+    if scoring.dynamic is not None:
+        parts.append(str(scoring.dynamic))
+    return "; ".join(parts)
+
+
+def scoring_signature(
+    number: str, loaded: LoadedModel, scoring: Scoring, data: str, **more: Any
+) -> str:
+    """Return the signature of a number that is made by scoring.
+
+    Args:
+        number: what was measured.
+        loaded: the model.
+        scoring: how, for this model.
+        data: the SHA-256 of the text.
+        more: what else was chosen.
+    """
+    windowed = loaded.model.window is not None
+    if (cache := loaded.cache) is not None:
+        more = {"cache": f"{cache.size}/{cache.strength:g}/{cache.flatness:g}", **more}
+    if (dynamic := scoring.dynamic) is not None:
+        rule = f"{dynamic.rate:g}/{dynamic.decay:g}/{dynamic.segment}"
+        more = {"dynamic": rule, **more}
+    return signature(
+        number,
+        model=short(loaded.stored.digest),
+        data=short(data),
+        documents=("pairs" if loaded.reads_sources else "labels")
+        if loaded.reads_pairs
+        else scoring.documents,
+        tokens=loaded.tokenizer.kind,
+        unknowns="scored",
+        window="{}/{}".format(*_window(loaded, scoring)) if windowed else "none",
+        precision=loaded.precision,
+        **more,
+    )
+
+
+def _window(loaded: LoadedModel, scoring: Scoring) -> tuple[int, int]:
+    window = loaded.model.window
+    if scoring.dynamic is not None:
+        return window, scoring.dynamic.segment
+    return window, max(1, window // 2) if scoring.stride is None else scoring.stride

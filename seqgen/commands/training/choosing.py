@@ -1,0 +1,330 @@
+"""Settings chosen for a budget in minutes, this machine and the text.
+
+Each candidate trains for about a second, and only if the user has left something open.
+docs/recipes.md has the experiments behind the rules.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from seqgen import ranks, registry
+from seqgen.commands.training.companions import why_not_mixed
+from seqgen.commands.training.plan import Plan
+from seqgen.commands.training.prepare import Prepared, VocabSizes, batches_for
+from seqgen.configs import ModelConfig, Size, TrainingConfig
+from seqgen.data.batches import Batches
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.precision import parameter_type, restored_randomness
+from seqgen.models.room import to_train
+from seqgen.store.measured import keep_measurement, kept_measurement
+from seqgen.training.events import Notice, Report
+from seqgen.training.speed import (
+    bf16_speedup,
+    compiled_speedup,
+    faster_precision,
+    speed_at_first,
+    times_as_fast,
+)
+from seqgen.wording import listed, plural
+
+# The number of rows is doubled if that trains at least `LEAST_GAIN` times as fast and leaves at
+# least `LEAST_STEPS` steps, and each row at least `LEAST_WINDOWS` windows of text. The learning
+# rate is then multiplied by the square root of two, but by at most `MOST_RATE_GAIN` in all: higher
+# rates were no better.
+LEAST_GAIN, LEAST_STEPS, LEAST_WINDOWS, MOST_RATE_GAIN = 1.2, 800, 16, 2.0
+# From this ratio on (`ModelConfig.regularised`) a model may overfit whatever its dropout: training
+# stops after this many validations, of at most 20, without improvement.
+STOPS_FROM_RATIO, PATIENCE = 200, 8
+# Under these schedules the loss falls late, when the rate drops: earlier validations say little.
+LATE = ("step", "wsd")
+# A network that trains on fewer tokens than this, beyond one pass over the text, is hardly better
+# than n-grams, which are counted in seconds.
+LEAST_TOKENS = 1.5e6
+# On a text of fewer bytes, n-grams are hardly worse than a network, and both together better.
+SMALL_TEXT = 100_000
+# A text that has been read so many times has little more to teach: no run got better beyond that.
+MOST_PASSES = 100
+# Compiling takes up to a minute, so it is tried only in runs of at least this many minutes, and
+# kept if steps are at least `LEAST_SPEEDUP` times as fast.
+COMPILED_FROM_MINUTES, LEAST_SPEEDUP = 10, 1.03
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A plan that trains for about a second on its text, to measure its speed.
+
+    Attributes:
+        plan: the plan.
+        training: its complete training settings.
+        prepared: the text.
+        device: where to train.
+    """
+
+    plan: Plan
+    training: TrainingConfig
+    prepared: Prepared
+    device: torch.device
+
+    @classmethod
+    def of(cls, plan: Plan, prepared: Prepared, device: torch.device) -> Trial:
+        """Return the trial of a plan, with the training settings that it resolves to."""
+        trial = cls(plan, plan.resolve(prepared, device, lambda event: None), prepared, device)
+        return replace(trial, training=precise(trial)[0])
+
+    def with_settings(self, settings: Mapping[str, Any]) -> Trial:
+        """Return the trial of the plan with `settings` added to those that are given."""
+        return Trial.of(self.plan.with_settings(settings), self.prepared, self.device)
+
+    def model(self) -> NeuralLanguageModel:
+        """Return the untrained model."""
+        torch.manual_seed(self.training.seed)
+        shape = self.plan.model_config(self.prepared.vocab_sizes, self.training.seq_len)
+        model = to_train(self.plan.model_class, shape)
+        self.prepared.show(model)
+        return model.to(device=self.device, dtype=parameter_type(self.training.precision))
+
+    def batches(self) -> Batches:
+        """Return the training batches, without random segmentation."""
+        data = replace(self.plan.data, subword_sampling=None)
+        return batches_for(self.plan.model_class, self.prepared, self.training, data)
+
+    def bf16_speedup(self) -> float:
+        """Return the speed in bf16 over that in float32; measured once on this machine."""
+        shape = self.plan.model_config(self.prepared.vocab_sizes, self.training.seq_len)
+        settings = ("batch_size", "seq_len", "accumulate", "optimizer")
+        about = {
+            "question": "training in bf16, as fast and as well",
+            "architecture": self.plan.architecture,
+            "model": {k: v for k, v in shape.to_dict().items() if k != "dropout"},
+            "training": {name: getattr(self.training, name) for name in settings},
+            "documents": self.plan.data.documents,
+        }
+        if ranks.world() > 1:
+            about["ranks"] = ranks.world()
+        known = ranks.from_first(lambda: kept_measurement(about))
+        if known is None:
+            with restored_randomness(self.device):
+                times_as_fast = bf16_speedup(self.model(), self.batches(), self.training)
+            known = {"times_as_fast": times_as_fast}
+            known = ranks.from_first(lambda: keep_measurement(about, known) or known)
+        return known["times_as_fast"]
+
+    def measure(self) -> tuple[float, int]:
+        """Return how many tokens it can train on in the budget, and its number of parameters."""
+        with restored_randomness(self.device):
+            model = self.model()
+            speed = speed_at_first(model, self.batches(), self.training)
+        return 60 * self.training.minutes * speed, model.parameter_count()
+
+    @cached_property
+    def measured(self) -> tuple[float, int]:
+        """The first measurement."""
+        return self.measure()
+
+    @property
+    def tokens(self) -> float:
+        """How many tokens it can train on in the budget."""
+        return self.measured[0]
+
+    @property
+    def steps(self) -> float:
+        """How many steps it can take in the budget."""
+        return self.tokens / (self.training.batch_size * self.training.seq_len)
+
+    @property
+    def passes(self) -> float:
+        """How many passes over the training text fit the budget."""
+        return self.tokens / self.prepared.train.tokens.size
+
+    @property
+    def overfitting_ratio(self) -> float:
+        """Passes over the text, times parameters for each of its tokens."""
+        return self.passes * self.measured[1] / self.prepared.read_tokens
+
+    def gains(self, other: Trial) -> bool:
+        """Return whether this is at least `LEAST_GAIN` times as fast as `other`."""
+        if self.tokens < LEAST_GAIN * other.tokens:
+            return False
+        # The first two measurements were some seconds apart, so measure again in alternation.
+        return times_as_fast(lambda: self.measure()[0], lambda: other.measure()[0]) >= LEAST_GAIN
+
+
+def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Report) -> Plan:
+    """Return the plan with settings chosen for the budget in minutes; given ones stay."""
+    row = registry.architecture(plan.architecture)
+    config_class = row.load_config()
+    sized, regularised = config_class.sizes[0].settings, config_class.regularised(1.0)
+    left_open = {*sized, *regularised, "batch_size", "patience"} - plan.given.keys()
+    if plan.training.minutes is None or plan.origin is not None or not left_open:
+        return plan
+    chosen, trial = _sized(plan, prepared, device)
+    more, trial = _with_more_rows(trial, chosen)
+    chosen |= more
+    chosen |= _regularised(trial, config_class)
+    tokens = plural(round(trial.tokens), row.unit)
+    model = f"{plan.architecture} with {listed(chosen)};" if chosen else f"{plan.architecture}:"
+    enough = f"the budget is enough for {tokens}, {trial.passes:.1f} passes over the text"
+    report(Notice(text=f"{model} {enough}"))
+    counts = plan.reads == "text" and not plan.data.labels  # n-grams know no sources
+    mixes = plan.training.with_ngram is not None
+    if plan.reads == "text" and trial.passes > MOST_PASSES:
+        report(Notice(text=_about_passes(trial)))
+    if counts and not mixes and (advice := _about_ngrams(trial, prepared)):
+        report(Notice(text=advice))
+    return plan.with_settings(chosen)
+
+
+def _about_passes(trial: Trial) -> str:
+    """Return when the text is used up: more minutes would read it again and again."""
+    enough = trial.training.minutes * MOST_PASSES / trial.passes
+    when = plural(round(enough), "minute") if enough >= 1 else plural(round(60 * enough), "second")
+    read = f"this text is used up after about {MOST_PASSES} passes, {when} here"
+    return f"{read}: more minutes would hardly help, and more text would"
+
+
+def _about_ngrams(trial: Trial, prepared: Prepared) -> str | None:
+    """Return how an n-gram model may help: where training or the text is short."""
+    small, plan = prepared.facts.bytes < SMALL_TEXT, trial.plan
+    about = plan.architecture, plan.training, plan.data
+    mixable = why_not_mixed(*about, prepared=prepared) is None
+    if trial.tokens < LEAST_TOKENS + prepared.train.tokens.size:
+        order = 6 if prepared.tokenizer.kind in ("char", "byte") else 3
+        hint = "with so little training, an n-gram model, counted in seconds, may do better"
+        both = ", or --model auto for a mixture of both" if small and mixable else ""
+        return f"{hint}: --model ngram --order {order}{both}"
+    if small:
+        size = f"the text has only {plural(prepared.facts.bytes, 'byte')}"
+        if not mixable:
+            return f"{size}: --init-from MODEL may do better than training from scratch"
+        better = "a mixture with an n-gram model does better than a network alone (--with-ngram"
+        return f"{size}: {better}, or --model auto); --init-from MODEL may too"
+    return None
+
+
+def _sized(plan: Plan, prepared: Prepared, device: torch.device) -> tuple[dict[str, Any], Trial]:
+    """Return the largest size that text and time are enough for, or the smallest; and its trial."""
+
+    def trial_of(size: Size) -> Trial:
+        return Trial.of(plan.with_settings(size.settings), prepared, device)
+
+    *larger, smallest = _possible(plan, prepared)
+    least = trial_of(smallest)
+    for size in larger:
+        # No larger model is faster. So most need no trial, which may take them minutes.
+        if prepared.train.tokens.size < size.text or least.tokens < size.tokens:
+            continue
+        try:
+            trial = trial_of(size)
+            if trial.tokens >= size.tokens:
+                return dict(size.settings), trial
+        except (torch.OutOfMemoryError, SeqgenError):  # too large for this machine
+            continue
+    return dict(smallest.settings), least
+
+
+def _possible(plan: Plan, prepared: Prepared) -> list[Size]:
+    """Return the sizes, without given settings and without sizes that these rule out.
+
+    If two sizes become the same, the one that demands less counts.
+    """
+    sizes: dict[tuple[Any, ...], Size] = {}
+    config_class = registry.architecture(plan.architecture).load_config()
+    for size in config_class.sizes_for(prepared.vocab_sizes.target, plan.given.keys()):
+        size = replace(size, settings=plan.only_unset(size.settings))
+        with contextlib.suppress(UsageError):
+            plan.with_settings(size.settings).model_config(VocabSizes(), plan.training.seq_len)
+            sizes[tuple(size.settings.items())] = size
+    return list(sizes.values())
+
+
+def _with_more_rows(trial: Trial, size: dict[str, Any]) -> tuple[dict[str, Any], Trial]:
+    """Return a larger batch size and its rate, if they are worth it; and the trial with them."""
+    first_rate = trial.training.lr
+    # With documents the number of rows follows from their lengths; a user who accumulates
+    # gradients has no memory for more rows.
+    given = {"batch_size", "accumulate"} & trial.plan.given.keys()
+    chosen: dict[str, Any] = {}
+    if given or trial.plan.data.documents != "stream":
+        return chosen, trial
+    while trial.steps >= LEAST_STEPS:
+        rows = 2 * trial.training.batch_size
+        rate = min(math.sqrt(2) * trial.training.lr, MOST_RATE_GAIN * first_rate)
+        more = trial.plan.only_unset({"batch_size": rows, "lr": rate})
+        roomier = trial.with_settings({**size, **more})
+        if trial.prepared.train.tokens.size < LEAST_WINDOWS * rows * trial.training.seq_len:
+            break
+        try:
+            gains = roomier.gains(trial)
+        except (torch.OutOfMemoryError, SeqgenError):  # out of memory, or the rate is too high
+            break
+        if not gains or roomier.steps < LEAST_STEPS:
+            break
+        chosen, trial = more, roomier
+    return chosen, trial
+
+
+def _regularised(trial: Trial, config_class: type[ModelConfig]) -> dict[str, Any]:
+    """Return dropout, rate and patience against overfitting, unless they are given."""
+    plan, spelled = trial.plan, trial.prepared.tokenizer.kind in ("char", "byte")
+    training, validates = trial.training, plan.data.val != "none"
+    own_rule = training.optimizer == config_class.recipe.get("optimizer")
+    rate_is_open = own_rule and {"lr", "muon_lr"}.isdisjoint(plan.given)
+    chosen = config_class.regularised(trial.overfitting_ratio, spelled, rate_is_open)
+    evenly = training.validate_every is None and training.schedule not in LATE
+    may_overfit = (
+        plan.reads in ("text", *registry.TASKS) and trial.overfitting_ratio >= STOPS_FROM_RATIO
+    )
+    if may_overfit and validates and evenly:
+        chosen["patience"] = PATIENCE
+    return plan.only_unset(chosen)
+
+
+def precise(trial: Trial) -> tuple[TrainingConfig, float | None]:
+    """Return the settings with a precision, and the speedup of bf16 if that decided."""
+    if trial.training.precision != "auto":
+        return trial.training, None
+    speedup = trial.bf16_speedup()
+    return replace(trial.training, precision=faster_precision(speedup)), speedup
+
+
+def choose_training_precision(
+    plan: Plan, training: TrainingConfig, prepared: Prepared, device: torch.device, report: Report
+) -> TrainingConfig:
+    """Choose the precision of training: bf16 if a trial shows that it is faster by a tenth."""
+    training, speedup = precise(Trial(plan, training, prepared, device))
+    if speedup is not None:
+        measured = f"bf16 is {speedup:.2f} times as fast as float32 here"
+        if not speedup:
+            measured = "in bf16 the first steps reach higher losses"
+        report(Notice(text=f"training in {training.precision}: {measured}"))
+    return training
+
+
+def choose_compilation(
+    plan: Plan, training: TrainingConfig, prepared: Prepared, device: torch.device, report: Report
+) -> TrainingConfig:
+    """Choose whether to compile the steps: in long runs, if a trial shows that it pays."""
+    if training.compile is not None:
+        return training
+    long = training.minutes is not None and training.minutes >= COMPILED_FROM_MINUTES
+    # Documents of different lengths would each need compiled code, as would unfrozen layers.
+    fixed_shapes = plan.data.documents == "stream" and not training.unfreeze
+    if not (long and fixed_shapes and plan.model_class.over_tensors):
+        return replace(training, compile=False)
+    trial = Trial(plan, training, prepared, device)
+    report(Notice(text="compiling for a trial, which takes up to a minute"))
+    with restored_randomness(device):
+        times, why_not = compiled_speedup(trial.model(), trial.batches(), training)
+    pays = times >= LEAST_SPEEDUP
+    measured = f"{times:.2f} times as fast" if why_not is None else why_not
+    report(Notice(text=f"steps are {'' if pays else 'not '}compiled: {measured}"))
+    return replace(training, compile=pays)

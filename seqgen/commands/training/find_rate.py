@@ -1,0 +1,70 @@
+"""Which learning rate suits a model and its data (`--find-lr`): nothing is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from seqgen.commands.interrupts import ending_as_ctrl_c
+from seqgen.commands.training.estimate import Estimator
+from seqgen.commands.training.plan import Plan
+from seqgen.commands.training.prepare import batches_for
+from seqgen.commands.training.train import prepare_run
+from seqgen.configs import require
+from seqgen.models.precision import choose_device, parameter_type, restored_randomness
+from seqgen.training.events import Report
+from seqgen.training.rate_finder import FoundRate, RampPoint
+from seqgen.training.rate_finder import find_rate as ramp
+
+
+@ending_as_ctrl_c()
+def find_rate(
+    data: Sequence[str | Path],
+    *,
+    targets: Sequence[str | Path] = (),
+    architecture: str | None = None,
+    task: str | None = None,
+    preset: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    config: Mapping[str, Any] | None = None,
+    parameters: int | None = None,
+    device: str = "auto",
+    report: Report = lambda event: None,
+    put: Callable[[RampPoint], None] = lambda point: None,
+) -> tuple[list[RampPoint], FoundRate]:
+    """Begin the run that `train` with these arguments would begin, with a rate that rises.
+
+    Args:
+        data: see `train`, as all that follow.
+        targets: the targets of pairs in two files.
+        architecture: a name in the registry.
+        task: what its features are for, if labels are learned.
+        preset: a name in `presets`.
+        settings: by name.
+        config: nested tables.
+        parameters: choose the width that has so many.
+        device: auto, cpu, cuda or mps.
+        report: takes events of preparing.
+        put: takes each step of the ramp.
+
+    Raises:
+        UsageError: the architecture is not trained by gradients, or see `train`.
+        Diverged: the loss is no number from the start.
+    """
+    place = choose_device(device)
+    chosen = architecture, task, preset, settings or {}, config or {}, parameters
+    ready = prepare_run(data, targets, *chosen, place, report, _require_gradients)
+    training = ready.training
+    with restored_randomness(place):
+        model = ready.initial_model()
+        model.to(device=place, dtype=parameter_type(training.precision))
+        batches = batches_for(model, ready.prepared, training, ready.plan.data)
+        return ramp(model, batches, training, put)
+
+
+def _require_gradients(plan: Plan) -> None:
+    """Refuse an architecture that is not trained by gradients."""
+    name = plan.architecture
+    by_gradients = Estimator.of(name) is None
+    require(by_gradients, f"{name} is not trained by gradients: it has no learning rate to find")

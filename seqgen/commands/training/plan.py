@@ -1,0 +1,385 @@
+"""What is to be trained and how: the user's settings, and what follows from text and machine."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from seqgen import presets, ranks, registry
+from seqgen.commands.training.batch_rows import rows_of_documents, rows_of_pairs
+from seqgen.commands.training.feature_model import FeatureModel, feature_model_of
+from seqgen.commands.training.fine_tune import Origin, architecture_of, origin_of
+from seqgen.commands.training.prepare import Prepared, VocabSizes
+from seqgen.commands.training.prepare_labels import check_labels
+from seqgen.configs import (
+    BUDGETS,
+    DataConfig,
+    ModelConfig,
+    RegimeConfig,
+    TrainingConfig,
+    conform,
+    recipe_of,
+    require,
+    resolve,
+    settings_of,
+    with_default_budget,
+)
+from seqgen.configs.reads import LEARNS
+from seqgen.configs.regimes import DEFAULT_REGIME
+from seqgen.models.base import LanguageModel
+from seqgen.models.precision import Precision, choose_precision
+from seqgen.training.events import Notice, Report
+from seqgen.wording import plural
+
+
+def override(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge settings; `above` wins, and a budget in `above` drops every budget in `below`."""
+    if any(above.get(name) is not None for name in BUDGETS):
+        below = {name: value for name, value in below.items() if name not in BUDGETS}
+    return {**below, **above}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be trained, before any text is read.
+
+    Attributes:
+        architecture: its name.
+        model_class: its class.
+        origin: the model that is fine-tuned, if any.
+        given: all settings by name, except those of the architecture's recipe.
+        model: those of the model.
+        training: how it is trained.
+        data: how text is read.
+        features: the model whose features are read beside the tokens, if any.
+    """
+
+    architecture: str
+    model_class: type[LanguageModel]
+    origin: Origin | None
+    given: dict[str, Any]
+    model: dict[str, Any]
+    training: TrainingConfig
+    data: DataConfig
+    features: FeatureModel | None = None
+
+    @property
+    def reads(self) -> str:
+        """What it is trained on, as the registry's row says."""
+        return registry.architecture(self.architecture).reads
+
+    def origins(self) -> dict[str, dict[str, str]]:
+        """Return the models that training begins from, by setting, as a record keeps them."""
+        used = {"init_from": self.origin, "features": self.features}
+        return {name: one.stored.reference.to_dict() for name, one in used.items() if one}
+
+    def model_config(self, sizes: VocabSizes, seq_len: int) -> ModelConfig:
+        """Return the model's configuration, with what follows from the text and from training.
+
+        Args:
+            sizes: of the vocabulary, or of both.
+            seq_len: the training window; of pairs, which are never cut, it decides nothing.
+        """
+        # A target's EOS, and a source's, come on top of its longest; so does a start symbol.
+        window = self.data.max_target_len + 1 if self.reads == "pairs" else seq_len
+        if self.reads in registry.TASKS:
+            window = self.data.max_source_len + 1
+        if self.origin is not None:
+            return self.origin.config(self.architecture, self.given, window, sizes.classes)
+        config_class = registry.architecture(self.architecture).load_config()
+        follows = {
+            "vocab_size": sizes.target,
+            "window": window,
+            "source_vocab_size": sizes.source,
+            "source_features": sizes.source_features,
+            "source_window": self.data.max_source_len + 1,
+            "classes": sizes.classes,
+            "feature_model": self.features and self.features.about,
+            "decoder_start": None,
+        }
+        derived = {name: follows[name] for name in config_class.derived}
+        return config_class(**derived, **self.model)
+
+    def check_shape(self) -> None:
+        """Refuse settings of the model that contradict one another, before any text is read.
+
+        Raises:
+            UsageError: says which.
+        """
+        sizes = VocabSizes(source=None if self.data.source_tokenizer is None else 1)
+        self.model_config(sizes, self.training.seq_len)
+
+    def with_given(self, settings: Mapping[str, Any]) -> Plan:
+        """Return the plan as if the user had given `settings` too."""
+        return replace(self, given={**self.given, **settings}).with_settings({})
+
+    def with_settings(self, settings: Mapping[str, Any]) -> Plan:
+        """Return the plan with `settings` of model and training added to those that are given.
+
+        Raises:
+            UsageError: they contradict one another.
+        """
+        model, training, _ = _groups(self.architecture, {**self.given, **settings})
+        return replace(self, model=model, training=training)
+
+    def only_unset(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return those of `settings` that the user has not given."""
+        return {name: value for name, value in settings.items() if name not in self.given}
+
+    def resolve(self, prepared: Prepared, device: torch.device, report: Report) -> TrainingConfig:
+        """Return complete training settings: open ones follow from the text and the machine.
+
+        The precision stays "auto" if it takes a trial to choose it
+        (`choosing.choose_training_precision`).
+        """
+        training, given, corpus = self.training, self.given, prepared.train
+        settled: dict[str, Any] = {}
+        if self.reads in ("pairs", *registry.TASKS):
+            # Nothing is cut, and rows are whole pairs: for estimates alone.
+            settled["seq_len"] = max(1, round(prepared.read_tokens / corpus.ends.size))
+            if self.reads == "pairs" and not {"batch_size", "batch_tokens"} & given.keys():
+                settled["batch_size"] = rows_of_pairs(corpus, training.batch_size)
+        elif training.seq_len > corpus.tokens.size:
+            settled["seq_len"] = int(corpus.tokens.size)
+            size = plural(int(corpus.tokens.size), "token")
+            report(Notice(text=f"--seq-len is reduced to the length of the text, {size}"))
+        whole = corpus.sources is not None and self.reads != "text"  # nothing is cut
+        if "batch_size" not in given and corpus.ends.size > 1 and not whole:
+            settled["batch_size"] = rows_of_documents(corpus, training)
+        if training.init_from is not None and prepared.train.oov:
+            unknown = plural(prepared.train.oov, "token")
+            report(Notice(text=f"{training.init_from} does not know {unknown} of the text"))
+        settled["seed"] = self.seed()
+        training = replace(training, **settled)
+        return replace(training, precision=self._precision(training, device))
+
+    def seed(self) -> int:
+        """Return the user's seed, or a new one."""
+        given = self.given.get("seed")
+        return ranks.from_first(lambda: secrets.randbelow(1 << 31)) if given is None else given
+
+    def _precision(self, training: TrainingConfig, device: torch.device) -> Precision:
+        """Resolve the user's precision for this model, except where that takes a trial."""
+        shape = self.model_config(VocabSizes(), training.seq_len)
+        large = shape.suits_bf16(training.batch_size, training.seq_len)
+        return choose_precision(self.training.precision, device, large)
+
+
+def preset_of(
+    name: str | None, architecture: str | None, config: Mapping[str, Any]
+) -> presets.Preset | None:
+    """Return the preset that the user or the configuration file names, if any.
+
+    Raises:
+        UsageError: there is none of that name, it is of another architecture, or given as one.
+    """
+    is_preset = architecture in presets.PRESETS and architecture not in registry.ARCHITECTURES
+    require(not is_preset, f"{architecture} is a preset: give --preset {architecture}")
+    in_file = conform("preset", config.get("preset"), str | None)
+    name = in_file if name is None else name
+    if name is None:
+        return None
+    require(in_file in (None, name), f"--preset {name}: the configuration file has {in_file}")
+    preset = presets.preset(name)
+    named = architecture or config.get("architecture")
+    agrees = named in (None, preset.architecture)
+    require(agrees, f"the preset {name} is for --model {preset.architecture}, not {named}")
+    return preset
+
+
+def plan_of(
+    architecture: str | None,
+    preset: presets.Preset | None,
+    settings: Mapping[str, Any],
+    config: Mapping[str, Any],
+    flags: Collection[str],
+    task: str | None = None,
+) -> Plan:
+    """Merge the settings of the user, the file, the preset, the origin and the recipe.
+
+    Args:
+        architecture: the user's; None for that of the preset, the file, the origin, or the default.
+        preset: the user's or the file's.
+        settings: the user's.
+        config: the file's.
+        flags: the names of the settings that the user gave.
+        task: "classify" or "tag"; None for an architecture as it is.
+
+    Raises:
+        UsageError: a setting is unknown or wrong, or contradicts the preset or the origin.
+        SeqgenError: there is no such model to begin from.
+    """
+    origin = origin_of({**settings_of(config), **settings})
+    _require_origin(preset, origin)
+    if origin is not None:
+        origin.refuse_fixed(architecture, flags)
+    named = architecture or (preset and preset.architecture)
+    kind = registry.for_task(architecture_of(origin, named, config, task), task)
+    architecture = kind.name
+    config_class, model_class = kind.load_config(), kind.load_model()
+    given = override(preset.settings if preset else {}, settings_of(config, config_class))
+    given = override(given, settings)
+    if origin is not None:
+        given = origin.settings(given, kind)
+    features = feature_model_of(given)
+    if features is not None:
+        given = features.settings(given, kind, flags)
+    groups = _groups(architecture, given)
+    plan = Plan(architecture, model_class, origin, given, *groups, features)
+    _require_sense(plan.training, plan.data, model_class)
+    _require_reads(plan, flags)
+    _require_regime(plan, flags)
+    return plan
+
+
+def _groups(
+    architecture: str, given: Mapping[str, Any]
+) -> tuple[dict[str, Any], TrainingConfig, DataConfig]:
+    """Sort given settings and the recipe below them into model, training and data."""
+    config_class = registry.architecture(architecture).load_config()
+    recipe = recipe_of(given, config_class.recipe)
+    recipe |= registry.architecture(architecture).data_defaults
+    model, training, data = resolve(
+        {**recipe, **given},
+        architecture,
+        (config_class, TrainingConfig, DataConfig),
+        registry.owners_of,
+    )
+    kind = registry.architecture(architecture)
+    read = check_labels(DataConfig(**data), given, kind.reads, kind.load_model().counted)
+    return model, with_default_budget(TrainingConfig(**training)), read
+
+
+# Regimes that look at what a model computes before its softmax layer.
+OF_FEATURES = ("professor-forcing",)
+# Regimes whose gradient is about differences between texts of the model's own.
+OF_TRAINED_MODELS = ("minimum-risk", "decoding")
+# Settings that only one kind of data gives a meaning to.
+OF_TEXT = ("seq_len",)
+OF_TARGETS = ("source_tokenizer", "val_target", "max_target_len")
+OF_PAIRS = (*OF_TARGETS, "source_unknowns", "max_source_len", "batch_tokens")
+MEANINGLESS = {
+    "pairs": OF_TEXT,
+    "classify": (*OF_TEXT, *OF_TARGETS, "subword_sampling"),
+    "tag": (*OF_TEXT, *OF_TARGETS, "subword_sampling"),
+}
+
+
+def _require_reads(plan: Plan, flags: Collection[str]) -> None:
+    """Refuse settings that have no meaning for what the architecture reads.
+
+    Raises:
+        UsageError: names the setting.
+    """
+    learns = LEARNS[plan.reads]
+    adapts, writes = plan.training.lora is not None, plan.reads in ("text", "pairs")
+    require(not adapts or writes, f"lora has no meaning: {plan.architecture} learns from {learns}")
+    for name in MEANINGLESS.get(plan.reads, OF_PAIRS):
+        require(
+            name not in flags, f"{name} has no meaning: {plan.architecture} learns from {learns}"
+        )
+    require(
+        plan.reads == "text" or plan.data.direction == "forward",
+        f"direction=backward has no meaning: {plan.architecture} learns from {learns}",
+    )
+    require(
+        plan.reads in ("text", "words", "masked", "both-ways")
+        or plan.data.documents == "line"
+        or (plan.reads in registry.TASKS and "documents" not in flags),  # its origin's start symbol
+        f"documents=stream has no meaning: {plan.architecture} learns from {learns}",
+    )
+    require(
+        plan.reads != "patterns" or plan.data.val == "none",
+        f"val has no meaning: {plan.architecture} restores only lines that it has stored",
+    )
+
+
+def _require_origin(preset: presets.Preset | None, origin: Origin | None) -> None:
+    """Refuse a preset that fine-tunes a trained model, where none is given.
+
+    Raises:
+        UsageError: names the flag.
+    """
+    needed = preset is not None and preset.needs_origin and origin is None
+    require(not needed, f"--preset {preset and preset.name} fine-tunes a model: add --init-from")
+
+
+def _require_sense(
+    training: TrainingConfig, data: DataConfig, model_class: type[LanguageModel]
+) -> None:
+    """Refuse settings that have no meaning together with those of other groups.
+
+    Raises:
+        UsageError: names the setting.
+    """
+    carries = model_class.carries_state and not training.reset_state
+    require(
+        training.k2 is None or carries,
+        "k2 needs a model that carries its state from window to window",
+    )
+    require(
+        training.windows == "random" or (data.documents == "stream" and not carries),
+        "windows=sequential is for a stream whose windows carry no state: add --reset-state, or "
+        "give windows=random",
+    )
+    validates = data.val != "none"
+    require(training.patience is None or validates, "patience needs validation: no --val none")
+    compiles = not model_class.counted and model_class.over_tensors is not None
+    require(
+        not training.compile or compiles,
+        "compile=true is for the transformer; other models have nothing to compile",
+    )
+
+
+def _require_regime(plan: Plan, flags: Collection[str]) -> None:
+    """Refuse regimes and their settings for a model that they cannot train.
+
+    Raises:
+        UsageError: names the setting, or the regime.
+    """
+    given = [name for name in RegimeConfig.fields() if name in flags]
+    if plan.model_class.counted:
+        require(
+            not given,
+            f"{plan.architecture} is counted and not trained by gradients: leave out "
+            f"{', '.join(given)}",
+        )
+        return
+    for phase in plan.training.phases:
+        writes = registry.architecture(plan.architecture).no_language_model is None
+        require(
+            writes or phase.regime == DEFAULT_REGIME,
+            f"--regime {phase.regime} is for language models; {plan.architecture} is none",
+        )
+        featureless = phase.regime in OF_FEATURES and not hasattr(plan.model_class, "hidden")
+        require(
+            not featureless,
+            f"--regime {phase.regime} needs a model with hidden features; {plan.architecture} "
+            "has none",
+        )
+
+
+def check_regimes(plan: Plan, training: TrainingConfig, report: Report) -> None:
+    """Check a run's regimes once it is known what they begin with, and how long windows are.
+
+    Raises:
+        UsageError: the prefix leaves no token of a window for the model to write.
+    """
+    prefix, length = training.prefix, training.seq_len
+    require(
+        prefix is None or plan.data.documents != "stream" or prefix < length,
+        f"prefix must be smaller than the window, which has {length} tokens (--seq-len), not "
+        f"{prefix}",
+    )
+    first = training.phases[0].regime
+    if plan.origin is None and first in OF_TRAINED_MODELS:
+        report(
+            Notice(
+                text=f"--regime {first} learns little from a model that cannot write yet: train "
+                "one first and give it as --init-from NAME"
+            )
+        )

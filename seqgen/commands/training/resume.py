@@ -1,0 +1,357 @@
+"""Continuing a run that was stopped, as if it had never stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seqgen import ranks, registry, store
+from seqgen.commands.interrupts import ending_as_ctrl_c
+from seqgen.commands.loaded import LoadedModel
+from seqgen.commands.training.board import require_tensorboard
+from seqgen.commands.training.companions import check_mixable, family_of, new_family
+from seqgen.commands.training.estimate import Estimator
+from seqgen.commands.training.plan import override
+from seqgen.commands.training.prepare import Prepared
+from seqgen.commands.training.prepare_data import reload_data
+from seqgen.commands.training.prepare_examples import reload_examples
+from seqgen.commands.training.prepare_labels import reload_labels
+from seqgen.commands.training.prepare_pairs import PairFiles, reload_pairs
+from seqgen.commands.training.session import Session, TrainingResult
+from seqgen.commands.training.several import (
+    report_of_first,
+    require_divisible,
+    require_parallel,
+    unfilled_for,
+)
+from seqgen.commands.training.with_ngram import finish, order_of
+from seqgen.configs import (
+    FINISHED,
+    RESUMABLE,
+    DataConfig,
+    TrainingConfig,
+    require,
+)
+from seqgen.data.classes import Classes
+from seqgen.data.examples import ExampleEncoder
+from seqgen.data.pairs import Tokenizers
+from seqgen.data.text import text_files
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.models.base import LanguageModel
+from seqgen.models.precision import choose_device, parameter_type, restored_randomness
+from seqgen.models.recorded import Unfilled
+from seqgen.ranks.group import together
+from seqgen.store import StoredModel
+from seqgen.tokenizers import Tokenizer, load_tokenizer
+from seqgen.training.events import Notice, Report
+from seqgen.training.run import Run
+from seqgen.wording import plural
+
+
+@ending_as_ctrl_c()
+def resume(
+    name: str | Path | None = None,
+    *,
+    data: Sequence[str | Path] = (),
+    targets: Sequence[str | Path] = (),
+    settings: Mapping[str, Any] | None = None,
+    device: str = "auto",
+    stop_after: int | None = None,
+    changed_data: bool = False,
+    tensorboard: bool = False,
+    diagnose: bool = False,
+    shard: bool = False,
+    timeout: float | None = None,
+    report: Report = lambda event: None,
+) -> TrainingResult:
+    """Continue a run that was stopped, as if it had never stopped.
+
+    Args:
+        name: the model: a name, a path, or None for the latest.
+        data: where its text is now; if empty, where it was.
+        targets: where the targets of its pairs are now, if they came in files of their own.
+        settings: a longer budget, `checkpoint_every`, `keep`, `with_ngram`; no others can change.
+        device: auto, cpu, cuda or mps.
+        stop_after: stop after so many steps in all.
+        changed_data: continue even if the text has changed.
+        tensorboard: log for TensorBoard too, into the model's folder.
+        diagnose: also report, and log, how every layer is doing.
+        shard: on several processes, divide parameters and the states of optimisers among them.
+        timeout: seconds after which a process that does not answer counts as dead.
+        report: takes events while training goes on.
+
+    Raises:
+        UsageError: a setting that cannot change.
+        SeqgenError: there is no such model, its text is gone or another, its checkpoint is
+            damaged, or another run is training it.
+    """
+    if tensorboard:
+        require_tensorboard()
+    given = {k: v for k, v in (settings or {}).items() if v is not None}
+    files = data, targets
+    during = {"stop_after": stop_after, "tensorboard": tensorboard, "diagnose": diagnose}
+    with together(timeout):
+        require_parallel(shard)
+        report = report_of_first(report)
+        stored = _found(name)
+        _check_resumable(stored, given)
+        place = choose_device(device)
+        with restored_randomness(place), stored.locked():
+            during |= {"report": report}
+            return _go_on(stored, files, given, changed_data, place, during, shard)
+
+
+def _found(name: str | Path | None) -> StoredModel:
+    """Return a stored model; only on rank 0 one that is written."""
+    if ranks.leads():
+        store.clean()
+    path = ranks.from_first(lambda: store.find(name).path)
+    return StoredModel(path) if ranks.leads() else store.KeptElsewhere(path)
+
+
+def _go_on(
+    stored: StoredModel,
+    files: tuple[Sequence[str | Path], Sequence[str | Path]],
+    given: Mapping[str, Any],
+    changed_data: bool,
+    place: torch.device,
+    during: Mapping[str, Any],
+    shard: bool,
+) -> TrainingResult:
+    """Go on with a stored model that is locked.
+
+    Args:
+        stored: the model.
+        files: where its text, or its sources, and its targets are now.
+        given: the settings that are to change.
+        changed_data: continue even if the text has changed.
+        place: the device.
+        during: fields of `Session` by name, such as `report`.
+        shard: divide the model among the ranks.
+    """
+    report: Report = during["report"]
+    checkpoint = stored.read_checkpoint(lambda text: report(Notice(text=text)))
+    done, result = checkpoint[1]["run"], stored.record.get("result")
+    finished = done["stopped"] in FINISHED and result and not given.keys() - {"with_ngram"}
+    if finished and not given and not _lacks_mixture(stored, result):
+        report(Notice(text=f"{stored.name} has finished; give a longer budget to go on"))
+        return _finished(stored, result)
+    training = _resumed_settings(stored, given, done, checkpoint[0])
+    if shard:
+        require_divisible(training, during["diagnose"])
+    loaded, prepared, unfilled = _reloaded(stored, files, training, place, changed_data, shard)
+    architecture = stored.config["architecture"]
+    order = order_of(architecture, training, prepared, loaded.data, report)
+    training = replace(training, with_ngram=order)
+    record = stored.record
+    began = {"created": record.get("created", store.now()), "origins": record.get("origins") or {}}
+    began |= {"family": family_of(stored) or new_family()}
+    session = Session(loaded, prepared, training, unfilled=unfilled, **during, **began)
+    if given.keys() - {"with_ngram"}:
+        _check_longer(session, done)
+    if finished:  # the record names no mixture until the new one is stored
+        result = {**result, "mixture": None}
+        session.keep_result(_finished(stored, result))
+    if given:
+        _keep_settings(session)
+    ended = _finished(stored, result) if finished else session.run(checkpoint)
+    return ranks.from_first(lambda: finish(session, ended))
+
+
+def _reloaded(
+    stored: StoredModel,
+    files: tuple[Sequence[str | Path], Sequence[str | Path]],
+    training: TrainingConfig,
+    place: torch.device,
+    changed_data: bool,
+    shard: bool,
+) -> tuple[LoadedModel, Prepared, Unfilled | None]:
+    """Return a stored model on its device, and its data; one that is divided has no content yet."""
+    if shard:
+        model, tokenizer = None, load_tokenizer(stored.path / store.TOKENIZER)
+    else:
+        model, tokenizer = stored.load_to_train()
+    source_tokenizer = stored.load_source_tokenizer(tokenizer)
+    stored.check()
+    ranks.gathered(None)  # no rank reads any more what the first one changes from here on
+    stored.keep_current_hashes()
+    data_config = stored.settings("data", DataConfig)
+    prepared = _reload(stored, *files, data_config, (tokenizer, source_tokenizer))
+    _require_unchanged_data(stored, prepared, changed_data)
+
+    def shown(model: LanguageModel) -> LanguageModel:
+        prepared.show(model)
+        return model
+
+    unfilled = None
+    if model is None:
+        kind, config = stored.shape()
+        unfilled = unfilled_for(training, lambda processes: shown(kind(config)))
+        model = unfilled.shell(place)
+    else:
+        shown(model).to(device=place, dtype=parameter_type(training.precision))
+    framing = stored.framing(tokenizer)
+    tokenizers = tokenizer, data_config, source_tokenizer
+    return LoadedModel(stored, model, *tokenizers, own_framing=framing), prepared, unfilled
+
+
+def _finished(stored: StoredModel, result: Mapping[str, Any]) -> TrainingResult:
+    """Return the result of a run that has ended; the model may have been renamed since."""
+    return TrainingResult(**{**result, "name": stored.name, "path": str(stored.path)})
+
+
+def _reload(
+    stored: StoredModel,
+    data: Sequence[str | Path],
+    targets: Sequence[str | Path],
+    config: DataConfig,
+    tokenizers: tuple[Tokenizer, Tokenizer | None],
+) -> Prepared:
+    """Read a stored model's data again.
+
+    Args:
+        stored: the model.
+        data: where its text, or its sources, are now; if empty, where they were.
+        targets: where its targets are now.
+        config: how it was read.
+        tokenizers: the model's, and that of its sources if it has any.
+    """
+    files = _find_files(stored, data, targets)
+    if config.labels:
+        return reload_labels(files.sources, config, tokenizers, stored.validation_pairs)
+    reads = registry.architecture(stored.config["architecture"]).reads
+    if reads in registry.TASKS:
+        tokenizer, classes = tokenizers[0], Classes.load(stored.path / store.TOKENIZER)
+        start = stored.framing(tokenizer).start
+        encoder = ExampleEncoder(reads, tokenizer, classes, start)
+        return reload_examples(files.sources, config, encoder, stored.validation_text)
+    if reads != "pairs":
+        return reload_data(files.sources, config, tokenizers[0], stored.validation_text)
+    return reload_pairs(files, config, Tokenizers(*tokenizers), stored.validation_pairs)
+
+
+def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
+    """Refuse settings that cannot change, and models that no run can go on with as it is asked."""
+    for key in given:
+        require(
+            key in RESUMABLE,
+            f"a resumed run cannot change {key}, only its budget, checkpoint_every, keep and "
+            "with_ngram",
+        )
+    stored.require_network("--resume")
+    if estimator := Estimator.of(stored.config["architecture"]):
+        done = " ".join(estimator.done)
+        raise UsageError(
+            f"{stored.name} was {done}: there is nothing to go on with; train it again"
+        )
+    if "imported" in stored.record:
+        raise UsageError(
+            f"{stored.name} was imported, so there is no run to resume; train a copy of it with "
+            f"seqgen train DATA --init-from {stored.name}"
+        )
+    training = stored.settings("training", TrainingConfig)
+    if given.get("with_ngram", training.with_ngram) is not None:
+        data = stored.settings("data", DataConfig)
+        check_mixable(stored.config["architecture"], training, data, name=stored.name)
+
+
+def _resumed_settings(
+    stored: StoredModel, given: Mapping[str, Any], done: Mapping[str, Any], kept: Iterable[str]
+) -> TrainingConfig:
+    """Return a run's settings with those that are given.
+
+    Args:
+        stored: the model.
+        given: the settings that are to change.
+        done: how far the run has come, as its checkpoint has it.
+        kept: the names of the checkpoint's tensors.
+
+    Raises:
+        UsageError: there is no budget. Nothing has been changed yet.
+    """
+    trained = stored.settings("training", TrainingConfig)
+    training = TrainingConfig(**override(trained.to_dict(), given))
+    if done["step"] and not any(name.startswith("state.") for name in kept):
+        # So far this run has carried no state: the window model of version 0.1.0 did not.
+        training = replace(training, reset_state=True)
+    _ = training.budget
+    return training
+
+
+def _lacks_mixture(stored: StoredModel, result: Mapping[str, Any]) -> bool:
+    """Return whether a finished run was to store a mixture, and was stopped before it did."""
+    mixes = stored.settings("training", TrainingConfig).with_ngram is not None
+    return mixes and result.get("mixture") is None
+
+
+def _check_longer(session: Session, done: dict[str, Any]) -> None:
+    """Refuse a budget that is spent already; say where the schedule now ends.
+
+    Args:
+        session: with the new settings.
+        done: how far the run has come, as its checkpoint has it; patience starts anew if it
+            had ended.
+
+    Raises:
+        UsageError: the budget is spent already.
+    """
+    stored, budget = session.stored, _budget(session.training)
+    require(
+        session.budget.share(Run.of(done)) < 1,
+        f"{stored.name} has spent {budget} already; give a longer budget",
+    )
+    if done["stopped"] in FINISHED:
+        done["worse"] = 0
+    session.report(Notice(text=f"the learning-rate schedule now ends after {budget}"))
+
+
+def _keep_settings(session: Session) -> None:
+    """Store a run's new settings of training."""
+    config = session.stored.config
+    kept = ("preset", "model", "data", "framing", "adapter")
+    groups = {part: config[part] for part in kept if part in config}
+    training = session.training.to_dict()
+    session.stored.write_config(config["architecture"], training=training, **groups)
+
+
+def _budget(training: TrainingConfig) -> str:
+    return plural(getattr(training, training.budget), training.budget.removesuffix("s"))
+
+
+def _find_files(
+    stored: StoredModel, data: Sequence[str | Path], targets: Sequence[str | Path]
+) -> PairFiles:
+    """Return where a stored model's data is: where the user says, or where it was.
+
+    Raises:
+        UsageError: targets are given without their sources, or for a text.
+        SeqgenError: it is gone, or the model's record is damaged.
+    """
+    known = stored.record.get("data")
+    if not isinstance(known, dict) or not {"files", "sha256"} <= known.keys():
+        raise SeqgenError(f"{stored.path / store.RECORD} is damaged: it does not name the text")
+    require(not targets or "target_files" in known, f"{stored.name} learned from a text")
+    require(bool(data) or not targets, "give the files of the sources as well")
+    if data:
+        return PairFiles(text_files(data), text_files(targets))
+    paths = store.text_of(known)
+    apart = len(paths) - known.get("target_files", 0)
+    return PairFiles(paths[:apart], paths[apart:])
+
+
+def _require_unchanged_data(stored: StoredModel, prepared: Prepared, changed_data: bool) -> None:
+    """Refuse another text than a model was trained on, unless that is wanted.
+
+    Raises:
+        SeqgenError: it is another.
+    """
+    if prepared.facts.sha256 != stored.record["data"]["sha256"] and not changed_data:
+        paths = ", ".join(map(str, prepared.text.paths))
+        raise SeqgenError(
+            f"{paths} is not the text {stored.name} was trained on; "
+            "give --data FILE, or --changed-data to go on with this one"
+        )

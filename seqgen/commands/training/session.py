@@ -1,0 +1,377 @@
+"""One run of training on a stored model: the loop's hooks, the final validation, the record."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import platform
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seqgen import __version__, ranks, registry, store
+from seqgen.commands.interrupts import interruptible
+from seqgen.commands.loaded import LoadedModel
+from seqgen.commands.loading import load_stored
+from seqgen.commands.machine import choose_products
+from seqgen.commands.training.board import Board
+from seqgen.commands.training.companions import FAMILY, new_family
+from seqgen.commands.training.prepare import Prepared, batches_for
+from seqgen.commands.training.validating import SAMPLE_TOKENS, Final, validating
+from seqgen.commands.writing.sample import fixed_sample
+from seqgen.configs import FINISHED, TrainingConfig
+from seqgen.data.batches import Batches
+from seqgen.errors import Interrupted, SeqgenError
+from seqgen.metrics.perplexity import LN2
+from seqgen.models.network import Network
+from seqgen.models.recorded import Unfilled
+from seqgen.store import METRICS, SAMPLES, MetricsLog, StoredModel
+from seqgen.training.diagnosis.watch import TrainingWatch
+from seqgen.training.events import Event, Notice, Report, SampleLine, Started, Validated
+from seqgen.training.loop import Trainer
+from seqgen.training.regimes.base import TextRules
+from seqgen.training.run import Budget, Diverged, Hooks, Run, Watch
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """The keys of the final record of `seqgen train --json`, in order."""
+
+    name: str
+    path: str
+    architecture: str
+    parameters: int
+    steps: int | None
+    tokens: int
+    train_loss: float | None
+    val_loss: float | None
+    val_bits_per_char: float | None
+    val_bits_per_byte: float | None
+    seconds: float
+    validation_seconds: float
+    tokens_per_second: float | None
+    stopped: str | None
+    seed: int | None
+    best_step: int | None = None
+    protocol: str | None = None
+    sample: str | None = None
+    epoch_loss: float | None = None
+    epoch_loss_std: float | None = None
+    val_accuracy: float | None = None
+    epochs: float | None = None
+    mixture: dict[str, Any] | None = None
+    val_perplexities: dict[str, float] | None = None
+    layer_weights: dict[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class Session:
+    """One run of training on a stored model that is locked for it.
+
+    Attributes:
+        loaded: the model.
+        prepared: its data.
+        training: the complete training settings.
+        stop_after: stop after so many steps in all, if given.
+        tensorboard: log for TensorBoard too.
+        diagnose: log how every layer is doing too.
+        report: takes events.
+        unfilled: the model without content, to be divided among the ranks; `loaded` has its shell.
+        created: when its training first began.
+        origins: the models that it began from, by setting, as the record keeps them.
+        family: the mark of what `--with-ngram` stores with the model, see `companions`.
+    """
+
+    loaded: LoadedModel
+    prepared: Prepared
+    training: TrainingConfig
+    stop_after: int | None
+    tensorboard: bool
+    diagnose: bool
+    report: Report
+    unfilled: Unfilled | None = None
+    created: str = field(default_factory=store.now)
+    origins: Mapping[str, Any] = field(default_factory=dict)
+    family: str = field(default_factory=new_family)
+
+    @property
+    def stored(self) -> StoredModel:
+        """Where the model is kept."""
+        return self.loaded.stored
+
+    @property
+    def is_language_model(self) -> bool:
+        """Whether the model is one, by its row; the others have a loss of their own."""
+        row = registry.architecture(self.stored.config["architecture"])
+        return row.no_language_model is None
+
+    def run(
+        self, checkpoint: tuple[dict[str, Tensor], dict[str, Any]] | None = None
+    ) -> TrainingResult | None:
+        """Train, from a checkpoint if one is given; validate the best weights; write the record.
+
+        A new model is published with its first trained weights. Only rank 0 writes, reports and
+        has a result.
+
+        Raises:
+            Interrupted: before the first step; nothing is saved.
+            Diverged: the loss or a gradient has grown without bounds.
+            SeqgenError: the folder cannot be written.
+        """
+        choose_products(self.loaded.model.device)
+        stop = threading.Event()
+        step = checkpoint[1]["run"]["step"] if checkpoint else 0
+        self.stored.rewind(step)
+        with self._report(step) as report, interruptible(stop):
+            trainer = self._trainer(report, stop)
+            if checkpoint is not None:
+                self._restore(trainer, *checkpoint)
+                self._tell_ranks(checkpoint[1], report)
+            if self.training.compile and self.unfilled is None:
+                self.report(Notice(text="compiling, which takes up to a minute"))
+                if why_not := trainer.compile():
+                    self.report(Notice(text=f"steps are not compiled: {why_not}"))
+            self._write_record(result=None)
+            self.stored.seal()
+            self.report(Started(**self._facts(trainer)))
+            if checkpoint is None:
+                with trainer.as_saved():
+                    self._show_sample(step, report)
+            run = self._trained(trainer)
+            if self.prepared.val is None and run.stopped in FINISHED:
+                with trainer.as_saved():
+                    self._show_sample(run.step, report)
+        if not ranks.leads():
+            return None
+        result = self._result(run)
+        self.keep_result(result)
+        return result
+
+    def _tell_ranks(self, facts: dict[str, Any], report: Report) -> None:
+        """Say if a run goes on with another number of processes than before."""
+        before, now = facts.get("ranks", 1), ranks.world()
+        if before != now:
+            processes = "1 process" if now == 1 else f"{now} processes"
+            text = f"going on with {processes}; the checkpoint is of {before}"
+            report(Notice(text=text))
+
+    def keep_result(self, result: TrainingResult) -> None:
+        """Write the record of the run with its result."""
+        self._write_record(result=dataclasses.asdict(result))
+
+    def _trained(self, trainer: Trainer) -> Run:
+        try:
+            run = trainer.train()
+        except Diverged as error:
+            raise Diverged(f"{error} ({self.stored.kept})") from None
+        if not self.stored.published:
+            raise Interrupted(f"stopped before the first step: {self.stored.kept}")
+        return run
+
+    @contextlib.contextmanager
+    def _report(self, step: int) -> Iterator[Report]:
+        """Open the logs of a run at `step`; yield a function that logs and reports events."""
+        if not ranks.leads():
+            yield lambda event: None
+            return
+        with contextlib.ExitStack() as logs:
+            metrics = logs.enter_context(self.stored.log(METRICS))
+            samples = logs.enter_context(self.stored.log(SAMPLES))
+            takers: list[Report] = [self.report]
+            if self.tensorboard:
+                board = Board(self.stored, step)
+                logs.callback(board.close)
+                takers.append(board.take)
+
+            def report(event: Event) -> None:
+                log: MetricsLog = samples if isinstance(event, SampleLine) else metrics
+                if not isinstance(event, Notice):  # a record is of a step; a warning is not
+                    log.write(dataclasses.asdict(event))
+                for take in takers:
+                    take(event)
+                if isinstance(event, Validated):
+                    self._show_sample(event.step, report)
+
+            yield report
+
+    def _show_sample(self, step: int, report: Report) -> None:
+        """Report a text that the model writes with its current weights, if it can write."""
+        model = self.loaded.model
+        if not self.is_language_model or not ranks.leads():
+            return
+        training = model.training
+        model.eval()
+        text = fixed_sample(self.loaded, self.prepared.sample_prompt, SAMPLE_TOKENS)
+        model.train(training)
+        report(SampleLine(step=step, text=text))
+
+    def _facts(self, trainer: Trainer) -> dict[str, Any]:
+        tokens_per_char = self.prepared.val_tokens_per_char
+        return {
+            "name": self.stored.name,
+            "parameters": trainer.model.parameter_count(),
+            "architecture": self.stored.config["architecture"],
+            "vocab_size": trainer.model.vocab_size,
+            "source_vocab_size": getattr(trainer.model.config, "source_vocab_size", None),
+            "train_tokens": int(self.prepared.train.tokens.size),
+            "val_tokens": int(self.prepared.val.tokens.size) if self.prepared.val else 0,
+            "tokens_per_char": tokens_per_char if self.is_language_model else None,
+            "training": self.training,
+            "device": str(trainer.model.device),
+        }
+
+    @property
+    def budget(self) -> Budget:
+        """When training ends."""
+        return Budget.of(self.training, self._batches.steps_per_epoch)
+
+    @cached_property
+    def _batches(self) -> Batches:
+        return batches_for(self.loaded.model, self.prepared, self.training, self.loaded.data)
+
+    def _trainer(self, report: Report, stop: threading.Event) -> Trainer:
+        model, config = self.loaded.model, self.training
+        assert isinstance(model, Network)
+
+        def keep_best() -> None:
+            self.stored.write_weights(model)
+            self.stored.publish()
+
+        def checkpoint() -> None:
+            self.stored.write_checkpoint(*trainer.snapshot(), config.keep)
+
+        validation = validating(self.loaded, self.prepared)
+        corpus = self._batches.corpus
+        watch = Watch()
+        if ranks.leads() and self.unfilled is None:
+            watch = TrainingWatch(model, config, self.budget, report, self.diagnose, corpus)
+
+        def report_and_watch(event: Event) -> None:
+            report(event)
+            watch.take(event)
+
+        hooks = Hooks(
+            validate=None if self.prepared.val is None else validation.quick,
+            figures=lambda: validation.figures,
+            keep_best=keep_best,
+            checkpoint=checkpoint,
+            report=report_and_watch,
+            watch=watch,
+            stop=lambda run: self._reason_to_stop(run, stop),
+        )
+        loaded = self.loaded
+        text_rules = TextRules(loaded.tokenizer.decode, loaded.framing.stop, loaded.never)
+        trainer = Trainer(model, self._batches, config, hooks, text_rules, self.unfilled)
+        return trainer
+
+    def _restore(self, trainer: Trainer, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+        """Restore model and loop from a checkpoint.
+
+        Raises:
+            SeqgenError: it is of another model, which only a folder without a manifest can hold.
+        """
+        try:
+            trainer.restore(tensors, facts)
+        except (RuntimeError, LookupError, TypeError, ValueError) as error:
+            raise SeqgenError(
+                f"the checkpoint of {self.stored.name} does not fit its model, so it cannot be "
+                f"resumed; the model itself is usable ({str(error).splitlines()[0]})"
+            ) from None
+
+    def _reason_to_stop(self, run: Run, interrupted: threading.Event) -> str | None:
+        if interrupted.is_set():
+            return "interrupted"
+        enough = self.stop_after is not None and run.step >= self.stop_after
+        return "stop-after" if enough else None
+
+    def _result(self, run: Run) -> TrainingResult:
+        final = self._final() if run.stopped in FINISHED else Final()
+        val_loss = run.last_loss if final.loss is None else final.loss
+        return TrainingResult(
+            name=self.stored.name,
+            path=str(self.stored.path),
+            architecture=self.stored.config["architecture"],
+            parameters=self.loaded.model.parameter_count(),
+            steps=run.step,
+            tokens=run.tokens,
+            train_loss=run.train_loss,
+            **self._figures(val_loss),
+            seconds=run.seconds,
+            validation_seconds=final.seconds,
+            tokens_per_second=run.tokens / run.seconds if run.seconds else None,
+            stopped=str(run.stopped),
+            seed=self.training.seed,
+            best_step=run.best_step,
+            protocol=final.protocol,
+            sample=final.text,
+            val_accuracy=final.accuracy,
+            val_perplexities=final.perplexities,
+            layer_weights=final.layer_weights,
+            epochs=run.step / self._batches.steps_per_epoch,
+            epoch_loss=run.epoch_loss,
+            epoch_loss_std=run.epoch_loss_std,
+        )
+
+    def _figures(self, loss: float | None) -> dict[str, float | None]:
+        """Return a validation loss in its units; one that codes no text has only one."""
+        figures = validation_figures(loss, self.prepared)
+        if self.is_language_model:
+            return figures
+        return {**dict.fromkeys(figures), "val_loss": figures["val_loss"]}
+
+    def _final(self) -> Final:
+        """Measure the stored model, which has the best weights, on all of the held-out part."""
+        return validating(as_stored(self.loaded), self.prepared).final()
+
+    def _write_record(self, result: dict[str, Any] | None) -> None:
+        """Write the record of the run: model, data, machine and result."""
+        if not ranks.leads():
+            return
+        facts = {"created": self.created, "seed": self.training.seed, "result": result}
+        if self.origins:
+            facts["origins"] = dict(self.origins)
+        if self.training.with_ngram is not None:
+            facts[FAMILY] = self.family
+        if ranks.launched():
+            facts["launcher"] = ranks.launcher()
+        write_record(self.loaded, self.prepared, **facts)
+
+
+def as_stored(loaded: LoadedModel) -> LoadedModel:
+    """Return the stored model: the best weights, not necessarily the last ones."""
+    return load_stored(loaded.stored, loaded.model.device, "auto")
+
+
+def validation_figures(loss: float | None, prepared: Prepared) -> dict[str, float | None]:
+    """Return a validation loss in the units that the training record has, by name."""
+    if loss is None or prepared.val is None:
+        return dict.fromkeys(("val_loss", "val_bits_per_char", "val_bits_per_byte"))
+    facts, bits = prepared.val_facts, loss * prepared.val.tokens.size / LN2
+    return {
+        "val_loss": loss,
+        "val_bits_per_char": bits / facts.characters,
+        "val_bits_per_byte": bits / facts.bytes,
+    }
+
+
+def write_record(loaded: LoadedModel, prepared: Prepared, **facts: Any) -> None:
+    """Write a model's `training.json`: the given facts, its data, its versions, the machine."""
+    loaded.stored.write_record(
+        seqgen_version=__version__,
+        parameters=loaded.model.parameter_count(),
+        data=prepared.about,
+        split={"val": loaded.data.val, "seed": loaded.data.split_seed},
+        machine={
+            "platform": platform.platform(),
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "device": str(loaded.model.device),
+        },
+        **facts,
+    )

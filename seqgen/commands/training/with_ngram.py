@@ -1,0 +1,284 @@
+"""An n-gram model beside a network, and the mixture of both: `seqgen train --with-ngram`."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import asdict, dataclass, replace
+
+from seqgen import store
+from seqgen.commands.loaded import LoadedModel
+from seqgen.commands.loading import load_stored, mixture_of
+from seqgen.commands.mixable import require_alike
+from seqgen.commands.mixing import write_stored
+from seqgen.commands.scoring.halves import HalvesFit, fit_on_half
+from seqgen.commands.scoring.mix import token_log_probs
+from seqgen.commands.training.choosing import SMALL_TEXT
+from seqgen.commands.training.companions import (
+    FAMILY,
+    check_mixable,
+    names_beside,
+    replaceable,
+    stored_beside,
+    why_not_mixed,
+)
+from seqgen.commands.training.count import impossible
+from seqgen.commands.training.estimate import estimate
+from seqgen.commands.training.new_model import write_data, write_settings
+from seqgen.commands.training.plan import Plan
+from seqgen.commands.training.prepare import Prepared
+from seqgen.commands.training.session import (
+    Session,
+    TrainingResult,
+    as_stored,
+    validation_figures,
+)
+from seqgen.configs import FINISHED, DataConfig, TrainingConfig
+from seqgen.data.corpus import Corpus
+from seqgen.data.framing import Framing
+from seqgen.errors import Interrupted, SeqgenError
+from seqgen.models.ngram import NGram, NGramConfig
+from seqgen.scoring import parallel_rows
+from seqgen.store import StoredMixture, StoredModel
+from seqgen.training.counting import fit
+from seqgen.training.events import Notice, Report
+from seqgen.wording import plural
+
+# The value of `with_ngram` for which the order is chosen by held-out loss.
+OPEN = 0
+# Orders that are tried, in turn, until one is no better than the one before: of characters or
+# bytes, and of longer tokens.
+SPELLED_ORDERS, ORDERS = range(4, 11), range(2, 7)
+# Orders of the n-gram model by which it is decided whether to recommend a mixture.
+SPELLED_ORDER, ORDER = 6, 3
+# Orders are tried, and mixtures recommended, by counts of so many tokens at the start of the
+# text: that takes seconds.
+MOST_COUNTED = 3_000_000
+# Rows and tokens per row of the held-out text on which orders are tried and mixtures recommended.
+TRIED_ROWS, TRIED_LENGTH = 32, 512
+# The most rows, and tokens per row, on which weights are fitted; mostly that is all that is held
+# out.
+FITTED_ROWS, FITTED_LENGTH = 64, 16_384
+# A mixture that is better by so many nats per token is recommended.
+WORTH_IT = 0.01
+
+
+@dataclass(frozen=True)
+class MixedWithNGram:
+    """The key `mixture` of the final record of `seqgen train --json`.
+
+    Attributes:
+        name: the mixture's.
+        path: its folder.
+        ngram: the name of the n-gram model.
+        order: its order.
+        weights: the network's and the n-gram model's.
+        by_order: their weights for each order matched, from 0 on; None where they are the same.
+        tokens: of the half of the held-out part that the weights were not fitted on.
+        network_loss: the network's on that half, in nats per token.
+        ngram_loss: likewise the n-gram model's.
+        mixture_loss: likewise the mixture's.
+    """
+
+    name: str
+    path: str
+    ngram: str
+    order: int
+    weights: list[float]
+    by_order: list[list[float]] | None
+    tokens: int
+    network_loss: float
+    ngram_loss: float
+    mixture_loss: float
+
+
+def for_small_text(plan: Plan, prepared: Prepared, report: Report) -> Plan:
+    """Return the plan of `--model auto`: with an n-gram model beside the network of a small text.
+
+    Args:
+        plan: of a network.
+        prepared: the text.
+        report: takes a line that says so, or why it is not done.
+    """
+    small = prepared.facts.bytes < SMALL_TEXT
+    if not small or plan.training.with_ngram is not None:
+        return plan
+    size = f"the text has only {plural(prepared.facts.bytes, 'byte')}"
+    about = plan.architecture, plan.training, plan.data
+    if why_not := why_not_mixed(*about, prepared=prepared):
+        report(Notice(text=f"{size}, but no mixture is made: --with-ngram {why_not}"))
+        return plan
+    report(Notice(text=f"{size}: an n-gram model is counted too, and mixed with the network"))
+    return plan.with_given({"with_ngram": OPEN})
+
+
+def order_of(
+    architecture: str,
+    training: TrainingConfig,
+    prepared: Prepared,
+    data: DataConfig,
+    report: Report,
+) -> int | None:
+    """Return the order of the n-gram model, chosen if that was left open; None without one.
+
+    Raises:
+        UsageError: the network cannot be mixed with one.
+    """
+    if training.with_ngram is None:
+        return None
+    check_mixable(architecture, training, data, prepared=prepared)
+    if training.with_ngram != OPEN:
+        return training.with_ngram
+    return choose_order(prepared, data, report)
+
+
+def choose_order(prepared: Prepared, data: DataConfig, report: Report) -> int:
+    """Return the order with the lowest loss on the first half of the held-out part."""
+    half = parallel_rows(prepared.val, 1, prepared.val.tokens.size // 2)
+    part = parallel_rows(half, TRIED_ROWS, TRIED_LENGTH)
+    losses: dict[int, float] = {}
+    for order in SPELLED_ORDERS if _spelled(prepared) else ORDERS:
+        model = _counted(prepared, data, order)
+        losses[order] = -token_log_probs(model, part, direction=data.direction).mean()
+        if losses[order] > min(losses.values()):
+            break
+    best = min(losses, key=losses.get)
+    loss = f"{losses[best]:.4f} nats/token on held-out text"
+    tried = f"order {best}, the best of {min(losses)} to {max(losses)}"
+    report(Notice(text=f"n-gram model: {tried}, has {loss}"))
+    return best
+
+
+def finish(session: Session, result: TrainingResult) -> TrainingResult:
+    """Count and mix after a run that was asked to; after others, say if that would pay.
+
+    Args:
+        session: whose run has ended.
+        result: of the run.
+
+    Raises:
+        Interrupted: before the mixture was stored; the network is.
+    """
+    if result.stopped not in FINISHED:
+        return result
+    if session.training.with_ngram is None:
+        _recommend(session)
+        return result
+    try:
+        mixed = _mix(session)
+    except KeyboardInterrupt:
+        name = session.stored.name
+        raise Interrupted(
+            f"stopped before the mixture was stored; go on with seqgen train --resume {name}"
+        ) from None
+    result = replace(result, mixture=asdict(mixed))
+    session.keep_result(result)
+    return result
+
+
+def _mix(session: Session) -> MixedWithNGram:
+    """Count the n-gram model, and store it and the mixture."""
+    prepared, stored, data = session.prepared, session.stored, session.loaded.data
+    network = as_stored(session.loaded)
+    names = names_beside(stored.name)
+    ngram = _counted_before(session, network, names[0]) or _count(session, names[0])
+    counted = ngram.stored
+    part = prepared.val
+    if part.tokens.size > FITTED_ROWS * FITTED_LENGTH:
+        part = parallel_rows(part, FITTED_ROWS, FITTED_LENGTH)
+    fitted = fit_on_half(network.model, ngram.model, part, direction=data.direction)
+    mixture = StoredMixture(stored.path, (stored, counted), fitted.weights, fitted.by_order)
+    loss = fitted.all_nats / part.tokens.size if part is prepared.val else None
+    folder = write_stored(
+        replace(network, stored=mixture, model=mixture_of([network.model, ngram.model], mixture)),
+        name=replaceable(names[1], session.family),
+        stem=names[1],
+        copy=True,
+        overwrite=True,
+        result=validation_figures(loss, prepared),
+        about={FAMILY: session.family},
+    )
+    return _described(folder, counted, fitted)
+
+
+def _described(folder: StoredModel, counted: StoredModel, fitted: HalvesFit) -> MixedWithNGram:
+    network_loss, ngram_loss, mixture_loss = fitted.losses
+    return MixedWithNGram(
+        name=folder.name,
+        path=str(folder.path),
+        ngram=counted.name,
+        order=counted.config["model"]["order"],
+        weights=list(fitted.weights),
+        by_order=list(map(list, fitted.by_order)) or None,
+        tokens=fitted.tokens,
+        network_loss=network_loss,
+        ngram_loss=ngram_loss,
+        mixture_loss=mixture_loss,
+    )
+
+
+def _count(session: Session, stem: str) -> LoadedModel:
+    """Count an n-gram model of the network's text, and store it."""
+    prepared, data = session.prepared, session.loaded.data
+    order = session.training.with_ngram
+    model = NGram(NGramConfig(vocab_size=prepared.tokenizer.vocab_size, order=order))
+    name = replaceable(stem, session.family)
+    with store.building(name, stem, overwrite=True) as folder:
+        framing = session.loaded.framing
+        write_settings(folder, "ngram", model.config, data, framing, None)
+        write_data(folder, prepared)
+        loaded = LoadedModel(folder, model, prepared.tokenizer, data, own_framing=framing)
+        about = {FAMILY: session.family}
+        estimate(loaded, prepared, session.training, session.report, about)
+    return load_stored(StoredModel(folder.path), session.loaded.model.device, "auto")
+
+
+def _counted_before(session: Session, network: LoadedModel, stem: str) -> LoadedModel | None:
+    """Return the n-gram model that an earlier run has stored with the network, if it still fits."""
+    order, data = session.training.with_ngram, session.loaded.data
+    for stored in stored_beside(stem, session.family):
+        with contextlib.suppress(SeqgenError, OSError, LookupError, TypeError):
+            sha256 = stored.record["data"]["sha256"]
+            same_text = sha256 == session.prepared.facts.sha256
+            same_reading = stored.settings("data", DataConfig) == data
+            if same_text and same_reading and stored.config["model"]["order"] == order:
+                stored.check()
+                loaded = load_stored(stored, network.model.device, "auto")
+                require_alike(network, loaded)
+                return loaded
+    return None
+
+
+def _recommend(session: Session) -> None:
+    """Say how much better a mixture would be, if it is worth it and a budget was in minutes."""
+    prepared, data = session.prepared, session.loaded.data
+    name, architecture = session.stored.name, session.stored.config["architecture"]
+    about = architecture, session.training, data
+    why_not = why_not_mixed(*about, name=name, prepared=prepared)
+    if why_not is not None or session.training.minutes is None:
+        return
+    part = parallel_rows(prepared.val, TRIED_ROWS, TRIED_LENGTH)
+    if part.tokens.size < 2:
+        return
+    network = as_stored(session.loaded).model
+    ngram = _counted(prepared, data, SPELLED_ORDER if _spelled(prepared) else ORDER)
+    ngram = ngram.to(network.device)
+    alone, _, mixed = fit_on_half(network, ngram, part, direction=data.direction).losses
+    if alone - mixed > WORTH_IT:
+        better = f"about {alone - mixed:.2f} nats/token better than {name} alone"
+        how = f"seqgen train --resume {name} --with-ngram"
+        session.report(Notice(text=f"mixed with an n-gram model it is {better}: {how}"))
+
+
+def _counted(prepared: Prepared, data: DataConfig, order: int) -> NGram:
+    """Return an n-gram model of the training part, or of the start of a large one."""
+    model = NGram(NGramConfig(vocab_size=prepared.tokenizer.vocab_size, order=order))
+    train: Corpus = prepared.train
+    if train.tokens.size > MOST_COUNTED:
+        train = parallel_rows(train, 1, MOST_COUNTED)
+    framing = Framing.of(prepared.tokenizer, data.documents)
+    fit(model, prepared.as_read(train, data), impossible(prepared.tokenizer, framing))
+    return model.eval()
+
+
+def _spelled(prepared: Prepared) -> bool:
+    return prepared.tokenizer.kind in ("char", "byte")

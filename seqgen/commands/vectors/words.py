@@ -1,0 +1,210 @@
+"""The vectors of a model's words: their neighbours, and analogies between them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from seqgen import store
+from seqgen.commands.loaded import LoadedModel
+from seqgen.commands.loading import load_stored
+from seqgen.configs import require
+from seqgen.errors import SeqgenError, UsageError, did_you_mean
+from seqgen.models.network import Network
+from seqgen.models.precision import choose_device
+from seqgen.store import StoredMixture
+from seqgen.tokenizers import Tokenizer
+
+# How sentencepiece shows a space.
+SHOWN_SPACE = "\u2581"
+FORM = "an analogy is written a:b::c:?, as in paris:france::tokyo:?"
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """The keys of a record of `seqgen vectors --json`, in order.
+
+    Attributes:
+        word: the word, or the analogy, that was asked for.
+        neighbour: a word near to it.
+        similarity: the cosine between the two, -1 to 1.
+    """
+
+    word: str
+    neighbour: str
+    similarity: float
+
+
+def load_vectors(name: str | Path | None = None, device: str = "auto") -> LoadedModel:
+    """Load a trained model for its vectors, whether or not it is a language model.
+
+    Args:
+        name: a name, a path, or None for the latest.
+        device: auto, cpu, cuda or mps.
+
+    Raises:
+        SeqgenError: there is no such model, or it is damaged.
+    """
+    stored = store.find_all(name)
+    if isinstance(stored, StoredMixture):
+        raise UsageError(f"{stored.name} is a mixture: give one of its parts")
+    return load_stored(stored, choose_device(device), "auto")
+
+
+@dataclass(frozen=True)
+class WordVectors:
+    """Words and their vectors; the most frequent first where the tokenizer counts words.
+
+    Attributes:
+        model: the name of the model that they come from.
+        words: N different ones, without white space around them.
+        vectors: (N, D) float32, none of them zero.
+    """
+
+    model: str
+    words: list[str]
+    vectors: np.ndarray
+
+    @classmethod
+    def of(cls, loaded: LoadedModel) -> WordVectors:
+        """Return those of a trained model.
+
+        Tokens that differ only in the space before them are one word, whose vector is that of the
+        more frequent token. Special tokens and white space are no words.
+
+        Raises:
+            SeqgenError: its tokens have no vectors.
+        """
+        name = loaded.stored.name
+        table = loaded.model.token_vectors() if isinstance(loaded.model, Network) else None
+        if table is None:
+            raise SeqgenError(
+                f"the tokens of {name} have no vectors: give a network with an embedding, or "
+                "train one with --model word2vec"
+            )
+        vectors = table.float().cpu().numpy()
+        places = _places(loaded.tokenizer, vectors.any(1))
+        return cls(name, list(places), vectors[list(places.values())])
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {word: place for place, word in enumerate(self.words)}
+
+    @cached_property
+    def directions(self) -> np.ndarray:
+        """The vectors at length one, (N, D)."""
+        return self.vectors / np.linalg.norm(self.vectors, axis=1, keepdims=True)
+
+    def place(self, word: str) -> int:
+        """Return the number of a word.
+
+        Raises:
+            SeqgenError: it has no vector; names the nearest spelling.
+        """
+        if word not in self._places:
+            near = (self._cased.get(word.lower()),)
+            raise SeqgenError(
+                f"{self.model} has no vector for {word!r}"
+                f"{did_you_mean(word, near if near[0] else self.words)}"
+            )
+        return self._places[word]
+
+    @cached_property
+    def _cased(self) -> dict[str, str]:
+        """The most frequent word for each spelling in small letters."""
+        return {word.lower(): word for word in reversed(self.words)}
+
+    def __contains__(self, word: str) -> bool:
+        return word in self._places
+
+    def nearest(
+        self, direction: np.ndarray, top: int, without: Collection[int] = ()
+    ) -> list[tuple[str, float]]:
+        """Return the words whose vectors point most nearly in a direction, the nearest first.
+
+        Args:
+            direction: (D,), not zero.
+            top: how many words.
+            without: the numbers of words that do not count.
+        """
+        cosines = self.directions @ (direction / np.linalg.norm(direction))  # (N,)
+        cosines[list(without)] = -np.inf
+        order = np.argsort(-cosines, kind="stable")[: min(top, len(self.words) - len(without))]
+        return [(self.words[place], float(cosines[place])) for place in order]
+
+    def neighbours(self, word: str, top: int) -> list[Neighbour]:
+        """Return the words nearest to a word by the cosine.
+
+        Raises:
+            SeqgenError: the word has no vector.
+        """
+        place = self.place(word)
+        nearest = self.nearest(self.directions[place], top, {place})
+        return [Neighbour(word, other, cosine) for other, cosine in nearest]
+
+    def analogy(self, asked: str, top: int) -> list[Neighbour]:
+        """Return what completes an analogy `a:b::c:?`: the words nearest to b - a + c.
+
+        Vectors have length one, and a, b and c are no answers (Mikolov et al. 2013, "Linguistic
+        regularities in continuous space word representations", section 4).
+
+        Raises:
+            UsageError: it has another form.
+            SeqgenError: a word has no vector.
+        """
+        places = [self.place(word) for word in terms(asked)]
+        a, b, c = self.directions[places]
+        nearest = self.nearest(b - a + c, top, set(places))
+        return [Neighbour(asked, other, cosine) for other, cosine in nearest]
+
+    def similarity(self, first: str, second: str) -> float:
+        """Return the cosine between two words."""
+        return float(self.directions[self.place(first)] @ self.directions[self.place(second)])
+
+    def mean(self, pieces: Iterable[str]) -> tuple[np.ndarray, int, int]:
+        """Return the mean vector (D,) of the words among some pieces; zeros if none has one.
+
+        Also return how many words there are, and how many of them have no vector.
+        """
+        names = [name for name in map(name_of, pieces) if name]
+        places = [self._places[name] for name in names if name in self._places]
+        zeros = np.zeros(self.vectors.shape[1], np.float32)
+        vector = self.vectors[places].mean(0) if places else zeros
+        return vector, len(names), len(names) - len(places)
+
+    def most_frequent(self, count: int) -> list[str]:
+        """Return the first words that are made of letters, at most `count`."""
+        return [word for word in self.words if word.isalpha()][:count]
+
+
+def terms(asked: str) -> tuple[str, str, str]:
+    """Return a, b and c of an analogy `a:b::c:?`.
+
+    Raises:
+        UsageError: it has another form.
+    """
+    sides = [side.split(":") for side in asked.split("::")]
+    whole = [len(side) for side in sides] == [2, 2] and sides[1][1].strip() == "?"
+    require(whole and all(map(str.strip, asked.replace("::", ":").split(":"))), f"{FORM}: {asked}")
+    (a, b), (c, _) = sides
+    return a.strip(), b.strip(), c.strip()
+
+
+def name_of(piece: str) -> str:
+    """Return how a token is called as a word: without the white space around it."""
+    return piece.replace(SHOWN_SPACE, " ").strip()
+
+
+def _places(tokenizer: Tokenizer, known: Sequence[bool]) -> dict[str, int]:
+    """Return for each word its token, the first one that is called so and has a vector."""
+    special = tokenizer.special_ids
+    ids = [i for i in range(tokenizer.vocab_size) if i not in special and known[i]]
+    places: dict[str, int] = {}
+    for i, piece in zip(ids, tokenizer.pieces(ids), strict=True):
+        if name := name_of(piece):
+            places.setdefault(name, i)
+    return places

@@ -1,0 +1,380 @@
+"""Searching for the likeliest texts with a trained model."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from seqgen.commands.loaded import LoadedModel
+from seqgen.commands.source_attention import Attention, coverage_penalty
+from seqgen.commands.writing.filters import begin_and_end, check_limits
+from seqgen.commands.writing.from_source import SourceOptions, SourceReader
+from seqgen.commands.writing.prompts import Prompt, batches, opening
+from seqgen.commands.writing.records import OfSource, Written
+from seqgen.configs import MOST_ROWS, MOST_SEED, Bounds, require, texts
+from seqgen.data.sources import Vectors
+from seqgen.decoding import beam
+from seqgen.decoding.beam_groups import BeamConfig, Ending, Ends, Fate, Penalty, SearchPrompt
+from seqgen.decoding.continuation import Continuation
+from seqgen.decoding.exhaustive import exhaustive
+from seqgen.decoding.hypotheses import Hypothesis, LengthNorm, Norm
+from seqgen.decoding.processors import Forbid, NoRepeatNgram, Processor
+from seqgen.tokenizers import Decoder
+
+MOST_PENALTY = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeamOptions:
+    """How to search. `batch_size` changes speed and memory, never a result.
+
+    Attributes:
+        beams: hypotheses that live side by side, over all groups.
+        nbest: texts to find for each prompt.
+        length_norm: "avg" divides a log-probability by length^alpha, "gnmt" by
+            ((5 + length) / 6)^alpha, "none" by 1.
+        alpha: see `length_norm`; from -10 to 10.
+        max_tokens: at most so many tokens a text.
+        min_tokens: neither the end of a text nor a stop string before so many tokens.
+        stop: a text, or several, that end a text, and are not part of it.
+        no_repeat_ngram: no so many tokens in a row twice, prompt included.
+        force: what every text begins with.
+        groups: diverse beam search: `beams` in so many groups.
+        diversity: nats off a token for each hypothesis of an earlier group that takes it.
+        stochastic: sample `beams` texts without replacement by Gumbel noise.
+        exhaustive: try every text; for tiny vocabularies and lengths.
+        seed: of stochastic beams.
+        batch_size: prompts searched side by side.
+        coverage_penalty: beta of Wu et al. (2016), equation 14: added to the score of a finished
+            text is beta times the sum over the source's tokens of the logarithm of how much the
+            text has read of each, at most 1.
+        of_source: what is asked of a model that writes from sources.
+    """
+
+    beams: int = 5
+    nbest: int = 1
+    length_norm: Norm = "avg"
+    alpha: float = 1.0
+    max_tokens: int = 100
+    min_tokens: int = 0
+    stop: str | Sequence[str] = ()
+    no_repeat_ngram: int | None = None
+    force: str = ""
+    groups: int = 1
+    diversity: float = 0.5
+    stochastic: bool = False
+    exhaustive: bool = False
+    seed: int = 0
+    batch_size: int = 16
+    coverage_penalty: float = 0.0
+    of_source: SourceOptions = SourceOptions()
+
+    def __post_init__(self) -> None:
+        _ = self.config  # checks what is its own, --max-tokens among it
+        Bounds(low=1, high=MOST_ROWS).check("--batch-size", self.batch_size)
+        Bounds(low=0).check("--min-tokens", self.min_tokens)
+        Bounds(low=0, high=MOST_SEED).check("--seed", self.seed)
+        check_limits(self.min_tokens, self.max_tokens, self.force)
+        object.__setattr__(self, "stop", texts("--stop", self.stop))
+        one = not self.exhaustive or (self.groups == 1 and not self.stochastic)
+        require(one, "--exhaustive cannot be combined with --groups or --stochastic")
+        if self.no_repeat_ngram is not None:
+            NoRepeatNgram(self.no_repeat_ngram)
+        Bounds(low=0, high=MOST_PENALTY).check("--coverage-penalty", self.coverage_penalty)
+        ranks = not (self.stochastic and self.coverage_penalty)
+        require(ranks, "--stochastic samples texts, so that --coverage-penalty has no say in it")
+
+    @property
+    def norm(self) -> LengthNorm:
+        """How lengths are weighed."""
+        return LengthNorm(self.length_norm, self.alpha)
+
+    @property
+    def config(self) -> BeamConfig:
+        """The search's own configuration."""
+        return BeamConfig(
+            beams=max(self.beams, self.nbest) if self.exhaustive else self.beams,
+            nbest=self.nbest,
+            norm=self.norm,
+            max_tokens=self.max_tokens,
+            groups=self.groups,
+            diversity=self.diversity,
+            stochastic=self.stochastic,
+            seed=self.seed,
+        )
+
+
+@dataclass(frozen=True)
+class Beam(Written):
+    """A text, and what `seqgen beam-search --json` says of it; see `Written.record`.
+
+    `seed` is None where none is used.
+    """
+
+    index: int
+    rank: int
+    prompt: str
+    text: str
+    tokens: int
+    logprob: float
+    score: float
+    finish_reason: str
+    model: str
+    seed: int | None
+    of_source: OfSource | None = None
+    label: str | None = None
+
+
+@dataclass(frozen=True)
+class Node:
+    """One candidate of a search: a record of `seqgen beam-search --explain --json`.
+
+    Attributes:
+        index: the prompt's number.
+        group: of diverse beams; 0 otherwise.
+        step: how many tokens stand before it in the text.
+        node: its own number, from 1 for each prompt; what it extends has number `parent`.
+        parent: 0 is the prompt.
+        token: its id.
+        text: what a person sees of the token.
+        logprob: of the token, in nats.
+        total: of all tokens so far, in nats.
+        fate: "live", "finished" or "pruned".
+        rank: of the hypothesis it ends, among those found.
+    """
+
+    index: int
+    group: int
+    step: int
+    node: int
+    parent: int
+    token: int
+    text: str
+    logprob: float
+    total: float
+    fate: str
+    rank: int | None
+
+
+@dataclass
+class Tree:
+    """The search for one prompt: its candidates in order, and what it found."""
+
+    index: int
+    prompt: str
+    nodes: list[Node] = field(default_factory=list)
+    hypotheses: list[Beam] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Searcher:
+    """A model and the options it searches with.
+
+    Raises:
+        UsageError: it cannot do what is asked of it.
+    """
+
+    loaded: LoadedModel
+    options: BeamOptions
+
+    def __post_init__(self) -> None:
+        covers = self.options.coverage_penalty > 0
+        if covers:
+            self.loaded.require_reads_sources("--coverage-penalty")
+        self.options.of_source.check(self.loaded, attention=covers)
+
+    @property
+    def processors(self) -> list[Processor]:
+        """What is possible: first without what can never be written."""
+        options = self.options
+        processors: list[Processor] = [Forbid(options.of_source.never(self.loaded))]
+        processors += begin_and_end(self.loaded, options.min_tokens, options.force)
+        if options.no_repeat_ngram is not None:
+            processors.append(NoRepeatNgram(options.no_repeat_ngram))
+        return processors
+
+    @property
+    def ends(self) -> Ends | None:
+        """What tells whether ids have written a stop string, decoded as `_text` does."""
+        options, loaded = self.options, self.loaded
+        if not options.stop:
+            return None
+        # A text that is written from right to left is decoded mirrored.
+        stops = [stop[::-1] if loaded.backward else stop for stop in options.stop]
+
+        def ends(source: SearchPrompt, tokens: Sequence[int]) -> bool:
+            decoder = loaded.decoder(source.tokens)
+            pieces = [decoder.push(token) for token in tokens]
+            if len(tokens) == source.max_tokens:
+                pieces.append(decoder.flush())
+            text = "".join(pieces[options.min_tokens :])
+            return any(stop in text for stop in stops)
+
+        return ends
+
+    def penalty(self, prompts: Sequence[Prompt]) -> Penalty | None:
+        """Return what a finished text loses by what it has not read of its source."""
+        options, given = self.options, {prompt.index: prompt for prompt in prompts}
+        if not options.coverage_penalty:
+            return None
+
+        @functools.cache
+        def attention(number: int) -> Attention:
+            return Attention(self.loaded, given[number].source_tokens)
+
+        def penalty(source: SearchPrompt, tokens: Sequence[int]) -> float:
+            (weights,) = attention(source.number)([tokens])
+            mean = options.of_source.heads.mean(weights)
+            return coverage_penalty(mean[:, given[source.number].content], options.coverage_penalty)
+
+        return penalty
+
+    def search(
+        self, prompts: Sequence[Prompt], watch: beam.Watch | None = None
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """Search after all prompts side by side; see `seqgen.decoding.beam.search`."""
+        opens, handles = opening(self.loaded, prompts)
+        sources = [
+            SearchPrompt(prompt.index, prompt.tokens, handle, self._limit(prompt))
+            for prompt, handle in zip(prompts, handles, strict=True)
+        ]
+        model, ends, options = self.loaded.model, self.loaded.framing.stops, self.options
+        penalty = self.penalty(prompts)
+        if not options.exhaustive:
+            config = options.config
+            how = (config, self.processors, ends, self.ends, watch, opens, penalty)
+            return beam.search(model, sources, *how)
+        how = (options.config, ends, self.ends, penalty)
+        endings = [Ending.of(source, *how) for source in sources]
+        return (
+            (place, exhaustive(model, options.nbest, options.norm, self.processors, ending, opens))
+            for place, ending in enumerate(endings)
+        )
+
+    def beams(self, prompt: Prompt, hypotheses: list[Hypothesis]) -> list[Beam]:
+        """Return what was found as records."""
+        texts = zip(hypotheses, self._texts(prompt, hypotheses), strict=True)
+        return [
+            Beam(
+                index=prompt.index,
+                rank=rank,
+                prompt=prompt.text,
+                text=text,
+                tokens=len(hypothesis.tokens),
+                logprob=hypothesis.logprob,
+                score=hypothesis.score,
+                finish_reason=hypothesis.finish_reason,
+                model=self.loaded.stored.name,
+                seed=self.options.seed if self.options.stochastic else None,
+                of_source=of_source,
+                label=self.loaded.label,
+            )
+            for rank, (hypothesis, (text, of_source)) in enumerate(texts)
+        ]
+
+    def _texts(
+        self, prompt: Prompt, hypotheses: Sequence[Hypothesis]
+    ) -> Iterator[tuple[str, OfSource | None]]:
+        """Yield the text of each hypothesis, and what its record has besides."""
+        options, limit = self.options, self._limit(prompt)
+
+        def begin(decoder: Decoder) -> Continuation:
+            return self.loaded.continuation(decoder, options.stop, limit, options.min_tokens)
+
+        written = [hypothesis.tokens for hypothesis in hypotheses]
+        if self.loaded.reads_sources:
+            reader = SourceReader(self.loaded, options.of_source)
+            yield from reader.finish(prompt, written, begin)
+            return
+        for tokens in written:
+            text = begin(self.loaded.decoder(prompt.tokens))
+            for token in tokens:
+                text.push(token)
+            yield text.text, None
+
+    def _limit(self, prompt: Prompt) -> int:
+        """Return how many tokens a text may have."""
+        return self.options.of_source.limit(prompt, self.options.max_tokens)
+
+
+def beam_search(
+    loaded: LoadedModel, prompts: Iterable[str | Vectors], options: BeamOptions
+) -> Iterator[Beam]:
+    """Search for the `options.nbest` best texts after each prompt; yield them in order.
+
+    Prompts may come slowly: a batch takes those that are there and never waits to fill.
+
+    Raises:
+        SeqgenError: a prompt has something the model does not know; the texts of the prompts
+            before it have been yielded.
+        UsageError: an exhaustive search would have too much to try.
+    """
+    searcher = Searcher(loaded, options)
+    for batch in batches(loaded, prompts, options.batch_size):
+        finished: dict[int, list[Beam]] = {}
+        place = 0
+        for at, hypotheses in searcher.search(batch):
+            finished[at] = searcher.beams(batch[at], hypotheses)
+            while place in finished:
+                yield from finished.pop(place)
+                place += 1
+
+
+def explain(
+    loaded: LoadedModel, prompts: Iterable[str | Vectors], options: BeamOptions
+) -> Iterator[Tree]:
+    """Search as `beam_search` does, one prompt at a time, and yield the tree of each search.
+
+    Raises:
+        UsageError: the search is exhaustive, and has no tree to prune.
+        SeqgenError: a prompt has something the model does not know.
+    """
+    require(
+        not options.exhaustive,
+        "--explain cannot be combined with --exhaustive, which prunes nothing",
+    )
+    searcher = Searcher(loaded, options)
+    for (prompt,) in batches(loaded, prompts, 1):
+        log: list[tuple[int, Sequence[Fate]]] = []
+        searches = searcher.search([prompt], lambda _, group, fates: log.append((group, fates)))  # noqa: B023
+        ((_, hypotheses),) = searches
+        yield _tree(searcher, prompt, log, hypotheses)
+
+
+def _tree(
+    searcher: Searcher,
+    prompt: Prompt,
+    log: Sequence[tuple[int, Sequence[Fate]]],
+    hypotheses: list[Hypothesis],
+) -> Tree:
+    options = searcher.options
+    ranks = {hypothesis.tokens: rank for rank, hypothesis in enumerate(hypotheses)}
+    limit = options.of_source.limit(prompt, options.max_tokens)
+    given = prompt.text if prompt.source is None else prompt.source
+    tree = Tree(prompt.index, given, hypotheses=searcher.beams(prompt, hypotheses))
+    numbers: dict[tuple[int, tuple[int, ...]], int] = {}
+    for group, fates in log:
+        for place, (parent, token, logprob, fate) in enumerate(fates):
+            if fate == "pruned" and place >= 2 * options.beams:
+                continue
+            tokens = (*parent.tokens, token)
+            finished = fate == "live" and len(tokens) == limit
+            fate = "finished" if finished else fate
+            numbers[group, tokens] = len(tree.nodes) + 1
+            tree.nodes.append(
+                Node(
+                    index=prompt.index,
+                    group=group,
+                    step=len(parent.tokens),
+                    node=len(tree.nodes) + 1,
+                    parent=numbers[group, parent.tokens] if parent.tokens else 0,
+                    token=token,
+                    text=searcher.loaded.tokenizer.pieces([token])[0],
+                    logprob=logprob,
+                    total=parent.logprob + logprob,
+                    fate=fate,
+                    rank=ranks.get(tokens) if fate == "finished" else None,
+                )
+            )
+    return tree

@@ -1,0 +1,166 @@
+"""The Python API: a trained model that writes, searches and suggests. Nothing here prints."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+from seqgen.commands import loading
+from seqgen.commands.loaded import LoadedModel
+from seqgen.commands.writing import beam_search, explain, sample
+from seqgen.commands.writing.from_source import SourceOptions
+from seqgen.configs.cache import CacheConfig
+from seqgen.data.sources import Vectors
+from seqgen.decoding.hypotheses import Norm
+from seqgen.models.precision import Precision
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+# One prompt, or several: lines of text, or sources of a model that writes from vectors.
+Prompts = str | Vectors | Iterable[str | Vectors]
+
+
+class SampleSettings(TypedDict, total=False):
+    """What `Model.sample` takes; `tasks.writing.sample.SampleOptions` says what each means."""
+
+    temperature: float
+    top_k: int | None
+    top_p: float
+    min_p: float
+    typical: float
+    repetition_penalty: float
+    presence_penalty: float
+    frequency_penalty: float
+    no_repeat_ngram: int | None
+    ban: str | Sequence[str]
+    force: str
+    greedy: bool
+    max_tokens: int
+    min_tokens: int
+    num_samples: int
+    best_of: int
+    stop: str | Sequence[str]
+    batch_size: int
+    of_source: SourceOptions
+
+
+class BeamSettings(TypedDict, total=False):
+    """What `Model.beam_search` takes; see `seqgen.commands.writing.beam_search.BeamOptions`."""
+
+    beams: int
+    nbest: int
+    length_norm: Norm
+    alpha: float
+    max_tokens: int
+    min_tokens: int
+    stop: str | Sequence[str]
+    no_repeat_ngram: int | None
+    force: str
+    groups: int
+    diversity: float
+    stochastic: bool
+    exhaustive: bool
+    batch_size: int
+    coverage_penalty: float
+    of_source: SourceOptions
+
+
+@dataclass(frozen=True)
+class Model:
+    """A trained model, from `seqgen.load`.
+
+    Every method takes one prompt or several; several may come slowly, and results come as soon
+    as they are ready, in order. All of them raise SeqgenError for a prompt that is no text, or has
+    something that the model does not know, and UsageError for a setting that makes no sense.
+    """
+
+    loaded: LoadedModel
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.loaded.stored.name
+
+    def sample(
+        self,
+        prompts: Prompts = "",
+        *,
+        seed: int | None = None,
+        labels: Sequence[str] = (),
+        **settings: Unpack[SampleSettings],
+    ) -> Iterator[sample.Sample]:
+        """Write text.
+
+        Args:
+            prompts: what to go on from; an empty one is the start of a text. For a model that
+                writes from vectors: sources, such as `seqgen.data.vector_files.open_vectors` gives.
+            seed: the same seed gives the same texts; drawn if None, and in every record.
+            labels: of a model that was trained with labels: those of the texts.
+            settings: see `SampleSettings`.
+
+        Yields:
+            `num_samples` records for each prompt.
+        """
+        options = sample.SampleOptions(seed=_drawn(seed), **settings)
+        return sample.sample(self.loaded.with_labels(labels), _several(prompts), options)
+
+    def stream(
+        self,
+        prompt: str | Vectors = "",
+        *,
+        seed: int | None = None,
+        labels: Sequence[str] = (),
+        **settings: Unpack[SampleSettings],
+    ) -> Iterator[str]:
+        """Write one text; yield each piece of it as soon as it is certain; see `sample`."""
+        options = sample.SampleOptions(seed=_drawn(seed), **settings)
+        return sample.stream(self.loaded.with_labels(labels), prompt, options)
+
+    def suggest(self, prompts: Prompts, count: int = 10) -> Iterator[explain.Suggestion]:
+        """Yield the `count` likeliest next tokens of each prompt, the likeliest first."""
+        return explain.suggest(self.loaded, _several(prompts), count)
+
+    def beam_search(
+        self,
+        prompts: Prompts = "",
+        *,
+        seed: int | None = None,
+        labels: Sequence[str] = (),
+        **settings: Unpack[BeamSettings],
+    ) -> Iterator[beam_search.Beam]:
+        """Find the likeliest texts.
+
+        Args:
+            prompts: what to go on from; see `sample`.
+            seed: of stochastic beams; drawn if None, and in their records.
+            labels: see `sample`.
+            settings: see `BeamSettings`.
+
+        Yields:
+            `nbest` records for each prompt, the best first.
+        """
+        options = beam_search.BeamOptions(seed=_drawn(seed), **settings)
+        return beam_search.beam_search(self.loaded.with_labels(labels), _several(prompts), options)
+
+
+def load(
+    name: str | Path | None = None,
+    device: str = "auto",
+    precision: Precision = "auto",
+    cache: CacheConfig | None = None,
+) -> Model:
+    """Load a trained model; see `seqgen.load`."""
+    return Model(loading.load(name, device, precision, cache))
+
+
+def _several(prompts: Prompts) -> Iterable[str | Vectors]:
+    return [prompts] if isinstance(prompts, (str, Vectors)) else prompts
+
+
+def _drawn(seed: int | None) -> int:
+    return secrets.randbelow(1 << 31) if seed is None else seed

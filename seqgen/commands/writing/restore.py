@@ -1,0 +1,101 @@
+"""Restoring corrupted lines by an associative memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from seqgen import registry, store
+from seqgen.commands.loaded import LoadedModel
+from seqgen.commands.loading import load_stored
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.models.hopfield import recall
+from seqgen.models.precision import choose_device
+from seqgen.store import StoredMixture
+
+
+@dataclass(frozen=True)
+class Restored:
+    """The keys of a record of `seqgen restore --json`, in order.
+
+    Attributes:
+        index: of the line.
+        prompt: the line as it was given.
+        text: what the network settled in, as text.
+        energies: of the network, at first and after each sweep.
+        changed: units that differ from those that the line began from.
+        ended: "stable", "cycle" or "limit".
+        model: its name.
+    """
+
+    index: int
+    prompt: str
+    text: str
+    energies: list[float]
+    changed: int
+    ended: str
+    model: str
+
+
+def load_memory(name: str | Path | None = None) -> LoadedModel:
+    """Load an associative memory.
+
+    Args:
+        name: a name, a path, or None for the latest model.
+
+    Raises:
+        UsageError: it is another kind of model.
+        SeqgenError: there is no such model, or it is damaged.
+    """
+    stored = store.find_all(name)
+    mixed = isinstance(stored, StoredMixture)
+    row = None if mixed else registry.known_architecture(stored.config["architecture"])
+    # A row that there is not is said to be damage where the model is loaded.
+    if mixed or (row is not None and row.reads != "patterns"):
+        raise UsageError(
+            f"{stored.name} is no associative memory, which restore needs: give a model of "
+            "seqgen train LINES --model hopfield"
+        )
+    return load_stored(stored, choose_device("cpu"), "auto")
+
+
+def restore(
+    memory: LoadedModel, lines: Iterable[str], *, synchronous: bool = False, seed: int = 0
+) -> Iterator[Restored]:
+    """Restore lines, each as soon as it is read.
+
+    Args:
+        memory: the memory.
+        lines: without their newlines; a character that it does not know stands for any.
+        synchronous: update all units at once, not one after the other.
+        seed: of the order of updates.
+
+    Raises:
+        SeqgenError: a line is longer than the patterns.
+    """
+    model, tokenizer = memory.model, memory.tokenizer
+    weights = model.weights.double().cpu().numpy()
+    for index, line in enumerate(lines):
+        ids = tokenizer.encode(line).tolist()
+        most = model.config.length
+        if len(ids) > most:
+            raise SeqgenError(
+                f"line {index + 1} has {len(ids):,} tokens; {memory.stored.name} stores lines of "
+                f"at most {most:,}"
+            )
+        units = model.encode(ids, tokenizer.unk_id)
+        recalled = recall(weights, units, synchronous=synchronous, seed=seed)
+        text = tokenizer.decode(model.decode(recalled.units, tokenizer.eos_id))
+        known = units != 0
+        yield Restored(
+            index=index,
+            prompt=line,
+            text=text,
+            energies=recalled.energies,
+            changed=int(np.count_nonzero(recalled.units[known] != units[known])),
+            ended=recalled.ended,
+            model=memory.stored.name,
+        )
