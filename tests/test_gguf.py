@@ -13,6 +13,8 @@ from hf_models import PROMPTS, TEXT, checkpoint, sentencepiece_model
 from seqgen.cli import run
 from seqgen.commands.exchange import import_model
 from seqgen.commands.loading import load
+from seqgen.errors import SeqgenError
+from seqgen.formats import gguf_vocabulary
 from seqgen.formats.gguf import GGUFFile
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
@@ -258,3 +260,125 @@ def test_waves_that_are_never_stretched_in_full_come_back(theta, tmp_path):
     ids = torch.arange(32)[None] * 7
     with torch.no_grad():
         assert torch.equal(again.model(ids)[0], own.model(ids)[0])
+
+
+# Words whose tokens depend on how the text is split: digits, contractions, capitals, spaces.
+SPLIT_TEXT = "In 1984 he'd paid 12345.67 for HTMLParser,  don't\n\n DON'T // a\t b \u0301e x\u00b2"
+REGEXES = {
+    "qwen2": (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    ),
+    "llama-bpe": (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    ),
+    "tekken": (
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+        r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}"
+        r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    ),
+}
+# llama.cpp's names (llama-vocab.cpp), and what each does besides: words that are tokens are not
+# merged from bytes, and BOS goes before texts.
+PRES = {
+    "gpt-2": ("gpt-2", False),
+    "smollm": ("smollm", False),
+    "starcoder": ("smollm", False),
+    "qwen2": ("qwen2", False),
+    "deepseek-r1-qwen": ("qwen2", False),
+    "llama-bpe": ("llama-bpe", True),
+    "llama3": ("llama-bpe", True),
+    "smaug-bpe": ("llama-bpe", False),
+    "tekken": ("tekken", True),
+}
+
+
+def steps_of(split):
+    """Return the steps that the library splits a text with."""
+    tokenizers = pytest.importorskip("tokenizers")
+    pre = tokenizers.pre_tokenizers
+    if split in REGEXES:
+        level = pre.ByteLevel(add_prefix_space=False, use_regex=False)
+        return pre.Sequence([pre.Split(tokenizers.Regex(REGEXES[split]), "isolated"), level])
+    level = pre.ByteLevel(add_prefix_space=False)
+    digits = pre.Digits(individual_digits=True)
+    return pre.Sequence([digits, level]) if split == "smollm" else level
+
+
+def library_that_splits(split, whole_words):
+    """Return a byte-level tokenizer of the library, and its table.
+
+    Its merges make a token of every piece that any of the ways to split gives.
+    """
+    tokenizers = pytest.importorskip("tokenizers")
+    library = tokenizers.Tokenizer(tokenizers.models.BPE())
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    pieces = [
+        piece
+        for known in ("gpt-2", "smollm", *REGEXES)
+        for piece, _ in steps_of(known).pre_tokenize_str(SPLIT_TEXT)
+    ]
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=2000, initial_alphabet=alphabet, special_tokens=["<s>"], show_progress=False
+    )
+    library.train_from_iterator([pieces], trainer)
+    library.pre_tokenizer = steps_of(split)
+    table = json.loads(library.to_str())
+    table["model"]["ignore_merges"] = whole_words
+    return tokenizers.Tokenizer.from_str(json.dumps(table)), table
+
+
+def gguf_with(table, tmp_path, **facts):
+    """Return a GGUF file with the vocabulary of a `tokenizer.json`."""
+    path, vocabulary = tmp_path / "v.gguf", table["model"]["vocab"]
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(sorted(vocabulary, key=vocabulary.get))
+    writer.add_token_types([3, *[1] * (len(vocabulary) - 1)])
+    writer.add_token_merges([" ".join(pair) for pair in table["model"]["merges"]])
+    for name, fact in facts.items():
+        getattr(writer, f"add_{name}")(fact)
+    for step in (writer.write_header_to_file, writer.write_kv_data_to_file):
+        step()
+    writer.close()
+    return GGUFFile(path), len(vocabulary)
+
+
+@pytest.mark.parametrize("pre", PRES)
+def test_texts_are_split_as_the_file_says(pre, tmp_path):
+    split, begins = PRES[pre]
+    library, table = library_that_splits(split, whole_words=begins)
+    facts = {"tokenizer_pre": pre, "bos_token_id": 0, "eos_token_id": 0}
+    tokenizer, framing = gguf_vocabulary.read(*gguf_with(table, tmp_path, **facts))
+    assert tokenizer.encode(SPLIT_TEXT).tolist() == library.encode(SPLIT_TEXT).ids
+    assert framing.starts_prompts == begins and framing.start == 0
+    told = gguf_with(table, tmp_path, **facts, add_bos_token=not begins)
+    assert gguf_vocabulary.read(*told)[1].starts_prompts != begins
+    again = gguf_vocabulary.facts_of(tokenizer, framing, "m")["tokenizer.ggml.pre"]
+    assert gguf_vocabulary.PRES[again] == gguf_vocabulary.PRES[pre]
+
+
+def test_the_ways_to_split_give_different_tokens():
+    texts = {
+        tuple(library_that_splits(split, False)[0].encode(SPLIT_TEXT).tokens)
+        for split in ("gpt-2", "smollm", *REGEXES)
+    }
+    assert len(texts) == 5
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({}, "does not say how its texts are split"),
+        ({"tokenizer_pre": "default"}, "does not say how its texts are split"),
+        ({"tokenizer_pre": "deepseek-llm"}, "pre is 'deepseek-llm'; seqgen reads gpt-2"),
+        ({"tokenizer_pre": "llama-bpe", "bos_token_id": None}, "there is no tokenizer.ggml.bos"),
+    ],
+)
+def test_what_splits_in_no_known_way_is_refused(facts, said, tmp_path):
+    _, table = library_that_splits("gpt-2", False)
+    facts = {"bos_token_id": 0, "eos_token_id": 0} | facts
+    given = {name: fact for name, fact in facts.items() if fact is not None}
+    with pytest.raises(SeqgenError, match=said):
+        gguf_vocabulary.read(*gguf_with(table, tmp_path, **given))

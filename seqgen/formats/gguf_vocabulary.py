@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from typing import Any
 
 from seqgen.data.framing import Framing
@@ -12,7 +13,7 @@ from seqgen.formats.gguf import GGUFFile
 from seqgen.formats.hf_tokenizer import framed
 from seqgen.formats.hf_tokenizer_writing import files_of
 from seqgen.tokenizers import Tokenizer
-from seqgen.tokenizers.byte_level import PATTERNS, named_pattern
+from seqgen.tokenizers.byte_level import SPLITS, name_of_split
 from seqgen.tokenizers.from_elsewhere import (
     HuggingFaceTokenizer,
     TokenizerFromElsewhere,
@@ -25,8 +26,40 @@ NORMAL, UNKNOWN, CONTROL, USER, BYTE = 1, 2, 3, 4, 6
 SPECIAL = {"bos": "bos", "eos": "eos", "pad": "padding"}
 # What ends texts besides EOS: the end of a turn, of a message.
 OTHER_ENDS = ("eot", "eom")
-# Models whose name differs and whose pattern does not.
-SAME = {"default": "gpt-2", "smollm": "gpt-2", "llama3": "llama-bpe", "llama-v3": "llama-bpe"}
+
+
+@dataclass(frozen=True)
+class Pre:
+    """What `tokenizer.ggml.pre` stands for, as in llama.cpp (`llama-vocab.cpp`).
+
+    Attributes:
+        split: how a text is split, see `byte_level.SPLITS`.
+        whole_words: a word that is a token is not merged from bytes (`ignore_merges`).
+        begins: BOS goes before texts, unless the file says otherwise.
+    """
+
+    split: str
+    whole_words: bool = False
+    begins: bool = False
+
+
+# The first name of each row is the one that is written.
+NAMES_OF_PRE = {
+    Pre("gpt-2"): (
+        "gpt-2 phi-2 jina-es jina-de jina-v2-es jina-v2-de gigachat a.x-4.0 mellum modern-bert mpt "
+        "olmo jais trillion granite-docling exaone4"
+    ),
+    Pre("smollm"): "smollm starcoder refact command-r codeshell exaone minerva-7b mellum2",
+    Pre("qwen2"): (
+        "qwen2 deepseek-r1-qwen kormo f2llmv2 megrez stablelm2 hunyuan solar-open grok-2"
+    ),
+    Pre("llama-bpe", whole_words=True, begins=True): (
+        "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano"
+    ),
+    Pre("llama-bpe"): "dbrx smaug-bpe",
+    Pre("tekken", whole_words=True, begins=True): "tekken",
+}
+PRES = {name: pre for pre, names in NAMES_OF_PRE.items() for name in names.split()}
 
 
 def read(file: GGUFFile, vocab_size: int) -> tuple[TokenizerFromElsewhere, Framing]:
@@ -56,7 +89,9 @@ def read(file: GGUFFile, vocab_size: int) -> tuple[TokenizerFromElsewhere, Frami
     start, stop = special["bos_id"], special["eos_id"]
     others = (_id_of(name, facts, file) for name in OTHER_ENDS)
     others = tuple(dict.fromkeys(i for i in others if i not in (None, stop)))
-    begins = bool(facts.get("add_bos_token", kind == "llama"))
+    begins = bool(facts.get("add_bos_token", kind == "llama" or _pre(facts, file).begins))
+    if begins and start is None:
+        raise file.error(f"its texts begin with BOS, and there is no {PREFIX}bos_token_id")
     how = {"starts_prompts": begins, "also_stop": others}
     return tokenizer, framed(tokenizer, start, stop, file.error, **how)
 
@@ -83,12 +118,26 @@ def _types(facts: dict[str, Any]) -> list[int]:
     return types if _are(int, types) and len(types) == count else [NORMAL] * count
 
 
+def _pre(facts: dict[str, Any], file: GGUFFile) -> Pre:
+    """Return how the texts of a byte-level vocabulary are split.
+
+    Raises:
+        SeqgenError: the file does not say it, or seqgen does not know it.
+    """
+    name = facts.get("pre")
+    if name is None or name == "default":
+        raise file.error(
+            f"it does not say how its texts are split ({PREFIX}pre), and any other way gives other "
+            "tokens; convert the model again with a newer llama.cpp"
+        )
+    if not isinstance(name, str) or name not in PRES:
+        raise file.error(f"{PREFIX}pre is {str(name)[:40]!r}; seqgen reads {', '.join(PRES)}")
+    return PRES[name]
+
+
 def _byte_level(facts: dict[str, Any], file: GGUFFile) -> bytes:
     """Return the `tokenizer.json` of a byte-level vocabulary with merges."""
-    name = facts.get("pre", "default")
-    name = SAME.get(name, name)
-    if name not in PATTERNS:
-        raise file.error(f"{PREFIX}pre is {str(name)[:40]!r}; seqgen reads {', '.join(PATTERNS)}")
+    pre = _pre(facts, file)
     merges = facts.get("merges", [])
     if not _are(str, merges):
         raise file.error(f"{PREFIX}merges is no list of texts")
@@ -99,19 +148,14 @@ def _byte_level(facts: dict[str, Any], file: GGUFFile) -> bytes:
         for i, kind in enumerate(_types(facts))
         if kind in (CONTROL, USER)
     ]
-    pattern = PATTERNS[name]
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
-    level["use_regex"] = pattern is None
-    cut: dict[str, Any] = level
-    if pattern is not None:
-        split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated"}
-        cut = {"type": "Sequence", "pretokenizers": [{**split, "invert": False}, level]}
+    steps = SPLITS[pre.split]
+    split = steps[0] if len(steps) == 1 else {"type": "Sequence", "pretokenizers": steps}
     vocabulary = {token: i for i, token in enumerate(tokens)}
     if len(vocabulary) != len(tokens):
         raise file.error(f"{PREFIX}tokens has a token twice")
     model = {"type": "BPE", "vocab": vocabulary, "merges": merges}
-    model["ignore_merges"] = name == "llama-bpe"
-    table = {"version": "1.0", "added_tokens": added, "pre_tokenizer": cut, "decoder": level}
+    model["ignore_merges"] = pre.whole_words
+    table = {"version": "1.0", "added_tokens": added, "pre_tokenizer": split, "decoder": steps[-1]}
     return json_bytes({**table, "model": model})
 
 
@@ -173,11 +217,13 @@ def facts_of(tokenizer: Tokenizer, framing: Framing, name: str) -> dict[str, Any
     """
     cannot = SeqgenError(
         f"{name} has a tokenizer of kind {tokenizer.kind} that a GGUF file cannot hold; byte, and "
-        "imported byte-level ones of GPT-2, Qwen2 and Llama 3 can be written"
+        "imported byte-level ones that split texts as GPT-2, SmolLM, Qwen2, Llama 3 and Tekken do "
+        "can be written"
     )
     table = parse_json(files_of(tokenizer, framing, name)["tokenizer.json"])
     model = table.get("model", {})
-    pre = named_pattern(table.get("pre_tokenizer"))
+    how = name_of_split(table.get("pre_tokenizer")), bool(model.get("ignore_merges"))
+    pre = next((name for name, pre in PRES.items() if how == (pre.split, pre.whole_words)), None)
     if model.get("type") != "BPE" or pre is None:
         raise cannot
     names = {token: text for text, token in model["vocab"].items()}

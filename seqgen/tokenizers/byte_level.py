@@ -7,12 +7,28 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-# How a text is cut before bytes are merged, by the names of GGUF files; None is GPT-2's way.
+BEFORE = r"[^\r\n\p{L}\p{N}]?"
+UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+SIGNS, SPACES = r" ?[^\s\p{L}\p{N}]+", r"\s*[\r\n]+|\s+(?!\S)|\s+"
+# How a text is split before bytes are merged, by the names that GGUF files give it (`pre`).
 PATTERNS = {
-    "gpt-2": None,
-    "qwen2": rf"{CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}|{REST}",
-    "llama-bpe": rf"{CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}|{REST}",
+    "qwen2": rf"{CONTRACTIONS}|{BEFORE}\p{{L}}+|\p{{N}}|{SIGNS}[\r\n]*|{SPACES}",
+    "llama-bpe": rf"{CONTRACTIONS}|{BEFORE}\p{{L}}+|\p{{N}}{{1,3}}|{SIGNS}[\r\n]*|{SPACES}",
+    "tekken": rf"{BEFORE}{UPPER}*{LOWER}+|{BEFORE}{UPPER}+{LOWER}*|\p{{N}}|"
+    rf"{SIGNS}[\r\n/]*|{SPACES}",
+}
+_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+_GPT2 = {**_LEVEL, "use_regex": True}
+# The steps of a `tokenizer.json` that split so. GPT-2's own pattern is part of ByteLevel.
+SPLITS: dict[str, list[dict[str, Any]]] = {
+    "gpt-2": [_GPT2],
+    "smollm": [{"type": "Digits", "individual_digits": True}, _GPT2],
+} | {
+    name: [
+        {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False},
+        {**_LEVEL, "use_regex": False},
+    ]
+    for name, regex in PATTERNS.items()
 }
 # A word ends and one of Latin letters begins, after one space: all of the patterns cut there.
 _BETWEEN_WORDS = re.compile("[A-Za-z](?= [A-Za-z])")
@@ -34,23 +50,22 @@ def _byte_names() -> dict[str, int]:
 BYTE_OF = _byte_names()
 
 
-def named_pattern(cut: Any) -> str | None:
-    """Return the name of how a `tokenizer.json` cuts a text; None if it has none in `PATTERNS`.
+def name_of_split(steps: Any) -> str | None:
+    """Return the name of how a `tokenizer.json` splits a text; None if `SPLITS` lacks it.
 
     Args:
-        cut: its `pre_tokenizer`.
+        steps: its `pre_tokenizer`.
     """
-    steps = cut.get("pretokenizers", [cut]) if isinstance(cut, dict) else []
-    kinds = [step.get("type") for step in steps]
-    if kinds == ["ByteLevel"]:
-        usual = steps[0].get("use_regex", True) and not steps[0].get("add_prefix_space")
-        return "gpt-2" if usual else None
-    if kinds != ["Split", "ByteLevel"] or steps[1].get("use_regex", True):
-        return None
-    pattern = steps[0].get("pattern", {}).get("Regex")
-    isolated = steps[0].get("behavior") == "Isolated" and not steps[0].get("invert")
-    names = {known: name for name, known in PATTERNS.items() if known is not None}
-    return names.get(pattern) if isolated else None
+    steps = steps.get("pretokenizers", [steps]) if isinstance(steps, dict) else []
+    found = [_without_defaults(step) for step in steps]
+    known = ((name, list(map(_without_defaults, split))) for name, split in SPLITS.items())
+    return next((name for name, split in known if split == found), None)
+
+
+def _without_defaults(step: dict[str, Any]) -> dict[str, Any]:
+    """Return what decides how a step splits; offsets do not."""
+    defaults = {"use_regex": True} if step.get("type") == "ByteLevel" else {}
+    return defaults | {key: value for key, value in step.items() if key != "trim_offsets"}
 
 
 def can_be_cut(table: Mapping[str, Any]) -> bool:
@@ -63,7 +78,7 @@ def can_be_cut(table: Mapping[str, Any]) -> bool:
         for token in added
     )
     level = table["model"].get("type") == "BPE"
-    return plain and whole and level and named_pattern(table.get("pre_tokenizer")) is not None
+    return plain and whole and level and name_of_split(table.get("pre_tokenizer")) is not None
 
 
 def blocks(chunks: Iterable[str], size: int = BLOCK) -> Iterator[str]:
