@@ -41,8 +41,8 @@ CASES = {
 }
 
 
-def exported(tmp_path, architecture, *settings, tokenizer="char", name="own"):
-    """Train a model for two steps, export it; return the model and the folder."""
+def trained(tmp_path, architecture, *settings, tokenizer="char", name="own"):
+    """Train a model for two steps."""
     data, flags = tmp_path / "t.txt", {}
     data.write_text(TEXT)
     if architecture.startswith("seq2seq"):
@@ -54,6 +54,11 @@ def exported(tmp_path, architecture, *settings, tokenizer="char", name="own"):
     flags |= {"--tokenizer": tokenizer, "--model": architecture, "--name": name}
     more = [str(word) for flag in flags.items() for word in flag]
     assert run(["train", str(data), *more, *words, "--quiet"]) == 0
+
+
+def exported(tmp_path, architecture, *settings, tokenizer="char", name="own"):
+    """Train a model for two steps, export it; return the model and the folder."""
+    trained(tmp_path, architecture, *settings, tokenizer=tokenizer, name=name)
     out = tmp_path / "own-onnx"
     assert run(["export", name, "--format", "onnx", "--out", str(out), "--quiet"]) == 0
     return load(name, "cpu"), out
@@ -148,6 +153,34 @@ def test_what_a_graph_cannot_hold_is_a_line(tmp_path, capsys):
     line = refusal(capsys, "export", "counts+points", "--format", "onnx", "--out", tmp_path / "o")
     assert "mixture" in line
     assert "give --out FOLDER" in refusal(capsys, "export", "points", "--format", "onnx")
+
+
+@pytest.mark.parametrize(
+    ("architecture", "tokenizer", "written"),
+    [
+        ("transformer", "char", "config.json"),
+        ("transformer", "word", "onnx.json"),  # no tokenizer.json holds these tokens as they are
+        ("gru", "char", "onnx.json"),
+        ("ngram", None, "\\data\\"),
+    ],
+)
+def test_without_a_format_a_model_leaves_in_one_that_holds_it(
+    architecture, tokenizer, written, tmp_path, capsys
+):
+    if architecture == "ngram":
+        (tmp_path / "t.txt").write_text(TEXT)
+        assert run(["train", str(tmp_path / "t.txt"), "--model", "ngram", "--name", "own"]) == 0
+        capsys.readouterr()
+    else:
+        trained(tmp_path, architecture, tokenizer=tokenizer)
+    out = tmp_path / "out"
+    assert run(["export", "own", "--out", str(out), "--quiet"]) == 0
+    if architecture == "ngram":
+        assert written in out.read_text()
+        assert run(["export", "own"]) == 0 and written in capsys.readouterr().out
+    else:
+        assert (out / written).exists()
+        assert "give --out FOLDER" in refusal(capsys, "export", "own")
 
 
 def test_without_the_packages_a_line_says_what_to_install(tmp_path, capsys, monkeypatch):

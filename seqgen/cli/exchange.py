@@ -81,7 +81,7 @@ def export(
         ),
     ] = None,
     file_format: Annotated[
-        str,
+        str | None,
         value(
             "arpa|gguf|hf|onnx",
             OUTPUT,
@@ -89,9 +89,10 @@ def export(
             "llama.cpp reads it, or a folder for Hugging Face's transformers (hf), also of an "
             "encoder-decoder; of these and of recurrent networks a folder with ONNX graphs.",
             "--format",
+            default="arpa for n-grams; for networks hf where they fit, else onnx",
             complete=completion.one_of("arpa", "gguf", "hf", "onnx"),
         ),
-    ] = "arpa",
+    ] = None,
     out: Annotated[
         str,
         value(
@@ -112,24 +113,25 @@ def export(
     quiet: options.Quiet = False,
 ) -> None:
     """Export a model in a format that other tools read: n-grams, transformers, recurrent ones."""
-    from seqgen.commands.exchange import export_model, exported
+    from seqgen.commands.exchange import default_format, export_model, exported
     from seqgen.commands.loading import load
     from seqgen.formats import FOLDER_EXPORTERS
 
+    loaded = None
+    if file_format is None:
+        loaded = load(name, "cpu")
+        file_format = default_format(loaded, merge)
     if file_format in FOLDER_EXPORTERS:
         path = check_out_folder(Path(out), overwrite, file_format)
-        loaded = load(name, "cpu")
-        export_model(loaded, file_format, path, merge)
-        _report(loaded.stored.name, file_format, path, json, quiet)
-        return
+    elif out != "-":
+        kinds = {"gguf": ("a GGUF file", is_gguf), "arpa": ("an ARPA file", is_arpa)}
+        path = check_out(Path(out), [], overwrite, *kinds.get(file_format, kinds["arpa"]))
+    elif json:
+        raise UsageError("--json needs --out FILE: standard output has the model")
+    loaded = loaded or load(name, "cpu")
     if out == "-":
-        if json:
-            raise UsageError("--json needs --out FILE: standard output has the model")
-        put_bytes(exported(load(name, "cpu"), file_format, merge))
+        put_bytes(exported(loaded, file_format, merge))
         return
-    kinds = {"gguf": ("a GGUF file", is_gguf), "arpa": ("an ARPA file", is_arpa)}
-    path = check_out(Path(out), [], overwrite, *kinds.get(file_format, kinds["arpa"]))
-    loaded = load(name, "cpu")
     export_model(loaded, file_format, path, merge)
     _report(loaded.stored.name, file_format, path, json, quiet)
 

@@ -17,6 +17,7 @@ from seqgen.configs import DataConfig, require
 from seqgen.errors import SeqgenError
 from seqgen.files import write_bytes
 from seqgen.formats import packing
+from seqgen.models.ngram import NGram
 from seqgen.store import StoredModel
 from seqgen.store.layout import SOURCE_TOKENIZER, TOKENIZER
 from seqgen.tokenizers import Tokenizer
@@ -93,6 +94,30 @@ def _read_lines(
         imported = read(chain([first], lines), path, like)
     stem = path.name.removesuffix(".gz").removesuffix(".txt").removesuffix(f".{file_format}")
     return imported, stem
+
+
+def default_format(loaded: LoadedModel, merge: bool = False) -> str:
+    """Return the format that a model is written in if none is named.
+
+    That is "arpa" for n-grams. Any other model is written as "hf" if Hugging Face has one like it,
+    else as "onnx".
+
+    Args:
+        loaded: the model.
+        merge: see `exported`.
+
+    Raises:
+        UsageError: see `exported`.
+        SeqgenError: likewise.
+    """
+    if isinstance(loaded.model, NGram):
+        return "arpa"
+    whole = _to_export(loaded, merge)
+    try:  # its settings and its tokenizer are checked before the first file
+        next(iter(formats.folder_exporter("hf")(whole)))
+    except SeqgenError:
+        return "onnx"
+    return "hf"
 
 
 def exported(loaded: LoadedModel, file_format: str, merge: bool = False) -> Iterable[bytes]:
