@@ -55,21 +55,63 @@ def models(trained_once, tmp_path, monkeypatch):
 
 
 def test_the_stored_mixture_is_what_the_same_weights_give(models, capsys):
-    """Fitted by EM on the held-out part, like `perplexity --fit`; read back by name and path."""
+    """Fitted by EM, like `perplexity --fit` on the same text; read back by name and path."""
+    text = models / "half.txt"
+    text.write_text(HELD_OUT[: len(HELD_OUT) // 2])
     (mixed,) = records(capsys, "mix", "A", "B", "--name", "M", "-q")
-    assert list(mixed) == ["name", "path", "parts", "weights", "nll_nats", "by_order"]
+    first = ["name", "path", "parts", "weights", "nll_nats", "by_order"]
+    assert list(mixed) == [*first, "held_out_loss"]
     assert mixed["by_order"] is None
     assert (mixed["name"], mixed["parts"]) == ("M", ["A", "B"])
     assert sum(mixed["weights"]) == pytest.approx(1)
-    (fitted,) = records(capsys, "perplexity", "-m", "A+B", "--fit", "held-out", "-q")
+    (fitted,) = records(capsys, "perplexity", "-m", "A+B", "--fit", text, "-q")
     assert mixed["weights"] == fitted["weights"]
     for of in ("M", mixed["path"], "latest"):
         (found,) = records(capsys, "perplexity", "-m", of, "-q")
         assert (found["model"], found["nll_nats"]) == ("M", mixed["nll_nats"])
     (given,) = records(capsys, "perplexity", "-m", fitted["model"], "-q")
     assert given["nll_nats"] == pytest.approx(mixed["nll_nats"], rel=1e-6)
-    (again,) = records(capsys, "perplexity", "-m", "M", "--fit", "held-out", "-q")
+    (again,) = records(capsys, "perplexity", "-m", "M", "--fit", text, "-q")
     assert again["model"] == fitted["model"]  # what the weights stand for can be typed
+
+
+@pytest.mark.parametrize("by", [(), ("--by", "order")])
+def test_half_of_the_held_out_text_is_kept_from_the_weights(by, models, capsys):
+    """The weights are those of the first half, and the loss is of the second, by hand."""
+    (mixed,) = records(capsys, "mix", "A", "B", "--name", "M", *by, "-q")
+    assert run(["mix", "A", "B", "--name", "N", *by]) == 0
+    said = f"{mixed['held_out_loss']:.4f} nats/token on the half"
+    assert said in capsys.readouterr().err
+    corpora = {name: load(name, "cpu") for name in "AB"}
+    ids = corpora["A"].tokenizer.encode(HELD_OUT).tolist()
+    columns = []
+    for loaded in corpora.values():
+        past = torch.tensor([[loaded.framing.start, *ids[:-1]]])
+        with torch.no_grad():
+            log_probs = loaded.model(past)[0].log_softmax(-1)[0]
+        columns.append(log_probs[range(len(ids)), ids].double())
+    columns, half = torch.stack(columns, 1), len(ids) // 2
+
+    def loss(weight, part):
+        rows = torch.tensor([weight, 1 - weight], dtype=torch.float64).log()
+        return -(columns[part] + rows).logsumexp(1).mean().item()
+
+    grid = [n / 1000 for n in range(1, 1000)]
+    best = min(grid, key=lambda weight: loss(weight, slice(half)))
+    assert mixed["weights"][0] == pytest.approx(best, abs=2e-3)
+    if not by:
+        expected = loss(mixed["weights"][0], slice(half, None))
+        assert mixed["held_out_loss"] == pytest.approx(expected, abs=1e-4)
+    record = store.find_all("M").record
+    assert record["held_out_loss"] == mixed["held_out_loss"]
+    (whole,) = records(capsys, "perplexity", "-m", "M", "-q")
+    assert record["result"]["val_loss"] == pytest.approx(whole["nll_nats"] / len(ids))
+    # No weights that were fitted elsewhere, or given, have such a figure.
+    (models / "fit.txt").write_text(TEXT)
+    given = ("--weights", "0.5,0.5"), ("--fit", models / "fit.txt")
+    for how in given:
+        (other,) = records(capsys, "mix", "A", "B", *how, "-q")
+        assert other["held_out_loss"] is None
 
 
 def test_given_weights_and_another_text(models, capsys):

@@ -60,7 +60,7 @@ def mix(
             "FILE",
             MODEL,
             "Fit the weights on this text.",
-            default="the text that all parts hold out",
+            default="the first half of what all parts hold out",
             parser=file_name,
         ),
     ] = None,
@@ -154,6 +154,11 @@ def _report(mixed: Mixed) -> None:
         return ", ".join(f"{part} {weight(value)}" for part, value in pairs)
 
     nats = "" if mixed.nll_nats is None else f"; {figure(mixed.nll_nats)} nats in all"
+    if mixed.held_out_loss is not None:
+        nats += (
+            f", {figure(mixed.held_out_loss)} nats/token on the half of the held-out text that "
+            "the weights were not fitted on"
+        )
     say(f"{mixed.name}: {weighted(mixed.weights)}{nats}")
     for order, row in enumerate(mixed.by_order or ()):
         say(f"  after {plural(order, 'token')} matched: {weighted(row)}")

@@ -18,7 +18,7 @@ from seqgen.errors import SeqgenError
 from seqgen.files import write_bytes
 from seqgen.formats import packing
 from seqgen.models.ngram import NGram
-from seqgen.store import StoredModel
+from seqgen.store import StoredMixture, StoredModel
 from seqgen.store.layout import SOURCE_TOKENIZER, TOKENIZER
 from seqgen.tokenizers import Tokenizer
 
@@ -138,6 +138,9 @@ def exported(loaded: LoadedModel, file_format: str, merge: bool = False) -> Iter
 def _to_export(loaded: LoadedModel, merge: bool) -> formats.Exported:
     """Return what a format may hold of a model; see `exported`."""
     name = loaded.stored.name
+    if isinstance(loaded.stored, StoredMixture):
+        parts = " or ".join(part.name for part in loaded.stored.parts)
+        raise SeqgenError(f"{name} is a mixture, which no format can say: export {parts}")
     require(
         loaded.stored.is_adapter or not merge,
         f"--merge is for low-rank adapters, and {name} holds a whole model: leave it out",

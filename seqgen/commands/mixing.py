@@ -11,7 +11,7 @@ from seqgen import __version__, store
 from seqgen.commands.interrupts import ending_as_ctrl_c
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.loading import load_mixture
-from seqgen.commands.scoring.mix import fit, fit_orders, require_guide, with_weights
+from seqgen.commands.scoring.mix import fit_mixture, require_guide, with_weights
 from seqgen.commands.scoring.perplexity import Perplexity, Scoring, perplexity
 from seqgen.configs import require
 from seqgen.data.pairs import Pairs
@@ -37,6 +37,8 @@ class Mixed:
         nll_nats: the total of the text that the weights were fitted on, or that all parts hold
             out; None where there is none.
         by_order: the weights for each order matched, from 0 on; None where they are the same.
+        held_out_loss: in nats per token, of the second half of what all parts hold out, if the
+            weights were fitted on the first; None otherwise.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Mixed:
     weights: list[float]
     nll_nats: float | None
     by_order: list[list[float]] | None
+    held_out_loss: float | None
 
 
 def combine(
@@ -105,7 +108,8 @@ def store_mixture(
         name: what to call it; made from the names of its parts if None.
         weights: one for each part; fitted to the text if None.
         text: what no part was trained on.
-        held_out: the text is what all parts hold out, so that its figures are the mixture's.
+        held_out: the text is what all parts hold out: weights are fitted on its first half, and
+            its figures are the mixture's.
         by_order: fit weights for each order that the n-gram part matches of a context.
         copy: keep copies of the parts in the mixture's folder, so that it works elsewhere.
         overwrite: replace a model of that name.
@@ -123,17 +127,14 @@ def store_mixture(
     if by_order:
         require(weights is None, "--by order fits the weights: leave out --weights")
         require_guide(loaded)
-    scoring = Scoring(batch_size=batch_size)
+    scoring, loss = Scoring(batch_size=batch_size), None
     if weights is not None:
         check_weights(weights, len(parts))
         normalised = [weight / sum(weights) for weight in weights]
         mixed = with_weights(loaded, normalised)
     else:
         require(text is not None, "there is no text to fit the weights on")
-        if by_order:
-            mixed = fit_orders(loaded, text(loaded), scoring)
-        else:
-            mixed, _ = fit(loaded, text(loaded), scoring)
+        mixed, loss = fit_mixture(loaded, text(loaded), scoring, by_order=by_order, half=held_out)
     scored = None
     if text is not None:  # by the mixture itself: exactly what `perplexity` will find for it
         scored = perplexity(mixed, text(mixed), scoring=scoring)
@@ -144,6 +145,7 @@ def store_mixture(
         copy=copy,
         overwrite=overwrite,
         result=_validation(scored) if held_out else None,
+        about={"held_out_loss": loss},
     )
     recipe = mixed.stored
     return Mixed(
@@ -153,6 +155,7 @@ def store_mixture(
         weights=list(recipe.weights),
         nll_nats=scored and scored.nll_nats,
         by_order=list(map(list, recipe.by_order)) or None,
+        held_out_loss=loss,
     )
 
 

@@ -19,7 +19,6 @@ from seqgen.errors import SeqgenError
 from seqgen.files import json_bytes
 from seqgen.formats import Exported, hf_tokenizer_writing, onnx_graphs
 from seqgen.formats.onnx_graphs import Graph
-from seqgen.models.mixture import Mixture
 from seqgen.models.recurrent import RecurrentLM
 from seqgen.models.seq2seq_transformer import Seq2SeqTransformer
 from seqgen.models.transformer import Transformer
@@ -64,8 +63,6 @@ def _graphs_of(exported: Exported) -> dict[str, Graph]:
         SeqgenError: a graph cannot hold this kind of model.
     """
     model, name = exported.model, exported.name
-    if isinstance(model, Mixture):
-        raise SeqgenError(f"{name} is a mixture; export its neural parts one by one")
     exported.require_no_labels()
     if type(model) is Seq2SeqTransformer:
         if model.config.source_features is not None:

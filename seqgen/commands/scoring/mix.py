@@ -95,34 +95,47 @@ def fit(
     )
 
 
-def fit_orders(
+def fit_mixture(
     loaded: LoadedModel,
     text: Iterable[str] | TokenFile | Pairs,
     scoring: Scoring | None = None,
-) -> LoadedModel:
-    """Return a mixture with weights for each order that its n-gram part matches of a context.
-
-    The weights for all contexts are fitted too, to the same scores of the parts.
+    *,
+    by_order: bool = False,
+    half: bool = False,
+) -> tuple[LoadedModel, float | None]:
+    """Return a mixture with fitted weights, and its loss on what they were not fitted to.
 
     Args:
-        loaded: a mixture of models of text.
+        loaded: a mixture.
         text: as of `fit`.
         scoring: as of `fit`.
+        by_order: of models of text, also fit weights for each order that the n-gram part matches
+            of a context.
+        half: fit on the first half of the tokens; on all of them otherwise.
+
+    Returns:
+        The mixture, and the nats per token of the second half; None without `half`.
 
     Raises:
-        UsageError: no part is an n-gram model, or they write from sources.
+        UsageError: as of `fit`; or with `by_order`, no part is an n-gram model.
         SeqgenError: as of `fit`.
     """
     parts = parts_of(loaded.model)
-    guide = require_guide(loaded)
+    guide = require_guide(loaded) if by_order else None
     columns = _columns(loaded, text, scoring)
     log_probs = torch.stack(list(map(columns, parts)), 1)  # (N, K)
-    matched = columns(MatchedOrders(parts[guide]))
-    stored = loaded.stored.with_weights(_fit_parts(log_probs)[0])
-    by_order = fit_by_order(log_probs, matched.long(), parts[guide].orders, stored.weights)
-    table = tuple(tuple(rounded(row, log_probs.shape[0])) for row in by_order)
-    stored = replace(stored, by_order=table)
-    return replace(loaded, stored=stored, model=mixture_of(parts, stored).eval())
+    fitted = log_probs.shape[0] // 2 if half else log_probs.shape[0]
+    stored = loaded.stored.with_weights(_fit_parts(log_probs[:fitted])[0])
+    weights = torch.tensor([stored.weights], dtype=torch.float64)
+    if guide is not None:
+        matched = columns(MatchedOrders(parts[guide])).long()
+        table = (log_probs[:fitted], matched[:fitted], parts[guide].orders, stored.weights)
+        rows = tuple(tuple(rounded(row, fitted)) for row in fit_by_order(*table))
+        stored = replace(stored, by_order=rows)
+        weights = torch.tensor(rows, dtype=torch.float64)[matched]
+    mixed = replace(loaded, stored=stored, model=mixture_of(parts, stored).eval())
+    rest = (log_probs + weights.log()).logsumexp(1)[fitted:]
+    return mixed, -rest.mean().item() if half else None
 
 
 def require_guide(loaded: LoadedModel) -> int:
