@@ -486,7 +486,7 @@ def test_a_picture_needs_matplotlib(tsv, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     how = ["beam-search", "one", "-m", "t", "--plot"]
     line = refusal(capsys, *how, tmp_path / "a.svg")
-    assert line == "seqgen: --plot needs the package matplotlib: pip install 'seqgen[plot]'"
+    assert line == "seqgen: --plot needs the package matplotlib: pip install matplotlib"
     assert "--plot writes .svg or .png files" in refusal(capsys, *how, tmp_path / "a.pdf")
 
 

@@ -19,6 +19,11 @@ from seqgen import presets, registry
 from seqgen.cli import make_app
 from seqgen.configs import DataConfig, TrainingConfig
 
+if sys.version_info >= (3, 11):
+    import tomllib as toml
+else:
+    import tomli as toml
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
@@ -283,6 +288,27 @@ def test_every_page_is_reached_from_the_readme():
 
 def test_the_readme_is_short():
     assert len(PAGES[0].read_text(encoding="utf-8").splitlines()) <= 250
+
+
+def test_nothing_advises_to_install_the_other_project_called_seqgen():
+    """On the package index that name is another project, which would replace this one."""
+    by_name = re.compile(r"seqgen\[|\bpip install (?:-\S+ )*['\"]?seqgen\b(?!-lm)")
+    assert by_name.search("pip install -U seqgen") and by_name.search("'seqgen[hf]'")
+    files = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "pyproject.toml"]
+    for folder in ("docs", "seqgen", "tests", "corpora"):
+        files += [p for p in (ROOT / folder).rglob("*") if p.suffix in (".md", ".py")]
+    found = [p.name for p in files if by_name.search(p.read_text(encoding="utf-8"))]
+    assert found == [Path(__file__).name]  # the two examples above
+
+
+def test_extras_name_extras_of_the_same_distribution():
+    project = toml.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    own = [r for required in extras.values() for r in required if r.startswith("seqgen")]
+    assert project["name"] == "seqgen-lm" and own
+    for requirement in own:
+        name, names = re.fullmatch(r"([\w-]+)\[([\w,]+)\]", requirement).groups()
+        assert name == project["name"] and set(names.split(",")) <= set(extras)
 
 
 def script_of(name):

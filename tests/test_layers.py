@@ -26,7 +26,7 @@ LAYERS = [
     {"metrics"},
     {"registry", "presets"},
     {"configs"},
-    {"files", "hashing", "ranks"},
+    {"files", "hashing", "packages", "ranks"},
     {"errors", "wording"},
     {"__init__"},
 ]

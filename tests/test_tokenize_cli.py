@@ -198,7 +198,7 @@ def test_zstandard_if_the_module_is_there(go, tmp_path, text):
     except ImportError:
         path.write_bytes(b"x")
         done = go(path, "--tokenizer", "byte")
-        assert done.code == 1 and "needs a module: pip install zstandard" in done.err
+        assert done.code == 1 and "needs the package zstandard: pip install zstandard" in done.err
         return
     packed = zstandard.ZstdCompressor().compress(OPEN.encode())
     path.write_bytes(packed + packed)

@@ -22,6 +22,7 @@ from seqgen.benchmarks.writing_cases import (
     transformer,
     translator,
 )
+from seqgen.packages import install_command
 
 # Our precision, and what is beside it; see `transformer`.
 FLOAT32 = ("float32", "float32")
@@ -88,7 +89,7 @@ def measure(tokens: int, repeats: int, only: str | None = None) -> Iterator[Timi
             case = cases[name](tokens)
         except ImportError as error:
             library = error.name or "transformers"
-            reason = f"{error}; pip install {library} to measure against it"
+            reason = f"{error}; {install_command(library)} to measure against it"
             none = (None,) * 4
             yield Timing(name, library, *none, 0, torch.get_num_threads(), reason)
             continue

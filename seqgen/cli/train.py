@@ -250,7 +250,7 @@ def train(
         bool,
         typer.Option(
             "--tensorboard",
-            help="Also write logs for TensorBoard (needs seqgen[tensorboard]).",
+            help="Also write logs for TensorBoard (needs the package tensorboard).",
             rich_help_panel=OUTPUT,
         ),
     ] = False,

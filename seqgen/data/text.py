@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.packages import require_packages
 
 CHUNK_BYTES = 1 << 20
 BOM = "\ufeff"
@@ -190,10 +191,9 @@ def _blocks(path: Path) -> Iterator[bytes]:
 
 
 def _zstd_blocks(path: Path) -> Iterator[bytes]:
-    try:
-        import zstandard
-    except ImportError:
-        raise SeqgenError(f"{path} needs a module: pip install zstandard") from None
+    require_packages(str(path), "zstandard")
+    import zstandard
+
     unpacker = None
     with path.open("rb") as file:
         for block in iter(lambda: file.read(1 << 17), b""):

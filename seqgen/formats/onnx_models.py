@@ -22,6 +22,7 @@ from seqgen.formats.onnx_graphs import Graph
 from seqgen.models.recurrent import RecurrentLM
 from seqgen.models.seq2seq_transformer import Seq2SeqTransformer
 from seqgen.models.transformer import Transformer
+from seqgen.packages import require_packages
 from seqgen.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ ABOUT = "onnx.json"
 
 def files_of(exported: Exported) -> Iterator[tuple[str, bytes]]:
     """Yield the files of a model's folder, the table about them last; see `FolderExporter`."""
-    _require_onnx()
+    require_packages("--format onnx", "onnx", "onnxscript")
     graphs = _graphs_of(exported)
     models = {name: _traced(graph, exported.name) for name, graph in graphs.items()}
     if "whole" not in models:
@@ -44,16 +45,6 @@ def files_of(exported: Exported) -> Iterator[tuple[str, bytes]]:
         yield f"{name}.onnx", _checked(model, exported.name)
     yield from _tokenizer_files(exported)
     yield ABOUT, json_bytes(_about(exported, graphs))
-
-
-def _require_onnx() -> None:
-    try:
-        import onnx  # noqa: F401
-        import onnxscript  # noqa: F401
-    except ImportError:
-        raise SeqgenError(
-            "--format onnx needs the onnx and onnxscript packages: pip install 'seqgen[onnx]'"
-        ) from None
 
 
 def _graphs_of(exported: Exported) -> dict[str, Graph]:

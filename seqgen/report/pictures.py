@@ -6,8 +6,9 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqgen.errors import SeqgenError, UsageError
+from seqgen.errors import UsageError
 from seqgen.files import replacing
+from seqgen.packages import require_packages
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,12 +25,7 @@ def check_plot(path: Path) -> None:
     """
     if path.suffix.lower() not in KINDS:
         raise UsageError(f"--plot writes {' or '.join(KINDS)} files: give {path} such a name")
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise SeqgenError(
-            "--plot needs the package matplotlib: pip install 'seqgen[plot]'"
-        ) from None
+    require_packages("--plot", "matplotlib")
 
 
 def is_picture(path: Path) -> bool:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from seqgen.errors import SeqgenError, UsageError, first_line
+from seqgen.errors import UsageError, first_line
 from seqgen.files import parse_json, write_bytes, write_json
+from seqgen.packages import require_packages
 from seqgen.tokenizers.base import Decoder, Tokenizer, unknown_piece
 from seqgen.tokenizers.byte_level import BYTE_OF, blocks, can_be_cut
 from seqgen.tokenizers.sentencepiece_model import (
@@ -274,12 +275,9 @@ def open_library(content: bytes) -> Library:
         SeqgenError: the library is not installed.
         ValueError: the file is damaged.
     """
-    try:
-        from tokenizers import Tokenizer as Library
-    except ImportError:
-        raise SeqgenError(
-            "this tokenizer needs the tokenizers package: pip install 'seqgen[hf]'"
-        ) from None
+    require_packages("this tokenizer", "tokenizers")
+    from tokenizers import Tokenizer as Library
+
     try:
         return Library.from_str(content.decode())
     except UnicodeDecodeError:

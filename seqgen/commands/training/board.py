@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from seqgen.errors import SeqgenError
+from seqgen.packages import require_packages
 from seqgen.store import StoredModel
 from seqgen.training.events import Event, Progress, SampleLine, Validated
 
@@ -70,9 +70,4 @@ def require_tensorboard() -> None:
     Raises:
         SeqgenError: says how to install it.
     """
-    try:
-        import tensorboard  # noqa: F401
-    except ImportError:
-        raise SeqgenError(
-            "--tensorboard needs the package tensorboard: pip install 'seqgen[tensorboard]'"
-        ) from None
+    require_packages("--tensorboard", "tensorboard")

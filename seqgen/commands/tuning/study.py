@@ -24,6 +24,7 @@ from seqgen.configs import Choices, require
 from seqgen.errors import SeqgenError
 from seqgen.files import parse_json, take_lock, write_json
 from seqgen.hashing import hash64
+from seqgen.packages import require_packages
 
 if TYPE_CHECKING:
     import optuna
@@ -45,13 +46,8 @@ def require_optuna() -> None:
     Raises:
         SeqgenError: says how to install them.
     """
-    try:
-        import optuna  # noqa: F401
-        import sklearn  # noqa: F401  (importance is measured with its random forests)
-    except ImportError:
-        raise SeqgenError(
-            "seqgen tune needs the packages optuna and scikit-learn: pip install 'seqgen[tune]'"
-        ) from None
+    # Importance is measured with scikit-learn's random forests.
+    require_packages("seqgen tune", "optuna", "scikit-learn")
 
 
 def kept_facts(name: str) -> dict[str, Any] | None:
