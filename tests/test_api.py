@@ -8,9 +8,10 @@ import pytest
 from test_sampling import ALPHABET, fake
 
 import seqgen
-from seqgen.commands.writing.beam_search import BeamOptions, beam_search
-from seqgen.commands.writing.model import BeamSettings, Model, SampleSettings
-from seqgen.commands.writing.sample import SampleOptions, sample
+from seqgen.commands.writing.beam_search import beam_search
+from seqgen.commands.writing.model import Model
+from seqgen.commands.writing.sample import sample
+from seqgen.configs.decoding import BeamOptions, SampleOptions
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.tokenizers import KINDS
 
@@ -22,11 +23,20 @@ def test_importing_it_loads_no_torch():
 
 
 @pytest.mark.parametrize(
-    ("settings", "options"), [(SampleSettings, SampleOptions), (BeamSettings, BeamOptions)]
+    ("method", "options"), [("sample", SampleOptions), ("beam_search", BeamOptions)]
 )
-def test_every_option_is_a_setting(settings, options):
-    names = {field.name for field in dataclasses.fields(options)} - {"seed"}
-    assert set(settings.__annotations__) == names
+def test_every_option_is_a_keyword(method, options):
+    """Those of groups too; a keyword that is none is refused with the one that was meant."""
+    write = getattr(Model(fake(documents="line")), method)
+    given = {
+        name: field.default
+        for name, field, _ in options.flags()
+        if field.default is not dataclasses.MISSING and name != "max_tokens"
+    }
+    assert {"attention", "max_ratio", "stop", "no_repeat_ngram"} <= given.keys()
+    assert len(list(write("a", max_tokens=3, **given))) == 1
+    with pytest.raises(UsageError, match=r"there is no option 'max_token'.*max_tokens"):
+        write("a", max_token=3)
 
 
 def test_sample_and_beams_are_those_of_the_tasks(capsys):
@@ -92,5 +102,5 @@ def test_one_text_stands_for_several():
     assert beams[0] == beams[1]
     with pytest.raises(UsageError, match="--ban is no text but 3"):
         model.sample("a", ban=[3])
-    with pytest.raises(UsageError, match="--force is no text but None"):
+    with pytest.raises(UsageError, match="--force must be a text, not None"):
         model.sample("a", force=None)

@@ -18,10 +18,11 @@ from seqgen.cli import run
 from seqgen.cli.source_attention import put_heat_map
 from seqgen.commands import source_attention
 from seqgen.commands.loading import load
-from seqgen.commands.source_attention import Attention, Heads, coverage_penalty, whole_words
+from seqgen.commands.source_attention import Attention, coverage_penalty, whole_words
 from seqgen.commands.training.train import train
-from seqgen.commands.writing.from_source import CopyingDecoder, SourceOptions, written_pieces
+from seqgen.commands.writing.from_source import CopyingDecoder, check_sources, written_pieces
 from seqgen.commands.writing.prompts import read_prompt
+from seqgen.configs.decoding import Heads, SourceOptions
 from seqgen.errors import UsageError
 from seqgen.models.encoder_decoder import windows
 from seqgen.report.heat_map import draw_heat_map
@@ -296,9 +297,9 @@ def test_a_ratio_limits_each_text_by_its_own_source(tsv, capsys):
 def test_a_ratio_is_a_decimal_fraction(tsv):
     loaded = made(tsv)
     prompt = read_prompt(loaded, 0, "o" * 99)  # 100 tokens with its end
-    assert SourceOptions(max_ratio=0.29).limit(prompt, 500) == 29
-    assert SourceOptions(max_ratio=10).limit(prompt, 500) == 500
-    assert SourceOptions(max_ratio=0.001).limit(prompt, 500) == 1
+    assert SourceOptions(max_ratio=0.29).limit(prompt.places, 500) == 29
+    assert SourceOptions(max_ratio=10).limit(prompt.places, 500) == 500
+    assert SourceOptions(max_ratio=0.001).limit(prompt.places, 500) == 1
     for wrong in (-1, 0, math.inf, math.nan):
         with pytest.raises(UsageError, match="--max-ratio"):
             SourceOptions(max_ratio=wrong)
@@ -547,7 +548,7 @@ def test_models_of_text_read_no_source(tsv, capsys):
         ("--copy-unknown", {"copy_unknown": True}),
     ):
         with pytest.raises(UsageError, match=f"{flag} {what}"):
-            SourceOptions(**given).check(loaded)
+            check_sources(SourceOptions(**given), loaded)
     beams = ["beam-search", "-m", "text"]
     assert refusal(capsys, *beams, "one", "--attention") == f"seqgen: --attention {what}"
     assert refusal(capsys, *beams, "--source", tsv) == f"seqgen: --source {what}"

@@ -16,7 +16,8 @@ from seqgen.cli.beam_search import _put_tree
 from seqgen.cli.explanations import put_explanations
 from seqgen.commands.writing import beam_search as beams
 from seqgen.commands.writing.explain import explain, suggest
-from seqgen.commands.writing.sample import SampleOptions, sample
+from seqgen.commands.writing.sample import sample
+from seqgen.configs.decoding import SampleOptions
 from seqgen.decoding.processors import Forbid
 from seqgen.tokenizers import KINDS
 from seqgen.tokenizers.byte import ByteTokenizer

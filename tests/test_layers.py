@@ -193,8 +193,3 @@ def test_imports_form_no_circle():
     while ready := {m for m, needed in waiting.items() if not needed}:
         waiting = {m: needed - ready for m, needed in waiting.items() if m not in ready}
     assert not waiting
-
-
-def test_no_file_is_longer_than_400_lines():
-    lengths = {m: path.read_bytes().count(b"\n") for m, path in MODULES.items()}
-    assert {m: length for m, length in lengths.items() if length > 400} == {}

@@ -29,7 +29,8 @@ from seqgen.commands.inspect.passage import passages
 from seqgen.commands.portrait.figures import BIN_ENDS, figures
 from seqgen.commands.portrait.training import Course, course
 from seqgen.commands.scoring.perplexity import score_text
-from seqgen.commands.writing.beam_search import BeamOptions, explain
+from seqgen.commands.writing.beam_search import explain
+from seqgen.configs.decoding import BeamOptions
 from seqgen.report.charts import Axis, Series, chart, thinned, ticks
 from seqgen.report.model_page import MOST_SAMPLES, Profile, model_page
 from seqgen.report.search_tree import _lines, search_tree

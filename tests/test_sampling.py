@@ -19,8 +19,9 @@ from torch import Tensor
 from seqgen import registry
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.writing.prompts import ready
-from seqgen.commands.writing.sample import SampleOptions, Writer, fixed_sample, sample, stream
+from seqgen.commands.writing.sample import Writer, fixed_sample, sample, stream
 from seqgen.configs import DataConfig, ModelConfig
+from seqgen.configs.decoding import SampleOptions
 from seqgen.data.corpus import encode_corpus
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import CounterDraw

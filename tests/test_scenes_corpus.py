@@ -13,7 +13,8 @@ import torch
 from seqgen.commands.loading import load
 from seqgen.commands.scoring.perplexity import held_out_pairs
 from seqgen.commands.training.train import train
-from seqgen.commands.writing.beam_search import BeamOptions, beam_search
+from seqgen.commands.writing.beam_search import beam_search
+from seqgen.configs.decoding import BeamOptions
 from seqgen.data.vector_pairs import open_pairs
 
 CORPORA = Path(__file__).resolve().parents[1] / "corpora"

@@ -4,152 +4,48 @@ from __future__ import annotations
 
 import secrets
 import sys
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-import typer
-
-from seqgen.cli import options
-from seqgen.cli.completion import one_of
-from seqgen.cli.continuous_cache import Cache, CacheFlatness, CacheStrength, cache_of
-from seqgen.cli.help import LENGTH, OUTPUT, SEARCH
+from seqgen.cli.flags import takes_options
 from seqgen.cli.output import (
+    Output,
     console,
     is_terminal,
     put,
     put_record,
-    say,
     shown,
     standard_output,
-    unescape,
 )
-from seqgen.cli.prompts import GivenPrompts, called, say_unknown
-from seqgen.cli.source_attention import Shown, refuse_shown, source_options
+from seqgen.cli.prompts import Echo, GivenPrompts, called, say_unknown
+from seqgen.cli.reading import ReadModel
+from seqgen.cli.source_attention import Picture, Shown
 from seqgen.cli.tables import figure
+from seqgen.configs.decoding import BeamOptions
+from seqgen.configs.options import Options
+from seqgen.configs.panels import OUTPUT
+from seqgen.configs.settings import setting
 
 if TYPE_CHECKING:
     from seqgen.commands.writing.beam_search import Tree
 
 
+@dataclass(frozen=True, kw_only=True)
+class Explain(Options):
+    """Whether the search is shown in place of its texts."""
+
+    explain: bool = setting("Show the search tree.", False, panel=OUTPUT)
+
+
+@takes_options
 def beam_search(
-    prompts: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Text to continue; each argument is a prompt of its own. If text is piped in, "
-            "each line is a prompt.",
-            metavar="PROMPT",
-            show_default=False,
-        ),
-    ] = None,
-    model: options.Model = None,
-    cache: Cache = None,
-    cache_strength: CacheStrength = None,
-    cache_flatness: CacheFlatness = None,
-    prompt_file: options.PromptFile = None,
-    source: options.SourceFile = None,
-    source_vectors: options.SourceVectors = None,
-    label: options.Label = None,
-    beams: Annotated[
-        int,
-        typer.Option(
-            help="Number of hypotheses to keep at each step.", metavar="N", rich_help_panel=SEARCH
-        ),
-    ] = 5,
-    length_norm: Annotated[
-        str,
-        typer.Option(
-            help="Divide the log-probability of a text of L tokens by L^alpha (avg), by "
-            "((5 + L) / 6)^alpha (gnmt), or not at all (none).",
-            metavar="avg|gnmt|none",
-            rich_help_panel=SEARCH,
-            autocompletion=one_of("avg", "gnmt", "none"),
-        ),
-    ] = "avg",
-    alpha: Annotated[
-        float,
-        typer.Option(
-            help="Exponent of --length-norm, from -10 to 10; above 0 favours longer texts.",
-            metavar="X",
-            rich_help_panel=SEARCH,
-        ),
-    ] = 1.0,
-    groups: Annotated[
-        int,
-        typer.Option(
-            help="Diverse beam search: divide the beams into this many groups.",
-            metavar="N",
-            rich_help_panel=SEARCH,
-        ),
-    ] = 1,
-    diversity: Annotated[
-        float,
-        typer.Option(
-            help="With --groups: subtract this many nats from a token that an earlier group takes.",
-            metavar="X",
-            rich_help_panel=SEARCH,
-        ),
-    ] = 0.5,
-    coverage_penalty: Annotated[
-        float,
-        typer.Option(
-            help="Lower the score of a finished text that leaves parts of its source unread: add "
-            "BETA times the sum of log(min(coverage, 1)) over the source's tokens (Wu et al. "
-            "2016).",
-            metavar="BETA",
-            rich_help_panel=SEARCH,
-        ),
-    ] = 0.0,
-    stochastic: Annotated[
-        bool,
-        typer.Option(
-            "--stochastic",
-            help="Sample as many texts as there are beams, without replacement.",
-            rich_help_panel=SEARCH,
-        ),
-    ] = False,
-    exhaustive: Annotated[
-        bool,
-        typer.Option(
-            "--exhaustive",
-            help="Try every possible text; for tiny vocabularies only.",
-            rich_help_panel=SEARCH,
-        ),
-    ] = False,
-    nbest: Annotated[
-        int,
-        typer.Option(
-            help="Number of texts to return for each prompt.", metavar="N", rich_help_panel=LENGTH
-        ),
-    ] = 1,
-    max_tokens: Annotated[
-        int,
-        typer.Option(
-            help="Largest number of tokens to write.", metavar="N", rich_help_panel=LENGTH
-        ),
-    ] = 100,
-    min_tokens: options.MinTokens = 0,
-    max_ratio: options.MaxRatio = None,
-    stop: options.Stop = None,
-    no_repeat_ngram: options.NoRepeatNgram = None,
-    force: options.Force = None,
-    copy_unknown: options.CopyUnknown = False,
-    attention: options.Attention = False,
-    plot: options.Plot = None,
-    align: options.Align = False,
-    align_words: options.AlignWords = False,
-    layer: options.Layer = None,
-    head: options.Head = None,
-    explain: Annotated[
-        bool,
-        typer.Option("--explain", help="Show the search tree.", rich_help_panel=OUTPUT),
-    ] = False,
-    echo: options.Echo = None,
-    batch_size: options.BatchSize = 16,
-    seed: options.Seed = None,
-    device: options.Device = "auto",
-    precision: options.ReadingPrecision = "auto",
-    threads: options.Threads = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    prompts: GivenPrompts,
+    model: ReadModel,
+    search: BeamOptions,
+    tree: Explain,
+    picture: Picture,
+    echo: Echo,
+    out: Output,
 ) -> None:
     """Find the most probable continuations by beam search.
 
@@ -159,66 +55,41 @@ def beam_search(
     --no-repeat-ngram. The search stops when no live hypothesis can still beat the n-th best
     finished one.
     """
-    from seqgen.commands.loading import load
-    from seqgen.commands.writing import beam_search as task
-    from seqgen.configs import READING_PRECISIONS, choice
+    search = replace(search, of_source=picture.of(search.of_source))
+    if tree.explain:
+        search.of_source.refuse_shown("--explain")
+    looks = Shown(search.of_source, picture.plot, maps=out.draws, inputs=prompts.files)
+    reported = search.stochastic and search.seed is None
+    if search.seed is None:
+        search = replace(search, seed=secrets.randbelow(1 << 31))
+    loaded = model.load(search.of_source)
+    from seqgen.commands.writing import beam_search as searching
 
-    given = GivenPrompts(prompts, prompt_file, source, source_vectors)
-    of_source = source_options(
-        attention, align, align_words, layer, head, plot, max_ratio, copy_unknown
-    )
-    if explain:
-        refuse_shown(of_source, "--explain")
-    looks = Shown(of_source, plot, maps=not json and not quiet, inputs=given.files)
-    drawn = secrets.randbelow(1 << 31) if seed is None else seed
-    search = task.BeamOptions(
-        beams=beams,
-        nbest=nbest,
-        length_norm=length_norm,
-        alpha=alpha,
-        max_tokens=max_tokens,
-        min_tokens=min_tokens,
-        stop=[unescape(text) for text in stop or ()],
-        no_repeat_ngram=no_repeat_ngram,
-        force=unescape(force or ""),
-        groups=groups,
-        diversity=diversity,
-        stochastic=stochastic,
-        exhaustive=exhaustive,
-        seed=drawn,
-        batch_size=batch_size,
-        coverage_penalty=coverage_penalty,
-        of_source=of_source,
-    )
-    looked_up = cache_of(cache, cache_strength, cache_flatness)
-    of_source.check_kind(model)
-    loaded = load(model, device, choice("--precision", precision, READING_PRECISIONS), looked_up)
-    loaded = loaded.with_labels(label or ())
-    loaded.require_label()
-    from_sources = given.are_sources(loaded, echo)
-    if stochastic and seed is None and not quiet:
-        say(f"seed {drawn}")
-    texts, piped = given.texts(loaded, quiet)
-    if explain:
-        for tree in task.explain(loaded, texts, search):
-            _put_tree(tree, called(loaded), json)
+    from_sources = prompts.are_sources(loaded, echo.echo)
+    if reported:
+        out.notice(f"seed {search.seed}")
+    texts, piped = prompts.texts(loaded, out)
+    if tree.explain:
+        for found in searching.explain(loaded, texts, search):
+            _put_tree(found, called(loaded), out.json)
         return
-    echoed = not from_sources and (is_terminal(sys.stdout) if echo is None else echo)
-    raw = not piped and len(texts) == 1 and nbest == 1 and not (align or align_words)
+    echoed = not from_sources and echo.on_this_terminal
+    aligned = search.of_source.align or search.of_source.align_words
+    raw = not (piped or aligned) and len(texts) == search.nbest == 1
     unknown = 0
-    for record in task.beam_search(loaded, texts, search):
+    for record in searching.beam_search(loaded, texts, search):
         text = loaded.echoed(record.prompt, record.text) if echoed else record.text
-        if json:
+        if out.json:
             put_record(record.record())
         elif raw:
             put(text + "\n" if is_terminal(sys.stdout) else text)
         else:
-            of = f", rank {record.rank}, score {figure(record.score)}" if nbest > 1 else ""
+            of = f", rank {record.rank}, score {figure(record.score)}" if search.nbest > 1 else ""
             put(shown(text, f"{called(loaded)} {record.index}{of}", record.alignment))
         looks.put(record.look, f"source {record.index}, rank {record.rank}")
         if from_sources and record.rank == 0:
             unknown += record.of_source.source_unknown
-    say_unknown(unknown, quiet)
+    say_unknown(unknown, out)
 
 
 STYLE = {"live": "", "finished": "bold green", "pruned": "dim"}

@@ -9,12 +9,13 @@ import typer
 
 from seqgen.cli import bench_plan, completion, options
 from seqgen.cli.curve import curve
-from seqgen.cli.help import LENGTH, MEASURED, Command, Group, value
+from seqgen.cli.help import Command, Group, value
 from seqgen.cli.inputs import file_path
 from seqgen.cli.numbers import listed_numbers
 from seqgen.cli.output import put, put_record, say
 from seqgen.cli.tables import byte_size, count, duration, figure, percentage, put_table
 from seqgen.configs import MOST_RATE, PRECISIONS, choice, require
+from seqgen.configs.panels import LENGTH, MEASURED
 from seqgen.wording import plural
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Annotated
 
 from seqgen.cli import completion, options
-from seqgen.cli.help import MACHINE, MEASURED, MODEL, OPTIMISATION, flag, value
+from seqgen.cli.help import flag, value
 from seqgen.cli.numbers import listed_numbers
 from seqgen.cli.output import put_record, say
 from seqgen.cli.tables import byte_size, count, number, put_table, short_count
@@ -18,6 +18,7 @@ from seqgen.configs import (
     count_of,
     require,
 )
+from seqgen.configs.panels import MACHINE, MEASURED, MODEL, OPTIMISATION
 
 PRECISIONS = ("float32", "float64", "bf16")
 MOST_RANKS = 1 << 20

@@ -10,10 +10,11 @@ import typer
 
 from seqgen.cli import options
 from seqgen.cli.completion import one_of
-from seqgen.cli.help import OUTPUT, SCORES, TESTS, flag, value
+from seqgen.cli.help import flag, value
 from seqgen.cli.inputs import Inputs, file_name, piped_input
 from seqgen.cli.output import put, put_record, say
 from seqgen.cli.tables import figure, interval, put_table
+from seqgen.configs.panels import OUTPUT, SCORES, TESTS
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ import typer
 
 from seqgen.cli import completion, options
 from seqgen.cli import sweep as sweeping
-from seqgen.cli.continuous_cache import Cache, CacheFlatness, CacheStrength, cache_of
-from seqgen.cli.help import MACHINE, MODEL, SCORES, TEXT
+from seqgen.cli.continuous_cache import Cache, CacheFlatness, CacheStrength
 from seqgen.cli.inputs import Inputs, file_name
 from seqgen.cli.output import put_record, say
 from seqgen.cli.pairs import (
@@ -37,6 +36,8 @@ from seqgen.cli.tables import (
     short_count,
 )
 from seqgen.cli.translations import Beams, MaxTokens, say_cut, translating
+from seqgen.configs.cache import CacheOptions
+from seqgen.configs.panels import MACHINE, MODEL, SCORES, TEXT
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
@@ -150,7 +151,9 @@ def compare(
     if bool(models) == all_:
         raise UsageError("give the models to compare, or --all")
     names = list(comparing.all_models()) if all_ else models
-    looked_up = cache_of(cache, cache_strength, cache_flatness)
+    looked_up = CacheOptions(
+        cache=cache, cache_strength=cache_strength, cache_flatness=cache_flatness
+    ).config
     if precisions is None:
         loaded = [load(name, device, precision, looked_up) for name in names]
     else:

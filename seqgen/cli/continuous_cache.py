@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from seqgen.cli.help import MODEL
-from seqgen.cli.options import refuse_without
-from seqgen.configs.cache import FLATNESS, STRENGTH, CacheConfig
+from seqgen.configs.cache import FLATNESS, STRENGTH
+from seqgen.configs.panels import MODEL
 
 Cache = Annotated[
     int | None,
@@ -39,22 +38,3 @@ CacheFlatness = Annotated[
         show_default=str(FLATNESS),
     ),
 ]
-
-
-def cache_of(
-    size: int | None, strength: float | None, flatness: float | None
-) -> CacheConfig | None:
-    """Return the cache that options ask for, or None.
-
-    Raises:
-        UsageError: a value is out of bounds, or there is no `--cache` that it belongs to.
-    """
-    if size is None:
-        given = {"--cache-strength": strength, "--cache-flatness": flatness}
-        refuse_without("a cache: give --cache N as well", given)
-        return None
-    return CacheConfig(
-        size,
-        STRENGTH if strength is None else strength,
-        FLATNESS if flatness is None else flatness,
-    )

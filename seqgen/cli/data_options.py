@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from seqgen.cli import completion
-from seqgen.cli.help import TEXT
 from seqgen.cli.inputs import file_name
 from seqgen.cli.settings import option as setting
+from seqgen.configs.panels import TEXT
 
 TokenizerKind = Annotated[
     str | None,

@@ -11,11 +11,12 @@ import typer
 
 from seqgen.cli import options
 from seqgen.cli.curve import curve
-from seqgen.cli.help import MEASURED, value
+from seqgen.cli.help import value
 from seqgen.cli.inputs import Inputs, file_name
 from seqgen.cli.output import put, put_record, say
 from seqgen.cli.outputs import check_picture
 from seqgen.cli.tables import figure, number, percentage, put_table
+from seqgen.configs.panels import MEASURED
 from seqgen.wording import plural
 
 if TYPE_CHECKING:

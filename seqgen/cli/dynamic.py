@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from seqgen.cli.help import MODEL, value
+from seqgen.cli.help import value
 from seqgen.cli.options import refuse_without
+from seqgen.configs.panels import MODEL
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqgen.cli import options, translations
-from seqgen.cli.continuous_cache import Cache, CacheFlatness, CacheStrength, cache_of
-from seqgen.cli.help import SCORES, flag, value
+from seqgen.cli.continuous_cache import Cache, CacheFlatness, CacheStrength
+from seqgen.cli.help import flag, value
 from seqgen.cli.inputs import Input, Inputs, file_name
 from seqgen.cli.kinds import refuse_others
 from seqgen.cli.label_scores import put_label_scores, tell_labels
@@ -27,6 +27,8 @@ from seqgen.cli.pairs import (
     require_reads,
 )
 from seqgen.cli.tables import MISSING, count, figure, interval, percentage, put_table
+from seqgen.configs.cache import CacheOptions
+from seqgen.configs.panels import SCORES
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
@@ -147,7 +149,9 @@ def evaluate(
         lenient=everything,
     )
     choice("--precision", precision, READING_PRECISIONS)
-    looked_up = cache_of(cache, cache_strength, cache_flatness)
+    looked_up = CacheOptions(
+        cache=cache, cache_strength=cache_strength, cache_flatness=cache_flatness
+    ).config
     models = [load(name, device, precision, looked_up) for name in model or [None]]
     check_one_kind(models)
     scoring_option = "--metric" if metric else "--by-length" if by_length else None

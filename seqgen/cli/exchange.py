@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from seqgen.cli import completion, options
-from seqgen.cli.help import OUTPUT, SAVING, TEXT, flag, value
+from seqgen.cli.help import flag, value
 from seqgen.cli.inputs import file_name, file_path
 from seqgen.cli.output import put_bytes, put_record, say
 from seqgen.cli.outputs import check_out, check_out_folder, check_replaced_model, is_arpa, is_gguf
+from seqgen.configs.panels import OUTPUT, SAVING, TEXT
 from seqgen.errors import UsageError
 
 # What importers open as a file, which reads what is piped in.

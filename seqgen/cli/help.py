@@ -15,6 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from seqgen.cli.help_examples import EXAMPLES
 from seqgen.cli.numbers import fill_in_numbers
 from seqgen.cli.output import is_terminal, put
+from seqgen.configs.panels import ARGUMENTS, OTHER, PANELS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,29 +23,6 @@ if TYPE_CHECKING:
 # Panels of commands, in order.
 TRAIN, WRITE, MEASURE, TEXTS, STORED = "Train", "Write", "Measure", "Text", "Models"
 COMMAND_PANELS = (TRAIN, WRITE, MEASURE, TEXTS, STORED, "Commands")
-# Panels of options, in order; options without a panel go into the last.
-ARGUMENTS, WHAT, MODEL, TEXT, BUDGET = "Arguments", "What to train", "Model", "Text", "Budget"
-OPTIMISATION, SEARCH, LENGTH = "Optimisation", "Search", "Length and number"
-FILTERS, SCORES, TESTS, MEASURED = "Filters", "Scores", "Significance", "What to measure"
-ATTENTION, SAVING, OUTPUT = "Attention to the source", "Saving", "Output"
-MACHINE, OTHER = "Machine", "Other options"
-OPTION_PANELS = (
-    *(
-        ARGUMENTS,
-        WHAT,
-        MEASURED,
-        MODEL,
-        TEXT,
-        BUDGET,
-        OPTIMISATION,
-        SEARCH,
-        LENGTH,
-        FILTERS,
-        SCORES,
-        TESTS,
-    ),
-    *(ATTENTION, SAVING, OUTPUT, MACHINE, OTHER),
-)
 WIDEST, USUAL = 100, 80
 # Columns of an option's name and value.
 NAME_WIDTH = 29
@@ -177,8 +155,8 @@ def _options(command: Any, ctx: Any) -> list[tuple[str, Rows]]:
             continue
         panel = getattr(parameter, "rich_help_panel", None)
         row = _names(parameter), _with_default(parameter)
-        rows.setdefault(panel if panel in OPTION_PANELS else OTHER, []).append(row)
-    return [(title, rows[title]) for title in OPTION_PANELS if title in rows]
+        rows.setdefault(panel if panel in PANELS else OTHER, []).append(row)
+    return [(title, rows[title]) for title in PANELS if title in rows]
 
 
 def _names(option: Any) -> str:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqgen.cli import options
-from seqgen.cli.help import MEASURED, OUTPUT, TEXT, flag, value
+from seqgen.cli.help import flag, value
 from seqgen.cli.inputs import Input, Inputs, file_name, file_path, piped_input
 from seqgen.cli.output import put_record, say
 from seqgen.cli.outputs import check_html
+from seqgen.configs.panels import MEASURED, OUTPUT, TEXT
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 

@@ -9,12 +9,13 @@ import typer
 
 from seqgen.cli import completion, options
 from seqgen.cli.fit import HELD_OUT
-from seqgen.cli.help import MODEL, SAVING, flag, value
+from seqgen.cli.help import flag, value
 from seqgen.cli.inputs import Inputs, file_name
 from seqgen.cli.output import put_record, say
 from seqgen.cli.outputs import check_replaced_model
 from seqgen.cli.pairs import ScoredInput, as_text, held_out_by
 from seqgen.cli.tables import figure, weight
+from seqgen.configs.panels import MODEL, SAVING
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 

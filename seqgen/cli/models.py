@@ -9,7 +9,7 @@ import typer
 
 from seqgen import presets, registry, store
 from seqgen.cli import completion, options
-from seqgen.cli.help import MODEL, OTHER, OUTPUT, Command, Group, flag
+from seqgen.cli.help import Command, Group, flag
 from seqgen.cli.model_facts import (
     describe,
     losses_by_step,
@@ -29,6 +29,7 @@ from seqgen.cli.tables import (
     put_table,
     short_count,
 )
+from seqgen.configs.panels import MODEL, OTHER, OUTPUT
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.wording import first_names, plural
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,11 @@ import typer
 
 from seqgen import registry
 from seqgen.cli import completion
-from seqgen.cli.help import (
+from seqgen.cli.inputs import file_name, file_path
+from seqgen.cli.process import MOST_THREADS, use_threads
+from seqgen.cli.settings import option as setting
+from seqgen.configs import MOST_ROWS, MOST_SEED, count_of
+from seqgen.configs.panels import (
     ATTENTION,
     FILTERS,
     LENGTH,
@@ -23,14 +26,7 @@ from seqgen.cli.help import (
     TEXT,
     WHAT,
 )
-from seqgen.cli.inputs import file_name, file_path
-from seqgen.cli.process import use_threads
-from seqgen.cli.settings import option as setting
-from seqgen.configs import MOST_ROWS, MOST_SEED, count_of
 from seqgen.errors import UsageError
-
-# More threads only get in each other's way, and OpenMP aborts where it cannot start them.
-MOST_THREADS = max(64, 4 * (os.cpu_count() or 1))
 
 Model = Annotated[
     str | None,

@@ -9,8 +9,12 @@ import math
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
+from seqgen.configs.options import Options
+from seqgen.configs.panels import OUTPUT
+from seqgen.configs.settings import setting
 from seqgen.errors import SeqgenError
 
 if TYPE_CHECKING:
@@ -68,6 +72,41 @@ class Unread:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stream.fileno())
             os.close(nowhere)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output(Options):
+    """Where a command's results and notices go: what every command is handed.
+
+    Results are data on standard output; what is said about them goes to standard error.
+    """
+
+    json: bool = setting("Write JSON Lines, with unrounded numbers.", False, panel=OUTPUT)
+    quiet: bool = setting(
+        "Write only errors to standard error.", False, names=("--quiet", "-q"), panel=OUTPUT
+    )
+
+    def notice(self, message: str) -> None:
+        """Say something about the results, unless the user wants nothing but errors."""
+        if not self.quiet:
+            say(message)
+
+    @property
+    def draws(self) -> bool:
+        """Whether pictures are drawn with characters on standard error."""
+        return not (self.json or self.quiet)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerboseOutput(Output):
+    """The same of commands whose results have signatures."""
+
+    verbose: bool = setting(
+        "Also show signatures, which record exactly how each figure was made.",
+        False,
+        names=("--verbose", "-v"),
+        panel=OUTPUT,
+    )
 
 
 def write_utf8() -> None:

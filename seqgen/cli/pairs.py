@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqgen.cli.help import TEXT
 from seqgen.cli.inputs import Input, Inputs, Pipe, file_name
 from seqgen.cli.output import say
+from seqgen.configs.panels import TEXT
 from seqgen.errors import SeqgenError, UsageError
 
 if TYPE_CHECKING:

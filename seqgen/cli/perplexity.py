@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from seqgen.cli import options
-from seqgen.cli.continuous_cache import Cache, CacheFlatness, CacheStrength, cache_of
+from seqgen.cli.continuous_cache import Cache, CacheFlatness, CacheStrength
 from seqgen.cli.dynamic import Decay, Rate, Segment, dynamic_of
 from seqgen.cli.fit import HELD_OUT, fit_on
-from seqgen.cli.help import MODEL, OUTPUT, SCORES, TEXT, flag, value
+from seqgen.cli.help import flag, value
 from seqgen.cli.inputs import Input, Inputs, file_name, piped_input
 from seqgen.cli.kinds import all_read, refuse_others
 from seqgen.cli.output import one_line, put, put_record, say, say_protocols
@@ -26,8 +26,11 @@ from seqgen.cli.pairs import (
     held_out_by,
 )
 from seqgen.cli.pseudo_perplexity import MEANT, put_pseudo_perplexity
-from seqgen.cli.source_attention import Shown, source_options
+from seqgen.cli.source_attention import Picture, Shown
 from seqgen.cli.tables import count, figure, percentage, put_table
+from seqgen.configs.cache import CacheOptions
+from seqgen.configs.decoding import Heads, LookOptions
+from seqgen.configs.panels import MODEL, OUTPUT, SCORES, TEXT
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import title_of
 
@@ -138,6 +141,7 @@ def perplexity(
     from seqgen.commands.both_ways import load_directions
     from seqgen.commands.loading import load
     from seqgen.commands.scoring.perplexity import Scoring
+    from seqgen.commands.writing.from_source import check_sources
     from seqgen.configs import DOCUMENTS, READING_PRECISIONS, choice
 
     if documents is not None:
@@ -147,7 +151,14 @@ def perplexity(
         how = documents, per_line, json, verbose, quiet
         put_pseudo_perplexity(model, files, device, precision, *how)
         return
-    of_source = source_options(attention, align, align_words, layer, head, plot)
+    of_source = Picture(plot=plot).of(
+        LookOptions(
+            attention=attention,
+            align=align,
+            align_words=align_words,
+            heads=Heads(layer=layer, head=head),
+        )
+    )
     per_line = per_line or of_source.looks
     _check(model, documents, per_line, per_token, show, fit)
     if of_source.looks and len(model or []) > 1:
@@ -155,7 +166,9 @@ def perplexity(
     device_and_precision = device, choice("--precision", precision, READING_PRECISIONS)
     if fit is not None and (cache_strength, cache_flatness) != (None, None):
         raise UsageError("--fit finds --cache-strength and --cache-flatness: leave them out")
-    looked_up = cache_of(cache, cache_strength, cache_flatness)
+    looked_up = CacheOptions(
+        cache=cache, cache_strength=cache_strength, cache_flatness=cache_flatness
+    ).config
     of_one = per_token or show or fit is not None or dynamic is not None
     models = [
         loaded.with_labels(label or ())
@@ -174,7 +187,7 @@ def perplexity(
         if not quiet and (warning := scoring.warning(loaded)):
             say(warning)
     check_one_kind(models)
-    of_source.check(models[0])
+    check_sources(of_source, models[0])
     inputs = Inputs(quiet)
     if not files and not fit and piped_input() is not None:
         files = ["-"]

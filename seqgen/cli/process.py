@@ -17,6 +17,8 @@ BRIEFLY, THROUGH_A_TOKEN = "3000", "30000"
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 MUCH, LITTLE = ((1 << 31) - 1, 1 << 25), (1 << 20, 1 << 20)
 
+# More threads only get in each other's way, and OpenMP aborts where it cannot start them.
+MOST_THREADS = max(64, 4 * (os.cpu_count() or 1))
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 # Commands that take step after step, and those of them whose steps are of one token.

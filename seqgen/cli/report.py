@@ -12,11 +12,12 @@ import typer
 
 from seqgen import store
 from seqgen.cli import completion, options
-from seqgen.cli.help import OUTPUT, TEXT, flag, value
+from seqgen.cli.help import flag, value
 from seqgen.cli.inputs import Input, Inputs, file_name, file_path
 from seqgen.cli.output import put_record, say
 from seqgen.cli.outputs import check_html
 from seqgen.cli.page_commands import page_commands
+from seqgen.configs.panels import OUTPUT, TEXT
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.store.model import StoredModel
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
 
-import typer
-
-from seqgen.cli import options
-from seqgen.cli.help import SEARCH, flag
+from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import piped_input
-from seqgen.cli.output import one_line, put, put_record, say
+from seqgen.cli.output import Output, one_line, put, put_record
 from seqgen.cli.prompts import piped_lines
+from seqgen.cli.reading import FixedSeed, ModelName, Threads
+from seqgen.configs.options import Options
+from seqgen.configs.panels import SEARCH
+from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
 
 # How a line that did not settle ended.
@@ -20,30 +21,28 @@ UNSETTLED = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Corrupted(Options):
+    """Lines to restore, and how."""
+
+    lines: tuple[str, ...] = setting(
+        "Line to restore; each argument is one. If text is piped in, each of its lines is "
+        "restored.",
+        (),
+        metavar="LINE",
+        positional=True,
+    )
+    synchronous: bool = setting(
+        "Update all units at once. By default they are updated one at a time, in random order, and "
+        "the energy never rises.",
+        False,
+        panel=SEARCH,
+    )
+
+
+@takes_options
 def restore(
-    lines: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Line to restore; each argument is one. If text is piped in, each of its lines "
-            "is restored.",
-            metavar="LINE",
-            show_default=False,
-        ),
-    ] = None,
-    model: options.Model = None,
-    synchronous: Annotated[
-        bool,
-        flag(
-            "--synchronous",
-            SEARCH,
-            "Update all units at once. By default they are updated one at a time, in random "
-            "order, and the energy never rises.",
-        ),
-    ] = False,
-    seed: options.FixedSeed = 0,
-    threads: options.Threads = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    corrupted: Corrupted, model: ModelName, seed: FixedSeed, threads: Threads, out: Output
 ) -> None:
     """Restore corrupted lines with a Hopfield network that has stored them.
 
@@ -54,14 +53,15 @@ def restore(
     from seqgen.commands.writing.restore import load_memory
     from seqgen.commands.writing.restore import restore as restored
 
-    if not lines and piped_input() is None:
+    if not corrupted.lines and piped_input() is None:
         raise UsageError("give a line to restore, or pipe lines in")
-    memory = load_memory(model)
-    texts = lines or piped_lines("nothing to restore", quiet)
-    for record in restored(memory, texts, synchronous=synchronous, seed=seed):
-        if json:
+    memory = load_memory(model.model)
+    texts = corrupted.lines or piped_lines("nothing to restore", out)
+    how = {"synchronous": corrupted.synchronous, "seed": seed.seed}
+    for record in restored(memory, texts, **how):
+        if out.json:
             put_record(record)
         else:
             put(one_line(record.text) + "\n")
-        if record.ended in UNSETTLED and not quiet:
-            say(f"line {record.index + 1} {UNSETTLED[record.ended]}")
+        if record.ended in UNSETTLED:
+            out.notice(f"line {record.index + 1} {UNSETTLED[record.ended]}")

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from seqgen.cli.inputs import Input
 from seqgen.cli.output import console, is_terminal
 from seqgen.cli.outputs import check_picture
 from seqgen.cli.tables import figure
-from seqgen.errors import UsageError
+from seqgen.configs.decoding import LookOptions
+from seqgen.configs.options import Options
+from seqgen.configs.panels import ATTENTION
+from seqgen.configs.settings import setting
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,52 +23,31 @@ if TYPE_CHECKING:
 
     from seqgen.commands.loaded import LoadedModel
     from seqgen.commands.scoring.surprisal import Line
-    from seqgen.commands.writing.from_source import SourceOptions
     from seqgen.commands.writing.records import Look
 
+L = TypeVar("L", bound=LookOptions)
 WIDTH = 80
 # Columns of a cell, and the most that labels take: on the left, and above (in lines).
 CELL, WIDEST_LABEL, HIGHEST_LABEL = 2, 16, 10
 SHADES = " ░▒▓█"
 
 
-def source_options(
-    attention: bool,
-    align: bool,
-    align_words: bool,
-    layer: int | None,
-    head: int | None,
-    plot: Path | None,
-    max_ratio: float | None = None,
-    copy_unknown: bool = False,
-) -> SourceOptions:
-    """Return what flags ask of a model that writes from sources; a picture needs attention."""
-    from seqgen.commands.source_attention import Heads
-    from seqgen.commands.writing.from_source import SourceOptions
+@dataclass(frozen=True, kw_only=True)
+class Picture(Options):
+    """Where the heat map of a text's attention is drawn."""
 
-    return SourceOptions(
-        attention=attention or plot is not None,
-        align=align,
-        align_words=align_words,
-        heads=Heads(layer=layer, head=head),
-        max_ratio=max_ratio,
-        copy_unknown=copy_unknown,
+    plot: Path | None = setting(
+        "Draw the heat map into an .svg or .png file as well; further texts get FILE-1, FILE-2 and "
+        "so on. Needs matplotlib.",
+        None,
+        metavar="FILE",
+        panel=ATTENTION,
+        reads="path",
     )
 
-
-def refuse_shown(of_source: SourceOptions, instead: str) -> None:
-    """Refuse to show attention where no text is written.
-
-    Args:
-        of_source: what is asked for.
-        instead: the flag that shows something else.
-
-    Raises:
-        UsageError: attention or an alignment is asked for.
-    """
-    shows = ("--attention", "--align", "--align-words")
-    if shown := [flag for flag in of_source.given if flag in shows]:
-        raise UsageError(f"give {shown[0]} or {instead}, not both")
+    def of(self, look: L) -> L:
+        """Return what is asked of a model's sources; a picture needs their attention."""
+        return look if self.plot is None else replace(look, attention=True)
 
 
 @dataclass
@@ -80,7 +62,7 @@ class Shown:
         count: pictures drawn.
     """
 
-    options: SourceOptions
+    options: LookOptions
     plot: Path | None
     maps: bool
     inputs: Sequence[Input] = ()
@@ -93,7 +75,7 @@ class Shown:
     @property
     def shows_something(self) -> bool:
         """Whether anything is shown beside the texts."""
-        return self.options.attention or self.options.align or self.options.align_words
+        return self.options.shows_something
 
     def at(self, loaded: LoadedModel, line: Line) -> Look | None:
         """Return what a scored target reads of its source; None where nothing is asked for."""
@@ -131,7 +113,7 @@ class Shown:
         return check_picture(path, self.inputs)
 
 
-def whose(options: SourceOptions, shape: Sequence[int]) -> str:
+def whose(options: LookOptions, shape: Sequence[int]) -> str:
     """Say which attention is shown of (layers, heads, T, L)."""
     heads, (layers, each) = options.heads, shape[:2]
     layer = f"mean of {layers} layers" if layers > 1 else "attention"

@@ -12,7 +12,6 @@ import typer
 
 from seqgen.cli import completion, options
 from seqgen.cli.curve import curve
-from seqgen.cli.help import BUDGET, OPTIMISATION, OUTPUT, WHAT
 from seqgen.cli.inputs import Inputs, file_path, given_or_piped
 from seqgen.cli.output import put, put_record, say
 from seqgen.cli.outputs import check_picture
@@ -20,6 +19,7 @@ from seqgen.cli.settings import assignment
 from seqgen.cli.settings import option as setting
 from seqgen.cli.tables import MISSING, count, figure, put_table, short_count
 from seqgen.configs import MOST_SEED, conform, count_of, require
+from seqgen.configs.panels import BUDGET, OPTIMISATION, OUTPUT, WHAT
 
 if TYPE_CHECKING:
     from seqgen.commands.training.sweep import Sweep, SweepRecord

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqgen.cli import completion, options
-from seqgen.cli.help import MODEL, OUTPUT, SAVING, TEXT, WHAT, flag, value
+from seqgen.cli.help import flag, value
 from seqgen.cli.inputs import Input, Inputs, file_name, file_path, given_or_piped, join
 from seqgen.cli.output import one_line, put, put_record, say
 from seqgen.cli.outputs import check_tokenizer_folder
 from seqgen.cli.tables import count, figure, percentage, put_facts
 from seqgen.cli.token_files import write
+from seqgen.configs.panels import MODEL, OUTPUT, SAVING, TEXT, WHAT
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.wording import plural
 

@@ -16,7 +16,6 @@ from seqgen.cli.data_options import (
     ValTarget,
     VocabSize,
 )
-from seqgen.cli.help import BUDGET, OPTIMISATION, OUTPUT, SAVING, TEXT, WHAT
 from seqgen.cli.inputs import Inputs, file_name, file_path, given_or_piped
 from seqgen.cli.output import put_record
 from seqgen.cli.outputs import check_picture, check_replaced_model
@@ -27,6 +26,7 @@ from seqgen.cli.settings import option as setting
 from seqgen.cli.several import Shard, Timeout, check_alone, check_files, leave_to_first
 from seqgen.cli.train_flags import ITSELF, check_no_model_name, refuse
 from seqgen.cli.train_summary import LastLook, how_to_go_on, summarise
+from seqgen.configs.panels import BUDGET, OPTIMISATION, OUTPUT, SAVING, TEXT, WHAT
 from seqgen.errors import Interrupted, UsageError
 
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from seqgen.cli.completion import one_of
-from seqgen.cli.help import SCORES, SEARCH, value
+from seqgen.cli.help import value
 from seqgen.cli.output import say
 from seqgen.cli.tables import count, figure, interval, percentage
+from seqgen.configs.panels import SCORES, SEARCH
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 

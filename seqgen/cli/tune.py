@@ -20,7 +20,7 @@ from seqgen.cli.data_options import (
     ValTarget,
     VocabSize,
 )
-from seqgen.cli.help import BUDGET, OPTIMISATION, SAVING, SEARCH, TEXT, WHAT, flag, value
+from seqgen.cli.help import flag, value
 from seqgen.cli.inputs import Inputs, file_name, file_path, given_or_piped
 from seqgen.cli.output import put, put_record, say
 from seqgen.cli.pairs import SourceFile, TargetFile, check_sides
@@ -37,6 +37,7 @@ from seqgen.configs import (
     read_search,
     require,
 )
+from seqgen.configs.panels import BUDGET, OPTIMISATION, SAVING, SEARCH, TEXT, WHAT
 from seqgen.training.events import Event, Notice
 from seqgen.wording import plural
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from seqgen.cli import options
 from seqgen.cli.completion import one_of
-from seqgen.cli.help import LENGTH, MEASURED, OUTPUT, value
+from seqgen.cli.help import value
 from seqgen.cli.inputs import Input, Inputs, file_name, file_path
 from seqgen.cli.output import one_line, put, put_bytes, put_record, say
 from seqgen.cli.outputs import check_out, check_picture, is_vectors
 from seqgen.cli.tables import count, figure, put_table
+from seqgen.configs.panels import LENGTH, MEASURED, OUTPUT
 from seqgen.errors import UsageError
 from seqgen.wording import first_names, plural
 

@@ -6,7 +6,6 @@ All of it comes from one forced pass over a text that is finished, never from a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -14,6 +13,7 @@ import torch
 
 from seqgen.commands.loaded import LoadedModel
 from seqgen.configs import require
+from seqgen.configs.decoding import Heads
 from seqgen.data.sources import Vectors, handles_of
 from seqgen.tokenizers import Tokenizer
 
@@ -21,39 +21,21 @@ from seqgen.tokenizers import Tokenizer
 LEAST_COVERAGE = float(np.finfo(np.float32).tiny)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Heads:
-    """Which part of a model's attention is read. Layers and heads count from 0.
+def check_heads(heads: Heads, loaded: LoadedModel) -> None:
+    """Refuse a model that has no attention over its source, or not this layer or head.
 
-    Attributes:
-        layer: one layer; None for the mean over all.
-        head: one head of each of these layers; None for the mean over all.
+    Raises:
+        UsageError: says what is missing.
     """
-
-    layer: int | None = None
-    head: int | None = None
-
-    def check(self, loaded: LoadedModel) -> None:
-        """Refuse a model that has no attention over its source, or not this layer or head.
-
-        Raises:
-            UsageError: says what is missing.
-        """
-        end = loaded.framing.end
-        nothing: tuple[int, ...] | Vectors = (end,)
-        if loaded.source_features is not None:
-            nothing = Vectors(np.zeros((1, loaded.source_features), np.float32))
-        (weights,) = Attention(loaded, nothing)([[end]])
-        shape, name = weights.shape, loaded.stored.name
-        for flag, given, there in (("layer", self.layer, shape[0]), ("head", self.head, shape[1])):
-            fits = given is None or 0 <= given < there
-            require(fits, f"--{flag} is from 0 to {there - 1} for {name}, not {given}")
-
-    def mean(self, weights: np.ndarray) -> np.ndarray:
-        """Return the mean (T, L) of the chosen ones among weights (layers, heads, T, L)."""
-        layers = weights if self.layer is None else weights[[self.layer]]
-        heads = layers if self.head is None else layers[:, [self.head]]
-        return heads.mean((0, 1), dtype=np.float64)
+    end = loaded.framing.end
+    nothing: tuple[int, ...] | Vectors = (end,)
+    if loaded.source_features is not None:
+        nothing = Vectors(np.zeros((1, loaded.source_features), np.float32))
+    (weights,) = Attention(loaded, nothing)([[end]])
+    shape, name = weights.shape, loaded.stored.name
+    for flag, given, there in (("layer", heads.layer, shape[0]), ("head", heads.head, shape[1])):
+        fits = given is None or 0 <= given < there
+        require(fits, f"--{flag} is from 0 to {there - 1} for {name}, not {given}")
 
 
 class Attention:

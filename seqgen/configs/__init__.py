@@ -8,8 +8,6 @@ from seqgen.configs.option_values import (
     READING_PRECISIONS,
     choice,
     count_of,
-    no_text,
-    texts,
 )
 from seqgen.configs.regimes import REGIMES, RegimeConfig
 from seqgen.configs.search import SHARED_SEARCH, Choices, Dimension, Span, read_search
@@ -25,9 +23,11 @@ from seqgen.configs.settings import (
     Bounds,
     Config,
     conform,
+    no_text,
     require,
     setting,
     short,
+    texts,
 )
 from seqgen.configs.training import (
     BUDGETS,

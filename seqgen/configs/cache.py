@@ -4,9 +4,61 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seqgen.configs.settings import MOST_WIDTH, Bounds
+from seqgen.configs.options import Options
+from seqgen.configs.panels import MODEL
+from seqgen.configs.settings import MOST_WIDTH, require, setting
 
 STRENGTH, FLATNESS = 0.1, 0.3
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheOptions(Options):
+    """What the command line says of a cache."""
+
+    cache: int | None = setting(
+        "Look up what followed at the last N positions where the model's features were alike "
+        "(a continuous cache). For models with hidden vectors.",
+        None,
+        low=1,
+        high=MOST_WIDTH,
+        panel=MODEL,
+        without="no cache",
+    )
+    cache_strength: float | None = setting(
+        "Weight of the cache, from 0 to below 1.",
+        None,
+        low=0,
+        below=1,
+        panel=MODEL,
+        without=str(STRENGTH),
+    )
+    cache_flatness: float | None = setting(
+        "Multiply products of features by this: the smaller, the flatter the cache's distribution.",
+        None,
+        low=0,
+        high=1000,
+        panel=MODEL,
+        without=str(FLATNESS),
+    )
+
+    @property
+    def config(self) -> CacheConfig | None:
+        """The cache that is asked for.
+
+        Raises:
+            UsageError: there is no `--cache` that the other options belong to.
+        """
+        strength, flatness = self.cache_strength, self.cache_flatness
+        if self.cache is None:
+            lonely = next(iter(self.given), None)
+            why = f"{lonely} belongs to a cache: give --cache N as well"
+            require(lonely is None, why)
+            return None
+        return CacheConfig(
+            self.cache,
+            STRENGTH if strength is None else strength,
+            FLATNESS if flatness is None else flatness,
+        )
 
 
 @dataclass(frozen=True)
@@ -27,9 +79,9 @@ class CacheConfig:
     flatness: float = FLATNESS
 
     def __post_init__(self) -> None:
-        Bounds(low=1, high=MOST_WIDTH).check("--cache", self.size)
-        Bounds(low=0, below=1).check("--cache-strength", self.strength)
-        Bounds(low=0, high=1000).check("--cache-flatness", self.flatness)
+        CacheOptions.check("cache", self.size)
+        CacheOptions.check("cache_strength", self.strength)
+        CacheOptions.check("cache_flatness", self.flatness)
 
     def __str__(self) -> str:
         """Return the options that mean this."""

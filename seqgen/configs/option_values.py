@@ -43,32 +43,3 @@ def count_of(flag: str, text: str) -> int:
     whole = number.denominator == 1 and number > 0
     require(whole, f"{flag} must be a whole number (30000, 3e4, 30k or 1.5M), not {short(text)!r}")
     return int(number)
-
-
-def texts(flag: str, given: str | Iterable[str]) -> tuple[str, ...]:
-    """Return the texts of an option that takes several; a bare `str` is one.
-
-    Raises:
-        UsageError: one of them is empty or no text; names the flag.
-    """
-    several = (given,) if isinstance(given, str) else tuple(given)
-    for text in several:
-        why = no_text(text)
-        require(why is None, f"{flag} {why}")
-        require(text != "", f"{flag} needs a text that is not empty")
-    return several
-
-
-def no_text(value: object) -> str | None:
-    """Return why `value` is no text that UTF-8 can hold, as the end of a sentence, or None."""
-    if not isinstance(value, str):
-        return f"is no text but {value!r}"
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        code, at = ord(value[error.start]), len(value[: error.start].encode())
-        # Python makes U+DC80 to U+DCFF of an argument's bytes that are not UTF-8.
-        escaped = 0xDC80 <= code <= 0xDCFF
-        bad = f"byte 0x{code - 0xDC00:02x}" if escaped else f"U+{code:04X}"
-        return f"is not UTF-8 text: {bad} at offset {at}"
-    return None

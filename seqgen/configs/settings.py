@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass
 from types import UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin
@@ -107,6 +108,7 @@ def setting(
     high: Number | None = None,
     below: Number | None = None,
     search: Any = None,
+    **flag: Any,
 ) -> Any:
     """Return a dataclass field with its documentation and bounds.
 
@@ -119,10 +121,34 @@ def setting(
         below: what it is less than.
         search: the range or the values that `tune` tries of it, a `search.Dimension`; None for a
             setting that it leaves alone unless it is asked.
+        flag: how it stands on the command line, see `Flag`.
     """
     bounds = Bounds(low=low, above=above, high=high, below=below)
-    metadata = {"doc": doc, "bounds": bounds, "search": search}
+    metadata = {"doc": doc, "bounds": bounds, "search": search, "flag": Flag(**flag)}
     return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flag:
+    """What the command line has to know of a setting beyond its type, default and help.
+
+    Attributes:
+        panel: the heading that help lists it under.
+        names: as they are typed, if that is not `--` and the setting's name.
+        metavar: what stands for the value in help; by default it follows from the type.
+        without: what happens without it, in words, where the default itself would not say that.
+        reads: the name of what turns the typed text into the value (`cli.flags.READERS`).
+        completes: the name of what a shell completes (`cli.flags.COMPLETIONS`).
+        positional: it is an argument and has no name.
+    """
+
+    panel: str = ""
+    names: tuple[str, ...] = ()
+    metavar: str = ""
+    without: str = ""
+    reads: str = ""
+    completes: str = ""
+    positional: bool = False
 
 
 def require(condition: bool, message: str) -> None:
@@ -144,21 +170,33 @@ class Config:
         return {f.name: f for f in dataclasses.fields(cls) if f.name not in cls.derived}
 
     @classmethod
+    @functools.cache
     def types(cls) -> dict[str, Any]:
         """Return each field's type, resolved."""
         return typing.get_type_hints(cls)
 
-    def __post_init__(self) -> None:
-        """Check each value's type and bounds, and each choice.
+    @classmethod
+    def name_of(cls, field: str) -> str:
+        """Return what messages call a field."""
+        return field
+
+    @classmethod
+    def check(cls, field: str, value: Any) -> Any:
+        """Return a field's value as its type.
 
         Raises:
-            UsageError: naming the setting, the value and what is allowed.
+            UsageError: it has another type, or is out of bounds or no choice; names the setting.
         """
-        kinds = self.types()
+        name = cls.name_of(field)
+        value = conform(name, value, cls.types()[field])
+        cls.__dataclass_fields__[field].metadata.get("bounds", NO_BOUNDS).check(name, value)
+        return value
+
+    def __post_init__(self) -> None:
+        """Check each value's type and bounds, and each choice; see `check`."""
         for field in dataclasses.fields(self):
-            value = conform(field.name, getattr(self, field.name), kinds[field.name])
+            value = self.check(field.name, getattr(self, field.name))
             object.__setattr__(self, field.name, value)
-            field.metadata.get("bounds", NO_BOUNDS).check(field.name, value)
 
     @classmethod
     def read(cls, table: object) -> Self:
@@ -191,6 +229,9 @@ def conform(name: str, value: Any, kind: Any) -> Any:
     if type(None) in options and (value is None or value == "none"):
         return None
     for option in options:
+        plain = option in (bool, int, float, str)
+        if isinstance(option, type) and not plain and isinstance(value, option):
+            return value  # a path, or a group of settings
         if get_origin(option) is Literal:
             if str(value) in get_args(option):
                 return str(value)  # TOML's clip_norm_type = 2 is a number
@@ -204,6 +245,9 @@ def conform(name: str, value: Any, kind: Any) -> Any:
         elif get_origin(option) is dict:
             if isinstance(value, Mapping):
                 return dict(value)
+        elif get_origin(option) is tuple:
+            if isinstance(value, str | Iterable):
+                return (value,) if isinstance(value, str) else tuple(value)
         elif option is str and type(value) in (str, int, float):
             return str(value)  # TOML's val = 0.05 is a number
     expected = " or ".join(_describe(option) for option in options)
@@ -236,3 +280,32 @@ def _describe(kind: Any) -> str:
         return "one of " + ", ".join(map(str, get_args(kind)))
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
     return "a table" if get_origin(kind) is dict else names.get(kind, "none")
+
+
+def texts(flag: str, given: str | Iterable[str]) -> tuple[str, ...]:
+    """Return the texts of an option that takes several; a bare `str` is one.
+
+    Raises:
+        UsageError: one of them is empty or no text; names the flag.
+    """
+    several = (given,) if isinstance(given, str) else tuple(given)
+    for text in several:
+        why = no_text(text)
+        require(why is None, f"{flag} {why}")
+        require(text != "", f"{flag} needs a text that is not empty")
+    return several
+
+
+def no_text(value: object) -> str | None:
+    """Return why `value` is no text that UTF-8 can hold, as the end of a sentence, or None."""
+    if not isinstance(value, str):
+        return f"is no text but {value!r}"
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        code, at = ord(value[error.start]), len(value[: error.start].encode())
+        # Python makes U+DC80 to U+DCFF of an argument's bytes that are not UTF-8.
+        escaped = 0xDC80 <= code <= 0xDCFF
+        bad = f"byte 0x{code - 0xDC00:02x}" if escaped else f"U+{code:04X}"
+        return f"is not UTF-8 text: {bad} at offset {at}"
+    return None

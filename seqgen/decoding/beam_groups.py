@@ -8,17 +8,14 @@ from functools import cached_property
 
 import numpy as np
 
-from seqgen.configs import Bounds, require, short
+from seqgen.configs import require
+from seqgen.configs.decoding import BeamOptions, check_beams
 from seqgen.decoding.continuation import EndIds, end_ids
 from seqgen.decoding.hypotheses import Best, Hypothesis, LengthNorm
 from seqgen.decoding.processors import IMPOSSIBLE
 
 # The least log-probability of an allowed token, so that totals stay finite and can be compared.
 LEAST = -1e30
-# Powers of longer lengths would overflow.
-MOST_TOKENS = 10**9
-MOST_BEAMS = 10**5
-MOST_DIVERSITY = 1e6
 # What became of a candidate: its parent, its token, the token's log-probability, and "live",
 # "finished" or "pruned".
 Fate = tuple[Hypothesis, int, float, str]
@@ -58,15 +55,9 @@ class BeamConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        Bounds(low=1, high=MOST_BEAMS).check("--nbest", self.nbest)
-        Bounds(low=1, high=MOST_BEAMS).check("--beams", self.beams)
-        few = self.nbest <= self.beams
-        require(few, f"--nbest must be from 1 to --beams {self.beams}, not {short(self.nbest)}")
-        Bounds(low=0, high=MOST_TOKENS).check("--max-tokens", self.max_tokens)
-        divides = self.groups >= 1 and self.beams % self.groups == 0
-        divisor = short(self.groups)
-        require(divides, f"--groups must divide --beams {self.beams}, and {divisor} does not")
-        Bounds(low=0, high=MOST_DIVERSITY).check("--diversity", self.diversity)
+        for name in ("nbest", "beams", "max_tokens", "groups", "diversity"):
+            BeamOptions.check(name, getattr(self, name))
+        check_beams(self.beams, self.nbest, self.groups)
         alone = not self.stochastic or self.groups == 1
         require(alone, "--stochastic cannot be combined with --groups")
 

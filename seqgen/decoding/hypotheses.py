@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
 
-from seqgen.configs import require
-
-Norm = Literal["avg", "gnmt", "none"]
-NORMS: tuple[str, ...] = get_args(Norm)
-# The power of a length, or of its inverse, that floats hold for any length there is.
-MOST_ALPHA = 10
+from seqgen.configs.decoding import BeamOptions, LengthNormKind
 
 
 @dataclass(frozen=True)
@@ -22,14 +16,12 @@ class LengthNorm:
     Alpha is from -10 to 10.
     """
 
-    kind: Norm = "avg"
+    kind: LengthNormKind = "avg"
     alpha: float = 1.0
 
     def __post_init__(self) -> None:
-        known = ", ".join(NORMS)
-        require(self.kind in NORMS, f"--length-norm is one of {known}, not {self.kind!r}")
-        fine = abs(self.alpha) <= MOST_ALPHA
-        require(fine, f"--alpha must be from {-MOST_ALPHA} to {MOST_ALPHA}, not {self.alpha}")
+        BeamOptions.check("length_norm", self.kind)
+        BeamOptions.check("alpha", self.alpha)
 
     def __call__(self, length: int) -> float:
         """Return the divisor for a length of at least 1."""

@@ -20,6 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from seqgen.configs import require
+from seqgen.configs.decoding import SampleOptions
 from seqgen.decoding.continuation import EndIds, end_ids
 from seqgen.models.distributions import normalise
 
@@ -43,8 +44,6 @@ ORDER = (
 IMPOSSIBLE = -np.inf
 # Of a row's mass, what `Forbid` takes out by a difference.
 MOST_TAKEN = 0.5
-# e^-1000 is 0 in float64; far larger penalties would overflow float32.
-MOST_PENALTY = 1000
 
 
 class History(list):
@@ -146,7 +145,7 @@ class MinTokens:
     eos_id: EndIds
 
     def __post_init__(self) -> None:
-        require(self.tokens >= 0, f"--min-tokens must be at least 0, not {self.tokens}")
+        SampleOptions.check("min_tokens", self.tokens)
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         removed = np.zeros_like(log_probs, dtype=bool)
@@ -185,11 +184,7 @@ class RepetitionPenalty:
     theta: float
 
     def __post_init__(self) -> None:
-        least = 1 / MOST_PENALTY
-        require(
-            least <= self.theta <= MOST_PENALTY,
-            f"--repetition-penalty must be from {least} to {MOST_PENALTY}, not {self.theta}",
-        )
+        SampleOptions.check("repetition_penalty", self.theta)
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         seen = counts(history, log_probs) > 0
@@ -208,12 +203,8 @@ class PresenceAndFrequency:
     frequency: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("presence", "frequency"):
-            value = getattr(self, name)
-            require(
-                abs(value) <= MOST_PENALTY,
-                f"--{name}-penalty must be from {-MOST_PENALTY} to {MOST_PENALTY}, not {value}",
-            )
+        SampleOptions.check("presence_penalty", self.presence)
+        SampleOptions.check("frequency_penalty", self.frequency)
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         times = counts([written(tokens) for tokens in history], log_probs)  # (B, V)
@@ -234,7 +225,7 @@ class NoRepeatNgram:
     n: int
 
     def __post_init__(self) -> None:
-        require(self.n >= 1, f"--no-repeat-ngram must be at least 1, not {self.n}")
+        SampleOptions.check("no_repeat_ngram", self.n)
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         removed = np.zeros_like(log_probs, dtype=bool)
@@ -261,8 +252,7 @@ class Temperature:
     temperature: float
 
     def __post_init__(self) -> None:
-        fine = 0 <= self.temperature < float("inf")
-        require(fine, f"--temperature must be at least 0, not {self.temperature}")
+        SampleOptions.check("temperature", self.temperature)
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         if self.temperature == 0:
@@ -282,7 +272,7 @@ class TopK:
     k: int
 
     def __post_init__(self) -> None:
-        require(self.k >= 1, f"--top-k must be at least 1, not {self.k}")
+        SampleOptions.check("top_k", self.k)
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         if self.k >= log_probs.shape[-1]:
@@ -327,7 +317,7 @@ class TopP:
     p: float
 
     def __post_init__(self) -> None:
-        require(0 <= self.p <= 1, f"--top-p must be from 0 to 1, not {self.p}")
+        SampleOptions.check("top_p", self.p)
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         if self.p == 1:
@@ -354,7 +344,7 @@ class MinP:
     p: float
 
     def __post_init__(self) -> None:
-        require(0 <= self.p <= 1, f"--min-p must be from 0 to 1, not {self.p}")
+        SampleOptions.check("min_p", self.p)
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         probs = np.exp(log_probs, dtype=np.float64)
@@ -373,7 +363,7 @@ class Typical:
     mass: float
 
     def __post_init__(self) -> None:
-        require(0 < self.mass <= 1, f"--typical must be more than 0 and at most 1, not {self.mass}")
+        SampleOptions.check("typical", self.mass)
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         if self.mass == 1:

@@ -8,101 +8,43 @@ from dataclasses import dataclass, field
 
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.source_attention import Attention, coverage_penalty
-from seqgen.commands.writing.filters import begin_and_end, check_limits
-from seqgen.commands.writing.from_source import SourceOptions, SourceReader
+from seqgen.commands.writing.filters import begin_and_end
+from seqgen.commands.writing.from_source import (
+    SourceReader,
+    check_sources,
+    never_written,
+)
 from seqgen.commands.writing.prompts import Prompt, batches, opening
 from seqgen.commands.writing.records import OfSource, Written
-from seqgen.configs import MOST_ROWS, MOST_SEED, Bounds, require, texts
+from seqgen.configs import require
+from seqgen.configs.decoding import BeamOptions
 from seqgen.data.sources import Vectors
 from seqgen.decoding import beam
 from seqgen.decoding.beam_groups import BeamConfig, Ending, Ends, Fate, Penalty, SearchPrompt
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.exhaustive import exhaustive
-from seqgen.decoding.hypotheses import Hypothesis, LengthNorm, Norm
+from seqgen.decoding.hypotheses import Hypothesis, LengthNorm
 from seqgen.decoding.processors import Forbid, NoRepeatNgram, Processor
 from seqgen.tokenizers import Decoder
 
-MOST_PENALTY = 1000
+
+def norm_of(options: BeamOptions) -> LengthNorm:
+    """Return how lengths are weighed."""
+    return LengthNorm(options.length_norm, options.alpha)
 
 
-@dataclass(frozen=True, kw_only=True)
-class BeamOptions:
-    """How to search. `batch_size` changes speed and memory, never a result.
-
-    Attributes:
-        beams: hypotheses that live side by side, over all groups.
-        nbest: texts to find for each prompt.
-        length_norm: "avg" divides a log-probability by length^alpha, "gnmt" by
-            ((5 + length) / 6)^alpha, "none" by 1.
-        alpha: see `length_norm`; from -10 to 10.
-        max_tokens: at most so many tokens a text.
-        min_tokens: neither the end of a text nor a stop string before so many tokens.
-        stop: a text, or several, that end a text, and are not part of it.
-        no_repeat_ngram: no so many tokens in a row twice, prompt included.
-        force: what every text begins with.
-        groups: diverse beam search: `beams` in so many groups.
-        diversity: nats off a token for each hypothesis of an earlier group that takes it.
-        stochastic: sample `beams` texts without replacement by Gumbel noise.
-        exhaustive: try every text; for tiny vocabularies and lengths.
-        seed: of stochastic beams.
-        batch_size: prompts searched side by side.
-        coverage_penalty: beta of Wu et al. (2016), equation 14: added to the score of a finished
-            text is beta times the sum over the source's tokens of the logarithm of how much the
-            text has read of each, at most 1.
-        of_source: what is asked of a model that writes from sources.
-    """
-
-    beams: int = 5
-    nbest: int = 1
-    length_norm: Norm = "avg"
-    alpha: float = 1.0
-    max_tokens: int = 100
-    min_tokens: int = 0
-    stop: str | Sequence[str] = ()
-    no_repeat_ngram: int | None = None
-    force: str = ""
-    groups: int = 1
-    diversity: float = 0.5
-    stochastic: bool = False
-    exhaustive: bool = False
-    seed: int = 0
-    batch_size: int = 16
-    coverage_penalty: float = 0.0
-    of_source: SourceOptions = SourceOptions()
-
-    def __post_init__(self) -> None:
-        _ = self.config  # checks what is its own, --max-tokens among it
-        Bounds(low=1, high=MOST_ROWS).check("--batch-size", self.batch_size)
-        Bounds(low=0).check("--min-tokens", self.min_tokens)
-        Bounds(low=0, high=MOST_SEED).check("--seed", self.seed)
-        check_limits(self.min_tokens, self.max_tokens, self.force)
-        object.__setattr__(self, "stop", texts("--stop", self.stop))
-        one = not self.exhaustive or (self.groups == 1 and not self.stochastic)
-        require(one, "--exhaustive cannot be combined with --groups or --stochastic")
-        if self.no_repeat_ngram is not None:
-            NoRepeatNgram(self.no_repeat_ngram)
-        Bounds(low=0, high=MOST_PENALTY).check("--coverage-penalty", self.coverage_penalty)
-        ranks = not (self.stochastic and self.coverage_penalty)
-        require(ranks, "--stochastic samples texts, so that --coverage-penalty has no say in it")
-
-    @property
-    def norm(self) -> LengthNorm:
-        """How lengths are weighed."""
-        return LengthNorm(self.length_norm, self.alpha)
-
-    @property
-    def config(self) -> BeamConfig:
-        """The search's own configuration."""
-        return BeamConfig(
-            beams=max(self.beams, self.nbest) if self.exhaustive else self.beams,
-            nbest=self.nbest,
-            norm=self.norm,
-            max_tokens=self.max_tokens,
-            groups=self.groups,
-            diversity=self.diversity,
-            stochastic=self.stochastic,
-            seed=self.seed,
-        )
+def config_of(options: BeamOptions) -> BeamConfig:
+    """Return the search's own configuration."""
+    return BeamConfig(
+        beams=max(options.beams, options.nbest) if options.exhaustive else options.beams,
+        nbest=options.nbest,
+        norm=norm_of(options),
+        max_tokens=options.max_tokens,
+        groups=options.groups,
+        diversity=options.diversity,
+        stochastic=options.stochastic,
+        seed=options.seed or 0,
+    )
 
 
 @dataclass(frozen=True)
@@ -182,13 +124,13 @@ class Searcher:
         covers = self.options.coverage_penalty > 0
         if covers:
             self.loaded.require_reads_sources("--coverage-penalty")
-        self.options.of_source.check(self.loaded, attention=covers)
+        check_sources(self.options.of_source, self.loaded, attention=covers)
 
     @property
     def processors(self) -> list[Processor]:
         """What is possible: first without what can never be written."""
         options = self.options
-        processors: list[Processor] = [Forbid(options.of_source.never(self.loaded))]
+        processors: list[Processor] = [Forbid(never_written(options.of_source, self.loaded))]
         processors += begin_and_end(self.loaded, options.min_tokens, options.force)
         if options.no_repeat_ngram is not None:
             processors.append(NoRepeatNgram(options.no_repeat_ngram))
@@ -242,13 +184,16 @@ class Searcher:
         model, ends, options = self.loaded.model, self.loaded.framing.stops, self.options
         penalty = self.penalty(prompts)
         if not options.exhaustive:
-            config = options.config
-            how = (config, self.processors, ends, self.ends, watch, opens, penalty)
+            how = (config_of(options), self.processors, ends, self.ends, watch, opens, penalty)
             return beam.search(model, sources, *how)
-        how = (options.config, ends, self.ends, penalty)
+        how = (config_of(options), ends, self.ends, penalty)
         endings = [Ending.of(source, *how) for source in sources]
+        norm = norm_of(options)
         return (
-            (place, exhaustive(model, options.nbest, options.norm, self.processors, ending, opens))
+            (
+                place,
+                exhaustive(model, options.nbest, norm, self.processors, ending, opens),
+            )
             for place, ending in enumerate(endings)
         )
 
@@ -295,7 +240,7 @@ class Searcher:
 
     def _limit(self, prompt: Prompt) -> int:
         """Return how many tokens a text may have."""
-        return self.options.of_source.limit(prompt, self.options.max_tokens)
+        return self.options.of_source.limit(prompt.places, self.options.max_tokens)
 
 
 def beam_search(
@@ -350,7 +295,7 @@ def _tree(
 ) -> Tree:
     options = searcher.options
     ranks = {hypothesis.tokens: rank for rank, hypothesis in enumerate(hypotheses)}
-    limit = options.of_source.limit(prompt, options.max_tokens)
+    limit = options.of_source.limit(prompt.places, options.max_tokens)
     given = prompt.text if prompt.source is None else prompt.source
     tree = Tree(prompt.index, given, hypotheses=searcher.beams(prompt, hypotheses))
     numbers: dict[tuple[int, tuple[int, ...]], int] = {}

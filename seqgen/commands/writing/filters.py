@@ -4,20 +4,8 @@ from __future__ import annotations
 
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.writing.prompts import first_unknown
-from seqgen.configs import no_text, require
+from seqgen.configs import require
 from seqgen.decoding.processors import Force, MinTokens, Processor
-
-
-def check_limits(min_tokens: int, max_tokens: int, force: str) -> None:
-    """Refuse limits that contradict each other, and a beginning that is no text.
-
-    Raises:
-        UsageError: says which.
-    """
-    few = min_tokens <= max_tokens
-    require(few, f"--min-tokens {min_tokens} is more than --max-tokens {max_tokens}")
-    why = no_text(force)
-    require(why is None, f"--force {why}")
 
 
 def begin_and_end(loaded: LoadedModel, min_tokens: int, force: str) -> list[Processor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,9 +12,9 @@ from seqgen import registry, store
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.source_attention import (
     Attention,
-    Heads,
     align,
     by_words,
+    check_heads,
     pharaoh,
     pieces_of,
     whole_words,
@@ -23,115 +22,65 @@ from seqgen.commands.source_attention import (
 )
 from seqgen.commands.writing.prompts import Prompt, read_prompt
 from seqgen.commands.writing.records import Look, OfSource
-from seqgen.configs import Bounds, require
+from seqgen.configs import require
+from seqgen.configs.decoding import Heads, LookOptions, SourceOptions
+from seqgen.configs.options import Options
 from seqgen.data.sources import Vectors
 from seqgen.decoding.continuation import Continuation
 from seqgen.tokenizers import Decoder, Tokenizer
 
-MOST_RATIO = 1000
-# R times a number of tokens, R being a decimal fraction, may fall just short of a whole number.
-ROUNDING = 1e-9
 
+def check_stored(options: Options, model: str | Path | None) -> None:
+    """Refuse a stored model of text before it is loaded; see `check_sources`.
 
-@dataclass(frozen=True, kw_only=True)
-class SourceOptions:
-    """What is asked of a model that writes from sources; nothing by default.
+    Args:
+        options: what is asked of a model that writes from sources.
+        model: its name or path, a mixture, or None for the latest.
 
-    Attributes:
-        attention: tell what every token of a text read of the source.
-        align: tell which source token each target token reads most.
-        align_words: the same between words, which white space separates.
-        heads: whose attention counts, for all but `attention`, which has all.
-        max_ratio: at most so many tokens of a text for each token of its source; both counts
-            include the end, and every text may have one token.
-        copy_unknown: allow `<unk>`, and write the source word that it reads most in its place.
+    Raises:
+        UsageError: it is one, and something is asked of its sources.
     """
+    if not options.given:
+        return
+    stored = store.find_all(model)
+    first = getattr(stored, "parts", (stored,))[0]
+    row = registry.known_architecture(first.config["architecture"])
+    labels = " with labels" if first.config["data"].get("labels") else ""
+    require(
+        row is None or row.reads == "pairs" or row.no_language_model is not None,
+        f"{options.given[0]} is for models that write from sources; {stored.name} is a model of "
+        f"text{labels}",
+    )
 
-    attention: bool = False
-    align: bool = False
-    align_words: bool = False
-    heads: Heads = Heads()
-    max_ratio: float | None = None
-    copy_unknown: bool = False
 
-    def __post_init__(self) -> None:
-        require(not (self.align and self.align_words), "give --align or --align-words, not both")
-        if self.max_ratio is not None:
-            Bounds(above=0, high=MOST_RATIO).check("--max-ratio", self.max_ratio)
+def check_sources(options: LookOptions, loaded: LoadedModel, attention: bool = False) -> None:
+    """Refuse a model that cannot do what is asked.
 
-    @property
-    def given(self) -> list[str]:
-        """The flags that are given, in order."""
-        flags = {
-            "--attention": self.attention,
-            "--align": self.align,
-            "--align-words": self.align_words,
-            "--layer": self.heads.layer is not None,
-            "--head": self.heads.head is not None,
-            "--max-ratio": self.max_ratio is not None,
-            "--copy-unknown": self.copy_unknown,
-        }
-        return [flag for flag, given in flags.items() if given]
+    Args:
+        options: what is asked of its sources.
+        loaded: the model.
+        attention: something else needs its attention.
 
-    @property
-    def looks(self) -> bool:
-        """Whether a finished text's attention is asked for."""
-        return self.attention or self.align or self.align_words or self.copy_unknown
+    Raises:
+        UsageError: it is a model of text; it has no attention, or not that layer or head.
+    """
+    for flag in options.given:
+        loaded.require_reads_sources(flag)
+    words = [flag for flag in ("--align-words", "--copy-unknown") if flag in options.given]
+    has_words = loaded.source_tokenizer is not None or not words
+    name = loaded.stored.name
+    require(has_words, f"{words and words[0]} is for sources of words; {name} reads vectors")
+    if attention or options.looks:
+        check_heads(options.heads, loaded)
+    else:
+        chosen = options.heads != Heads()
+        require(not chosen, "--layer and --head are for --attention: add that, or --align")
 
-    def check_kind(self, model: str | Path | None) -> None:
-        """Refuse a stored model of text before it is loaded; see `check`.
 
-        Args:
-            model: its name or path, a mixture, or None for the latest.
-
-        Raises:
-            UsageError: it is one, and something is asked of its sources.
-        """
-        if not self.given:
-            return
-        stored = store.find_all(model)
-        first = getattr(stored, "parts", (stored,))[0]
-        row = registry.known_architecture(first.config["architecture"])
-        labels = " with labels" if first.config["data"].get("labels") else ""
-        require(
-            row is None or row.reads == "pairs" or row.no_language_model is not None,
-            f"{self.given[0]} is for models that write from sources; {stored.name} is a model of "
-            f"text{labels}",
-        )
-
-    def check(self, loaded: LoadedModel, attention: bool = False) -> None:
-        """Refuse a model that cannot do what is asked.
-
-        Args:
-            loaded: the model.
-            attention: something else needs its attention.
-
-        Raises:
-            UsageError: it is a model of text; it has no attention, or not that layer or head.
-        """
-        for flag in self.given:
-            loaded.require_reads_sources(flag)
-        words = self.align_words or self.copy_unknown
-        flag = "--align-words" if self.align_words else "--copy-unknown"
-        has_words = loaded.source_tokenizer is not None or not words
-        require(has_words, f"{flag} is for sources of words; {loaded.stored.name} reads vectors")
-        if attention or self.looks:
-            self.heads.check(loaded)
-        else:
-            chosen = self.heads != Heads()
-            require(not chosen, "--layer and --head are for --attention: add that, or --align")
-
-    def limit(self, prompt: Prompt, max_tokens: int) -> int:
-        """Return how many tokens a text may have."""
-        if self.max_ratio is None:
-            return max_tokens
-        longest = math.floor(self.max_ratio * (prompt.places + 1) + ROUNDING)
-        return min(max_tokens, max(1, longest))
-
-    def never(self, loaded: LoadedModel) -> tuple[int, ...]:
-        """Return the ids that are never written."""
-        allowed = (loaded.tokenizer.unk_id,) if self.copy_unknown else ()
-        return tuple(token for token in loaded.never if token not in allowed)
+def never_written(options: SourceOptions, loaded: LoadedModel) -> tuple[int, ...]:
+    """Return the ids that are never written."""
+    allowed = (loaded.tokenizer.unk_id,) if options.copy_unknown else ()
+    return tuple(token for token in loaded.never if token not in allowed)
 
 
 class CopyingDecoder(Decoder):
@@ -201,7 +150,7 @@ class SourceReader:
     """
 
     loaded: LoadedModel
-    options: SourceOptions
+    options: LookOptions
 
     def finish(
         self,
@@ -222,7 +171,7 @@ class SourceReader:
         tokenizer = self.loaded.tokenizer
         for ids, weights in zip(written, read, strict=True):
             decoders = [tokenizer.decoder(prompt.tokens) for _ in range(2)]
-            if self.options.copy_unknown:
+            if isinstance(self.options, SourceOptions) and self.options.copy_unknown:
                 words = list(self.words_for_unknown(prompt.source, ids, weights))
                 decoders = [CopyingDecoder(inner, tokenizer, words) for inner in decoders]
             text = begin(decoders[0])

@@ -6,68 +6,18 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import Any
 
 from seqgen.commands import loading
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.writing import beam_search, explain, sample
-from seqgen.commands.writing.from_source import SourceOptions
 from seqgen.configs.cache import CacheConfig
+from seqgen.configs.decoding import BeamOptions, SampleOptions
 from seqgen.data.sources import Vectors
-from seqgen.decoding.hypotheses import Norm
 from seqgen.models.precision import Precision
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
 
 # One prompt, or several: lines of text, or sources of a model that writes from vectors.
 Prompts = str | Vectors | Iterable[str | Vectors]
-
-
-class SampleSettings(TypedDict, total=False):
-    """What `Model.sample` takes; `tasks.writing.sample.SampleOptions` says what each means."""
-
-    temperature: float
-    top_k: int | None
-    top_p: float
-    min_p: float
-    typical: float
-    repetition_penalty: float
-    presence_penalty: float
-    frequency_penalty: float
-    no_repeat_ngram: int | None
-    ban: str | Sequence[str]
-    force: str
-    greedy: bool
-    max_tokens: int
-    min_tokens: int
-    num_samples: int
-    best_of: int
-    stop: str | Sequence[str]
-    batch_size: int
-    of_source: SourceOptions
-
-
-class BeamSettings(TypedDict, total=False):
-    """What `Model.beam_search` takes; see `seqgen.commands.writing.beam_search.BeamOptions`."""
-
-    beams: int
-    nbest: int
-    length_norm: Norm
-    alpha: float
-    max_tokens: int
-    min_tokens: int
-    stop: str | Sequence[str]
-    no_repeat_ngram: int | None
-    force: str
-    groups: int
-    diversity: float
-    stochastic: bool
-    exhaustive: bool
-    batch_size: int
-    coverage_penalty: float
-    of_source: SourceOptions
 
 
 @dataclass(frozen=True)
@@ -92,7 +42,7 @@ class Model:
         *,
         seed: int | None = None,
         labels: Sequence[str] = (),
-        **settings: Unpack[SampleSettings],
+        **settings: Any,
     ) -> Iterator[sample.Sample]:
         """Write text.
 
@@ -101,12 +51,12 @@ class Model:
                 writes from vectors: sources, such as `seqgen.data.vector_files.open_vectors` gives.
             seed: the same seed gives the same texts; drawn if None, and in every record.
             labels: of a model that was trained with labels: those of the texts.
-            settings: see `SampleSettings`.
+            settings: the options of `seqgen.configs.decoding.SampleOptions`, by name.
 
         Yields:
             `num_samples` records for each prompt.
         """
-        options = sample.SampleOptions(seed=_drawn(seed), **settings)
+        options = SampleOptions.of(seed=_drawn(seed), **settings)
         return sample.sample(self.loaded.with_labels(labels), _several(prompts), options)
 
     def stream(
@@ -115,10 +65,10 @@ class Model:
         *,
         seed: int | None = None,
         labels: Sequence[str] = (),
-        **settings: Unpack[SampleSettings],
+        **settings: Any,
     ) -> Iterator[str]:
         """Write one text; yield each piece of it as soon as it is certain; see `sample`."""
-        options = sample.SampleOptions(seed=_drawn(seed), **settings)
+        options = SampleOptions.of(seed=_drawn(seed), **settings)
         return sample.stream(self.loaded.with_labels(labels), prompt, options)
 
     def suggest(self, prompts: Prompts, count: int = 10) -> Iterator[explain.Suggestion]:
@@ -131,7 +81,7 @@ class Model:
         *,
         seed: int | None = None,
         labels: Sequence[str] = (),
-        **settings: Unpack[BeamSettings],
+        **settings: Any,
     ) -> Iterator[beam_search.Beam]:
         """Find the likeliest texts.
 
@@ -139,12 +89,12 @@ class Model:
             prompts: what to go on from; see `sample`.
             seed: of stochastic beams; drawn if None, and in their records.
             labels: see `sample`.
-            settings: see `BeamSettings`.
+            settings: the options of `seqgen.configs.decoding.BeamOptions`, by name.
 
         Yields:
             `nbest` records for each prompt, the best first.
         """
-        options = beam_search.BeamOptions(seed=_drawn(seed), **settings)
+        options = BeamOptions.of(seed=_drawn(seed), **settings)
         return beam_search.beam_search(self.loaded.with_labels(labels), _several(prompts), options)
 
 

@@ -9,11 +9,15 @@ from functools import cached_property
 from itertools import chain, islice
 
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.writing.filters import begin_and_end, check_limits
-from seqgen.commands.writing.from_source import SourceOptions, SourceReader
+from seqgen.commands.writing.filters import begin_and_end
+from seqgen.commands.writing.from_source import (
+    SourceReader,
+    check_sources,
+    never_written,
+)
 from seqgen.commands.writing.prompts import Prompt, batches, opening
 from seqgen.commands.writing.records import OfSource, Written
-from seqgen.configs import MOST_ROWS, MOST_SEED, MOST_TOKENS, Bounds, texts
+from seqgen.configs.decoding import SampleOptions
 from seqgen.data.sources import Vectors
 from seqgen.decoding import sampling
 from seqgen.decoding.continuation import Continuation
@@ -34,96 +38,22 @@ from seqgen.decoding.processors import (
 from seqgen.decoding.sampling import Opens, Row, Watch
 from seqgen.tokenizers import Decoder
 
-# The numbers of samples, and of the candidates of each, together fit the 64 bits that are hashed.
-BOUNDS = {
-    "seed": Bounds(low=0, high=MOST_SEED),
-    "max_tokens": Bounds(low=0, high=MOST_TOKENS),
-    "min_tokens": Bounds(low=0),
-    "num_samples": Bounds(low=1, high=10**12),
-    "best_of": Bounds(low=1, high=10**6),
-    "batch_size": Bounds(low=1, high=MOST_ROWS),
-}
 
-
-@dataclass(frozen=True, kw_only=True)
-class SampleOptions:
-    """How to write. `batch_size` changes speed and memory, never a text.
-
-    Attributes:
-        seed: sample j of prompt i draws its token t from hash(seed, i, j, t).
-        temperature: divides log-probabilities; 0 is the argmax.
-        top_k: keep the k most probable tokens.
-        top_p: keep the smallest set of tokens whose mass reaches p.
-        min_p: keep tokens at least p times as probable as the likeliest.
-        typical: keep the mass whose surprisal is nearest to the entropy.
-        repetition_penalty: multiplies log-probabilities of tokens seen, in prompt or text;
-            from 0.001 to 1000.
-        presence_penalty: nats off each token written before; from -1000 to 1000.
-        frequency_penalty: nats off each token for every time it was written; the same.
-        no_repeat_ngram: no so many tokens in a row twice, prompt included.
-        ban: a text, or several, that are never written, as the model's tokenizer would write
-            them.
-        force: what every text begins with, banned or not.
-        greedy: always the most probable token.
-        max_tokens: at most so many tokens a text.
-        min_tokens: neither the end of a text nor a stop string before so many tokens.
-        num_samples: texts for each prompt.
-        best_of: each text is the best of so many by log-probability a token; candidate k of
-            sample j draws as sample j x best_of + k.
-        stop: a text, or several, that end a text, and are not part of it.
-        batch_size: texts written side by side.
-        of_source: what is asked of a model that writes from sources.
-    """
-
-    seed: int
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float = 1.0
-    min_p: float = 0.0
-    typical: float = 1.0
-    repetition_penalty: float = 1.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    no_repeat_ngram: int | None = None
-    ban: str | Sequence[str] = ()
-    force: str = ""
-    greedy: bool = False
-    max_tokens: int = 500
-    min_tokens: int = 0
-    num_samples: int = 1
-    best_of: int = 1
-    stop: str | Sequence[str] = ()
-    batch_size: int = 32
-    of_source: SourceOptions = SourceOptions()
-
-    def __post_init__(self) -> None:
-        for name, bounds in BOUNDS.items():
-            bounds.check(f"--{name.replace('_', '-')}", getattr(self, name))
-        check_limits(self.min_tokens, self.max_tokens, self.force)
-        object.__setattr__(self, "stop", texts("--stop", self.stop))
-        object.__setattr__(self, "ban", texts("--ban", self.ban))
-        self.filters()
-
-    @property
-    def draws(self) -> bool:
-        """Whether tokens are drawn: neither greedily nor at temperature 0."""
-        return not self.greedy and self.temperature > 0
-
-    def filters(self) -> list[Processor]:
-        """Return the filters asked for that need no tokenizer, in the order they apply in."""
-        presence, frequency = self.presence_penalty, self.frequency_penalty
-        ngram = self.no_repeat_ngram
-        processors: list[Processor | None] = [
-            RepetitionPenalty(self.repetition_penalty) if self.repetition_penalty != 1 else None,
-            PresenceAndFrequency(presence, frequency) if presence or frequency else None,
-            NoRepeatNgram(ngram) if ngram is not None else None,
-            Temperature(self.temperature) if self.temperature != 1 else None,
-            TopK(self.top_k) if self.top_k is not None else None,
-            TopP(self.top_p) if self.top_p != 1 else None,
-            MinP(self.min_p) if self.min_p != 0 else None,
-            Typical(self.typical) if self.typical != 1 else None,
-        ]
-        return [processor for processor in processors if processor is not None]
+def filters(options: SampleOptions) -> list[Processor]:
+    """Return the filters asked for that need no tokenizer, in the order they apply in."""
+    presence, frequency = options.presence_penalty, options.frequency_penalty
+    ngram, penalty = options.no_repeat_ngram, options.repetition_penalty
+    processors: list[Processor | None] = [
+        RepetitionPenalty(penalty) if penalty != 1 else None,
+        PresenceAndFrequency(presence, frequency) if presence or frequency else None,
+        NoRepeatNgram(ngram) if ngram is not None else None,
+        Temperature(options.temperature) if options.temperature != 1 else None,
+        TopK(options.top_k) if options.top_k is not None else None,
+        TopP(options.top_p) if options.top_p != 1 else None,
+        MinP(options.min_p) if options.min_p != 0 else None,
+        Typical(options.typical) if options.typical != 1 else None,
+    ]
+    return [processor for processor in processors if processor is not None]
 
 
 @dataclass(frozen=True)
@@ -158,18 +88,18 @@ class Writer:
     options: SampleOptions
 
     def __post_init__(self) -> None:
-        self.options.of_source.check(self.loaded)
+        check_sources(self.options.of_source, self.loaded)
 
     @cached_property
     def processors(self) -> list[Processor]:
         """Every filter in order, first the one for tokens that are never written."""
         options = self.options
-        processors: list[Processor] = [Forbid(options.of_source.never(self.loaded))]
+        processors: list[Processor] = [Forbid(never_written(options.of_source, self.loaded))]
         if options.ban:
             known = [t for t in options.ban if self.loaded.tokenizer.first_unknown(t) is None]
             processors.append(Ban(tuple(map(self.loaded.ids, known))))
         processors += begin_and_end(self.loaded, options.min_tokens, options.force)
-        return [*processors, *options.filters()]
+        return [*processors, *filters(options)]
 
     @property
     def choose(self) -> Choose:
@@ -178,7 +108,7 @@ class Writer:
 
     def row(self, prompt: Prompt, sample: int, handle: int) -> Row:
         """Return what identifies one of the texts to write, and where it begins."""
-        limit = self.options.of_source.limit(prompt, self.options.max_tokens)
+        limit = self.options.of_source.limit(prompt.places, self.options.max_tokens)
         return Row(prompt.index, sample, prompt.tokens, handle, limit)
 
     def begin(self, row: Row) -> Continuation:

@@ -1,0 +1,163 @@
+"""Flags made of options: a command names groups of them, and gets them checked and filled in.
+
+    @takes_options
+    def sample(prompts: GivenPrompts, sampling: SampleOptions, out: Output) -> None: ...
+
+A parameter that is a group of `Options` stands on the command line as the flags of its fields.
+Help, default, bounds, choices and completion are those of the fields: each flag is declared once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Iterator
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import typer
+
+from seqgen.cli import completion
+from seqgen.cli.inputs import file_name, file_path
+from seqgen.cli.output import unescape
+from seqgen.cli.process import use_threads
+from seqgen.configs import conform, count_of
+from seqgen.configs.options import Options, is_group
+from seqgen.configs.settings import NO_BOUNDS, Flag
+
+# What turns typed text into a value, by the name that a setting has for it.
+READERS: dict[str, Callable[[str], Any]] = {
+    "escapes": unescape,
+    "file": file_name,
+    "path": file_path,
+    "threads": use_threads,
+}
+# What a shell completes, likewise.
+COMPLETIONS: dict[str, Callable[[str], list[str]]] = {
+    "models": completion.models,
+    "architectures": completion.architectures,
+    "presets": completion.preset_names,
+    "tokenizers": completion.tokenizers,
+    "devices": completion.devices,
+    "precisions": completion.reading_precisions,
+}
+METAVARS = {int: "N", float: "X", str: "TEXT"}
+
+
+def takes_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a command whose groups of options are flags, one for each field.
+
+    Parameters of other types stay as they are.
+    """
+    hints = typing.get_type_hints(command, include_extras=True)
+    own = inspect.signature(command).parameters
+    groups = {name: hints[name] for name in own if is_group(hints[name])}
+    parameters = [
+        flag
+        for name in own
+        for flag in (
+            _parameters(groups[name])
+            if name in groups
+            else [own[name].replace(annotation=hints[name])]
+        )
+    ]
+
+    @functools.wraps(command)
+    def run(**values: Any) -> Any:
+        given = {name: value for name, value in values.items() if value is not None}
+        filled = {name: group.take(given) for name, group in groups.items()}
+        return command(**filled, **{name: values[name] for name in own if name not in groups})
+
+    del run.__wrapped__  # which Typer would read in its place
+    order = {inspect.Parameter.POSITIONAL_OR_KEYWORD: 0, inspect.Parameter.KEYWORD_ONLY: 1}
+    run.__signature__ = inspect.Signature(sorted(parameters, key=lambda p: order[p.kind]))
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run
+
+
+def _parameters(group: type[Options]) -> Iterator[inspect.Parameter]:
+    for name, field, kind in group.flags():
+        yield parameter(name, field, kind)
+
+
+def parameter(name: str, field: dataclasses.Field, kind: Any) -> inspect.Parameter:
+    """Return the parameter of a command that sets one option.
+
+    Args:
+        name: the option's.
+        field: its default, help, bounds and flag.
+        kind: its type.
+    """
+    flag: Flag = field.metadata["flag"]
+    several = get_origin(kind) is tuple
+    leaf = _leaf(kind)
+    default = field.default
+    if several:
+        default = list(default) or None
+    info = _typer_info(name, field, kind)
+    typed = bool if leaf is bool else leaf if leaf in (int, float) else str
+    annotation: Any = list[typed] if several else typed
+    if default is None:
+        annotation = annotation | None
+    positional, by_name = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(
+        name,
+        positional if flag.positional else by_name,
+        default=default,
+        annotation=Annotated[annotation, info],
+    )
+
+
+def _typer_info(name: str, field: dataclasses.Field, kind: Any) -> Any:
+    flag: Flag = field.metadata["flag"]
+    leaf, choices = _leaf(kind), choices_of(kind)
+    nothing = field.default in (None, "", ()) or field.default is False
+    shown: str | bool = flag.without or not nothing
+    common = {"help": field.metadata["doc"], "show_default": shown}
+    names = flag.names or (f"--{name.replace('_', '-')}",)
+    if leaf is bool:
+        return typer.Option(*names, rich_help_panel=flag.panel, **common)
+    common |= {
+        "metavar": flag.metavar or "|".join(choices) or METAVARS.get(leaf, "TEXT"),
+        "parser": _reader(names[0], field, kind),
+        "autocompletion": completion.one_of(*choices)
+        if choices
+        else COMPLETIONS.get(flag.completes),
+    }
+    if flag.positional:
+        return typer.Argument(**common)
+    return typer.Option(*names, rich_help_panel=flag.panel, **common)
+
+
+def _reader(flag_name: str, field: dataclasses.Field, kind: Any) -> Callable[[str], Any] | None:
+    """Return what reads the text of a flag's value; None for text that is taken as it is."""
+    flag: Flag = field.metadata["flag"]
+    if flag.reads == "count":
+        return functools.partial(count_of, flag_name)
+    used = READERS.get(flag.reads)
+    if _leaf(kind) not in (int, float) and not choices_of(kind):
+        return used
+    single = get_args(kind)[0] if get_origin(kind) is tuple else kind
+
+    def read(text: str) -> Any:
+        value = conform(flag_name, text, single)
+        field.metadata.get("bounds", NO_BOUNDS).check(flag_name, value)
+        return value if used is None else used(value)
+
+    return read
+
+
+def choices_of(kind: Any) -> tuple[str, ...]:
+    """Return the values that a setting of this type may have, if they can be listed."""
+    choices = [get_args(part) for part in (kind, *get_args(kind)) if get_origin(part) is Literal]
+    return tuple(map(str, choices[0])) if choices else ()
+
+
+def _leaf(kind: Any) -> Any:
+    """Return the type that `kind` is of, or is several of, or that may be missing."""
+    parts = [part for part in get_args(kind) if part not in (NoneType, Ellipsis)]
+    if get_origin(kind) is Literal or not parts:
+        return kind
+    return _leaf(parts[0])

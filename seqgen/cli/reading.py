@@ -1,0 +1,127 @@
+"""The trained model that a command reads with, and the machine it works on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from seqgen.cli.process import MOST_THREADS
+from seqgen.configs.cache import CacheOptions
+from seqgen.configs.decoding import LookOptions
+from seqgen.configs.option_values import READING_PRECISIONS, choice
+from seqgen.configs.options import Options, group
+from seqgen.configs.panels import MACHINE, MODEL, TEXT
+from seqgen.configs.settings import MOST_SEED, setting
+
+if TYPE_CHECKING:
+    from seqgen.commands.loaded import LoadedModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Threads(Options):
+    """How many processor cores a command takes."""
+
+    threads: int | None = setting(
+        "Number of CPU threads.",
+        None,
+        low=1,
+        high=MOST_THREADS,
+        panel=MACHINE,
+        without="one per core",
+        reads="threads",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device(Threads):
+    """Where to compute."""
+
+    device: str = setting(
+        "Where to compute; auto uses a GPU if there is one.",
+        "auto",
+        panel=MACHINE,
+        metavar="auto|cpu|cuda|mps",
+        completes="devices",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine(Device):
+    """Where to compute, and in which numbers."""
+
+    precision: str = setting(
+        "Number format: auto (float32), float32, float64, or for matrices bf16 or int8.",
+        "auto",
+        panel=MACHINE,
+        metavar="KIND",
+        completes="precisions",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        choice("--precision", self.precision, READING_PRECISIONS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelName(Options):
+    """The trained model that a command reads."""
+
+    model: str | None = setting(
+        "Trained model: a name or a path. A+B or A:0.7+B:0.3 mixes several.",
+        None,
+        names=("--model", "-m"),
+        metavar="NAME",
+        panel=MODEL,
+        without="the latest",
+        completes="models",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedSeed(Options):
+    """The seed of a command whose figures are compared between runs."""
+
+    seed: int = setting(
+        "Random seed; fixed by default, so that figures can be compared.",
+        0,
+        low=0,
+        high=MOST_SEED,
+        panel=MACHINE,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadModel(ModelName):
+    """The trained model that a command writes or scores with."""
+
+    looked_up: CacheOptions = group(CacheOptions)
+    label: tuple[str, ...] = setting(
+        "Of a model trained with --labels: the label of the text; give it again for a text with "
+        "several.",
+        (),
+        metavar="NAME",
+        panel=TEXT,
+    )
+    machine: Machine = group(Machine)
+
+    def load(self, of_source: LookOptions) -> LoadedModel:
+        """Return the model, with its cache and the labels of its texts.
+
+        Args:
+            of_source: what is asked of a model that writes from sources, which others refuse
+                before they are loaded.
+
+        Raises:
+            SeqgenError: there is none, or it cannot be loaded.
+            UsageError: it needs a label and none is given, or the other way round.
+        """
+        from seqgen.commands.loading import load
+        from seqgen.commands.writing.from_source import check_stored
+
+        machine = self.machine
+        looked_up = self.looked_up.config
+        check_stored(of_source, self.model)
+        loaded = load(self.model, machine.device, machine.precision, looked_up)
+        loaded = loaded.with_labels(self.label)
+        loaded.require_label()
+        return loaded

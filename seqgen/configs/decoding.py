@@ -1,0 +1,360 @@
+"""How text is written: the options of sampling, of beam search, and of reading the source.
+
+Each stands once. The flags of `seqgen sample` and `seqgen beam-search`, the keywords of the Python
+API, the checks, the help and `docs/settings.md` follow from these classes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from seqgen.configs.options import Options, group, with_default
+from seqgen.configs.panels import ATTENTION, FILTERS, LENGTH, MACHINE, SEARCH
+from seqgen.configs.settings import (
+    MOST_ROWS,
+    MOST_SEED,
+    MOST_TOKENS,
+    no_text,
+    require,
+    setting,
+    short,
+    texts,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+
+# R times a number of tokens, R being a decimal fraction, may fall just short of a whole number.
+ROUNDING = 1e-9
+LengthNormKind = Literal["avg", "gnmt", "none"]
+# The numbers of samples, and of the candidates of each, together fit the 64 bits that are hashed.
+MOST_SAMPLES, MOST_CANDIDATES = 10**12, 10**6
+# e^-1000 is 0 in float64; far larger penalties would overflow float32.
+MOST_PENALTY = 1000
+# The power of a length, or of its inverse, that floats hold for any length there is.
+MOST_ALPHA = 10
+MOST_BEAMS, MOST_DIVERSITY = 10**5, 1e6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heads(Options):
+    """Which part of a model's attention is read. Layers and heads count from 0."""
+
+    layer: int | None = setting(
+        "Read the attention of this layer, counted from 0.",
+        None,
+        low=0,
+        panel=ATTENTION,
+        without="the mean of all",
+    )
+    head: int | None = setting(
+        "Read the attention of this head, counted from 0.",
+        None,
+        low=0,
+        panel=ATTENTION,
+        without="the mean of all",
+    )
+
+    def mean(self, weights: np.ndarray) -> np.ndarray:
+        """Return the mean (T, L) of the chosen ones among weights (layers, heads, T, L)."""
+        layers = weights if self.layer is None else weights[[self.layer]]
+        heads = layers if self.head is None else layers[:, [self.head]]
+        return heads.mean((0, 1), dtype="float64")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookOptions(Options):
+    """What to show of how a text reads its source."""
+
+    attention: bool = setting(
+        "Show what each token read of its source: all layers and heads with --json, else a "
+        "heat map on standard error.",
+        False,
+        panel=ATTENTION,
+    )
+    align: bool = setting(
+        "After each text and a tab, write pairs i-j: target token j reads source token i most. "
+        "Both count from 0.",
+        False,
+        panel=ATTENTION,
+    )
+    align_words: bool = setting(
+        "The same between words, which white space separates.", False, panel=ATTENTION
+    )
+    heads: Heads = group(Heads)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(not (self.align and self.align_words), "give --align or --align-words, not both")
+
+    @property
+    def shows_something(self) -> bool:
+        """Whether anything is shown beside the texts."""
+        return self.attention or self.align or self.align_words
+
+    @property
+    def looks(self) -> bool:
+        """Whether a finished text's attention is needed."""
+        return self.shows_something
+
+    def refuse_shown(self, instead: str) -> None:
+        """Refuse to show attention where `instead`, a flag, shows something else.
+
+        Raises:
+            UsageError: attention or an alignment is asked for.
+        """
+        shows = ("--attention", "--align", "--align-words")
+        shown = next((flag for flag in self.given if flag in shows), None)
+        require(shown is None, f"give {shown} or {instead}, not both")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions(LookOptions):
+    """What is asked of a model that writes from sources; nothing by default."""
+
+    max_ratio: float | None = setting(
+        "Write at most this many tokens for each token of the source; both counts include the "
+        "end, and every text may have one token.",
+        None,
+        above=0,
+        high=1000,
+        panel=LENGTH,
+        metavar="R",
+    )
+    copy_unknown: bool = setting(
+        "Allow <unk>, and put in its place the source word that it reads most.",
+        False,
+        panel=FILTERS,
+    )
+
+    @property
+    def looks(self) -> bool:
+        """Whether a finished text's attention is needed."""
+        return super().looks or self.copy_unknown
+
+    def limit(self, places: int, max_tokens: int) -> int:
+        """Return how many tokens a text may have whose source has so many, its end left out."""
+        if self.max_ratio is None:
+            return max_tokens
+        longest = math.floor(self.max_ratio * (places + 1) + ROUNDING)
+        return min(max_tokens, max(1, longest))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WritingOptions(Options):
+    """What sampling and searching have in common. `batch_size` never changes a result."""
+
+    no_repeat_ngram: int | None = setting(
+        "Never repeat a sequence of N tokens, prompt included.", None, low=1, panel=FILTERS
+    )
+    force: str = setting(
+        r"Begin every text with this string; \n, \t and \\ are read as escapes.",
+        "",
+        panel=FILTERS,
+        reads="escapes",
+    )
+    max_tokens: int = setting(
+        "Largest number of tokens to write.", 500, low=0, high=MOST_TOKENS, panel=LENGTH
+    )
+    min_tokens: int = setting(
+        "Least number of tokens to write before a text may end.", 0, low=0, panel=LENGTH
+    )
+    stop: tuple[str, ...] = setting(
+        r"End a text before this string; \n, \t and \\ are read as escapes. Can be repeated.",
+        (),
+        panel=LENGTH,
+        reads="escapes",
+    )
+    of_source: SourceOptions = group(SourceOptions)
+    batch_size: int = setting(
+        "Texts to process at once; affects speed and memory, not the result.",
+        32,
+        low=1,
+        high=MOST_ROWS,
+        panel=MACHINE,
+    )
+    seed: int | None = setting(
+        "Random seed; the same seed gives the same result.",
+        None,
+        low=0,
+        high=MOST_SEED,
+        panel=MACHINE,
+        without="random, and reported",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        few = self.min_tokens <= self.max_tokens
+        require(few, f"--min-tokens {self.min_tokens} is more than --max-tokens {self.max_tokens}")
+        why = no_text(self.force)
+        require(why is None, f"--force {why}")
+        texts("--stop", self.stop)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleOptions(WritingOptions):
+    """How `sample` writes. Sample j of prompt i draws its token t from hash(seed, i, j, t)."""
+
+    temperature: float = setting(
+        "Divide the logits by this: below 1 the text is more predictable, above 1 more varied; 0 "
+        "is greedy.",
+        1.0,
+        low=0,
+        panel=FILTERS,
+    )
+    top_k: int | None = setting("Keep only the N most probable tokens.", None, low=1, panel=FILTERS)
+    top_p: float = setting(
+        "Keep the fewest most probable tokens whose total reaches this probability.",
+        1.0,
+        low=0,
+        high=1,
+        panel=FILTERS,
+    )
+    min_p: float = setting(
+        "Keep tokens with at least this share of the most probable token's probability.",
+        0.0,
+        low=0,
+        high=1,
+        panel=FILTERS,
+    )
+    typical: float = setting(
+        "Keep the tokens whose surprisal is nearest to the entropy, up to this total probability.",
+        1.0,
+        above=0,
+        high=1,
+        panel=FILTERS,
+    )
+    repetition_penalty: float = setting(
+        "Multiply the log-probability of every token seen before by this, 0.001 to 1000; above 1 "
+        "discourages repetition. Hugging Face's penalty acts on logits instead.",
+        1.0,
+        low=1 / MOST_PENALTY,
+        high=MOST_PENALTY,
+        panel=FILTERS,
+    )
+    presence_penalty: float = setting(
+        "Subtract this many nats from every token written before, -1000 to 1000.",
+        0.0,
+        low=-MOST_PENALTY,
+        high=MOST_PENALTY,
+        panel=FILTERS,
+    )
+    frequency_penalty: float = setting(
+        "Subtract this many nats from a token for each time it was written, -1000 to 1000.",
+        0.0,
+        low=-MOST_PENALTY,
+        high=MOST_PENALTY,
+        panel=FILTERS,
+    )
+    ban: tuple[str, ...] = setting(
+        r"Never write this string, unless --force does; \n, \t and \\ are read as escapes. Can be "
+        "repeated.",
+        (),
+        panel=FILTERS,
+        reads="escapes",
+    )
+    greedy: bool = setting("Always write the most probable token.", False, panel=FILTERS)
+    num_samples: int = setting(
+        "Number of texts to write for each prompt.", 1, low=1, high=MOST_SAMPLES, panel=LENGTH
+    )
+    best_of: int = setting(
+        "Write this many candidates for each text and keep the one with the highest "
+        "log-probability per token. Candidate k of sample j draws as sample jN + k.",
+        1,
+        low=1,
+        high=MOST_CANDIDATES,
+        panel=LENGTH,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        texts("--ban", self.ban)
+
+    @property
+    def draws(self) -> bool:
+        """Whether tokens are drawn: neither greedily nor at temperature 0."""
+        return not self.greedy and self.temperature > 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeamOptions(WritingOptions):
+    """How `beam_search` searches."""
+
+    max_tokens: int = with_default(WritingOptions, "max_tokens", 100)
+    batch_size: int = with_default(WritingOptions, "batch_size", 16)
+    beams: int = setting(
+        "Number of hypotheses to keep at each step, over all groups.",
+        5,
+        low=1,
+        high=MOST_BEAMS,
+        panel=SEARCH,
+    )
+    length_norm: LengthNormKind = setting(
+        "Divide the log-probability of a text of L tokens by L^alpha (avg), by ((5 + L) / 6)^alpha "
+        "(gnmt), or not at all (none).",
+        "avg",
+        panel=SEARCH,
+    )
+    alpha: float = setting(
+        "Exponent of --length-norm, from -10 to 10; above 0 favours longer texts.",
+        1.0,
+        low=-MOST_ALPHA,
+        high=MOST_ALPHA,
+        panel=SEARCH,
+    )
+    groups: int = setting(
+        "Diverse beam search (Vijayakumar et al. 2018): divide the beams into this many groups.",
+        1,
+        low=1,
+        panel=SEARCH,
+    )
+    diversity: float = setting(
+        "With --groups: subtract this many nats from a token that an earlier group takes.",
+        0.5,
+        low=0,
+        high=MOST_DIVERSITY,
+        panel=SEARCH,
+    )
+    coverage_penalty: float = setting(
+        "Lower the score of a finished text that leaves parts of its source unread: add BETA times "
+        "the sum of log(min(coverage, 1)) over the source's tokens (Wu et al. 2016, equation 14).",
+        0.0,
+        low=0,
+        high=MOST_PENALTY,
+        panel=SEARCH,
+        metavar="BETA",
+    )
+    stochastic: bool = setting(
+        "Sample as many texts as there are beams, without replacement (Kool et al. 2019).",
+        False,
+        panel=SEARCH,
+    )
+    exhaustive: bool = setting(
+        "Try every possible text; for tiny vocabularies only.", False, panel=SEARCH
+    )
+    nbest: int = setting(
+        "Number of texts to return for each prompt.", 1, low=1, high=MOST_BEAMS, panel=LENGTH
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one = not self.exhaustive or (self.groups == 1 and not self.stochastic)
+        require(one, "--exhaustive cannot be combined with --groups or --stochastic")
+        ranks = not (self.stochastic and self.coverage_penalty)
+        require(ranks, "--stochastic samples texts, so that --coverage-penalty has no say in it")
+        check_beams(self.beams, self.beams if self.exhaustive else self.nbest, self.groups)
+        alone = not self.stochastic or self.groups == 1
+        require(alone, "--stochastic cannot be combined with --groups")
+
+
+def check_beams(beams: int, nbest: int, groups: int) -> None:
+    """Refuse more texts than hypotheses, and groups of unequal size.
+
+    Raises:
+        UsageError: says which.
+    """
+    require(nbest <= beams, f"--nbest must be from 1 to --beams {beams}, not {short(nbest)}")
+    divides = beams % groups == 0
+    require(divides, f"--groups must divide --beams {beams}, and {short(groups)} does not")

@@ -1,0 +1,101 @@
+"""Options of one call: what a flag on the command line and a keyword in Python both set."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from seqgen.configs.settings import Config, Flag
+from seqgen.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Config):
+    """Settings of one call, which no model keeps.
+
+    A field may be a group of options of its own, made by `group`; on the command line all of them
+    are flags beside each other.
+    """
+
+    @classmethod
+    def name_of(cls, field: str) -> str:
+        """Return the flag of a field, which messages name it by."""
+        flag = cls.__dataclass_fields__[field].metadata["flag"]
+        return flag.names[0].partition("/")[0] if flag.names else f"--{field.replace('_', '-')}"
+
+    @classmethod
+    def flags(cls) -> Iterator[tuple[str, dataclasses.Field, Any]]:
+        """Yield the name, field and type of every option: its own, then inherited ones.
+
+        Those of its groups stand where the group does.
+        """
+        types, fields = cls.types(), cls.fields()
+        own = [name for name in cls.__annotations__ if name in fields]
+        for name in dict.fromkeys([*own, *fields]):
+            if is_group(types[name]):
+                yield from types[name].flags()
+            else:
+                yield name, fields[name], types[name]
+
+    @classmethod
+    def take(cls, values: dict[str, Any]) -> Self:
+        """Return the options, of values by name; those used are removed from `values`.
+
+        Raises:
+            UsageError: a value is out of bounds, or values contradict each other.
+        """
+        own = {}
+        for name, kind in cls.types().items():
+            if name in values:
+                own[name] = values.pop(name)
+            elif is_group(kind):
+                own[name] = kind.take(values)
+        return cls(**own)
+
+    @classmethod
+    def of(cls, **values: Any) -> Self:
+        """Return the options that keywords set, those of groups among them.
+
+        Raises:
+            UsageError: see `take`; or there is no such option.
+        """
+        options = cls.take(values)
+        for name in values:
+            hint = did_you_mean(name, [known for known, _, _ in cls.flags()])
+            raise UsageError(f"there is no option {name!r}{hint}")
+        return options
+
+    @property
+    def given(self) -> list[str]:
+        """The flags whose value is not the default, in order."""
+        own = {name: getattr(self, name) for name in self.fields()}
+        return [
+            flag
+            for name, value in own.items()
+            for flag in (
+                value.given
+                if isinstance(value, Options)
+                else [self.name_of(name)] * (value != self.fields()[name].default)
+            )
+        ]
+
+
+def group(options: type[Options]) -> Any:
+    """Return a field that is a group of options, all of them at their defaults."""
+    return dataclasses.field(default_factory=options, metadata={"flag": Flag()})
+
+
+def is_group(kind: Any) -> bool:
+    """Return whether a field's type is a group of options."""
+    return isinstance(kind, type) and issubclass(kind, Options)
+
+
+def with_default(options: type[Config], name: str, default: Any) -> Any:
+    """Return the field `name` of `options` with another default."""
+    field = options.__dataclass_fields__[name]
+    return dataclasses.field(default=default, metadata=field.metadata)
