@@ -26,7 +26,6 @@ from seqgen.cli import (
     completion,
     make_app,
     model_facts,
-    options,
     progress,
     run,
     settings,
@@ -35,6 +34,9 @@ from seqgen.cli import (
 )
 from seqgen.cli import help as help_page
 from seqgen.cli.help_examples import EXAMPLES
+from seqgen.cli.output import Output
+from seqgen.cli.process import MOST_THREADS
+from seqgen.cli.reading import Threads
 from seqgen.configs import DataConfig, TrainingConfig
 from seqgen.tokenizers import KINDS
 from seqgen.training.events import Notice, Progress, Started, Validated
@@ -80,7 +82,7 @@ def commands(command, name=""):
         yield from commands(found, f"{name} {own}".strip())
 
 
-SAME_EVERYWHERE = (options.Threads, options.Json, options.Quiet)
+SAME_EVERYWHERE = {f"--{name}": field for name, field, _ in (*Threads.flags(), *Output.flags())}
 ALL = dict(commands(typer.main.get_command(make_app())))
 
 
@@ -425,7 +427,7 @@ def test_threads(there, cli):
 
 @pytest.mark.parametrize("name", [name for name in ALL if name not in ("", "bench")])
 def test_a_wrong_number_of_threads_is_refused_in_our_words(name, cli):
-    range_of = f"at least 1 and at most {options.MOST_THREADS}"
+    range_of = f"from 1 to {MOST_THREADS}"
     for wrong, said in (("0", f"{range_of}, not 0"), ("many", "a whole number, not 'many'")):
         refusal = f"seqgen: --threads must be {said}\n"
         assert cli(*name.split(), "--threads", wrong) == (2, "", refusal)
@@ -449,8 +451,9 @@ def test_numbers_are_refused_in_our_words(cli):
 def test_every_command_takes_the_options_that_mean_the_same_everywhere(name):
     named = {flag: option for option in ALL[name].params for flag in option.opts}
     assert {"--threads", "--json", "--quiet"} <= set(named)
-    for flag, option in zip(("--threads", "--json", "--quiet"), SAME_EVERYWHERE, strict=True):
-        assert named[flag].help == get_args(option)[1].help
+    assert SAME_EVERYWHERE.keys() == {"--threads", "--json", "--quiet"}
+    for flag, field in SAME_EVERYWHERE.items():
+        assert named[flag].help == field.metadata["doc"]
 
 
 def test_rename_on_the_command_line(cli, tmp_path):

@@ -139,10 +139,9 @@ def _reader(flag_name: str, field: dataclasses.Field, kind: Any) -> Callable[[st
     used = READERS.get(flag.reads)
     if _leaf(kind) not in (int, float) and not choices_of(kind):
         return used
-    single = get_args(kind)[0] if get_origin(kind) is tuple else kind
 
     def read(text: str) -> Any:
-        value = conform(flag_name, text, single)
+        value = conform(flag_name, text, _leaf(kind))
         field.metadata.get("bounds", NO_BOUNDS).check(flag_name, value)
         return value if used is None else used(value)
 

@@ -58,7 +58,9 @@ class Bounds:
         )
 
     def __str__(self) -> str:
-        """Return the end of a sentence, such as "at least 1 and at most 10"."""
+        """Return the end of a sentence, such as "from 1 to 10" or "more than 0"."""
+        if self.low is not None and self.high is not None:
+            return f"from {_plain(self.low)} to {_plain(self.high)}"
         words = {"at least": self.low, "more than": self.above}
         words |= {"at most": self.high, "less than": self.below}
         return " and ".join(f"{word} {_plain(x)}" for word, x in words.items() if x is not None)
