@@ -9,8 +9,6 @@ record of how they were made; a model of a later version gets a folder of its ow
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import platform
@@ -21,25 +19,17 @@ from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from stored import LINES, PLACE, RUN, WIDTH, given, records, resumed, seqgen
 
 TEXT, TOKENS = "tiny.txt", "tiny.tok"
-# Where they are made stands in their records; resuming them needs --data.
-PLACE = Path("/tmp/seqgen-tiny")
-WIDTH = ["--hidden-size", "8", "--layers", "1", "--seq-len", "12", "--batch-size", "4"]
-RUN = ["--steps", "8", "--stop-after", "4", "--checkpoint-every", "2", "--seed", "1"]
-LINES = ["--documents", "line"]
 FORM_OF_2017 = (
     "positions=sinusoidal norm=layernorm norm_position=post activation=relu qk_norm=false bias=true"
 )
 FORM_OF_GPT2 = (
     "positions=learned norm=layernorm activation=gelu qk_norm=false bias=true tie_weights=true"
 )
-
-
-def given(settings: str) -> list[str]:
-    """Return `--set` flags."""
-    return [flag for setting in settings.split() for flag in ("--set", setting)]
 
 
 # By name: the flags of `seqgen train` besides those that all have.
@@ -91,46 +81,6 @@ def text() -> str:
     return "\n".join(lines) + "\n"
 
 
-def seqgen(*arguments: str) -> str:
-    """Run one command and return its standard output.
-
-    Raises:
-        RuntimeError: it failed; with its standard error.
-    """
-    from seqgen.cli import run
-
-    said = io.StringIO()
-    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
-        code = run(list(arguments))
-    if code:
-        raise RuntimeError(f"seqgen {' '.join(arguments)}: {code}: {said.getvalue()}")
-    return out.buffer.getvalue().decode()
-
-
-def records(*arguments: str) -> list[dict]:
-    """Run one command with `--json` and return its records."""
-    return [json.loads(line) for line in seqgen(*arguments, "--json").splitlines()]
-
-
-def rounded(weights: Path) -> dict[str, list]:
-    """Return the stored tensors, rounded far above what another order of summation changes."""
-    from safetensors.torch import load_file
-
-    found = load_file(weights)
-    return {
-        name: [round(value, 6) + 0.0 for value in tensor.double().flatten().tolist()]
-        for name, tensor in sorted(found.items())
-    }
-
-
-def digest(weights: Path) -> str:
-    """Return a hash of the rounded tensors, their names and their order."""
-    import hashlib
-
-    return hashlib.sha256(json.dumps(rounded(weights)).encode()).hexdigest()
-
-
 def said_by(model: Path, data: Path) -> dict:
     """Return what a stored model writes, finds and scores; all of it must stay so.
 
@@ -158,14 +108,6 @@ def said_by(model: Path, data: Path) -> dict:
     }
 
 
-def go_on(model: Path, data: Path) -> dict:
-    """Resume a stored model to its end; return its last record's figures and its weights' hash."""
-    (record,) = records("train", "--resume", str(model), "--data", str(data))
-    kept = ("steps", "tokens", "train_loss", "val_loss", "stopped", "best_step")
-    found = {key: record[key] for key in kept}
-    return {**found, "weights": digest(model / "model.safetensors")}
-
-
 def main(out: Path) -> None:
     """Make everything, in a fixed place, and leave it in `out`."""
     torch.set_num_threads(1)
@@ -186,7 +128,7 @@ def main(out: Path) -> None:
         if not counted:
             copy = PLACE / "going-on" / name
             shutil.copytree(models / name, copy)
-            expected[name]["resumed"] = go_on(copy, data)
+            expected[name]["resumed"] = resumed(copy, "--data", str(data))
     seqgen("tokenize", str(data), "-m", str(models / "lstm-char"), "--out", str(PLACE / TOKENS))
     out.mkdir(parents=True, exist_ok=True)
     shutil.copytree(models, out / "models")
