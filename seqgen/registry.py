@@ -45,11 +45,6 @@ class Architecture:
         return NO_LANGUAGE_MODELS.get(self.reads)
 
     @property
-    def unit(self) -> str:
-        """What its losses are per: "token", or "label" where it predicts those."""
-        return "label" if self.reads in TASKS else "token"
-
-    @property
     def data_defaults(self) -> Mapping[str, Any]:
         """The settings of data that follow from what it reads."""
         return DATA_DEFAULTS.get(self.reads, {})
@@ -342,6 +337,12 @@ def known_architecture(name: str) -> Architecture | None:
         return architecture(name)
     except UsageError:
         return None
+
+
+def unit_of(name: str) -> str:
+    """Return what losses of an architecture are per: "label" if it predicts those, else "token"."""
+    row = known_architecture(name)
+    return "label" if row is not None and row.reads in TASKS else "token"
 
 
 def to_train(name: str | None) -> str | None:

@@ -357,9 +357,11 @@ def test_the_first_line_names_the_vocabulary_of_sources_of_their_own():
 
     from seqgen.cli.progress import describe
 
-    assert "1 parameter, 1 token in the vocabulary; 1,000 to train on" in describe(started())
+    assert "1 parameter, 1 token in the vocabulary; 1,000 tokens to train on" in describe(started())
     apart = describe(replace(started(), vocab_size=1500, source_vocab_size=90))
-    assert "90 tokens in the vocabulary of sources, 1,500 in that of targets; 1,000 to" in apart
+    assert (
+        "90 tokens in the vocabulary of sources, 1,500 in that of targets; 1,000 tokens to" in apart
+    )
 
 
 def events():

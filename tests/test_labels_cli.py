@@ -107,6 +107,60 @@ def test_a_tagger_writes_columns(sentences, capsys, stdin):
     assert "macro-F1" in capsys.readouterr().out
 
 
+def test_labels_are_counted_as_labels_everywhere(tmp_path, capsys):
+    """Two words in three are tags of one long sentence, which `--max-source-len` leaves out."""
+    short = "".join(f"the DET\n{'ab'[i % 2]}{i % 5} {'AB'[i % 2]}\n\n" for i in range(40))
+    file = tmp_path / "tagged.conll"
+    file.write_text(short + "".join(f"the DET\na{i} A\n" for i in range(40)) + "\n" + short)
+    held_out = tmp_path / "held-out.conll"
+    held_out.write_text(file.read_text())
+    given = [file, "--task", "tag", "--model", "bag", "--val", held_out, *SMALL[:-1]]
+    given = [*map(str, given), "--max-source-len", "9"]
+    assert run(["train", *given, "--steps", "3", "--name", "m"]) == 0
+    said = capsys.readouterr().err
+    assert "; 160 labels to train on, 160 held out; 3 steps" in said
+    assert "\n  labels         48, " in said  # 3 steps of 8 sentences of 2 words
+    assert "tokens/s" not in said and "nats/token" not in said
+    assert " tokens " not in said.split("held out;")[1]
+    (found,) = records(capsys, "eval", "-m", "m", "--quiet")
+    assert (found["examples"], found["labels"]) == (80, 160)
+    assert run(["models", "show", "m"]) == 0
+    assert "3 steps, 48 labels in" in capsys.readouterr().out
+    assert run(["train", *given, "--find-lr"]) == 0
+    assert capsys.readouterr().out.startswith("nats/label by learning rate")
+
+
+def test_a_search_says_nats_per_label(texts, capsys):
+    given = ("--task", "classify", "--model", "bag", "--search", "dropout=0.1:0.2")
+    assert run(["tune", *map(str, (texts, *given)), "--trials", "1", "--trial-steps", "2"]) == 0
+    said = capsys.readouterr().err
+    assert said.count("nats/label") == 2 and "nats/token" not in said
+    (best,) = store.studies_folder().glob("*/best.toml")
+    assert "nats per label" in best.read_text()
+
+
+def test_of_many_labels_the_most_confused_pairs_are_shown(tmp_path, capsys):
+    """Label i is predicted by the letter i; some texts have another label than their letter's."""
+    letters = "abcdefghijklmnopqr"
+    wrong = {"b": ("c", 3), "d": ("e", 2), "f": ("a", 1)}
+    file, mixed = tmp_path / "t.tsv", tmp_path / "mixed.tsv"
+    file.write_text("".join(f"{x}\t{x.upper()}\n" for x in letters) * 20)
+    train(capsys, file, "classify", "--steps", 200, "--lr", "0.3", "--val", "none")
+    lines = [f"{x}\t{x.upper()}\n" * 5 for x in letters]
+    lines += [f"{like}\t{x.upper()}\n" * times for x, (like, times) in wrong.items()]
+    mixed.write_text("".join(lines))
+    assert run(["eval", str(mixed), "-m", "m"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["majority", "label", "8.33%", "(B)"] in rows  # 8 of 96
+    assert rows[-3:] == [
+        ["B", "C", "3", "37.50%"],
+        ["D", "E", "2", "28.57%"],
+        ["F", "A", "1", "16.67%"],
+    ]
+    (found,) = records(capsys, "eval", mixed, "-m", "m")
+    assert found["majority"] == {"label": "B", "accuracy": pytest.approx(8 / 96)}
+
+
 def _file(beside, text):
     path = beside.with_name("other.txt")
     path.write_text(text)

@@ -163,8 +163,15 @@ def test_the_course_of_training_is_what_was_logged(models):
     assert not model.is_locked
 
 
+def test_losses_of_labels_are_per_label():
+    training = Course("label", [(1, 2.0), (2, 1.0)], [], [], [], [], running=False)
+    shown = model_page([Profile("m", {}, training, None, {})])
+    assert "nats/label" in shown and "nats/token" not in shown
+
+
 def test_few_of_many_samples_are_shown():
-    training = Course([], [], [], [], [(n, str(n)) for n in range(101)], running=False)
+    samples = [(n, str(n)) for n in range(101)]
+    training = Course("token", [], [], [], [], samples, running=False)
     shown = model_page([Profile("m", {}, training, None, {})])
     steps = [int(step) for step in re.findall("<figcaption>step (\\d+)", shown)]
     assert steps == [0, 20, 40, 60, 80, 100] and len(steps) == MOST_SAMPLES

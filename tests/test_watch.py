@@ -179,12 +179,13 @@ def test_a_rising_held_out_loss_is_blamed_on_what_the_training_loss_does(after, 
 
 def test_a_rising_loss_and_a_rising_held_out_loss_are_said_once():
     said = []
-    warnings = Warnings(TrainingConfig(steps=1), said.append)
+    warnings = Warnings(TrainingConfig(steps=1), said.append, "label")
     for step in range(200):
         warnings.step(Run(step=step), 2.0 if step < 100 else 3.0, 1.0)
     for loss in (2.0, 1.9, 1.95, 2.1, 2.2, 2.3, 2.4):
         warnings.validation(loss)
     assert [line.split(":")[1] for line in said] == [" the loss rises", " the held-out loss rises"]
+    assert all("nats/label" in line for line in said)
     said.clear()
     calm = Warnings(TrainingConfig(steps=1), said.append)
     for step in range(200):

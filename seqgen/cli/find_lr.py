@@ -38,23 +38,24 @@ def put_rate(
     """
     from seqgen.commands.training.find_rate import find_rate
 
+    unit = "nats/label" if asked.get("task") else "nats/token"
     place = None if plot is None else check_picture(plot, inputs)
     points, best_rate = find_rate(
         data, **asked, report=report, put=put_record if json else _nothing
     )
     if place is not None:
-        _draw(place, points)
+        _draw(place, points, unit)
     if json:
         put_record(best_rate)
     else:
-        _put(points, best_rate)
+        _put(points, best_rate, unit)
 
 
 def _nothing(point: RampPoint) -> None:
     """Leave a point for the picture."""
 
 
-def _put(points: Sequence[RampPoint], best_rate: FoundRate) -> None:
+def _put(points: Sequence[RampPoint], best_rate: FoundRate, unit: str) -> None:
     # What lies far above the lowest loss would flatten the picture.
     highest = 1.2 * points[0].smoothed
     series = [
@@ -64,18 +65,18 @@ def _put(points: Sequence[RampPoint], best_rate: FoundRate) -> None:
     low, high = (math.log10(p.lr) for p in (points[0], points[-1]))
     ticks = {x: f"1e{x}" for x in range(math.ceil(low), math.floor(high) + 1)}
     lines = curve(series, ticks=ticks)
-    put("\n".join(["nats/token by learning rate: . of a step, o smoothed", *lines, "", ""]))
+    put("\n".join([f"{unit} by learning rate: . of a step, o smoothed", *lines, "", ""]))
     put(
         f"lowest at {number(best_rate.lowest_loss_lr)}, falling fastest at "
         f"{number(best_rate.steepest_lr)}; try --lr {number(best_rate.suggested_lr)}\n"
     )
 
 
-def _draw(place: Path, points: Sequence[RampPoint]) -> None:
+def _draw(place: Path, points: Sequence[RampPoint], unit: str) -> None:
     from seqgen.report.lines import draw_lines
 
     series = {
         "loss of a step": [(p.lr, p.loss) for p in points],
         "smoothed": [(p.lr, p.smoothed) for p in points],
     }
-    draw_lines(place, series, "learning rate", "nats/token", marker="")
+    draw_lines(place, series, "learning rate", unit, marker="")

@@ -14,8 +14,9 @@ from seqgen.cli.tables import MISSING, count, figure, percentage, put_table
 if TYPE_CHECKING:
     from seqgen.commands.labelling.evaluate import LabelEvaluation
 
-# A confusion matrix with more labels than this is shown by --json alone.
-WIDEST = 12
+# A confusion matrix with more labels than this is shown by --json alone; a terminal shows the
+# pairs of labels that are confused most often.
+WIDEST, MOST_PAIRS = 12, 10
 
 
 def tell_labels(names: Sequence[str] | None) -> bool:
@@ -71,6 +72,7 @@ def _table(evaluations: Sequence[LabelEvaluation]) -> None:
         ["labels", *(count(one.labels) for one in evaluations)],
         ["nats/label", *(figure(one.nats_per_label) for one in evaluations)],
         ["accuracy", *(_share(one.accuracy) for one in evaluations)],
+        ["majority label", *(_majority(one) for one in evaluations)],
         ["macro-F1", *(_share(one.macro_f1) for one in evaluations)],
     ]
     if any(one.entity_f1 for one in evaluations):
@@ -80,6 +82,11 @@ def _table(evaluations: Sequence[LabelEvaluation]) -> None:
             ["entity F1", *(_share(one.entity_f1) for one in evaluations)],
         ]
     put_table(["", *(one.model for one in evaluations)], rows)
+
+
+def _majority(one: LabelEvaluation) -> str:
+    """Return what predicting the commonest label everywhere gives."""
+    return f"{percentage(one.majority['accuracy'])} ({one.majority['label']})"
 
 
 def _share(estimate: dict[str, float] | None) -> str:
@@ -102,3 +109,29 @@ def _put_by_label(one: LabelEvaluation) -> None:
         rows.append([*row, *([] if wide else map(count, counts))])
     put("\n")
     put_table(heads, rows)
+    pairs = most_confused(names, one.confusion["counts"]) if wide else []
+    if pairs:
+        put("\n")
+        put_table([f"{one.model}: label", "predicted as", "times", "share of the label"], pairs)
+
+
+def most_confused(names: Sequence[str], counts: Sequence[Sequence[int]]) -> list[list[str]]:
+    """Return the pairs of labels that are confused most often, the commonest first.
+
+    Args:
+        names: of C labels.
+        counts: (C, C), how often each label was predicted as which.
+
+    Returns:
+        Rows of a label, what it was predicted as, how often, and in which share of its cases.
+    """
+    pairs = [
+        (-times, i, j)
+        for i, row in enumerate(counts)
+        for j, times in enumerate(row)
+        if i != j and times
+    ]
+    return [
+        [names[i], names[j], count(-less), percentage(-less / sum(counts[i]))]
+        for less, i, j in sorted(pairs)[:MOST_PAIRS]
+    ]

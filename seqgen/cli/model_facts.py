@@ -197,7 +197,7 @@ def _training(model: store.StoredModel, result: dict[str, Any]) -> str:
         last = next((r for r in reversed(model.logged(store.METRICS)) if "step" in r), None)
         so_far = f"{plural(last['step'], 'step')} so far" if last else "no result"
         return f"{so_far}; go on with seqgen train --resume {model.name}"
-    seen = plural(result.get("tokens") or 0, "token")
+    seen = plural(result.get("tokens") or 0, registry.unit_of(model.config["architecture"]))
     steps = result.get("steps")
     work = f"{seen} counted" if steps is None else f"{plural(steps, 'step')}, {seen}"
     return f"{work} in {duration(result.get('seconds'))}"
@@ -273,8 +273,7 @@ def losses_by_step(model: store.StoredModel) -> dict[str, list[tuple[float, floa
 
 def unit_of_loss(model: store.StoredModel) -> str:
     """Return what the losses of a model are: nats per token, or per label."""
-    row = registry.known_architecture(model.config["architecture"])
-    return f"nats/{'token' if row is None else row.unit}"
+    return f"nats/{registry.unit_of(model.config['architecture'])}"
 
 
 def _loss_curve(model: store.StoredModel) -> list[str]:

@@ -50,7 +50,7 @@ def describe(event: Started) -> str:
         )
     return (
         f"{event.name}: {event.architecture}, {plural(event.parameters, 'parameter')}, "
-        f"{vocabulary}; {count(event.train_tokens)} to "
+        f"{vocabulary}; {plural(event.train_tokens, event.unit)} to "
         f"train on, {count(event.val_tokens)} held out; {budget}, {config.precision} on "
         f"{event.device}, seed {config.seed}"
     )
@@ -90,7 +90,8 @@ class Figures:
     def parts(self, event: Iteration) -> list[str]:
         """Return loss, validation loss, bits per character and speed, the most important first."""
         parts = [f"loss {figure(event.train_loss)}", *self._validated()]
-        return [*parts, f"{count(event.tokens_per_second)} tokens/s"]
+        unit = self.started.unit if self.started else "token"
+        return [*parts, f"{count(event.tokens_per_second)} {unit}s/s"]
 
 
 class LineDisplay:

@@ -110,8 +110,8 @@ def _writes(result: TrainingResult) -> str:
 
 
 def _unit(result: TrainingResult) -> str:
-    """Return what a loss is of."""
-    return registry.architecture(result.architecture).unit
+    """Return what a loss is per, and what is counted."""
+    return registry.unit_of(result.architecture)
 
 
 def _table(result: TrainingResult) -> None:
@@ -123,7 +123,9 @@ def _table(result: TrainingResult) -> None:
     stopped = early.get(result.stopped, "the budget is spent")
     rows = {
         "parameters": count(result.parameters),
-        "tokens": f"{count(result.tokens)}, {count(result.tokens_per_second)} per second",
+        f"{_unit(result)}s": (
+            f"{count(result.tokens)}, {count(result.tokens_per_second)} per second"
+        ),
         "training loss": f"{figure(result.train_loss)} nats/{_unit(result)}",
         "stopped": stopped,
     }

@@ -222,13 +222,13 @@ def tune(
     tuning = _tuning(context.params, inputs, quiet)
     if not quiet:
         _introduce(tuning)
-    result = tuning.run(trials, minutes, _taker(json, quiet, kept := []))
+    result = tuning.run(trials, minutes, _taker(json, quiet, kept := [], tuning.unit))
     if json:
         put_record(result)
         return
     _put_trials(kept, result)
     if not quiet:
-        _conclude(result, _next_command(context.params, result))
+        _conclude(result, _next_command(context.params, result), tuning.unit)
 
 
 def searched_by(texts: Sequence[str]) -> dict[str, Dimension]:
@@ -315,7 +315,9 @@ def _introduce(tuning: Tuning) -> None:
     say(f"kept in {tuning.study.folder}")
 
 
-def _taker(json: bool, quiet: bool, kept: list[TrialRecord]) -> Callable[[TrialRecord], None]:
+def _taker(
+    json: bool, quiet: bool, kept: list[TrialRecord], unit: str
+) -> Callable[[TrialRecord], None]:
     """Return what takes the records of trials: keeps them, and writes or says them."""
 
     def take(record: TrialRecord) -> None:
@@ -323,14 +325,16 @@ def _taker(json: bool, quiet: bool, kept: list[TrialRecord]) -> Callable[[TrialR
         if json:
             put_record(record)
         if not quiet:
-            say(f"trial {record.trial}: {_outcome(record)}; {_settings_line(record.settings)}")
+            say(
+                f"trial {record.trial}: {_outcome(record, unit)}; {_settings_line(record.settings)}"
+            )
 
     return take
 
 
-def _outcome(record: TrialRecord) -> str:
-    """Return what came of a trial, in a few words."""
-    loss = f"{figure(record.val_loss)} nats/token"
+def _outcome(record: TrialRecord, unit: str) -> str:
+    """Return what came of a trial, in a few words, with its loss in nats per `unit`."""
+    loss = f"{figure(record.val_loss)} nats/{unit}"
     if record.is_complete:
         return f"{loss} in {duration(record.seconds)}"
     if record.stopped == "pruned":
@@ -373,10 +377,10 @@ def _put_trials(records: Sequence[TrialRecord], result: TuningResult) -> None:
         put_table(["setting", "importance"], rows)
 
 
-def _conclude(result: TuningResult, command: str) -> None:
+def _conclude(result: TuningResult, command: str, unit: str) -> None:
     """Say whether the search was worth it, and what to type next."""
     recipe, found = result.recipe_val_loss, result.val_loss
-    best = f"trial {result.best}, {figure(found)} nats/token"
+    best = f"trial {result.best}, {figure(found)} nats/{unit}"
     if recipe is None:
         say(f"the best is {best}; the default recipe was not trained to its end")
     elif result.best == 0:

@@ -46,6 +46,14 @@ class Corpus:
         """(D,) int64: where each document begins in `tokens`."""
         return starts_of(self.ends)
 
+    @property
+    def scored(self) -> int:
+        """How many tokens are scored."""
+        if self.unscored is None:
+            return int(self.tokens.size)
+        one, least = self.unscored
+        return int(np.count_nonzero((self.tokens != one) & (self.tokens < least)))
+
     def take(self, documents: np.ndarray) -> Corpus:
         """Return the documents of these numbers alone, in that order, each with its source.
 

@@ -99,7 +99,7 @@ def _training(profile: Profile) -> str:
     state = "<p><strong>Training goes on.</strong></p>" if course.running else ""
     return (
         state
-        + chart(losses, "step", "nats/token", "Loss")
+        + chart(losses, "step", f"nats/{course.unit}", "Loss")
         + chart([Series("share", course.lr)], "step", "share of the peak", "Learning rate")
         + chart([Series("norm", course.grad_norm)], "step", "norm", "Gradient before clipping")
     )

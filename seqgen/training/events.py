@@ -20,7 +20,7 @@ SAMPLE_WIDTH = 80
 
 @dataclass(frozen=True, kw_only=True)
 class Started:
-    """Training is about to start: the model and the data."""
+    """Training is about to start: the model and the data, in units that are tokens or labels."""
 
     name: str
     architecture: str
@@ -32,6 +32,7 @@ class Started:
     tokens_per_char: float | None
     training: TrainingConfig
     device: str
+    unit: str = "token"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +43,8 @@ class Iteration:
         step: steps done.
         share: how much of the budget is spent, 0 to 1.
         seconds: training time so far.
-        tokens: tokens seen so far.
-        train_loss: nats per token, the mean since the last record.
+        tokens: tokens seen so far, or labels.
+        train_loss: nats per token, or per label, the mean since the last record.
         tokens_per_second: since the last record, or over all passes.
     """
 
@@ -79,7 +80,7 @@ class Progress(Iteration):
 
 @dataclass(frozen=True, kw_only=True)
 class Validated:
-    """A validation during training: nats per token on a fixed part of the held-out text.
+    """A validation during training, on a fixed part of what is held out.
 
     Attributes:
         step: steps done.

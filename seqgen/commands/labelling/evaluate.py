@@ -39,6 +39,8 @@ class LabelEvaluation:
         nats_per_label: the cross-entropy.
         accuracy: the share predicted rightly, with its interval: Wilson's for classifiers; for
             taggers, whose errors within a sentence are correlated, by resampling sentences.
+        majority: the label that occurs most often in the file, and the accuracy of predicting it
+            everywhere.
         macro_f1: the mean of F1 over labels; by resampling, as the next.
         entity_precision, entity_recall, entity_f1: of whole entities, all types together; None
             where tags do not mark any.
@@ -55,6 +57,7 @@ class LabelEvaluation:
     labels: int
     nats_per_label: float
     accuracy: dict[str, float]
+    majority: dict[str, Any]
     macro_f1: dict[str, float]
     entity_precision: float | None
     entity_recall: float | None
@@ -96,6 +99,7 @@ def evaluate_labels(
         labels=int(matrix.sum()),
         nats_per_label=nats / int(matrix.sum()),
         **_figures(matrix, truth, predicted, by_sentence=loaded.task == "tag"),
+        majority=_majority(names, matrix.sum(1)),
         **entity_figures,
         by_label=_by_label(names, matrix),
         confusion={"labels": list(names), "counts": matrix.tolist()},
@@ -131,6 +135,12 @@ def _figures(
     whole = matrix.diagonal(), matrix.sum(0), matrix.sum(1)
     f1 = estimated(float(macro_f1(*whole)), macro_f1(*samples))
     return {"accuracy": asdict(accuracy), "macro_f1": asdict(f1)}
+
+
+def _majority(names: Sequence[str], true: np.ndarray) -> dict[str, Any]:
+    """Return the label that occurs most often, and the accuracy of predicting it everywhere."""
+    most = int(true.argmax())
+    return {"label": names[most], "accuracy": float(true[most] / true.sum())}
 
 
 def _counts(truth: Numbers, predicted: Numbers, classes: int) -> np.ndarray:

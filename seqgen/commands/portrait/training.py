@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seqgen import store
+from seqgen import registry, store
 
 Points = list[tuple[float, float]]
 
@@ -14,7 +14,8 @@ class Course:
     """A training run.
 
     Attributes:
-        train_loss: nats a token by step.
+        unit: what losses are per, "token" or "label".
+        train_loss: nats per unit, by step.
         val_loss: the same, of validations during training.
         lr: by step, the share of the peak learning rate.
         grad_norm: by step, before clipping.
@@ -22,6 +23,7 @@ class Course:
         running: another process is training the model now.
     """
 
+    unit: str
     train_loss: Points
     val_loss: Points
     lr: Points
@@ -38,4 +40,5 @@ def course(model: store.StoredModel) -> Course:
         for key in ("train_loss", "val_loss", "lr", "grad_norm")
     }
     samples = [(r["step"], r["text"]) for r in model.logged(store.SAMPLES) if "text" in r]
-    return Course(**curves, samples=samples, running=model.is_locked)
+    unit = registry.unit_of(model.config["architecture"])
+    return Course(unit, **curves, samples=samples, running=model.is_locked)

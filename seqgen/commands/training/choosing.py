@@ -143,7 +143,7 @@ class Trial:
     @property
     def passes(self) -> float:
         """How many passes over the training text fit the budget."""
-        return self.tokens / self.prepared.train.tokens.size
+        return self.tokens / self.prepared.train.scored
 
     @property
     def overfitting_ratio(self) -> float:
@@ -170,7 +170,7 @@ def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Re
     more, trial = _with_more_rows(trial, chosen)
     chosen |= more
     chosen |= _regularised(trial, config_class)
-    tokens = plural(round(trial.tokens), row.unit)
+    tokens = plural(round(trial.tokens), registry.unit_of(plan.architecture))
     model = f"{plan.architecture} with {listed(chosen)};" if chosen else f"{plan.architecture}:"
     enough = f"the budget is enough for {tokens}, {trial.passes:.1f} passes over the text"
     report(Notice(text=f"{model} {enough}"))

@@ -206,27 +206,28 @@ def _encoded(
     """
     name = ", ".join(map(str, text.paths))
     held_out_name = config.val if path_of(config.val) is not None else name
-    corpora, dropped = [], 0
+    parts = []
     for part, file in ((train, name), (val, held_out_name)):
         corpus = encoder.corpus(part, file)
         kept = np.flatnonzero(fitting(corpus, config.max_source_len, None))
-        dropped += len(part) - kept.size
         if part and not kept.size:
             raise SeqgenError(
                 f"every text is longer than {config.max_source_len:,} tokens; raise "
                 "--max-source-len"
             )
-        corpora.append(corpus if kept.size == len(part) else corpus.take(kept))
+        corpus = corpus if kept.size == len(part) else corpus.take(kept)
+        parts.append((corpus, tuple(part[i] for i in kept)))
+    (train_corpus, trained_on), (val_corpus, held_out) = parts
     write = FORMATS[encoder.task].write
     return PreparedExamples(
         text=text,
         facts=survey(text.chunks()),
         split=None,
         tokenizer=encoder.tokenizer,
-        train=corpora[0],
-        val=corpora[1] if val else None,
-        val_facts=survey(write(e, e.labels) for e in val) if val else Survey(),
+        train=train_corpus,
+        val=val_corpus if val else None,
+        val_facts=survey(write(e, e.labels) for e in held_out) if val else Survey(),
         encoder=encoder,
-        held_out=tuple(val),
-        dropped=dropped,
+        held_out=held_out,
+        dropped=len(train) + len(val) - len(trained_on) - len(held_out),
     )

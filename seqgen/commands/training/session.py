@@ -218,12 +218,18 @@ class Session:
             "architecture": self.stored.config["architecture"],
             "vocab_size": trainer.model.vocab_size,
             "source_vocab_size": getattr(trainer.model.config, "source_vocab_size", None),
-            "train_tokens": int(self.prepared.train.tokens.size),
-            "val_tokens": int(self.prepared.val.tokens.size) if self.prepared.val else 0,
+            "train_tokens": self.prepared.train.scored,
+            "val_tokens": self.prepared.val.scored if self.prepared.val else 0,
             "tokens_per_char": tokens_per_char if self.is_language_model else None,
             "training": self.training,
             "device": str(trainer.model.device),
+            "unit": self.unit,
         }
+
+    @property
+    def unit(self) -> str:
+        """What losses are per, and what is counted: "token" or "label"."""
+        return registry.unit_of(self.stored.config["architecture"])
 
     @property
     def budget(self) -> Budget:
@@ -249,7 +255,8 @@ class Session:
         corpus = self._batches.corpus
         watch = Watch()
         if ranks.leads() and self.unfilled is None:
-            watch = TrainingWatch(model, config, self.budget, report, self.diagnose, corpus)
+            about = self.diagnose, corpus, self.unit
+            watch = TrainingWatch(model, config, self.budget, report, *about)
 
         def report_and_watch(event: Event) -> None:
             report(event)

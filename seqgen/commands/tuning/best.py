@@ -19,6 +19,7 @@ def write_best(
     settings: Mapping[str, Any],
     budget: Mapping[str, Any],
     seed: int,
+    unit: str,
 ) -> None:
     """Write the settings of a trial as TOML.
 
@@ -28,10 +29,11 @@ def write_best(
         settings: all of its settings, but those of its budget and of the machine.
         budget: of the trial.
         seed: of its training.
+        unit: what its loss is per.
     """
     given = ", ".join(f"--{name} {value:g}" for name, value in budget.items())
     lines = [
-        f"# Trial {best.trial} of seqgen tune: {best.val_loss:.4f} nats per token on the held-out",
+        f"# Trial {best.trial} of seqgen tune: {best.val_loss:.4f} nats per {unit} on the held-out",
         f"# part, with {given} --seed {seed}.",
     ]
     found = {name: value for name, value in settings.items() if name in best.settings}

@@ -175,6 +175,11 @@ class Tuning:
         return check_space(self.searched, self._plans)
 
     @property
+    def unit(self) -> str:
+        """What losses are per: "token" or "label", which is the same for all architectures."""
+        return registry.unit_of(self._first)
+
+    @property
     def _first(self) -> str:
         """The architecture of trial 0: the default, where that is among those searched."""
         names = list(self._plans)
@@ -340,7 +345,8 @@ class Tuning:
             raise SeqgenError(f"no trial was trained to its end{why}; {GO_ON}")
         best = min(whole, key=lambda record: record.val_loss)
         path = study.folder / BEST
-        write_best(path, best, study.settings_of(best.trial), self.budget, study.seed)
+        settings = study.settings_of(best.trial)
+        write_best(path, best, settings, self.budget, study.seed, self.unit)
         return TuningResult(
             best=best.trial,
             settings=best.settings,

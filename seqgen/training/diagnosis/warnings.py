@@ -42,10 +42,13 @@ class Warnings:
     Args:
         config: of the run.
         say: takes the lines.
+        unit: what losses are per.
     """
 
-    def __init__(self, config: TrainingConfig, say: Callable[[str], None]) -> None:
-        self._config, self._say = config, say
+    def __init__(
+        self, config: TrainingConfig, say: Callable[[str], None], unit: str = "token"
+    ) -> None:
+        self._config, self._say, self._unit = config, say, unit
         self._said: set[str] = set()
         self._losses: deque[float] = deque(maxlen=SMOOTH)
         self._norms: deque[float] = deque(maxlen=MEMORY)
@@ -88,7 +91,7 @@ class Warnings:
 
         Args:
             run: after the step.
-            loss: nats per token.
+            loss: nats per token, or per label.
             norm: of the gradient, before clipping.
         """
         self._losses.append(loss)
@@ -97,7 +100,7 @@ class Warnings:
             if mean > RISE * self._lowest and mean > self._lowest + LEAST_RISE:
                 self._warn(
                     "loss",
-                    f"the loss rises: {mean:.2f} nats/token at step {run.step}, after "
+                    f"the loss rises: {mean:.2f} nats/{self._unit} at step {run.step}, after "
                     f"{self._lowest:.2f}; try a third of --lr, or a longer warm-up",
                 )
             self._lowest = min(self._lowest, mean)
@@ -193,7 +196,7 @@ class Warnings:
         self._vanishing = vanished
 
     def validation(self, loss: float) -> None:
-        """Look at the loss of held-out text, nats per token."""
+        """Look at the loss of the held-out part, nats per token, or per label."""
         trained = statistics.fmean(self._losses) if self._losses else math.inf
         if loss <= self._best:
             self._best, self._trained_at_best = loss, trained
@@ -204,6 +207,6 @@ class Warnings:
                 why = "that of the training text rises too; try a smaller --lr"
             self._warn(
                 "held-out",
-                f"the held-out loss rises: {loss:.3f} nats/token, after {self._best:.3f}; the best "
-                f"weights are kept; {why}",
+                f"the held-out loss rises: {loss:.3f} nats/{self._unit}, after {self._best:.3f}; "
+                f"the best weights are kept; {why}",
             )

@@ -52,6 +52,7 @@ class TrainingWatch(Watch):
         records: report the figures of layers, and look more often.
         corpus: what is trained on: with `records`, gradients are followed and attention is
             looked at in a few windows of it, always the same ones.
+        unit: what losses are per.
     """
 
     def __init__(
@@ -62,10 +63,11 @@ class TrainingWatch(Watch):
         report: Report,
         records: bool,
         corpus: Corpus | None = None,
+        unit: str = "token",
     ) -> None:
         self.model, self.config, self.budget = model, config, budget
         self.report, self.records = report, records
-        self.warnings = Warnings(config, lambda text: report(Notice(text=text)))
+        self.warnings = Warnings(config, lambda text: report(Notice(text=text)), unit)
         self._corpus = corpus
         # Those of `LOOKS` that have passed; None until the first step of this process.
         self._looks: int | None = None
