@@ -203,7 +203,7 @@ def test_words_are_runs_of_no_white_space(text, ends):
 def test_bytes_of_unknowns(text):
     for kind, known in ((CharTokenizer, "\nab"), (WordTokenizer, ["a", " a"])):
         tokenizer = kind(known)
-        unknowns = Unknowns(tokenizer)
+        unknowns = Unknowns(tokenizer, each=True)
         encode_corpus([text], tokenizer, "stream", unknowns=unknowns)
         ids = tokenizer.encode(text)
         # What is known decodes to itself; the rest of the bytes are the unknowns'.
@@ -215,7 +215,7 @@ def test_bytes_of_unknowns(text):
 
 
 def test_unknown_words_between_white_space_cost_no_white_space():
-    unknowns = Unknowns(WhitespaceTokenizer(["cat"]))
+    unknowns = Unknowns(WhitespaceTokenizer(["cat"]), each=True)
     encode_corpus(["the  cat <unk> s\u00e5\n"], unknowns.tokenizer, "stream", unknowns=unknowns)
     # The text `<unk>` is what the token says.
     assert (unknowns.places, unknowns.sizes) == ([0, 2, 3], [3, 0, 3])

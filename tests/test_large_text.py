@@ -302,6 +302,25 @@ def test_the_cache_is_not_used_for_another_text_or_way(text, all_is_large, tmp_p
     assert "".join(prepared().split.train()).startswith("another")
 
 
+@pytest.mark.parametrize("named", ["held", "held/*.txt"])
+def test_the_cache_notices_a_changed_held_out_folder(
+    text, all_is_large, tmp_path, monkeypatch, named
+):
+    monkeypatch.chdir(tmp_path)
+    Path("held").mkdir()
+    Path("held/a.txt").write_text("so it goes\n")
+
+    def held_out():
+        prepared, _ = prepare_data([text], DataConfig(val=named), (), lambda event: None)
+        return "".join(prepared.split.val())
+
+    assert held_out() == held_out() == "so it goes\n"
+    Path("held/b.txt").write_text("and ends\n")
+    assert held_out() == "so it goes\nand ends\n"
+    Path("held/a.txt").write_text("it goes on\n")
+    assert held_out() == "it goes on\nand ends\n"
+
+
 def test_a_damaged_cache_is_made_anew(text, all_is_large):
     def prepared():
         return prepare_data([text], DataConfig(), (), lambda event: None)[0]

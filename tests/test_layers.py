@@ -26,7 +26,7 @@ LAYERS = [
     {"metrics"},
     {"registry", "presets"},
     {"configs"},
-    {"files", "hashing", "packages", "ranks"},
+    {"files", "hashing", "limits", "packages", "ranks"},
     {"errors", "wording"},
     {"__init__"},
 ]

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING
 from seqgen.cli.output import say
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import title_of
+from seqgen.limits import whole
 
 if TYPE_CHECKING:
     from seqgen.data.tokenfile import TokenFile
@@ -196,8 +197,12 @@ class Input:
         return unix_newlines(chunks) if newlines == "lf" else chunks
 
     def text(self, newlines: str = "keep") -> str:
-        """Return the whole text."""
-        return "".join(self.chunks(newlines))
+        """Return the whole text.
+
+        Raises:
+            SeqgenError: as `chunks`; or it is longer than `limits.max_line_bytes`.
+        """
+        return whole(self.chunks(newlines), self.title)
 
     def text_or_tokens(self) -> str | TokenFile:
         """Return the whole text, or the token file that has lost it."""
@@ -243,14 +248,18 @@ class Inputs:
 
     def read_text(self, name: str) -> str:
         """Return the text of a file or of a folder, whole."""
-        return "".join(source.text() for source in self.open([name]))
+        return self._joined(name, self.open([name]))
 
     def read_text_or_tokens(self, name: str) -> str | TokenFile:
         """Return the same, or the one token file that has lost its text."""
         sources = self.open([name])
         if len(sources) == 1:
             return sources[0].text_or_tokens()
-        return "".join(source.text() for source in sources)
+        return self._joined(name, sources)
+
+    def _joined(self, name: str, sources: Iterable[Input]) -> str:
+        """Return texts as one that is not too long to be held."""
+        return whole(chain.from_iterable(source.chunks() for source in sources), title_of(name))
 
     def keep(self, names: Iterable[str]) -> list[str | Path]:
         """Return names that can be read again and again, now and when training is resumed.

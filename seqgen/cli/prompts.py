@@ -196,7 +196,7 @@ def _lines(name: str, chunks: Iterable[str], nothing: str, out: Output) -> Itera
     from seqgen.data.text import lines
 
     empty = True
-    for line in lines(chunks):
+    for line in lines(chunks, name):
         empty = False
         yield line.removesuffix("\n")
     if empty:

@@ -237,7 +237,7 @@ def _lines(source: Input, quiet: bool) -> Iterator[str]:
     from seqgen.data.text import lines, unix_newlines
 
     line = None
-    for line in lines(unix_newlines(source.pass_on())):
+    for line in lines(unix_newlines(source.pass_on()), source.title):
         yield line.removesuffix("\n")
     if line is None and not quiet:
         say(f"{source.title} is empty: there is no text")

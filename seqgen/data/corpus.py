@@ -67,20 +67,21 @@ class Corpus:
 class Unknowns:
     """Records the unknown tokens of a text, block by block.
 
+    Args:
+        tokenizer: of the text.
+        each: record every unknown token, which takes memory for each; else only their bytes.
+
     Attributes:
-        places: which tokens they are.
-        sizes: the UTF-8 bytes of each. The text `<unk>` itself has none: the token says all of it.
+        bytes: the UTF-8 bytes of all. The text `<unk>` itself has none: the token says all of it.
+        places: which tokens they are, if each is recorded.
+        sizes: the bytes of each, if each is recorded.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self.tokenizer = tokenizer
+    def __init__(self, tokenizer: Tokenizer, each: bool = False) -> None:
+        self.tokenizer, self.each = tokenizer, each
+        self.bytes = 0
         self.places: list[int] = []
         self.sizes: list[int] = []
-
-    @property
-    def bytes(self) -> int:
-        """The bytes of all unknown tokens."""
-        return sum(self.sizes)
 
     def watch(
         self, blocks: Iterable[tuple[bytes, np.ndarray]]
@@ -92,8 +93,11 @@ class Unknowns:
             if places.size:
                 ends = [0, *self.tokenizer.byte_ends(raw.decode()).tolist()]
                 pieces = (raw[ends[place] : ends[place + 1]] for place in places.tolist())
-                self.places += (seen + places).tolist()
-                self.sizes += map(self._size, pieces)
+                sizes = list(map(self._size, pieces))
+                self.bytes += sum(sizes)
+                if self.each:
+                    self.places += (seen + places).tolist()
+                    self.sizes += sizes
             seen += ids.size
             yield raw, ids
 

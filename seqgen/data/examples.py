@@ -63,7 +63,7 @@ class ExampleReader(ABC):
         Raises:
             SeqgenError: a line is none of an example; names it. Those before it come first.
         """
-        for block in line_blocks(chunks):
+        for block in line_blocks(chunks, name=self.name):
             yield from self._batch(block.removesuffix("\n").split("\n"))
         if last := self.end():
             yield [last]

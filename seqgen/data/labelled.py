@@ -28,7 +28,7 @@ class LabelledLines(Pairs):
     def __iter__(self) -> Iterator[tuple[str, str]]:
         check = names_of if self.labels is None else self.labels.ids
         known: set[str] = set()
-        for number, line in enumerate(lines(self.text.chunks()), start=1):
+        for number, line in enumerate(lines(self.text.chunks(), self.name), start=1):
             field, tab, text = line.removesuffix("\n").partition("\t")
             if not tab:
                 raise SeqgenError(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from seqgen.data.pairs import Pairs
 from seqgen.data.sources import content_of
 from seqgen.data.split import Split
-from seqgen.data.text import lines
+
+COMPARED = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,26 @@ class Overlap:
 def overlap_of_lines(split: Split) -> Overlap:
     """Count the held-out lines that the training part has too; ends of lines do not count.
 
+    Lines of a stream may be of any length; two are the same if their first `COMPARED` characters
+    are.
+
     Args:
         split: both parts; its held-out lines are held in memory.
     """
-    held = [line.rstrip("\r\n") for line in lines(split.val()) if line.strip()]
-    return Overlap(_shared(held, (line.rstrip("\r\n") for line in lines(split.train()))), len(held))
+    held = [line for line in _beginnings(split.val()) if line.strip()]
+    return Overlap(_shared(held, _beginnings(split.train())), len(held))
+
+
+def _beginnings(chunks: Iterable[str]) -> Iterator[str]:
+    """Yield the first characters of each line, without its end."""
+    held = ""
+    for chunk in chunks:
+        first, *others = chunk.split("\n")
+        held += first[: COMPARED - len(held)]
+        for line in others:
+            yield held.rstrip("\r")
+            held = line[:COMPARED]
+    yield held.rstrip("\r")
 
 
 def overlap_of_pairs(train: Pairs, held_out: Pairs) -> Overlap:

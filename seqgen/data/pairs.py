@@ -106,7 +106,7 @@ class TabPairs(Pairs):
     name: str
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        for number, line in enumerate(lines(self.text.chunks()), start=1):
+        for number, line in enumerate(lines(self.text.chunks(), self.name), start=1):
             source, tab, target = line.removesuffix("\n").partition("\t")
             if not tab:
                 raise SeqgenError(
@@ -130,7 +130,10 @@ class FilePairs(Pairs):
     names: tuple[str, str]
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        sides = lines(self.source.chunks()), lines(self.target.chunks())
+        texts = (self.source, self.target)
+        sides = tuple(
+            lines(text.chunks(), name) for text, name in zip(texts, self.names, strict=True)
+        )
         for count, (source, target) in enumerate(itertools.zip_longest(*sides)):
             if source is None or target is None:
                 raise self._unequal(count, source is None, sides)

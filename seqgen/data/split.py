@@ -58,7 +58,9 @@ def split_text(
 
     def part(held_out: bool) -> Iterator[str]:
         return (
-            line for line, out in zip(lines(text.chunks()), held, strict=True) if out == held_out
+            line
+            for line, out in zip(lines(text.chunks(), text.name), held, strict=True)
+            if out == held_out
         )
 
     return Split(lambda: part(False), lambda: part(True))

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Literal
 
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.limits import LineBuffer
 from seqgen.packages import require_packages
 
 CHUNK_BYTES = 1 << 20
+ZSTD_BYTES = 1 << 10
 BOM = "\ufeff"
 
 
@@ -52,6 +54,11 @@ class Text:
         # Joined first: a CRLF may stand across two files.
         joined = itertools.chain.from_iterable(map(decoded, self.paths))
         return unix_newlines(joined) if self.newlines == "lf" else joined
+
+    @property
+    def name(self) -> str:
+        """What an error calls it: its files."""
+        return ", ".join(map(str, self.paths))
 
     def digest(self) -> str:
         """Return the SHA-256 of the text as UTF-8, in hexadecimal."""
@@ -183,32 +190,46 @@ def _blocks(path: Path) -> Iterator[bytes]:
     """Yield a file's bytes, decompressed if its name says that it is compressed."""
     suffix = path.suffix.lower()
     if suffix == ".zst":
-        yield from _zstd_blocks(path)
+        yield from _gathered(_zstd_pieces(path))
         return
     opened = {".gz": gzip.open, ".xz": lzma.open}.get(suffix, Path.open)
     with opened(path, "rb") as file:
         yield from iter(lambda: file.read(CHUNK_BYTES), b"")
 
 
-def _zstd_blocks(path: Path) -> Iterator[bytes]:
+def _zstd_pieces(path: Path) -> Iterator[bytes]:
+    """Yield what a file decompresses to; no piece has more than 32 MB."""
     require_packages(str(path), "zstandard")
     import zstandard
 
     unpacker = None
     with path.open("rb") as file:
-        for block in iter(lambda: file.read(1 << 17), b""):
-            while block:  # a file may have several frames
+        # Four bytes of a frame may stand for 128 kB of text, and all that is given is unpacked.
+        for piece in iter(lambda: file.read(ZSTD_BYTES), b""):
+            while piece:  # a file may have several frames
                 if unpacker is None:
                     unpacker = zstandard.ZstdDecompressor().decompressobj()
                 try:
-                    yield unpacker.decompress(block)
+                    yield unpacker.decompress(piece)
                 except zstandard.ZstdError as error:
                     raise EOFError(str(error)) from None
-                block = unpacker.unused_data
+                piece = unpacker.unused_data
                 if unpacker.eof:
                     unpacker = None
     if unpacker is not None:
         raise EOFError("it ends too soon")
+
+
+def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Join small pieces into blocks of at least `CHUNK_BYTES`."""
+    held, size = [], 0
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size >= CHUNK_BYTES:
+            yield b"".join(held)
+            held, size = [], 0
+    yield b"".join(held)
 
 
 def decode_blocks(blocks: Iterable[bytes], name: str) -> Iterator[str]:
@@ -252,14 +273,25 @@ def unix_newlines(chunks: Iterable[str]) -> Iterator[str]:
         yield held
 
 
-def lines(chunks: Iterable[str]) -> Iterator[str]:
-    """Yield lines with their newline; only the last may lack one. Only LF ends a line."""
-    held: list[str] = []
+def lines(chunks: Iterable[str], name: str = "the text") -> Iterator[str]:
+    """Yield lines with their newline; only the last may lack one. Only LF ends a line.
+
+    Args:
+        chunks: the text in pieces cut anywhere.
+        name: what an error calls it.
+
+    Raises:
+        SeqgenError: a line is longer than `limits.max_line_bytes`; names it.
+    """
+    held = LineBuffer(name)
     for chunk in chunks:
-        first, *rest = chunk.split("\n")
-        held.append(first)
-        for piece in rest:
-            yield "".join(held) + "\n"
-            held = [piece]
-    if last := "".join(held):
-        yield last
+        first, *others = chunk.split("\n")
+        held.add(first)
+        if others:
+            yield held.take() + "\n"
+            *ended, last = others
+            for line in held.ended(ended):
+                yield line + "\n"
+            held.add(last)
+    if rest := held.take():
+        yield rest

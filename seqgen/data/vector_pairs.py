@@ -56,7 +56,7 @@ class VectorPairs(Pairs):
 
     def _counted(self) -> Iterator[str]:
         count = 0
-        for line in lines(self.target.chunks()):
+        for line in lines(self.target.chunks(), self.name):
             count += 1
             if count <= len(self.file):
                 yield line

@@ -185,22 +185,15 @@ class _Reader:
 
     def _section(self, n: int, size: int, index: dict[bytes, int], last: bool) -> Section:
         first = self.number + 1
-        rows = [line.split() for line in islice(self.lines, size)]
-        for at, row in enumerate(rows):
-            if len(row) not in (n + 1, n + 2):
-                self.line = b" ".join(row)
-                shown = "an empty line" if not row else self._shown()
-                if not row or self.line.startswith(b"\\"):
-                    promised = f"after {at} {n}-grams of the {size} that \\data\\ promises"
-                    raise self._error(f"{shown} {promised}", first + at)
-                raise self._error(
-                    f"a probability, {n} words and perhaps a backoff were expected, not {shown}",
-                    first + at,
-                )
+        rows: list[list[bytes]] = []
+        for line in islice(self.lines, size):
+            rows.append(line.split())
+            if len(rows[-1]) not in (n + 1, n + 2):
+                raise self._no_row(n, size, rows[-1], len(rows) - 1)
         if len(rows) < size:
-            at = first + len(rows)
-            promised = f"after {len(rows)} {n}-grams of the {size} that \\data\\ promises"
-            raise self._error(f"the file ends {promised}", at)
+            raise self._error(
+                f"the file ends {self._promised(n, size, len(rows))}", first + len(rows)
+            )
         self.number += size
         log_probs = self._numbers([row[0] for row in rows], first)
         positive = np.flatnonzero(log_probs > 0)
@@ -223,6 +216,20 @@ class _Reader:
         table = np.array(words, dtype=np.int64).reshape(size, n)
         # The highest order has no use for backoffs.
         return Section(table, log_probs, self._numbers([] if last else backoffs, first), first)
+
+    def _no_row(self, n: int, size: int, row: list[bytes], at: int) -> SeqgenError:
+        """Return the error that a row after `at` n-grams is none."""
+        self.line = b" ".join(row)
+        shown = "an empty line" if not row else self._shown()
+        number = self.number + 1 + at
+        if not row or self.line.startswith(b"\\"):
+            return self._error(f"{shown} {self._promised(n, size, at)}", number)
+        return self._error(
+            f"a probability, {n} words and perhaps a backoff were expected, not {shown}", number
+        )
+
+    def _promised(self, n: int, size: int, at: int) -> str:
+        return f"after {at} {n}-grams of the {size} that \\data\\ promises"
 
     def _numbers(self, texts: list[bytes], first: int) -> np.ndarray:
         try:

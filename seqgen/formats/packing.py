@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from seqgen.errors import SeqgenError
 from seqgen.files import replacing
+from seqgen.limits import byte_lines
 
 GZIP = b"\x1f\x8b"
 
@@ -18,17 +20,17 @@ def opened(path: Path) -> Iterator[Iterable[bytes]]:
     """Open a file that may be compressed, to be read line by line.
 
     Raises:
-        SeqgenError: it cannot be read.
+        SeqgenError: it cannot be read, or a line is longer than `limits.max_line_bytes`.
     """
     try:
         with path.open("rb") as file:
             packed = file.peek(2)[:2] == GZIP  # a pipe cannot be wound back
             if packed:
-                with gzip.open(file) as lines:
-                    yield lines
+                with gzip.open(file) as unpacked:
+                    yield byte_lines(unpacked, str(path))
             else:
-                yield file
-    except (OSError, EOFError) as error:
+                yield byte_lines(file, str(path))
+    except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise SeqgenError(f"{path} cannot be read: {reason}") from None
 

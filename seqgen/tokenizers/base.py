@@ -13,6 +13,7 @@ import numpy as np
 
 from seqgen.errors import UsageError
 from seqgen.files import parse_json, write_json
+from seqgen.limits import LineBuffer, require_short
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
@@ -234,13 +235,42 @@ def room_for(vocab_size: int | None) -> int | None:
 Boundary = Callable[[str, int], int]
 
 
-def line_blocks(chunks: Iterable[str], boundary: Boundary | None = None) -> Iterator[str]:
+def line_blocks(
+    chunks: Iterable[str], boundary: Boundary | None = None, name: str = "the text"
+) -> Iterator[str]:
     """Cut a text anew so that every piece but the last ends with a newline.
 
     With `boundary`, a line that is very long is not waited for: it is cut as `segments` does.
+
+    Args:
+        chunks: the text in pieces cut anywhere.
+        boundary: finds where a line can be cut; None where lines are not cut.
+        name: what an error calls the text.
+
+    Raises:
+        SeqgenError: what cannot be cut is longer than `limits.max_line_bytes`.
     """
+    if boundary is not None:
+        return _cut_blocks(chunks, boundary, name)
+    return _whole_lines(chunks, name)
+
+
+def _whole_lines(chunks: Iterable[str], name: str) -> Iterator[str]:
+    held = LineBuffer(name)
+    for chunk in chunks:
+        first, newline, others = chunk.partition("\n")
+        held.add(first)
+        if newline:
+            end = others.rfind("\n") + 1
+            yield held.take() + newline + held.block(others[:end])
+            held.add(others[end:])
+    if rest := held.take():
+        yield rest
+
+
+def _cut_blocks(chunks: Iterable[str], boundary: Boundary, name: str) -> Iterator[str]:
     waiting: list[str] = []
-    size = 0
+    size, cut_from = 0, 16 * LONG_LINE
     for chunk in chunks:
         end = chunk.rfind("\n") + 1
         if end:
@@ -249,10 +279,13 @@ def line_blocks(chunks: Iterable[str], boundary: Boundary | None = None) -> Iter
         if end < len(chunk):
             waiting.append(chunk[end:])
             size += len(chunk) - end
-        if boundary is not None and size > 16 * LONG_LINE:
+        if size > cut_from:
             *whole, rest = segments("".join(waiting), boundary)
             yield from whole
+            require_short(rest, f"{name}: a word")
             waiting, size = [rest], len(rest)
+            # What cannot be cut is looked at again when there is twice as much of it.
+            cut_from = max(16 * LONG_LINE, 2 * size)
     if waiting:
         yield "".join(waiting)
 

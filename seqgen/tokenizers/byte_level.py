@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from seqgen.limits import require_short
+
 CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 BEFORE = r"[^\r\n\p{L}\p{N}]?"
 UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
@@ -86,13 +88,16 @@ def blocks(chunks: Iterable[str], size: int = BLOCK) -> Iterator[str]:
 
     Their ids, joined, are those of the whole text; see `can_be_cut`.
     """
-    held = ""
+    held, search_from = "", 2 * size
     for chunk in chunks:
         held += chunk
-        while len(held) > 2 * size:
+        while len(held) > search_from:
             cut = _BETWEEN_WORDS.search(held, size)
             if cut is None:
+                require_short(held, "the text: what no space between two words divides")
+                # It is searched again when there is twice as much of it.
+                search_from = 2 * len(held)
                 break
             yield held[: cut.end()]
-            held = held[cut.end() :]
+            held, search_from = held[cut.end() :], 2 * size
     yield held

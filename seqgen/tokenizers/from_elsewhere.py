@@ -13,6 +13,7 @@ import numpy as np
 
 from seqgen.errors import UsageError, first_line
 from seqgen.files import parse_json, write_bytes, write_json
+from seqgen.limits import whole
 from seqgen.packages import require_packages
 from seqgen.tokenizers.base import Decoder, Tokenizer, unknown_piece
 from seqgen.tokenizers.byte_level import BYTE_OF, blocks, can_be_cut
@@ -95,7 +96,7 @@ class TokenizerFromElsewhere(Tokenizer):
 
     def blocks(self, chunks: Iterable[str]) -> Iterator[str]:
         # There is no place where every such tokenizer can be cut.
-        yield "".join(chunks)
+        yield whole(chunks, f"a text for a {self.kind} tokenizer, which reads it whole,")
 
     def decode(self, ids: Sequence[int]) -> str:
         return self._decode([i for i in ids if self.name_of(i) is not None])

@@ -201,7 +201,7 @@ def sentences(chunks: Iterable[str]) -> Iterator[str]:
     """
     kept: list[tuple[float, str]] = []
     fraction, size, number = 1.0, 0, 0
-    for block in line_blocks(chunks):
+    for block in line_blocks(chunks, boundary):
         lines = [part for line in block.split("\n") for part in _short(line) if part]
         draws = uniforms(SAMPLE, number + np.arange(len(lines)))
         number += len(lines)

@@ -47,7 +47,7 @@ def read_texts(
     """
     read = [
         {
-            name: [line.removesuffix("\n") for line in lines(chunks)]
+            name: [line.removesuffix("\n") for line in lines(chunks, name)]
             for name, chunks in files.items()
         }
         for files in (systems, references)

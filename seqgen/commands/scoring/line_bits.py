@@ -41,7 +41,7 @@ def score_each_line(loaded: LoadedModel, text: str | Pairs, scoring: Scoring) ->
     Raises:
         SeqgenError: the text holds no token.
     """
-    unknowns, documents = Unknowns(loaded.tokenizer), scoring.documents
+    unknowns, documents = Unknowns(loaded.tokenizer, each=True), scoring.documents
     whole = whole_of(text)
     framing = loaded.framing_of(documents)
     corpus = encode_corpus([whole], loaded.tokenizer, documents, framing=framing, unknowns=unknowns)

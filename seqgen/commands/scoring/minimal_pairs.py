@@ -67,7 +67,7 @@ def read_pairs(chunks: Iterable[str], name: str) -> list[Pair]:
         SeqgenError: a line has another form (says which), or there is none.
     """
     pairs = []
-    for number, line in enumerate(lines(unix_newlines(chunks)), start=1):
+    for number, line in enumerate(lines(unix_newlines(chunks), name), start=1):
         columns = line.removesuffix("\n").split("\t")
         if len(columns) not in (2, 3):
             raise SeqgenError(

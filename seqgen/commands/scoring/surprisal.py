@@ -128,7 +128,7 @@ def _score_group(
 def _score_texts(
     loaded: LoadedModel, texts: Sequence[str], sources: Sources | None, scoring: Scoring
 ) -> Iterator[Line]:
-    unknowns = Unknowns(loaded.tokenizer)
+    unknowns = Unknowns(loaded.tokenizer, each=True)
     framing = loaded.framing_of("line")
     corpus = encode_corpus(texts, loaded.tokenizer, "line", framing=framing, unknowns=unknowns)
     corpus = replace(corpus, sources=sources)

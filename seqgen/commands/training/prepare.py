@@ -178,7 +178,7 @@ def survey_text(text: Text) -> Survey:
     """
     facts = survey(text.chunks())
     if facts.characters == 0:
-        raise SeqgenError(f"{', '.join(map(str, text.paths))} holds no text")
+        raise SeqgenError(f"{text.name} holds no text")
     return facts
 
 

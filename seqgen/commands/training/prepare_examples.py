@@ -159,7 +159,7 @@ def reload_examples(
 
 def _read(text: Text, task: str) -> list[Example]:
     """Return the examples of a text; see `Format.read`."""
-    return FORMATS[task].read(text.chunks(), ", ".join(map(str, text.paths)))
+    return FORMATS[task].read(text.chunks(), text.name)
 
 
 def split_examples(
@@ -204,7 +204,7 @@ def _encoded(
     Raises:
         SeqgenError: a part has no example; or a label of the held-out part is not known.
     """
-    name = ", ".join(map(str, text.paths))
+    name = text.name
     held_out_name = config.val if path_of(config.val) is not None else name
     parts = []
     for part, file in ((train, name), (val, held_out_name)):

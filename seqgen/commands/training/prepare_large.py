@@ -12,8 +12,8 @@ from pathlib import Path
 from seqgen import store
 from seqgen.commands.training.prepare import Prepared, survey_text, train_tokenizer
 from seqgen.configs import DataConfig
-from seqgen.data.split import Split, check_parts, split_text
-from seqgen.data.text import Survey, Text
+from seqgen.data.split import Split, check_parts, path_of, split_text
+from seqgen.data.text import Survey, Text, text_files
 from seqgen.data.token_writing import write_token_file
 from seqgen.data.tokenfile import open_token_file
 from seqgen.errors import SeqgenError
@@ -46,10 +46,9 @@ class Cached:
 
         A file counts as unchanged if its path, size and modification time are the same.
         """
-        files = [*text.paths]
-        for name in (config.val, config.tokenizer):
-            path = Path(name)
-            files += [path] if path.is_file() else sorted(path.glob("**/tokenizer*"))
+        files = [*text.paths, *_held_out_files(config)]
+        tokenizer = Path(config.tokenizer)
+        files += [tokenizer] if tokenizer.is_file() else sorted(tokenizer.glob("**/tokenizer*"))
         stamps = [(str(path.resolve()), path.stat()) for path in files]
         key = [
             CACHE_FORMAT,
@@ -59,6 +58,20 @@ class Cached:
         name = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
         endings = (".tok", ".val.tok", ".val.txt", ".json")
         return cls(*(store.tokens_folder() / (name + ending) for ending in endings))
+
+
+def _held_out_files(config: DataConfig) -> Sequence[Path]:
+    """Return the files that `--val` names, by a file, a folder or a pattern; none that are gone."""
+    if path_of(config.val) is None:
+        return ()
+    try:
+        return text_files([config.val])
+    except SeqgenError:
+        return ()
+
+
+def _same(known: Tokenizer, given: Tokenizer | None) -> bool:
+    return given is None or given.fingerprint == known.fingerprint
 
 
 def prepare_large(
@@ -71,7 +84,7 @@ def prepare_large(
     """
     place = Cached.of(text, config)
     known = from_cache(place, text, config)
-    if known is not None:
+    if known is not None and _same(known.tokenizer, tokenizer):
         report(Notice(text=f"the text is in the cache as tokens ({place.train})"))
         return known
     facts = survey_text(text)

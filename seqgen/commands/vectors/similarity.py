@@ -70,7 +70,7 @@ def scored_pairs(chunks: Iterable[str], file: str) -> Iterator[tuple[str, str, f
     Raises:
         SeqgenError: a line has another form.
     """
-    for number, line in enumerate(lines(chunks), start=1):
+    for number, line in enumerate(lines(chunks, file), start=1):
         line = line.strip()
         if not line or line.startswith("#"):
             continue
