@@ -17,8 +17,8 @@ from seqgen.commands.scoring.translations import (
     by_source_length,
     paired_records,
 )
+from seqgen.configs.scoring import BleuOptions
 from seqgen.errors import UsageError
-from seqgen.metrics.bleu import BleuOptions
 
 WORDS = ("one", "two", "three", "four", "five", "six")
 SMALL = ["--hidden-size", "16", "--layers", "1", "--seed", "1", "--precision", "float32", "--quiet"]
@@ -279,7 +279,7 @@ def test_what_is_refused(refusal, folder):
     assert "--source is for translators" in refusal("compare", *sides, "text")
     assert "--metric is for translators" in refusal("eval", "-m", "text", "--metric", "ter")
     wrong = refusal("eval", "-m", "a", "--metric", "rouge")
-    assert "--metric is not 'rouge'; it is one of bleu" in wrong
+    assert "--metric must be one of bleu, chrf, chrf++, ter, not 'rouge'" in wrong
     assert "--by-length takes numbers" in refusal("eval", "-m", "a", "--by-length", "short")
     assert "in ascending order" in refusal("eval", "-m", "a", "--by-length", "5,3")
     assert "--documents stream has no meaning" in refusal(

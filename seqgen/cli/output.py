@@ -85,6 +85,12 @@ class Output(Options):
     quiet: bool = setting(
         "Write only errors to standard error.", False, names=("--quiet", "-q"), panel=OUTPUT
     )
+    verbose: bool = setting(
+        "Also show signatures, which record exactly how each figure was made.",
+        False,
+        names=("--verbose", "-v"),
+        panel=OUTPUT,
+    )
 
     def notice(self, message: str) -> None:
         """Say something about the results, unless the user wants nothing but errors."""
@@ -92,21 +98,14 @@ class Output(Options):
             say(message)
 
     @property
+    def explains(self) -> bool:
+        """Whether it is said how each figure was made."""
+        return self.verbose and not self.quiet
+
+    @property
     def draws(self) -> bool:
         """Whether pictures are drawn with characters on standard error."""
         return not (self.json or self.quiet)
-
-
-@dataclass(frozen=True, kw_only=True)
-class VerboseOutput(Output):
-    """The same of commands whose results have signatures."""
-
-    verbose: bool = setting(
-        "Also show signatures, which record exactly how each figure was made.",
-        False,
-        names=("--verbose", "-v"),
-        panel=OUTPUT,
-    )
 
 
 def write_utf8() -> None:

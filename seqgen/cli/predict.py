@@ -1,39 +1,40 @@
-"""`seqgen predict`: tell the labels of texts, or the tags of words."""
+"""`seqgen predict`: predict the labels of texts, or the tags of words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import typer
-
-from seqgen.cli import options
-from seqgen.cli.inputs import Inputs, file_name, given_or_piped
-from seqgen.cli.output import put, put_record, say
+from seqgen.cli.flags import takes_options
+from seqgen.cli.inputs import Inputs, given_or_piped
+from seqgen.cli.output import Output, put, put_record
+from seqgen.cli.reading import Device, ModelName
+from seqgen.configs.options import Options
+from seqgen.configs.settings import setting
 
 if TYPE_CHECKING:
     from seqgen.commands.labelling.predict import LoadedLabeller
     from seqgen.data.examples import Example
 
 
-def predict(
-    file: Annotated[
-        str | None,
-        typer.Argument(
-            help="For a classifier, a text per line; for a tagger, a word per line with an empty "
-            "line after each sentence. - is standard input.",
-            parser=file_name,
-            metavar="[FILE]",
-            show_default=False,
-        ),
-    ] = None,
-    model: options.Model = None,
-    device: options.Device = "auto",
-    threads: options.Threads = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
-    """Tell the label of each text, or the tag of each word.
+@dataclass(frozen=True, kw_only=True)
+class Texts(Options):
+    """The texts to label."""
+
+    file: str | None = setting(
+        "For a classifier, a text per line; for a tagger, a word per line with an empty line after "
+        "each sentence. - is standard input.",
+        None,
+        metavar="[FILE]",
+        reads="file",
+        positional=True,
+    )
+
+
+@takes_options
+def predict(texts: Texts, model: ModelName, machine: Device, out: Output) -> None:
+    """Predict the label of each text, or the tag of each word.
 
     The model is one of `seqgen train FILE --task classify` or `--task tag`. A classifier writes a
     label per line; a tagger writes word, tab, tag, and an empty line after each sentence. Of
@@ -42,12 +43,12 @@ def predict(
     from seqgen.commands.labelling.predict import load_labeller
     from seqgen.commands.labelling.predict import predict as predict_labels
 
-    (name,) = given_or_piped([file] if file else None, "seqgen predict FILE")
-    loaded = load_labeller(model, device)
-    source = Inputs(quiet).open_one(name)
-    batches = _examples(loaded, source.pass_on(), source.title, quiet)
+    (name,) = given_or_piped([texts.file] if texts.file else None, "seqgen predict FILE")
+    loaded = load_labeller(model.model, machine.device)
+    source = Inputs(out.quiet).open_one(name)
+    batches = _examples(loaded, source.pass_on(), source.title, out)
     for record in predict_labels(loaded, batches, source.title):
-        if json:
+        if out.json:
             put_record(record)
         elif loaded.task == "classify":
             put(f"{record.label}\n")
@@ -57,7 +58,7 @@ def predict(
 
 
 def _examples(
-    loaded: LoadedLabeller, chunks: Iterable[str], name: str, quiet: bool
+    loaded: LoadedLabeller, chunks: Iterable[str], name: str, out: Output
 ) -> Iterator[list[Example]]:
     """Yield the examples of a text, those together that came together."""
     from seqgen.data.examples import FORMATS
@@ -66,5 +67,5 @@ def _examples(
     for batch in FORMATS[loaded.task].reader(name, labelled=False).batches(chunks):
         empty = empty and not batch
         yield batch
-    if empty and not quiet:
-        say(f"{name} is empty: nothing to tell")
+    if empty:
+        out.notice(f"{name} is empty: nothing to predict")

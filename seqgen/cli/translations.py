@@ -85,14 +85,14 @@ def translating(
     """
     from seqgen.commands.scoring.translations import METRICS, Translating
     from seqgen.commands.writing.beam_search import BeamOptions
-    from seqgen.metrics.bleu import options_by_metric
+    from seqgen.configs.scoring import MetricOptions
 
     if max_tokens is not None:
         search["max_tokens"] = max_tokens
     return Translating(
         search=BeamOptions(**search),
         fit_targets=max_tokens is None,
-        metrics=tuple(options_by_metric(metrics or METRICS)),
+        metrics=tuple(MetricOptions(metric=tuple(metrics or ())).by_metric(METRICS)),
         lengths=None if by_length is None else _numbers(by_length),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from seqgen.configs.settings import Config, Flag
 from seqgen.errors import UsageError, did_you_mean
@@ -27,6 +27,16 @@ class Options(Config):
         """Return the flag of a field, which messages name it by."""
         flag = cls.__dataclass_fields__[field].metadata["flag"]
         return flag.names[0].partition("/")[0] if flag.names else f"--{field.replace('_', '-')}"
+
+    @classmethod
+    def check(cls, field: str, value: Any) -> Any:
+        """Return a field's value as its type; the text "none" stays a text.
+
+        Raises:
+            UsageError: see `Config.check`.
+        """
+        is_text = value == "none" and str in get_args(cls.types()[field])
+        return value if is_text else super().check(field, value)
 
     @classmethod
     def flags(cls) -> Iterator[tuple[str, dataclasses.Field, Any]]:

@@ -249,7 +249,9 @@ def conform(name: str, value: Any, kind: Any) -> Any:
                 return dict(value)
         elif get_origin(option) is tuple:
             if isinstance(value, str | Iterable):
-                return (value,) if isinstance(value, str) else tuple(value)
+                parts = (value,) if isinstance(value, str) else tuple(value)
+                each = get_args(option)[0]
+                return parts if each is str else tuple(conform(name, x, each) for x in parts)
         elif option is str and type(value) in (str, int, float):
             return str(value)  # TOML's val = 0.05 is a number
     expected = " or ".join(_describe(option) for option in options)

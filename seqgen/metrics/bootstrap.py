@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from seqgen.configs import Bounds
+from seqgen.configs.scoring import MOST_RESAMPLES
 from seqgen.hashing import uniforms
 
 BLOCKS = 200
-MOST_RESAMPLES = 10**5
 RESAMPLES = 2000
 CONFIDENCE = 0.95
 Z = 1.959963984540054  # the normal quantile of CONFIDENCE, both sides

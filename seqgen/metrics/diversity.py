@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seqgen.metrics.bleu import BleuOptions, sentence_scores
+from seqgen.configs.scoring import BleuOptions
+from seqgen.metrics.bleu import sentence_scores
 
 # Beyond these ranks a short text's words are seen once, and no exponent can be told.
 ZIPF_RANKS = 500

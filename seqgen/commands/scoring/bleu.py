@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from seqgen.configs.scoring import BleuOptions
 from seqgen.data.text import lines
 from seqgen.errors import SeqgenError
 from seqgen.metrics.bleu import (
     SEED,
-    BleuOptions,
-    PairedTest,
     Score,
     corpus_score,
     paired_scores,
@@ -77,7 +76,7 @@ def sentence_bleu(texts: Texts, options: BleuOptions) -> Iterator[Score]:
 
 
 def paired_bleu(
-    texts: Texts, options: BleuOptions, test: PairedTest, samples: int, seed: int = SEED
+    texts: Texts, options: BleuOptions, test: str, samples: int, seed: int = SEED
 ) -> Iterator[tuple[str, Score]]:
     """Yield every system's name and score, with a p-value against the first."""
     systems = list(texts.systems.values())

@@ -17,11 +17,12 @@ from seqgen.commands.scoring.perplexity import (
 )
 from seqgen.commands.scoring.translations import Translating, translate, translation_record
 from seqgen.commands.writing.continuations import Passage, Protocol, find_passages, go_on
+from seqgen.configs.scoring import BleuOptions
 from seqgen.data.pairs import Pairs
 from seqgen.data.text import Text, unix_newlines
 from seqgen.data.tokenfile import TokenFile, is_token_file, open_token_file
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.metrics.bleu import BleuOptions, corpus_score
+from seqgen.metrics.bleu import corpus_score
 from seqgen.metrics.diversity import diversity
 
 BOOTSTRAP = 1000

@@ -12,10 +12,11 @@ from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.scoring.bleu import record_of
 from seqgen.commands.writing.beam_search import BeamOptions, beam_search
 from seqgen.configs import require
+from seqgen.configs.scoring import BleuOptions
 from seqgen.data.pairs import Pairs
 from seqgen.data.sources import Vectors
 from seqgen.errors import SeqgenError
-from seqgen.metrics.bleu import SEED, BleuOptions, Score, corpus_score, paired_scores
+from seqgen.metrics.bleu import SEED, Score, corpus_score, paired_scores
 
 METRICS = ("bleu", "chrf", "ter")
 BOOTSTRAP = 1000

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from seqgen.configs.scoring import BleuOptions
 from seqgen.data.batches import IGNORED
-from seqgen.metrics.bleu import BleuOptions
+from seqgen.metrics.bleu import metric_of
 from seqgen.training.regimes.base import TextRules
 
 # Ids written, ids of the real text -> the cost.
@@ -18,7 +19,7 @@ def cost_of(name: str, text_rules: TextRules) -> Cost:
     """Return the cost that is called `name`: bleu, chrf or edit."""
     if name == "edit":
         return edit_cost
-    metric = BleuOptions(metric=name).build(sentences=True)
+    metric = metric_of(BleuOptions(metric=name), sentences=True)
 
     def cost(written: Sequence[int], target_ids: Sequence[int]) -> float:
         texts = text_rules.decode(written), text_rules.decode(target_ids)

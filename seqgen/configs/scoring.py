@@ -1,0 +1,148 @@
+"""How texts are scored: the options of BLEU and its relatives, and of tests between systems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from seqgen.configs.options import Options
+from seqgen.configs.panels import OUTPUT, SCORES, TESTS
+from seqgen.configs.settings import require, setting
+
+MetricName = Literal["bleu", "chrf", "chrf++", "ter"]
+METRICS: tuple[str, ...] = get_args(MetricName)
+# Options by the metric they are for; the others are for all.
+OWNED = {
+    "bleu": ("tokenize", "smooth", "smooth_value", "max_order", "effective_order"),
+    "ter": ("case_sensitive", "normalized"),
+}
+# More resamples change no digit that is shown.
+MOST_RESAMPLES = 10**5
+# NumPy's generators, which sacreBLEU draws from, take 32 bits.
+MOST_BLEU_SEED = (1 << 32) - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreOptions(Options):
+    """How texts are compared with references, by any metric; the defaults are sacreBLEU's."""
+
+    lowercase: bool = setting("Ignore case.", False, panel=SCORES)
+    tokenize: str | None = setting(
+        "BLEU: tokenizer, such as 13a, intl, char, zh or none.",
+        None,
+        metavar="KIND",
+        without="13a",
+        panel=SCORES,
+    )
+    smooth: Literal["exp", "floor", "add-k", "none"] = setting(
+        "BLEU: smoothing of n-grams without a match.", "exp", panel=SCORES
+    )
+    smooth_value: float | None = setting(
+        "BLEU: value of the smoothing floor or add-k.", None, low=0, high=1e6, panel=SCORES
+    )
+    # No sentence has matches of more than 100 words, and each order takes its time.
+    max_order: int = setting(
+        "BLEU: length of the longest n-grams.", 4, low=1, high=100, panel=SCORES
+    )
+    effective_order: bool = setting(
+        "BLEU: use only n-grams that the text is long enough for; always so for single sentences.",
+        False,
+        panel=SCORES,
+    )
+    case_sensitive: bool = setting(
+        "TER: treat upper and lower case as different.", False, panel=SCORES
+    )
+    normalized: bool = setting("TER: normalise punctuation first.", False, panel=SCORES)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        both = self.lowercase and self.case_sensitive
+        require(not both, "give --lowercase or --case-sensitive, not both")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BleuOptions(ScoreOptions):
+    """What one metric measures, and how."""
+
+    metric: MetricName = setting("Metric.", "bleu", panel=SCORES)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for owner, names in OWNED.items():
+            given = [flag for flag in map(self.name_of, names) if flag in self.given]
+            if given and self.metric != owner:
+                require(False, f"{given[0]} is for --metric {owner}, not {self.metric}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricOptions(ScoreOptions):
+    """What several metrics measure, and how."""
+
+    metric: tuple[MetricName, ...] = setting(
+        "Metric: bleu, chrf, chrf++ or ter. Can be repeated.",
+        (),
+        metavar="KIND",
+        without="bleu",
+        panel=SCORES,
+    )
+
+    def by_metric(self, default: Sequence[str] = ("bleu",)) -> list[BleuOptions]:
+        """Return the options of each metric; one that is for a single metric goes to that alone.
+
+        Raises:
+            UsageError: a metric is named twice, or an option is for one not asked for.
+        """
+        given: dict[str, Any] = {name: getattr(self, name) for name in ScoreOptions.fields()}
+        metrics = self.metric or tuple(default)
+        require(len(set(metrics)) == len(metrics), "give each --metric once")
+        every = []
+        for metric in metrics:
+            others = {
+                name for owner in metrics if owner != metric for name in OWNED.get(owner, ())
+            } - set(OWNED.get(metric, ()))
+            applicable = {name: value for name, value in given.items() if name not in others}
+            every.append(BleuOptions(metric=metric, **applicable))
+        return every
+
+
+@dataclass(frozen=True, kw_only=True)
+class BleuTest(Options):
+    """How sure a score is, and whether two systems differ."""
+
+    confidence: bool = setting(
+        "Add a 95 % interval, from resampling the lines.", False, panel=TESTS
+    )
+    against: tuple[str, ...] = setting(
+        "Output of another system: test whether its score differs significantly from HYP's.",
+        (),
+        metavar="FILE",
+        reads="file",
+        panel=TESTS,
+    )
+    paired_test: Literal["bootstrap", "randomization"] = setting(
+        "Test of --against.", "bootstrap", panel=TESTS
+    )
+    samples: int = setting(
+        "Number of resamples for --confidence and --against.",
+        1000,
+        low=2,
+        high=MOST_RESAMPLES,
+        panel=TESTS,
+    )
+    seed: int = setting(
+        "Random seed of the resampling; the default is sacreBLEU's.",
+        12345,
+        low=0,
+        high=MOST_BLEU_SEED,
+        panel=TESTS,
+    )
+    sentence_level: bool = setting(
+        "Print a score for each line; several metrics are columns.", False, panel=OUTPUT
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        wrong = [flag for flag in ("--confidence", "--against") if flag in self.given]
+        if self.sentence_level and wrong:
+            require(False, f"{wrong[0]} is about a whole text; leave out --sentence-level")
