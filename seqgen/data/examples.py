@@ -44,6 +44,11 @@ class Example:
         """The words with a space between any two."""
         return " ".join(self.words)
 
+    @property
+    def content(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What tells it from other examples, wherever it is: its words and its labels."""
+        return self.words, self.labels
+
 
 class ExampleReader(ABC):
     """Makes examples of the lines of a file, each as soon as its last line is there.

@@ -1,55 +1,73 @@
-"""Held-out lines and pairs that a model is also trained on, where it only has to memorise."""
+"""What the held-out part of some data shares with what a model is trained on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import itertools
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
+
+import numpy as np
 
 from seqgen.data.pairs import Pairs
 from seqgen.data.sources import content_of
-from seqgen.data.split import Split
+from seqgen.data.split import Chunks
+from seqgen.data.text import Text, lines
 
 COMPARED = 1 << 20
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """The overlap of the held-out part with the training part.
+    """The overlap of a held-out part with a training part.
 
     Attributes:
-        shared: held-out lines that are lines of the training part; blank ones do not count. Of
-            pairs: held-out pairs both of whose sides are those of a training pair.
-        lines: held-out lines that are not blank; held-out pairs.
-        what: which of the two.
+        shared: held-out items that are in the training part.
+        items: all held-out items.
+        what: the items in the plural, such as "lines".
     """
 
     shared: int
-    lines: int
-    what: str = "lines"
+    items: int
+    what: str
 
-    @property
-    def warning(self) -> str | None:
-        """A warning in one line, or None."""
+    @classmethod
+    def of(cls, train: Iterable[Hashable], held_out: Iterable[Hashable], what: str) -> Overlap:
+        """Count the held-out items that are also in the training part.
+
+        Args:
+            train: its items, read once.
+            held_out: its items, held in memory.
+            what: the items in the plural.
+        """
+        held = list(held_out)
+        distinct = set(held)
+        seen = {item for item in train if item in distinct}
+        return cls(sum(item in seen for item in held), len(held), what)
+
+    def warning(self, where: str) -> str | None:
+        """Return a warning in one line, or None if nothing is shared.
+
+        Args:
+            where: names the training part.
+        """
         if not self.shared:
             return None
         return (
-            f"{self.shared:,} of {self.lines:,} held-out {self.what} "
-            f"({self.shared / self.lines:.1%}) "
-            "are in the training part too: the validation loss flatters the model"
+            f"{self.shared:,} of {self.items:,} held-out {self.what} "
+            f"({self.shared / self.items:.1%}) "
+            f"are in {where} too: the validation loss flatters the model"
         )
 
 
-def overlap_of_lines(split: Split) -> Overlap:
-    """Count the held-out lines that the training part has too; ends of lines do not count.
+def overlap_of_lines(train: Chunks, held_out: Chunks) -> Overlap:
+    """Count the held-out lines that the training part has too; blank ones do not count.
 
     Lines of a stream may be of any length; two are the same if their first `COMPARED` characters
     are.
-
-    Args:
-        split: both parts; its held-out lines are held in memory.
     """
-    held = [line for line in _beginnings(split.val()) if line.strip()]
-    return Overlap(_shared(held, _beginnings(split.train())), len(held))
+    held = (line for line in _beginnings(held_out()) if line.strip())
+    return Overlap.of(_beginnings(train()), held, "lines")
 
 
 def _beginnings(chunks: Iterable[str]) -> Iterator[str]:
@@ -65,19 +83,82 @@ def _beginnings(chunks: Iterable[str]) -> Iterator[str]:
 
 
 def overlap_of_pairs(train: Pairs, held_out: Pairs) -> Overlap:
-    """Count the held-out pairs that the training part has too, source and target.
+    """Count the held-out pairs that the training part has too, source and target."""
+    return Overlap.of(contents_of_pairs(train), contents_of_pairs(held_out), "pairs")
 
-    Args:
-        train: to learn from.
-        held_out: held in memory; of vectors, their hashes.
+
+def contents_of_pairs(pairs: Pairs) -> Iterator[tuple[str, str]]:
+    """Yield what tells each pair from others: both sides, vectors as their hash."""
+    return ((content_of(source), target) for source, target in pairs)
+
+
+def not_held_out(items: Iterable[Hashable], held_out: Iterable[Hashable]) -> np.ndarray:
+    """Return which items remain when each held-out item is taken out once, (N,) of bool."""
+    left = Counter(held_out)
+    keep = []
+    for item in items:
+        taken = left[item] > 0
+        if taken:
+            left[item] -= 1
+        keep.append(not taken)
+    return np.array(keep, dtype=bool)
+
+
+def lines_not_held_out(text: Text, held_out: Chunks) -> Chunks:
+    """Return how to read the lines of a text without those that are held out."""
+    every, held = (
+        (line.rstrip("\r\n") for line in lines(chunks())) for chunks in (text.chunks, held_out)
+    )
+    keep = not_held_out(every, held)
+    return lambda: itertools.compress(lines(text.chunks()), keep)
+
+
+def pairs_not_held_out(pairs: Pairs, held_out: Pairs) -> Pairs:
+    """Return pairs without those that are held out."""
+    return pairs.some(not_held_out(contents_of_pairs(pairs), contents_of_pairs(held_out)))
+
+
+def stream_not_held_out(text: Text, held_out: Chunks) -> Chunks | None:
+    """Return how to read a stream without every copy of its held-out part.
+
+    None if the stream has some lines of the held-out part, but not the whole part as it was: then
+    nothing tells which of them are to be left out.
     """
-    held = [(content_of(source), target) for source, target in held_out]
-    seen = ((content_of(source), target) for source, target in train)
-    return Overlap(_shared(held, seen), len(held), "pairs")
+    part = "".join(held_out())
+    found = [0]  # begin and end of each copy, between the start of the text and its end
+    for begin in occurrences(text.chunks(), part):
+        found += [begin, begin + len(part)]
+    if len(found) == 1 and overlap_of_lines(text.chunks, held_out).shared:
+        return None
+    ranges = list(itertools.zip_longest(found[::2], found[1::2]))
+    return lambda: itertools.chain.from_iterable(text.chunks(*between) for between in ranges)
 
 
-def _shared(held: list, train: Iterable) -> int:
-    """Count the items of `held` that are in `train`."""
-    distinct = set(held)
-    seen = {item for item in train if item in distinct}
-    return sum(item in seen for item in held)
+def occurrences(chunks: Iterable[str], part: str) -> Iterator[int]:
+    """Yield where a part begins in a text, in characters; copies do not overlap.
+
+    A few times the length of the part is in memory.
+    """
+    if not part:
+        return
+    window, start = "", 0
+    for block in _blocks(chunks, len(part)):
+        window += block
+        at = 0
+        while (found := window.find(part, at)) >= 0:
+            yield start + found
+            at = found + len(part)
+        at = max(at, len(window) - len(part) + 1)  # a copy may end in the next block
+        start, window = start + at, window[at:]
+
+
+def _blocks(chunks: Iterable[str], size: int) -> Iterator[str]:
+    """Join pieces of a text to blocks of at least `size` characters; the last may be shorter."""
+    waiting, length = [], 0
+    for chunk in chunks:
+        waiting.append(chunk)
+        length += len(chunk)
+        if length >= size:
+            yield "".join(waiting)
+            waiting, length = [], 0
+    yield "".join(waiting)

@@ -133,16 +133,23 @@ class Prepared:
             write_corpus(path, self.val, self.val_facts, self.tokenizer)
 
     def overlap(self, data: DataConfig) -> Overlap | None:
-        """Return how many of the held-out lines are also in the training part.
+        """Return how much of the held-out part is also in the training part.
 
         None where that says nothing. Asked of lines that are documents and of a held-out file: of
         a stream's end, parts of which may well have occurred before, nothing follows.
         """
-        if self.split is None or self.split.val is None:
-            return None
         if data.documents != "line" and path_of(data.val) is None:
             return None
-        return overlap_of_lines(self.split)
+        return self.overlap_with(self)
+
+    def overlap_with(self, other: Prepared) -> Overlap | None:
+        """Return how much of the held-out part is in the training part of other data.
+
+        None where nothing is held out, or the two cannot be compared.
+        """
+        if self.split is None or self.split.val is None or other.split is None:
+            return None
+        return overlap_of_lines(other.split.train, self.split.val)
 
     def batches(self, training: TrainingConfig, data: DataConfig, carries_state: bool) -> Batches:
         """Return the batches of the training part, for a model that may carry its state."""

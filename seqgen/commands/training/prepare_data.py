@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import filecmp
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,12 +18,13 @@ from seqgen.commands.training.prepare import (
 from seqgen.commands.training.prepare_large import Cached, from_cache, is_large, prepare_large
 from seqgen.configs import DataConfig, require
 from seqgen.data.corpus import Corpus, encode_corpus
+from seqgen.data.overlap import lines_not_held_out, stream_not_held_out
 from seqgen.data.shards import open_token_files
-from seqgen.data.split import Split, check_parts, held_out_fraction, path_of, split_text
+from seqgen.data.split import Chunks, Split, check_parts, held_out_fraction, path_of, split_text
 from seqgen.data.text import Survey, Text, survey, text_files
 from seqgen.data.token_split import split_tokens
 from seqgen.data.tokenfile import TokenFile, check_tokenizer, is_token_file, open_token_file
-from seqgen.errors import UsageError
+from seqgen.errors import SeqgenError, UsageError
 from seqgen.tokenizers import Tokenizer, tokenizer_kind
 from seqgen.training.events import Report
 
@@ -110,7 +111,11 @@ def _held_out_file(config: DataConfig, file: TokenFile) -> tuple[Split | None, C
 
 
 def reload_data(
-    paths: tuple[Path, ...], config: DataConfig, tokenizer: Tokenizer, held_out: Path | None
+    paths: tuple[Path, ...],
+    config: DataConfig,
+    tokenizer: Tokenizer,
+    held_out: Path | None,
+    is_changed: Callable[[Survey], bool],
 ) -> Prepared:
     """Read a stored model's data again.
 
@@ -118,10 +123,12 @@ def reload_data(
         paths: its text, or its token file.
         config: how it was read.
         tokenizer: the model's.
-        held_out: the part held out in training, which is used even if the text has changed.
+        held_out: the part held out in training, which still is if the text has changed.
+        is_changed: whether the text has changed; may raise.
 
     Raises:
-        SeqgenError: it cannot be read, or is a token file of another tokenizer.
+        SeqgenError: it cannot be read, is a token file of another tokenizer, or has changed so
+            that nothing tells what of it is held out.
     """
     original = config
     if path_of(config.val) is not None:
@@ -129,19 +136,46 @@ def reload_data(
     if is_token_file(paths[0]):
         file = open_token_files(paths)
         check_tokenizer(file, tokenizer, "the model")
+        if is_changed(file.facts) and held_out is not None and config.val != "none":
+            raise SeqgenError(
+                f"{file.path} has changed, and nothing tells which of its tokens were held out: "
+                "train on it with --init-from"
+            )
         prepared, _ = prepare_tokens(file, config)
         return prepared if held_out is None else _with_held_out(prepared, held_out, config)
     text = Text(paths, config.newlines)
     place = Cached.of(text, original)
     cached = from_cache(place, text, original)
-    if cached is not None and cached.tokenizer.fingerprint == tokenizer.fingerprint:
+    facts = cached.facts if cached is not None else survey_text(text)
+    changed = is_changed(facts)
+    known = cached is not None and cached.tokenizer.fingerprint == tokenizer.fingerprint
+    if known and not changed:
         unchanged = held_out is None or filecmp.cmp(held_out, place.val_text, shallow=False)
         return cached if unchanged else _with_held_out(cached, held_out, config)
-    facts = survey_text(text)
     split = split_text(text, facts, config, tokenizer)
     if held_out is not None:
-        split = replace(split, val=Text((held_out,)).chunks)
+        val = Text((held_out,)).chunks
+        apart = changed and split.val is not None
+        train = _not_held_out(text, val, config) if apart else split.train
+        split = Split(train, val)
     return encode_parts(text, facts, split, tokenizer, config)
+
+
+def _not_held_out(text: Text, held_out: Chunks, config: DataConfig) -> Chunks:
+    """Return how to read a changed text without what a model holds out.
+
+    Raises:
+        SeqgenError: some of it is held out, and nothing tells what.
+    """
+    if config.documents == "line":
+        return lines_not_held_out(text, held_out)
+    train = stream_not_held_out(text, held_out)
+    if train is None:
+        raise SeqgenError(
+            f"{', '.join(map(str, text.paths))} has only some lines of the part that is held out, "
+            "which cannot be told from the others: restore that part, or use --init-from"
+        )
+    return train
 
 
 def _with_held_out(prepared: Prepared, path: Path, config: DataConfig) -> Prepared:

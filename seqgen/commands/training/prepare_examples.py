@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import itertools
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from seqgen.data.batches import Batches, PairBatches
 from seqgen.data.classes import Classes
 from seqgen.data.corpus import Framing
 from seqgen.data.examples import FORMATS, Example, ExampleEncoder
-from seqgen.data.overlap import Overlap
+from seqgen.data.overlap import Overlap, not_held_out
 from seqgen.data.pairs import fitting
 from seqgen.data.source_unknowns import UnknownsInSources
 from seqgen.data.split import held_out_fraction, held_out_lines, path_of
@@ -39,11 +40,13 @@ class PreparedExamples(Prepared):
 
     Attributes:
         encoder: what made ids of them.
-        held_out: the examples of the held-out part.
+        training: the examples of the training part.
+        held_out: those of the held-out part.
         dropped: how many were too long.
     """
 
     encoder: ExampleEncoder
+    training: tuple[Example, ...]
     held_out: tuple[Example, ...]
     dropped: int
 
@@ -79,7 +82,13 @@ class PreparedExamples(Prepared):
         return UnknownsInSources(batches, data.source_unknowns, self.tokenizer.unk_id, start=True)
 
     def overlap(self, data: DataConfig) -> Overlap | None:
-        return None
+        return self.overlap_with(self)
+
+    def overlap_with(self, other: Prepared) -> Overlap | None:
+        if not self.held_out or type(other) is not type(self):
+            return None
+        sides = ((e.content for e in part) for part in (other.training, self.held_out))
+        return Overlap.of(*sides, "examples")
 
 
 def prepare_examples(
@@ -139,6 +148,7 @@ def reload_examples(
     config: DataConfig,
     encoder: ExampleEncoder,
     held_out: Path | None,
+    is_changed: Callable[[Survey], bool],
 ) -> PreparedExamples:
     """Read a stored model's examples again.
 
@@ -146,14 +156,21 @@ def reload_examples(
         paths: their files.
         config: how they were read.
         encoder: the model's.
-        held_out: the part that was held out then, which counts although the files have changed.
+        held_out: the part that was held out then, and still is although the files have changed.
+        is_changed: whether they have changed; may raise.
     """
     if path_of(config.val) is not None:  # kept with the model; the file itself may be gone
         config = replace(config, val="none")
     text = Text(paths, config.newlines)
-    train, val = split_examples(_read(text, encoder.task), encoder.task, config)
+    changed = is_changed(survey(text.chunks()))
+    examples = _read(text, encoder.task)
+    train, val = split_examples(examples, encoder.task, config)
     if held_out is not None:
-        val = _read(Text((held_out,)), encoder.task)
+        known = _read(Text((held_out,)), encoder.task)
+        if changed and val:
+            keep = not_held_out((e.content for e in examples), (e.content for e in known))
+            train = list(itertools.compress(examples, keep))
+        val = known
     return _encoded(text, train, val, encoder, config)
 
 
@@ -228,6 +245,7 @@ def _encoded(
         val=val_corpus if val else None,
         val_facts=survey(write(e, e.labels) for e in held_out) if val else Survey(),
         encoder=encoder,
+        training=tuple(trained_on),
         held_out=held_out,
         dropped=len(train) + len(val) - len(trained_on) - len(held_out),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from seqgen.commands.training.prepare_pairs import (
     PairFiles,
     PairParts,
     PreparedPairs,
-    stored_pairs,
+    parts_as_stored,
 )
 from seqgen.configs import DataConfig, TrainingConfig, require
 from seqgen.data.batches import Batches
@@ -105,15 +105,17 @@ def reload_labels(
     config: DataConfig,
     tokenizers: tuple[Tokenizer, Labels],
     held_out: tuple[Path, Path] | None,
+    is_changed: Callable[[Survey], bool],
 ) -> PreparedLabels:
     """Read a stored model's labelled texts again; see `prepare_pairs.reload_pairs`."""
     pairs = LabelledLines(Text(paths, config.newlines), _named(paths), tokenizers[1])
     facts = _survey(pairs)
+    changed = is_changed(facts)
     if held_out_file(config) is not None:  # kept with the model; the file itself may be gone
         config = replace(config, val="none")
     parts = _split(pairs, facts.lines, config)
     if held_out is not None:
-        parts = replace(parts, val=stored_pairs(held_out))
+        parts = parts_as_stored(pairs, parts, held_out, changed)
     return _encoded(PairFiles(paths), facts, parts, Tokenizers(*tokenizers), config)
 
 

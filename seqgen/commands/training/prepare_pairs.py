@@ -24,17 +24,11 @@ from seqgen.configs import DataConfig, TrainingConfig, require
 from seqgen.data.batches import Batches, SampledBatches, training_batches
 from seqgen.data.corpus import Corpus
 from seqgen.data.encoding import Sampling
-from seqgen.data.overlap import Overlap, overlap_of_pairs
-from seqgen.data.pairs import (
-    Pairs,
-    Tokenizers,
-    drop_long,
-    encode_pairs,
-    fitting,
-)
+from seqgen.data.overlap import Overlap, overlap_of_pairs, pairs_not_held_out
+from seqgen.data.pairs import Pairs, Tokenizers, drop_long, encode_pairs, fitting
 from seqgen.data.source_unknowns import UnknownsInSources
 from seqgen.data.sources import Vectors, VectorSources, require_equal_widths
-from seqgen.data.split import held_out_fraction, held_out_lines
+from seqgen.data.split import held_out_fraction, held_out_lines, path_of
 from seqgen.data.text import Survey, Text, survey, text_files
 from seqgen.data.tokenfile import is_token_file
 from seqgen.data.vector_files import is_vector_file
@@ -171,8 +165,12 @@ class PreparedPairs(Prepared):
         return UnknownsInSources(batches, data.source_unknowns, source.unk_id)
 
     def overlap(self, data: DataConfig) -> Overlap | None:
-        """Return how many of the held-out pairs are also in the training part."""
-        return self.parts.val and overlap_of_pairs(self.parts.train, self.parts.val)
+        return self.overlap_with(self)
+
+    def overlap_with(self, other: Prepared) -> Overlap | None:
+        if self.parts.val is None or type(other) is not type(self):
+            return None
+        return overlap_of_pairs(other.parts.train, self.parts.val)
 
 
 def prepare_pairs(
@@ -223,6 +221,7 @@ def reload_pairs(
     config: DataConfig,
     tokenizers: Tokenizers,
     held_out: tuple[Path, Path] | None,
+    is_changed: Callable[[Survey], bool],
 ) -> PreparedPairs:
     """Read a stored translator's pairs again.
 
@@ -230,21 +229,38 @@ def reload_pairs(
         files: its pairs.
         config: how they were read.
         tokenizers: the model's.
-        held_out: the sources and the targets that were held out then, which count although the
+        held_out: the sources and the targets that were held out then, and still are although the
             pairs have changed.
+        is_changed: whether the pairs have changed; may raise.
 
     Raises:
         SeqgenError: they cannot be read.
     """
-    apart = config.val == "none" or held_out_fraction(config.val) is None
     pairs = files.pairs(config)
     facts = _survey(files, pairs)
-    if apart:  # kept with the model; the files themselves may be gone
+    changed = is_changed(facts)
+    if path_of(config.val) is not None:  # kept with the model; the files themselves may be gone
         config = replace(config, val="none", val_target=None)
     parts = split_pairs(pairs, facts.lines, config)
     if held_out is not None:
-        parts = replace(parts, val=stored_pairs(held_out))
+        parts = parts_as_stored(pairs, parts, held_out, changed)
     return encode_pair_parts(files, facts, parts, tokenizers, config)
+
+
+def parts_as_stored(
+    pairs: Pairs, parts: PairParts, held_out: tuple[Path, Path], changed: bool
+) -> PairParts:
+    """Return both parts of a stored model's pairs: those held out are those that it keeps.
+
+    Args:
+        pairs: all of them.
+        parts: as they are divided now.
+        held_out: where the model keeps the pairs that are held out.
+        changed: the pairs are not those that the model was trained on.
+    """
+    val = stored_pairs(held_out)
+    apart = changed and parts.val is not None
+    return PairParts(pairs_not_held_out(pairs, val) if apart else parts.train, val)
 
 
 def stored_pairs(held_out: tuple[Path, Path]) -> Pairs:

@@ -9,18 +9,16 @@ from typing import Any
 
 import torch
 
-from seqgen import ranks, registry, store
+from seqgen import ranks, store
 from seqgen.commands.interrupts import ending_as_ctrl_c
+from seqgen.commands.leaks import leak
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.training.board import require_tensorboard
 from seqgen.commands.training.companions import check_mixable, family_of, new_family
 from seqgen.commands.training.estimate import Estimator
 from seqgen.commands.training.plan import override
 from seqgen.commands.training.prepare import Prepared
-from seqgen.commands.training.prepare_data import reload_data
-from seqgen.commands.training.prepare_examples import reload_examples
-from seqgen.commands.training.prepare_labels import reload_labels
-from seqgen.commands.training.prepare_pairs import PairFiles, reload_pairs
+from seqgen.commands.training.reload import reload_stored_data
 from seqgen.commands.training.session import Session, TrainingResult
 from seqgen.commands.training.several import (
     report_of_first,
@@ -36,17 +34,13 @@ from seqgen.configs import (
     TrainingConfig,
     require,
 )
-from seqgen.data.classes import Classes
-from seqgen.data.examples import ExampleEncoder
-from seqgen.data.pairs import Tokenizers
-from seqgen.data.text import text_files
-from seqgen.errors import SeqgenError, UsageError
+from seqgen.errors import UsageError
 from seqgen.models.base import LanguageModel
 from seqgen.models.precision import choose_device, parameter_type, restored_randomness
 from seqgen.models.recorded import Unfilled
 from seqgen.ranks.group import together
 from seqgen.store import StoredModel
-from seqgen.tokenizers import Tokenizer, load_tokenizer
+from seqgen.tokenizers import load_tokenizer
 from seqgen.training.events import Notice, Report
 from seqgen.training.run import Run
 from seqgen.wording import plural
@@ -143,7 +137,8 @@ def _go_on(
     training = _resumed_settings(stored, given, done, checkpoint[0])
     if shard:
         require_divisible(training, during["diagnose"])
-    loaded, prepared, unfilled = _reloaded(stored, files, training, place, changed_data, shard)
+    how = changed_data, shard, report
+    loaded, prepared, unfilled = _reloaded(stored, files, training, place, *how)
     architecture = stored.config["architecture"]
     order = order_of(architecture, training, prepared, loaded.data, report)
     training = replace(training, with_ngram=order)
@@ -169,6 +164,7 @@ def _reloaded(
     place: torch.device,
     changed_data: bool,
     shard: bool,
+    report: Report,
 ) -> tuple[LoadedModel, Prepared, Unfilled | None]:
     """Return a stored model on its device, and its data; one that is divided has no content yet."""
     if shard:
@@ -180,8 +176,10 @@ def _reloaded(
     ranks.gathered(None)  # no rank reads any more what the first one changes from here on
     stored.keep_current_hashes()
     data_config = stored.settings("data", DataConfig)
-    prepared = _reload(stored, *files, data_config, (tokenizer, source_tokenizer))
-    _require_unchanged_data(stored, prepared, changed_data)
+    tokenizers = tokenizer, source_tokenizer
+    prepared = reload_stored_data(stored, data_config, tokenizers, *files, changed_data, report)
+    if warning := leak(prepared, data_config):
+        report(Notice(text=warning))
 
     def shown(model: LanguageModel) -> LanguageModel:
         prepared.show(model)
@@ -194,44 +192,14 @@ def _reloaded(
         model = unfilled.shell(place)
     else:
         shown(model).to(device=place, dtype=parameter_type(training.precision))
-    framing = stored.framing(tokenizer)
-    tokenizers = tokenizer, data_config, source_tokenizer
-    return LoadedModel(stored, model, *tokenizers, own_framing=framing), prepared, unfilled
+    read_by = tokenizer, data_config, source_tokenizer
+    loaded = LoadedModel(stored, model, *read_by, own_framing=stored.framing(tokenizer))
+    return loaded, prepared, unfilled
 
 
 def _finished(stored: StoredModel, result: Mapping[str, Any]) -> TrainingResult:
     """Return the result of a run that has ended; the model may have been renamed since."""
     return TrainingResult(**{**result, "name": stored.name, "path": str(stored.path)})
-
-
-def _reload(
-    stored: StoredModel,
-    data: Sequence[str | Path],
-    targets: Sequence[str | Path],
-    config: DataConfig,
-    tokenizers: tuple[Tokenizer, Tokenizer | None],
-) -> Prepared:
-    """Read a stored model's data again.
-
-    Args:
-        stored: the model.
-        data: where its text, or its sources, are now; if empty, where they were.
-        targets: where its targets are now.
-        config: how it was read.
-        tokenizers: the model's, and that of its sources if it has any.
-    """
-    files = _find_files(stored, data, targets)
-    if config.labels:
-        return reload_labels(files.sources, config, tokenizers, stored.validation_pairs)
-    reads = registry.architecture(stored.config["architecture"]).reads
-    if reads in registry.TASKS:
-        tokenizer, classes = tokenizers[0], Classes.load(stored.path / store.TOKENIZER)
-        start = stored.framing(tokenizer).start
-        encoder = ExampleEncoder(reads, tokenizer, classes, start)
-        return reload_examples(files.sources, config, encoder, stored.validation_text)
-    if reads != "pairs":
-        return reload_data(files.sources, config, tokenizers[0], stored.validation_text)
-    return reload_pairs(files, config, Tokenizers(*tokenizers), stored.validation_pairs)
 
 
 def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
@@ -320,38 +288,3 @@ def _keep_settings(session: Session) -> None:
 
 def _budget(training: TrainingConfig) -> str:
     return plural(getattr(training, training.budget), training.budget.removesuffix("s"))
-
-
-def _find_files(
-    stored: StoredModel, data: Sequence[str | Path], targets: Sequence[str | Path]
-) -> PairFiles:
-    """Return where a stored model's data is: where the user says, or where it was.
-
-    Raises:
-        UsageError: targets are given without their sources, or for a text.
-        SeqgenError: it is gone, or the model's record is damaged.
-    """
-    known = stored.record.get("data")
-    if not isinstance(known, dict) or not {"files", "sha256"} <= known.keys():
-        raise SeqgenError(f"{stored.path / store.RECORD} is damaged: it does not name the text")
-    require(not targets or "target_files" in known, f"{stored.name} learned from a text")
-    require(bool(data) or not targets, "give the files of the sources as well")
-    if data:
-        return PairFiles(text_files(data), text_files(targets))
-    paths = store.text_of(known)
-    apart = len(paths) - known.get("target_files", 0)
-    return PairFiles(paths[:apart], paths[apart:])
-
-
-def _require_unchanged_data(stored: StoredModel, prepared: Prepared, changed_data: bool) -> None:
-    """Refuse another text than a model was trained on, unless that is wanted.
-
-    Raises:
-        SeqgenError: it is another.
-    """
-    if prepared.facts.sha256 != stored.record["data"]["sha256"] and not changed_data:
-        paths = ", ".join(map(str, prepared.text.paths))
-        raise SeqgenError(
-            f"{paths} is not the text {stored.name} was trained on; "
-            "give --data FILE, or --changed-data to go on with this one"
-        )

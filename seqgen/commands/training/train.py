@@ -12,7 +12,7 @@ import torch
 
 from seqgen import ranks, registry, store
 from seqgen.commands.interrupts import ending_as_ctrl_c
-from seqgen.commands.leaks import leak
+from seqgen.commands.leaks import leak, leaks_of_origin
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.machine import choose_products
 from seqgen.commands.training.board import require_tensorboard
@@ -331,6 +331,9 @@ def prepare_plan(
     plan = replace(plan, data=settled)
     if warning := leak(prepared, plan.data):
         report(Notice(text=warning))
+    if plan.origin is not None:
+        for warning in leaks_of_origin(prepared, plan.data, plan.origin.stored):
+            report(Notice(text=warning))
     return prepared, plan
 
 

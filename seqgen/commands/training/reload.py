@@ -1,0 +1,111 @@
+"""Reading the data of a stored model again: to resume its run, or to compare other data with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from seqgen import registry, store
+from seqgen.commands.training.prepare import Prepared
+from seqgen.commands.training.prepare_data import reload_data
+from seqgen.commands.training.prepare_examples import reload_examples
+from seqgen.commands.training.prepare_labels import reload_labels
+from seqgen.commands.training.prepare_pairs import PairFiles, reload_pairs
+from seqgen.configs import DataConfig, require
+from seqgen.data.classes import Classes
+from seqgen.data.examples import ExampleEncoder
+from seqgen.data.labels import Labels
+from seqgen.data.pairs import Tokenizers
+from seqgen.data.text import Survey, text_files
+from seqgen.errors import SeqgenError
+from seqgen.store import StoredModel
+from seqgen.tokenizers import Tokenizer
+from seqgen.training.events import Notice, Report
+
+
+def reload_stored_data(
+    stored: StoredModel,
+    config: DataConfig,
+    tokenizers: tuple[Tokenizer, Tokenizer | Labels | None],
+    data: Sequence[str | Path] = (),
+    targets: Sequence[str | Path] = (),
+    changed_data: bool = False,
+    report: Report = lambda event: None,
+) -> Prepared:
+    """Read a stored model's data again. Its held-out part stays as it was and is never trained on.
+
+    Args:
+        stored: the model.
+        config: how the data was read.
+        tokenizers: the model's, and that of its sources if it has any.
+        data: where its text, or its sources, are now; if empty, where they were.
+        targets: where its targets are now.
+        changed_data: accept other data than the model was trained on: all of it that is not held
+            out is trained on.
+        report: takes notices.
+
+    Raises:
+        UsageError: targets are given without their sources, or for a text.
+        SeqgenError: the data is gone or has changed, or nothing tells what of it is held out.
+    """
+    files = _find_files(stored, data, targets)
+    is_changed = _comparison(stored, files, changed_data, report)
+    if config.labels:
+        held_out = stored.validation_pairs
+        return reload_labels(files.sources, config, tokenizers, held_out, is_changed)
+    reads = registry.architecture(stored.config["architecture"]).reads
+    if reads in registry.TASKS:
+        tokenizer, classes = tokenizers[0], Classes.load(stored.path / store.TOKENIZER)
+        start = stored.framing(tokenizer).start
+        encoder = ExampleEncoder(reads, tokenizer, classes, start)
+        held_out = stored.validation_text
+        return reload_examples(files.sources, config, encoder, held_out, is_changed)
+    if reads != "pairs":
+        held_out = stored.validation_text
+        return reload_data(files.sources, config, tokenizers[0], held_out, is_changed)
+    return reload_pairs(files, config, Tokenizers(*tokenizers), stored.validation_pairs, is_changed)
+
+
+def _comparison(
+    stored: StoredModel, files: PairFiles, changed_data: bool, report: Report
+) -> Callable[[Survey], bool]:
+    """Return what tells whether the data in some files is other than a model was trained on.
+
+    It raises a SeqgenError if it is and `changed_data` does not allow that.
+    """
+
+    def is_changed(facts: Survey) -> bool:
+        if facts.sha256 == stored.record["data"]["sha256"]:
+            return False
+        if not changed_data:
+            paths = ", ".join(map(str, files.paths))
+            raise SeqgenError(
+                f"{paths} is not the text {stored.name} was trained on; "
+                "give --data FILE, or --changed-data to go on with this one"
+            )
+        if stored.holds_out:
+            report(Notice(text="the data has changed: what was held out stays held out"))
+        return True
+
+    return is_changed
+
+
+def _find_files(
+    stored: StoredModel, data: Sequence[str | Path], targets: Sequence[str | Path]
+) -> PairFiles:
+    """Return where a stored model's data is: where the user says, or where it was.
+
+    Raises:
+        UsageError: targets are given without their sources, or for a text.
+        SeqgenError: it is gone, or the model's record is damaged.
+    """
+    known = stored.record.get("data")
+    if not isinstance(known, dict) or not {"files", "sha256"} <= known.keys():
+        raise SeqgenError(f"{stored.path / store.RECORD} is damaged: it does not name the text")
+    require(not targets or "target_files" in known, f"{stored.name} learned from a text")
+    require(bool(data) or not targets, "give the files of the sources as well")
+    if data:
+        return PairFiles(text_files(data), text_files(targets))
+    paths = store.text_of(known)
+    apart = len(paths) - known.get("target_files", 0)
+    return PairFiles(paths[:apart], paths[apart:])
