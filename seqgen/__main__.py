@@ -1,12 +1,13 @@
 """`seqgen`, and `python -m seqgen`: the command line, ready for Ctrl-C before anything heavy loads.
 
-This module imports next to nothing, so that its handler is there within the first milliseconds.
+This module imports nothing that Python has not loaded already, so that its handler is there as soon
+as the interpreter has started. `signal` itself would take milliseconds: it imports `enum`.
 """
 
 from __future__ import annotations
 
+import _signal as signal
 import os
-import signal
 import sys
 
 TYPE_CHECKING = False  # as in the package itself, to spare an import

@@ -7,9 +7,13 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 from interrupts import DATA, commands, interrupted
+
+from seqgen.tokenizers import tokenizer_kind
+from seqgen.tokenizers.interruptible import run_interruptible
 
 NAMES = tuple(commands(DATA))
 
@@ -38,6 +42,13 @@ def test_any_moment_is_interrupted(name, tmp_path):
     )
     for most in (0.1, 0.5, 1, 2, 3, 3):
         check(*interrupted(every[name], draw.uniform(0, most), tmp_path / "home"))
+
+
+def test_the_handler_waits_for_no_import():
+    """In the time that an import takes, Ctrl-C would end in a traceback."""
+    code = "import sys; b = set(sys.modules); import seqgen.__main__; print(*set(sys.modules) - b)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert set(done.stdout.decode().split()) <= {"__future__", "seqgen", "seqgen.__main__"}
 
 
 def test_an_ignored_interrupt_stays_ignored():
@@ -82,3 +93,36 @@ def test_a_command_that_is_done_is_not_killed_at_its_end(tmp_path):
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.startswith(b"seqgen ")
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_an_interrupt_while_a_vocabulary_is_learnt_is_not_swallowed(kind):
+    """The library would swallow what its source raises, and learn from the first half alone."""
+
+    def chunks():
+        yield "the cat sat on the mat\n" * 50
+        signal.raise_signal(signal.SIGINT)
+        yield "another half of the text\n" * 50
+
+    with pytest.raises(KeyboardInterrupt):
+        tokenizer_kind(kind).train(chunks(), 300)
+
+
+def test_a_library_that_works_is_not_waited_for():
+    begun, never = threading.Event(), threading.Event()
+
+    def work():
+        begun.set()
+        never.wait(30)
+
+    threading.Thread(target=lambda: begun.wait() and os.kill(os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        run_interruptible(work)
+    assert begun.is_set() and not never.is_set()
+    never.set()
+
+
+def test_a_library_s_result_and_its_errors_come_back():
+    assert run_interruptible(lambda: threading.current_thread()) is not threading.main_thread()
+    with pytest.raises(ZeroDivisionError):
+        run_interruptible(lambda: 1 / 0)

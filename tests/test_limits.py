@@ -157,8 +157,8 @@ def test_long_lines_of_a_stream_are_compared_by_their_beginning(limit):
     limit(MB)
     beside = ZEROS + "\nb\n"
     split = Split(lambda: iter([ZEROS, "\na\n"]), lambda: cut(beside, range(0, 3 * MB, 10_007)))
-    found = overlap_of_lines(split)
-    assert (found.shared, found.lines) == (1, 2)
+    found = overlap_of_lines(split.train, split.val)
+    assert (found.shared, found.items) == (1, 2)
 
 
 def test_zstandard_is_unpacked_in_bounded_pieces(tmp_path):

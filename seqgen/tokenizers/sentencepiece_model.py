@@ -12,6 +12,7 @@ import numpy as np
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.hashing import uniforms
 from seqgen.tokenizers.base import SPECIALS, line_blocks, segments
+from seqgen.tokenizers.interruptible import run_interruptible
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
@@ -168,9 +169,11 @@ def train_model(chunks: Iterable[str], algorithm: str, vocab_size: int) -> bytes
     from sentencepiece import SentencePieceTrainer
 
     written = io.BytesIO()
-    try:
+    learnt_from = list(sentences(chunks))  # the library would swallow what reading them raises
+
+    def learn() -> None:
         SentencePieceTrainer.train(
-            sentence_iterator=sentences(chunks),
+            sentence_iterator=iter(learnt_from),
             model_writer=written,
             model_type=algorithm,
             vocab_size=vocab_size,
@@ -188,6 +191,9 @@ def train_model(chunks: Iterable[str], algorithm: str, vocab_size: int) -> bytes
             **{f"{name.strip('<>')}_id": i for i, name in enumerate(SPECIALS)},
             **{f"{name.strip('<>')}_piece": name for name in SPECIALS},
         )
+
+    try:
+        run_interruptible(learn)
     except (RuntimeError, OSError) as error:
         raise _training_problem(str(error), vocab_size) from None
     return written.getvalue()

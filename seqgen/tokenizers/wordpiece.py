@@ -19,6 +19,7 @@ from seqgen.tokenizers.base import (
     unknown_piece,
 )
 from seqgen.tokenizers.from_elsewhere import open_library
+from seqgen.tokenizers.interruptible import run_interruptible
 from seqgen.tokenizers.word import SpacedDecoder, WhitespaceTokenizer
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def learned(
         special_tokens=[*characters],
         continuing_subword_prefix=CONTINUES,
     )
-    library.train_from_iterator(_lines(words), trainer)
+    run_interruptible(lambda: library.train_from_iterator(_lines(words), trainer))
     vocabulary = library.get_vocab(with_added_tokens=False)
     return sorted(vocabulary, key=vocabulary.__getitem__)
 
