@@ -115,8 +115,8 @@ def test_perplexity_is_that_of_a_loop_over_tokens(case, documents, stride, train
         "perplexity": math.exp(nats / len(wanted)),
         "perplexity_without_oov": math.exp((nats + sum(oov)) / (len(wanted) - len(oov))),
         "bits_per_token": nats / LN2 / len(wanted),
-        "bits_per_char": nats / LN2 / len(text),
-        "bits_per_byte": nats / LN2 / size,
+        "bits_per_char": (nats / LN2 + 16 * len(oov)) / len(text),
+        "bits_per_byte": (nats / LN2 + 16 * len(oov)) / size,
         "oov": len(oov),
         "accuracy": sum(rank == 0 for _, _, rank in wanted) / len(wanted),
         "top5_accuracy": sum(rank < 5 for _, _, rank in wanted) / len(wanted),
@@ -124,6 +124,7 @@ def test_perplexity_is_that_of_a_loop_over_tokens(case, documents, stride, train
         "perplexity_per_word": math.exp(nats / words),
         "oov_bytes": 2 * len(oov),
         "oov_bits_per_byte": 16 * len(oov) / size,
+        "total_bits_per_byte": (nats / LN2 + 16 * len(oov)) / size,
     }
     for name, value in expected.items():
         assert getattr(found, name) == pytest.approx(value, rel=1e-9), name
@@ -163,7 +164,7 @@ def test_each_line_alone(case, batch_size):
         unknowns = line.text.count("\u00e9")
         assert (line.totals.oov, line.totals.oov_bytes) == (unknowns, 2 * unknowns)
         bits = -sum(lp for _, lp, _ in own) / LN2
-        assert line.bits == pytest.approx(bits + 16 * unknowns)
+        assert line.totals.bits == pytest.approx(bits + 16 * unknowns)
     whole = perplexity(loaded, [text])
     assert sum(line.totals.nll_nats for line in found) == pytest.approx(whole.nll_nats)
     assert sum(line.totals.bytes for line in found) == whole.bytes
@@ -176,8 +177,8 @@ def test_the_model_that_likes_a_line_best():
     apart = [list(score_lines(m, [text], Scoring())) for m in models]
     best = []
     for number, liked in enumerate(whose_line(models, [text], Scoring())):
-        bits = [lines[number].bits for lines in apart]
-        assert [line.bits for line in liked.lines] == pytest.approx(bits)
+        bits = [lines[number].totals.bits for lines in apart]
+        assert [line.totals.bits for line in liked.lines] == pytest.approx(bits)
         assert bits[liked.best] == min(bits)
         best.append(liked.best)
     assert len(best) == len(apart[0]) and set(best) == {0, 1}
@@ -232,7 +233,10 @@ def test_signatures_say_how_a_number_was_made():
     }
     assert len(found) == 8
     one = perplexity(loaded, ["ab"]).signature
-    assert "|documents:stream|tokens:char|unknowns:scored|window:8/4|precision:float64|" in one
+    assert (
+        "|documents:stream|tokens:char|unknowns:scored+8bits/byte|window:8/4|precision:float64|"
+        in one
+    )
     assert one == perplexity(loaded, iter(["a", "b"])).signature
 
 
@@ -251,7 +255,7 @@ def test_a_unigram_model_ties_on_word_order():
 def test_two_impossible_texts_are_a_tie():
     case = next(c for c in CASES if c.variant == "maximum-likelihood")
     loaded, text = loaded_as(case.build(), "line"), "abba" * 9
-    assert all(line.bits == math.inf for line in score_lines(loaded, [text], Scoring()))
+    assert all(line.totals.bits == math.inf for line in score_lines(loaded, [text], Scoring()))
     (found,) = score_pairs(loaded, [Pair(text, text + "a")], "f", Scoring())
     assert (found.ties, found.share) == (1, 0.5)
 
@@ -397,12 +401,12 @@ def test_lines_share_out_the_bits_of_the_text(case, trained):
         for token, log_prob, _ in wanted[0]:
             bits[line] -= log_prob / LN2
             line += token == TOKENIZER.newline_id
-    np.testing.assert_allclose(found.bits, bits, atol=1e-8)
-    charge = [16 * line.count("\u00e9") for line in text.split("\n")]
-    assert found.oov_bits.tolist() == charge
+    paid = [16 * line.count("\u00e9") for line in text.split("\n")]
+    np.testing.assert_allclose(found.bits, np.add(bits, paid), atol=1e-8)
+    assert found.bits.sum() == pytest.approx(found.totals.bits)
 
 
-def test_compare_charges_unknowns_and_finds_the_best():
+def test_compare_pays_for_unknowns_and_finds_the_best():
     text = "ab\nba\u00e9\n" * 60
     models = [
         loaded_as(case.loud(), name=name) for name, case in zip("xyz", ONE_OF_EACH[:3], strict=True)
@@ -412,9 +416,11 @@ def test_compare_charges_unknowns_and_finds_the_best():
         own = perplexity(loaded, [text])
         assert one.bits_per_byte == pytest.approx(own.bits_per_byte)
         assert one.oov_bits_per_byte == pytest.approx(8 * 2 * 60 / len(text.encode()))
-        assert one.total_bits_per_byte == pytest.approx(one.bits_per_byte + one.oov_bits_per_byte)
-        assert one.low <= one.total_bits_per_byte <= one.high
-    totals = [one.total_bits_per_byte for one in found]
+        tokens_alone = own.nll_nats / LN2 / len(text.encode())
+        assert one.bits_per_byte == pytest.approx(tokens_alone + one.oov_bits_per_byte)
+        assert one.total_bits_per_byte == one.bits_per_byte
+        assert one.low <= one.bits_per_byte <= one.high
+    totals = [one.bits_per_byte for one in found]
     best = found[totals.index(min(totals))]
     assert {one.best for one in found} == {best.model}
     assert [one.p_value is None for one in found] == [one is best for one in found]

@@ -38,6 +38,7 @@ from seqgen.cli.output import Output
 from seqgen.cli.process import MOST_THREADS
 from seqgen.cli.reading import Threads
 from seqgen.configs import DataConfig, TrainingConfig
+from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.tokenizers import KINDS
 from seqgen.training.events import Notice, Progress, Started, Validated
 from seqgen.wording import plural
@@ -346,7 +347,7 @@ def started():
         vocab_size=1,
         train_tokens=1000,
         val_tokens=100,
-        tokens_per_char=1.0,
+        val_totals=ScoreTotals(tokens=100, characters=100, bytes=100),
         training=TrainingConfig(minutes=1),
         device="cpu",
     )

@@ -98,8 +98,10 @@ def test_a_token_file_is_scored_as_its_text_is(text, kind):
     by_text = perplexity(loaded, Text((text,)).chunks(), file="x")
     if by_text.oov:  # what was not known is not in the file
         lost = dict.fromkeys(("nats_per_word", "bits_per_word", "perplexity_per_word"))
-        assert math.isnan(by_file.oov_bytes) and math.isnan(by_file.oov_bits_per_byte)
-        lost |= {"words": 0, "oov_bytes": 0, "oov_bits_per_byte": 0.0}
+        bits = ("bits_per_char", "bits_per_byte", "total_bits_per_byte", "oov_bits_per_byte")
+        assert math.isnan(by_file.oov_bytes)
+        assert {getattr(by_file, name) for name in bits} == {None}
+        lost |= {"words": 0, "oov_bytes": 0, **dict.fromkeys(bits)}
         by_file, by_text = replace(by_file, **lost), replace(by_text, **lost)
     assert by_file == by_text
     assert (by_file.oov > 0) == (kind == "word")

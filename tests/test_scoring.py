@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -113,7 +114,7 @@ def test_accuracy_counts_what_greedy_decoding_would_write():
 
 
 def test_figures_by_hand():
-    """Four tokens of 1/2, 1/4, 1/8 and, unknown, 1/16: ten bits over five characters."""
+    """Four tokens of 1/2, 1/4, 1/8 and, unknown, 1/16: ten bits, and 24 for its three bytes."""
     totals = ScoreTotals(
         tokens=4,
         nll_nats=10 * math.log(2),
@@ -122,13 +123,16 @@ def test_figures_by_hand():
         oov_nats=4 * math.log(2),
         characters=5,
         bytes=8,
+        oov_bytes=3,
     )
     assert totals.nats_per_token == pytest.approx(2.5 * 0.6931471805599453)
     assert totals.perplexity == pytest.approx(2**2.5)
     assert totals.perplexity_without_oov == pytest.approx(4)
     assert totals.bits_per_token == pytest.approx(2.5)
-    assert totals.bits_per_char == pytest.approx(2)
-    assert totals.bits_per_byte == pytest.approx(1.25)
+    assert totals.bits_per_char == pytest.approx(6.8)
+    assert totals.bits_per_byte == totals.total_bits_per_byte == pytest.approx(4.25)
+    assert totals.oov_bits_per_byte == pytest.approx(3)
+    assert replace(totals, oov_bytes=math.nan).bits_per_char is None
     assert totals.accuracy == 0.25
 
 

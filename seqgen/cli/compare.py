@@ -249,8 +249,7 @@ COLUMNS = {
     "parameters": lambda r: short_count(r.parameters),
     "bits/char": lambda r: figure(r.bits_per_char),
     "bits/byte": lambda r: figure(r.bits_per_byte),
-    "+ unknowns": lambda r: figure(r.oov_bits_per_byte),
-    "= total": lambda r: figure(r.total_bits_per_byte),
+    "unknowns": lambda r: figure(r.oov_bits_per_byte),
     "95 %": lambda r: MISSING if r.low is None else f"{figure(r.low)} to {figure(r.high)}",
     "p": lambda r: "best" if r.model == r.best else figure(r.p_value),
     "training": lambda r: duration(r.seconds),
@@ -278,7 +277,7 @@ def _columns(records: list[Comparison]) -> dict[str, Callable[[Any], str]]:
 
 def _table(records: list[Comparison]) -> None:
     """Write a row a model, the best last."""
-    ranked = sorted(records, key=lambda one: -one.total_bits_per_byte)
+    ranked = sorted(records, key=lambda one: -one.bits_per_byte)
     columns = _columns(records)
     put_table(list(columns), [[show(one) for show in columns.values()] for one in ranked])
 

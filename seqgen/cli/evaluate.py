@@ -242,6 +242,7 @@ PERPLEXITY: tuple[Row, ...] = (
     ("perplexity per word", lambda r: figure(r["perplexity_per_word"])),
     ("bits/char", lambda r: figure(r["bits_per_char"])),
     ("bits/byte", lambda r: figure(r["bits_per_byte"])),
+    ("unknowns in bits/byte", lambda r: figure(r["oov_bits_per_byte"])),
     ("accuracy", lambda r: percentage(r["accuracy"])),
     ("unknown tokens", lambda r: count(r["oov"])),
 )

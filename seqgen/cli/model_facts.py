@@ -28,22 +28,20 @@ from seqgen.wording import plural
 
 def describe(model: store.StoredModel) -> dict[str, Any]:
     """Return the keys of `seqgen models --json`; null where a model does not tell."""
-    facts: dict[str, Any] = dict.fromkeys(
-        ("name", "path", "architecture", "parameters", "tokenizer", "val_bits_per_char", "created")
-    )
+    keys = ("name", "path", "architecture", "parameters", "tokenizer", "val_bits_per_char")
+    facts: dict[str, Any] = dict.fromkeys((*keys, "created", "val_oov_bits_per_byte"))
     facts |= {"name": model.name, "path": str(model.path)}
     try:
-        config, record = model.config, model.record
+        config, record, result = model.config, model.record, store.result_of(model)
     except SeqgenError:
         return facts
-    result = record.get("result")
-    result = result if isinstance(result, dict) else {}
     return facts | {
         "architecture": config.get("architecture"),
         "parameters": record.get("parameters"),
         "tokenizer": _tokenizer_kind(model) or config.get("data", {}).get("tokenizer"),
         "val_bits_per_char": result.get("val_bits_per_char"),
         "created": record.get("created"),
+        "val_oov_bits_per_byte": result.get("val_oov_bits_per_byte"),
     }
 
 
@@ -74,7 +72,7 @@ def _all_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str,
         **dict(_named_facts("mixture", mixture_facts(model) or {})),
         **{k: v for part in ("model", "training", "data") for k, v in config[part].items()},
         **{f"tokenizer: {k}": v for k, v in tokenizer.items()},
-        **dict(_named_facts("result", record.get("result") or {})),
+        **dict(_named_facts("result", store.result_of(model))),
         **{f"{grams['order']}-grams": _ngrams(grams) for grams in record.get("ngrams") or ()},
     }
     return {key: _in_line(value) for key, value in facts.items() if value is not None}
@@ -92,7 +90,7 @@ def _named_facts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 def six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, str]:
     """Return what a person asks first of a model."""
     config, record = model.config, model.record
-    result, data = record.get("result") or {}, record.get("data") or {}
+    result, data = store.result_of(model), record.get("data") or {}
     files = ", ".join(Path(file).name for file in data.get("files") or ())
     characters = plural(data.get("characters") or 0, "character")
     size = data.get("vocab_size") or tokenizer.get("vocab_size")
@@ -221,6 +219,8 @@ def _validation(result: dict[str, Any]) -> str:
     if result.get("val_accuracy") is not None:
         return f"{percentage(result['val_accuracy'])} right, {nats} nats/label{of}"
     in_bits = "" if bits is None else f"{figure(bits)} bits/char, "
+    if store.leaves_unknowns_out(result):
+        in_bits = f"over {figure(bits)} bits/char (unknown tokens left out), "
     return f"{in_bits}{nats} nats/token{of}"
 
 

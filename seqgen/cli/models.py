@@ -109,6 +109,8 @@ def _list(json: bool, quiet: bool) -> None:
     elif rows:
         names = ("name", "architecture", "tokenizer", "parameters", "bits/char", "created")
         put_table(names, map(_row, rows), left=3)
+        if any(map(store.leaves_unknowns_out, rows)) and not quiet:
+            say("> leaves unknown tokens out: score the text again with seqgen perplexity FILE")
     elif not quiet:
         say("there is no trained model yet; run seqgen train FILE")
 
@@ -119,7 +121,7 @@ def _row(facts: dict[str, Any]) -> list[str]:
         facts["architecture"] or MISSING,
         facts["tokenizer"] or MISSING,
         short_count(facts["parameters"]),
-        figure(facts["val_bits_per_char"], 3),
+        ("> " if store.leaves_unknowns_out(facts) else "") + figure(facts["val_bits_per_char"], 3),
         age(facts["created"]),
     ]
 
@@ -195,6 +197,8 @@ def show(
         labels = model.load_source_tokenizer(target_tokenizer)
         tokenizer["labels"] = f"{count(len(labels))}: {labels.listed}"
     if json:
+        if result := store.result_of(model):
+            record["result"] = result
         facts = {"config": config, "training": record, "tokenizer_facts": tokenizer}
         facts["mixture"] = mixture_facts(model)
         put_record({**describe(model), **facts})

@@ -308,10 +308,9 @@ def _per_line(
             if json:
                 _put_line_record(file, models, liked.best, liked.lines, scoring, look)
                 continue
+            bits = [figure(line.totals.bits_per_char) for line in liked.lines]
             if len(models) > 1:
-                bits = [names[liked.best], *(figure(x.bits_per_char) for x in liked.lines)]
-            else:
-                bits = [figure(liked.lines[0].totals.bits_per_char)]
+                bits.insert(0, names[liked.best])
             pairs = [] if look is None or look.alignment is None else [look.alignment]
             put("\t".join([*bits, one_line(liked.lines[0].text), *pairs]) + "\n")
         if not quiet:
@@ -333,7 +332,7 @@ def _put_line_record(
     if len(models) > 1:
         names = (loaded.stored.name for loaded in models)
         record["best"] = models[best].stored.name
-        record["bits"] = {name: line.bits for name, line in zip(names, lines, strict=True)}
+        record["bits"] = {name: line.totals.bits for name, line in zip(names, lines, strict=True)}
     put_record(record if look is None else {**record, **look.keys()})
 
 
@@ -392,6 +391,7 @@ COLUMNS = {
     "per word": lambda r: figure(r.perplexity_per_word),
     "bits/char": lambda r: figure(r.bits_per_char),
     "bits/byte": lambda r: figure(r.bits_per_byte),
+    "unknowns": lambda r: figure(r.oov_bits_per_byte),
     "accuracy": lambda r: percentage(r.accuracy),
     "top 5": lambda r: percentage(r.top5_accuracy),
     "oov": lambda r: count(r.oov),
@@ -401,7 +401,9 @@ COLUMNS = {
 def _table(records: list[Perplexity], verbose: bool, quiet: bool) -> None:
     several = len({record.model for record in records}) > 1
     unknown = all(record.top5_accuracy is None for record in records)
-    left_out = {name for name, out in (("model", not several), ("top 5", unknown)) if out}
+    paid = any(record.oov_bytes for record in records)
+    hidden = {"model": not several, "top 5": unknown, "unknowns": not paid}
+    left_out = {name for name, out in hidden.items() if out}
     columns = {name: show for name, show in COLUMNS.items() if name not in left_out}
     rows = [[show(record) for show in columns.values()] for record in records]
     put_table(list(columns), rows, left=2 if several else 1)

@@ -80,12 +80,11 @@ class Figures:
         """
         if self.val_loss is None:
             return []
-        loss, per_char = f"val {figure(self.val_loss)}", self.started.tokens_per_char
+        loss = f"val {figure(self.val_loss)}"
         if self.accuracy is not None:
             return [loss, f"{percentage(self.accuracy)} right"]
-        if per_char is None:
-            return [loss]
-        return [loss, f"{figure(self.val_loss * per_char / math.log(2), 3)} bits/char"]
+        bits = self.started.val_totals.with_loss(self.val_loss).bits_per_char
+        return [loss] if bits is None else [loss, f"{figure(bits, 3)} bits/char"]
 
     def parts(self, event: Iteration) -> list[str]:
         """Return loss, validation loss, bits per character and speed, the most important first."""

@@ -68,6 +68,9 @@ def summarise(result: TrainingResult) -> None:
         parts.append(f"accuracy {percentage(result.val_accuracy)}")
     if result.val_bits_per_char is not None:
         parts.append(f"{figure(result.val_bits_per_char)} bits/char")
+        if result.val_oov_bits_per_byte:
+            share = result.val_oov_bits_per_byte / result.val_bits_per_byte
+            parts[-1] += f" ({percentage(share, 0)} of it for unknown tokens)"
     say(", ".join(parts))
     if result.steps is not None:
         _table(result)

@@ -166,11 +166,7 @@ def _validation(scored: Perplexity | None) -> dict[str, float] | None:
     """
     if scored is None or not math.isfinite(scored.nll_nats):
         return None
-    return {
-        "val_loss": scored.nll_nats / scored.tokens,
-        "val_bits_per_char": scored.bits_per_char,
-        "val_bits_per_byte": scored.bits_per_byte,
-    }
+    return {"val_loss": scored.nll_nats / scored.tokens, **store.bits_record(scored)}
 
 
 def write_stored(

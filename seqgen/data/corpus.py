@@ -107,6 +107,13 @@ class Unknowns:
         return 0 if piece == SPECIALS[-1].encode() else len(piece)
 
 
+def unknown_bytes(chunks: Iterable[str], tokenizer: Tokenizer, documents: Documents) -> int:
+    """Return the UTF-8 bytes of a text's unknown tokens."""
+    unknowns = Unknowns(tokenizer)
+    encode_corpus(chunks, tokenizer, documents, unknowns=unknowns)
+    return unknowns.bytes
+
+
 def encode_corpus(
     chunks: Iterable[str],
     tokenizer: Tokenizer,

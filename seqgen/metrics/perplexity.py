@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    import numpy as np
 
 LN2 = math.log(2)
-# A model that says `<unk>` has not said the word: each of its bytes costs this much more.
+# A model that predicts `<unk>` has not spelled the word: each of its bytes costs this much more.
 OOV_BITS = 8
+
+Numbers = TypeVar("Numbers", "float", "np.ndarray")
+
+
+def bits_of_text(nats: Numbers, oov_bytes: Numbers) -> Numbers:
+    """Return the bits that a text costs under a model: those of its tokens, and 8 per unknown byte.
+
+    Perplexity and nats per token leave the unknown bytes out, as is usual for word models. Bits per
+    character and byte include them, so that models with different tokenizers can be compared.
+
+    Args:
+        nats: minus the sum of the tokens' log-probabilities, that of `<unk>` included.
+        oov_bytes: UTF-8 bytes of what was scored as `<unk>`.
+    """
+    return nats / LN2 + OOV_BITS * oov_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +88,7 @@ class ScoreTotals:
 
     @property
     def perplexity_per_word(self) -> float | None:
-        """exp(total nats / words): comparable over tokenizers, as bits per byte are."""
+        """exp(total nats / words): comparable over tokenizers, unless they have unknowns."""
         return _exp(self.nll_nats / self.words) if self.words else None
 
     @property
@@ -83,19 +102,41 @@ class ScoreTotals:
         return self.nll_nats / LN2 / self.words if self.words else None
 
     @property
+    def bits(self) -> float | None:
+        """The bits of the text, see `bits_of_text`; None where the bytes of unknowns are lost."""
+        return None if math.isnan(self.oov_bytes) else bits_of_text(self.nll_nats, self.oov_bytes)
+
+    @property
     def bits_per_char(self) -> float | None:
-        """Total bits by the characters of the text."""
-        return self.nll_nats / LN2 / self.characters if self.characters else None
+        """Those bits by the characters of the text."""
+        return self._bits_per(self.characters)
 
     @property
     def bits_per_byte(self) -> float | None:
-        """Total bits by the UTF-8 bytes of the text: comparable over tokenizers."""
-        return self.nll_nats / LN2 / self.bytes if self.bytes else None
+        """Those bits by the UTF-8 bytes of the text: comparable over tokenizers."""
+        return self._bits_per(self.bytes)
 
     @property
     def oov_bits_per_byte(self) -> float | None:
-        """What spelling unknowns out would cost, 8 bits for each of their bytes, by all bytes."""
-        return OOV_BITS * self.oov_bytes / self.bytes if self.bytes else None
+        """The part of `bits_per_byte` that pays for the bytes of unknowns."""
+        return self.with_loss(0.0).bits_per_byte
+
+    @property
+    def total_bits_per_byte(self) -> float | None:
+        """Another name of `bits_per_byte`, which once left the unknowns out."""
+        return self.bits_per_byte
+
+    def _bits_per(self, size: int) -> float | None:
+        bits = self.bits
+        return None if bits is None or not size else bits / size
+
+    def with_loss(self, nats_per_token: float) -> ScoreTotals:
+        """Return the totals of the same text, had its tokens cost so much on average."""
+        return replace(self, nll_nats=nats_per_token * self.tokens)
+
+    def with_bits_of_tokens(self, bits_per_byte: float) -> ScoreTotals:
+        """Return the totals of the same text, had its tokens alone cost so many bits per byte."""
+        return replace(self, nll_nats=bits_per_byte * self.bytes * LN2)
 
     @property
     def accuracy(self) -> float | None:

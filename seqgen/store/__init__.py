@@ -46,6 +46,7 @@ from seqgen.store.model import StoredModel
 from seqgen.store.origins import origins_of
 from seqgen.store.places import home, models_folder, studies_folder
 from seqgen.store.removing import check_removable, needing, remove
+from seqgen.store.results import bits_record, leaves_unknowns_out, result_of
 from seqgen.store.stored_mixture import StoredMixture, as_given
 from seqgen.store.writing import MetricsLog
 
@@ -74,6 +75,7 @@ __all__ = [
     "StoredMixture",
     "StoredModel",
     "as_given",
+    "bits_record",
     "building",
     "cached_files",
     "check_free",
@@ -87,6 +89,7 @@ __all__ = [
     "home",
     "is_free",
     "keep_text",
+    "leaves_unknowns_out",
     "list_models",
     "measurements",
     "mixture_weights",
@@ -97,6 +100,7 @@ __all__ = [
     "parts_now",
     "remove",
     "rename",
+    "result_of",
     "studies_folder",
     "text_of",
     "tokens_folder",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from seqgen.configs import TrainingConfig
+from seqgen.metrics.perplexity import ScoreTotals
 
 if TYPE_CHECKING:
     from seqgen.training.diagnosis.distance import Distance
@@ -29,7 +30,7 @@ class Started:
     source_vocab_size: int | None = None  # where sources have a tokenizer of their own
     train_tokens: int
     val_tokens: int
-    tokens_per_char: float | None
+    val_totals: ScoreTotals  # the size of the held-out text; empty if the loss codes no text
     training: TrainingConfig
     device: str
     unit: str = "token"

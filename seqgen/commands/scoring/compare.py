@@ -36,14 +36,14 @@ class Comparison:
         characters: of the text.
         bytes: of the text.
         bits_per_char: as `seqgen perplexity` has it.
-        bits_per_byte: as `seqgen perplexity` has it.
+        bits_per_byte: as `seqgen perplexity` has it; what models are compared by.
         oov: how many tokens it does not know.
-        oov_bits_per_byte: 8 bits for each byte of these, by all bytes.
-        total_bits_per_byte: both; what models are compared by.
-        low: the 95 % interval of that total, from here ...
+        oov_bits_per_byte: the part of `bits_per_byte` that is 8 bits for each byte of these.
+        total_bits_per_byte: another name of `bits_per_byte`.
+        low: the 95 % interval of `bits_per_byte`, from here ...
         high: ... to here; None where the text is one block, or has a token of probability 0.
-        best: the model with the least total.
-        difference: of the totals, to the best.
+        best: the model with the least `bits_per_byte`.
+        difference: of `bits_per_byte`, to the best.
         p_value: that there is no difference to the best, by paired bootstrap; None for the best.
         seconds: of training.
         tokens_per_second: in training.
@@ -97,7 +97,7 @@ class PairComparison(Comparison):
 # The keys of a comparison that the totals of a text have.
 OF_TOTALS = (
     *("tokens", "characters", "bytes", "bits_per_char", "bits_per_byte"),
-    *("oov", "oov_bits_per_byte"),
+    *("oov", "oov_bits_per_byte", "total_bits_per_byte"),
 )
 
 
@@ -272,17 +272,16 @@ def rank(
         resamples: of the text's blocks, the same for all models.
     """
     sizes = np.stack([line_sizes(text) for text in texts], axis=1)  # (L, M)
-    charged = np.stack([score.bits + score.oov_bits for score in scores], axis=1)  # (L, M)
-    totals = charged.sum(0) / sizes.sum(0)
+    bits = np.stack([score.bits for score in scores], axis=1)  # (L, M)
+    totals = np.array([score.totals.bits_per_byte for score in scores])
     best = int(totals.argmin())
-    samples = _resampled(charged, sizes, seed, resamples)
+    samples = _resampled(bits, sizes, seed, resamples)
     ranked = []
     for i, score in enumerate(scores):
         low, high, p = _significance(samples, totals, i, best)
         ranked.append(
             {name: getattr(score.totals, name) for name in OF_TOTALS}
             | {
-                "total_bits_per_byte": float(totals[i]),
                 "low": low,
                 "high": high,
                 "best": models[best].name,
@@ -335,13 +334,11 @@ def _significance(
     return low, high, tested
 
 
-def _resampled(
-    charged: np.ndarray, sizes: np.ndarray, seed: int, resamples: int
-) -> np.ndarray | None:
+def _resampled(bits: np.ndarray, sizes: np.ndarray, seed: int, resamples: int) -> np.ndarray | None:
     """Return bootstrap samples (R, M) of bits per byte, or None for a text of one block.
 
     Args:
-        charged: (L, M), the bits of each line under each model.
+        bits: (L, M), the bits of each line under each model.
         sizes: (L, M), the bytes of each line as each model reads it.
         seed: of the draws.
         resamples: R.
@@ -350,10 +347,10 @@ def _resampled(
     count = int(blocks.max()) + 1
     if count < 2:
         return None
-    totals = np.zeros((count, charged.shape[1]))
+    totals = np.zeros((count, bits.shape[1]))
     # A model with a token of probability 0 has no interval; its column must not become nan.
-    np.add.at(totals, blocks, np.where(np.isfinite(charged), charged, 0))
-    bytes_of = np.zeros((count, charged.shape[1]))
+    np.add.at(totals, blocks, np.where(np.isfinite(bits), bits, 0))
+    bytes_of = np.zeros((count, bits.shape[1]))
     np.add.at(bytes_of, blocks, sizes)
     return resampled_ratios(totals, bytes_of, seed, resamples)
 

@@ -12,7 +12,7 @@ from seqgen.data.corpus import Unknowns, encode_corpus
 from seqgen.data.pairs import Pairs
 from seqgen.data.text import lines
 from seqgen.errors import SeqgenError
-from seqgen.metrics.perplexity import LN2, OOV_BITS, ScoreTotals
+from seqgen.metrics.perplexity import ScoreTotals, bits_of_text
 from seqgen.scoring import add_up, in_order
 from seqgen.tokenizers import Tokenizer
 
@@ -22,13 +22,11 @@ class LineBits:
     """A text's lines under one model.
 
     Attributes:
-        bits: (L,) float64, the surprisal of each line's tokens, its end included.
-        oov_bits: (L,) float64, what its unknowns are charged.
+        bits: (L,) float64, the bits of each line, its end and its unknowns' bytes included.
         totals: of the whole text.
     """
 
     bits: np.ndarray
-    oov_bits: np.ndarray
     totals: ScoreTotals
 
 
@@ -64,8 +62,8 @@ def score_each_line(loaded: LoadedModel, text: str | Pairs, scoring: Scoring) ->
         bytes=len(whole.encode()),
         oov_bytes=unknowns.bytes,
     )
-    bits = np.bincount(line, -scored.log_probs / LN2, minlength=count)
-    return LineBits(bits, OOV_BITS * oov_bytes, totals)
+    nats = np.bincount(line, -scored.log_probs, minlength=count)
+    return LineBits(bits_of_text(nats, oov_bytes), totals)
 
 
 def _lines_of_tokens(tokenizer: Tokenizer, text: str, tokens: np.ndarray) -> np.ndarray:

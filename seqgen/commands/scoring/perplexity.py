@@ -18,7 +18,7 @@ from seqgen.data.tokenfile import TokenFile, check_tokenizer, is_token_file, ope
 from seqgen.data.vector_pairs import open_pairs
 from seqgen.errors import SeqgenError
 from seqgen.files import title_of
-from seqgen.metrics.perplexity import ScoreTotals
+from seqgen.metrics.perplexity import OOV_BITS, ScoreTotals
 from seqgen.metrics.signature import short, signature
 from seqgen.models.scores import Want
 from seqgen.scoring import Scored, add_up
@@ -103,6 +103,7 @@ class Perplexity:
     perplexity_per_word: float | None
     oov_bytes: float
     oov_bits_per_byte: float | None
+    total_bits_per_byte: float | None
     signature: str
 
 
@@ -341,7 +342,7 @@ def scoring_signature(
         if loaded.reads_pairs
         else scoring.documents,
         tokens=loaded.tokenizer.kind,
-        unknowns="scored",
+        unknowns=f"scored+{OOV_BITS}bits/byte",
         window="{}/{}".format(*_window(loaded, scoring)) if windowed else "none",
         precision=loaded.precision,
         **more,

@@ -24,7 +24,7 @@ from seqgen.data.corpus import Corpus, Unknowns, encode_corpus
 from seqgen.data.pairs import Pairs
 from seqgen.data.sources import Sources, Vectors, content_of
 from seqgen.data.text import lines
-from seqgen.metrics.perplexity import LN2, OOV_BITS, ScoreTotals
+from seqgen.metrics.perplexity import LN2, ScoreTotals
 from seqgen.scoring import POOL, Scored, add_up, in_order
 
 NEWLINE = "\n"
@@ -49,16 +49,6 @@ class Line:
     scored: Scored
     source: str | Vectors | None = None
     source_unknown: int = 0
-
-    @property
-    def bits(self) -> float:
-        """Its surprisal, with 8 bits for each byte of an unknown: comparable over models."""
-        return self.totals.nll_nats / LN2 + OOV_BITS * self.totals.oov_bytes
-
-    @property
-    def bits_per_char(self) -> float:
-        """The same by its characters, its newline included."""
-        return self.bits / self.totals.characters
 
 
 @dataclass(frozen=True)
@@ -205,7 +195,7 @@ def whose_line(
     """Score each line under several models; yield which of them likes it best, in order.
 
     Args:
-        models: of whatever tokens: what counts is the bits of the whole line, unknowns charged.
+        models: of whatever tokens: what counts is the bits of the whole line.
         chunks: the text in pieces cut anywhere; pairs for models that read them.
         scoring: how.
     """
@@ -216,7 +206,7 @@ def whose_line(
             _score_group(m, group, how) for m, how in zip(models, each, strict=True)
         ]
         for by_model in zip(*by_model_and_target, strict=True):
-            bits = [line.bits for line in by_model]
+            bits = [line.totals.bits for line in by_model]
             numbered = tuple(replace(line, index=index) for line in by_model)
             yield Liked(bits.index(min(bits)), numbered)
             index += 1

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,7 @@ from seqgen.configs import DataConfig, TrainingConfig, require
 from seqgen.data.batches import Batches, Overlapping, SampledBatches
 from seqgen.data.both_ways import BothWays
 from seqgen.data.classes import Classes
-from seqgen.data.corpus import Corpus, encode_corpus
+from seqgen.data.corpus import Corpus, encode_corpus, unknown_bytes
 from seqgen.data.direction import as_read
 from seqgen.data.encoding import Sampling
 from seqgen.data.overlap import Overlap, overlap_of_lines
@@ -25,6 +27,7 @@ from seqgen.data.token_writing import write_corpus
 from seqgen.data.tokenfile import is_token_file, read_tokenizer
 from seqgen.errors import SeqgenError
 from seqgen.formats import hf_tokenizer
+from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.tokenizers import KINDS, Tokenizer, load_tokenizer, tokenizer_kind
 from seqgen.tokenizers.sentencepiece import load_model_file
 
@@ -75,10 +78,30 @@ class Prepared:
     val: Corpus | None
     val_facts: Survey
 
-    @property
-    def val_tokens_per_char(self) -> float:
-        """Tokens per character of the held-out part; 1 if nothing is held out."""
-        return self.val.tokens.size / self.val_facts.characters if self.val else 1.0
+    @cached_property
+    def val_totals(self) -> ScoreTotals:
+        """The tokens, characters, bytes and unknown bytes of the held-out part; no loss yet."""
+        if self.val is None:
+            return ScoreTotals()
+        return ScoreTotals(
+            tokens=int(self.val.tokens.size),
+            characters=self.val_facts.characters,
+            bytes=self.val_facts.bytes,
+            oov=self.val.oov,
+            oov_bytes=self._val_oov_bytes(),
+        )
+
+    def _val_oov_bytes(self) -> float:
+        """Return the bytes of the held-out part's unknowns; nan if only its tokens are there."""
+        if not self.val.oov:
+            return 0
+        text = self.val_text()
+        documents = "stream" if self.val.end is None else "line"
+        return math.nan if text is None else unknown_bytes(text, self.tokenizer, documents)
+
+    def val_text(self) -> Iterator[str] | None:
+        """Return the held-out text, of pairs the targets; None if it came as tokens."""
+        return self.split.val() if self.split and self.split.val else None
 
     @property
     def classes(self) -> Classes | None:

@@ -28,6 +28,9 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.tokenizers import Tokenizer, tokenizer_kind
 from seqgen.training.events import Report
 
+# What a token file has: tokens to train on, and no text.
+NO_TEXT = Split(lambda: iter(()), None)
+
 
 def prepare_data(
     data: Sequence[str | Path], config: DataConfig, flags: Collection[str], report: Report
@@ -107,7 +110,7 @@ def _held_out_file(config: DataConfig, file: TokenFile) -> tuple[Split | None, C
         return None, other.corpus, other.facts
     text = Text(text_files([config.val]), config.newlines)
     val = encode_corpus(text.chunks(), file.tokenizer, file.documents)
-    return Split(lambda: iter(()), text.chunks), val, survey(text.chunks())
+    return replace(NO_TEXT, val=text.chunks), val, survey(text.chunks())
 
 
 def reload_data(
@@ -183,5 +186,7 @@ def _with_held_out(prepared: Prepared, path: Path, config: DataConfig) -> Prepar
     if is_token_file(path):
         file = open_token_file(path)
         return replace(prepared, val=file.corpus, val_facts=file.facts)
-    val = encode_corpus(Text((path,)).chunks(), prepared.tokenizer, config.documents)
-    return replace(prepared, val=val, val_facts=survey(Text((path,)).chunks()))
+    text = Text((path,))
+    val = encode_corpus(text.chunks(), prepared.tokenizer, config.documents)
+    split = replace(prepared.split or NO_TEXT, val=text.chunks)
+    return replace(prepared, split=split, val=val, val_facts=survey(text.chunks()))

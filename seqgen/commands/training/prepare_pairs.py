@@ -138,6 +138,9 @@ class PreparedPairs(Prepared):
             "dropped": self.dropped,
         }
 
+    def val_text(self) -> Iterator[str] | None:
+        return self.parts.val and self.parts.val.targets()
+
     def keep_validation(self, stored: StoredModel) -> None:
         if self.parts.val is None:
             return

@@ -129,7 +129,7 @@ def _go_on(
     """
     report: Report = during["report"]
     checkpoint = stored.read_checkpoint(lambda text: report(Notice(text=text)))
-    done, result = checkpoint[1]["run"], stored.record.get("result")
+    done, result = checkpoint[1]["run"], store.result_of(stored)
     finished = done["stopped"] in FINISHED and result and not given.keys() - {"with_ngram"}
     if finished and not given and not _lacks_mixture(stored, result):
         report(Notice(text=f"{stored.name} has finished; give a longer budget to go on"))

@@ -27,7 +27,7 @@ from seqgen.commands.writing.sample import fixed_sample
 from seqgen.configs import FINISHED, TrainingConfig
 from seqgen.data.batches import Batches
 from seqgen.errors import Interrupted, SeqgenError
-from seqgen.metrics.perplexity import LN2
+from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.models.network import Network
 from seqgen.models.recorded import Unfilled
 from seqgen.store import METRICS, SAMPLES, MetricsLog, StoredModel
@@ -67,6 +67,7 @@ class TrainingResult:
     mixture: dict[str, Any] | None = None
     val_perplexities: dict[str, float] | None = None
     layer_weights: dict[str, float] | None = None
+    val_oov_bits_per_byte: float | None = None
 
 
 @dataclass(frozen=True)
@@ -211,7 +212,6 @@ class Session:
         report(SampleLine(step=step, text=text))
 
     def _facts(self, trainer: Trainer) -> dict[str, Any]:
-        tokens_per_char = self.prepared.val_tokens_per_char
         return {
             "name": self.stored.name,
             "parameters": trainer.model.parameter_count(),
@@ -220,7 +220,7 @@ class Session:
             "source_vocab_size": getattr(trainer.model.config, "source_vocab_size", None),
             "train_tokens": self.prepared.train.scored,
             "val_tokens": self.prepared.val.scored if self.prepared.val else 0,
-            "tokens_per_char": tokens_per_char if self.is_language_model else None,
+            "val_totals": self.prepared.val_totals if self.is_language_model else ScoreTotals(),
             "training": self.training,
             "device": str(trainer.model.device),
             "unit": self.unit,
@@ -326,10 +326,10 @@ class Session:
 
     def _figures(self, loss: float | None) -> dict[str, float | None]:
         """Return a validation loss in its units; one that codes no text has only one."""
-        figures = validation_figures(loss, self.prepared)
         if self.is_language_model:
-            return figures
-        return {**dict.fromkeys(figures), "val_loss": figures["val_loss"]}
+            return validation_figures(loss, self.prepared)
+        known = self.prepared.val is not None
+        return validation_figures(None, self.prepared) | {"val_loss": loss if known else None}
 
     def _final(self) -> Final:
         """Measure the stored model, which has the best weights, on all of the held-out part."""
@@ -357,13 +357,8 @@ def as_stored(loaded: LoadedModel) -> LoadedModel:
 def validation_figures(loss: float | None, prepared: Prepared) -> dict[str, float | None]:
     """Return a validation loss in the units that the training record has, by name."""
     if loss is None or prepared.val is None:
-        return dict.fromkeys(("val_loss", "val_bits_per_char", "val_bits_per_byte"))
-    facts, bits = prepared.val_facts, loss * prepared.val.tokens.size / LN2
-    return {
-        "val_loss": loss,
-        "val_bits_per_char": bits / facts.characters,
-        "val_bits_per_byte": bits / facts.bytes,
-    }
+        return {"val_loss": None, **store.bits_record(ScoreTotals())}
+    return {"val_loss": loss, **store.bits_record(prepared.val_totals.with_loss(loss))}
 
 
 def write_record(loaded: LoadedModel, prepared: Prepared, **facts: Any) -> None:

@@ -69,6 +69,7 @@ class SweepRecord:
     val_bits_per_byte: float | None
     stopped: str | None
     error: str | None = None
+    val_oov_bits_per_byte: float | None = None
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ class Sweep:
         """Return the record of a model that was trained to its end before; None otherwise."""
         if _is_free(cell.name):
             return None
-        result = store.find(cell.name).record.get("result")
+        result = store.result_of(store.find(cell.name))
         if not result or result["stopped"] not in FINISHED:
             return None
         return _record(cell, TrainingResult(**result))
@@ -208,7 +209,7 @@ def _can_go_on(name: str) -> bool:
 
 def _record(cell: SweepCell, result: TrainingResult) -> SweepRecord:
     copied = ("parameters", "steps", "tokens", "seconds", "tokens_per_second", "stopped")
-    scores = ("val_loss", "val_bits_per_char", "val_bits_per_byte")
+    scores = ("val_loss", "val_bits_per_char", "val_bits_per_byte", "val_oov_bits_per_byte")
     return SweepRecord(
         name=cell.name,
         architecture=cell.architecture,

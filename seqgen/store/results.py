@@ -1,0 +1,86 @@
+"""What training has achieved, as models store it: also as earlier versions did."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Protocol
+
+from seqgen.errors import SeqgenError
+from seqgen.store.layout import TOKENIZER
+from seqgen.store.mixture_parts import parts_now
+
+if TYPE_CHECKING:
+    from seqgen.metrics.perplexity import ScoreTotals
+    from seqgen.store.model import StoredModel
+
+UNITS = ("bits_per_char", "bits_per_byte", "oov_bits_per_byte")
+# A result has this key since bits per character and byte include the bytes of unknown tokens.
+UNKNOWNS = "val_oov_bits_per_byte"
+
+
+class InBits(Protocol):
+    """What has the `UNITS`, such as `ScoreTotals` and `Perplexity`."""
+
+    bits_per_char: float | None
+    bits_per_byte: float | None
+    oov_bits_per_byte: float | None
+
+
+def bits_record(score: InBits) -> dict[str, float | None]:
+    """Return the score of the held-out text in bits, by the keys of a result."""
+    return {f"val_{unit}": getattr(score, unit) for unit in UNITS}
+
+
+def result_of(stored: StoredModel) -> dict[str, Any]:
+    """Return the `result` of a model's record; empty if there is none.
+
+    Early versions left the bytes of unknown tokens out of `val_bits_per_char` and
+    `val_bits_per_byte`. Such figures are computed again if the held-out text is there. If it is
+    not, they stay as they are, too low, and `val_oov_bits_per_byte` is None.
+
+    Raises:
+        SeqgenError: the record is missing or damaged.
+    """
+    record = stored.record
+    result = record.get("result")
+    if not isinstance(result, dict):
+        return {}
+    if UNKNOWNS in result or result.get("val_bits_per_byte") is None:
+        return result
+    if (record.get("data") or {}).get("val_oov") == 0:
+        return {**result, UNKNOWNS: 0.0}
+    with contextlib.suppress(SeqgenError, OSError):
+        if (held_out := _held_out(stored)) is not None:
+            return result | bits_record(held_out.with_bits_of_tokens(result["val_bits_per_byte"]))
+    return {**result, UNKNOWNS: None}
+
+
+def leaves_unknowns_out(result: dict[str, Any]) -> bool:
+    """Return whether the bits of a `result_of` lack those of unknown tokens."""
+    return result.get("val_bits_per_char") is not None and result[UNKNOWNS] is None
+
+
+def _held_out(stored: StoredModel) -> ScoreTotals | None:
+    """Return the size of a model's held-out text and of its unknowns; None if it is not there.
+
+    Raises:
+        SeqgenError, OSError: the text, the tokenizer or a mixture's part cannot be read.
+    """
+    from seqgen.data.corpus import unknown_bytes
+    from seqgen.data.text import Surveyor, Text
+    from seqgen.data.tokenfile import is_token_file
+    from seqgen.metrics.perplexity import ScoreTotals
+    from seqgen.tokenizers import load_tokenizer
+
+    if stored.is_mixture:  # all parts hold out the same text
+        parts = [part for _, part in parts_now(stored) if part is not None]
+        return _held_out(parts[0]) if parts else None
+    pairs = stored.validation_pairs
+    path = stored.validation_text if pairs is None else pairs[1]
+    if path is None or is_token_file(path):
+        return None
+    surveyor, documents = Surveyor(), stored.config["data"].get("documents", "stream")
+    tokenizer = load_tokenizer(stored.path / TOKENIZER)
+    lost = unknown_bytes(surveyor.watch(Text((path,)).chunks()), tokenizer, documents)
+    facts = surveyor.facts
+    return ScoreTotals(characters=facts.characters, bytes=facts.bytes, oov_bytes=lost)
