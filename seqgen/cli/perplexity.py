@@ -134,7 +134,8 @@ def perplexity(
 ) -> None:
     """Score text: perplexity and bits per token, word, character and byte; accuracy.
 
-    With several files or several models, the result is a table. With --per-line and several
+    Bits per character and byte include 8 bits for each byte of an unknown token. With several
+    files or several models, the result is a table. With --per-line and several
     models, each line is preceded by the name of the model that predicts it best. --attention and
     --align are of single pairs and imply --per-line. Masked models have a pseudo-perplexity.
     """
