@@ -30,7 +30,7 @@ class RecipeResult:
     """The keys of `seqgen bench train --recipe gpt --json`, in order.
 
     `seconds` are those of the training steps alone. `val_loss`, in nats a character, is over the
-    whole last tenth of the text, in windows of 64 one after the other.
+    whole last tenth of the text, in windows of 64 that slide by 32, as `seqgen perplexity` has it.
     """
 
     recipe: str
@@ -106,15 +106,23 @@ def _rate(step: int, steps: int) -> float:
 
 @torch.no_grad()
 def _loss_over(model: PlainGPT, tokens: Tensor) -> float:
-    """Return the mean loss of all tokens but the first, each in its window and in no other."""
+    """Return the mean loss of all tokens but the first, in windows that slide by half a window.
+
+    So `seqgen perplexity` scores a transformer. Beyond the first half window, no token has less
+    than half a window before it.
+    """
     model.eval()
-    nats = 0.0
-    inputs, targets = tokens[:-1].split(64 * WINDOW), tokens[1:].split(64 * WINDOW)
-    for read, row_targets in zip(inputs, targets, strict=True):
-        whole = len(read) // WINDOW * WINDOW
-        for part in (slice(0, whole), slice(whole, len(read))):
-            if read[part].numel():
-                rows = read[part].view(-1, min(WINDOW, read[part].numel()))
-                logits = model(rows).flatten(0, 1)
-                nats += F.cross_entropy(logits, row_targets[part], reduction="sum").item()
-    return nats / (len(tokens) - 1)
+    half, inputs, targets = WINDOW // 2, tokens[:-1], tokens[1:]
+    windows, ends = inputs.unfold(0, WINDOW, half), targets.unfold(0, WINDOW, half)[:, half:]
+    scored = half * (len(windows) + 1)
+    pieces = [(inputs[None, :half], targets[None, :half])]
+    pieces += zip(windows.split(64), ends.split(64), strict=True)
+    if scored < len(targets):
+        pieces.append((inputs[None, scored - half :], targets[None, scored:]))
+    return sum(_nats(model, *piece) for piece in pieces) / len(targets)
+
+
+def _nats(model: PlainGPT, tokens: Tensor, targets: Tensor) -> float:
+    """Return the loss of the last tokens of rows, those that have targets."""
+    logits = model(tokens)[:, -targets.shape[1] :]
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum").item()

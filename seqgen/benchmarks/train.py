@@ -220,7 +220,7 @@ def measure(
         repeats: alternated runs of each, after one that is not counted.
         only: cases whose name contains this; those of the cells where it begins with "cell".
         precision: ours; the baselines compute in float32.
-        optimizer: ours; the baselines use AdamW.
+        optimizer: ours; the baselines use AdamW, fused.
         device: where both train.
     """
     cases: dict[str, Callable[[], Case]] = {case.name: lambda case=case: case for case in CASES}
@@ -257,7 +257,7 @@ def _timed(case: Case, training: TrainingConfig, repeats: int, device: torch.dev
     kind = torch.bfloat16 if training.precision == "bf16" else parameter_type(training.precision)
     peak = matmul_speed(kind, device)
     plain = case.plain().to(device)
-    rule = torch.optim.AdamW(plain.parameters())
+    rule = torch.optim.AdamW(plain.parameters(), fused=True)  # as ours
 
     def ours() -> float:
         return speed(model, batches, training)

@@ -135,9 +135,9 @@ def perplexity(
     """Score text: perplexity and bits per token, word, character and byte; accuracy.
 
     Bits per character and byte include 8 bits for each byte of an unknown token. With several
-    files or several models, the result is a table. With --per-line and several
-    models, each line is preceded by the name of the model that predicts it best. --attention and
-    --align are of single pairs and imply --per-line. Masked models have a pseudo-perplexity.
+    files or several models, the result is a table. With --per-line and several models, each line
+    is preceded by the name of the model that predicts it best. --attention and --align are of
+    single pairs and imply --per-line. Masked models have a pseudo-perplexity.
     """
     from seqgen.commands.both_ways import load_directions
     from seqgen.commands.loading import load
