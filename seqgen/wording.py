@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,3 +36,18 @@ def _short(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def visible(text: str, kept: str = "") -> str:
+    """Return a text in which characters that cannot be shown are replaced.
+
+    Spaces of every width can be shown; what breaks lines or turns the direction cannot.
+
+    Args:
+        text: any.
+        kept: other characters that stay as they are.
+    """
+    return "".join(
+        c if c.isprintable() or c in kept or unicodedata.category(c) == "Zs" else "\ufffd"
+        for c in text
+    )

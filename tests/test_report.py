@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sacrebleu
 import torch
 from helpers_cli import records, refusal, train_one_of_each
 from test_inspect import HOSTILE, Read
@@ -26,14 +27,17 @@ from seqgen import store
 from seqgen.cli import report as command
 from seqgen.cli import run
 from seqgen.commands.inspect.passage import passages
+from seqgen.commands.loading import load
 from seqgen.commands.portrait.figures import BIN_ENDS, figures
 from seqgen.commands.portrait.training import Course, course
-from seqgen.commands.scoring.perplexity import score_text
+from seqgen.commands.portrait.translated import translated
+from seqgen.commands.scoring.perplexity import held_out_pairs, score_text
 from seqgen.commands.writing.beam_search import explain
 from seqgen.configs.decoding import BeamOptions
 from seqgen.report.charts import Axis, Series, chart, thinned, ticks
 from seqgen.report.model_page import MOST_SAMPLES, Profile, model_page
 from seqgen.report.search_tree import _lines, search_tree
+from seqgen.wording import visible
 
 # Characters that end elements, look like entities, break lines or turn the direction of writing.
 ODD = "</textarea> &amp; a\u2028b \u202eleft\u200f \U0001f600 lone\rend\n"
@@ -167,6 +171,33 @@ def test_losses_of_labels_are_per_label():
     training = Course("label", [(1, 2.0), (2, 1.0)], [], [], [], [], running=False)
     shown = model_page([Profile("m", {}, training, None, {})])
     assert "nats/label" in shown and "nats/token" not in shown
+
+
+def test_the_learning_rate_is_shown_as_it_was(models):
+    model = store.find("net")
+    logged = [json.loads(line) for line in (model.path / "metrics.jsonl").open()]
+    shares = [(r["step"], r["lr"]) for r in logged if "lr" in r]
+    peak = model.config["training"]["lr"]
+    assert course(model).lr == [(step, share * peak) for step, share in shares] and shares
+    assert peak < 0.1
+
+
+def test_losses_of_several_models_are_on_one_axis(home):
+    text = (home / "page.html").read_text()
+    figures = re.findall("<figure>.*?</figure>", text, re.DOTALL)
+    (joint,) = [figure for figure in figures if "Validation loss of all models" in figure]
+    assert all(re.search(f'data-t="{name}: ', joint) for name in ("net", "tf"))
+    tagger = Course("label", [(1, 2.0)], [(1, 2.0)], [], [], [], running=False)
+    model = Course("token", [(1, 2.0)], [(1, 2.0)], [], [], [], running=False)
+    both = [Profile(name, {}, of, None, {}) for name, of in (("a", tagger), ("b", model))]
+    assert "of all models" not in model_page(both)
+
+
+def test_spaces_of_every_width_are_shown():
+    spaces = "a\u00a0b\u202fc\u3000d\u2003e"
+    assert visible(spaces) == spaces
+    assert visible("a\u2028b\u202ec\x00\t") == "a\ufffdb\ufffdc\ufffd\ufffd"
+    assert visible("a\tb\n", kept="\n\t") == "a\tb\n"
 
 
 def test_few_of_many_samples_are_shown():
@@ -303,17 +334,57 @@ def test_watching_ends_with_training(models, monkeypatch, tmp_path, capsys):
     assert "nothing is being trained" in capsys.readouterr().err
 
 
-def test_a_model_of_pairs_has_what_it_has(models, tmp_path, capsys):
-    pairs = tmp_path / "pairs.tsv"
-    pairs.write_text("one two\tuno due\nthree\ttre\n" * 20)
-    small = ["--hidden-size", "4", "--layers", "1", "--steps", "1", "--quiet"]
-    made = ["train", str(pairs), "--model", "seq2seq", "--name", "two", "--overwrite", *small]
-    assert run([*made, "--tokenizer", "char"]) == 0
+def test_a_model_of_pairs_shows_its_translations(models, tmp_path, capsys):
+    """BLEU is sacreBLEU's of what `beam-search` writes for the held-out sources."""
+    sides = {"one": "uno", "two": "due", "three": "tre", "<b>": "&amp;"}
+    lines = [" ".join(words) for words in itertools.product(sides, repeat=3)]
+    pairs = [(line, " ".join(sides[word] for word in line.split())) for line in lines]
+    file, held_out = tmp_path / "pairs.tsv", tmp_path / "held-out.tsv"
+    file.write_text("".join(f"{a}\t{b}\n" for a, b in pairs) * 2)
+    held_out.write_text("".join(f"{a}\t{b}\n" for a, b in pairs[:40]))
+    small = ["--hidden-size", "16", "--layers", "1", "--steps", "60", "--seed", "1", "--quiet"]
+    made = ["train", str(file), "--val", str(held_out), "--model", "seq2seq", "--name", "two"]
+    assert run([*made, "--overwrite", "--tokenizer", "whitespace", *small]) == 0
     out = tmp_path / "page.html"
-    assert run(["report", "-m", "two", "--out", str(out), "--quiet"]) == 0
-    assert "writes from sources" in out.read_text() and "uno due" not in out.read_text()
-    line = refusal(capsys, "report", "two", "--text", pairs, "--out", tmp_path / "page.html")
+    (found,) = records(capsys, "report", "-m", "two", "--out", out)
+    sources = tmp_path / "sources.txt"
+    sources.write_text("".join(f"{source}\n" for source, _ in pairs[:40]))
+    with sources.open() as piped, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdin", piped)
+        written = records(capsys, "beam-search", "-m", "two", "--beams", 4)
+    texts, targets = [r["text"] for r in written], [target for _, target in pairs[:40]]
+    expected = sacrebleu.corpus_bleu(texts, [targets]).score
+    assert found["metrics"][0]["score"] == pytest.approx(expected) and found["pairs"] == 40
+    page = out.read_text()
+    assert re.findall("<h2>(.*?)</h2>", page) == [
+        *SECTIONS[:3],
+        "Translations",
+        "BLEU by length",
+        "Worst translations",
+    ]
+    chrf = [sacrebleu.sentence_chrf(a, [b]).score for a, b in zip(texts, targets, strict=True)]
+    shown = re.findall("<tr><td>(\\d+\\.\\d)</td>", page.split("Worst translations</h2>")[1])
+    assert shown == [f"{score:.1f}" for score in sorted(chrf)[:10]]
+    assert "<b>" not in page and "&lt;b&gt;" in page
+    line = refusal(capsys, "report", "two", "--text", file, "--out", out)
     assert "--text and --prompt are for models of texts" in line
+    loaded = load("two", "cpu")
+    for line in translated(loaded, held_out_pairs(loaded)).examples:
+        assert line.attention.sum(1) == pytest.approx(1, abs=1e-5)
+        assert line.attention.shape == tuple(map(len, line.pieces))
+
+
+def test_a_classifier_has_a_page_of_its_training(models, tmp_path):
+    texts = tmp_path / "texts.tsv"
+    texts.write_text("a b\tX\nb c\tY\n" * 30)
+    small = ["--steps", "3", "--overwrite", "--quiet"]
+    made = ["train", str(texts), "--task", "classify", "--model", "bag", "--name", "kinds"]
+    assert run([*made, *small]) == 0
+    out = tmp_path / "page.html"
+    assert run(["report", "-m", "kinds", "--out", str(out), "--quiet"]) == 0
+    page = out.read_text()
+    assert re.findall("<h2>(.*?)</h2>", page) == SECTIONS[:3]
+    assert "nats/label" in page and "nats/token" not in page
 
 
 def test_models_are_given_by_option_or_argument(models, tmp_path):
@@ -413,6 +484,34 @@ def test_the_page_in_a_browser(home, tmp_path, width):
     assert Path(driven).exists()
 
 
+FRAME = (
+    '<!DOCTYPE html><title>narrow</title><iframe width="400" height="900" src="page.html"></iframe>'
+)
+SIZES = """
+<script>const done=document.createElement('pre');done.id='done';done.textContent=JSON.stringify(
+{width:innerWidth,heights:[...document.querySelectorAll('.chart text')].map(
+t=>t.getBoundingClientRect().height)});top.document.body.append(done)</script>
+"""
+
+
+@pytest.mark.slow
+def test_charts_are_legible_on_a_phone(home, tmp_path):
+    """In a frame of 400 pixels, no text of a chart is smaller than 12 pixels."""
+    page = (home / "page.html").read_text()
+    policy = re.search(r"script-src 'sha256-[^']*'", page)[0]
+    page = page.replace(policy, "script-src 'unsafe-inline'").replace("</body>", SIZES + "</body>")
+    (tmp_path / "page.html").write_text(page)
+    (tmp_path / "frame.html").write_text(FRAME)
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", "--window-size=1400,900"]
+    flags += ["--allow-file-access-from-files", f"--user-data-dir={tmp_path / 'profile'}"]
+    command_line = [browser(), *flags, (tmp_path / "frame.html").as_uri()]
+    done = subprocess.run(command_line, capture_output=True, text=True, timeout=180)
+    (found,) = re.findall('<pre id="done">(.*?)</pre>', done.stdout, re.DOTALL)
+    seen = json.loads(found)
+    assert seen["width"] == 400 and len(seen["heights"]) > 20
+    assert min(seen["heights"]) > 12
+
+
 AUDIT = """
 <script>axe.run(document).then(found=>{const done=document.createElement('pre');done.id='done';
 done.textContent=JSON.stringify({width:innerWidth,passes:found.passes.length,
@@ -420,9 +519,6 @@ dark:matchMedia('(prefers-color-scheme: dark)').matches,faults:found.violations.
 unsupported:found.incomplete.map(v=>v.id).filter(id=>id.startsWith('aria'))});
 top.document.body.append(done)})</script>
 """
-FRAME = (
-    '<!DOCTYPE html><title>narrow</title><iframe width="400" height="900" src="page.html"></iframe>'
-)
 
 
 @pytest.mark.slow

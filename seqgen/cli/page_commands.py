@@ -11,22 +11,25 @@ from seqgen.store.model import StoredModel
 if TYPE_CHECKING:
     from seqgen.commands.portrait.portrait import Portrait
     from seqgen.commands.portrait.training import Course
+    from seqgen.commands.portrait.translated import Translated
 
 # Sections whose figures are in the records.
 FIGURES = "Calibration", "Loss by position", "Loss by class of token", "Novelty"
 
 
 def page_commands(
-    model: StoredModel, course: Course, portrait: Portrait | None, text: str | None
+    model: StoredModel, course: Course, portrait: Portrait | Translated | None, text: str | None
 ) -> dict[str, list[str]]:
     """Return by section of the page the commands that make it again; each of them runs.
 
     Args:
         model: whose page it is.
         course: its training.
-        portrait: how it deals with the text; None where it has none.
+        portrait: how it deals with the text, or with sources; None where it does neither.
         text: the name of the file that was looked at; None for the held-out text.
     """
+    from seqgen.commands.portrait.translated import Translated
+
     name = shlex.quote(store.as_given(model))
     shown = f"seqgen models show {name}"
     training = [*training_commands(model, name), shown]
@@ -35,6 +38,10 @@ def page_commands(
         commands["Samples by step"] = [f"{shown} --samples"]
     if portrait is None:
         return commands
+    if isinstance(portrait, Translated):
+        again = [f"seqgen report -m {name} --json"]
+        measured = dict.fromkeys(("BLEU by length", "Worst translations"), again)
+        return {**commands, "Translations": [f"seqgen eval -m {name}"], **measured}
     file = "" if text is None else f" {shlex.quote(text)}"
     record = f"seqgen report{file and ' --text' + file} -m {name} --json"
     inspect = f"seqgen inspect{file} -m {name} --max-tokens"

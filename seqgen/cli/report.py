@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqgen import store
+from seqgen import registry, store
 from seqgen.cli import completion, options
 from seqgen.cli.help import flag, value
 from seqgen.cli.inputs import Input, Inputs, file_name, file_path
@@ -23,6 +23,7 @@ from seqgen.store.model import StoredModel
 
 if TYPE_CHECKING:
     from seqgen.commands.portrait.portrait import Portrait
+    from seqgen.commands.portrait.translated import Translated
     from seqgen.report.model_page import Profile
 
 OUT = Path("report.html")
@@ -82,7 +83,8 @@ def report(
     The page is one HTML file that loads nothing. It shows what the models are and how their
     training went, samples by step, a coloured passage of held-out text, calibration, loss by
     position and by class of token, how much of what they write is new, a beam search, attention
-    or gates, and the commands that make each figure again.
+    or gates, and the commands that make each figure again. Of a translator it shows translations
+    beside their references, BLEU by length and the worst lines.
     """
     from seqgen.report.page import write_page
 
@@ -128,7 +130,7 @@ class _Pages:
     ) -> None:
         self.models, self.source, self.prompt = models, source, prompt
         self.device, self.written = device, 0
-        self._portraits: dict[str, tuple[float, Portrait | None]] = {}
+        self._portraits: dict[str, tuple[float, Portrait | Translated | None]] = {}
 
     def html(self, watch: bool) -> tuple[str, bool]:
         """Return the page, and whether any of the models is being trained."""
@@ -156,18 +158,27 @@ class _Pages:
         commands = page_commands(current, training, portrait, text)
         return Profile(current.name, facts, training, portrait, commands)
 
-    def _portrait(self, model: StoredModel) -> Portrait | None:
-        """Return how a model deals with the text; made again where its weights have changed."""
-        from seqgen.cli.pairs import held_out_by
+    def _portrait(self, model: StoredModel) -> Portrait | Translated | None:
+        """Return how a model deals with the text, made again where its weights have changed.
+
+        None for one that is no language model, or that writes from labels.
+        """
+        from seqgen.cli.pairs import as_pairs, held_out_by
         from seqgen.commands.loading import load
         from seqgen.commands.portrait.portrait import portrait
+        from seqgen.commands.portrait.translated import translated
 
+        if model.reads in registry.NO_LANGUAGE_MODELS:
+            return None
         when, known = self._portraits.get(model.name, (None, None))
         if when == model.written:
             return known
         when = model.written
         loaded = load(str(model.path), self.device)
         latest = None
+        if loaded.reads_sources and loaded.stored.holds_out:
+            pairs = as_pairs(held_out_by([loaded], quiet=True), loaded.data.newlines)
+            latest = translated(loaded, pairs)
         if not loaded.reads_pairs:
             if self.source is None and loaded.stored.validation_text is None:
                 raise SeqgenError(f"{model.name} has no held-out text: give --text FILE")
@@ -178,8 +189,12 @@ class _Pages:
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield the figures of each model that has some."""
+        from seqgen.commands.portrait.translated import Translated
+
         for name, (_, portrait) in self._portraits.items():
-            if portrait is not None:
+            if isinstance(portrait, Translated):
+                yield {"model": name, **portrait.record()}
+            elif portrait is not None:
                 figures = dataclasses.asdict(portrait.figures)
                 novel = portrait.originality
                 figures["novelty"] = None if novel is None else dataclasses.asdict(novel)

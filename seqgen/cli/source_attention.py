@@ -16,6 +16,7 @@ from seqgen.configs.decoding import LookOptions
 from seqgen.configs.options import Options
 from seqgen.configs.panels import ATTENTION
 from seqgen.configs.settings import setting
+from seqgen.wording import visible
 
 if TYPE_CHECKING:
     import numpy as np
@@ -126,7 +127,7 @@ def whose(options: LookOptions, shape: Sequence[int]) -> str:
 def label(piece: str) -> str:
     """Return a token as a row or a column is labelled."""
     text = piece.strip() or piece.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥")
-    return "".join(character if character.isprintable() else "\ufffd" for character in text)
+    return visible(text)
 
 
 def put_heat_map(

@@ -11,7 +11,7 @@ from typing import TypeVar
 T = TypeVar("T")
 Point = tuple[float, float]
 # Pixels of the whole, and around the axes.
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 300, 60, 12, 12, 40
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 330, 72, 30, 44, 48
 # A longer series is thinned out; of one with marks, so many points can be pointed at.
 MOST_POINTS, MOST_MARKS = 400, 60
 
@@ -99,7 +99,8 @@ def chart(series: Sequence[Series], x: str, y: str, caption: str, diagonal: bool
     label = f"{caption}: {summary(drawn, x)}. Arrow keys move from point to point."
     return (
         f'<figure><figcaption>{escape(caption)} {keys}</figcaption><div class="walk" tabindex="0" '
-        f'role="group" aria-label="{escape(label)}"><svg viewBox="0 0 {WIDTH} {HEIGHT}" '
+        f'role="group" aria-label="{escape(label)}">'
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" '
         f'role="img" aria-label="{escape(label)}">{body}</svg></div>'
         '<p class="readout" aria-live="polite"></p></figure>'
     )
@@ -132,14 +133,13 @@ def _grid(across: Axis, up: Axis, x: str, y: str) -> str:
         for t in up.ticks
     )
     lines += "".join(
-        f'<text x="{across(t):.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{t:.5g}</text>'
+        f'<text x="{across(t):.1f}" y="{HEIGHT - BOTTOM + 17}" text-anchor="middle">{t:.5g}</text>'
         for t in across.ticks
     )
     return (
         f'{lines}<path class="axis" d="M{LEFT} {TOP}V{HEIGHT - BOTTOM}H{WIDTH - RIGHT}"/>'
         f'<text x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x)}</text>'
-        f'<text transform="translate(14 {HEIGHT / 2}) rotate(-90)" text-anchor="middle">'
-        f"{escape(y)}</text>"
+        f'<text x="4" y="{TOP - 22}">{escape(y)}</text>'
     )
 
 

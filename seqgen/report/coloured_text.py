@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 
+from seqgen import wording
 from seqgen.report.colours import Scale
 
 
@@ -56,7 +57,7 @@ def _span(span: Span, scale: Scale) -> str:
 
 def visible(text: str) -> str:
     """Return a text in which characters that cannot be shown are replaced, newlines kept."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text) or "\u2205"
+    return wording.visible(text, kept="\n\t") or "\u2205"
 
 
 def key(scale: Scale) -> str:

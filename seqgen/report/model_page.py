@@ -9,7 +9,9 @@ from html import escape
 from seqgen.commands.portrait.figures import Figures
 from seqgen.commands.portrait.portrait import Portrait
 from seqgen.commands.portrait.training import Course
+from seqgen.commands.portrait.translated import Translated
 from seqgen.metrics.novelty import Novelty
+from seqgen.report import translations
 from seqgen.report.charts import Series, chart, thinned
 from seqgen.report.coloured_text import visible
 from seqgen.report.inspection import (
@@ -23,6 +25,8 @@ from seqgen.report.search_tree import search_tree
 
 # Samples that are shown of a training, and lengths of n-grams.
 MOST_SAMPLES, MOST_ROWS = 6, 12
+# Sections of every kind of model.
+OF_ALL = "What it is", "Training", "Samples by step"
 
 
 @dataclass(frozen=True)
@@ -33,14 +37,15 @@ class Profile:
         name: the model's.
         facts: what it is, each as plain text by its name.
         course: how its training went.
-        portrait: how it deals with the text; None where it writes from sources or labels.
+        portrait: how it deals with the text, or what it makes of sources; None where it does
+            neither, as a classifier.
         commands: by section, those that make it again.
     """
 
     name: str
     facts: Mapping[str, str]
     course: Course
-    portrait: Portrait | None
+    portrait: Portrait | Translated | None
     commands: Mapping[str, Sequence[str]]
 
 
@@ -64,10 +69,21 @@ def model_page(profiles: Sequence[Profile], reload: float = 0) -> str:
         "Attention and gates": _with(_inside),
         "Signatures": _with(_signature),
     }
+    kinds = {type(profile.portrait) for profile in profiles}
+    if Portrait not in kinds:
+        parts = {title: body for title, body in parts.items() if title in OF_ALL}
+    if Translated in kinds:
+        parts |= {
+            "Translations": _of_sources(translations.examples),
+            "BLEU by length": _of_sources(translations.by_length),
+            "Worst translations": _of_sources(translations.worst),
+        }
     sections = []
     for title, body in parts.items():
         each = [_part(profile, title, body(profile), len(profiles) > 1) for profile in profiles]
-        sections.append(Section(title, beside(each) if len(profiles) > 1 else "".join(each)))
+        joint = _together(profiles) if title == "Training" and len(profiles) > 1 else ""
+        both = beside(each) if len(profiles) > 1 else "".join(each)
+        sections.append(Section(title, joint + both))
     names = ", ".join(profile.name for profile in profiles)
     return page(f"seqgen report: {names}", sections, reload)
 
@@ -83,8 +99,19 @@ def _with(body: Callable[[Portrait], str]) -> Callable[[Profile], str]:
     """Return a section that needs a portrait."""
 
     def section(profile: Profile) -> str:
-        if profile.portrait is None:
-            return "<p>Only models of text have this; this one writes from sources or labels.</p>"
+        if not isinstance(profile.portrait, Portrait):
+            return "<p>Only models of text have this.</p>"
+        return body(profile.portrait)
+
+    return section
+
+
+def _of_sources(body: Callable[[Translated], str]) -> Callable[[Profile], str]:
+    """Return a section of models that write from sources."""
+
+    def section(profile: Profile) -> str:
+        if not isinstance(profile.portrait, Translated):
+            return "<p>Only models that write from sources have this.</p>"
         return body(profile.portrait)
 
     return section
@@ -100,9 +127,27 @@ def _training(profile: Profile) -> str:
     return (
         state
         + chart(losses, "step", f"nats/{course.unit}", "Loss")
-        + chart([Series("share", course.lr)], "step", "share of the peak", "Learning rate")
+        + chart([Series("rate", course.lr)], "step", "learning rate", "Learning rate")
         + chart([Series("norm", course.grad_norm)], "step", "norm", "Gradient before clipping")
     )
+
+
+def _together(profiles: Sequence[Profile]) -> str:
+    """Return the losses of several models on one axis; nothing where they have different units."""
+    units = {profile.course.unit for profile in profiles}
+    if len(units) > 1:
+        return ""
+    unit = units.pop()
+    drawn = []
+    for name, key in (("Validation", "val_loss"), ("Training", "train_loss")):
+        curves = [
+            Series(profile.name, getattr(profile.course, key), marks=key == "val_loss")
+            for profile in profiles
+        ]
+        drawn.append(chart(curves, "step", f"nats/{unit}", f"{name} loss of all models"))
+    tokenizers = {profile.facts.get("tokenizer") for profile in profiles}
+    note = "<p>Their tokenizers differ, so that losses per token cannot be compared.</p>"
+    return "".join(drawn) + (note if len(tokenizers) > 1 and unit == "token" else "")
 
 
 def _samples(profile: Profile) -> str:

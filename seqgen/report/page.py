@@ -39,10 +39,11 @@ td.n,th.n{text-align:right}caption,figcaption{text-align:left;color:var(--faint)
 figure{margin:1rem 0}pre,.tokens{font:14px/1.7 ui-monospace,monospace;white-space:pre-wrap;
 background:var(--panel);padding:.6rem;border-radius:4px;margin:.3rem 0;max-height:30rem;
 overflow:auto}.tokens span{color:#000;border-radius:2px}.tokens span.word{outline:2px solid #000}
-.at{outline:2px solid var(--c4)!important}circle.at{stroke:var(--c4);stroke-width:4}
+.at{outline:2px solid var(--c4)!important}circle.at,rect.at{stroke:var(--c4);stroke-width:4}
 .readout{min-height:1.5em;margin:.2rem 0;color:var(--faint)}
 :focus-visible{outline:3px solid var(--c0);outline-offset:2px}
 svg{max-width:min(100%,46rem);height:auto;font:12px system-ui,sans-serif;fill:var(--ink)}
+@media(max-width:34rem){.chart{font-size:21px}.chart circle{r:5px}}
 svg .axis{stroke:var(--faint);fill:none}svg .grid{stroke:var(--rule);fill:none}
 .key{display:inline-block;border:1px solid var(--faint);width:1.2em;height:.7em;margin:0 .3em 0 1em}
 @media print{.tokens,pre{max-height:none}.readout{display:none}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from seqgen.commands.writing.beam_search import Node, Tree
+from seqgen.wording import visible
 
 # Pixels from a token to the next, from a line to the next, and around all.
 ACROSS, DOWN, MARGIN = 96, 22, 16
@@ -80,5 +81,5 @@ def _node(node: Node, lines: dict[int, float]) -> str:
 
 def _short(text: str) -> str:
     shown = text.replace("\n", "↵").replace(" ", "␣")
-    shown = "".join(c if c.isprintable() else "\ufffd" for c in shown)
+    shown = visible(shown)
     return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
