@@ -361,7 +361,8 @@ def test_the_best_weights_are_kept_and_not_the_last(tmp_path):
     def report(event):
         if isinstance(event, Validated):
             losses[event.step] = event.val_loss
-            files[event.step] = (store.find("m").path / store.WEIGHTS).read_bytes()
+            (weights,) = store.models_folder().glob(f"*/{store.WEIGHTS}")  # hidden at first
+            files[event.step] = weights.read_bytes()
 
     more = {"val": str(held_out), "validate_every": 4, "lr": 0.05, "warmup": 0.0, "steps": 60}
     train([learned], name="m", settings=settings_for("lstm", **more), report=report)

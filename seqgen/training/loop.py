@@ -75,7 +75,7 @@ class Trainer:
         self.run = Run()
         self.carried = CarriedState(whole, model.device, config.accumulate)
         self._whole, self._carries = whole, model.carries_state and not config.reset_state
-        self._validated_at = 0.0
+        self._validated_at, self._has_checkpoint = 0.0, False
         self._saved_at = self._logged_at = time.monotonic()
 
     def compile(self) -> str | None:
@@ -335,9 +335,11 @@ class Trainer:
         return contextlib.nullcontext() if self.average is None else self.average.in_place()
 
     def _checkpoint_is_due(self) -> bool:
+        # A model is published with its first checkpoint, as soon as it has weights worth keeping.
+        first = self.run.best_loss is not None and not self._has_checkpoint
         every = self.config.checkpoint_every
         at_step = every is not None and self.run.step % every == 0
-        return at_step or time.monotonic() - self._saved_at > CHECKPOINT_SECONDS
+        return first or at_step or time.monotonic() - self._saved_at > CHECKPOINT_SECONDS
 
     def _checkpoint(self) -> None:
         self._require_sane(self._loss_after_update())
@@ -345,6 +347,7 @@ class Trainer:
             with self.as_saved():
                 self.hooks.keep_best()
         self.hooks.checkpoint()
+        self._has_checkpoint = True
 
     def _parts(self) -> dict[str, Part]:
         """Return all that lasts from step to step and has a state, by its name in a checkpoint."""
@@ -388,6 +391,7 @@ class Trainer:
                 part.restore(_part(tensors, f"{name}."))
         self.run = Run.of(facts["run"])
         self.run.stopped = None
+        self._has_checkpoint = True
         self._validated_at = self.run.seconds
 
 

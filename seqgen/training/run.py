@@ -136,7 +136,8 @@ class Hooks:
         validate: returns the validation loss of the model as it is, nats per token.
         figures: returns what the last validation has found besides the loss, by name.
         keep_best: called when the current model is the best so far by validation.
-        checkpoint: called when a checkpoint should be written.
+        checkpoint: called when a checkpoint should be written, after `keep_best` has been called;
+            first at the first validation at the latest.
         report: takes events.
         stop: returns a reason to stop before the budget is spent, or None.
         watch: looks at every step.

@@ -116,7 +116,7 @@ class Session:
     ) -> TrainingResult | None:
         """Train, from a checkpoint if one is given; validate the best weights; write the record.
 
-        A new model is published with its first trained weights. Only rank 0 writes, reports and
+        A new model is published with its first checkpoint. Only rank 0 writes, reports and
         has a result.
 
         Raises:
@@ -244,12 +244,9 @@ class Session:
         model, config = self.loaded.model, self.training
         assert isinstance(model, Network)
 
-        def keep_best() -> None:
-            self.stored.write_weights(model)
-            self.stored.publish()
-
         def checkpoint() -> None:
             self.stored.write_checkpoint(*trainer.snapshot(), config.keep)
+            self.stored.publish()
 
         validation = validating(self.loaded, self.prepared)
         corpus = self._batches.corpus
@@ -265,7 +262,7 @@ class Session:
         hooks = Hooks(
             validate=None if self.prepared.val is None else validation.quick,
             figures=lambda: validation.figures,
-            keep_best=keep_best,
+            keep_best=lambda: self.stored.write_weights(model),
             checkpoint=checkpoint,
             report=report_and_watch,
             watch=watch,

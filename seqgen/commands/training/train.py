@@ -107,7 +107,7 @@ def train(
             architecture's recipe.
         config: a configuration file as nested tables, see `configs.read_config`.
         device: auto, cpu, cuda or mps.
-        overwrite: replace a model of that name, once the new one has its first trained weights.
+        overwrite: replace a model of that name, once the new one has its first checkpoint.
         parameters: choose the width, `hidden_size`, at which the model has about so many.
         stop_after: stop after so many steps, as if interrupted there; no part of the settings.
         tensorboard: log for TensorBoard too, into the model's folder.
