@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -80,6 +82,38 @@ def _temporary(path: Path) -> tuple[int, str, contextlib.ExitStack]:
         os.close(handle)
 
 
+# What opening is not to do: follow a link, or wait for the other end of a pipe.
+NOT_THROUGH = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+def open_file(path: Path, mode: str) -> IO[bytes]:
+    """Open a file that is written or locked in place, without a buffer, and only if it is a file.
+
+    A link of that name may lead to a file of somebody else's, and a pipe to nowhere.
+
+    Args:
+        path: the file.
+        mode: "rb", "r+b" or "ab"; "a+b" makes a file to be locked, and leaves one that is there.
+
+    Raises:
+        OSError: it is a link, a pipe or a device, or cannot be opened.
+    """
+    try:
+        file = open(path, mode, buffering=0, opener=_opener)  # noqa: SIM115
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "it is a link, which is not followed", str(path)) from None
+        raise
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return file
+
+
+def _opener(path: str, flags: int) -> int:
+    return os.open(path, flags | NOT_THROUGH, 0o666)
+
+
 def take_lock(file: IO[Any] | int, wait: bool = False) -> bool:
     """Take an exclusive lock on an open file; return False if another process has it.
 
@@ -103,7 +137,7 @@ def remove_leftovers(paths: Iterable[Path]) -> list[Path]:
     """
     gone = []
     for path in paths:
-        with contextlib.suppress(OSError), path.open("r+b") as file:
+        with contextlib.suppress(OSError), open_file(path, "r+b") as file:
             if take_lock(file):
                 path.unlink()
                 gone.append(path)

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from seqgen.commands.training.resume import resume
 from seqgen.commands.training.train import train
 from seqgen.errors import Interrupted, SeqgenError
 from seqgen.store import StoredModel
+from seqgen.store.ours import mark
 from seqgen.training import loop
 from seqgen.training.events import Notice, Progress, SampleLine, Started, Validated
 
@@ -163,7 +165,7 @@ def test_when_a_model_takes_its_place(more, first, overwrite, text, monkeypatch)
     before = [stored.digest for stored in store.list_models()]
 
     def look(event):
-        assert not list(store.models_folder().glob(".*.old"))
+        assert not list(store.models_folder().glob(".*.gone"))
         there = [StoredModel(stored.path).digest for stored in store.list_models()]
         if there:  # whatever is listed can be resumed, were this the moment of a kill
             assert store.find("m").read_checkpoint()[1]["run"]["step"]
@@ -261,12 +263,13 @@ def test_what_has_come_to_the_place_meanwhile_stays(text, tmp_path):
 
 @pytest.fixture
 def killed(text):
-    """Return what leaves a folder aside as a killed run does: `new`, `old` or `gone`."""
+    """Return what leaves a folder aside as a killed run does: `new` or `gone`."""
     trained(text, "origin")
 
-    def leave(kind, name="m"):
-        path = store.models_folder() / f".{name}.{kind}"
+    def leave(kind, name="m", ready=False):
+        path = store.models_folder() / f".{name}.{secrets.token_hex(4)}.{kind}"
         shutil.copytree(store.find("origin").path, path)
+        mark(path, path.name, ready)
         return path
 
     return leave
@@ -282,9 +285,10 @@ def test_a_model_in_the_making_is_nowhere_to_be_seen(killed, text, capfd):
     assert not left.exists()
 
 
-@pytest.mark.parametrize("look", [lambda: store.find("m"), store.list_models])
-def test_a_model_that_was_about_to_be_replaced_is_back_at_once(look, killed, text):
-    left = killed("old")
+@pytest.mark.parametrize("look", [lambda: store.find("m"), store.list_models, store.clean])
+def test_a_replacement_that_was_broken_off_is_completed_at_once(look, killed, text):
+    """The old model was moved away already, and the new one was complete."""
+    left = killed("new", ready=True)
     look()
     assert not left.exists()
     assert store.find("m").digest == store.find("origin").digest
@@ -292,11 +296,12 @@ def test_a_model_that_was_about_to_be_replaced_is_back_at_once(look, killed, tex
         trained(text)
 
 
-def test_what_was_replaced_does_not_come_back_when_the_new_one_is_removed(killed, text):
-    trained(text)
-    killed("old")
-    store.remove(store.find("m"))
-    assert [stored.name for stored in store.list_models()] == ["origin"]
+def test_what_was_about_to_replace_another_does_not_once_a_third_has_its_place(killed, text):
+    trained(text, hidden_size=3)
+    left, before = killed("new", ready=True), store.find("m").digest
+    assert store.list_models() and store.find("m").digest == before
+    store.clean()
+    assert not left.exists() and store.find("m").digest == before
 
 
 @pytest.mark.parametrize("how", ["cache", "train", "resume"])
@@ -304,8 +309,7 @@ def test_the_next_run_clears_up(how, killed, text, capfd):
     trained(text)
     train([text], name="part", settings=TINY, stop_after=1)
     with store.building("living", "stem", overwrite=False):
-        for kind in ("new", "old", "0123abcd.gone"):
-            killed(kind)
+        killed("new"), killed("gone"), killed("gone")
         if how == "cache":
             assert run(["models", "cache", "--clear"]) == 0
             assert "removed 3 leftovers of runs that were killed" in capfd.readouterr().err
@@ -313,15 +317,44 @@ def test_the_next_run_clears_up(how, killed, text, capfd):
             trained(text, "next")
         else:
             resume("part")
-        assert [name for name in entries() if name[0] == "."] == [".living.new"]
+        (living,) = (name for name in entries() if name[0] == ".")
+        assert living.startswith(".living.")
     assert not [name for name in entries() if name[0] == "."]
 
 
-def test_a_hidden_folder_of_the_users_stays(killed, text):
+def test_what_a_user_has_put_into_a_hidden_folder_stays(killed, text):
     left = killed("new")
     (left / "notes.txt").write_text("mine")
     store.clean()
     assert (left / "notes.txt").read_text() == "mine"
+    assert trained(text).name == "m"  # and the name is not blocked
+
+
+def test_a_copy_of_what_is_put_aside_is_the_users(killed):
+    """The mark says the name of the folder that it is in."""
+    copies = [".m.new", ".m.old", ".m.0123abcd.new", ".m.0123abcd.gone", ".m2.0123abcd.gone"]
+    left = killed("new", ready=True)
+    for name in copies:
+        shutil.copytree(left, left.with_name(name))
+    shutil.rmtree(left)
+    assert [stored.name for stored in store.list_models()] == ["origin"]
+    assert store.clean() == []
+    assert entries() == sorted([*copies, "origin"])
+
+
+@pytest.mark.parametrize("content", [None, "", ".half"])
+def test_a_kill_while_a_hidden_folder_gets_or_loses_its_mark(content, text):
+    """Its name was written down before, so the next run knows it; any other such folder stays."""
+    trained(text)
+    ours, other = (store.models_folder() / f".m.0123abc{digit}.new" for digit in "de")
+    for folder in (ours, other):
+        folder.mkdir()
+        if content is not None:
+            (folder / store.LOCK).write_text(content)
+    (store.home() / "models.lock").write_text(ours.name)
+    store.clean()
+    assert entries() == [other.name, "m"]
+    assert (store.home() / "models.lock").read_text() == ""
 
 
 # ---- the best weights ----

@@ -12,7 +12,7 @@ from seqgen import store
 from seqgen.cli import run
 from seqgen.errors import SeqgenError
 from seqgen.store import StoredModel
-from seqgen.store.aside import strangers
+from seqgen.store.ours import strangers
 
 MODELS = Path(__file__).parent / "data" / "models"
 NAME = "lstm-char"

@@ -445,17 +445,38 @@ def test_remove(tmp_path):
 @pytest.mark.parametrize("parts", [(), ("lock", ".config.json.abc.tmp"), ("tokenizer/",)])
 @pytest.mark.parametrize("removed_first", [False, True])
 def test_the_name_of_what_an_older_version_left_half_made_is_free(parts, removed_first):
-    place = store.models_folder() / "m"
+    place = fill_folder("m", parts)
+    StoredModel(place).write_config("lstm", model={}, training={}, data={})
+    if removed_first:
+        store.remove(store.find("m"))
+        assert not place.exists()
+    assert made("m").loadable
+
+
+@pytest.mark.parametrize("parts", [(), ("lock", ".config.json.abc.tmp"), ("tokenizer/",)])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_folder_that_nothing_shows_to_be_ours_is_not(parts, overwrite):
+    """Not even an empty one, or one with names that seqgen uses too."""
+    place = fill_folder("m", parts)
+    before = sorted(place.iterdir()), place.stat().st_mtime_ns
+    with pytest.raises(UsageError, match="m exists and is no model; give another --name"):
+        made("m", overwrite=overwrite)
+    for change in (store.remove, lambda model: store.rename(model, "x")):
+        with pytest.raises(SeqgenError, match="does not look like a model; nothing was"):
+            change(store.find("m"))
+    assert (sorted(place.iterdir()), place.stat().st_mtime_ns) == before
+
+
+def fill_folder(name, parts):
+    """Make a folder among the models, with some files and folders (they end with a slash)."""
+    place = store.models_folder() / name
     place.mkdir(parents=True)
     for part in parts:
         if part.endswith("/"):
             (place / part).mkdir()
         else:
             (place / part).write_text("{")
-    if removed_first:
-        store.remove(store.find("m"))
-        assert not place.exists()
-    assert made("m").loadable
+    return place
 
 
 def test_what_has_weights_is_not_taken_for_half_made():

@@ -1,63 +1,38 @@
-"""Hidden folders beside the models: new ones being built, old ones being replaced or deleted.
+"""Hidden folders beside the models: new ones being built, and old ones being deleted.
 
-Beside a model `m` may stand `.m.new`, which is being built; `.m.old`, which a new one is just
-about to replace; and `.m.0123abcd.gone`, which is being deleted. Whenever a
-run is killed, it leaves one of these, and the name says what the next run does with it.
+Beside a model `m` may stand `.m.0123abcd.new`, which is being built, and `.m.0123abcd.gone`, which
+is being deleted. Each has a mark inside (`ours.mark`) that says its name; nothing without one is
+moved or deleted, whatever it is called. Whenever a run is killed, it leaves one of these, and the
+next run deletes it; or it puts it in its place, if it was complete and about to go there.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import secrets
 from collections.abc import Iterator
-from pathlib import Path, PurePath
+from pathlib import Path
+from typing import IO
 
 from seqgen.errors import SeqgenError
-from seqgen.files import take_lock
-from seqgen.store.layout import (
-    CHECKPOINTS,
-    CLASSES,
-    CONFIG,
-    LABELS,
-    LAST,
-    LOCK,
-    METRICS,
-    PARTS,
-    RECORD,
-    SAMPLES,
-    SOURCE_TOKENIZER,
-    TOKENIZER,
-    VALIDATION,
-    VALIDATION_PAIRS,
-    VALIDATION_TOKENS,
-    VALIDATION_VECTORS,
-    WEIGHTS,
+from seqgen.files import open_file, take_lock
+from seqgen.store.layout import LOCK, PARTS
+from seqgen.store.ours import (
+    FOLDERS,
+    contents,
+    is_marked,
+    is_ready,
+    is_written_by_seqgen,
+    mark,
+    strangers,
 )
-from seqgen.store.manifest import MANIFEST
 from seqgen.store.places import alone, models_folder
 
-NEW, OLD, GONE = "new", "old", "gone"
-HIDDEN = re.compile(rf"\.(?P<name>.+)\.(?P<kind>{NEW}|{OLD}|{GONE})")
-# All that seqgen writes into a model's folder.
-FOLDERS = (TOKENIZER, SOURCE_TOKENIZER, "validation", CHECKPOINTS, "tensorboard")
-FILES = (
-    *(CONFIG, WEIGHTS, RECORD, METRICS, SAMPLES, LOCK, MANIFEST),
-    *(f"{TOKENIZER}/tokenizer.json", f"{TOKENIZER}/tokenizer.model"),
-    *(f"{SOURCE_TOKENIZER}/tokenizer.json", f"{SOURCE_TOKENIZER}/tokenizer.model"),
-    f"{SOURCE_TOKENIZER}/{LABELS}",
-    f"{TOKENIZER}/{CLASSES}",
-    *(VALIDATION, VALIDATION_TOKENS, *VALIDATION_PAIRS, VALIDATION_VECTORS),
-    *(f"{CHECKPOINTS}/{LAST}", f"{CHECKPOINTS}/step-*.safetensors"),
-    "tensorboard/events.out.tfevents.*",
-)
-
-
-def hidden(place: Path, kind: str) -> Path:
-    """Return the hidden folder of a model whose place is `place`."""
-    token = f".{secrets.token_hex(4)}" if kind == GONE else ""
-    return place.with_name(f".{place.name}{token}.{kind}")
+NEW, GONE = "new", "gone"
+HIDDEN = re.compile(rf"\.(?P<name>[^/]+)\.[0-9a-f]{{8}}\.(?P<kind>{NEW}|{GONE})")
 
 
 def taken(place: Path) -> bool:
@@ -65,144 +40,173 @@ def taken(place: Path) -> bool:
     return os.path.lexists(place)
 
 
-def contents(folder: Path) -> Iterator[Path]:
-    """Yield what is in a model's folder: its entries, and those of the folders that it has.
+def _hidden(place: Path, kind: str) -> Path:
+    """Return a new name for a hidden folder of the model whose place is `place`."""
+    return place.with_name(f".{place.name}.{secrets.token_hex(4)}.{kind}")
 
-    The copied parts of a mixture are models' folders too.
+
+def new_folder(place: Path, journal: IO[bytes]) -> Path:
+    """Make and mark the hidden folder of a new model.
+
+    Args:
+        place: where the model will be.
+        journal: what `alone` yields.
+
+    Raises:
+        OSError: it cannot be made.
     """
-    for path in sorted(folder.iterdir()):
-        if path.name == PARTS and path.is_dir() and not path.is_symlink():
-            for part in sorted(path.iterdir()):
-                copied = part.is_dir() and not part.is_symlink()
-                yield from contents(part) if copied else (part,)
-        elif path.name in FOLDERS and path.is_dir() and not path.is_symlink():
-            yield from sorted(path.iterdir())
-        else:
-            yield path
+    folder = _hidden(place, NEW)
+    with _announced(folder, journal):
+        folder.mkdir()
+        mark(folder, folder.name)
+    return folder
 
 
-def is_written_by_seqgen(path: Path, folder: Path) -> bool:
-    """Return whether an entry of a model's folder is a file that seqgen writes, by its name."""
-    part = PurePath(path.relative_to(folder))
-    if part.parts[0] == PARTS and len(part.parts) > 2:  # of a model that a mixture has copied
-        part = PurePath(*part.parts[2:])
-    if part.name.startswith(".") and part.suffix == ".tmp":  # of a run that was killed
-        part = part.with_name(part.name[1:].removesuffix(".tmp").rpartition(".")[0] or ".")
-    known = (name for name in FILES if len(PurePath(name).parts) == len(part.parts))
-    return any(part.match(name) for name in known) and (path.is_symlink() or not path.is_dir())
+def put_aside(place: Path) -> Path | None:
+    """Hide a model's folder in one step, to be discarded; return where it is.
 
+    A link is deleted, and what it leads to stays; then there is nothing to discard.
 
-def strangers(folder: Path) -> list[str]:
-    """Return the files in a model's folder that seqgen did not write, as relative paths."""
-    return [
-        path.relative_to(folder).as_posix()
-        for path in contents(folder)
-        if not is_written_by_seqgen(path, folder)
-    ]
-
-
-def holds_no_weights(folder: Path) -> bool:
-    """Return whether a folder holds nothing but parts of a model that has no weights.
-
-    A run that was killed early, or a removal, by version 0.1.0 left such folders behind.
+    Raises:
+        OSError: it cannot be moved.
     """
-    if not folder.is_dir() or folder.is_symlink():
-        return False
-    return not strangers(folder) and not any(p.suffix == ".safetensors" for p in contents(folder))
+    if place.is_symlink():
+        place.unlink()
+        return None
+    gone = _hidden(place, GONE)
+    mark(place, gone.name)
+    return place.rename(gone)
 
 
 def discard(folder: Path) -> None:
-    """Delete a model's folder: hide it in one step, then delete its files; do not follow links.
+    """Delete a folder that is put aside; do not follow links.
 
     Raises:
-        OSError: it cannot be moved or deleted, or holds files that seqgen did not write, which
-            stay.
+        OSError: it cannot be deleted, or holds files that seqgen did not write, which stay.
     """
-    known = HIDDEN.fullmatch(folder.name)
-    if known is None or known["kind"] != GONE:
-        folder = folder.rename(hidden(folder, GONE))
-    _delete(folder)
+    _empty(folder)
+    with alone() as journal:
+        _delete(folder, journal)
 
 
-def _delete(folder: Path) -> None:
-    if folder.is_symlink():
-        folder.unlink()
-        return
-    ours = [path for path in contents(folder) if is_written_by_seqgen(path, folder)]
-    # The lock goes last: without it the folder would look as if no run were using it.
-    for path in sorted(ours, key=lambda path: path.name == LOCK):
-        path.unlink(missing_ok=True)
+def _empty(folder: Path) -> None:
+    """Delete what seqgen wrote into a model's folder, but for the lock."""
+    for path in list(contents(folder)):
+        if is_written_by_seqgen(path, folder) and path != folder / LOCK:
+            path.unlink(missing_ok=True)
+    _delete_folders(folder)
+
+
+def _delete_folders(folder: Path) -> None:
+    """Delete the empty folders in a model's folder."""
     for name in FOLDERS:
         if (folder / name).is_dir():
             (folder / name).rmdir()
     if (folder / PARTS).is_dir():
-        for part in (folder / PARTS).iterdir():
-            _delete(part)
+        for part in list((folder / PARTS).iterdir()):
+            _delete_folders(part)
+            part.rmdir()
         (folder / PARTS).rmdir()
-    folder.rmdir()
+
+
+def _delete(folder: Path, journal: IO[bytes]) -> None:
+    """Delete a folder in which there is only its mark."""
+    if _names(folder) - {LOCK}:
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(folder))
+    with _announced(folder, journal):
+        (folder / LOCK).unlink(missing_ok=True)
+        folder.rmdir()
+
+
+def _names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+@contextlib.contextmanager
+def _announced(folder: Path, journal: IO[bytes]) -> Iterator[None]:
+    """Keep the name of a folder that is without its mark for a moment, as it comes or goes.
+
+    Args:
+        folder: the folder.
+        journal: what `alone` yields.
+    """
+    _forget_unmarked(journal)
+    journal.write(os.fsencode(folder.name))
+    yield
+    journal.truncate(0)
+
+
+def _forget_unmarked(journal: IO[bytes]) -> None:
+    """Delete a folder that a process was making, or had all but deleted, when it was killed."""
+    journal.seek(0)
+    name = os.fsdecode(journal.read())
+    folder = models_folder() / name
+    if HIDDEN.fullmatch(name) and folder.is_dir() and not folder.is_symlink():
+        with contextlib.suppress(OSError):
+            if _names(folder) == {LOCK}:
+                (folder / LOCK).unlink()
+            folder.rmdir()  # only if it is empty
+    journal.truncate(0)
+
+
+def is_being_built(place: Path) -> bool:
+    """Return whether a living process is building a model whose place is `place`."""
+    there = _aside(place.parent, NEW) if place.parent.is_dir() else ()
+    return any(own == place and not _is_free(path) for path, own in there)
 
 
 def restore(place: Path) -> None:
-    """Put a model back that a killed run was about to replace, if there is one."""
-    if taken(hidden(place, OLD)) and not taken(place):
+    """Complete a replacement by a run that was killed after it had moved the old model away."""
+    if not taken(place) and any(own == place for _, own in _ready(place.parent)):
         with contextlib.suppress(OSError), alone():
-            _put_back(place)
+            for path, own in _ready(place.parent):
+                if own == place and not taken(place) and _is_free(path):
+                    path.rename(place)
 
 
 def restore_all() -> None:
-    """Put back all models that killed runs were about to replace."""
-    for path, place in _aside(OLD):
-        if not taken(place) and path.exists():
-            restore(place)
+    """Complete all replacements by runs that were killed."""
+    for _, place in list(_ready(models_folder())):
+        restore(place)
 
 
-def _put_back(place: Path) -> None:
-    if taken(hidden(place, OLD)) and not taken(place):
-        hidden(place, OLD).rename(place)
-
-
-def forget_replaced(place: Path) -> None:
-    """Delete the old model that a killed run has left beside its replacement at `place`.
-
-    Otherwise it would be restored as soon as the replacement is removed.
-
-    Raises:
-        OSError: it cannot be deleted.
-    """
-    if taken(hidden(place, OLD)):
-        with alone():
-            if taken(place) and taken(hidden(place, OLD)):
-                discard(hidden(place, OLD))
-
-
-def clean_models() -> list[Path]:
+def clean_models(journal: IO[bytes]) -> list[Path]:
     """Delete what killed runs left in the models' folder; return what was deleted.
 
-    Call it within `alone`. Folders of running processes are locked, and stay.
+    Folders of running processes are locked, and stay.
+
+    Args:
+        journal: what `alone` yields.
     """
+    _forget_unmarked(journal)
     gone = []
-    for _, place in _aside(OLD):
-        _put_back(place)
-    for path, _ in _aside(NEW, OLD, GONE):
+    for path, place in list(_aside(models_folder(), NEW, GONE)):
         with contextlib.suppress(OSError, SeqgenError):
-            if path.is_symlink() or (_is_free(path) and not strangers(path)):
-                discard(path)
-                gone.append(path)
+            if not _is_free(path) or strangers(path):
+                continue
+            if is_ready(path) and not taken(place):
+                path.rename(place)
+                continue
+            _empty(path)
+            _delete(path, journal)
+            gone.append(path)
     return gone
 
 
-def _aside(*kinds: str) -> list[tuple[Path, Path]]:
-    """Return the hidden folders, each with the place of its model."""
-    folder = models_folder()
-    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    matches = map(HIDDEN.fullmatch, names)
-    return [(folder / m[0], folder / m["name"]) for m in matches if m and m["kind"] in kinds]
+def _ready(folder: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield the complete new models in a folder, each with its place."""
+    return ((path, place) for path, place in _aside(folder, NEW) if is_ready(path))
+
+
+def _aside(folder: Path, *kinds: str) -> Iterator[tuple[Path, Path]]:
+    """Yield what is put aside in a folder, each with the place of its model."""
+    names = _names(folder) if folder.is_dir() else ()
+    for known in filter(None, map(HIDDEN.fullmatch, sorted(names))):
+        if known["kind"] in kinds and is_marked(folder / known[0]):
+            yield folder / known[0], folder / known["name"]
 
 
 def _is_free(folder: Path) -> bool:
     """Return whether no running process holds the lock of a folder."""
-    try:
-        with (folder / LOCK).open("r+b") as file:
-            return take_lock(file)
-    except FileNotFoundError:
-        return True
+    with open_file(folder / LOCK, "r+b") as file:
+        return take_lock(file)

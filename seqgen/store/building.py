@@ -1,4 +1,4 @@
-"""New models: built in a hidden folder, and published with their first trained weights."""
+"""New models: built in a hidden folder, and published when they are complete."""
 
 from __future__ import annotations
 
@@ -10,12 +10,20 @@ from pathlib import Path
 
 from seqgen.errors import SeqgenError
 from seqgen.files import sync_folder
-from seqgen.store.aside import NEW, OLD, clean_models, discard, hidden, strangers, taken
+from seqgen.store.aside import (
+    clean_models,
+    discard,
+    is_being_built,
+    new_folder,
+    put_aside,
+    taken,
+)
 from seqgen.store.finding import LATEST, LONGEST_NAME, check_free
 from seqgen.store.kept_data import clear_leftovers
 from seqgen.store.model import StoredModel
+from seqgen.store.ours import mark
 from seqgen.store.places import alone, models_folder
-from seqgen.store.removing import check_removable
+from seqgen.store.removing import check_replaceable, is_replaceable
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,23 +67,24 @@ class NewModel(StoredModel):
         if self.published:
             return
         with self.writing(), alone():
-            place, old = self.place, hidden(self.place, OLD)
-            swaps = self.replaces and taken(place)
-            if taken(place) and not (swaps and (place.is_symlink() or not strangers(place))):
-                place, swaps = _unused(place.parent, place.name), False
-            if swaps:
-                place.rename(old)
+            place, old = self.place, None
+            if taken(place) and not (self.replaces and is_replaceable(place)):
+                place = _unused(place.parent, place.name)
+            # If the next two steps are broken off, the next run completes them.
+            mark(self.path, self.path.name, ready=True)
+            if taken(place):
+                old = put_aside(place)
             try:
                 self.path.rename(place)
             except OSError:
-                if swaps:
+                if old is not None:
                     old.rename(place)
                 raise
             # Stored models are frozen; this is the only change that one undergoes.
             object.__setattr__(self, "path", place)
             object.__setattr__(self, "place", place)
             sync_folder(place.parent)
-        if swaps:
+        if old is not None:
             with contextlib.suppress(OSError):  # the next run tries again
                 discard(old)
 
@@ -110,18 +119,18 @@ def building(
 
 def _begin(folder: Path, name: str | None, stem: str, held: contextlib.ExitStack) -> NewModel:
     try:
-        with alone():
+        with alone() as journal:
             folder.mkdir(parents=True, exist_ok=True)
-            clean_models()
+            clean_models(journal)
             place = folder / name if name else _unused(folder, stem)
-            staging = hidden(place, NEW)
-            if staging.exists():
+            if is_being_built(place):
                 raise SeqgenError(f"{place.name} is being trained by another run; wait for it")
             replaces = taken(place)
+            if replaces:
+                check_replaceable(place)
             if replaces and not place.is_symlink():
-                held.enter_context(StoredModel(check_removable(StoredModel(place))).locked())
-            staging.mkdir()
-            model = NewModel(staging, place, replaces)
+                held.enter_context(StoredModel(place).locked())
+            model = NewModel(new_folder(place, journal), place, replaces)
             held.enter_context(model.locked())
     except OSError as error:
         raise SeqgenError(
@@ -136,7 +145,7 @@ def _unused(folder: Path, stem: str) -> Path:
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._") or "model"
     stem = stem[: LONGEST_NAME - len("-999")]
     number, path = 2, folder / stem
-    while taken(path) or taken(hidden(path, NEW)) or path.name == LATEST:
+    while taken(path) or is_being_built(path) or path.name == LATEST:
         path = folder / f"{stem}-{number}"
         number += 1
     return path
@@ -150,6 +159,6 @@ def clean() -> list[Path]:
     """
     gone: list[Path] = []
     if models_folder().is_dir():
-        with contextlib.suppress(OSError), alone():
-            gone += clean_models()
+        with contextlib.suppress(OSError), alone() as journal:
+            gone += clean_models(journal)
     return gone + clear_leftovers()

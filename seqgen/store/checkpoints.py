@@ -46,7 +46,7 @@ class TrainingFolder(ModelFolder):
         going = [path for path in self.earlier_checkpoints() if path not in earlier]
         coming = [folder / LAST, numbered] if keep > 1 else [folder / LAST]
         with self.writing(f"{CHECKPOINTS}/{LAST}"):
-            folder.mkdir(exist_ok=True)
+            self.place_of(f"{CHECKPOINTS}/{LAST}")
             manifest.announce(
                 self.path,
                 {f"{CHECKPOINTS}/{path.name}": digest for path in coming},

@@ -10,10 +10,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from seqgen.errors import SeqgenError, UsageError, did_you_mean
-from seqgen.store.aside import holds_no_weights, restore, restore_all, taken
+from seqgen.store.aside import restore, restore_all, taken
 from seqgen.store.digests import CHEAP
 from seqgen.store.mixture_parts import resolve
 from seqgen.store.model import StoredModel, models_of
+from seqgen.store.ours import holds_no_weights, is_model, require_model
 from seqgen.store.places import models_folder
 from seqgen.store.stored_mixture import StoredMixture
 
@@ -53,27 +54,31 @@ def check_new_name(name: str) -> None:
 def check_free(name: str | None, overwrite: bool) -> None:
     """Refuse an invalid name, or one that is in use unless it may be overwritten.
 
-    A folder without weights is no model; its name is free. A name that is to be made (None) is.
+    A model without weights is none; its name is free. A name that is to be made (None) is.
 
     Raises:
-        UsageError: says what to do.
+        UsageError: it is in use, by a model or by something that is none; says what to do.
         SeqgenError: models cannot be stored at all; see `home`.
     """
     models_folder()
     if name is None:
         return
     check_new_name(name)
-    if not is_free(name) and not overwrite:
+    if is_free(name):
+        return
+    if not is_model(models_folder() / name):
+        raise UsageError(f"{models_folder() / name} exists and is no model; give another --name")
+    if not overwrite:
         raise UsageError(
             f"a model named {name!r} already exists; give --overwrite or another --name"
         )
 
 
 def is_free(name: str) -> bool:
-    """Return whether no model has a name. A folder without weights is no model."""
+    """Return whether nothing has a name, or only a model without weights."""
     place = models_folder() / name
     restore(place)
-    return not taken(place) or holds_no_weights(place)
+    return not taken(place) or (is_model(place) and holds_no_weights(place))
 
 
 def list_models() -> list[StoredModel]:
@@ -186,11 +191,17 @@ def rename(model: StoredModel, name: str) -> StoredModel:
 
     Raises:
         UsageError: not a name, or one in use.
-        SeqgenError: it is being trained, or cannot be renamed.
+        SeqgenError: it is no model, is being trained, or cannot be renamed; or the path is a link,
+            which would lead nowhere afterwards.
     """
     check_new_name(name)
+    require_model(model.path, "nothing was renamed")
+    if model.path.is_symlink():
+        raise SeqgenError(
+            f"{model.path} is a link to {model.path.resolve()}: rename that, or the link itself"
+        )
     path = model.path.resolve().with_name(name)
-    if path.exists():
+    if taken(path):
         raise UsageError(f"a model named {name!r} already exists; choose another name")
     try:
         with model.locked():

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from seqgen.errors import SeqgenError, first_line
-from seqgen.files import is_temporary, parse_json, replacing, take_lock, write_bytes
+from seqgen.files import is_temporary, open_file, parse_json, replacing, take_lock, write_bytes
 from seqgen.store import manifest
 from seqgen.store.layout import (
     CHECKPOINTS,
@@ -27,6 +28,7 @@ from seqgen.store.layout import (
     VALIDATION_VECTORS,
     WEIGHTS,
 )
+from seqgen.store.ours import contents, is_known, is_written_by_seqgen, require_model
 from seqgen.store.writing import MetricsLog, step_of, writing
 
 if TYPE_CHECKING:
@@ -78,6 +80,28 @@ class ModelFolder:
         """Report in one line that a part of the folder cannot be written, and what is left."""
         return writing(self.path / part, self.kept)
 
+    def place_of(self, part: str) -> Path:
+        """Return the path of a file that is to be written, in a folder that is made if need be.
+
+        Raises:
+            OSError: that folder is a link, or cannot be made.
+        """
+        assert is_known(PurePath(part)), part  # what is not known to be ours cannot be removed
+        path = self.path / part
+        if path.parent != self.path:
+            self.refuse_link(path.parent.name)
+            path.parent.mkdir(exist_ok=True)
+        return path
+
+    def refuse_link(self, folder: str) -> None:
+        """Refuse to write into a folder of this one that is a link: it may lead anywhere.
+
+        Raises:
+            OSError: it is one.
+        """
+        if (self.path / folder).is_symlink():
+            raise OSError(errno.ELOOP, f"{self.path / folder} is a link, which is not followed")
+
     def check(self, largest: int | None = None) -> None:
         """Compare the folder with its manifest; checkpoints are checked when they are read.
 
@@ -121,18 +145,20 @@ class ModelFolder:
             SeqgenError: it cannot be written; what was there stays.
         """
         with self.writing(part):
+            path = self.place_of(part)
             manifest.announce(self.path, {part: manifest.digest(*pieces)})
-            write_bytes(self.path / part, *pieces)
+            write_bytes(path, *pieces)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Lock this model against other runs; the lock ends with the process, however it ends.
 
         Raises:
-            SeqgenError: another run has locked it.
+            SeqgenError: another run has locked it, or it is no model.
         """
+        require_model(self.path, "nothing was changed")
         with self.writing(LOCK):
-            file = (self.path / LOCK).open("w")
+            file = open_file(self.place_of(LOCK), "a+b")
         with file:
             if not take_lock(file):
                 raise SeqgenError(f"{self.name} is being trained by another run; wait for it")
@@ -142,7 +168,7 @@ class ModelFolder:
     def is_locked(self) -> bool:
         """Whether another process is training this model now."""
         try:
-            with (self.path / LOCK).open("rb") as file:
+            with open_file(self.path / LOCK, "rb") as file:
                 return not take_lock(file)
         except OSError:
             return False
@@ -151,7 +177,7 @@ class ModelFolder:
     def log(self, part: str) -> Iterator[MetricsLog]:
         """Open `metrics.jsonl` or `samples.jsonl` for appending."""
         with self.writing(part):
-            file = (self.path / part).open("ab", buffering=0)
+            file = open_file(self.place_of(part), "ab")
         with file:
             yield MetricsLog(file, lambda: self.writing(part))
 
@@ -170,16 +196,16 @@ class ModelFolder:
             SeqgenError: the folder cannot be written.
         """
         with self.writing():
-            for path in filter(is_temporary, self.path.rglob(".*")):
-                path.unlink(missing_ok=True)
+            for path in filter(is_temporary, list(contents(self.path))):
+                if is_written_by_seqgen(path, self.path):
+                    path.unlink(missing_ok=True)
         for part in (METRICS, SAMPLES):
-            path = self.path / part
-            if path.exists():
-                lines = path.read_bytes().splitlines(keepends=True)
+            with self.writing(part), contextlib.suppress(FileNotFoundError):
+                with open_file(self.place_of(part), "rb") as file:
+                    lines = file.read().splitlines(keepends=True)
                 kept = [x for x in lines if x.endswith(b"\n") and step_of(x) <= step]
                 if kept != lines:
-                    with self.writing(part):
-                        write_bytes(path, b"".join(kept))
+                    write_bytes(self.path / part, b"".join(kept))
 
     def write_validation(self, chunks: Iterator[str]) -> None:
         """Keep the held-out text.
@@ -206,14 +232,10 @@ class ModelFolder:
         """
         from safetensors.numpy import save
 
-        path = self.path / VALIDATION_VECTORS
-        path.parent.mkdir(exist_ok=True)
-        write_bytes(path, save(sources.joined()))
+        write_bytes(self.place_of(VALIDATION_VECTORS), save(sources.joined()))
         self._write_text(VALIDATION_PAIRS[1], targets)
 
     def _write_text(self, part: str, chunks: Iterator[str]) -> None:
-        path = self.path / part
-        path.parent.mkdir(exist_ok=True)
-        with replacing(path) as file:
+        with replacing(self.place_of(part)) as file:
             for chunk in chunks:
                 file.write(chunk.encode())

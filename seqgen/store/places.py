@@ -6,9 +6,10 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from seqgen.errors import SeqgenError
-from seqgen.files import take_lock
+from seqgen.files import open_file, take_lock
 
 
 def home() -> Path:
@@ -42,16 +43,17 @@ def studies_folder() -> Path:
 
 
 @contextlib.contextmanager
-def alone() -> Iterator[None]:
+def alone() -> Iterator[IO[bytes]]:
     """Take the lock under which folders of models are moved, waiting for other processes.
 
-    Hold it only briefly, and do not nest it.
+    Hold it only briefly, and do not nest it. Yields the locked file, which is empty unless a
+    process was killed between two steps that belong together; see `aside.announced`.
 
     Raises:
         OSError: the home cannot be written.
     """
     folder = home()
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "models.lock").open("w") as file:
+    with open_file(folder / "models.lock", "a+b") as file:
         take_lock(file, wait=True)
-        yield
+        yield file

@@ -7,11 +7,11 @@ from collections.abc import Collection
 from pathlib import Path
 
 from seqgen.errors import SeqgenError
-from seqgen.store import manifest
 from seqgen.store.adapter import Adapter
-from seqgen.store.aside import discard, forget_replaced, holds_no_weights, strangers
+from seqgen.store.aside import discard, put_aside
 from seqgen.store.layout import CONFIG
 from seqgen.store.model import StoredModel, models_of
+from seqgen.store.ours import require_model, strangers
 from seqgen.store.places import models_folder
 from seqgen.store.reference import Reference
 
@@ -22,22 +22,16 @@ NAMED = 3
 def check_removable(model: StoredModel) -> Path:
     """Return the folder that removing a model deletes, without links and `.` in its path.
 
-    A model has a configuration of seqgen. In the models' folder a manifest will do, so that a
-    damaged model can be removed, or nothing but parts that a killed run has left.
-
     Raises:
         SeqgenError: it is no model, it holds files that seqgen did not write, or it is, or holds,
             the working directory.
     """
     path = model.path.resolve()
     untouched = "nothing was removed"
-    if not path.is_dir():
-        raise SeqgenError(f"{path} is not a folder; {untouched}")
+    require_model(path, untouched)
     with contextlib.suppress(FileNotFoundError):  # the working directory may be gone
         if Path.cwd().resolve().is_relative_to(path):
             raise SeqgenError(f"{path} is, or holds, the working directory; {untouched}")
-    if not _has_configuration(StoredModel(path)) and not _is_damaged_or_unfinished(path):
-        raise SeqgenError(f"{path} does not look like a model; {untouched}")
     try:
         others = strangers(path)
     except OSError as error:
@@ -49,6 +43,29 @@ def check_removable(model: StoredModel) -> Path:
             f"{path} holds what seqgen did not write ({names}): move it elsewhere; {untouched}"
         )
     return path
+
+
+def check_replaceable(place: Path) -> None:
+    """Refuse to put a new model in the place of what is no model.
+
+    Of a link to a model only the link is replaced.
+
+    Raises:
+        SeqgenError: see `check_removable`.
+    """
+    if place.is_symlink():
+        require_model(place.resolve(), "nothing was replaced")
+    else:
+        check_removable(StoredModel(place))
+
+
+def is_replaceable(place: Path) -> bool:
+    """Return whether a new model may be put in the place of what is there."""
+    try:
+        check_replaceable(place)
+    except SeqgenError:
+        return False
+    return True
 
 
 def needing(models: Collection[StoredModel]) -> list[str]:
@@ -76,27 +93,6 @@ def _references(model: StoredModel) -> list[Reference]:
     return []
 
 
-def _is_in_models_folder(path: Path) -> bool:
-    return path.parent == models_folder().resolve()
-
-
-def _has_configuration(model: StoredModel) -> bool:
-    try:
-        return isinstance(model.config.get("architecture"), str)
-    except SeqgenError:
-        return False
-
-
-def _is_damaged_or_unfinished(path: Path) -> bool:
-    """Return whether a folder in the models' folder has no configuration, but is of seqgen."""
-    if not _is_in_models_folder(path):
-        return False
-    with contextlib.suppress(SeqgenError):
-        if manifest.read(path):
-            return True
-    return holds_no_weights(path) and not (path / CONFIG).exists()
-
-
 def remove(model: StoredModel) -> None:
     """Delete a model's folder, and the link by which it was named.
 
@@ -107,9 +103,7 @@ def remove(model: StoredModel) -> None:
     path = check_removable(model)
     try:
         with StoredModel(path).locked():
-            if _is_in_models_folder(path):
-                forget_replaced(path)
-            discard(path)
+            discard(put_aside(path))
         if model.path.is_symlink():
             model.path.unlink()
     except OSError as error:

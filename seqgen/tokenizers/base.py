@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from seqgen.errors import UsageError
-from seqgen.files import parse_json, write_json
+from seqgen.files import json_bytes, parse_json, write_bytes
 from seqgen.limits import LineBuffer, require_short
 
 if TYPE_CHECKING:
@@ -59,6 +59,10 @@ def unknown_piece(text: str, encoding: Encoding, unk_id: int) -> tuple[int, str]
     return None if begin is None else (begin, text[begin:end])
 
 
+# The file of a tokenizer's folder that says what kind it is.
+TABLE = "tokenizer.json"
+
+
 class Tokenizer(ABC):
     """A vocabulary and the two ways through it.
 
@@ -68,6 +72,8 @@ class Tokenizer(ABC):
     """
 
     kind: ClassVar[str]
+    # The names of the files that `save` writes.
+    files: ClassVar[tuple[str, ...]] = (TABLE,)
     lossless: bool = True
     # Whether it has a token for every text, so that nothing is ever `<unk>`.
     complete: bool = False
@@ -212,9 +218,18 @@ class Tokenizer(ABC):
         return cls.from_facts(facts)
 
     def save(self, folder: Path) -> None:
-        """Write the tokenizer into `folder`, which is made if need be."""
+        """Write the files of the tokenizer into `folder`, which is made if need be."""
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / "tokenizer.json", {"kind": self.kind, **self.facts()})
+        for name, content in zip(self.files, self.contents(), strict=True):
+            write_bytes(folder / name, content)
+
+    def contents(self) -> tuple[bytes, ...]:
+        """Return the content of each of `files`."""
+        return (self.table(self.facts()),)
+
+    def table(self, facts: Mapping[str, Any]) -> bytes:
+        """Return the content of `TABLE`: the kind, and facts that `load` gets back."""
+        return json_bytes({"kind": self.kind, **facts})
 
 
 def room_for(vocab_size: int | None) -> int | None:
@@ -314,7 +329,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
     Raises:
         OSError, ValueError: it is missing or damaged.
     """
-    facts = parse_json((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    facts = parse_json((folder / TABLE).read_text(encoding="utf-8"))
     if not isinstance(facts, dict):
         raise ValueError("it holds no table")
     return facts

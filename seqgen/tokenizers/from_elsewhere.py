@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from seqgen.errors import UsageError, first_line
-from seqgen.files import parse_json, write_bytes, write_json
+from seqgen.files import parse_json
 from seqgen.limits import whole
 from seqgen.packages import require_packages
-from seqgen.tokenizers.base import Decoder, Tokenizer, unknown_piece
+from seqgen.tokenizers.base import TABLE, Decoder, Tokenizer, unknown_piece
 from seqgen.tokenizers.byte_level import BYTE_OF, blocks, can_be_cut
 from seqgen.tokenizers.sentencepiece_model import (
     SPACE,
@@ -118,12 +118,10 @@ class TokenizerFromElsewhere(Tokenizer):
     def from_facts(cls, facts: dict[str, Any]) -> TokenizerFromElsewhere:
         return cls(facts["content"].encode("latin-1"), facts["vocab_size"], facts["special"])
 
-    def save(self, folder: Path) -> None:
-        """Write the tokenizer into `folder`: its file as it was, and a table beside it."""
-        folder.mkdir(parents=True, exist_ok=True)
-        write_bytes(folder / self.file, self.content)
-        facts = {name: fact for name, fact in self.facts().items() if name != "content"}
-        write_json(folder / "tokenizer.json", {"kind": self.kind, **facts})
+    def contents(self) -> tuple[bytes, ...]:
+        """Return the file as it was, and a table of the rest."""
+        rest = {name: fact for name, fact in self.facts().items() if name != "content"}
+        return self.content, self.table(rest)
 
     @classmethod
     def load(cls, folder: Path, facts: dict[str, Any]) -> TokenizerFromElsewhere:
@@ -174,6 +172,7 @@ class HuggingFaceTokenizer(TokenizerFromElsewhere):
 
     kind = "huggingface"
     file = "huggingface.json"
+    files = (file, TABLE)
 
     def _open(self) -> int:
         self._library = open_library(self.content)
@@ -299,6 +298,7 @@ class WholeSentencepieceTokenizer(TokenizerFromElsewhere):
     kind = "sentencepiece"
     joins_space = True
     file = "sentencepiece.model"
+    files = (file, TABLE)
 
     def _open(self) -> int:
         self.normaliser = read_normaliser(self.content)

@@ -14,8 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.files import write_bytes, write_json
-from seqgen.tokenizers.base import Decoder, Tokenizer, segments
+from seqgen.tokenizers.base import TABLE, Decoder, Tokenizer, segments
 from seqgen.tokenizers.sentencepiece_model import (
     ESCAPE,
     SPACE,
@@ -48,6 +47,7 @@ class SentencepieceTokenizer(Tokenizer):
     """
 
     algorithm: ClassVar[str]
+    files = (MODEL_FILE, TABLE)
     joins_space = True
 
     def __init__(self, model: bytes) -> None:
@@ -205,11 +205,9 @@ class SentencepieceTokenizer(Tokenizer):
     def from_facts(cls, facts: dict[str, Any]) -> SentencepieceTokenizer:
         return cls(base64.b64decode(facts["model"], validate=True))
 
-    def save(self, folder: Path) -> None:
-        """Write the tokenizer into `folder`: the `.model` as a file that other tools read too."""
-        folder.mkdir(parents=True, exist_ok=True)
-        write_bytes(folder / MODEL_FILE, self.model)
-        write_json(folder / "tokenizer.json", {"kind": self.kind, "file": MODEL_FILE})
+    def contents(self) -> tuple[bytes, ...]:
+        """Return the `.model`, which other tools read too, and a table that names it."""
+        return self.model, self.table({"file": MODEL_FILE})
 
     @classmethod
     def load(cls, folder: Path, facts: dict[str, Any]) -> SentencepieceTokenizer:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from seqgen.packages import require_packages
 from seqgen.store import StoredModel
+from seqgen.store.layout import TENSORBOARD
 from seqgen.training.events import Event, Progress, SampleLine, Validated
 
 if TYPE_CHECKING:
@@ -30,13 +31,15 @@ class Board:
     def __init__(self, stored: StoredModel, step: int) -> None:
         require_tensorboard()
         self._stored, self._step = stored, step
+        with stored.writing(TENSORBOARD):
+            stored.refuse_link(TENSORBOARD)
         self._waiting: list[Event] = []
 
     @cached_property
     def _writer(self) -> SummaryWriter:
         from torch.utils.tensorboard import SummaryWriter
 
-        folder = self._stored.path / "tensorboard"
+        folder = self._stored.path / TENSORBOARD
         return SummaryWriter(str(folder), purge_step=self._step + 1 if self._step else None)
 
     def take(self, event: Event) -> None:

@@ -151,8 +151,7 @@ class Prepared:
         if self.split is not None and self.split.val is not None:
             stored.write_validation(self.split.val())
         elif self.val is not None:
-            path = stored.path / store.VALIDATION_TOKENS
-            path.parent.mkdir(exist_ok=True)
+            path = stored.place_of(store.VALIDATION_TOKENS)
             write_corpus(path, self.val, self.val_facts, self.tokenizer)
 
     def overlap(self, data: DataConfig) -> Overlap | None:

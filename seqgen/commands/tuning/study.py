@@ -22,7 +22,7 @@ from seqgen.commands.tuning.space import Space
 from seqgen.commands.tuning.trial import Trial, TrialRecord, without_warnings
 from seqgen.configs import Choices, require
 from seqgen.errors import SeqgenError
-from seqgen.files import parse_json, take_lock, write_json
+from seqgen.files import open_file, parse_json, take_lock, write_json
 from seqgen.hashing import hash64
 from seqgen.packages import require_packages
 
@@ -239,7 +239,7 @@ class Study:
             asked.set_user_attr("index", index)
         folder = self.folder / TRIALS / str(asked.number)
         folder.mkdir()
-        take_lock(held.enter_context((folder / LOCK).open("w")))
+        take_lock(held.enter_context(open_file(folder / LOCK, "a+b")))
         values = {**(recipe if index == 0 else {}), **asked.params}
         return Trial(index, values, folder, asked)
 
@@ -261,7 +261,7 @@ class Study:
     def _is_at_work(self, number: int | str) -> bool:
         """Return whether a process holds the lock of a trial."""
         try:
-            with (self.folder / TRIALS / str(number) / LOCK).open("rb") as file:
+            with open_file(self.folder / TRIALS / str(number) / LOCK, "rb") as file:
                 return not take_lock(file)
         except OSError:
             return False
@@ -362,7 +362,7 @@ RECORD = "record"
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    with (folder / LOCK).open("w") as file:
+    with open_file(folder / LOCK, "a+b") as file:
         take_lock(file, wait=True)
         yield
 
