@@ -6,14 +6,16 @@ Half of the kills come by the clock, at any moment of a command; the other half 
 operation of it (an open, a rename, a deletion, a lock ...), so that the shortest moments between
 two of them are met as often as the long ones. After each kill every model that was there before
 must be there, load, and be either what it was or a trained new one; none that is listed may be
-untrained; and the next command on the same name must not be refused. Ends with one line of
-figures, and with 1 if anything was wrong.
+untrained, or impossible to resume; and the next command on the same name must not be refused. Ends
+with one line of figures, and with 1 if anything was wrong.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
+import importlib.util
 import os
 import random
 import signal
@@ -29,7 +31,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from seqgen import store
+from seqgen import registry, store
 from seqgen.cli import run
 from seqgen.commands.loading import load
 from seqgen.commands.training import session
@@ -59,11 +61,18 @@ class Command:
         kind: what the figures call it.
         name: the model.
         arguments: of the command line.
+        to: what it is renamed to, if it is.
     """
 
     kind: str
     name: str
     arguments: list[str]
+    to: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The command without names: equal ones take about as long."""
+        return " ".join([self.kind, *(a for a in self.arguments if a not in NAMES)])
 
 
 @dataclass(frozen=True)
@@ -110,10 +119,12 @@ class Killing:
     def __init__(self, home: Path, seed: int) -> None:
         self.home, self.draw, self.figures = home, random.Random(seed), Figures()
         self.text, self.arpa = home.parent / "text.txt", home.parent / "model.arpa"
+        self.hf = home.parent / "hf"  # a folder of Hugging Face
         self.text.write_text(TEXT)
         self.ranges: dict[str, Range] = {}
         self.untrained: list[dict[str, torch.Tensor]] = []
         self.bystanders: dict[str, Seen] = {}
+        self.known: dict[tuple, Seen] = {}
 
     def prepare(self) -> None:
         """Train what stands by, find out how long commands take and what untrained models are."""
@@ -124,7 +135,15 @@ class Killing:
             name = f"bystander-{architecture}"
             self._must(self._train(architecture, name))
         self._must(["export", "bystander-ngram", "--out", str(self.arpa), "--quiet"])
+        if importlib.util.find_spec("tokenizers") is not None:
+            small = ["--model", "transformer", "--tokenizer", "byte", "--name", "t", "--heads", "1"]
+            self._must(["train", str(self.text), *small, *TRAINING])
+            self._must(["export", "t", "--format", "hf", "--out", str(self.hf), "--quiet"])
+            self._must(["models", "remove", "t", "--yes", "--quiet"])
+            # And what importing loads is loaded, for all copies of this process.
+            self._must(["import", str(self.hf), "--name", "bystander-hf", "--quiet"])
         self.bystanders = self.look()
+        gc.freeze()  # a collection in a copy of this process would copy all of it
 
     def _must(self, arguments: list[str]) -> None:
         assert run(arguments) == 0, arguments
@@ -154,6 +173,15 @@ class Killing:
         return {model.name: self._seen(model) for model in store.list_models()}
 
     def _seen(self, stored: StoredModel) -> Seen:
+        """Return what a model says; it is asked again when any of its files is another."""
+        files = (path for path in sorted(stored.path.rglob("*")) if path.name != store.LOCK)
+        stats = ((path, path.stat().st_ino, path.stat().st_mtime_ns) for path in files)
+        key = stored.name, *stats
+        if key not in self.known:
+            self.known[key] = self._asked(stored)
+        return self.known[key]
+
+    def _asked(self, stored: StoredModel) -> Seen:
         try:
             loaded = load(stored.path)
             stored.check()
@@ -170,7 +198,14 @@ class Killing:
         step = None
         with contextlib.suppress(SeqgenError):
             step = stored.read_checkpoint()[1]["run"]["step"]
+        if step is None and self._is_trained_in_steps(stored):
+            self._note(f"{stored.name} is listed and cannot be resumed")
         return Seen(tuple(logits), step, step is None or step >= STEPS)
+
+    def _is_trained_in_steps(self, stored: StoredModel) -> bool:
+        if stored.is_mixture or "imported" in stored.record:
+            return False
+        return registry.architecture(stored.config["architecture"]).estimator is None
 
     def _note(self, problem: str) -> None:
         self.figures.wrong.append(problem)
@@ -179,15 +214,31 @@ class Killing:
     def next_command(self, there: dict[str, Seen]) -> Command:
         """Draw a command that must be able to do its work."""
         name = self.draw.choice(NAMES)
-        kinds = ["train", "train", "import"]
+        free = [other for other in NAMES if other not in there]
+        hf = ["import hf"] if self.hf.exists() else []
+        kinds = ["train", "train", "import", "mix", *hf]
         if name in there:
-            kinds = ["train --overwrite"] * 3 + ["import --overwrite", "remove"]
+            kinds = [f"{kind} --overwrite" for kind in ("train", *kinds)]
+            kinds += ["remove", *(["rename"] * 2 if free else [])]
             if not there[name].finished:
-                kinds = ["train --resume"] * 3 + kinds[:1]
+                kinds = ["train --resume"] * 3 + ["train --overwrite", *kinds[-1:]]
         kind = self.draw.choice(kinds)
         overwrite = ["--overwrite"] if "--overwrite" in kind else []
+        if kind == "rename":
+            to = self.draw.choice(free)
+            return Command(kind, name, ["models", "rename", name, to, "--quiet"], to)
         if kind.startswith("import"):
-            arguments = ["import", str(self.arpa), "--name", name, "--quiet", *overwrite]
+            file = self.hf if "hf" in kind else self.arpa
+            arguments = ["import", str(file), "--name", name, "--quiet", *overwrite]
+        elif kind.startswith("mix"):
+            arguments = ["mix", "bystander-lstm", "bystander-gru", "--weights", "0.4,0.6"]
+            arguments += [
+                "--name",
+                name,
+                "--quiet",
+                *overwrite,
+                *self.draw.choice([[], ["--copy"]]),
+            ]
         elif kind == "remove":
             arguments = ["models", "remove", name, "--yes"]
         elif kind == "train --resume":
@@ -203,8 +254,7 @@ class Killing:
         there = self.look()
         while self.figures.kills.total() < kills:
             command = self.next_command(there)
-            model, end = command.arguments[3:4], command.arguments[-1:]
-            key = " ".join([command.kind, *model, *end]).replace(command.name, "")
+            key = command.key
             spared = key not in self.ranges or self.draw.randrange(SPARED) == 0
             status = self._spared(command, key) if spared else self._killed(command, key)
             if os.WIFSIGNALED(status):
@@ -273,8 +323,14 @@ class Killing:
         for name in before.keys() - {own}:
             if now.get(name) != before[name]:
                 self._note(f"{command.kind} of {own} has changed {name}")
-        if now.keys() - before.keys() - {own}:
+        if now.keys() - before.keys() - {own, command.to}:
             self._note(f"{command.kind} of {own} has made {now.keys() - before.keys()}")
+        if command.to is not None:
+            there = [name for name in (own, command.to) if now.get(name) == before[own]]
+            if len(there) != 1 or (there == [own] and not killed):
+                self._note(f"rename of {own} to {command.to} has left {there}")
+            self.figures.swapped += killed and there == [command.to]
+            return
         if own in before and own not in now and command.kind != "remove":
             self._note(f"{command.kind} has lost {own}")
         if not killed and (own in now) == (command.kind == "remove"):
@@ -306,7 +362,7 @@ class Killing:
         return (
             f"{kills.total()} SIGKILLs ({parts}; {self.figures.swapped} after the swap or a step; "
             f"{self.figures.ended} commands ended): {len(self.figures.wrong)} models lost, "
-            "untrained, unusable, or names blocked"
+            "untrained, unusable, impossible to resume, or names blocked"
         )
 
 
@@ -337,6 +393,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     torch.set_num_threads(1)  # a copy of a process has no threads
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
     session.SAMPLE_TOKENS = 4
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"

@@ -479,11 +479,12 @@ def fill_folder(name, parts):
     return place
 
 
-def test_what_has_weights_is_not_taken_for_half_made():
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_what_has_weights_is_not_taken_for_half_made(overwrite):
     stored = made("m")
     (stored.path / store.CONFIG).unlink()
-    with pytest.raises(UsageError, match="--overwrite"):
-        made("m")
+    with pytest.raises(UsageError, match="m exists and is no model; give another --name"):
+        made("m", overwrite=overwrite)
     assert (stored.path / store.WEIGHTS).exists()
 
 
