@@ -14,6 +14,7 @@ from seqgen.cli import run
 from seqgen.commands.exchange import import_model
 from seqgen.commands.loading import load
 from seqgen.commands.writing.prompts import read_prompt
+from seqgen.store.ours import strangers
 from seqgen.tokenizers import load_tokenizer, tokenizer_from_facts
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -219,6 +220,7 @@ def test_other_commands_take_it(folders, capsys, tmp_path):
         for field in fields:
             assert getattr(tuned.model.config, field) == getattr(origin.model.config, field)
         assert tuned.source_tokenizer.fingerprint == origin.source_tokenizer.fingerprint
+        assert strangers(tuned.stored.path) == strangers(origin.stored.path) == []
         (record,) = records(
             capsys, "sample", "the cat", "-m", f"{name}2", "--align", "--max-tokens", 5, "--greedy"
         )

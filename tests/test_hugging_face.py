@@ -28,6 +28,7 @@ from seqgen.commands import exchange
 from seqgen.commands.exchange import import_model
 from seqgen.commands.loading import load
 from seqgen.commands.writing.prompts import read_prompt
+from seqgen.store.ours import mark, strangers
 from seqgen.tokenizers.byte_level import blocks
 from seqgen.tokenizers.from_elsewhere import HuggingFaceTokenizer
 
@@ -416,6 +417,24 @@ def folder(tmp_path):
 def change(path, **fields):
     table = json.loads(path.read_text())
     path.write_text(json.dumps({**table, **fields}))
+
+
+@pytest.mark.parametrize("file", ["huggingface.json", "sentencepiece.model"])
+def test_what_is_imported_is_known_to_be_ours(file, folder, capsys, home):
+    """It is replaced and removed, and a killed import blocks no name."""
+    if file == "sentencepiece.model":
+        (folder / "tokenizer.json").unlink()
+        (folder / "tokenizer.model").write_bytes(sentencepiece_model(TEXT.split("\n"), 290))
+        change(folder / "config.json", eos_token_id=2)
+    assert run(["import", str(folder), "--name", "m"]) == 0
+    place = home / "models" / "m"
+    assert (place / "tokenizer" / file).exists() and strangers(place) == []
+    killed = place.with_name(".m.0123abcd.new")
+    shutil.copytree(place, killed)
+    mark(killed, killed.name)
+    assert run(["import", str(folder), "--name", "m", "--overwrite"]) == 0
+    assert run(["models", "remove", "m", "--yes"]) == 0
+    assert list((home / "models").iterdir()) == []
 
 
 def test_a_folder_by_hand_is_imported(folder, capsys):

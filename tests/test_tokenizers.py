@@ -282,3 +282,12 @@ def test_did_you_mean():
         tokenizer_kind("whitspace")
     with pytest.raises(UsageError, match="char, byte"):
         tokenizer_kind("qqqq")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("bpe", "unigram")])
+def test_what_is_saved_is_what_the_class_names(kind, tmp_path):
+    """Models' folders are recognised by these names; see `store.ours`."""
+    tokenizer = made(kind, KITCHEN_SINK)
+    tokenizer.save(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == set(tokenizer.files)
+    assert load_tokenizer(tmp_path).fingerprint == tokenizer.fingerprint
