@@ -351,9 +351,9 @@ class Killing:
         for name, seen in self.bystanders.items():
             if self.look().get(name) != seen:
                 self._note(f"{name}, which nobody touched, is another one")
-        left = [path.name for path in store.models_folder().iterdir() if path.name[0] == "."]
-        if left:
-            self._note(f"left over: {' '.join(left)}")
+        for path in store.models_folder().glob(".*"):
+            files = " ".join(str(file.relative_to(path)) for file in path.rglob("*"))
+            self._note(f"left over: {path.name} with {files or 'nothing'}")
 
     def summary(self) -> str:
         """Return the figures in one line."""

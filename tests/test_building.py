@@ -23,7 +23,7 @@ from seqgen.commands.training.resume import resume
 from seqgen.commands.training.train import train
 from seqgen.errors import Interrupted, SeqgenError
 from seqgen.store import StoredModel
-from seqgen.store.ours import mark
+from seqgen.store.ours import mark, mark_ready
 from seqgen.training import loop
 from seqgen.training.events import Notice, Progress, SampleLine, Started, Validated
 
@@ -269,7 +269,9 @@ def killed(text):
     def leave(kind, name="m", ready=False):
         path = store.models_folder() / f".{name}.{secrets.token_hex(4)}.{kind}"
         shutil.copytree(store.find("origin").path, path)
-        mark(path, path.name, ready)
+        mark(path, path.name)
+        if ready:
+            mark_ready(path)
         return path
 
     return leave

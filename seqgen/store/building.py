@@ -21,7 +21,7 @@ from seqgen.store.aside import (
 from seqgen.store.finding import LATEST, LONGEST_NAME, check_free
 from seqgen.store.kept_data import clear_leftovers
 from seqgen.store.model import StoredModel
-from seqgen.store.ours import mark
+from seqgen.store.ours import mark_ready
 from seqgen.store.places import alone, models_folder
 from seqgen.store.removing import check_replaceable, is_replaceable
 
@@ -71,7 +71,7 @@ class NewModel(StoredModel):
             if taken(place) and not (self.replaces and is_replaceable(place)):
                 place = _unused(place.parent, place.name)
             # If the next two steps are broken off, the next run completes them.
-            mark(self.path, self.path.name, ready=True)
+            mark_ready(self.path)
             if taken(place):
                 old = put_aside(place)
             try:

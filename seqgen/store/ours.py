@@ -153,7 +153,7 @@ def _has_manifest(folder: Path) -> bool:
     return False
 
 
-def mark(folder: Path, name: str, ready: bool = False) -> None:
+def mark(folder: Path, name: str) -> None:
     """Write into the lock of a model's folder what it is called, or about to be, once put aside.
 
     A folder by another name is not marked, so a mark that a kill has left in a model says nothing.
@@ -161,14 +161,25 @@ def mark(folder: Path, name: str, ready: bool = False) -> None:
     Args:
         folder: of a model.
         name: of a folder that is put aside.
-        ready: see `is_ready`.
 
     Raises:
         OSError: it cannot be written.
     """
     with open_file(folder / LOCK, "a+b") as file:
         file.truncate(0)
-        file.write(b"%s\n%s\n" % (os.fsencode(name), READY if ready else b""))
+        file.write(os.fsencode(name) + b"\n")
+
+
+def mark_ready(folder: Path) -> None:
+    """Add to the mark of a new model that it is complete, and takes its place next.
+
+    It is added by one write, so that a kill leaves the mark as it was or as it is to be.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    with open_file(folder / LOCK, "ab") as file:
+        file.write(READY + b"\n")
 
 
 def _marks(folder: Path) -> list[bytes]:
