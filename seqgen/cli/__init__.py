@@ -34,7 +34,7 @@ from seqgen.cli import (
 )
 from seqgen.cli.help import MEASURE, STORED, TEXTS, TRAIN, WRITE, Command, Group
 from seqgen.cli.numbers import read_numbers
-from seqgen.cli.output import is_terminal, put, say
+from seqgen.cli.output import forget_announced, is_terminal, put, say, say_announced
 from seqgen.cli.process import prepare
 from seqgen.errors import Interrupted, SeqgenError, UsageError, first_line, ran_out_of_memory
 
@@ -124,6 +124,7 @@ def run(arguments: list[str]) -> int:
     try:
         command = _command(boxes=is_terminal(sys.stdout))
         code = command(arguments, prog_name="seqgen", standalone_mode=False)
+        say_announced()
         if sys.stdout is not None:
             sys.stdout.flush()
         code = code if isinstance(code, int) else 0
@@ -158,6 +159,8 @@ def run(arguments: list[str]) -> int:
             raise
         say(f"seqgen: {_unforeseen(error)}")
         return 1
+    finally:
+        forget_announced()
 
 
 def _line(message: str) -> str:

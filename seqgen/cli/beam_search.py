@@ -67,7 +67,7 @@ def beam_search(
 
     from_sources = prompts.are_sources(loaded, echo.echo)
     if reported:
-        out.notice(f"seed {search.seed}")
+        out.announce(f"seed {search.seed}")
     texts, piped = prompts.texts(loaded, out)
     if tree.explain:
         for found in searching.explain(loaded, texts, search):

@@ -12,7 +12,7 @@ from seqgen.cli import completion, options
 from seqgen.cli import sweep as sweeping
 from seqgen.cli.continuous_cache import Cache, CacheFlatness, CacheStrength
 from seqgen.cli.inputs import Inputs, file_name
-from seqgen.cli.output import put_record, say
+from seqgen.cli.output import announce, put_record, say
 from seqgen.cli.pairs import (
     HeldOutPairs,
     PairFiles,
@@ -234,14 +234,14 @@ def _warn(models: list[LoadedModel], given: str | Pairs | None, scoring: Scoring
     from seqgen.commands.scoring.compare import newlines_warning, trained_on
 
     for warning in filter(None, map(scoring.warning, models)):
-        say(warning)
+        announce(warning)
     if given is None:
         return
     if warning := newlines_warning(models, given):
-        say(warning)
+        announce(warning)
     seen = dict.fromkeys(one.stored.name for one in models if trained_on(one, given))
     if seen:
-        say(f"{' and '.join(seen)} learnt from this very text: no fair comparison")
+        announce(f"{' and '.join(seen)} learnt from this very text: no fair comparison")
 
 
 COLUMNS = {

@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from seqgen.cli.output import say
+from seqgen.cli.output import announce
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import title_of
 from seqgen.limits import whole
@@ -299,7 +299,7 @@ class Inputs:
     def _say_if_known(self, source: Input, by_identity: dict[Identity | None, Input]) -> bool:
         known = source.identity in by_identity
         if known and not self._quiet:
-            say(f"{source.title} is given twice; it is read once")
+            announce(f"{source.title} is given twice; it is read once")
         return known
 
     def _named(self, name: str) -> list[Input]:

@@ -10,7 +10,7 @@ import typer
 from seqgen.cli import options
 from seqgen.cli.help import flag, value
 from seqgen.cli.inputs import Input, Inputs, file_name, file_path, piped_input
-from seqgen.cli.output import put_record, say
+from seqgen.cli.output import announce, put_record, say
 from seqgen.cli.outputs import check_html
 from seqgen.configs.panels import MEASURED, OUTPUT, TEXT
 from seqgen.errors import UsageError
@@ -154,7 +154,7 @@ def inspect(
     chunks = [text] if source is None else source.chunks(loaded.data.newlines)
     passages = passages_of(loaded, chunks, max_tokens)
     if passages.cut and not quiet:
-        say(f"looking at the first {plural(max_tokens, 'token')}; --max-tokens takes more")
+        announce(f"looking at the first {plural(max_tokens, 'token')}; --max-tokens takes more")
     views = {
         "predictions": lambda: inspected.predictions(passages, top or inspected.CANDIDATES),
         "--steps": lambda: inspected.steps(passages),
@@ -244,7 +244,7 @@ def _source(
         file = "-"
     if file is None:
         if not quiet:
-            say(f"looking at the held-out text of {loaded.stored.name}")
+            announce(f"looking at the held-out text of {loaded.stored.name}")
         return held_out_by([loaded], quiet=True)
     if file != "-" and not Path(file).exists():
         raise UsageError(f"there is no file {file!r}; for a text itself, use --text {file!r}")

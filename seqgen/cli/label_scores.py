@@ -40,7 +40,7 @@ def put_label_scores(
     quiet: bool,
 ) -> None:
     """Measure classifiers or taggers on a file, or on what each held out, and show the figures."""
-    from seqgen.commands.labelling.evaluate import evaluate_labels
+    from seqgen.commands.labelling.evaluate import check_labels, evaluate_labels
     from seqgen.commands.labelling.predict import load_labeller
     from seqgen.data.examples import FORMATS
 
@@ -50,6 +50,8 @@ def put_label_scores(
         source = Inputs(quiet).open_one(file)
         examples = FORMATS[models[0].task].read(source.chunks(), source.title)
         given = {"examples": examples, "name": source.title}
+    for loaded in models:
+        check_labels(loaded, **given)
     evaluations = []
     for loaded in models:
         if not quiet:

@@ -41,6 +41,29 @@ def say(message: str) -> None:
         stream.flush()
 
 
+# Notices that wait until it is certain that the command is not refused.
+_announced: list[str] = []
+
+
+def announce(message: str) -> None:
+    """Say a line right before the first result, or at the end of a command that has none.
+
+    A command that is refused before does not say it: then the problem is the only line.
+    """
+    _announced.append(message)
+
+
+def say_announced() -> None:
+    """Say what has been announced so far."""
+    while _announced:
+        say(_announced.pop(0))
+
+
+def forget_announced() -> None:
+    """Drop what has been announced and not said."""
+    _announced.clear()
+
+
 class Unread:
     """A stream that may fail: its reader leaves, its terminal hangs up, its disk is full.
 
@@ -92,6 +115,11 @@ class Output(Options):
         panel=OUTPUT,
     )
 
+    def announce(self, message: str) -> None:
+        """Say something before the first result, unless the user wants nothing but errors."""
+        if not self.quiet:
+            announce(message)
+
     def notice(self, message: str) -> None:
         """Say something about the results, unless the user wants nothing but errors."""
         if not self.quiet:
@@ -119,13 +147,14 @@ def write_utf8() -> None:
 
 
 def standard_output() -> IO[str]:
-    """Return standard output.
+    """Return standard output, after what has been announced.
 
     Raises:
         SeqgenError: it is closed.
     """
     if sys.stdout is None:
         raise SeqgenError("there is no standard output to write to")
+    say_announced()
     return sys.stdout
 
 

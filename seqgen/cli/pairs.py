@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqgen.cli.inputs import Input, Inputs, Pipe, file_name
-from seqgen.cli.output import say
+from seqgen.cli.output import announce
 from seqgen.configs.panels import TEXT
 from seqgen.errors import SeqgenError, UsageError
 
@@ -236,7 +236,7 @@ def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Input | HeldOutPa
     if models[0].reads_pairs:
         pairs = HeldOutPairs.by(models)
         if not quiet:
-            say(f"scoring the held-out {scored_by(models[0])} of {names}")
+            announce(f"scoring the held-out {scored_by(models[0])} of {names}")
         return pairs
     path = models[0].stored.validation_text
     if path is None:
@@ -244,7 +244,7 @@ def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Input | HeldOutPa
     alike = len(models) == 1 or hold_out_alike(models)
     held_out = path if alike else Pipe(iter([common_text(models).encode()]))
     if not quiet:
-        say(f"scoring the held-out text of {names}")
+        announce(f"scoring the held-out text of {names}")
     return Input("validation", None, held_out)
 
 

@@ -16,7 +16,7 @@ from seqgen.cli.fit import HELD_OUT, fit_on
 from seqgen.cli.help import flag, value
 from seqgen.cli.inputs import Input, Inputs, file_name, piped_input
 from seqgen.cli.kinds import all_read, refuse_others
-from seqgen.cli.output import one_line, put, put_record, say, say_protocols
+from seqgen.cli.output import announce, one_line, put, put_record, say, say_protocols
 from seqgen.cli.pairs import (
     WithVectors,
     as_text,
@@ -186,7 +186,7 @@ def perplexity(
     for loaded in models:
         scoring.check(loaded)
         if not quiet and (warning := scoring.warning(loaded)):
-            say(warning)
+            announce(warning)
     check_one_kind(models)
     check_sources(of_source, models[0])
     inputs = Inputs(quiet)

@@ -75,7 +75,7 @@ def sample(
     if echo.echo and loaded.reads_sources:
         loaded.require_text("--echo")
     if reported and not instead.suggest and not out.json:
-        out.notice(f"seed {sampling.seed}")
+        out.announce(f"seed {sampling.seed}")
     if instead.interactive:
         _converse(loaded, sampling, looks, echo, out)
         return

@@ -107,6 +107,18 @@ def evaluate_labels(
     )
 
 
+def check_labels(
+    loaded: LoadedLabeller, examples: list[Example] | None = None, name: str = "validation"
+) -> None:
+    """Refuse what `evaluate_labels` cannot measure because of its labels, before any work.
+
+    Raises:
+        SeqgenError: a label is not known; or nothing was held out.
+    """
+    for example in held_out(loaded) if examples is None else examples:
+        loaded.encoder.numbers(example, name)
+
+
 def held_out(loaded: LoadedLabeller) -> list[Example]:
     """Return the examples that a model held out.
 

@@ -252,7 +252,6 @@ class ReadyRun:
         model.spell(prepared.spellings(), prepared.tokenizer.kind in ("char", "byte"))
         prepared.show(model)
         if plan.origin is not None:
-            plan.origin.require_sources(prepared.vocab_sizes.source_features)
             plan.origin.begin(model, prepared)
         if plan.features is not None:
             plan.features.begin(model)
@@ -329,6 +328,8 @@ def prepare_plan(
         require(not targets, f"{plan.architecture} learns from a text: it takes no --target")
         prepared, settled = prepare_data(data, plan.data, set(flags), report)
     plan = replace(plan, data=settled)
+    if plan.origin is not None:
+        plan.origin.require_sources(prepared.vocab_sizes.source_features)
     if warning := leak(prepared, plan.data):
         report(Notice(text=warning))
     if plan.origin is not None:
