@@ -43,6 +43,9 @@ def folder(tmp_path_factory):
         ("inspect t.txt -m net --attention --max-tokens 5", "is for transformers"),
         ("eval c.txt -m tagger", "unknown label"),
         ("compare net net --data t.txt", "given twice"),
+        ("sample the -m tagger -m net", "--model is given twice"),
+        ("inspect -m net --text the --model=tagger", "--model is given twice"),
+        ("train t.txt --model rnn --model lstm", "--model is given twice"),
         ("train p.tsv --init-from vec --steps 1", "reads vectors"),
     ],
 )

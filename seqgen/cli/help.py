@@ -16,6 +16,7 @@ from seqgen.cli.help_examples import EXAMPLES
 from seqgen.cli.numbers import fill_in_numbers
 from seqgen.cli.output import is_terminal, put
 from seqgen.configs.panels import ARGUMENTS, OTHER, PANELS
+from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -99,8 +100,20 @@ class Command(_Help, TyperCommand):
     """A command with this help, whose options may leave out their numbers; see `numbers`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments of the command line."""
-        return super().parse_args(ctx, fill_in_numbers(args))
+        """Read the arguments of the command line.
+
+        Raises:
+            UsageError: several models are named where one is meant.
+        """
+        args = fill_in_numbers(args)
+        if not ctx.resilient_parsing:
+            _, _, given = self.make_parser(ctx).parse_args(list(args))
+            models = [one for one in given if one.name == "model" and not one.multiple]
+            if len(models) > 1:
+                raise UsageError(
+                    f"{max(models[0].opts, key=len)} is given twice; it takes one name"
+                )
+        return super().parse_args(ctx, args)
 
 
 class Group(_Help, TyperGroup):
