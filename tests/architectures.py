@@ -78,7 +78,7 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "residual": {"residual": True},
         "tied": {"tie_weights": True, "num_layers": 1},
         "projected": {"projection": 5, "peepholes": True, "layer_norm": True, "residual": True},
-        "pointer": {"pointer": 4, "num_layers": 1},
+        "pointer": {"pointer": 4, "num_layers": 1, "embedding_size": 5},
     },
     "transformer": {
         "default": {},

@@ -12,7 +12,7 @@ import torch
 from seqgen import registry
 from seqgen.commands.training import choosing
 from seqgen.commands.training.plan import plan_of
-from seqgen.commands.training.prepare import Prepared
+from seqgen.commands.training.prepare import Prepared, VocabSizes
 from seqgen.data.corpus import Corpus
 from seqgen.data.text import Survey
 from seqgen.models.room import parameter_count
@@ -222,3 +222,19 @@ def test_the_embedding_is_narrow_only_where_nothing_given_decides_about_it(monke
 def test_only_small_vocabularies_have_narrow_embeddings(vocabulary, narrow):
     sizes = registry.architecture("gru").load_config().sizes_for(vocabulary, set())
     assert {size.settings.get("embedding_size") for size in sizes} == {narrow}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "given"),
+    [
+        ("elmo", {}),
+        ("seq2seq", {"hidden_size": 128, "tie_weights": True}),
+        ("seq2seq", {"hidden_size": 128, "encoder": "none"}),
+    ],
+)
+def test_settings_that_rule_out_every_size_keep_the_other_defaults(architecture, given):
+    # Characters: recurrent models of so few tokens have narrow embeddings by default.
+    plan = plan_of(architecture, None, given, {}, given.keys())
+    (size,) = choosing._possible(plan, text_of(MB))
+    assert size.settings == {}
+    plan.model_config(VocabSizes(), plan.training.seq_len)

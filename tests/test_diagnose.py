@@ -404,3 +404,25 @@ def test_what_cannot_be_diagnosed_is_refused_in_a_line(text, tmp_path, capsys):
     empty = tmp_path / "empty.txt"
     empty.write_text("")
     assert "too short" in refusal(capsys, "diagnose", empty, "-m", "g")
+
+
+@pytest.mark.parametrize("settings", [{"pointer": 3}, {"zoneout": 0.4}])
+def test_there_is_no_bound_where_more_than_a_product_of_slopes_acts(settings):
+    """A pointer reads earlier outputs, too, and zoneout hands on part of the state as it is."""
+    model, (tokens, targets) = rnn("tanh", **settings), text_of()
+    assert {each.bound for each in gradients_by_distance(model, tokens, targets)} == {None}
+
+
+def test_gradients_at_a_block_of_hawk_are_those_of_its_output():
+    """Layer 0 puts out a tuple, of which its state is no part of what the next layer reads."""
+    model, (tokens, targets) = Case("hawk", "default", {}).loud(), text_of()
+    found = gradients_by_distance(model, tokens, targets, layer=0)
+    states = model.start(len(tokens))
+    with torch.no_grad():
+        x, _, _ = model.blocks[0](model.embedding(tokens), states.read[0], states.h[0])
+    x.requires_grad_()
+    y, _, _ = model.blocks[1](x, states.read[1], states.h[1])
+    logits = model.head(model.final_norm(y))[:, -1]
+    (gradient,) = torch.autograd.grad(F.cross_entropy(logits, targets, reduction="sum"), x)
+    wanted = gradient.norm(dim=-1).mean(0).flip(0)
+    assert [each.grad_norm for each in found] == pytest.approx(wanted.tolist(), rel=1e-9)

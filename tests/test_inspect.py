@@ -13,12 +13,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from architectures import CASES, RECURRENT, Case, over
+from architectures import CASES, GROUPED, RECURRENT, Case, ids, over
 from helpers_cli import records, refusal, train_one_of_each
 from test_sampling import ALPHABET, loaded_as, real
 
 from seqgen.cli import run
-from seqgen.commands.inspect.heads import attended
+from seqgen.commands.inspect.heads import attended, weights_of
 from seqgen.commands.inspect.likeliest import likeliest
 from seqgen.commands.inspect.passage import passages
 from seqgen.commands.inspect.steps import steps, trace, unit_values
@@ -271,6 +271,19 @@ def test_a_head_reads_what_a_transcription_of_attention_says():
         rows.append(np.append(e / e.sum(), np.zeros(5 - place)))
     np.testing.assert_allclose(read.weights, np.mean(rows, 0), rtol=1e-9)
     assert sum(read.weights) == pytest.approx(1)
+
+
+def test_heads_that_share_keys_are_looked_at():
+    """Llama 3's grouped queries: the weights lead to the features that the model has itself."""
+    model = Case("transformer", "grouped", GROUPED).loud()
+    tokens = ids(1, 6)
+    found = weights_of(model, tokens)
+
+    def attend(layer, q, k, v):
+        return torch.from_numpy(found[layer])[None] @ v.expand_as(q)  # one head of values for all
+
+    with torch.no_grad():
+        torch.testing.assert_close(model.features_by(tokens, attend), model.hidden(tokens, None)[0])
 
 
 def test_the_last_whole_word_is_looked_at(models, capsys):

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from architectures import RECURRENT, Case, ids
+from architectures import RECURRENT, VOCAB, Case, ids
 from helpers_cli import refusal
 
 from seqgen import registry
@@ -442,3 +442,10 @@ def test_a_cell_that_there_is_not_is_named_among_recurrent_architectures_only():
             listed = said.split("(")[1].split(")")[0].split(", ")
             assert {"rnn", "gru", "lstm"} <= set(listed)
             assert not {"ngram", "hmm", "transformer", "seq2seq", "window"} & set(listed)
+
+
+def test_jordans_layers_have_one_width_that_of_the_head():
+    with pytest.raises(UsageError, match="leave last_size out"):
+        Case("jordan", "wide", {"last_size": 5}).config()
+    logits, _ = Case("jordan", "wide", {"last_size": 5, "num_layers": 1}).build()(ids(2, 3))
+    assert logits.shape == (2, 3, VOCAB)

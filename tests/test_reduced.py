@@ -214,3 +214,11 @@ def test_wrong_usage(models, tmp_path, capsys):
         assert run(wrong) == 2, wrong
     assert len(capsys.readouterr().err.splitlines()) == 6
     assert store.find("tf").loadable
+
+
+@pytest.mark.parametrize("kind", REDUCED)
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_matrix_of_one_column_is_reduced_like_any_other(kind, rows):
+    weight, x = numbers(6, 1), numbers(rows, 1, seed=1)
+    y = REDUCED[kind](torch.from_numpy(weight), None)(x)
+    np.testing.assert_allclose(y, x @ weight.T, rtol=2**-6)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -42,6 +42,10 @@ class ELMoConfig(LSTMConfig):
     residual: bool = setting(
         "Add the input of each layer but the first to its output (residual connections).", True
     )
+
+    @classmethod
+    def sizes_for(cls, vocab_size: int, given: Collection[str]) -> tuple[Size, ...]:
+        return cls.sizes  # a narrow embedding does not go with the sum of the layers
 
     def __post_init__(self) -> None:
         if self.embedding_size is None:

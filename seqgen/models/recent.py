@@ -35,8 +35,13 @@ class Recent(State):
 
     @classmethod
     def empty(cls, batch: int, like: Tensor) -> Recent:
-        """Return no positions of `batch` rows, for features as wide as the head's matrix `like`."""
-        features = like.new_zeros(batch, 0, like.shape[1])
+        """Return no positions of `batch` rows, for features of the type and width of `like`.
+
+        Args:
+            batch: rows B.
+            like: (..., H), such as the matrix of the head that reads the features.
+        """
+        features = like.new_zeros(batch, 0, like.shape[-1])
         return cls(features, torch.zeros(batch, 0, dtype=torch.int64, device=like.device))
 
     def extended(self, features: Tensor, tokens: Tensor) -> Recent:

@@ -123,7 +123,7 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
             self.embedding.spell(words)
 
     def start(self, batch: int, stride: int | None = None) -> RecurrentState:
-        recent = Recent.empty(batch, next(self.parameters())) if self.pointer else None
+        recent = Recent.empty(batch, self.pointer.sentinel) if self.pointer else None
         return RecurrentState(tuple(layer.start(batch) for layer in self.layers), recent)
 
     def hidden(self, tokens: Tensor, state: RecurrentState | None) -> tuple[Tensor, RecurrentState]:

@@ -225,8 +225,10 @@ class RecurrentConfig(CellRegularisers):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        alike = self.last_size in (None, self.hidden_size) or self.num_layers == 1
-        require(alike or not self.residual, "residual needs layers of one width, without last_size")
+        require(
+            self.one_width or not self.residual,
+            "residual needs layers of one width, without last_size",
+        )
         if self.tie_weights:
             require(self.input == "embedding", "tie_weights needs --set input=embedding")
             size = self.last.output_size
@@ -253,6 +255,11 @@ class RecurrentConfig(CellRegularisers):
     def output_size(self) -> int:
         """Width of a layer's output."""
         return self.hidden_size
+
+    @property
+    def one_width(self) -> bool:
+        """Whether all layers have the same width."""
+        return self.num_layers == 1 or self.last_size in (None, self.hidden_size)
 
     @property
     def last(self) -> RecurrentConfig:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 # The largest magnitude of an int8 that is used; -128 has no positive counterpart.
@@ -59,6 +60,8 @@ class Int8Map(ReducedMap):
     """
 
     def keep(self, weight: Tensor) -> None:
+        # torch's product of whole numbers is wrong over a single column: it gets a zero beside it.
+        weight = F.pad(weight, (0, max(0, 2 - weight.shape[1])))
         scales = weight.abs().amax(1).clamp_min(float(TINY)) / LARGEST  # (O,)
         # (I, O), a view: the kernel reads the rows of W.
         self.whole = (weight / scales[:, None]).round().to(torch.int8).t()
@@ -70,6 +73,8 @@ class Int8Map(ReducedMap):
         scale *= np.float32(1 / LARGEST)
         whole = x / scale
         np.rint(whole, out=whole)
+        if whole.shape[1] < len(self.whole):
+            whole = np.pad(whole, ((0, 0), (0, 1)))
         y = torch._int_mm(torch.from_numpy(whole.astype(np.int8)), self.whole)
         y = y.numpy().astype(np.float32)  # (B, O)
         y *= self.scales

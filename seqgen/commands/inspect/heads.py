@@ -14,6 +14,7 @@ from seqgen.commands.inspect.passage import Passage, Passages
 from seqgen.commands.loaded import LoadedModel
 from seqgen.configs import require
 from seqgen.errors import SeqgenError
+from seqgen.models.attention import for_each_query
 from seqgen.models.transformer import Transformer
 from seqgen.training.diagnosis.heads import HeadFigures, attention_figures, weights
 from seqgen.wording import plural
@@ -127,7 +128,7 @@ def weights_of(model: Transformer, tokens: Tensor) -> list[np.ndarray]:
     def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         read = weights(q, k, q.shape[-1] ** -0.5)
         layers.append(read[0].double().cpu().numpy())
-        return read @ v
+        return read @ for_each_query(q, v)
 
     model.features_by(tokens, attend)
     return layers

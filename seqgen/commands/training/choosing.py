@@ -234,7 +234,8 @@ def _sized(plan: Plan, prepared: Prepared, device: torch.device) -> tuple[dict[s
 def _possible(plan: Plan, prepared: Prepared) -> list[Size]:
     """Return the sizes, without given settings and without sizes that these rule out.
 
-    If two sizes become the same, the one that demands less counts.
+    If two sizes become the same, the one that demands less counts. If none is left, the settings
+    that are not given keep their defaults.
     """
     sizes: dict[tuple[Any, ...], Size] = {}
     config_class = registry.architecture(plan.architecture).load_config()
@@ -243,7 +244,7 @@ def _possible(plan: Plan, prepared: Prepared) -> list[Size]:
         with contextlib.suppress(UsageError):
             plan.with_settings(size.settings).model_config(VocabSizes(), plan.training.seq_len)
             sizes[tuple(size.settings.items())] = size
-    return list(sizes.values())
+    return list(sizes.values()) or [Size({})]
 
 
 def _with_more_rows(trial: Trial, size: dict[str, Any]) -> tuple[dict[str, Any], Trial]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import nn
 
-from seqgen.configs import setting
+from seqgen.configs import require, setting
 from seqgen.models.cells.cell import Cell
 from seqgen.models.maps import Maps
 from seqgen.models.ops import Ops
@@ -31,6 +31,10 @@ class JordanConfig(RecurrentConfig):
         low=0,
         below=1,
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.one_width, "every layer of jordan reads the head back: leave last_size out")
 
 
 class JordanCell(Cell):

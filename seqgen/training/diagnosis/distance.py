@@ -14,6 +14,7 @@ from seqgen.data.corpus import Corpus
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.cells.cell import Cell, LayerState
 from seqgen.models.cells.watched import Steps, watching
+from seqgen.training.diagnosis.layers import features_of
 
 # How far back is looked unless the user says.
 DISTANCE = 100
@@ -28,7 +29,8 @@ class Distance:
         grad_norm: the norm of d loss_i / d h_j; h_j is all that the layer hands on at step j. Of
             a model that is not recurrent it is the vector at position j.
         bound: |d loss_i / d h_i| |W_h|^(i-j) prod_{j < t <= i} |diag phi'(a_t)|, which grad_norm
-            never exceeds; of the last layer of a plain recurrent network, else None.
+            never exceeds; of the last layer of a plain recurrent network without zoneout or a
+            pointer, else None.
         weight_grad_norm: the norm of step j's term of d loss_i / d W_h, which is the sum of such
             terms over all steps; None where no matrix acts on the past.
     """
@@ -121,7 +123,9 @@ def _of_cell(
     norms = [
         _norms(gradients[at : at + width], rows) for at in range(0, len(parts), width)
     ]  # T of (B,)
-    bounds = _bounds(cell, steps.states, norms[-1]) if layer == len(model.stack) - 1 else None
+    # A pointer reads the output of the last layer, too.
+    head_alone = layer == len(model.stack) - 1 and model.pointer is None
+    bounds = _bounds(cell, steps.states, norms[-1]) if head_alone else None
     last = len(norms) - 1
     terms = [steps.squares.get(step, 0.0) ** 0.5 / rows for step in range(len(norms))]
     return [
@@ -150,7 +154,7 @@ def _bounds(cell: Cell, states: list[LayerState], first: Tensor) -> list[Tensor]
         states: after each step.
         first: (B,), the norms at distance 0.
     """
-    if cell.slope(states[0][0]) is None:
+    if cell.slope(states[0][0]) is None or cell.zones_out:
         return None
     norm = torch.linalg.matrix_norm(cell.weight_hh, ord=2)
     bounds = [first]
@@ -165,7 +169,9 @@ def _of_vectors(
 ) -> list[Distance]:
     """Return the gradients of what a module puts out: a block, or the embedding."""
     seen: list[Tensor] = []
-    hook = (part or model.embedding).register_forward_hook(lambda *call: seen.append(call[-1]))
+    hook = (part or model.embedding).register_forward_hook(
+        lambda *call: seen.append(features_of(call[-1]))
+    )
     try:
         loss = _last_loss(model, tokens, targets)
     finally:

@@ -109,7 +109,7 @@ def watching_units(network: Network) -> Iterator[dict[int, Units]]:
                 hooks.enter_context(watching({layer: _watch(seen)}))
             else:
                 hook = layer.register_forward_hook(
-                    lambda *call, s=seen: s.see_output(_features(call[-1]))
+                    lambda *call, s=seen: s.see_output(features_of(call[-1]))
                 )
                 hooks.callback(hook.remove)
             for part in layer.modules():
@@ -121,7 +121,7 @@ def watching_units(network: Network) -> Iterator[dict[int, Units]]:
         yield units
 
 
-def _features(output: Tensor | tuple[Tensor, ...]) -> Tensor:
+def features_of(output: Tensor | tuple[Tensor, ...]) -> Tensor:
     """Return what a layer hands to the next one; the rest of its output is its state."""
     return output[0] if isinstance(output, tuple) else output
 
