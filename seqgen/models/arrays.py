@@ -156,6 +156,11 @@ def use_products(products: Products) -> None:
     _Settings.products = products
 
 
+def products_in_use() -> Products:
+    """Return how models that are made now ask for their products."""
+    return _Settings.products
+
+
 def affine_of(linear: nn.Linear) -> ArrayMap:
     """Return a linear layer over arrays: in fewer bits if it is kept so."""
     return getattr(linear, "reduced", None) or Affine(linear.weight, linear.bias)

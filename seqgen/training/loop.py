@@ -18,6 +18,7 @@ from seqgen.configs import MOST_NATS, TrainingConfig
 from seqgen.configs.regimes import READING_REGIMES
 from seqgen.data.batches import Batch, Batches
 from seqgen.data.portions import portions
+from seqgen.models.arrays import products_in_use
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.precision import restored_randomness, step_arithmetic
 from seqgen.models.recorded import Unfilled, lend_memory
@@ -365,8 +366,8 @@ class Trainer:
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return what a checkpoint holds, for `restore`: tensors by name, and facts for JSON.
 
-        The parts that last; and the run's progress, from which the place in the text and the
-        schedule follow.
+        The parts that last; the run's progress, from which the place in the text and the schedule
+        follow; and how products are asked for, since each way rounds differently.
         """
         tensors = {
             f"{name}.{key}": tensor
@@ -374,6 +375,7 @@ class Trainer:
             for key, tensor in part.tensors().items()
         }
         facts: dict[str, Any] = {"run": dataclasses.asdict(self.run)}
+        facts["products"] = dataclasses.asdict(products_in_use())
         if ranks.world() > 1:
             facts["ranks"] = ranks.world()
         return tensors, facts

@@ -124,7 +124,8 @@ class Session:
             Diverged: the loss or a gradient has grown without bounds.
             SeqgenError: the folder cannot be written.
         """
-        choose_products(self.loaded.model.device)
+        of_run = checkpoint[1].get("products") if checkpoint else None
+        choose_products(self.loaded.model.device, of_run)
         stop = threading.Event()
         step = checkpoint[1]["run"]["step"] if checkpoint else 0
         self.stored.rewind(step)
