@@ -83,7 +83,11 @@ def commands(command, name=""):
         yield from commands(found, f"{name} {own}".strip())
 
 
-SAME_EVERYWHERE = {f"--{name}": field for name, field, _ in (*Threads.flags(), *Output.flags())}
+SAME_EVERYWHERE = {
+    f"--{name}": field
+    for name, field, _ in (*Threads.flags(), *Output.flags())
+    if name != "verbose"
+}
 ALL = dict(commands(typer.main.get_command(make_app())))
 
 

@@ -397,7 +397,7 @@ def test_weights_by_order(models, capsys):
         assert ("has weights by order" in said.err) == noted
         assert said.out.startswith("B:")  # weights for all contexts
     for wrong, said in {
-        ("--by", "letter"): "--by is order",
+        ("--by", "letter"): "--by must be one of order",
         ("--by", "order", "--weights", "0.5,0.5"): "leave out --weights",
     }.items():
         assert said in refusal(capsys, "mix", "A", "B", "--name", "N", *wrong)

@@ -94,7 +94,7 @@ def test_a_token_stands_before_its_numbers(model, capsys):
 def test_what_has_no_meaning_is_refused(model, capsys):
     given = ("vectors", "-m", model[0], "--text", model[1])
     assert "--layer counts from 0, and m has 2 layers" in refusal(capsys, *given, "--layer", 2)
-    assert "--pool is mean, last or none" in refusal(capsys, *given, "--pool", "max")
+    assert "--pool must be one of mean, last, none" in refusal(capsys, *given, "--pool", "max")
     assert "--layer belongs to --text" in refusal(capsys, *given[:3], "--layer", 0)
     empty = model[1].with_name("empty.txt")
     empty.touch()

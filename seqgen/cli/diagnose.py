@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from seqgen.cli import options
 from seqgen.cli.curve import curve
-from seqgen.cli.help import value
-from seqgen.cli.inputs import Inputs, file_name
-from seqgen.cli.output import put, put_record, say
-from seqgen.cli.outputs import check_picture
+from seqgen.cli.flags import takes_options
+from seqgen.cli.inputs import Inputs
+from seqgen.cli.output import Output, put, put_record
+from seqgen.cli.outputs import Curves, check_picture
+from seqgen.cli.reading import Device, ModelName
 from seqgen.cli.tables import figure, number, percentage, put_table
+from seqgen.configs.options import Options
 from seqgen.configs.panels import MEASURED
+from seqgen.configs.settings import setting
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
@@ -27,39 +28,32 @@ if TYPE_CHECKING:
 SHOWN = (0, 1, 2, 5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 750, 1000)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Measured(Options):
+    """What is measured, and on which text."""
+
+    text: str = setting(
+        "A text file, or - for standard input.", metavar="TEXT", reads="file", positional=True
+    )
+    distance: int | None = setting(
+        "How many tokens back to follow the gradient of a loss.",
+        None,
+        low=0,
+        panel=MEASURED,
+        without="100, or what the model's window and the lines of the text allow",
+    )
+    layer: int | None = setting(
+        "Follow gradients to the output of this layer, counted from 0.",
+        None,
+        low=0,
+        panel=MEASURED,
+        without="the last of a recurrent network, else the vectors that the first one reads",
+    )
+
+
+@takes_options
 def diagnose(
-    text: Annotated[
-        str,
-        typer.Argument(
-            help="A text file, or - for standard input.", parser=file_name, metavar="TEXT"
-        ),
-    ],
-    model: options.Model = None,
-    distance: Annotated[
-        int | None,
-        value(
-            "N",
-            MEASURED,
-            "How many tokens back to follow the gradient of a loss.",
-            default="100, or what the model's window and the lines of the text allow",
-            min=0,
-        ),
-    ] = None,
-    layer: Annotated[
-        int | None,
-        value(
-            "N",
-            MEASURED,
-            "Follow gradients to the output of this layer, counted from 0.",
-            default="the last of a recurrent network, else the vectors that the first one reads",
-            min=0,
-        ),
-    ] = None,
-    plot: options.Picture = None,
-    device: options.Device = "auto",
-    threads: options.Threads = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    measured: Measured, model: ModelName, curves: Curves, machine: Device, out: Output
 ) -> None:
     """Look inside a neural model: how far its gradients reach, and how each layer is doing.
 
@@ -70,15 +64,15 @@ def diagnose(
     from seqgen.commands.diagnose import diagnose as look
     from seqgen.commands.loading import load
 
-    source = Inputs(quiet).open_one(text)
-    if plot is not None:
-        plot = check_picture(plot, [source])
-    precision = "float32" if device == "mps" else "float64"
-    loaded = load(model, device, precision)
-    diagnosis = look(loaded, source.chunks(loaded.data.newlines), distance, layer)
+    source = Inputs(out.quiet).open_one(measured.text)
+    plot = None if curves.plot is None else check_picture(curves.plot, [source])
+    precision = "float32" if machine.device == "mps" else "float64"
+    loaded = load(model.model, machine.device, precision)
+    chunks = source.chunks(loaded.data.newlines)
+    diagnosis = look(loaded, chunks, measured.distance, measured.layer)
     if plot is not None:
         draw_distances(plot, diagnosis.summary.model, diagnosis.distances)
-    if json:
+    if out.json:
         for record in (
             *diagnosis.distances,
             *diagnosis.layers,
@@ -90,10 +84,9 @@ def diagnose(
     _put_distances(diagnosis)
     _put_layers(diagnosis)
     _put_heads(diagnosis)
-    if not quiet:
-        about = diagnosis.summary
-        size = plural(about.tokens, "token")
-        say(f"{about.model}: means over {plural(about.windows, 'window')} of {size}")
+    about = diagnosis.summary
+    size = plural(about.tokens, "token")
+    out.notice(f"{about.model}: means over {plural(about.windows, 'window')} of {size}")
 
 
 def _put_distances(diagnosis: Diagnosis) -> None:

@@ -94,7 +94,9 @@ def parameter(name: str, field: dataclasses.Field, kind: Any) -> inspect.Paramet
     several = get_origin(kind) is tuple
     leaf = _leaf(kind)
     default = field.default
-    if several:
+    if default is dataclasses.MISSING:
+        default = inspect.Parameter.empty
+    elif several:
         default = list(default) or None
     info = _typer_info(name, field, kind)
     typed = bool if leaf is bool else leaf if leaf in (int, float) else str
@@ -113,7 +115,7 @@ def parameter(name: str, field: dataclasses.Field, kind: Any) -> inspect.Paramet
 def _typer_info(name: str, field: dataclasses.Field, kind: Any) -> Any:
     flag: Flag = field.metadata["flag"]
     leaf, choices = _leaf(kind), choices_of(kind)
-    nothing = field.default in (None, "", ()) or field.default is False
+    nothing = field.default in (None, "", (), dataclasses.MISSING) or field.default is False
     shown: str | bool = flag.without or not nothing
     common = {"help": field.metadata["doc"], "show_default": shown}
     names = flag.names or (f"--{name.replace('_', '-')}",)

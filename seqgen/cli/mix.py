@@ -3,25 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
-import typer
-
-from seqgen.cli import completion, options
 from seqgen.cli.fit import HELD_OUT
-from seqgen.cli.help import flag, value
-from seqgen.cli.inputs import Inputs, file_name
-from seqgen.cli.output import put_record, say
+from seqgen.cli.flags import takes_options
+from seqgen.cli.inputs import Inputs
+from seqgen.cli.output import Output, put_record, say
 from seqgen.cli.outputs import check_replaced_model
 from seqgen.cli.pairs import ScoredInput, as_text, held_out_by
+from seqgen.cli.reading import BatchSize, ExactMachine
 from seqgen.cli.tables import figure, weight
+from seqgen.configs.options import Options
 from seqgen.configs.panels import MODEL, SAVING
+from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
     from seqgen.commands.loaded import LoadedModel
     from seqgen.commands.mixing import Mixed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixing(Options):
+    """What is mixed, with which weights, and where the mixture is stored."""
+
+    parts: tuple[str, ...] = setting(
+        "Trained models to mix, two or more: names or paths.",
+        metavar="PARTS",
+        completes="models",
+        positional=True,
+    )
+    name: str | None = setting(
+        "Name of the mixture.", None, metavar="NAME", panel=SAVING, without="made from the parts'"
+    )
+    weights: str | None = setting(
+        "Weights of the parts, which sum to 1.",
+        None,
+        metavar="X,X",
+        panel=MODEL,
+        without="fitted by EM",
+    )
+    fit: str | None = setting(
+        "Fit the weights on this text.",
+        None,
+        metavar="FILE",
+        reads="file",
+        panel=MODEL,
+        without="the first half of what all parts hold out",
+    )
+    by: Literal["order"] | None = setting(
+        "Fit weights for each length of context that the first n-gram model among the parts has "
+        "seen.",
+        None,
+        panel=MODEL,
+    )
+    copy: bool = setting(
+        "Keep copies of the parts, so that the mixture also works where they are not.",
+        False,
+        names=("--copy",),
+        panel=SAVING,
+    )
+    overwrite: bool = setting("Replace the model of that name.", False, panel=SAVING)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.weights is not None and self.fit is not None:
+            raise UsageError("give --weights or --fit, not both")
 
 
 def _numbers(text: str) -> list[float]:
@@ -38,104 +87,46 @@ def _numbers(text: str) -> list[float]:
         ) from None
 
 
-def mix(
-    parts: Annotated[
-        list[str],
-        typer.Argument(
-            help="Trained models to mix, two or more: names or paths.",
-            metavar="PARTS",
-            show_default=False,
-            autocompletion=completion.models,
-        ),
-    ],
-    name: Annotated[
-        str | None, value("NAME", SAVING, "Name of the mixture.", default="made from the parts'")
-    ] = None,
-    weights: Annotated[
-        str | None,
-        value("X,X", MODEL, "Weights of the parts, which sum to 1.", default="fitted by EM"),
-    ] = None,
-    fit: Annotated[
-        str | None,
-        value(
-            "FILE",
-            MODEL,
-            "Fit the weights on this text.",
-            default="the first half of what all parts hold out",
-            parser=file_name,
-        ),
-    ] = None,
-    by: Annotated[
-        str | None,
-        value(
-            "order",
-            MODEL,
-            "Fit weights for each length of context that the first n-gram model among the parts "
-            "has seen.",
-            default=False,
-            complete=completion.one_of("order"),
-        ),
-    ] = None,
-    copy: Annotated[
-        bool,
-        flag(
-            "--copy",
-            SAVING,
-            "Keep copies of the parts, so that the mixture also works where they are not.",
-        ),
-    ] = False,
-    overwrite: Annotated[
-        bool, flag("--overwrite", SAVING, "Replace the model of that name.")
-    ] = False,
-    batch_size: options.BatchSize = 32,
-    device: options.Device = "auto",
-    precision: options.Precision = "auto",
-    threads: options.Threads = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+@takes_options
+def mix(mixing: Mixing, batches: BatchSize, machine: ExactMachine, out: Output) -> None:
     """Mix models into a new one, which every command takes.
 
     The probability of a token is the weighted sum of what the parts give it. They must have the
     same tokenizer. The new model refers to its parts; with --copy it keeps copies.
     """
     from seqgen.commands.mixing import combine, store_mixture
-    from seqgen.configs import PRECISIONS, choice
 
-    if weights is not None and fit is not None:
-        raise UsageError("give --weights or --fit, not both")
-    if by not in (None, "order"):
-        raise UsageError(f"--by is order, not {by}")
-    numbers = None if weights is None else _numbers(weights)
-    if overwrite and fit not in (None, "-", HELD_OUT):
-        check_replaced_model(name, [fit])
-    loaded = combine(parts, device, choice("--precision", precision, PRECISIONS))
-    source = _text(loaded, None if fit == HELD_OUT else fit, weights is None, quiet)
+    fit = mixing.fit
+    numbers = None if mixing.weights is None else _numbers(mixing.weights)
+    if mixing.overwrite and fit not in (None, "-", HELD_OUT):
+        check_replaced_model(mixing.name, [fit])
+    loaded = combine(mixing.parts, machine.device, machine.precision)
+    source = _text(loaded, None if fit == HELD_OUT else fit, numbers is None, out)
     mixed = store_mixture(
         loaded,
-        name=name,
+        name=mixing.name,
         weights=numbers,
         text=None if source is None else lambda model: as_text(model, source),
-        by_order=by is not None,
+        by_order=mixing.by is not None,
         held_out=fit in (None, HELD_OUT),
-        copy=copy,
-        overwrite=overwrite,
-        batch_size=batch_size,
+        copy=mixing.copy,
+        overwrite=mixing.overwrite,
+        batch_size=batches.batch_size,
     )
-    if json:
+    if out.json:
         put_record(mixed)
-    if not quiet:
+    if not out.quiet:
         _report(mixed)
 
 
-def _text(loaded: LoadedModel, fit: str | None, needed: bool, quiet: bool) -> ScoredInput | None:
+def _text(loaded: LoadedModel, fit: str | None, needed: bool, out: Output) -> ScoredInput | None:
     """Return the text to fit weights on; or, if none is needed, None where none is held out.
 
     Raises:
         UsageError: the parts hold out no text, or different ones, and no other is given.
     """
     if fit is not None:
-        return Inputs(quiet).open_one(fit)
+        return Inputs(out.quiet).open_one(fit)
     if loaded.stored.holds_out:
         return held_out_by([loaded], quiet=True)
     if not needed:

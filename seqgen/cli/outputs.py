@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import typer
@@ -13,7 +14,30 @@ import typer
 from seqgen import formats, store
 from seqgen.cli.inputs import Identity, Input
 from seqgen.cli.output import is_terminal
+from seqgen.configs.options import Options
+from seqgen.configs.panels import OUTPUT, SAVING
+from seqgen.configs.settings import setting
 from seqgen.errors import SeqgenError, UsageError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curves(Options):
+    """Where curves are drawn."""
+
+    plot: Path | None = setting(
+        "Draw the curves into an .svg or .png file as well. Needs matplotlib.",
+        None,
+        metavar="FILE",
+        panel=OUTPUT,
+        reads="path",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overwrite(Options):
+    """Whether a file that an earlier run has written is replaced."""
+
+    overwrite: bool = setting("Replace the output of an earlier run.", False, panel=SAVING)
 
 
 def check_out(

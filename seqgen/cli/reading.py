@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from seqgen.cli.process import MOST_THREADS
 from seqgen.configs.cache import CacheOptions
-from seqgen.configs.decoding import LookOptions
-from seqgen.configs.option_values import READING_PRECISIONS, choice
-from seqgen.configs.options import Options, group
+from seqgen.configs.decoding import LookOptions, WritingOptions
+from seqgen.configs.option_values import PRECISIONS, READING_PRECISIONS, choice
+from seqgen.configs.options import Options, group, with_default
 from seqgen.configs.panels import MACHINE, MODEL, TEXT
 from seqgen.configs.settings import MOST_SEED, setting
 
@@ -43,6 +43,30 @@ class Device(Threads):
         metavar="auto|cpu|cuda|mps",
         completes="devices",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExactMachine(Device):
+    """Where to compute, and in which floating-point numbers."""
+
+    precision: str = setting(
+        "Number format: auto, float32, float64 or bf16.",
+        "auto",
+        panel=MACHINE,
+        metavar="KIND",
+        completes="precisions",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        choice("--precision", self.precision, PRECISIONS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchSize(Options):
+    """How many texts are scored side by side."""
+
+    batch_size: int = with_default(WritingOptions, "batch_size", 32)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from seqgen.configs.options import Options
 from seqgen.configs.panels import MODEL
-from seqgen.configs.settings import MOST_WIDTH, require, setting
+from seqgen.configs.settings import MOST_WIDTH, setting
 
 STRENGTH, FLATNESS = 0.1, 0.3
 
@@ -50,9 +50,7 @@ class CacheOptions(Options):
         """
         strength, flatness = self.cache_strength, self.cache_flatness
         if self.cache is None:
-            lonely = next(iter(self.given), None)
-            why = f"{lonely} belongs to a cache: give --cache N as well"
-            require(lonely is None, why)
+            self.refuse_without("a cache: give --cache N as well", *self.given)
             return None
         return CacheConfig(
             self.cache,

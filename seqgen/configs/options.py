@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
-from seqgen.configs.settings import Config, Flag
+from seqgen.configs.settings import Config, Flag, require
 from seqgen.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -79,6 +79,19 @@ class Options(Config):
             hint = did_you_mean(name, [known for known, _, _ in cls.flags()])
             raise UsageError(f"there is no option {name!r}{hint}")
         return options
+
+    def refuse_without(self, owner: str, *flags: str) -> None:
+        """Refuse flags that say more about one that was not given.
+
+        Args:
+            owner: what they belong to, and what to do.
+            flags: those.
+
+        Raises:
+            UsageError: names the first that was given.
+        """
+        lonely = next((flag for flag in self.given if flag in flags), None)
+        require(lonely is None, f"{lonely} belongs to {owner}")
 
     @property
     def given(self) -> list[str]:
