@@ -171,6 +171,18 @@ def write_bytes(path: Path, *pieces: bytes | memoryview) -> None:
         file.writelines(pieces)
 
 
+def regular(path: Path) -> Path:
+    """Return the path of a file, which can be opened without waiting for another process.
+
+    Raises:
+        OSError: there is none, or it is a FIFO, a device or a socket.
+    """
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
+    return path
+
+
 def title_of(name: str) -> str:
     """Return what messages call a file, by the name that it was given by."""
     return "standard input" if name == "-" else name

@@ -1,3 +1,4 @@
+import gzip
 import hashlib
 
 import pytest
@@ -5,8 +6,18 @@ from helpers_io import AWKWARD, cut, cut_bytes, places, quick, texts
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from seqgen import store
+from seqgen.cli import run
 from seqgen.data import text as reading
-from seqgen.data.text import Text, decode_blocks, lines, survey, text_files, unix_newlines
+from seqgen.data.text import (
+    Text,
+    binary_files,
+    decode_blocks,
+    lines,
+    survey,
+    text_files,
+    unix_newlines,
+)
 from seqgen.errors import SeqgenError
 
 KITCHEN_SINK = "".join(AWKWARD)
@@ -176,3 +187,46 @@ def test_characters_are_read_as_they_come(tmp_path, monkeypatch):
     path = tmp_path / "large.txt"
     path.write_text("x" * 100_000)
     assert max(map(len, Text((path,)).chunks())) <= 1000
+
+
+PICTURE = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
+
+
+def test_a_folder_is_its_texts(tmp_path):
+    for name, content in {
+        "a.txt": "caf\u00e9\n".encode(),
+        "b.png": PICTURE,
+        "c.txt.gz": gzip.compress(b"packed\n"),
+        "d.pdf": b"%PDF-1.4\n% no NUL here\n",
+        "e.bin": b"x" * 8000 + b"\0",
+        "f.txt": b"x" * 9000 + b"\0",  # a NUL is a character of a text
+        "g.tok": b"seqgen.tokens\r\n\0",
+        "h.zip": b"PK\x03\x04",
+        "i.txt": b"",
+    }.items():
+        (tmp_path / name).write_bytes(content)
+    for name in (tmp_path, tmp_path / "*"):
+        read = [path.name for path in text_files([name])]
+        assert read == ["a.txt", "c.txt.gz", "f.txt", "g.tok", "i.txt"]
+        assert [path.name[0] for path in binary_files(name)] == ["b", "d", "e", "h"]
+    assert text_files([tmp_path / "b.png"]) == (tmp_path / "b.png",)  # it is asked for
+    with pytest.raises(SeqgenError, match=r"\*\.[a-z]* has no text: .*b\.png"):
+        text_files([tmp_path / "*.png"])
+
+
+@pytest.mark.parametrize("content", [b"caf\xe9\n", "text\n".encode("utf-16")])
+def test_a_text_of_another_encoding_is_not_left_out(tmp_path, content):
+    (tmp_path / "a.txt").write_bytes(content)
+    with pytest.raises(SeqgenError, match=r"a\.txt is not UTF-8 text"):
+        list(Text(text_files([tmp_path])).chunks())
+
+
+def test_a_picture_beside_a_text_is_told_and_does_not_stop_training(tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("the cat sat\n" * 20)
+    (tmp_path / "in" / "b.png").write_bytes(PICTURE)
+    assert run(["train", str(tmp_path / "in"), "--model", "ngram", "--name", "m"]) == 0
+    said = capsys.readouterr().err
+    assert said.count(f"1 file of {tmp_path / 'in'} left out: not text (") == 1
+    record = store.find("m").read_table(store.RECORD)
+    assert record["data"]["files"] == [str(tmp_path / "in" / "a.txt")]

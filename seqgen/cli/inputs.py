@@ -17,6 +17,7 @@ from seqgen.cli.output import announce
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import title_of
 from seqgen.limits import whole
+from seqgen.wording import first_names, plural
 
 if TYPE_CHECKING:
     from seqgen.data.tokenfile import TokenFile
@@ -217,6 +218,7 @@ class Inputs:
         self._quiet = quiet
         self._known: dict[Identity | None, Input] = {}
         self._kept_texts: dict[Identity | None, Path] = {}
+        self._told: set[str] = set()
         self._folders: list[tempfile.TemporaryDirectory] = []
 
     def open(self, names: Iterable[str]) -> list[Input]:
@@ -303,11 +305,17 @@ class Inputs:
         return known
 
     def _named(self, name: str) -> list[Input]:
-        from seqgen.data.text import text_files
+        from seqgen.data.text import binary_files, text_files
 
         if name == "-":
             return [self._pipe(name, _identity(_standard_input()))]
-        return [self._at(path) for path in text_files([file_name(name)])]
+        paths = text_files([file_name(name)])
+        others = binary_files(name)
+        if others and not self._quiet and name not in self._told:
+            self._told.add(name)
+            left_out = f"{plural(len(others), 'file')} of {name} left out"
+            say(f"{left_out}: not text ({first_names([*map(str, others)], 3)})")
+        return [self._at(path) for path in paths]
 
     def _at(self, path: Path) -> Input:
         status = path.stat()

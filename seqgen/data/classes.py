@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from seqgen.errors import SeqgenError, did_you_mean
-from seqgen.files import parse_json, write_json
+from seqgen.files import parse_json, regular, write_json
 from seqgen.wording import first_names
 
 FILE = "classes.json"
@@ -72,7 +72,7 @@ class Classes:
             SeqgenError: they are missing or damaged.
         """
         try:
-            names = parse_json((folder / FILE).read_text(encoding="utf-8"))["names"]
+            names = parse_json(regular(folder / FILE).read_text(encoding="utf-8"))["names"]
             if len(names) < 2 or not all(isinstance(name, str) for name in names):
                 raise ValueError("it holds no labels")
         except (OSError, ValueError, KeyError, TypeError) as error:

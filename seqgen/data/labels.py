@@ -14,7 +14,7 @@ import numpy as np
 from seqgen.data.corpus import Corpus, starts_of
 from seqgen.data.sources import TokenSources
 from seqgen.errors import SeqgenError, UsageError, did_you_mean
-from seqgen.files import parse_json, write_json
+from seqgen.files import parse_json, regular, write_json
 from seqgen.tokenizers import Tokenizer
 from seqgen.wording import first_names
 
@@ -127,7 +127,7 @@ class Labels:
             SeqgenError: they are missing or damaged.
         """
         try:
-            facts = parse_json((folder / FILE).read_text(encoding="utf-8"))
+            facts = parse_json(regular(folder / FILE).read_text(encoding="utf-8"))
             names, first, begin = facts["names"], facts["first"], facts["begin"]
             whole = all(isinstance(name, str) for name in names) and len(names) > 0
             if not whole or not isinstance(first, int) or not isinstance(begin, int):

@@ -21,6 +21,15 @@ from seqgen.packages import require_packages
 CHUNK_BYTES = 1 << 20
 ZSTD_BYTES = 1 << 10
 BOM = "\ufeff"
+# What is no text: images, archives, PDF and programs may have no NUL where they begin.
+MAGIC_NUMBERS = (
+    *(b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"%PDF-", b"PK\x03\x04", b"\x7fELF", b"BZh"),
+    *(b"\x1f\x8b", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"7z\xbc\xaf"),
+)
+BINARY_WITHIN = 8192  # the first bytes, in which a NUL shows that a file is no text
+# Token files, and the byte order marks of UTF-16.
+TEXTS = (b"seqgen.tokens", b"\xff\xfe", b"\xfe\xff")
+UNPACKED = frozenset({".gz", ".xz", ".zst"})
 
 
 @dataclass(frozen=True)
@@ -136,36 +145,75 @@ def survey(chunks: Iterable[str]) -> Survey:
 
 
 def text_files(names: Sequence[str | Path]) -> tuple[Path, ...]:
-    """Return the files that `names` mean; a folder is all its files, by sorted path.
+    """Return the files that `names` mean; a folder is all its texts, by sorted path.
 
-    A name that does not exist but has `*`, `?` or `[` is a pattern (`**` is any depth).
+    A name that does not exist but has `*`, `?` or `[` is a pattern (`**` is any depth). Of folders
+    and patterns, files that are not text are left out; see `binary_files`.
 
     Raises:
         UsageError: a name is empty.
-        SeqgenError: a name does not exist, or a folder or a pattern has no file.
+        SeqgenError: a name does not exist, or a folder or a pattern has no file, or no text.
     """
     paths: list[Path] = []
     for given in names:
-        name = Path(given)
-        # Path("") would be the current folder; a shell's unset variable does not mean that.
-        if not str(given):
-            raise UsageError("there is no file without a name")
-        if name.is_dir():
-            inside = sorted(p for p in name.rglob("*") if p.is_file() and not _hidden(p, name))
-            if not inside:
-                raise SeqgenError(f"the folder {name} holds no file")
-            paths += inside
-        elif name.exists():
-            paths.append(name)
-        elif glob.has_magic(str(name)):
-            matches = sorted(map(Path, glob.glob(str(name), recursive=True)))  # noqa: PTH207
-            files = [p for p in matches if p.is_file()]
-            if not files:
-                raise SeqgenError(f"no file matches {name}")
-            paths += files
-        else:
-            raise SeqgenError(f"there is no file {name}")
+        files = _files_of(given)
+        if files is None:
+            paths.append(Path(given))
+            continue
+        texts = [path for path in files if not is_binary(path)]
+        if not texts:
+            raise SeqgenError(f"{given} has no text: {files[0]} and the like are binary files")
+        paths += texts
     return tuple(paths)
+
+
+def binary_files(name: str | Path) -> list[Path]:
+    """Return the files of a folder or a pattern that `text_files` leaves out."""
+    return [path for path in _files_of(name) or () if is_binary(path)]
+
+
+def _files_of(given: str | Path) -> list[Path] | None:
+    """Return the files of a folder or a pattern; None for the name of a file.
+
+    Raises:
+        UsageError: the name is empty.
+        SeqgenError: it does not exist, or there is no file.
+    """
+    name = Path(given)
+    # Path("") would be the current folder; a shell's unset variable does not mean that.
+    if not str(given):
+        raise UsageError("there is no file without a name")
+    if name.is_dir():
+        inside = sorted(p for p in name.rglob("*") if p.is_file() and not _hidden(p, name))
+        if not inside:
+            raise SeqgenError(f"the folder {name} holds no file")
+        return inside
+    if name.exists():
+        return None
+    if glob.has_magic(str(name)):
+        matches = sorted(map(Path, glob.glob(str(name), recursive=True)))  # noqa: PTH207
+        files = [p for p in matches if p.is_file()]
+        if not files:
+            raise SeqgenError(f"no file matches {name}")
+        return files
+    raise SeqgenError(f"there is no file {name}")
+
+
+def is_binary(path: Path) -> bool:
+    """Return whether a file begins as no text and no token file does; packed files are texts.
+
+    A text in UTF-16 is a text: that it is not UTF-8 is an error where it is read.
+    """
+    if path.suffix.lower() in UNPACKED:
+        return False
+    try:
+        with path.open("rb") as file:
+            head = file.read(BINARY_WITHIN)
+    except OSError:  # an error where it is read
+        return False
+    if head.startswith(TEXTS):
+        return False
+    return head.startswith(MAGIC_NUMBERS) or b"\0" in head
 
 
 def _hidden(path: Path, top: Path) -> bool:

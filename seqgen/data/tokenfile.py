@@ -33,7 +33,7 @@ from seqgen.data.corpus import Corpus
 from seqgen.data.framing import Framing
 from seqgen.data.text import Survey, decode_blocks
 from seqgen.errors import SeqgenError, first_line
-from seqgen.files import parse_json
+from seqgen.files import parse_json, regular
 from seqgen.tokenizers import Tokenizer, tokenizer_from_facts
 
 SUFFIX = ".tok"
@@ -109,10 +109,8 @@ def is_token_file(path: str | Path) -> bool:
     path = Path(path)
     if path.suffix == SUFFIX:
         return True
-    if not path.is_file():  # reading from a pipe would consume it
-        return False
-    try:
-        with path.open("rb") as file:
+    try:  # reading from a pipe would consume it
+        with regular(path).open("rb") as file:
             return file.read(len(MAGIC)) == MAGIC
     except OSError:
         return False
@@ -126,7 +124,7 @@ def open_token_file(path: str | Path) -> TokenFile:
     """
     path = Path(path)
     try:
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             table = _read_table(file, path)
             tokenizer = tokenizer_from_facts(table["tokenizer"])
             types = section_types(tokenizer)
@@ -178,7 +176,7 @@ def read_tokenizer(path: Path) -> Tokenizer:
         SeqgenError: the file cannot be read, or its table is damaged.
     """
     try:
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             return tokenizer_from_facts(_read_table(file, path)["tokenizer"])
     except OSError as error:
         raise SeqgenError(f"{path} cannot be read: {error.strerror or error}") from None

@@ -12,6 +12,7 @@ import numpy as np
 
 from seqgen.data.sources import Vectors, VectorSources
 from seqgen.errors import SeqgenError, first_line
+from seqgen.files import regular
 
 ENDINGS = (".npy", ".safetensors")
 # The types of safetensors that NumPy has too.
@@ -101,6 +102,7 @@ def _require(path: Path, good: bool, problem: str) -> None:
 def _arrays(path: Path) -> Mapping[str, np.ndarray]:
     """Map the arrays of a file by name; that of a `.npy` file has none."""
     try:
+        regular(path)
         if path.suffix == ".npy":
             # Unlike `numpy.load`, this reads no other format, and refuses objects by their header.
             with np.errstate(over="ignore"):  # what its header says may be absurd

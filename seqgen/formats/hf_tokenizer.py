@@ -10,7 +10,7 @@ from typing import Any
 from seqgen.configs import short
 from seqgen.data.framing import Framing
 from seqgen.errors import SeqgenError
-from seqgen.files import json_bytes
+from seqgen.files import json_bytes, regular
 from seqgen.formats.hf_weights import read_table
 from seqgen.tokenizers import read_facts
 from seqgen.tokenizers.from_elsewhere import (
@@ -207,7 +207,7 @@ def content_of(path: Path) -> bytes:
         SeqgenError: it cannot be read, or is larger than any.
     """
     try:
-        if path.stat().st_size > LARGEST:
+        if regular(path).stat().st_size > LARGEST:
             raise SeqgenError(f"{path} is larger than any tokenizer: {path.stat().st_size:,} bytes")
         return path.read_bytes()
     except OSError as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqgen.errors import SeqgenError, first_line
-from seqgen.files import parse_json
+from seqgen.files import parse_json, regular
 from seqgen.formats.hf_config import BIASED
 from seqgen.models.transformer_config import TransformerConfig
 
@@ -141,7 +141,7 @@ def read_table(path: Path) -> Any:
     try:
         if path.stat().st_size > LARGEST_TABLE:
             raise SeqgenError(f"{path} is larger than any such file: {path.stat().st_size:,} bytes")
-        return parse_json(path.read_text(encoding="utf-8"))
+        return parse_json(regular(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise SeqgenError(f"{path} cannot be read: {error.strerror or error}") from None
     except ValueError as error:
@@ -190,7 +190,7 @@ class Tensors:
         self.files: dict[str, tuple[Path, Any, str]] = {}
         for path in paths:
             try:
-                file = held.enter_context(safe_open(path, "pt"))
+                file = held.enter_context(safe_open(regular(path), "pt"))
                 names = list(file.keys())
             except (OSError, SafetensorError) as error:
                 reason = getattr(error, "strerror", None) or first_line(error)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqgen.errors import SeqgenError
-from seqgen.files import parse_json, write_bytes
+from seqgen.files import parse_json, regular, write_bytes
 from seqgen.store import manifest
 from seqgen.store.folder import ModelFolder
 from seqgen.store.layout import CHECKPOINTS, LAST
@@ -90,7 +90,7 @@ class TrainingFolder(ModelFolder):
 
         try:
             manifest.check(self.path, [f"{CHECKPOINTS}/{path.name}"])
-            with safe_open(path, "pt") as file:
+            with safe_open(regular(path), "pt") as file:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
                 return tensors, parse_json(file.metadata()["facts"])
         except (OSError, SafetensorError, ValueError, KeyError, TypeError, SeqgenError) as error:

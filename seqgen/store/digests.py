@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from seqgen.files import regular
+
 # Files up to this size are hashed whenever a model is loaded; larger ones only when resuming.
 CHEAP = 16 << 20
 
@@ -31,7 +33,7 @@ def digest_of_files(first: bytes, paths: Sequence[Path]) -> str:
 def _hash_of(first: bytes, paths: Iterable[Path]) -> str:
     digest = hashlib.sha256(first)
     for path in paths:
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             for block in iter(lambda: file.read(1 << 20), b""):
                 digest.update(block)
     return digest.hexdigest()

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from seqgen.configs import ModelConfig
 from seqgen.errors import SeqgenError, first_line
+from seqgen.files import regular
 from seqgen.models.base import LanguageModel, take_weights
 from seqgen.models.room import SizeLimit, TooLarge, undrawn
 from seqgen.store.layout import CONFIG, WEIGHTS
@@ -63,10 +64,10 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     Raises:
         OSError, SafetensorError: it is missing or damaged.
     """
-    with safe_open(path, "pt") as file:
+    with safe_open(regular(path), "pt") as file:
         names = list(file.keys())
     tensors = {}
     for name in names:
-        with safe_open(path, "pt") as file:
+        with safe_open(regular(path), "pt") as file:
             tensors[name] = file.get_tensor(name).clone()
     return tensors

@@ -12,7 +12,15 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from seqgen.errors import SeqgenError, first_line
-from seqgen.files import is_temporary, open_file, parse_json, replacing, take_lock, write_bytes
+from seqgen.files import (
+    is_temporary,
+    open_file,
+    parse_json,
+    regular,
+    replacing,
+    take_lock,
+    write_bytes,
+)
 from seqgen.store import manifest
 from seqgen.store.layout import (
     CHECKPOINTS,
@@ -63,7 +71,7 @@ class ModelFolder:
             SeqgenError: the file is missing or damaged, or holds something else.
         """
         try:
-            value = parse_json((self.path / part).read_text(encoding="utf-8"))
+            value = parse_json(regular(self.path / part).read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise SeqgenError(
                 f"{self.path / part} is missing: {self.path} is no model, or a damaged one"
@@ -184,7 +192,7 @@ class ModelFolder:
     def logged(self, part: str) -> list[dict[str, Any]]:
         """Return the complete records of `metrics.jsonl` or `samples.jsonl`."""
         try:
-            lines = (self.path / part).read_bytes().splitlines()
+            lines = regular(self.path / part).read_bytes().splitlines()
         except FileNotFoundError:
             return []
         return [json.loads(line) for line in lines if step_of(line) < math.inf]

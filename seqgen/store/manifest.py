@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from seqgen.errors import SeqgenError
-from seqgen.files import parse_json, write_json
+from seqgen.files import parse_json, regular, write_json
 
 MANIFEST = "manifest.json"
 Hashes = dict[str, list[str]]
@@ -28,7 +28,7 @@ def read(folder: Path) -> Hashes:
     """
     path = folder / MANIFEST
     try:
-        files = parse_json(path.read_text(encoding="utf-8"))["files"]
+        files = parse_json(regular(path).read_text(encoding="utf-8"))["files"]
         return {str(part): [str(digest) for digest in known] for part, known in files.items()}
     except FileNotFoundError:
         return {}
@@ -51,7 +51,7 @@ def digest_of(path: Path) -> str:
         OSError: it cannot be read.
     """
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with regular(path).open("rb") as file:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()

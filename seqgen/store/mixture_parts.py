@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from seqgen.errors import SeqgenError
+from seqgen.files import regular
 from seqgen.store.layout import (
     CONFIG,
     MIXTURE,
@@ -76,7 +77,7 @@ def mixture_weights(stored: StoredModel) -> tuple[Weights, tuple[Weights, ...]]:
     parts = len(stored.part_references)
     try:
         stored.check()
-        tensors = load_file(stored.path / WEIGHTS)
+        tensors = load_file(regular(stored.path / WEIGHTS))
         flat = tensors["weights"]
         if not all(table.dtype in (np.float32, np.float64) for table in tensors.values()):
             raise ValueError("weights are numbers in float32 or float64")

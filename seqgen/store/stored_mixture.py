@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from seqgen.files import regular
 from seqgen.store.model import StoredModel
 from seqgen.store.places import models_folder
 
@@ -57,7 +58,7 @@ class StoredMixture(StoredModel):
     def validation_text(self) -> Path | None:
         """The held-out text, if it is the same for all: no model may have been trained on it."""
         paths = [part.validation_text for part in self.parts]
-        if None in paths or len({path.read_bytes() for path in paths}) > 1:
+        if None in paths or len({regular(path).read_bytes() for path in paths}) > 1:
             return None
         return paths[0]
 
@@ -67,7 +68,7 @@ class StoredMixture(StoredModel):
         pairs = [part.validation_pairs for part in self.parts]
         if None in pairs:
             return None
-        texts = {tuple(path.read_bytes() for path in both) for both in pairs}
+        texts = {tuple(regular(path).read_bytes() for path in both) for both in pairs}
         return pairs[0] if len(texts) == 1 else None
 
     def with_weights(self, weights: Sequence[float]) -> StoredMixture:

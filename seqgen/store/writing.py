@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from seqgen.errors import SeqgenError
-from seqgen.files import parse_json, write_bytes
+from seqgen.files import parse_json, regular, write_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -58,7 +58,7 @@ def link_file(path: Path, other: Path) -> None:
     try:
         os.link(path, other)
     except OSError:  # a file system without links
-        write_bytes(other, path.read_bytes())
+        write_bytes(other, regular(path).read_bytes())
 
 
 # What the header of a safetensors file calls torch's types, in the order of the tensors in it.
@@ -107,7 +107,7 @@ def tensor_pieces(
 
 def is_whole(weights: Path) -> bool:
     """Return whether a safetensors file has the length that its header says."""
-    with weights.open("rb") as file:
+    with regular(weights).open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         size = weights.stat().st_size
         if not 0 < length <= size - 8:

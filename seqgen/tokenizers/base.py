@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from seqgen.errors import UsageError
-from seqgen.files import json_bytes, parse_json, write_bytes
+from seqgen.files import json_bytes, parse_json, regular, write_bytes
 from seqgen.limits import LineBuffer, require_short
 
 if TYPE_CHECKING:
@@ -329,7 +329,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
     Raises:
         OSError, ValueError: it is missing or damaged.
     """
-    facts = parse_json((folder / TABLE).read_text(encoding="utf-8"))
+    facts = parse_json(regular(folder / TABLE).read_text(encoding="utf-8"))
     if not isinstance(facts, dict):
         raise ValueError("it holds no table")
     return facts

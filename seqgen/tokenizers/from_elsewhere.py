@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from seqgen.errors import UsageError, first_line
-from seqgen.files import parse_json
+from seqgen.files import parse_json, regular
 from seqgen.limits import whole
 from seqgen.packages import require_packages
 from seqgen.tokenizers.base import TABLE, Decoder, Tokenizer, unknown_piece
@@ -125,7 +125,7 @@ class TokenizerFromElsewhere(Tokenizer):
 
     @classmethod
     def load(cls, folder: Path, facts: dict[str, Any]) -> TokenizerFromElsewhere:
-        return cls((folder / cls.file).read_bytes(), facts["vocab_size"], facts["special"])
+        return cls(regular(folder / cls.file).read_bytes(), facts["vocab_size"], facts["special"])
 
 
 class WindowDecoder(Decoder):

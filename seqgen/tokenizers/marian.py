@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from seqgen.files import regular
 from seqgen.tokenizers.from_elsewhere import MOST_GAPS, WholeSentencepieceTokenizer
 
 VOCABULARY = "vocab.json"
@@ -99,5 +100,5 @@ class MarianTokenizer(WholeSentencepieceTokenizer):
 
     @classmethod
     def load(cls, folder: Path, facts: dict[str, Any]) -> MarianTokenizer:
-        content = (folder / cls.file).read_bytes()
+        content = regular(folder / cls.file).read_bytes()
         return cls(content, facts["vocabulary"], facts["vocab_size"], facts["special"])

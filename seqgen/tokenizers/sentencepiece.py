@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.files import regular
 from seqgen.tokenizers.base import TABLE, Decoder, Tokenizer, segments
 from seqgen.tokenizers.sentencepiece_model import (
     ESCAPE,
@@ -211,7 +212,7 @@ class SentencepieceTokenizer(Tokenizer):
 
     @classmethod
     def load(cls, folder: Path, facts: dict[str, Any]) -> SentencepieceTokenizer:
-        return cls((folder / Path(facts["file"]).name).read_bytes())
+        return cls(regular(folder / Path(facts["file"]).name).read_bytes())
 
 
 class BPETokenizer(SentencepieceTokenizer):
@@ -319,7 +320,7 @@ def load_model_file(path: Path) -> SentencepieceTokenizer:
         SeqgenError: it cannot be read, is no sentencepiece model, or is neither bpe nor unigram.
     """
     try:
-        model = path.read_bytes()
+        model = regular(path).read_bytes()
         kind = read_normaliser(model).kind
         kinds = {cls.algorithm: cls for cls in (BPETokenizer, UnigramTokenizer)}
         if kind not in kinds:
