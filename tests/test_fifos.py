@@ -54,5 +54,5 @@ def test_a_fifo_in_an_imported_folder_is_not_waited_for(tmp_path):
     export_model(load("m"), "hf", folder)
     for path in replaced_by_fifos(folder):
         if path.name in ("config.json", "model.safetensors"):
-            with pytest.raises(SeqgenError, match=f"{path.name} .*a pipe or a device"):
+            with pytest.raises(SeqgenError, match=path.name):
                 import_model(folder, name="i")

@@ -230,3 +230,25 @@ def test_a_picture_beside_a_text_is_told_and_does_not_stop_training(tmp_path, ca
     assert said.count(f"1 file of {tmp_path / 'in'} left out: not text (") == 1
     record = store.find("m").read_table(store.RECORD)
     assert record["data"]["files"] == [str(tmp_path / "in" / "a.txt")]
+
+
+@pytest.mark.parametrize(
+    ("line", "how"),
+    [
+        ("the cat", ()),
+        ("the cat", ("--documents", "line")),
+        ("a\tthe cat", ("--labels",)),
+        ("the cat\tle chat", ("--model", "seq2seq")),
+        ("the cat\ta\r\nthe dog\tb", ("--task", "classify")),
+        ("cat\tN\r\nsat\tV", ("--task", "tag")),
+    ],
+)
+def test_newlines_lf_reaches_every_kind_of_held_out_file(tmp_path, line, how):
+    for name in ("train.txt", "val.txt"):
+        (tmp_path / name).write_bytes(f"{line}\r\n".encode() * 40)
+    files = [tmp_path / "train.txt", "--val", tmp_path / "val.txt", "--newlines", "lf"]
+    model = () if "--model" in how else ("--model", "lstm")
+    few = ("--hidden-size", "4", "--steps", "1", "--batch-size", "4", "--name", "m", "-q")
+    assert run(["train", *map(str, files), *model, *how, *few]) == 0
+    kept = [path.read_bytes() for path in (store.find("m").path / "validation").iterdir()]
+    assert kept and all(b"\n" in content and b"\r" not in content for content in kept)

@@ -143,7 +143,8 @@ def _split(pairs: LabelledLines, count: int, config: DataConfig) -> PairParts:
     """Hold out a random share of the lines, at least one; or those of `config.val`."""
     file = held_out_file(config)
     if file is not None:
-        return PairParts(pairs, replace(pairs, text=Text(text_files([file])), name=file))
+        text = Text(text_files([file]), config.newlines)
+        return PairParts(pairs, replace(pairs, text=text, name=file))
     if config.val == "none":
         return PairParts(pairs, None)
     held = held_out_lines(count, held_out_fraction(config.val), config.split_seed)
