@@ -314,7 +314,7 @@ class Inputs:
         if others and not self._quiet and name not in self._told:
             self._told.add(name)
             left_out = f"{plural(len(others), 'file')} of {name} left out"
-            say(f"{left_out}: not text ({first_names([*map(str, others)], 3)})")
+            announce(f"{left_out}: not text ({first_names([*map(str, others)], 3)})")
         return [self._at(path) for path in paths]
 
     def _at(self, path: Path) -> Input:
