@@ -306,6 +306,18 @@ def test_what_was_about_to_replace_another_does_not_once_a_third_has_its_place(k
     assert not left.exists() and store.find("m").digest == before
 
 
+@pytest.mark.parametrize("how", ["remove", "rename"])
+def test_what_was_about_to_replace_a_model_does_not_once_that_has_gone(how, killed, text):
+    trained(text, hidden_size=3)
+    killed("new", ready=True)
+    if how == "remove":
+        store.remove(store.find("m"))
+    else:
+        store.rename(store.find("m"), "renamed")
+    left = ["origin"] if how == "remove" else ["origin", "renamed"]
+    assert sorted(stored.name for stored in store.list_models()) == entries() == left
+
+
 @pytest.mark.parametrize("how", ["cache", "train", "resume"])
 def test_the_next_run_clears_up(how, killed, text, capfd):
     trained(text)

@@ -193,6 +193,18 @@ def clean_models(journal: IO[bytes]) -> list[Path]:
     return gone
 
 
+def forget_replacements() -> None:
+    """Delete what killed runs left, before a model goes from its place for good.
+
+    Otherwise one that was complete, but had not taken that place yet, would take it then.
+
+    Raises:
+        OSError: the home cannot be written.
+    """
+    with alone() as journal:
+        clean_models(journal)
+
+
 def _ready(folder: Path) -> Iterator[tuple[Path, Path]]:
     """Yield the complete new models in a folder, each with its place."""
     return ((path, place) for path, place in _aside(folder, NEW) if is_ready(path))

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from seqgen.errors import SeqgenError, UsageError, did_you_mean
-from seqgen.store.aside import restore, restore_all, taken
+from seqgen.store.aside import forget_replacements, restore, restore_all, taken
 from seqgen.store.digests import CHEAP
 from seqgen.store.mixture_parts import resolve
 from seqgen.store.model import StoredModel, models_of
@@ -205,6 +205,7 @@ def rename(model: StoredModel, name: str) -> StoredModel:
         raise UsageError(f"a model named {name!r} already exists; choose another name")
     try:
         with model.locked():
+            forget_replacements()
             model.path.resolve().rename(path)
     except OSError as error:
         raise SeqgenError(f"{model.path} cannot be renamed: {error.strerror or error}") from None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from seqgen.errors import SeqgenError
 from seqgen.store.adapter import Adapter
-from seqgen.store.aside import discard, put_aside
+from seqgen.store.aside import discard, forget_replacements, put_aside
 from seqgen.store.layout import CONFIG
 from seqgen.store.model import StoredModel, models_of
 from seqgen.store.ours import require_model, strangers
@@ -103,6 +103,7 @@ def remove(model: StoredModel) -> None:
     path = check_removable(model)
     try:
         with StoredModel(path).locked():
+            forget_replacements()
             discard(put_aside(path))
         if model.path.is_symlink():
             model.path.unlink()
