@@ -13,11 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seqgen.data import batches as batches_module
 from seqgen.data.batches import (
     IGNORED,
     DocumentBatches,
     ParallelStreams,
     RandomWindows,
+    SampledBatches,
     SequentialWindows,
     training_batches,
 )
@@ -246,3 +248,23 @@ def test_which_batches_suit_which_text_and_model():
         assert type(batches) is kinds[documents, carry]
     in_order = training_batches(corpus, "stream", False, 2, 3, 0, windows="sequential")
     assert type(in_order) is SequentialWindows
+
+
+def test_texts_cut_anew_in_every_epoch_are_read_from_the_beginning_of_each(monkeypatch):
+    """A long document takes several steps, so that epochs of one text may differ in length.
+
+    A text that is segmented at random has batches of its own in every epoch.
+    """
+    monkeypatch.setattr(batches_module, "POOL", 1)
+    corpus = corpus_of(1, 9, 2, 14, 3, 8, 1, 5)
+    whole = DocumentBatches(corpus, 2, 3, seed=0, carry=True)
+    epochs, first = [], 0
+    for _ in range(4):
+        epochs.append(an_epoch(whole, corpus, first))
+        first += len(epochs[-1])
+    assert len({len(steps) for steps in epochs}) > 1
+    cut = SampledBatches(lambda epoch: DocumentBatches(corpus, 2, 3, seed=0, carry=True))
+    count = cut.steps_per_epoch
+    for epoch, steps in enumerate(epochs):
+        for index in range(count):  # a shorter epoch starts over, a longer one is cut short
+            same(cut.batch(epoch * count + index), steps[index % len(steps)])

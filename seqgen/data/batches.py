@@ -45,6 +45,13 @@ class Batches(ABC):
     def batch(self, step: int) -> Batch:
         """Return the batch of `step`, counted from 0."""
 
+    def batch_of_epoch(self, epoch: int, index: int) -> Batch:
+        """Return batch `index` of an epoch, both counted from 0.
+
+        Batches whose epochs differ in length override this.
+        """
+        return self.batch(epoch * self.steps_per_epoch + index)
+
 
 class RandomWindows(Batches):
     """Windows drawn anywhere in a stream: for models that carry nothing from step to step."""
@@ -142,7 +149,12 @@ class DocumentBatches(Batches):
             epoch = len(self._first_steps) - 1
             self._first_steps.append(self._first_steps[-1] + len(self._plan(epoch)))
         epoch = bisect_right(self._first_steps, step) - 1
-        rows, window = self._plan(epoch)[step - self._first_steps[epoch]]
+        return self.batch_of_epoch(epoch, step - self._first_steps[epoch])
+
+    def batch_of_epoch(self, epoch: int, index: int) -> Batch:
+        """Return batch `index` of an epoch, which starts over after its last."""
+        plan = self._plan(epoch)
+        rows, window = plan[index % len(plan)]
         return self._rows(rows, window * self.seq_len)
 
     def _make_plan(self, epoch: int) -> list[tuple[np.ndarray, int]]:
@@ -275,9 +287,7 @@ class SampledBatches(Batches):
 
     def batch(self, step: int) -> Batch:
         epoch, index = divmod(step, self._steps)
-        batches = self._cut(epoch)
-        # Numbered as if all epochs before had the same length, so that each has its own order.
-        batch = batches.batch(epoch * batches.steps_per_epoch + index)
+        batch = self._cut(epoch).batch_of_epoch(epoch, index)
         return replace(batch, fresh=True) if index == 0 else batch
 
 

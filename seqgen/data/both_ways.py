@@ -45,3 +45,7 @@ class BothWays(Batches):
     def batch(self, step: int) -> TwoWayBatch:
         there, back = (batches.batch(step) for batches in self._directions)
         return TwoWayBatch(**vars(there), backward=back)
+
+    def batch_of_epoch(self, epoch: int, index: int) -> TwoWayBatch:
+        there, back = (batches.batch_of_epoch(epoch, index) for batches in self._directions)
+        return TwoWayBatch(**vars(there), backward=back)
