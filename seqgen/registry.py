@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from seqgen.configs.labelling import LabellingConfig, labelling_config
-from seqgen.configs.reads import DATA_DEFAULTS, FEATURES, NO_LANGUAGE_MODELS, TASKS, Reads
 from seqgen.errors import UsageError, named
+from seqgen.tasks.bidirectional import BIDIRECTIONAL
+from seqgen.tasks.classification import ON_FEATURES
+from seqgen.tasks.language_modeling import LANGUAGE_MODELING
+from seqgen.tasks.masked_lm import MASKED_LM
+from seqgen.tasks.memory import MEMORY
+from seqgen.tasks.task import Task
+from seqgen.tasks.translation import TRANSLATION
+from seqgen.tasks.word_vectors import WORD_VECTORS
 
 # The settings of each architecture and their defaults, which `python docs/settings.py` writes from
 # the code.
@@ -20,34 +26,29 @@ DEFAULTS = Path(__file__).with_name("defaults.json")
 
 @dataclass(frozen=True)
 class Architecture:
-    """A kind of model: its name, where its classes live, what it is in one line, what it reads.
+    """A kind of model: its name, where its classes live, what it is in one line, its tasks.
 
     `model` and `config` are "module:Class", imported only when used, so that listing
-    architectures loads no torch. `reads` says what it is trained on: "text", or targets with
-    a source each: "pairs" of texts, "labels" or "vectors"; or what no language model learns from:
-    lines, "patterns", of which it is a memory, "words" in their contexts, of which it learns
-    vectors; "masked", text of which it tells hidden tokens by those on both sides; a text from
-    both of its ends, "both-ways"; or "sentences", of which an encoder makes features, for one of
-    `TASKS`. `estimator` is the "module:name" of the `Estimator` of one that is not trained by
-    gradients.
+    architectures loads no torch. `tasks` are those that it can serve, the first by default.
+    `estimator` is the "module:name" of the `Estimator` of one that is not trained by gradients.
     """
 
     name: str
     model: str
     config: str
     summary: str
-    reads: Reads = "text"
+    tasks: tuple[Task, ...] = (LANGUAGE_MODELING, *ON_FEATURES)
     estimator: str | None = None
 
     @property
-    def no_language_model(self) -> str | None:
-        """What its models are, where they are no language models, and which command is theirs."""
-        return NO_LANGUAGE_MODELS.get(self.reads)
+    def task(self) -> Task:
+        """What its models learn."""
+        return self.tasks[0]
 
     @property
-    def data_defaults(self) -> Mapping[str, Any]:
-        """The settings of data that follow from what it reads."""
-        return DATA_DEFAULTS.get(self.reads, {})
+    def is_encoder(self) -> bool:
+        """Whether it only makes features: its models need a head."""
+        return self.task.head is not None
 
     def load_model(self) -> Any:
         """Import and return the LanguageModel class."""
@@ -67,37 +68,33 @@ class Architecture:
         return json.loads(DEFAULTS.read_text(encoding="utf-8"))[self.name]
 
     def for_task(self, task: str) -> Architecture:
-        """Return the architecture that learns labels from this one's features.
-
-        Args:
-            task: a name in `TASKS`.
+        """Return the architecture that learns a task, one of `ON_FEATURES`, on this one's features.
 
         Raises:
             UsageError: there is no such task, or it has no features to learn from.
         """
-        kind = named("task", task, TASKS)
-        if self.reads not in ("text", "masked", "sentences") or self.estimator is not None:
-            more = " with --features" if self.reads in FEATURES else ""
+        chosen = named("task", task, {one.name: one for one in ON_FEATURES})
+        if chosen not in self.tasks:
+            more = " with --features" if self.task.gives_features else ""
             raise UsageError(
                 f"--task is for encoders and for networks that model text, and {self.name} is "
                 f"neither; try --model birnn{more}"
             )
-        summary = f"{kind} on the features of {self.name}"
-        return TaskArchitecture(
-            f"{self.name}-{kind}", self.model, self.config, summary, task, trunk=self
-        )
+        name, summary = f"{self.name}-{chosen.called}", f"{chosen.called} on the features of"
+        about = name, self.model, self.config, f"{summary} {self.name}", (chosen,)
+        return TaskArchitecture(*about, trunk=self)
 
 
 @dataclass(frozen=True)
 class TaskArchitecture(Architecture):
-    """An architecture that tells labels by the features of another, its `trunk`."""
+    """An architecture that learns on the features of another, its `trunk`."""
 
     trunk: Architecture | None = None
+    is_encoder: ClassVar[bool] = False
 
     def load_model(self) -> Any:
-        """Import and return the class of the classifiers or taggers on the trunk."""
-        labeller_of = load_object("seqgen.models.labeller:labeller_of")
-        return labeller_of(self.trunk.load_model(), self.reads)
+        """Import and return the class of the models with a head on the trunk."""
+        return load_object(self.task.head)(self.trunk.load_model())
 
     def load_config(self) -> Any:
         """Import and return the class of their configuration."""
@@ -106,7 +103,7 @@ class TaskArchitecture(Architecture):
     def defaults(self) -> dict[str, dict[str, Any]]:
         """Return its default settings without importing its code."""
         model = {**self.trunk.defaults()["model"], "pooling": None}
-        training = self.trunk.defaults()["training"] if self.trunk.reads == "sentences" else None
+        training = self.trunk.defaults()["training"] if self.trunk.is_encoder else None
         return {"model": model, "training": training or dict(LabellingConfig.recipe)}
 
 
@@ -122,6 +119,7 @@ _ROWS = (
         "seqgen.models.ngram:NGram",
         "seqgen.models.ngram:NGramConfig",
         "counted n-grams, up to modified Kneser-Ney smoothing",
+        (LANGUAGE_MODELING,),
         estimator="seqgen.commands.training.count:COUNTING",
     ),
     Architecture(
@@ -129,6 +127,7 @@ _ROWS = (
         "seqgen.models.hmm:HMM",
         "seqgen.models.hmm:HMMConfig",
         "hidden Markov model, by Baum and Welch's EM (Rabiner 1989)",
+        (LANGUAGE_MODELING,),
         estimator="seqgen.commands.training.expect:EXPECTATION",
     ),
     Architecture(
@@ -244,70 +243,70 @@ _ROWS = (
         "seqgen.models.seq2seq:Seq2Seq",
         "seqgen.models.seq2seq_config:Seq2SeqConfig",
         "recurrent encoder-decoder, with attention or without",
-        "pairs",
+        (TRANSLATION,),
     ),
     Architecture(
         "seq2seq-transformer",
         "seqgen.models.seq2seq_transformer:Seq2SeqTransformer",
         "seqgen.models.seq2seq_transformer_config:Seq2SeqTransformerConfig",
         "encoder-decoder transformer (Vaswani et al. 2017)",
-        "pairs",
+        (TRANSLATION,),
     ),
     Architecture(
         "word2vec",
         "seqgen.models.word2vec:Word2Vec",
         "seqgen.models.word2vec:Word2VecConfig",
         "vectors of words (Mikolov et al. 2013); no language model",
-        "words",
+        (WORD_VECTORS,),
     ),
     Architecture(
         "glove",
         "seqgen.models.glove:GloVe",
         "seqgen.models.glove:GloVeConfig",
         "vectors of words from counts (Pennington et al. 2014)",
-        "words",
+        (WORD_VECTORS,),
     ),
     Architecture(
         "bert",
         "seqgen.models.bert:Bert",
         "seqgen.models.bert:BertConfig",
         "fills in masked tokens (Devlin et al. 2019); for --task",
-        "masked",
+        (MASKED_LM, *ON_FEATURES),
     ),
     Architecture(
         "elmo",
         "seqgen.models.elmo:ELMo",
         "seqgen.models.elmo:ELMoConfig",
         "LSTMs from both ends, for --features (Peters et al. 2018)",
-        "both-ways",
+        (BIDIRECTIONAL,),
     ),
     Architecture(
         "bag",
         "seqgen.models.bag:Bag",
         "seqgen.models.bag:BagConfig",
         "bag of words, for --task (Joulin et al. 2017)",
-        "sentences",
+        ON_FEATURES,
     ),
     Architecture(
         "birnn",
         "seqgen.models.birnn:BiRNN",
         "seqgen.models.birnn:BiRNNConfig",
         "bidirectional recurrent encoder, for --task",
-        "sentences",
+        ON_FEATURES,
     ),
     Architecture(
         "encoder",
         "seqgen.models.transformer_encoder:SentenceTransformer",
         "seqgen.models.transformer_encoder:EncoderConfig",
         "bidirectional transformer encoder, for --task",
-        "sentences",
+        ON_FEATURES,
     ),
     Architecture(
         "hopfield",
         "seqgen.models.hopfield:Hopfield",
         "seqgen.models.hopfield:HopfieldConfig",
         "restores lines (Hopfield 1982); not a language model",
-        "patterns",
+        (MEMORY,),
         estimator="seqgen.commands.training.memorise:STORING",
     ),
 )
@@ -324,10 +323,10 @@ def architecture(name: str) -> Architecture:
     Raises:
         UsageError: there is none; names the nearest.
     """
-    trunk, _, kind = str(name).rpartition("-")
-    task = next((task for task, ending in TASKS.items() if ending == kind), None)
+    trunk, _, ending = str(name).rpartition("-")
+    task = next((task for task in ON_FEATURES if task.called == ending), None)
     if task is not None and trunk in ARCHITECTURES:
-        return ARCHITECTURES[trunk].for_task(task)
+        return ARCHITECTURES[trunk].for_task(task.name)
     return named("architecture", name, ARCHITECTURES)
 
 
@@ -340,9 +339,9 @@ def known_architecture(name: str) -> Architecture | None:
 
 
 def unit_of(name: str) -> str:
-    """Return what losses of an architecture are per: "label" if it predicts those, else "token"."""
+    """Return what losses of an architecture are per; "token" if this version knows none such."""
     row = known_architecture(name)
-    return "label" if row is not None and row.reads in TASKS else "token"
+    return "token" if row is None else row.task.unit
 
 
 def to_train(name: str | None) -> str | None:
@@ -369,7 +368,7 @@ def for_task(name: str, task: str | None) -> Architecture:
 
     Args:
         name: of an architecture, or already of a classifier or a tagger.
-        task: a name in `TASKS`; None leaves it as it is.
+        task: the name of one of `ON_FEATURES`; None leaves it as it is.
 
     Raises:
         UsageError: the task is unknown or missing, or is not for this architecture.
@@ -377,14 +376,20 @@ def for_task(name: str, task: str | None) -> Architecture:
     row = architecture(name)
     if task is not None:
         return trunk_of(name).for_task(task)
-    if row.reads == "sentences":
+    if row.is_encoder:
         raise UsageError(f"{name} is an encoder, which learns labels: give --task classify or tag")
     return row
 
 
+def task_of_mixture(stored_as: str | None) -> Task:
+    """Return the task of a mixture's parts, which its configuration names."""
+    tasks = (row.task for row in ARCHITECTURES.values())
+    return next((task for task in tasks if task.stored_as == stored_as), LANGUAGE_MODELING)
+
+
 def owners_of(setting: str) -> list[str]:
     """Return the architectures that have a setting of their own called `setting`."""
-    return [row.name for row in _ROWS if setting in row.load_config().fields()]
+    return [row.name for row in ARCHITECTURES.values() if setting in row.load_config().fields()]
 
 
 # What the settings mean that several architectures have, or that have a flag in `train`: help

@@ -21,6 +21,7 @@ from seqgen.models.continuous_cache import Cached
 from seqgen.models.mixture import Mixture
 from seqgen.models.mixture_by_order import MixtureByOrder
 from seqgen.models.recurrent import RecurrentLM
+from seqgen.tasks.language_modeling import LANGUAGE_MODELING
 from seqgen.training import baum_welch, counting
 
 VOCAB = 7
@@ -239,7 +240,7 @@ class CachedCase(Case):
 CASES = [
     Case(name, variant, settings)
     for name, row in registry.ARCHITECTURES.items()
-    if row.reads == "text"
+    if row.task is LANGUAGE_MODELING
     for variant, settings in VARIANTS.get(name, {"default": {}}).items()
 ]
 CASES += [MixtureCase("mixture", name, {}) for name in ("three", "by-order")]

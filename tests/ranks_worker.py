@@ -93,13 +93,13 @@ SHARDED = [name for name in CASES if name != "thaw"]
 def corpus_of(case: Case) -> Corpus:
     """Return a text, or pairs of a source and the source turned around."""
     random = np.random.default_rng(5)
-    reads = registry.architecture(case.architecture).reads
-    if reads != "pairs" and case.documents == "stream":
+    pairs = registry.architecture(case.architecture).task.takes_targets
+    if not pairs and case.documents == "stream":
         return Corpus(random.integers(3, VOCAB, 400).astype(np.uint8), np.array([400]), start=3)
     texts = [random.integers(3, VOCAB, length).tolist() for length in random.integers(2, 9, 40)]
     tokens = np.array(list(itertools.chain(*([*text[::-1], END] for text in texts))), np.uint8)
     ends = np.cumsum([len(text) + 1 for text in texts])
-    sources = TokenSources.of([[*text, END] for text in texts]) if reads == "pairs" else None
+    sources = TokenSources.of([[*text, END] for text in texts]) if pairs else None
     return Corpus(tokens, ends, start=1, sources=sources)
 
 
@@ -107,7 +107,7 @@ def trainer_of(case: Case, shard: bool, events: list[Any], stop_at: int | None) 
     """Return the trainer of a case, which adds its events to a list."""
     row = registry.architecture(case.architecture)
     settings = dict(case.model)
-    if row.reads == "pairs":
+    if row.task.takes_targets:
         settings["source_vocab_size"] = VOCAB
     if "transformer" in case.architecture:
         settings["window"] = 12
@@ -133,7 +133,7 @@ def trainer_of(case: Case, shard: bool, events: list[Any], stop_at: int | None) 
         report=events.append,
         stop=lambda run: "stop-after" if run.step == stop_at else None,
     )
-    rules = TextRules(end=END if case.documents == "line" or row.reads == "pairs" else None)
+    rules = TextRules(end=END if case.documents == "line" or row.task.takes_targets else None)
     return loop.Trainer(model, batches, config, hooks, rules, unfilled)
 
 

@@ -7,6 +7,7 @@ import torch
 
 from seqgen import registry
 from seqgen.cli import run
+from seqgen.tasks.language_modeling import LANGUAGE_MODELING
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 
@@ -38,7 +39,8 @@ def seqgen(capsys, *arguments):
 
 @pytest.mark.parametrize("precision", ["auto", "float32"])
 @pytest.mark.parametrize(
-    "architecture", [name for name, row in registry.ARCHITECTURES.items() if row.reads == "text"]
+    "architecture",
+    [name for name, row in registry.ARCHITECTURES.items() if row.task is LANGUAGE_MODELING],
 )
 def test_the_main_job(architecture, precision, home, capsys):
     budget = ["--steps", 30, "--precision", precision]

@@ -13,7 +13,7 @@ from sklearn.metrics import confusion_matrix, f1_score
 
 from seqgen import registry
 from seqgen.data.classes import Classes
-from seqgen.data.examples import Example, ExampleEncoder, SentenceReader, TextReader
+from seqgen.data.examples import SENTENCES, Example, ExampleEncoder, SentenceReader, TextReader
 from seqgen.data.sources import TokenSources
 from seqgen.errors import SeqgenError
 from seqgen.metrics.classification import confusion, entities, estimated, macro_f1, resampled
@@ -23,7 +23,7 @@ CORPORA = Path(__file__).resolve().parents[1] / "corpora"
 TRUNKS = [
     name
     for name, row in registry.ARCHITECTURES.items()
-    if row.reads in ("text", "sentences") and row.estimator is None
+    if set(registry.ON_FEATURES) <= {*row.tasks} and name != "bert"
 ]
 VOCAB, CLASSES = 9, 3
 TINY = {"hidden_size": 8, "num_layers": 2, "num_heads": 2, "window": 8, "embedding_size": 8}
@@ -127,7 +127,7 @@ def test_a_tag_stands_at_the_last_token_of_its_word(kind):
     words = ("don't", "stop", "(", "élan", "ab,cd", "x")
     text = " ".join(words)
     tokenizer = KINDS[kind].train([f"{text}\n" * 20], 290 if kind == "bpe" else None)
-    encoder = ExampleEncoder("tag", tokenizer, Classes(("A", "B")), tokenizer.bos_id)
+    encoder = ExampleEncoder(SENTENCES, tokenizer, Classes(("A", "B")), tokenizer.bos_id)
     example = Example(words, ("A",) * len(words), 1)
     ids, places = encoder.ids(example), encoder.places(example)
     assert ids[0] == tokenizer.bos_id
@@ -137,7 +137,7 @@ def test_a_tag_stands_at_the_last_token_of_its_word(kind):
 
 def test_targets_stand_where_words_end():
     tokenizer = KINDS["char"].train(["ab c\n"])
-    encoder = ExampleEncoder("tag", tokenizer, Classes(("N", "V")), tokenizer.bos_id)
+    encoder = ExampleEncoder(SENTENCES, tokenizer, Classes(("N", "V")), tokenizer.bos_id)
     corpus = encoder.corpus([Example(("ab", "c"), ("V", "N"), 1)], "f")
     assert corpus.tokens.tolist() == [2, 2, 1, 2, 0]
     with pytest.raises(SeqgenError, match=r"f, line 8: unknown label .W. .there are N, V"):
@@ -147,7 +147,7 @@ def test_targets_stand_where_words_end():
 # ---- models ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("task", registry.TASKS)
+@pytest.mark.parametrize("task", [task.name for task in registry.ON_FEATURES])
 @pytest.mark.parametrize("trunk", TRUNKS)
 def test_padding_changes_nothing(trunk, task):
     model = labeller(trunk, task, pooling="all")
@@ -233,7 +233,7 @@ def test_the_trunk_of_a_language_model_is_that_model():
 def test_architectures_by_name():
     assert registry.architecture("lstm-tagger") == registry.for_task("lstm", "tag")
     assert registry.for_task("lstm-tagger", "classify").name == "lstm-classifier"
-    assert registry.architecture("bag-classifier").no_language_model.startswith("is a classifier")
+    assert registry.architecture("bag-classifier").task.model_is.startswith("is a classifier")
 
 
 # ---- the corpus ------------------------------------------------------------------------------

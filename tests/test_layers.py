@@ -25,6 +25,7 @@ LAYERS = [
     {"tokenizers"},
     {"metrics"},
     {"registry", "presets"},
+    {"tasks"},
     {"configs"},
     {"files", "hashing", "limits", "packages", "ranks"},
     {"errors", "wording"},

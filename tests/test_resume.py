@@ -23,6 +23,7 @@ from seqgen.commands.training.validating import TextValidation
 from seqgen.configs import TrainingConfig
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.store import StoredModel
+from seqgen.tasks.language_modeling import LANGUAGE_MODELING
 from seqgen.training import loop
 from seqgen.training.events import Notice, Progress, Validated
 from seqgen.training.optimizers import OPTIMIZERS
@@ -58,7 +59,7 @@ def text(tmp_path) -> Path:
 TRAINED = [
     name
     for name, row in registry.ARCHITECTURES.items()
-    if row.reads == "text" and not row.load_model().counted
+    if row.task is LANGUAGE_MODELING and not row.load_model().counted
 ]
 
 

@@ -21,6 +21,7 @@ from seqgen.commands.training.train import train
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import training_batches
 from seqgen.data.corpus import Corpus
+from seqgen.tasks.language_modeling import LANGUAGE_MODELING
 from seqgen.training.diagnosis.distance import gradients_by_distance, windows
 from seqgen.training.diagnosis.heads import attention_figures
 from seqgen.training.diagnosis.layers import LayerFigures, units_of
@@ -324,7 +325,7 @@ TINY = {"hidden_size": 8, "num_heads": 2, "steps": 12, "seed": 1}
 OF_TEXT = [
     name
     for name, row in registry.ARCHITECTURES.items()
-    if row.reads == "text" and "ngram" not in name
+    if row.task is LANGUAGE_MODELING and "ngram" not in name
 ]
 
 
@@ -356,7 +357,7 @@ def test_no_preset_raises_a_false_alarm(name):
     """On a text with thousands of words: a rate of 30 is too high for a vocabulary of ten."""
     text = Path(__file__).parent.parent / "corpora" / "play.txt"
     row = registry.architecture(presets.preset(name).architecture)
-    if row.reads == "text" and not row.load_model().counted:
+    if row.task is LANGUAGE_MODELING and not row.load_model().counted:
         known = {"hidden_size"} & set(row.load_config().fields())
         assert alarms(text, known, preset=name) == []
 

@@ -21,7 +21,7 @@ from seqgen.configs import UsageError, count_of
 TEXT = Path(__file__).parent / "data" / "tiny.txt"
 # Vectors of words have no hidden layer, and so no width of one.
 TRAINED = [
-    f"{name}-classifier" if row.reads == "sentences" else name
+    f"{name}-classifier" if row.is_encoder else name
     for name, row in registry.ARCHITECTURES.items()
     if not row.load_model().counted and "hidden_size" in row.load_config().fields()
 ]
@@ -68,7 +68,7 @@ def built_count(plan, sizes, seq_len):
 def test_every_architecture_gets_its_nearest_width(architecture):
     """The oracle builds real models at the neighbouring widths."""
     sizes = VocabSizes(target=23)
-    if registry.architecture(architecture).reads == "pairs":
+    if registry.architecture(architecture).task.takes_targets:
         sizes = VocabSizes(target=23, source=19)
     given = with_open_width(planned(architecture), ()).with_given({"hidden_size": 24})
     wanted = round(1.01 * built_count(given, sizes, 16))

@@ -12,8 +12,7 @@ from seqgen.cli import options, translations
 from seqgen.cli.continuous_cache import Cache, CacheFlatness, CacheStrength
 from seqgen.cli.help import flag, value
 from seqgen.cli.inputs import Input, Inputs, file_name
-from seqgen.cli.kinds import refuse_others
-from seqgen.cli.label_scores import put_label_scores, tell_labels
+from seqgen.cli.kinds import served
 from seqgen.cli.output import put_record, say
 from seqgen.cli.pairs import (
     PairFiles,
@@ -36,10 +35,6 @@ if TYPE_CHECKING:
     from seqgen.commands.loaded import LoadedModel
     from seqgen.commands.scoring.evaluate import Evaluation, Measurements
     from seqgen.commands.scoring.minimal_pairs import Pair
-
-
-# Options that classifiers and taggers are measured with.
-FOR_LABELS = ("file", "model", "device", "threads", "json", "verbose", "quiet")
 
 
 def evaluate(
@@ -119,9 +114,7 @@ def evaluate(
     translator translates the sources by beam search. Of a classifier or a tagger, accuracy, F1
     and what it confuses are shown.
     """
-    if tell_labels(model):
-        refuse_others(context, FOR_LABELS, "models that tell labels")
-        put_label_scores(model, file, device, json, verbose, quiet)
+    if served(context, locals()):
         return
     from seqgen.commands.loading import load
     from seqgen.commands.scoring.evaluate import Measurements

@@ -1,46 +1,63 @@
-"""Models that a command treats in another way, and the options that have no meaning for them."""
+"""Commands that treat a kind of model in another way, as its task says."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any
 
 import typer
 
 from seqgen import store
 from seqgen.cli import options
 from seqgen.errors import UsageError
+from seqgen.registry import load_object
 
 
-def all_read(names: Sequence[str] | None, kinds: Collection[str]) -> bool:
-    """Return whether models read one of some kinds of data, all of the same kind.
+@dataclass(frozen=True)
+class OwnWay:
+    """What a command does for a kind of model; `Task.serves` names one.
 
-    Args:
-        names: of the models; None for the latest.
-        kinds: what they may read, see `registry.Architecture`.
-
-    Raises:
-        UsageError: some do, and others are of another kind.
+    Attributes:
+        put: does it; its parameters are those of the command that have a meaning.
+        models: what such models are called.
     """
-    read = {store.find_all(name).reads: name for name in names or [None]}
-    if not read.keys() & set(kinds):
-        return False
-    if len(read) > 1:
-        different = " and ".join(str(name) for name in list(read.values())[:2])
-        raise UsageError(f"{different} are models of different kinds; measure each by itself")
-    return True
+
+    put: Callable[..., None]
+    models: str
+
+    def __call__(self, context: typer.Context, values: Mapping[str, Any]) -> None:
+        """Do it with the values of a command's parameters.
+
+        Raises:
+            UsageError: names the first option that was given and has no meaning.
+        """
+        meant = signature(self.put).parameters
+        for name in options.typed(context):
+            if name not in (*meant, "threads"):
+                raise UsageError(f"--{name.replace('_', '-')} has no meaning for {self.models}")
+        self.put(**{name: values[name] for name in meant})
 
 
-def refuse_others(context: typer.Context, meant: Collection[str], models: str) -> None:
-    """Refuse options that have no meaning for a kind of model.
+def served(context: typer.Context, values: Mapping[str, Any]) -> bool:
+    """Serve models in a way of their own, if their task has one for this command.
 
     Args:
         context: of the command.
-        meant: the names of the parameters that have one.
-        models: what such models are called.
+        values: of its parameters by name; `model` has the names of the models.
+
+    Returns:
+        Whether they were served.
 
     Raises:
-        UsageError: names the first that was given.
+        UsageError: they are, and others are of another kind; or an option has no meaning.
     """
-    for name in options.typed(context):
-        if name not in meant:
-            raise UsageError(f"--{name.replace('_', '-')} has no meaning for {models}")
+    tasks = {store.find_all(name).task: name for name in values["model"] or [None]}
+    ways = [task.serves[context.info_name] for task in tasks if context.info_name in task.serves]
+    if ways and len(tasks) > 1:
+        different = " and ".join(str(name) for name in list(tasks.values())[:2])
+        raise UsageError(f"{different} are models of different kinds; measure each by itself")
+    for way in ways:
+        load_object(way)(context, values)
+    return bool(ways)

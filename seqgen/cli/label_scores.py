@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from seqgen import registry
 from seqgen.cli.inputs import Inputs
-from seqgen.cli.kinds import all_read
+from seqgen.cli.kinds import OwnWay
 from seqgen.cli.output import put, put_record, say
 from seqgen.cli.tables import MISSING, count, figure, percentage, put_table
 
@@ -19,20 +18,8 @@ if TYPE_CHECKING:
 WIDEST, MOST_PAIRS = 12, 10
 
 
-def tell_labels(names: Sequence[str] | None) -> bool:
-    """Return whether models are classifiers or taggers, all of one task.
-
-    Args:
-        names: of the models; None for the latest.
-
-    Raises:
-        UsageError: they are of different kinds.
-    """
-    return all_read(names, registry.TASKS)
-
-
 def put_label_scores(
-    names: Sequence[str] | None,
+    model: Sequence[str] | None,
     file: str | None,
     device: str,
     json: bool,
@@ -42,13 +29,12 @@ def put_label_scores(
     """Measure classifiers or taggers on a file, or on what each held out, and show the figures."""
     from seqgen.commands.labelling.evaluate import check_labels, evaluate_labels
     from seqgen.commands.labelling.predict import load_labeller
-    from seqgen.data.examples import FORMATS
 
-    models = [load_labeller(name, device) for name in names or [None]]
+    models = [load_labeller(name, device) for name in model or [None]]
     given = {}
     if file is not None:
         source = Inputs(quiet).open_one(file)
-        examples = FORMATS[models[0].task].read(source.chunks(), source.title)
+        examples = models[0].format.read(source.chunks(), source.title)
         given = {"examples": examples, "name": source.title}
     for loaded in models:
         check_labels(loaded, **given)
@@ -66,6 +52,9 @@ def put_label_scores(
         _put_by_label(one)
         if verbose and not quiet:
             say(f"{one.model}: {one.signature}")
+
+
+LABEL_SCORES = OwnWay(put_label_scores, "models that tell labels")
 
 
 def _table(evaluations: Sequence[LabelEvaluation]) -> None:

@@ -247,7 +247,7 @@ def _defaults(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
     recipe = {"schedule": TrainingConfig.schedule, **defaults["training"]}
     chosen = {"schedule": given.get("schedule", recipe["schedule"])}
     training = TrainingConfig(**{**recipe_of(given, recipe), **chosen}).to_dict()
-    data = DataConfig(**(row.data_defaults if row else {}))
+    data = DataConfig(**(row.task.data_defaults if row else {}))
     return {
         "model": defaults["model"],
         "training": {**training, "schedule": recipe["schedule"]},

@@ -73,7 +73,7 @@ Task = Annotated[
         metavar="classify|tag",
         rich_help_panel=WHAT,
         show_default=False,
-        autocompletion=completion.one_of(*registry.TASKS),
+        autocompletion=completion.one_of(*(task.name for task in registry.ON_FEATURES)),
     ),
 ]
 Features = Annotated[str | None, setting("features", "MODEL", WHAT, complete=completion.models)]

@@ -15,7 +15,7 @@ from seqgen.cli.dynamic import Decay, Rate, Segment, dynamic_of
 from seqgen.cli.fit import HELD_OUT, fit_on
 from seqgen.cli.help import flag, value
 from seqgen.cli.inputs import Input, Inputs, file_name, piped_input
-from seqgen.cli.kinds import all_read, refuse_others
+from seqgen.cli.kinds import served
 from seqgen.cli.output import announce, one_line, put, put_record, say, say_protocols
 from seqgen.cli.pairs import (
     WithVectors,
@@ -25,7 +25,6 @@ from seqgen.cli.pairs import (
     check_vectors,
     held_out_by,
 )
-from seqgen.cli.pseudo_perplexity import MEANT, put_pseudo_perplexity
 from seqgen.cli.source_attention import Picture, Shown
 from seqgen.cli.tables import count, figure, percentage, put_table
 from seqgen.configs.cache import CacheOptions
@@ -139,6 +138,7 @@ def perplexity(
     is preceded by the name of the model that predicts it best. --attention and --align are of
     single pairs and imply --per-line. Masked models have a pseudo-perplexity.
     """
+    given = dict(locals())
     from seqgen.commands.both_ways import load_directions
     from seqgen.commands.loading import load
     from seqgen.commands.scoring.perplexity import Scoring
@@ -147,10 +147,7 @@ def perplexity(
 
     if documents is not None:
         choice("--documents", documents, DOCUMENTS)
-    if all_read(model, ["masked"]):
-        refuse_others(context, MEANT, "masked models")
-        how = documents, per_line, json, verbose, quiet
-        put_pseudo_perplexity(model, files, device, precision, *how)
+    if served(context, given):
         return
     of_source = Picture(plot=plot).of(
         LookOptions(

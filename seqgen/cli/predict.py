@@ -50,21 +50,19 @@ def predict(texts: Texts, model: ModelName, machine: Device, out: Output) -> Non
     for record in predict_labels(loaded, batches, source.title):
         if out.json:
             put_record(record)
-        elif loaded.task == "classify":
-            put(f"{record.label}\n")
-        else:
+        elif loaded.format.by_word:
             pairs = zip(record.tokens, record.tags, strict=True)
             put("".join(f"{word}\t{tag}\n" for word, tag in pairs) + "\n")
+        else:
+            put(f"{record.label}\n")
 
 
 def _examples(
     loaded: LoadedLabeller, chunks: Iterable[str], name: str, out: Output
 ) -> Iterator[list[Example]]:
     """Yield the examples of a text, those together that came together."""
-    from seqgen.data.examples import FORMATS
-
     empty = True
-    for batch in FORMATS[loaded.task].reader(name, labelled=False).batches(chunks):
+    for batch in loaded.format.reader(name, labelled=False).batches(chunks):
         empty = empty and not batch
         yield batch
     if empty:

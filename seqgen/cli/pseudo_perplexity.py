@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from seqgen.cli.inputs import Input, Inputs, piped_input
+from seqgen.cli.kinds import OwnWay
 from seqgen.cli.output import one_line, put, put_record, say, say_protocols
 from seqgen.cli.pairs import held_out_by
 from seqgen.cli.tables import count, figure, percentage, put_table
@@ -17,13 +18,9 @@ if TYPE_CHECKING:
     from seqgen.commands.masked.pseudo_perplexity import PseudoPerplexity
     from seqgen.configs import Documents
 
-# The parameters of `seqgen perplexity` that have a meaning for masked models.
-MEANT = ("files", "model", "documents", "per_line", "device", "precision", "threads")
-MEANT += ("json", "verbose", "quiet")
-
 
 def put_pseudo_perplexity(
-    names: Sequence[str] | None,
+    model: Sequence[str] | None,
     files: Sequence[str] | None,
     device: str,
     precision: str,
@@ -46,7 +43,7 @@ def put_pseudo_perplexity(
     if per_line and documents == "stream":
         raise UsageError("--per-line scores each line alone: leave out --documents stream")
     place = device, choice("--precision", precision, PRECISIONS)
-    models = [load_masked(name, *place) for name in names or [None]]
+    models = [load_masked(name, *place) for name in model or [None]]
     if not files and piped_input() is not None:
         files = ["-"]
     sources = Inputs(quiet).open(files or ()) or [held_out_by(models, quiet)]
@@ -63,6 +60,9 @@ def put_pseudo_perplexity(
                 put_record(records[-1])
     if not json and not per_line:
         _table(records, verbose, quiet)
+
+
+PSEUDO_PERPLEXITY = OwnWay(put_pseudo_perplexity, "masked models")
 
 
 def _put_lines(loaded: LoadedModel, source: Input, json: bool, verbose: bool, quiet: bool) -> None:

@@ -96,7 +96,7 @@ def report(
     names = [each.name for each in stored]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"{twice} is given twice")
-    if (text is not None or prompt is not None) and all(each.reads == "pairs" for each in stored):
+    if (text is not None or prompt is not None) and all(each.task.takes_targets for each in stored):
         raise UsageError("--text and --prompt are for models of texts; these write from sources")
     pages = _Pages(stored, source, prompt, device)
     while True:

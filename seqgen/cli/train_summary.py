@@ -30,16 +30,6 @@ if TYPE_CHECKING:
 
 # The summary ends with this many lines of a sample.
 SAMPLE_LINES = 6
-# The command that a new model is for, by what it reads; for pairs it depends on the sources.
-WRITES = {
-    "text": "sample",
-    "patterns": 'restore "a line"',
-    "words": "vectors",
-    "masked": 'fill "a [MASK] text"',
-    "both-ways": "perplexity",
-    "classify": "predict FILE",
-    "tag": "predict FILE",
-}
 # The rate falls to the end of a run, and with it the loss; if the best validation came before this
 # share of the steps, the model has begun to learn the text by heart. That takes so many passes over
 # the text at least; a run that is best before has other troubles.
@@ -101,15 +91,9 @@ def _put_mixture(network: str, mixture: Mapping[str, Any]) -> None:
 
 def _writes(result: TrainingResult) -> str:
     """Return the command that the new model is for."""
-    config = store.StoredModel(Path(result.path)).config
-    if config["data"].get("labels"):
-        return "sample --label NAME"
-    reads = registry.architecture(result.architecture).reads
-    if reads in WRITES:
-        return WRITES[reads]
-    settings = config["model"]
-    vectors = settings.get("source_features") is not None
-    return "beam-search --source-vectors FILE" if vectors else 'beam-search "a source"'
+    stored = store.StoredModel(Path(result.path))
+    vectors = stored.config["model"].get("source_features") is not None
+    return "beam-search --source-vectors FILE" if vectors else stored.task.try_it
 
 
 def _unit(result: TrainingResult) -> str:

@@ -65,7 +65,7 @@ def load_directions(
     stored = store.find_all(name)
     row = registry.known_architecture(stored.config["architecture"])
     mixed = isinstance(stored, StoredMixture)
-    if cache is None and not mixed and row is not None and row.reads == "both-ways":
+    if cache is None and not mixed and row is not None and row.load_model().both_ways:
         loaded = load_stored(stored, choose_device(device), precision)
         if precision == "int8":
             require_int8(loaded)

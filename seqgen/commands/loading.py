@@ -62,8 +62,8 @@ def require_language_model(stored: StoredModel) -> None:
         UsageError: says what it is, and which command is for it.
     """
     row = registry.known_architecture(stored.config["architecture"])
-    if row is not None and row.no_language_model:
-        raise UsageError(f"{stored.name} {row.no_language_model}")
+    if row is not None and row.task.model_is is not None:
+        raise UsageError(f"{stored.name} {row.task.model_is}")
 
 
 def with_cache(loaded: LoadedModel, cache: CacheConfig) -> LoadedModel:

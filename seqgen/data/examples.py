@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -166,15 +166,22 @@ def written_sentence(example: Example, labels: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Format:
-    """How the examples of a task stand in a file.
+    """How examples stand in a file.
 
     Attributes:
         reader: makes examples of its lines.
         write: returns the lines of an example with its labels.
+        by_word: whether each word has a label; else the whole text has one.
     """
 
     reader: type[ExampleReader]
     write: Callable[[Example, Sequence[str]], str]
+    by_word: bool
+
+    @classmethod
+    def of(cls, by_word: bool) -> Format:
+        """Return the format of tagged sentences, or that of texts with a label."""
+        return SENTENCES if by_word else TEXTS
 
     def read(self, chunks: Iterable[str], name: str) -> list[Example]:
         """Return the labelled examples of a text.
@@ -193,10 +200,8 @@ class Format:
         return examples
 
 
-FORMATS: Mapping[str, Format] = {
-    "classify": Format(TextReader, written_text),
-    "tag": Format(SentenceReader, written_sentence),
-}
+TEXTS = Format(TextReader, written_text, by_word=False)
+SENTENCES = Format(SentenceReader, written_sentence, by_word=True)
 
 
 @dataclass(frozen=True)
@@ -207,13 +212,13 @@ class ExampleEncoder:
     word's tag stands at its last token.
 
     Attributes:
-        task: "classify" or "tag".
+        format: how they stand in files.
         tokenizer: of the texts.
         classes: the labels.
         start: the id that every text starts after.
     """
 
-    task: str
+    format: Format
     tokenizer: Tokenizer
     classes: Classes
     start: int
@@ -228,7 +233,7 @@ class ExampleEncoder:
         Raises:
             SeqgenError: the tokenizer does not keep two words apart.
         """
-        if self.task == "classify":
+        if not self.format.by_word:
             return np.zeros(1, dtype=np.int64)
         sizes = np.array([len(word.encode()) for word in example.words])
         ends = np.cumsum(sizes + 1) - 1  # in bytes, a space between any two words
@@ -264,7 +269,7 @@ class ExampleEncoder:
         none, targets = len(self.classes), []
         sources = self.sources(examples)
         for example, length in zip(examples, sources.lengths.tolist(), strict=True):
-            row = np.full(length if self.task == "tag" else 1, none)
+            row = np.full(length if self.format.by_word else 1, none)
             row[self.places(example)] = self.numbers(example, name)
             targets.append(row)
         ends = np.cumsum([row.size for row in targets], dtype=np.int64)

@@ -52,12 +52,13 @@ class Labeller(Predictor):
     logits at the start symbol, and at tokens that do not end a word, mean nothing.
 
     Attributes:
+        by_word: whether it is a tagger.
         trunk: makes the features.
         output_dropout: stands before the head.
     """
 
     trunk_class: ClassVar[type[nn.Module]]
-    task: ClassVar[str]
+    by_word: ClassVar[bool]
     config: LabellingConfig
 
     def __init__(self, config: LabellingConfig) -> None:
@@ -66,7 +67,7 @@ class Labeller(Predictor):
         self.trunk = self._make_trunk(config)
         self.window = self.trunk.window
         self.pooling = config.pooling or self.trunk.pooling
-        wide = 3 if self.task == "classify" and self.pooling == "all" else 1
+        wide = 3 if self.pooling == "all" and not self.by_word else 1
         dropout = next(
             p
             for p in (*(getattr(config, name, None) for name in HEAD_DROPOUT), 0.0)
@@ -92,7 +93,7 @@ class Labeller(Predictor):
         lengths = source.lengths.tolist()
         values = torch.from_numpy(source.values).to(self.device)
         features, last = self.trunk(values, lengths)
-        if self.task == "classify":
+        if not self.by_word:
             features = self._pooled(features, last, lengths).unsqueeze(1)
         logits = self.head(self.output_dropout(features))
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
@@ -156,13 +157,22 @@ class Labeller(Predictor):
 
 
 @functools.cache
-def labeller_of(trunk: type[nn.Module], task: str) -> type[Labeller]:
-    """Return the class of the classifiers or taggers on a trunk.
+def classifier_of(trunk: type[nn.Module]) -> type[Labeller]:
+    """Return the class of the classifiers on a trunk.
 
     Args:
         trunk: the class of a language model that is trained by gradients, of an encoder, or of a
             model that names its `sentence_encoder`.
-        task: "classify" or "tag".
     """
-    about = {"trunk_class": getattr(trunk, "sentence_encoder", trunk), "task": task}
-    return type(f"{trunk.__name__}{task.title()}", (Labeller,), about)
+    return _labeller_of(trunk, by_word=False)
+
+
+@functools.cache
+def tagger_of(trunk: type[nn.Module]) -> type[Labeller]:
+    """Return the class of the taggers on a trunk; see `classifier_of`."""
+    return _labeller_of(trunk, by_word=True)
+
+
+def _labeller_of(trunk: type[nn.Module], by_word: bool) -> type[Labeller]:
+    about = {"trunk_class": getattr(trunk, "sentence_encoder", trunk), "by_word": by_word}
+    return type(f"{trunk.__name__}{'Tagger' if by_word else 'Classifier'}", (Labeller,), about)

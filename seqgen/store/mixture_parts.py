@@ -121,7 +121,7 @@ def write_mixture(folder: StoredModel, mixture: StoredMixture, copy: bool) -> No
                 )
         references = [_copy(folder, part) for part in mixture.parts]
     facts = [reference.to_dict() for reference in references]
-    size = {"vocab_size": first.config["model"].get("vocab_size"), "reads": first.reads}
+    size = {"vocab_size": first.config["model"].get("vocab_size"), "reads": first.task.stored_as}
     groups = {"model": size, "training": {}, "data": first.config["data"], "parts": facts}
     folder.write_config(MIXTURE, **groups)
     for part in (TOKENIZER, SOURCE_TOKENIZER):

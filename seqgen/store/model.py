@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from seqgen.data.framing import Framing
     from seqgen.data.labels import Labels
     from seqgen.models.base import LanguageModel
+    from seqgen.tasks.task import Task
     from seqgen.tokenizers import Tokenizer
 
 Settings = TypeVar("Settings", bound=Config)
@@ -259,11 +260,7 @@ class StoredModel(TrainingFolder):
         return merged(base, self.own_tensors(), adapter.alpha, adapter.rank)
 
     def own_tensors(self) -> dict[str, Tensor]:
-        """Return the tensors of `model.safetensors`.
-
-        Raises:
-            OSError, SafetensorError: it is missing or damaged.
-        """
+        """Return the tensors of `model.safetensors`; see `weights` for errors."""
         from seqgen.store.filling import read_tensors
 
         return read_tensors(self.path / WEIGHTS)
@@ -346,23 +343,24 @@ class StoredModel(TrainingFolder):
             from seqgen.data.labels import Labels
 
             return Labels.load(self.path / SOURCE_TOKENIZER)
-        if self.config["model"].get("source_features") is not None or self.reads != "pairs":
+        if self.config["model"].get("source_features") is not None or not self.task.takes_targets:
             return None
         folder = self.path / SOURCE_TOKENIZER
         return load_tokenizer(folder) if folder.is_dir() else target
 
     @property
-    def reads(self) -> str:
-        """What the model is trained on, see `registry.Architecture`; a mixture says it itself.
+    def task(self) -> Task:
+        """What the model has learned; of a mixture, what its parts have.
 
         Raises:
             SeqgenError: its architecture is not known.
         """
-        from seqgen.registry import architecture
+        from seqgen.registry import architecture, task_of_mixture
 
-        if self.is_mixture:
-            return str(self.config["model"].get("reads"))
-        return architecture(self.config["architecture"]).reads
+        config, mixed = self.config, self.is_mixture
+        stored_as = config["model"].get("reads")
+        task = task_of_mixture(stored_as) if mixed else architecture(config["architecture"]).task
+        return task.of(labels=bool(config["data"].get("labels")))
 
     def write_config(self, architecture: str, preset: str | None = None, **groups: Any) -> None:
         """Write `config.json`: the architecture's name and the resolved settings by group.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from seqgen.commands.labelling.predict import LoadedLabeller, log_probs_of_labels
-from seqgen.data.examples import FORMATS, Example
+from seqgen.data.examples import Example
 from seqgen.data.text import Text
 from seqgen.errors import SeqgenError
 from seqgen.metrics.bootstrap import wilson
@@ -98,12 +98,12 @@ def evaluate_labels(
         examples=len(examples),
         labels=int(matrix.sum()),
         nats_per_label=nats / int(matrix.sum()),
-        **_figures(matrix, truth, predicted, by_sentence=loaded.task == "tag"),
+        **_figures(matrix, truth, predicted, by_sentence=loaded.format.by_word),
         majority=_majority(names, matrix.sum(1)),
         **entity_figures,
         by_label=_by_label(names, matrix),
         confusion={"labels": list(names), "counts": matrix.tolist()},
-        signature=_signature(loaded.task, entity_figures["entity_f1"] is not None),
+        signature=_signature(loaded.format.by_word, entity_figures["entity_f1"] is not None),
     )
 
 
@@ -128,7 +128,7 @@ def held_out(loaded: LoadedLabeller) -> list[Example]:
     path = loaded.stored.validation_text
     if path is None:
         raise SeqgenError(f"{loaded.stored.name} held nothing out; give a FILE")
-    return FORMATS[loaded.task].read(Text((path,)).chunks(), "the held-out part")
+    return loaded.format.read(Text((path,)).chunks(), "the held-out part")
 
 
 Numbers = Sequence[np.ndarray]
@@ -197,9 +197,9 @@ def _by_label(names: Sequence[str], matrix: np.ndarray) -> list[dict[str, Any]]:
     ]
 
 
-def _signature(task: str, marked: bool) -> str:
+def _signature(by_word: bool, marked: bool) -> str:
     """Return how figures were made."""
-    unit = "examples" if task == "classify" else "sentences"
-    accuracy = "wilson" if task == "classify" else f"bootstrap-of-{unit}"
+    unit = "sentences" if by_word else "examples"
+    accuracy = f"bootstrap-of-{unit}" if by_word else "wilson"
     parts = ["interval:95%", f"accuracy:{accuracy}", f"f1:bootstrap-of-{unit}"]
     return "|".join([*parts, *(["entities:conlleval"] if marked else [])])

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from seqgen import registry, store
+from seqgen import store
 from seqgen.commands.labelling.probabilities import log_probs_of
 from seqgen.commands.machine import choose_products
 from seqgen.configs import DataConfig, require
 from seqgen.data.classes import Classes
 from seqgen.data.corpus import Framing
-from seqgen.data.examples import Example, ExampleEncoder
+from seqgen.data.examples import Example, ExampleEncoder, Format
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.labeller import Labeller
 from seqgen.models.precision import choose_device
@@ -38,9 +38,9 @@ class LoadedLabeller:
     data: DataConfig
 
     @property
-    def task(self) -> str:
-        """What it does: "classify" or "tag"."""
-        return self.encoder.task
+    def format(self) -> Format:
+        """How its examples stand in files."""
+        return self.encoder.format
 
     @property
     def classes(self) -> Classes:
@@ -107,7 +107,7 @@ def load_labeller(name: str | Path | None = None, device: str = "auto") -> Loade
     stored = store.find_all(name)
     mixed = isinstance(stored, StoredMixture)
     require(not mixed, f"{stored.name} is a mixture, which tells no labels: give one of its parts")
-    if stored.reads not in registry.TASKS:
+    if "predict" not in stored.task.serves:
         raise UsageError(
             f"{stored.name} tells no labels; train a model that does with seqgen train FILE "
             "--task classify, or --task tag"
@@ -120,7 +120,7 @@ def load_labeller(name: str | Path | None = None, device: str = "auto") -> Loade
     choose_products(place)
     data = stored.settings("data", DataConfig)
     start = Framing.of(tokenizer, data.documents).start
-    encoder = ExampleEncoder(model.task, tokenizer, classes, start)
+    encoder = ExampleEncoder(Format.of(model.by_word), tokenizer, classes, start)
     return LoadedLabeller(stored, model.to(place), encoder, data)
 
 
@@ -171,8 +171,8 @@ def predict(
             best = log_probs.argmax(-1)
             labels = [loaded.classes.names[number] for number in best]
             probabilities = np.exp(log_probs.max(-1)).tolist()
-            if loaded.task == "classify":
-                yield Prediction(index, example.text, labels[0], probabilities[0])
-            else:
+            if loaded.format.by_word:
                 yield TaggedSentence(index, list(example.words), labels, probabilities)
+            else:
+                yield Prediction(index, example.text, labels[0], probabilities[0])
             index += 1

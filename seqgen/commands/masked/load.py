@@ -31,7 +31,7 @@ def load_masked(
     if isinstance(stored, StoredMixture):
         for part in stored.parts:
             require_language_model(part)
-    if isinstance(stored, StoredMixture) or stored.reads != "masked":
+    if isinstance(stored, StoredMixture) or "fill" not in stored.task.serves:
         raise UsageError(
             f"{stored.name} is no masked model: give one of seqgen train TEXT --model bert"
         )

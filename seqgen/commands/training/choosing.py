@@ -174,11 +174,10 @@ def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Re
     model = f"{plan.architecture} with {listed(chosen)};" if chosen else f"{plan.architecture}:"
     enough = f"the budget is enough for {tokens}, {trial.passes:.1f} passes over the text"
     report(Notice(text=f"{model} {enough}"))
-    counts = plan.reads == "text" and not plan.data.labels  # n-grams know no sources
     mixes = plan.training.with_ngram is not None
-    if plan.reads == "text" and trial.passes > MOST_PASSES:
+    if plan.task.model_is is None and plan.task.stops_early and trial.passes > MOST_PASSES:
         report(Notice(text=_about_passes(trial)))
-    if counts and not mixes and (advice := _about_ngrams(trial, prepared)):
+    if plan.task.beside_ngrams and not mixes and (advice := _about_ngrams(trial, prepared)):
         report(Notice(text=advice))
     return plan.with_settings(chosen)
 
@@ -281,9 +280,7 @@ def _regularised(trial: Trial, config_class: type[ModelConfig]) -> dict[str, Any
     rate_is_open = own_rule and {"lr", "muon_lr"}.isdisjoint(plan.given)
     chosen = config_class.regularised(trial.overfitting_ratio, spelled, rate_is_open)
     evenly = training.validate_every is None and training.schedule not in LATE
-    may_overfit = (
-        plan.reads in ("text", *registry.TASKS) and trial.overfitting_ratio >= STOPS_FROM_RATIO
-    )
+    may_overfit = plan.task.stops_early and trial.overfitting_ratio >= STOPS_FROM_RATIO
     if may_overfit and validates and evenly:
         chosen["patience"] = PATIENCE
     return plan.only_unset(chosen)

@@ -42,7 +42,7 @@ def why_not_mixed(
     row = registry.architecture(architecture)
     if row.estimator is not None:
         return f"is for networks, which {architecture} is not"
-    if row.reads != "text" or row.no_language_model is not None or data.labels:
+    if not row.task.of(data.labels).beside_ngrams:
         return "is for models of text; n-grams know no sources and no labels"
     if data.val == "none":
         return "fits the weights of a mixture on held-out text: leave out --val none"

@@ -9,7 +9,6 @@ from typing import Any
 from seqgen import registry, store
 from seqgen.commands.training.estimate import Estimator
 from seqgen.configs import require
-from seqgen.configs.reads import FEATURES
 from seqgen.models.features import Features, features_of
 from seqgen.models.labeller import Labeller
 from seqgen.store import StoredModel
@@ -45,7 +44,7 @@ class FeatureModel:
         config = stored.config
         kind = config["architecture"]
         row = registry.architecture(kind)
-        suits = row.reads in FEATURES and Estimator.of(kind) is None
+        suits = row.task.gives_features and Estimator.of(kind) is None
         given = "--features takes elmo, word vectors, or a network that models text"
         require(suits, f"{given}; {stored.name} is of the architecture {kind}")
         data = config["data"]
@@ -69,13 +68,13 @@ class FeatureModel:
         Raises:
             UsageError: the new model can read no features, or a flag contradicts them.
         """
-        task = row.reads in registry.TASKS
-        require(task, "--features is for classifiers and taggers: give --task classify or tag")
+        headed = row.task.head is not None
+        require(headed, "--features is for classifiers and taggers: give --task classify or tag")
         origin = given.get("init_from") is None
         require(origin, "give --init-from or --features, not both")
         trunk = registry.trunk_of(row.name)
         require(
-            trunk.reads == "sentences",
+            trunk.is_encoder,
             f"--features is for encoders, such as birnn, and not for {trunk.name}",
         )
         for name in FIXED:

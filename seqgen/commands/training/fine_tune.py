@@ -67,7 +67,7 @@ class Origin:
     @property
     def classes(self) -> Classes | None:
         """The labels that it tells; None for a language model."""
-        labels = self.stored.reads in registry.TASKS
+        labels = isinstance(self.model, Labeller)
         return Classes.load(self.stored.path / store.TOKENIZER) if labels else None
 
     @property
@@ -129,12 +129,11 @@ class Origin:
             "direction": direction,
             "seq_len": config["training"].get("seq_len", 64),
         }
-        if row.reads in registry.TASKS:
-            require(
-                inherited["direction"] == "forward",
-                f"{self.stored.name} reads from right to left, and --task is for models that read "
-                "from left to right",
-            )
+        require(
+            direction == row.task.fixed.get("direction", direction),
+            f"{self.stored.name} reads from right to left, and --task is for models that read "
+            "from left to right",
+        )
         labels = isinstance(self.source_tokenizer, Labels)
         wants = conform("labels", given.get("labels", labels), bool)
         require(
@@ -145,8 +144,8 @@ class Origin:
         for name in ("max_source_len", "max_target_len"):
             if name in config["data"]:
                 inherited[name] = config["data"][name]
-        if row.reads in registry.TASKS and self.model.window is not None:
-            inherited["max_source_len"] = self.model.window - 1
+        if row.task.head is not None and self.model.window is not None:
+            inherited[row.task.longest] = self.model.window - 1
         place = store.as_given(self.stored)
         settled = {"tokenizer": str(self.stored.path), "vocab_size": None, "min_count": 1}
         settled["source_tokenizer"] = None
@@ -181,17 +180,17 @@ class Origin:
             window -= 1
         name, most = "--seq-len", window
         row = registry.architecture(architecture)
-        if row.reads in ("pairs", *registry.TASKS):
-            side = "target" if row.reads == "pairs" else "source"
-            name, most = f"--max-{side}-len", window and window - 1
+        if row.task.longest is not None:
+            name, most = f"--{row.task.longest.replace('_', '-')}", window and window - 1
         require(
             window is None or seq_len <= window,
             f"{name} must be at most the window of {self.stored.name}, {most}",
         )
         free = {name: settings[name] for name in FREE if name in settings}
-        if row.reads in registry.TASKS:
+        config_class = row.load_config()
+        if "classes" in config_class.derived:
             free["classes"] = classes
-        return row.load_config()(**{**self.model.config.to_dict(), **free})
+        return config_class(**{**self.model.config.to_dict(), **free})
 
     def framing(self, documents: Documents) -> Framing:
         """Return how texts begin and end for the new model, which reads them as `documents`."""

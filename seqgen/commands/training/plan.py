@@ -10,11 +10,9 @@ from typing import Any
 import torch
 
 from seqgen import presets, ranks, registry
-from seqgen.commands.training.batch_rows import rows_of_documents, rows_of_pairs
 from seqgen.commands.training.feature_model import FeatureModel, feature_model_of
 from seqgen.commands.training.fine_tune import Origin, architecture_of, origin_of
 from seqgen.commands.training.prepare import Prepared, VocabSizes
-from seqgen.commands.training.prepare_labels import check_labels
 from seqgen.configs import (
     BUDGETS,
     DataConfig,
@@ -28,10 +26,10 @@ from seqgen.configs import (
     settings_of,
     with_default_budget,
 )
-from seqgen.configs.reads import LEARNS
 from seqgen.configs.regimes import DEFAULT_REGIME
 from seqgen.models.base import LanguageModel
 from seqgen.models.precision import Precision, choose_precision
+from seqgen.tasks.task import Task
 from seqgen.training.events import Notice, Report
 from seqgen.wording import plural
 
@@ -68,9 +66,9 @@ class Plan:
     features: FeatureModel | None = None
 
     @property
-    def reads(self) -> str:
-        """What it is trained on, as the registry's row says."""
-        return registry.architecture(self.architecture).reads
+    def task(self) -> Task:
+        """What is to be learned."""
+        return registry.architecture(self.architecture).task.of(self.data.labels)
 
     def origins(self) -> dict[str, dict[str, str]]:
         """Return the models that training begins from, by setting, as a record keeps them."""
@@ -82,12 +80,11 @@ class Plan:
 
         Args:
             sizes: of the vocabulary, or of both.
-            seq_len: the training window; of pairs, which are never cut, it decides nothing.
+            seq_len: the training window; where nothing is cut into windows, it decides nothing.
         """
         # A target's EOS, and a source's, come on top of its longest; so does a start symbol.
-        window = self.data.max_target_len + 1 if self.reads == "pairs" else seq_len
-        if self.reads in registry.TASKS:
-            window = self.data.max_source_len + 1
+        longest = self.task.longest
+        window = seq_len if longest is None else getattr(self.data, longest) + 1
         if self.origin is not None:
             return self.origin.config(self.architecture, self.given, window, sizes.classes)
         config_class = registry.architecture(self.architecture).load_config()
@@ -138,18 +135,15 @@ class Plan:
         """
         training, given, corpus = self.training, self.given, prepared.train
         settled: dict[str, Any] = {}
-        if self.reads in ("pairs", *registry.TASKS):
+        if self.task.longest is not None:
             # Nothing is cut, and rows are whole pairs: for estimates alone.
             settled["seq_len"] = max(1, round(prepared.read_tokens / corpus.ends.size))
-            if self.reads == "pairs" and not {"batch_size", "batch_tokens"} & given.keys():
-                settled["batch_size"] = rows_of_pairs(corpus, training.batch_size)
         elif training.seq_len > corpus.tokens.size:
             settled["seq_len"] = int(corpus.tokens.size)
             size = plural(int(corpus.tokens.size), "token")
             report(Notice(text=f"--seq-len is reduced to the length of the text, {size}"))
-        whole = corpus.sources is not None and self.reads != "text"  # nothing is cut
-        if "batch_size" not in given and corpus.ends.size > 1 and not whole:
-            settled["batch_size"] = rows_of_documents(corpus, training)
+        if not {"batch_size", "batch_tokens"} & given.keys():
+            settled["batch_size"] = prepared.suited_rows(training)
         if training.init_from is not None and prepared.train.oov:
             unknown = plural(prepared.train.oov, "token")
             report(Notice(text=f"{training.init_from} does not know {unknown} of the text"))
@@ -207,7 +201,7 @@ def plan_of(
         settings: the user's.
         config: the file's.
         flags: the names of the settings that the user gave.
-        task: "classify" or "tag"; None for an architecture as it is.
+        task: what its features are for; None for an architecture as it is.
 
     Raises:
         UsageError: a setting is unknown or wrong, or contradicts the preset or the origin.
@@ -231,7 +225,7 @@ def plan_of(
     groups = _groups(architecture, given)
     plan = Plan(architecture, model_class, origin, given, *groups, features)
     _require_sense(plan.training, plan.data, model_class)
-    _require_reads(plan, flags)
+    _require_meaning(plan, flags)
     _require_regime(plan, flags)
     return plan
 
@@ -242,60 +236,58 @@ def _groups(
     """Sort given settings and the recipe below them into model, training and data."""
     config_class = registry.architecture(architecture).load_config()
     recipe = recipe_of(given, config_class.recipe)
-    recipe |= registry.architecture(architecture).data_defaults
+    recipe |= registry.architecture(architecture).task.data_defaults
     model, training, data = resolve(
         {**recipe, **given},
         architecture,
         (config_class, TrainingConfig, DataConfig),
         registry.owners_of,
     )
-    kind = registry.architecture(architecture)
-    read = check_labels(DataConfig(**data), given, kind.reads, kind.load_model().counted)
+    read = _with_labels(DataConfig(**data), given, registry.architecture(architecture))
     return model, with_default_budget(TrainingConfig(**training)), read
+
+
+def _with_labels(
+    data: DataConfig, given: Collection[str], row: registry.Architecture
+) -> DataConfig:
+    """Return how labelled texts are read, a line each; a configuration without labels as it is.
+
+    Raises:
+        UsageError: the model cannot be told labels, or the text is to be one stream.
+    """
+    if not data.labels:
+        return data
+    learns = f"{row.name} learns from {row.task.learns}"
+    require(row.task.labelled is not None, f"--labels is for models of text, and {learns}")
+    by_gradients = not row.load_model().counted
+    require(by_gradients, "--labels is for models that are trained by gradients, not counted ones")
+    one_by_one = data.documents == "line" or "documents" not in given
+    require(one_by_one, "--documents stream has no meaning with --labels: each line is a text")
+    return replace(data, documents="line")
 
 
 # Regimes that look at what a model computes before its softmax layer.
 OF_FEATURES = ("professor-forcing",)
 # Regimes whose gradient is about differences between texts of the model's own.
 OF_TRAINED_MODELS = ("minimum-risk", "decoding")
-# Settings that only one kind of data gives a meaning to.
-OF_TEXT = ("seq_len",)
-OF_TARGETS = ("source_tokenizer", "val_target", "max_target_len")
-OF_PAIRS = (*OF_TARGETS, "source_unknowns", "max_source_len", "batch_tokens")
-MEANINGLESS = {
-    "pairs": OF_TEXT,
-    "classify": (*OF_TEXT, *OF_TARGETS, "subword_sampling"),
-    "tag": (*OF_TEXT, *OF_TARGETS, "subword_sampling"),
-}
 
 
-def _require_reads(plan: Plan, flags: Collection[str]) -> None:
-    """Refuse settings that have no meaning for what the architecture reads.
+def _require_meaning(plan: Plan, flags: Collection[str]) -> None:
+    """Refuse settings that have no meaning for the task.
 
     Raises:
         UsageError: names the setting.
     """
-    learns = LEARNS[plan.reads]
-    adapts, writes = plan.training.lora is not None, plan.reads in ("text", "pairs")
-    require(not adapts or writes, f"lora has no meaning: {plan.architecture} learns from {learns}")
-    for name in MEANINGLESS.get(plan.reads, OF_PAIRS):
-        require(
-            name not in flags, f"{name} has no meaning: {plan.architecture} learns from {learns}"
-        )
-    require(
-        plan.reads == "text" or plan.data.direction == "forward",
-        f"direction=backward has no meaning: {plan.architecture} learns from {learns}",
-    )
-    require(
-        plan.reads in ("text", "words", "masked", "both-ways")
-        or plan.data.documents == "line"
-        or (plan.reads in registry.TASKS and "documents" not in flags),  # its origin's start symbol
-        f"documents=stream has no meaning: {plan.architecture} learns from {learns}",
-    )
-    require(
-        plan.reads != "patterns" or plan.data.val == "none",
-        f"val has no meaning: {plan.architecture} restores only lines that it has stored",
-    )
+    task = plan.task
+    because = f"has no meaning: {plan.architecture} learns from {task.learns}"
+    adapts = plan.training.lora is not None
+    require(not adapts or task.model_is is None, f"lora {because}")
+    for name in task.meaningless:
+        require(name not in flags, f"{name} {because}")
+    for name, only in task.fixed.items():
+        value = getattr(plan.data, name)
+        inherited = name in task.inherits and name not in flags
+        require(value == only or inherited, f"{name}={value} {because}")
 
 
 def _require_origin(preset: presets.Preset | None, origin: Origin | None) -> None:
@@ -350,9 +342,8 @@ def _require_regime(plan: Plan, flags: Collection[str]) -> None:
         )
         return
     for phase in plan.training.phases:
-        writes = registry.architecture(plan.architecture).no_language_model is None
         require(
-            writes or phase.regime == DEFAULT_REGIME,
+            plan.task.model_is is None or phase.regime == DEFAULT_REGIME,
             f"--regime {phase.regime} is for language models; {plan.architecture} is none",
         )
         featureless = phase.regime in OF_FEATURES and not hasattr(plan.model_class, "hidden")

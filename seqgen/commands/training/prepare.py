@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqgen import store
+from seqgen.commands.training.batch_rows import rows_of_documents
 from seqgen.configs import DataConfig, TrainingConfig, require
 from seqgen.data.batches import Batches, Overlapping, SampledBatches
 from seqgen.data.both_ways import BothWays
@@ -107,6 +108,12 @@ class Prepared:
     def classes(self) -> Classes | None:
         """The labels that are told; None where there are none."""
         return None
+
+    def suited_rows(self, training: TrainingConfig) -> int:
+        """Return how many rows make a step, where nobody has said it."""
+        if self.train.ends.size == 1:
+            return training.batch_size
+        return rows_of_documents(self.train, training)
 
     @property
     def read_tokens(self) -> int:

@@ -15,7 +15,7 @@ from seqgen.configs import DataConfig, TrainingConfig, require
 from seqgen.data.batches import Batches, PairBatches
 from seqgen.data.classes import Classes
 from seqgen.data.corpus import Framing
-from seqgen.data.examples import FORMATS, Example, ExampleEncoder
+from seqgen.data.examples import Example, ExampleEncoder, Format
 from seqgen.data.overlap import Overlap, not_held_out
 from seqgen.data.pairs import fitting
 from seqgen.data.source_unknowns import UnknownsInSources
@@ -63,6 +63,9 @@ class PreparedExamples(Prepared):
     def read_tokens(self) -> int:
         return int(self.train.sources.lengths.sum())
 
+    def suited_rows(self, training: TrainingConfig) -> int:
+        return training.batch_size
+
     @property
     def about(self) -> dict[str, Any]:
         more = {"classes": len(self.classes), "dropped": self.dropped}
@@ -71,7 +74,7 @@ class PreparedExamples(Prepared):
 
     def keep_validation(self, stored: StoredModel) -> None:
         if self.val is not None:
-            write = FORMATS[self.encoder.task].write
+            write = self.encoder.format.write
             stored.write_validation(write(example, example.labels) for example in self.held_out)
 
     def batches(self, training: TrainingConfig, data: DataConfig, carries_state: bool) -> Batches:
@@ -93,7 +96,7 @@ class PreparedExamples(Prepared):
 
 def prepare_examples(
     data: Sequence[str | Path],
-    task: str,
+    form: Format,
     config: DataConfig,
     given: Collection[str],
     known: Classes | None,
@@ -103,7 +106,7 @@ def prepare_examples(
 
     Args:
         data: files, folders or patterns.
-        task: "classify" or "tag".
+        form: how examples stand in them.
         config: how to read them.
         given: the names of the settings that stay as they are; a tokenizer that suits texts is
             chosen where none is among them.
@@ -122,20 +125,20 @@ def prepare_examples(
     for path in paths:
         require(not is_token_file(path), f"{path} is a token file; labels are read as text")
     text = Text(paths, config.newlines)
-    examples = _read(text, task)
+    examples = _read(text, form)
     chosen = {}
-    if task == "classify" and "tokenizer" not in given:
+    if not form.by_word and "tokenizer" not in given:
         mean = sum(len(example.text) for example in examples) / len(examples)
         chosen["tokenizer"] = "word" if mean >= WORDS_FROM else "char"
         report(Notice(text=f"{listed(chosen)}: texts have {mean:.0f} characters on average"))
     config = replace(config, **chosen)
-    train, val = split_examples(examples, task, config)
+    train, val = split_examples(examples, form, config)
     tokenizer = given_tokenizer(config) or _trained(config, examples, train)
     classes = Classes.of(label for example in examples for label in example.labels)
     if known is not None and set(classes.names) <= set(known.names):
         classes = known
     start = Framing.of(tokenizer, config.documents).start
-    prepared = _encoded(text, train, val, ExampleEncoder(task, tokenizer, classes, start), config)
+    prepared = _encoded(text, train, val, ExampleEncoder(form, tokenizer, classes, start), config)
     if prepared.dropped:
         left_out = f"{plural(prepared.dropped, 'example')} of {len(examples):,} left out"
         longest = f"longer than {config.max_source_len} tokens (--max-source-len)"
@@ -163,10 +166,10 @@ def reload_examples(
         config = replace(config, val="none")
     text = Text(paths, config.newlines)
     changed = is_changed(survey(text.chunks()))
-    examples = _read(text, encoder.task)
-    train, val = split_examples(examples, encoder.task, config)
+    examples = _read(text, encoder.format)
+    train, val = split_examples(examples, encoder.format, config)
     if held_out is not None:
-        known = _read(Text((held_out,)), encoder.task)
+        known = _read(Text((held_out,)), encoder.format)
         if changed and val:
             keep = not_held_out((e.content for e in examples), (e.content for e in known))
             train = list(itertools.compress(examples, keep))
@@ -174,13 +177,13 @@ def reload_examples(
     return _encoded(text, train, val, encoder, config)
 
 
-def _read(text: Text, task: str) -> list[Example]:
+def _read(text: Text, form: Format) -> list[Example]:
     """Return the examples of a text; see `Format.read`."""
-    return FORMATS[task].read(text.chunks(), text.name)
+    return form.read(text.chunks(), text.name)
 
 
 def split_examples(
-    examples: list[Example], task: str, config: DataConfig
+    examples: list[Example], form: Format, config: DataConfig
 ) -> tuple[list[Example], list[Example]]:
     """Return the training part and the held-out part, which is empty with `config.val` none.
 
@@ -191,7 +194,7 @@ def split_examples(
         return examples, []
     share = held_out_fraction(config.val)
     if share is None:
-        return examples, _read(Text(text_files([config.val]), config.newlines), task)
+        return examples, _read(Text(text_files([config.val]), config.newlines), form)
     held = held_out_lines(len(examples), share, config.split_seed)
     parts = tuple(
         [example for example, out in zip(examples, held, strict=True) if out == held_out]
@@ -235,7 +238,7 @@ def _encoded(
         corpus = corpus if kept.size == len(part) else corpus.take(kept)
         parts.append((corpus, tuple(part[i] for i in kept)))
     (train_corpus, trained_on), (val_corpus, held_out) = parts
-    write = FORMATS[encoder.task].write
+    write = encoder.format.write
     return PreparedExamples(
         text=text,
         facts=survey(text.chunks()),

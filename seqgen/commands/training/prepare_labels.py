@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,9 @@ class PreparedLabels(PreparedPairs):
     @property
     def sample_prompt(self) -> str:
         return ""
+
+    def suited_rows(self, training: TrainingConfig) -> int:
+        return Prepared.suited_rows(self, training)
 
     @property
     def about(self) -> dict[str, Any]:
@@ -117,21 +120,6 @@ def reload_labels(
     if held_out is not None:
         parts = parts_as_stored(pairs, parts, held_out, changed)
     return _encoded(PairFiles(paths), facts, parts, Tokenizers(*tokenizers), config)
-
-
-def check_labels(data: DataConfig, given: Collection[str], reads: str, counted: bool) -> DataConfig:
-    """Return how labelled texts are read, a line each; a configuration without labels as it is.
-
-    Raises:
-        UsageError: the model cannot be told labels, or the text is to be one stream.
-    """
-    if not data.labels:
-        return data
-    require(reads == "text", "--labels is for models of text, and this one learns from pairs")
-    require(not counted, "--labels is for models that are trained by gradients, not counted ones")
-    one_by_one = data.documents == "line" or "documents" not in given
-    require(one_by_one, "--documents stream has no meaning with --labels: each line is a text")
-    return replace(data, documents="line")
 
 
 def held_out_file(config: DataConfig) -> str | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from seqgen.commands.training.batch_rows import rows_of_pairs
 from seqgen.commands.training.cached_pairs import encode_once
 from seqgen.commands.training.choosing_tokenizer import choose_tokenizer
 from seqgen.commands.training.prepare import (
@@ -127,6 +128,9 @@ class PreparedPairs(Prepared):
     @cached_property
     def sample_prompt(self) -> str | Vectors:
         return next(iter(self.parts.val or self.parts.train))[0]
+
+    def suited_rows(self, training: TrainingConfig) -> int:
+        return rows_of_pairs(self.train, training.batch_size)
 
     @property
     def about(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from seqgen import registry, store
+from seqgen import store
 from seqgen.commands.training.prepare import Prepared
 from seqgen.commands.training.prepare_data import reload_data
 from seqgen.commands.training.prepare_examples import reload_examples
@@ -13,7 +13,7 @@ from seqgen.commands.training.prepare_labels import reload_labels
 from seqgen.commands.training.prepare_pairs import PairFiles, reload_pairs
 from seqgen.configs import DataConfig, require
 from seqgen.data.classes import Classes
-from seqgen.data.examples import ExampleEncoder
+from seqgen.data.examples import ExampleEncoder, Format
 from seqgen.data.labels import Labels
 from seqgen.data.pairs import Tokenizers
 from seqgen.data.text import Survey, text_files
@@ -53,14 +53,13 @@ def reload_stored_data(
     if config.labels:
         held_out = stored.validation_pairs
         return reload_labels(files.sources, config, tokenizers, held_out, is_changed)
-    reads = registry.architecture(stored.config["architecture"]).reads
-    if reads in registry.TASKS:
+    if stored.task.head is not None:
         tokenizer, classes = tokenizers[0], Classes.load(stored.path / store.TOKENIZER)
         start = stored.framing(tokenizer).start
-        encoder = ExampleEncoder(reads, tokenizer, classes, start)
+        encoder = ExampleEncoder(Format.of(stored.shape()[0].by_word), tokenizer, classes, start)
         held_out = stored.validation_text
         return reload_examples(files.sources, config, encoder, held_out, is_changed)
-    if reads != "pairs":
+    if not stored.task.takes_targets:
         held_out = stored.validation_text
         return reload_data(files.sources, config, tokenizers[0], held_out, is_changed)
     return reload_pairs(files, config, Tokenizers(*tokenizers), stored.validation_pairs, is_changed)

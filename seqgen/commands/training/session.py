@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seqgen import __version__, ranks, registry, store
+from seqgen import __version__, ranks, store
 from seqgen.commands.interrupts import interruptible
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.loading import load_stored
@@ -107,9 +107,8 @@ class Session:
 
     @property
     def is_language_model(self) -> bool:
-        """Whether the model is one, by its row; the others have a loss of their own."""
-        row = registry.architecture(self.stored.config["architecture"])
-        return row.no_language_model is None
+        """Whether the model is one, by its task; the others have a loss of their own."""
+        return self.stored.task.model_is is None
 
     def run(
         self, checkpoint: tuple[dict[str, Tensor], dict[str, Any]] | None = None

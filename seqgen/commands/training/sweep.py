@@ -122,7 +122,7 @@ class Sweep:
         for name, row in rows.items():
             counted = row.load_model().counted
             require(not counted, f"{name} is counted, and has no width to choose")
-        kinds = {row.reads: name for name, row in rows.items()}
+        kinds = {row.task: name for name, row in rows.items()}
         require(
             len(kinds) == 1,
             f"{' and '.join(kinds.values())} learn from different data: sweep them apart",

@@ -45,6 +45,7 @@ from seqgen.configs import (
     TrainingConfig,
     require,
 )
+from seqgen.data.examples import Format
 from seqgen.data.framing import Framing
 from seqgen.models.base import LanguageModel
 from seqgen.models.precision import choose_device, parameter_type, restored_randomness
@@ -312,20 +313,19 @@ def prepare_plan(
     Returns:
         The data, and the plan with the settings that follow from it.
     """
-    if plan.reads == "pairs":
+    about = f"{plan.architecture} learns from {plan.task.learns}"
+    require(plan.task.takes_targets or not targets, f"{about}: it takes no --target")
+    if plan.task.takes_targets:
         files = PairFiles.of(data, targets)
         prepared, settled = prepare_pairs(files, plan.data, plan.given.keys(), report)
-    elif plan.reads in registry.TASKS:
-        require(not targets, f"{plan.architecture} takes no --target: labels are in the data")
+    elif plan.task.head is not None:
         known = plan.origin and plan.origin.classes
-        asked = plan.reads, plan.data, plan.given.keys(), known
+        asked = Format.of(plan.model_class.by_word), plan.data, plan.given.keys(), known
         prepared, settled = prepare_examples(data, *asked, report)
     elif plan.data.labels:
-        require(not targets, "--labels takes label<TAB>text lines: it takes no --target")
         known = plan.origin and plan.origin.source_tokenizer
         prepared, settled = prepare_labels(data, plan.data, known), plan.data
     else:
-        require(not targets, f"{plan.architecture} learns from a text: it takes no --target")
         prepared, settled = prepare_data(data, plan.data, set(flags), report)
     plan = replace(plan, data=settled)
     if plan.origin is not None:

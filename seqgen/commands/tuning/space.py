@@ -59,7 +59,7 @@ def architectures_of(searched: Mapping[str, Dimension], given: str | None) -> li
     require(given is None, "the architecture is both searched and given: leave out one")
     rows = [registry.architecture(name) for name in dimension.values]
     for row in rows[1:]:
-        same = row.reads == rows[0].reads
+        same = row.task is rows[0].task
         require(same, f"{rows[0].name} and {row.name} learn from different data: tune one of them")
     return [row.name for row in rows]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from seqgen import registry
 from seqgen.commands.interrupts import ending_as_ctrl_c
-from seqgen.commands.training.plan import MEANINGLESS, Plan, plan_of, preset_of
+from seqgen.commands.training.plan import Plan, plan_of, preset_of
 from seqgen.commands.training.session import TrainingResult
 from seqgen.commands.training.train import ReadyRun, prepare_run, train
 from seqgen.commands.tuning.best import write_best
@@ -219,7 +219,7 @@ class Tuning:
             self.data, self.targets, *chosen, given, self.config, None, place, self.report
         )
         # Of what is never cut into windows their length is only estimated.
-        left_out = ("seed", *MEANINGLESS.get(plan.reads, ()))
+        left_out = ("seed", *plan.task.meaningless)
         before = {**plan.model, **plan.training.to_dict(), **plan.data.to_dict()}
         model = ready.plan.model_config(ready.prepared.vocab_sizes, ready.training.seq_len)
         return {

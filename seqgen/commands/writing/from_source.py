@@ -47,7 +47,7 @@ def check_stored(options: Options, model: str | Path | None) -> None:
     row = registry.known_architecture(first.config["architecture"])
     labels = " with labels" if first.config["data"].get("labels") else ""
     require(
-        row is None or row.reads == "pairs" or row.no_language_model is not None,
+        row is None or row.task.takes_targets or row.task.model_is is not None,
         f"{options.given[0]} is for models that write from sources; {stored.name} is a model of "
         f"text{labels}",
     )

@@ -54,7 +54,7 @@ def load_memory(name: str | Path | None = None) -> LoadedModel:
     mixed = isinstance(stored, StoredMixture)
     row = None if mixed else registry.known_architecture(stored.config["architecture"])
     # A row that there is not is said to be damage where the model is loaded.
-    if mixed or (row is not None and row.reads != "patterns"):
+    if mixed or (row is not None and "restore" not in row.task.serves):
         raise UsageError(
             f"{stored.name} is no associative memory, which restore needs: give a model of "
             "seqgen train LINES --model hopfield"

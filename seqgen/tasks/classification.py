@@ -1,0 +1,47 @@
+"""Labels learned on the features of another architecture: of whole texts, or of each word."""
+
+from __future__ import annotations
+
+from seqgen.tasks.task import OF_TARGETS, OF_WINDOWS, Task
+
+_MEANINGLESS = (*OF_WINDOWS, *OF_TARGETS, "subword_sampling")
+_FIXED = {"direction": "forward", "documents": "line"}
+_SERVES = {
+    "predict": "seqgen.commands.labelling.predict:predict",
+    "eval": "seqgen.cli.label_scores:LABEL_SCORES",
+}
+
+CLASSIFICATION = Task(
+    name="classify",
+    learns="texts with a label",
+    try_it="predict FILE",
+    serves=_SERVES,
+    model_is="is a classifier, no language model: use seqgen predict and seqgen eval",
+    unit="label",
+    data_defaults={"documents": "line", "source_unknowns": 0.01},
+    meaningless=_MEANINGLESS,
+    fixed=_FIXED,
+    inherits=("documents",),
+    longest="max_source_len",
+    stops_early=True,
+    head="seqgen.models.labeller:classifier_of",
+    called="classifier",
+)
+TAGGING = Task(
+    name="tag",
+    learns="sentences with a tag for each word",
+    try_it="predict FILE",
+    serves=_SERVES,
+    model_is="is a tagger, no language model: use seqgen predict and seqgen eval",
+    unit="label",
+    data_defaults={"documents": "line", "tokenizer": "whitespace", "source_unknowns": 0.02},
+    meaningless=_MEANINGLESS,
+    fixed=_FIXED,
+    inherits=("documents",),
+    longest="max_source_len",
+    stops_early=True,
+    head="seqgen.models.labeller:tagger_of",
+    called="tagger",
+)
+# What is learned on the features of an architecture (`--task`).
+ON_FEATURES = (CLASSIFICATION, TAGGING)

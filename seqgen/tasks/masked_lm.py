@@ -1,0 +1,18 @@
+"""Masked language modeling: hidden tokens are predicted from those on both sides."""
+
+from __future__ import annotations
+
+from seqgen.tasks.task import Task
+
+MASKED_LM = Task(
+    name="masked-lm",
+    learns="a text",
+    try_it='fill "a [MASK] text"',
+    serves={
+        "fill": "seqgen.commands.masked.fill:fill",
+        "perplexity": "seqgen.cli.pseudo_perplexity:PSEUDO_PERPLEXITY",
+    },
+    model_is="is a masked model, no language model: use seqgen fill, seqgen perplexity, or "
+    "--init-from with --task",
+    data_defaults={"tokenizer": "bpe"},
+)

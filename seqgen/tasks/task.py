@@ -1,0 +1,68 @@
+"""What a kind of task is: facts about it, and the names of the parts that do its work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+# Settings that only some kinds of data give a meaning to.
+OF_WINDOWS = ("seq_len",)
+OF_TARGETS = ("source_tokenizer", "val_target", "max_target_len")
+OF_PAIRS = (*OF_TARGETS, "source_unknowns", "max_source_len", "batch_tokens")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Task:
+    """A kind of task. Nothing outside this package asks which one a task is, only for its facts.
+
+    Attributes:
+        name: what it is called; of those with a `head`, the value of `--task` too.
+        learns: what a model learns from, for messages.
+        try_it: the command that a new model is for, and what to give it.
+        serves: commands that are for its models alone, or that treat them in a way of their own,
+            and the "module:name" of the function that does.
+        model_is: what its models are, where they are no language models, and which commands are
+            for them; None for language models.
+        unit: what a loss is a mean over.
+        data_defaults: settings of data whose defaults are others than in general.
+        meaningless: settings that have no meaning.
+        fixed: settings of data that can have one value only.
+        inherits: of the fixed settings, those that a model which training begins from may have
+            otherwise.
+        longest: the setting that limits how long a row is, where rows are never cut; None where
+            they are windows of `seq_len` tokens.
+        stops_early: training may stop by itself once a text is learned by heart.
+        beside_ngrams: n-gram models learn from the same data, and can be mixed with its models.
+        gives_features: an encoder can read the features of its models (`--features`).
+        takes_targets: targets may come in files of their own (`--target`).
+        stored_as: what the configuration of a mixture calls it.
+        head: "module:name" of what makes a model class of the class whose features it learns on;
+            None where a model learns by itself.
+        called: what a model with such a head is called: it ends the name of the architecture.
+        labelled: the task that `--labels` makes of it; None where there can be no labels.
+    """
+
+    name: str
+    learns: str
+    try_it: str
+    serves: Mapping[str, str] = field(default_factory=dict)
+    model_is: str | None = None
+    unit: str = "token"
+    data_defaults: Mapping[str, Any] = field(default_factory=dict)
+    meaningless: tuple[str, ...] = OF_PAIRS
+    fixed: Mapping[str, Any] = field(default_factory=lambda: {"direction": "forward"})
+    inherits: tuple[str, ...] = ()
+    longest: str | None = None
+    stops_early: bool = False
+    beside_ngrams: bool = False
+    gives_features: bool = False
+    takes_targets: bool = False
+    stored_as: str | None = None
+    head: str | None = None
+    called: str | None = None
+    labelled: Task | None = None
+
+    def of(self, labels: bool) -> Task:
+        """Return this task, or with labels (`--labels`) the one that they make of it."""
+        return self.labelled if labels and self.labelled is not None else self

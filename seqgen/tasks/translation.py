@@ -1,0 +1,18 @@
+"""Translation: targets are learned given a source each, a text or vectors."""
+
+from __future__ import annotations
+
+from seqgen.tasks.task import OF_WINDOWS, Task
+
+# A pair is a line, or one in each of two files.
+TRANSLATION = Task(
+    name="translation",
+    learns="pairs of a source and a target",
+    try_it='beam-search "a source"',
+    data_defaults={"documents": "line"},
+    meaningless=OF_WINDOWS,
+    fixed={"direction": "forward", "documents": "line"},
+    longest="max_target_len",
+    takes_targets=True,
+    stored_as="pairs",
+)
