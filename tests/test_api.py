@@ -122,5 +122,5 @@ def test_modules_are_found_under_their_names_of_before(module, name):
         before = importlib.import_module(f"seqgen.tasks.{module}")
     now = importlib.import_module(f"seqgen.commands.{module}")
     assert getattr(before, name) is getattr(now, name)
-    with pytest.raises(ModuleNotFoundError, match="seqgen.tasks.nothing"):
+    with pytest.raises(ModuleNotFoundError, match=r"seqgen\.tasks\.nothing"):
         importlib.import_module("seqgen.tasks.nothing")

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 from seqgen import registry
-from seqgen.commands.training import choosing, choosing_tokenizer
-from seqgen.commands.training.batch_rows import rows_of_pairs
-from seqgen.commands.training.choosing_tokenizer import choose_tokenizer, vocab_size_for
+from seqgen.commands.training import choosing
 from seqgen.commands.training.train import train
 from seqgen.configs import DataConfig
 from seqgen.data.corpus import Corpus
 from seqgen.data.sources import TokenSources
 from seqgen.data.text import Survey
+from seqgen.tasks.datasets import choosing_tokenizer
+from seqgen.tasks.datasets.batch_rows import rows_of_pairs
+from seqgen.tasks.datasets.choosing_tokenizer import choose_tokenizer, vocab_size_for
 from seqgen.training.events import Notice
 
 TINY = {"hidden_size": 8, "num_layers": 1, "steps": 1}

@@ -12,10 +12,10 @@ import torch
 from seqgen import registry
 from seqgen.commands.training import choosing
 from seqgen.commands.training.plan import plan_of
-from seqgen.commands.training.prepare import Prepared, VocabSizes
 from seqgen.data.corpus import Corpus
 from seqgen.data.text import Survey
 from seqgen.models.room import parameter_count
+from seqgen.tasks.datasets.prepared import Prepared, VocabSizes
 from seqgen.tokenizers.char import CharTokenizer
 from seqgen.training.events import Notice
 

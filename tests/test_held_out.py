@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqgen import store
-from seqgen.commands.training.reload import reload_stored_data
+from seqgen.commands.training.reload import reload_stored_data, tokens_of
 from seqgen.commands.training.resume import resume
 from seqgen.commands.training.train import train
 from seqgen.configs import DataConfig
@@ -149,8 +149,8 @@ def begun(kind: Kind, folder, words, steps=4, **settings) -> store.StoredModel:
 
 def read_again(stored, **how):
     tokenizer = load_tokenizer(stored.path / "tokenizer")
-    tokenizers = tokenizer, stored.load_source_tokenizer(tokenizer)
-    return reload_stored_data(stored, stored.settings("data", DataConfig), tokenizers, **how)
+    tokens = tokens_of(stored, tokenizer)
+    return reload_stored_data(stored, stored.settings("data", DataConfig), tokens, **how)
 
 
 @pytest.mark.parametrize("kind", KINDS, **NAMED)

@@ -18,8 +18,6 @@ from seqgen import registry, store
 from seqgen.cli import run
 from seqgen.commands.loading import load
 from seqgen.commands.scoring.perplexity import perplexity
-from seqgen.commands.training import prepare_large as preparing
-from seqgen.commands.training.prepare_data import prepare_data
 from seqgen.commands.training.resume import resume
 from seqgen.commands.training.train import train
 from seqgen.configs import DataConfig
@@ -31,6 +29,9 @@ from seqgen.data.text import Text, survey
 from seqgen.data.token_writing import write_token_file
 from seqgen.data.tokenfile import open_token_file
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.tasks.datasets import cached_text as preparing
+from seqgen.tasks.datasets.dataset import DataFiles
+from seqgen.tasks.datasets.text import TextDataset
 from seqgen.tokenizers import KINDS
 from seqgen.training.events import Encoding, Notice
 
@@ -53,6 +54,11 @@ def text(tmp_path_factory):
     lines = (" ".join(draw.choices(WORDS, k=draw.randint(0, 9))) for _ in range(300))
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
+
+
+def prepare_data(paths, config):
+    dataset = TextDataset.open(DataFiles.of(paths), config)
+    return dataset.prepare((), lambda event: None)
 
 
 def tokens_of(text, kind="char", documents="stream", size=None):
@@ -207,7 +213,7 @@ def test_subwords_are_learnt_from_the_training_part(text, tmp_path):
     models = []
     for path in (text, changed):
         config = DataConfig(tokenizer="bpe", vocab_size=330)
-        prepared, _ = prepare_data([path], config, (), lambda event: None)
+        prepared, _ = prepare_data([path], config)
         models.append(prepared.tokenizer.facts())
         assert prepared.train.tokens.size > 0 and prepared.val.tokens.size > 0
     assert models[0] == models[1]
@@ -293,7 +299,7 @@ def test_the_cache_is_not_used_for_another_text_or_way(text, all_is_large, tmp_p
     shutil.copy(text, path)
 
     def prepared(**settings):
-        return prepare_data([path], DataConfig(**settings), (), lambda event: None)[0]
+        return prepare_data([path], DataConfig(**settings))[0]
 
     before = prepared()
     for way in ({"val": "0.3"}, {"split_seed": 1}, {"tokenizer": "byte"}, {"min_count": 5}):
@@ -313,7 +319,7 @@ def test_the_cache_notices_a_changed_held_out_folder(
     Path("held/a.txt").write_text("so it goes\n")
 
     def held_out():
-        prepared, _ = prepare_data([text], DataConfig(val=named), (), lambda event: None)
+        prepared, _ = prepare_data([text], DataConfig(val=named))
         return "".join(prepared.split.val())
 
     assert held_out() == held_out() == "so it goes\n"
@@ -325,7 +331,7 @@ def test_the_cache_notices_a_changed_held_out_folder(
 
 def test_a_damaged_cache_is_made_anew(text, all_is_large):
     def prepared():
-        return prepare_data([text], DataConfig(), (), lambda event: None)[0]
+        return prepare_data([text], DataConfig())[0]
 
     before = prepared().train.tokens.tolist()
     for path in store.cached_files():

@@ -17,6 +17,7 @@ LAYERS = [
     {"cli"},
     {"report"},
     {"commands", "benchmarks"},
+    {"tasks.datasets"},
     {"formats"},
     {"store"},
     {"training", "decoding", "scoring"},
@@ -43,7 +44,9 @@ MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 
 def layer(module):
-    return module.split(".")[1] if "." in module else "__init__"
+    parts = module.split(".")[1:]
+    inner = ".".join(parts[:2])
+    return inner if inner in LEVEL else parts[0] if parts else "__init__"
 
 
 def for_types_only(node):

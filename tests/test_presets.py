@@ -11,9 +11,9 @@ from seqgen import presets
 from seqgen.benchmarks.baselines import PlainGPT
 from seqgen.cli import run
 from seqgen.commands.training.plan import plan_of
-from seqgen.commands.training.prepare import VocabSizes
 from seqgen.commands.training.train import train
 from seqgen.errors import UsageError
+from seqgen.tasks.datasets.prepared import VocabSizes
 from seqgen.training.schedules import rate
 
 TEXT = "the cat sat on the mat.\nA dog ran; it was fun!\n" * 12

@@ -14,9 +14,9 @@ from seqgen import registry, store
 from seqgen.commands.training import choosing
 from seqgen.commands.training import width as solving
 from seqgen.commands.training.plan import plan_of, preset_of
-from seqgen.commands.training.prepare import VocabSizes
 from seqgen.commands.training.width import TOLERANCE, with_open_width
 from seqgen.configs import UsageError, count_of
+from seqgen.tasks.datasets.prepared import VocabSizes
 
 TEXT = Path(__file__).parent / "data" / "tiny.txt"
 # Vectors of words have no hidden layer, and so no width of one.

@@ -92,7 +92,9 @@ def test_bad_inputs(text, capsys):
         capsys, *train, "--regime", "scheduled"
     )
     pairs = ("--source", text, "--target", text)
-    assert "word2vec learns from a text" in refusal(capsys, train[0], *train[2:], *pairs)
+    assert "word2vec learns from words in their contexts: it takes no --target" in refusal(
+        capsys, train[0], *train[2:], *pairs
+    )
     assert "form must be one of skip-gram, cbow" in refusal(capsys, *train, "--set", "form=glove")
     assert "compile=true is for the transformer" in refusal(capsys, *train, "--set", "compile=true")
     assert "--labels" in refusal(capsys, *train, "--labels")

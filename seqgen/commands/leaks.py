@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from seqgen import store
-from seqgen.commands.training.prepare import Prepared
-from seqgen.commands.training.prepare_large import LARGE
-from seqgen.commands.training.reload import reload_stored_data
+from seqgen.commands.training.reload import reload_stored_data, tokens_of
 from seqgen.configs import DataConfig
 from seqgen.errors import SeqgenError
 from seqgen.store import StoredModel
+from seqgen.tasks.datasets.cached_text import LARGE
+from seqgen.tasks.datasets.prepared import Prepared
 from seqgen.tokenizers import load_tokenizer
 
 # What determines the split of given data.
@@ -61,7 +61,6 @@ def _data_of(stored: StoredModel, prepared: Prepared, data: DataConfig) -> Prepa
         if same_split and known["sha256"] == prepared.facts.sha256:
             return None  # both models have the same training part
         tokenizer = load_tokenizer(stored.path / store.TOKENIZER)
-        tokenizers = tokenizer, stored.load_source_tokenizer(tokenizer)
-        return reload_stored_data(stored, config, tokenizers)
+        return reload_stored_data(stored, config, tokens_of(stored, tokenizer))
     except (SeqgenError, OSError):
         return None

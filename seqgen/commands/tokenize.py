@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from seqgen import store
-from seqgen.commands.training.prepare import open_tokenizer
 from seqgen.configs import DataConfig, Documents
 from seqgen.data.encoding import encoded
 from seqgen.data.labels import Labels
 from seqgen.data.text import Surveyor
 from seqgen.data.tokenfile import TokenFile
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.tasks.datasets.tokens import open_tokenizer
 from seqgen.tokenizers import KINDS, Tokenizer, load_tokenizer, tokenizer_kind
 from seqgen.tokenizers.base import line_blocks
 

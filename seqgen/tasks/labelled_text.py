@@ -8,6 +8,7 @@ LABELLED_TEXT = Task(
     name="labelled-text",
     learns="a text with labels",
     try_it="sample --label NAME",
+    dataset="seqgen.tasks.datasets.labelled:LabelledDataset",
     fixed={"documents": "line"},
     stops_early=True,
     stored_as="text",

@@ -40,12 +40,14 @@ class Task:
         head: "module:name" of what makes a model class of the class whose features it learns on;
             None where a model learns by itself.
         called: what a model with such a head is called: it ends the name of the architecture.
+        dataset: "module:name" of the `Dataset` that reads what it learns from.
         labelled: the task that `--labels` makes of it; None where there can be no labels.
     """
 
     name: str
     learns: str
     try_it: str
+    dataset: str = "seqgen.tasks.datasets.text:TextDataset"
     serves: Mapping[str, str] = field(default_factory=dict)
     model_is: str | None = None
     unit: str = "token"

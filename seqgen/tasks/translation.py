@@ -9,6 +9,7 @@ TRANSLATION = Task(
     name="translation",
     learns="pairs of a source and a target",
     try_it='beam-search "a source"',
+    dataset="seqgen.tasks.datasets.pairs:PairDataset",
     data_defaults={"documents": "line"},
     meaningless=OF_WINDOWS,
     fixed={"direction": "forward", "documents": "line"},

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from seqgen import store
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.training.prepare import survey_text
 from seqgen.commands.writing.sample import SampleOptions, sample
 from seqgen.data.split import path_of, split_text
 from seqgen.data.text import Text
 from seqgen.data.tokenfile import is_token_file
 from seqgen.errors import SeqgenError
 from seqgen.metrics.novelty import Novelty, novelty
+from seqgen.tasks.datasets.prepared import survey_text
 
 # The texts that are written, from the default prompt.
 SAMPLES = SampleOptions(num_samples=16, max_tokens=200, seed=0)

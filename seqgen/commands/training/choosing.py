@@ -18,7 +18,6 @@ import torch
 from seqgen import ranks, registry
 from seqgen.commands.training.companions import why_not_mixed
 from seqgen.commands.training.plan import Plan
-from seqgen.commands.training.prepare import Prepared, VocabSizes, batches_for
 from seqgen.configs import ModelConfig, Size, TrainingConfig
 from seqgen.data.batches import Batches
 from seqgen.errors import SeqgenError, UsageError
@@ -26,6 +25,7 @@ from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.precision import parameter_type, restored_randomness
 from seqgen.models.room import to_train
 from seqgen.store.measured import keep_measurement, kept_measurement
+from seqgen.tasks.datasets.prepared import Prepared, VocabSizes, batches_for
 from seqgen.training.events import Notice, Report
 from seqgen.training.speed import (
     bf16_speedup,

@@ -11,10 +11,10 @@ import secrets
 from collections.abc import Iterator
 
 from seqgen import registry, store
-from seqgen.commands.training.prepare import Prepared
 from seqgen.configs import DataConfig, TrainingConfig, require
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.store import StoredModel
+from seqgen.tasks.datasets.prepared import Prepared
 
 # The key of a record that holds the mark.
 FAMILY = "family"

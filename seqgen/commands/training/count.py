@@ -6,9 +6,9 @@ from typing import Any
 
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.training.estimate import Estimate, Estimator
-from seqgen.commands.training.prepare import Prepared
 from seqgen.configs import TrainingConfig
 from seqgen.data.framing import Framing
+from seqgen.tasks.datasets.prepared import Prepared
 from seqgen.tokenizers import Tokenizer
 from seqgen.training.counting import Fit, fit, unseen_fractions
 from seqgen.training.events import Notice, Report

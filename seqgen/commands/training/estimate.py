@@ -11,7 +11,6 @@ from typing import Any
 from seqgen import registry, store
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.scoring.perplexity import Scoring, protocol
-from seqgen.commands.training.prepare import Prepared
 from seqgen.commands.training.session import (
     TrainingResult,
     as_stored,
@@ -20,6 +19,7 @@ from seqgen.commands.training.session import (
 )
 from seqgen.commands.training.validating import final_validation
 from seqgen.configs import TrainingConfig
+from seqgen.tasks.datasets.prepared import Prepared
 from seqgen.training.events import Notice, Report
 
 

@@ -7,9 +7,9 @@ import dataclasses
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.training.count import impossible
 from seqgen.commands.training.estimate import Estimate, Estimator
-from seqgen.commands.training.prepare import Prepared
 from seqgen.configs import TrainingConfig
 from seqgen.store import METRICS
+from seqgen.tasks.datasets.prepared import Prepared
 from seqgen.training.baum_welch import Pass, fit
 from seqgen.training.events import Iteration, Report
 from seqgen.training.run import Budget, Run

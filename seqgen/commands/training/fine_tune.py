@@ -8,12 +8,12 @@ from typing import Any
 
 from seqgen import registry, store
 from seqgen.commands.training.estimate import Estimator
-from seqgen.commands.training.prepare import Prepared
 from seqgen.configs import Documents, ModelConfig, TrainingConfig, conform, require
 from seqgen.configs.labelling import LABELLING
 from seqgen.data.classes import Classes
 from seqgen.data.framing import Framing
 from seqgen.data.labels import Labels
+from seqgen.data.pairs import Tokenizers
 from seqgen.data.sources import require_equal_widths
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import load_weights, weights_of
@@ -22,6 +22,7 @@ from seqgen.models.low_rank import adapt
 from seqgen.models.network import Network
 from seqgen.models.recurrent_config import CELL_REGULARISERS
 from seqgen.store import StoredModel
+from seqgen.tasks.datasets.prepared import Prepared
 from seqgen.tokenizers import Tokenizer
 
 # Model settings that do not affect the shapes of the weights, so fine-tuning may change them.
@@ -63,6 +64,12 @@ class Origin:
             raise SeqgenError(f"{stored.name} was {done}: it has no weights to begin from")
         place = StoredModel(stored.path.resolve())
         return cls(place, model, tokenizer, place.load_source_tokenizer(tokenizer))
+
+    @property
+    def tokens(self) -> Tokenizers:
+        """Its tokens on both sides, and its labels, as its dataset has them."""
+        dataset = registry.load_object(self.stored.task.dataset)
+        return dataset.tokens_of(self.stored, self.tokenizer)
 
     @property
     def classes(self) -> Classes | None:

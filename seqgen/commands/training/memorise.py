@@ -7,9 +7,9 @@ import time
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.training.count import impossible
 from seqgen.commands.training.estimate import Estimate, Estimator
-from seqgen.commands.training.prepare import Prepared
 from seqgen.configs import TrainingConfig
 from seqgen.models.hopfield import CAPACITY
+from seqgen.tasks.datasets.prepared import Prepared
 from seqgen.training.events import Notice, Report
 from seqgen.training.storing import fit
 from seqgen.wording import plural

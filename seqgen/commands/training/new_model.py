@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from seqgen import store
-from seqgen.commands.training.prepare import Prepared
 from seqgen.configs import DataConfig, ModelConfig, TrainingConfig
 from seqgen.data.framing import Framing
 from seqgen.store import StoredModel
 from seqgen.store.adapter import Adapter
+from seqgen.tasks.datasets.prepared import Prepared
 
 
 def write_settings(

@@ -12,7 +12,6 @@ import torch
 from seqgen import presets, ranks, registry
 from seqgen.commands.training.feature_model import FeatureModel, feature_model_of
 from seqgen.commands.training.fine_tune import Origin, architecture_of, origin_of
-from seqgen.commands.training.prepare import Prepared, VocabSizes
 from seqgen.configs import (
     BUDGETS,
     DataConfig,
@@ -29,6 +28,7 @@ from seqgen.configs import (
 from seqgen.configs.regimes import DEFAULT_REGIME
 from seqgen.models.base import LanguageModel
 from seqgen.models.precision import Precision, choose_precision
+from seqgen.tasks.datasets.prepared import Prepared, VocabSizes
 from seqgen.tasks.task import Task
 from seqgen.training.events import Notice, Report
 from seqgen.wording import plural

@@ -5,20 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from seqgen import store
-from seqgen.commands.training.prepare import Prepared
-from seqgen.commands.training.prepare_data import reload_data
-from seqgen.commands.training.prepare_examples import reload_examples
-from seqgen.commands.training.prepare_labels import reload_labels
-from seqgen.commands.training.prepare_pairs import PairFiles, reload_pairs
+from seqgen import registry, store
 from seqgen.configs import DataConfig, require
-from seqgen.data.classes import Classes
-from seqgen.data.examples import ExampleEncoder, Format
-from seqgen.data.labels import Labels
 from seqgen.data.pairs import Tokenizers
 from seqgen.data.text import Survey, text_files
 from seqgen.errors import SeqgenError
 from seqgen.store import StoredModel
+from seqgen.tasks.datasets.dataset import DataFiles
+from seqgen.tasks.datasets.prepared import Prepared
 from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Notice, Report
 
@@ -26,7 +20,7 @@ from seqgen.training.events import Notice, Report
 def reload_stored_data(
     stored: StoredModel,
     config: DataConfig,
-    tokenizers: tuple[Tokenizer, Tokenizer | Labels | None],
+    tokens: Tokenizers,
     data: Sequence[str | Path] = (),
     targets: Sequence[str | Path] = (),
     changed_data: bool = False,
@@ -37,7 +31,7 @@ def reload_stored_data(
     Args:
         stored: the model.
         config: how the data was read.
-        tokenizers: the model's, and that of its sources if it has any.
+        tokens: the model's; see `tokens_of`.
         data: where its text, or its sources, are now; if empty, where they were.
         targets: where its targets are now.
         changed_data: accept other data than the model was trained on: all of it that is not held
@@ -50,23 +44,25 @@ def reload_stored_data(
     """
     files = _find_files(stored, data, targets)
     is_changed = _comparison(stored, files, changed_data, report)
-    if config.labels:
-        held_out = stored.validation_pairs
-        return reload_labels(files.sources, config, tokenizers, held_out, is_changed)
-    if stored.task.head is not None:
-        tokenizer, classes = tokenizers[0], Classes.load(stored.path / store.TOKENIZER)
-        start = stored.framing(tokenizer).start
-        encoder = ExampleEncoder(Format.of(stored.shape()[0].by_word), tokenizer, classes, start)
-        held_out = stored.validation_text
-        return reload_examples(files.sources, config, encoder, held_out, is_changed)
-    if not stored.task.takes_targets:
-        held_out = stored.validation_text
-        return reload_data(files.sources, config, tokenizers[0], held_out, is_changed)
-    return reload_pairs(files, config, Tokenizers(*tokenizers), stored.validation_pairs, is_changed)
+    dataset = registry.load_object(stored.task.dataset).open(files, config, tokens)
+    return dataset.reload(stored, is_changed)
+
+
+def tokens_of(stored: StoredModel, target: Tokenizer) -> Tokenizers:
+    """Return the tokens of a stored model on both sides, and its labels, as its dataset has them.
+
+    Args:
+        stored: the model.
+        target: its tokenizer.
+
+    Raises:
+        SeqgenError: they are damaged.
+    """
+    return registry.load_object(stored.task.dataset).tokens_of(stored, target)
 
 
 def _comparison(
-    stored: StoredModel, files: PairFiles, changed_data: bool, report: Report
+    stored: StoredModel, files: DataFiles, changed_data: bool, report: Report
 ) -> Callable[[Survey], bool]:
     """Return what tells whether the data in some files is other than a model was trained on.
 
@@ -91,7 +87,7 @@ def _comparison(
 
 def _find_files(
     stored: StoredModel, data: Sequence[str | Path], targets: Sequence[str | Path]
-) -> PairFiles:
+) -> DataFiles:
     """Return where a stored model's data is: where the user says, or where it was.
 
     Raises:
@@ -104,7 +100,7 @@ def _find_files(
     require(not targets or "target_files" in known, f"{stored.name} learned from a text")
     require(bool(data) or not targets, "give the files of the sources as well")
     if data:
-        return PairFiles(text_files(data), text_files(targets))
+        return DataFiles(text_files(data), text_files(targets))
     paths = store.text_of(known)
     apart = len(paths) - known.get("target_files", 0)
-    return PairFiles(paths[:apart], paths[apart:])
+    return DataFiles(paths[:apart], paths[apart:])

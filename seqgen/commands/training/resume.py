@@ -17,8 +17,7 @@ from seqgen.commands.training.board import require_tensorboard
 from seqgen.commands.training.companions import check_mixable, family_of, new_family
 from seqgen.commands.training.estimate import Estimator
 from seqgen.commands.training.plan import override
-from seqgen.commands.training.prepare import Prepared
-from seqgen.commands.training.reload import reload_stored_data
+from seqgen.commands.training.reload import reload_stored_data, tokens_of
 from seqgen.commands.training.session import Session, TrainingResult
 from seqgen.commands.training.several import (
     report_of_first,
@@ -40,6 +39,7 @@ from seqgen.models.precision import choose_device, parameter_type, restored_rand
 from seqgen.models.recorded import Unfilled
 from seqgen.ranks.group import together
 from seqgen.store import StoredModel
+from seqgen.tasks.datasets.prepared import Prepared
 from seqgen.tokenizers import load_tokenizer
 from seqgen.training.events import Notice, Report
 from seqgen.training.run import Run
@@ -171,13 +171,12 @@ def _reloaded(
         model, tokenizer = None, load_tokenizer(stored.path / store.TOKENIZER)
     else:
         model, tokenizer = stored.load_to_train()
-    source_tokenizer = stored.load_source_tokenizer(tokenizer)
+    tokens = tokens_of(stored, tokenizer)
     stored.check()
     ranks.gathered(None)  # no rank reads any more what the first one changes from here on
     stored.keep_current_hashes()
     data_config = stored.settings("data", DataConfig)
-    tokenizers = tokenizer, source_tokenizer
-    prepared = reload_stored_data(stored, data_config, tokenizers, *files, changed_data, report)
+    prepared = reload_stored_data(stored, data_config, tokens, *files, changed_data, report)
     if warning := leak(prepared, data_config):
         report(Notice(text=warning))
 
@@ -192,7 +191,7 @@ def _reloaded(
         model = unfilled.shell(place)
     else:
         shown(model).to(device=place, dtype=parameter_type(training.precision))
-    read_by = tokenizer, data_config, source_tokenizer
+    read_by = tokenizer, data_config, tokens.source
     loaded = LoadedModel(stored, model, *read_by, own_framing=stored.framing(tokenizer))
     return loaded, prepared, unfilled
 

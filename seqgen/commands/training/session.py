@@ -21,7 +21,6 @@ from seqgen.commands.loading import load_stored
 from seqgen.commands.machine import choose_products
 from seqgen.commands.training.board import Board
 from seqgen.commands.training.companions import FAMILY, new_family
-from seqgen.commands.training.prepare import Prepared, batches_for
 from seqgen.commands.training.validating import SAMPLE_TOKENS, Final, validating
 from seqgen.commands.writing.sample import fixed_sample
 from seqgen.configs import FINISHED, TrainingConfig
@@ -31,6 +30,7 @@ from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.models.network import Network
 from seqgen.models.recorded import Unfilled
 from seqgen.store import METRICS, SAMPLES, MetricsLog, StoredModel
+from seqgen.tasks.datasets.prepared import Prepared, batches_for
 from seqgen.training.diagnosis.watch import TrainingWatch
 from seqgen.training.events import Event, Notice, Report, SampleLine, Started, Validated
 from seqgen.training.loop import Trainer

@@ -25,11 +25,6 @@ from seqgen.commands.training.companions import check_mixable, check_names_besid
 from seqgen.commands.training.estimate import Estimator, estimate
 from seqgen.commands.training.new_model import write_data, write_settings
 from seqgen.commands.training.plan import Plan, check_regimes, plan_of, preset_of
-from seqgen.commands.training.prepare import Prepared
-from seqgen.commands.training.prepare_data import prepare_data
-from seqgen.commands.training.prepare_examples import prepare_examples
-from seqgen.commands.training.prepare_labels import prepare_labels
-from seqgen.commands.training.prepare_pairs import PairFiles, prepare_pairs
 from seqgen.commands.training.resume import resume
 from seqgen.commands.training.session import Session, TrainingResult
 from seqgen.commands.training.several import (
@@ -45,7 +40,6 @@ from seqgen.configs import (
     TrainingConfig,
     require,
 )
-from seqgen.data.examples import Format
 from seqgen.data.framing import Framing
 from seqgen.models.base import LanguageModel
 from seqgen.models.precision import choose_device, parameter_type, restored_randomness
@@ -54,6 +48,8 @@ from seqgen.models.room import to_train
 from seqgen.presets import Preset
 from seqgen.ranks.group import together
 from seqgen.store import StoredModel
+from seqgen.tasks.datasets.dataset import DataFiles
+from seqgen.tasks.datasets.prepared import Prepared
 from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Notice, Report
 from seqgen.wording import plural
@@ -313,20 +309,13 @@ def prepare_plan(
     Returns:
         The data, and the plan with the settings that follow from it.
     """
-    about = f"{plan.architecture} learns from {plan.task.learns}"
-    require(plan.task.takes_targets or not targets, f"{about}: it takes no --target")
-    if plan.task.takes_targets:
-        files = PairFiles.of(data, targets)
-        prepared, settled = prepare_pairs(files, plan.data, plan.given.keys(), report)
-    elif plan.task.head is not None:
-        known = plan.origin and plan.origin.classes
-        asked = Format.of(plan.model_class.by_word), plan.data, plan.given.keys(), known
-        prepared, settled = prepare_examples(data, *asked, report)
-    elif plan.data.labels:
-        known = plan.origin and plan.origin.source_tokenizer
-        prepared, settled = prepare_labels(data, plan.data, known), plan.data
-    else:
-        prepared, settled = prepare_data(data, plan.data, set(flags), report)
+    task = plan.task
+    about = f"{plan.architecture} learns from {task.learns}"
+    require(task.takes_targets or not targets, f"{about}: it takes no --target")
+    known = plan.origin and plan.origin.tokens
+    files = DataFiles.of(data, targets)
+    dataset = registry.load_object(task.dataset).open(files, plan.data, known, flags)
+    prepared, settled = dataset.prepare(plan.given.keys(), report)
     plan = replace(plan, data=settled)
     if plan.origin is not None:
         plan.origin.require_sources(prepared.vocab_sizes.source_features)

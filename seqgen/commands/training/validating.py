@@ -13,7 +13,6 @@ from seqgen.commands.labelling.probabilities import label_totals
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.masked.scores import HELD_OUT_SHARE, masked_loss
 from seqgen.commands.scoring.perplexity import Scoring, protocol, score_held_out
-from seqgen.commands.training.prepare import Prepared
 from seqgen.commands.training.word_validation import word_loss
 from seqgen.commands.writing.sample import fixed_sample
 from seqgen.data.corpus import Corpus
@@ -23,6 +22,7 @@ from seqgen.models.elmo import ELMo
 from seqgen.models.labeller import Labeller
 from seqgen.models.word_network import WordNetwork
 from seqgen.scoring import add_up, parallel_rows, score_corpus
+from seqgen.tasks.datasets.prepared import Prepared
 
 # A validation during training scores this much of a stream: rows, and tokens per row.
 VALIDATION_ROWS, VALIDATION_LENGTH = 32, 1024

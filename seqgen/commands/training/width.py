@@ -7,10 +7,10 @@ from collections.abc import Collection
 
 from seqgen import registry
 from seqgen.commands.training.plan import Plan
-from seqgen.commands.training.prepare import VocabSizes
 from seqgen.configs import MOST_WIDTH, require
 from seqgen.errors import UsageError
 from seqgen.models.room import nearest_widths, parameter_count
+from seqgen.tasks.datasets.prepared import VocabSizes
 
 WIDTH = "hidden_size"
 # How far the nearest count may be from the one that is asked for.

@@ -25,7 +25,6 @@ from seqgen.commands.training.count import impossible
 from seqgen.commands.training.estimate import estimate
 from seqgen.commands.training.new_model import write_data, write_settings
 from seqgen.commands.training.plan import Plan
-from seqgen.commands.training.prepare import Prepared
 from seqgen.commands.training.session import (
     Session,
     TrainingResult,
@@ -39,6 +38,7 @@ from seqgen.errors import Interrupted, SeqgenError
 from seqgen.models.ngram import NGram, NGramConfig
 from seqgen.scoring import parallel_rows
 from seqgen.store import StoredMixture, StoredModel
+from seqgen.tasks.datasets.prepared import Prepared
 from seqgen.training.counting import fit
 from seqgen.training.events import Notice, Report
 from seqgen.wording import plural

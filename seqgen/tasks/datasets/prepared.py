@@ -1,4 +1,4 @@
-"""From a text to tokens: read and split it, train its tokenizer, and encode both parts."""
+"""Data ready to be trained on: both parts as tokens, and what there is to say of them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqgen import store
-from seqgen.commands.training.batch_rows import rows_of_documents
-from seqgen.configs import DataConfig, TrainingConfig, require
+from seqgen.configs import DataConfig, TrainingConfig
 from seqgen.data.batches import Batches, Overlapping, SampledBatches
 from seqgen.data.both_ways import BothWays
 from seqgen.data.classes import Classes
@@ -22,15 +20,13 @@ from seqgen.data.encoding import Sampling
 from seqgen.data.overlap import Overlap, overlap_of_lines
 from seqgen.data.shards import batches_of
 from seqgen.data.sources import Vectors
-from seqgen.data.split import Split, check_parts, path_of, split_text
+from seqgen.data.split import Split, path_of
 from seqgen.data.text import Survey, Text, survey
 from seqgen.data.token_writing import write_corpus
-from seqgen.data.tokenfile import is_token_file, read_tokenizer
 from seqgen.errors import SeqgenError
-from seqgen.formats import hf_tokenizer
 from seqgen.metrics.perplexity import ScoreTotals
-from seqgen.tokenizers import KINDS, Tokenizer, load_tokenizer, tokenizer_kind
-from seqgen.tokenizers.sentencepiece import load_model_file
+from seqgen.tasks.datasets.batch_rows import rows_of_documents
+from seqgen.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
     from seqgen.models.base import Model
@@ -216,100 +212,6 @@ def survey_text(text: Text) -> Survey:
     if facts.characters == 0:
         raise SeqgenError(f"{text.name} holds no text")
     return facts
-
-
-def require_sampling(config: DataConfig, kind: type[Tokenizer]) -> None:
-    """Refuse sampled segmentations for a kind that has only one.
-
-    Raises:
-        UsageError: says which kinds have several.
-    """
-    several = kind.encode_sampled is not Tokenizer.encode_sampled
-    require(
-        config.subword_sampling is None or several,
-        f"subword_sampling is for bpe and unigram, not for {kind.kind}",
-    )
-
-
-def given_tokenizer(config: DataConfig, of_sources: bool = False) -> Tokenizer | None:
-    """Return the tokenizer that a configuration names by path, or None if it names a kind.
-
-    Args:
-        config: whose `tokenizer` is a kind or a path.
-        of_sources: of a model of pairs, take the tokenizer of its sources.
-
-    Raises:
-        UsageError: it is neither, or a vocabulary size is asked of a finished tokenizer.
-        SeqgenError: it cannot be read.
-    """
-    if config.tokenizer in KINDS:
-        return None
-    if not Path(config.tokenizer).exists():
-        tokenizer_kind(config.tokenizer)
-    tokenizer = open_tokenizer(Path(config.tokenizer), of_sources)
-    resized = config.vocab_size is not None or config.min_count > 1
-    require(not resized, f"the tokenizer {config.tokenizer} already has its vocabulary")
-    return tokenizer
-
-
-def open_tokenizer(path: Path, of_sources: bool = False) -> Tokenizer:
-    """Return the tokenizer of a folder (its own, or a model's), a `.model` or a token file.
-
-    A `tokenizer.json` of Hugging Face, or a folder with one, is another.
-
-    Args:
-        path: the file or folder.
-        of_sources: of a model whose sources have a tokenizer of their own, that one.
-
-    Raises:
-        SeqgenError: there is none.
-    """
-    folder = path.parent if path.name == "tokenizer.json" else path
-    if hf_tokenizer.is_folder(folder):
-        return hf_tokenizer.read(folder)[0]
-    if path.is_dir():
-        own = path / store.SOURCE_TOKENIZER
-        if of_sources and own.is_dir() and not (own / store.LABELS).exists():
-            return load_tokenizer(own)
-        inside = path / store.TOKENIZER
-        return load_tokenizer(inside if inside.is_dir() else path)
-    return read_tokenizer(path) if is_token_file(path) else load_model_file(path)
-
-
-def prepare(text: Text, config: DataConfig, tokenizer: Tokenizer | None = None) -> Prepared:
-    """Read, split and encode a text; train its tokenizer unless one is given.
-
-    Raises:
-        SeqgenError: it is empty, is no UTF-8, or leaves nothing to train on or to validate with.
-    """
-    facts = survey_text(text)
-    # The split asks only for token boundaries, and those need no vocabulary.
-    split = split_text(text, facts, config, tokenizer or tokenizer_kind(config.tokenizer))
-    return encode_parts(
-        text, facts, split, tokenizer or train_tokenizer(text, split, config), config
-    )
-
-
-def train_tokenizer(text: Text, split: Split, config: DataConfig) -> Tokenizer:
-    """Train a tokenizer on a text or on its training part, depending on its kind."""
-    kind = tokenizer_kind(config.tokenizer)
-    source = text.chunks() if kind.learns_from_whole_text else split.train()
-    return kind.train(source, config.vocab_size, config.min_count)
-
-
-def encode_parts(
-    text: Text, facts: Survey, split: Split, tokenizer: Tokenizer, config: DataConfig
-) -> Prepared:
-    """Encode both parts of a text.
-
-    Raises:
-        SeqgenError: a part has no token.
-    """
-    train = encode_corpus(split.train(), tokenizer, config.documents)
-    val = encode_corpus(split.val(), tokenizer, config.documents) if split.val else None
-    check_parts(train.tokens.size, val.tokens.size if val else None, config.documents)
-    val_facts = survey(split.val()) if split.val else Survey()
-    return Prepared(text, facts, split, tokenizer, train, val, val_facts)
 
 
 def batches_for(

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seqgen import store
-from seqgen.commands.training.prepare import Prepared, survey_text, train_tokenizer
 from seqgen.configs import DataConfig
 from seqgen.data.split import Split, check_parts, path_of, split_text
 from seqgen.data.text import Survey, Text, text_files
@@ -18,7 +17,8 @@ from seqgen.data.token_writing import write_token_file
 from seqgen.data.tokenfile import open_token_file
 from seqgen.errors import SeqgenError
 from seqgen.files import replacing, write_json
-from seqgen.tokenizers import Tokenizer, tokenizer_kind
+from seqgen.tasks.datasets.prepared import Prepared
+from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Encoding, Notice, Report
 
 # Files of so many bytes are encoded once, into the cache, and mapped from there.
@@ -70,26 +70,20 @@ def _held_out_files(config: DataConfig) -> Sequence[Path]:
         return ()
 
 
-def _same(known: Tokenizer, given: Tokenizer | None) -> bool:
-    return given is None or given.fingerprint == known.fingerprint
-
-
-def prepare_large(
-    text: Text, config: DataConfig, tokenizer: Tokenizer | None, report: Report
+def encode_into_cache(
+    text: Text,
+    facts: Survey,
+    split: Split,
+    tokenizer: Tokenizer,
+    config: DataConfig,
+    report: Report,
 ) -> Prepared:
-    """Do what `prepare` does, through token files in the cache, which are written once.
+    """Encode both parts of a text into token files in the cache, and return what is there.
 
     Raises:
-        SeqgenError: as `prepare`; or the cache cannot be written.
+        SeqgenError: a part has no token, or the cache cannot be written.
     """
     place = Cached.of(text, config)
-    known = from_cache(place, text, config)
-    if known is not None and _same(known.tokenizer, tokenizer):
-        report(Notice(text=f"the text is in the cache as tokens ({place.train})"))
-        return known
-    facts = survey_text(text)
-    split = split_text(text, facts, config, tokenizer or tokenizer_kind(config.tokenizer))
-    tokenizer = tokenizer or train_tokenizer(text, split, config)
     report(Notice(text=f"encoding {facts.bytes >> 20:,} MB of text into the cache, once"))
     try:
         place.train.parent.mkdir(parents=True, exist_ok=True)

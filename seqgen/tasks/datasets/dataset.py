@@ -1,0 +1,218 @@
+"""The steps from files to tokens, for a new run and for one that is resumed."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from seqgen.configs import DataConfig, require
+from seqgen.data.pairs import Tokenizers
+from seqgen.data.split import path_of
+from seqgen.data.text import Survey, Text, text_files
+from seqgen.data.tokenfile import is_token_file
+from seqgen.data.vector_files import is_vector_file
+from seqgen.tasks.datasets.prepared import Prepared
+from seqgen.tokenizers import Tokenizer
+from seqgen.training.events import Notice, Report
+from seqgen.wording import listed
+
+if TYPE_CHECKING:
+    from seqgen.store import StoredModel
+
+
+@dataclass(frozen=True)
+class DataFiles:
+    """Where data is: in files, or in files of sources and files of targets.
+
+    Attributes:
+        sources: all files; or those of the sources, where there are `targets`: texts, or one file
+            of vectors.
+        targets: files of the targets, or none.
+    """
+
+    sources: tuple[Path, ...]
+    targets: tuple[Path, ...] = ()
+
+    @classmethod
+    def of(cls, sources: Sequence[str | Path], targets: Sequence[str | Path] = ()) -> DataFiles:
+        """Return the files that names, folders and patterns mean.
+
+        Raises:
+            SeqgenError: one is not there.
+        """
+        return cls(text_files(sources), text_files(targets))
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Every file, those of the sources first."""
+        return (*self.sources, *self.targets)
+
+    @property
+    def hold_vectors(self) -> bool:
+        """Whether the sources are vectors."""
+        return any(map(is_vector_file, self.sources))
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The training part and the held-out part of some data, as their dataset reads it."""
+
+    train: Any
+    val: Any | None
+
+
+@dataclass
+class Dataset(ABC):
+    """One kind of data, on its way from files to tokens; `Task.dataset` names one.
+
+    Attributes:
+        files: where it is.
+        config: how it is read; the settings that follow from the data are added.
+        known: the tokens of the model that training begins from, or that is trained further.
+        flags: the names of the settings that the user gave.
+    """
+
+    files: DataFiles
+    config: DataConfig
+    known: Tokenizers | None = None
+    flags: Collection[str] = ()
+    # What the lines are, in a message.
+    noun: ClassVar[str]
+
+    @classmethod
+    def open(
+        cls,
+        files: DataFiles,
+        config: DataConfig,
+        known: Tokenizers | None = None,
+        flags: Collection[str] = (),
+    ) -> Dataset:
+        """Return the data in files, of which nothing is read yet."""
+        return cls(files, config, known, flags)
+
+    @classmethod
+    def tokens_of(cls, stored: StoredModel, target: Tokenizer) -> Tokenizers:
+        """Return the tokens of a stored model, whose tokenizer is `target`.
+
+        Raises:
+            SeqgenError: they are damaged.
+        """
+        return Tokenizers(target, stored.load_source_tokenizer(target))
+
+    @property
+    def text(self) -> Text:
+        """All files as one text."""
+        return Text(self.files.paths, self.config.newlines)
+
+    def prepare(self, given: Collection[str], report: Report) -> tuple[Prepared, DataConfig]:
+        """Read, split and encode what a new model learns from.
+
+        Args:
+            given: the names of the settings that stay as they are.
+            report: takes notices, and how far a large text is.
+
+        Returns:
+            The data, and the configuration with the settings that follow from it.
+
+        Raises:
+            UsageError: a setting makes no sense for such data.
+            SeqgenError: it cannot be read, or leaves nothing to train on or to validate with.
+        """
+        self.check()
+        facts = self.survey()
+        suited, why = self.suits(facts, given)
+        self.config = replace(self.config, **suited)
+        parts = self.split(facts)
+        tokens = self.learn_tokens(parts)
+        prepared = self.encode(facts, parts, tokens, report)
+        if why:
+            report(Notice(text=f"{listed(suited)}: {why}"))
+        return prepared, self.config
+
+    def reload(self, stored: StoredModel, is_changed: Callable[[Survey], bool]) -> Prepared:
+        """Read the data of a stored model again, whose tokens are known.
+
+        What was held out in training is held out again, and not trained on if the data has changed.
+
+        Args:
+            stored: the model.
+            is_changed: whether the data has changed; may raise.
+
+        Raises:
+            SeqgenError: it cannot be read, or nothing tells what of it was held out.
+        """
+        if path_of(self.config.val) is not None:  # kept with the model; the file may be gone
+            self.config = replace(self.config, val="none", val_target=None)
+        facts = self.survey()
+        changed = is_changed(facts)
+        parts = self.split(facts)
+        held_out = self.held_out(stored)
+        if held_out is not None:
+            apart = changed and parts.val is not None
+            train = self.without(held_out) if apart else parts.train
+            parts = replace(parts, train=train, val=held_out)
+        return self.encode(facts, parts, self.known, lambda event: None)
+
+    def check(self) -> None:
+        """Refuse files and settings that make no sense for such data, before it is read.
+
+        Raises:
+            UsageError: says which.
+        """
+        for path in self.files.paths:
+            as_text = f"{path} is a token file; {self.noun} are read as text"
+            require(not is_token_file(path), as_text)
+
+    @abstractmethod
+    def survey(self) -> Survey:
+        """Return what there is to say of the data as a whole.
+
+        Raises:
+            SeqgenError: it cannot be read, or is empty.
+        """
+
+    def suits(self, facts: Survey, given: Collection[str]) -> tuple[dict[str, Any], str]:
+        """Return the settings that follow from the data, without those that are given, and why.
+
+        Nobody is told of settings without a reason.
+        """
+        return {}, ""
+
+    @abstractmethod
+    def split(self, facts: Survey) -> Parts:
+        """Hold out what `config.val` says.
+
+        Raises:
+            SeqgenError: the file that it names cannot be read.
+        """
+
+    @abstractmethod
+    def learn_tokens(self, parts: Parts) -> Tokenizers:
+        """Return the tokens that are given or known, or train them.
+
+        Raises:
+            SeqgenError: they cannot be read, or there are too few texts.
+        """
+
+    @abstractmethod
+    def held_out(self, stored: StoredModel) -> Any | None:
+        """Return what a stored model has held out, as `Parts` has it; None if it is nothing."""
+
+    @abstractmethod
+    def without(self, held_out: Any) -> Any:
+        """Return all of the data but what a stored model has held out, as `Parts.train` has it.
+
+        Raises:
+            SeqgenError: nothing tells what that is.
+        """
+
+    @abstractmethod
+    def encode(self, facts: Survey, parts: Parts, tokens: Tokenizers, report: Report) -> Prepared:
+        """Encode both parts.
+
+        Raises:
+            SeqgenError: a part has nothing.
+        """

@@ -1,0 +1,113 @@
+"""From lines of labels and texts to tokens: read, split, and both encoded."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from seqgen.configs import DataConfig, TrainingConfig, require
+from seqgen.data.batches import Batches
+from seqgen.data.corpus import Corpus
+from seqgen.data.encoding import Sampling
+from seqgen.data.labelled import LabelledLines
+from seqgen.data.labels import Labels, with_labels_read
+from seqgen.data.pairs import Tokenizers, encode_pairs
+from seqgen.data.text import Survey, survey
+from seqgen.errors import SeqgenError
+from seqgen.tasks.datasets.pairs import PairDataset, PairParts, PreparedPairs
+from seqgen.tasks.datasets.prepared import Prepared, VocabSizes
+from seqgen.tasks.datasets.tokens import given_tokenizer, require_sampling, train_tokenizer
+from seqgen.tokenizers import KINDS, tokenizer_kind
+from seqgen.training.events import Report
+
+
+@dataclass(frozen=True)
+class PreparedLabels(PreparedPairs):
+    """Texts with labels, ready to be trained on; the labels are the sources of the texts."""
+
+    @property
+    def labels(self) -> Labels:
+        """All labels that there are."""
+        return self.tokenizers.source
+
+    @property
+    def vocab_sizes(self) -> VocabSizes:
+        return VocabSizes(self.tokenizer.vocab_size + len(self.labels))
+
+    def spellings(self) -> Iterator[str]:
+        yield from super().spellings()
+        yield from self.labels.names
+
+    @property
+    def sample_prompt(self) -> str:
+        return ""
+
+    def suited_rows(self, training: TrainingConfig) -> int:
+        return Prepared.suited_rows(self, training)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {**super().about, "labels": len(self.labels)}
+
+    def batches(self, training: TrainingConfig, data: DataConfig, carries_state: bool) -> Batches:
+        # As for texts, which may be cut into windows; pairs never are.
+        return Prepared.batches(self, training, data, carries_state)
+
+    def segmented(self, data: DataConfig, sampling: Sampling) -> Corpus:
+        return encode_pairs(self.parts.train, self.tokenizers, sampling)
+
+    def as_read(self, corpus: Corpus, data: DataConfig) -> Corpus:
+        return with_labels_read(super().as_read(corpus, data), self.labels)
+
+
+@dataclass
+class LabelledDataset(PairDataset):
+    """Lines of labels, a tab and a text."""
+
+    noun = "labels"
+    kind = PreparedLabels
+
+    @cached_property
+    def pairs(self) -> LabelledLines:
+        # A label that is not known is an error, line by line.
+        labels = None if self.known is None else self.known.source
+        return LabelledLines(self.text, self.text.name, labels)
+
+    def check(self) -> None:
+        super().check()
+        require(not self.files.hold_vectors, "--labels takes files of lines, not of vectors")
+        if self.config.tokenizer in KINDS:
+            require_sampling(self.config, tokenizer_kind(self.config.tokenizer))
+
+    def survey(self) -> Survey:
+        facts = self.pairs.survey()
+        if facts.lines == 0:
+            raise SeqgenError(f"{self.text.name} holds no text")
+        # The hash is that of whole lines.
+        return replace(survey(self.pairs.targets()), sha256=facts.sha256)
+
+    def suits(self, facts: Survey, given: Collection[str]) -> tuple[dict[str, Any], str]:
+        return {}, ""
+
+    def learn_tokens(self, parts: PairParts) -> Tokenizers:
+        texts = self.pairs.targets, parts.train.targets
+        tokenizer = given_tokenizer(self.config) or train_tokenizer(self.config, *texts)
+        require_sampling(self.config, type(tokenizer))
+        if self.known is not None:
+            return Tokenizers(tokenizer, self.known.source)
+        return Tokenizers(tokenizer, Labels.of((field for field, _ in self.pairs), tokenizer))
+
+    def encode(
+        self, facts: Survey, parts: PairParts, tokens: Tokenizers, report: Report
+    ) -> PreparedLabels:
+        if isinstance(parts.val, LabelledLines):  # a file of its own
+            parts = replace(parts, val=replace(parts.val, labels=tokens.source))
+        train = encode_pairs(parts.train, tokens)
+        val = encode_pairs(parts.val, tokens) if parts.val else None
+        if not train.ends.size:
+            raise SeqgenError("there is no line to train on; give more")
+        if val is not None and not val.ends.size:
+            raise SeqgenError("there is no line to validate with; give more, or --val none")
+        return self.prepared(facts, parts, tokens, train, val, dropped=0)

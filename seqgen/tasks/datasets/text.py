@@ -1,0 +1,229 @@
+"""Texts: those in memory, large ones that the cache keeps as tokens, and token files."""
+
+from __future__ import annotations
+
+import filecmp
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from seqgen.configs import DataConfig, Documents, require
+from seqgen.data.corpus import Corpus, encode_corpus
+from seqgen.data.overlap import lines_not_held_out, stream_not_held_out
+from seqgen.data.pairs import Tokenizers
+from seqgen.data.shards import open_token_files
+from seqgen.data.split import Chunks, Split, check_parts, held_out_fraction, path_of, split_text
+from seqgen.data.text import Survey, Text, survey, text_files
+from seqgen.data.token_split import split_tokens
+from seqgen.data.tokenfile import TokenFile, check_tokenizer, is_token_file, open_token_file
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.store import StoredModel
+from seqgen.tasks.datasets.cached_text import Cached, encode_into_cache, from_cache, is_large
+from seqgen.tasks.datasets.dataset import DataFiles, Dataset, Parts
+from seqgen.tasks.datasets.prepared import Prepared, survey_text
+from seqgen.tasks.datasets.tokens import given_tokenizer, require_sampling, train_tokenizer
+from seqgen.tokenizers import Tokenizer, tokenizer_kind
+from seqgen.training.events import Notice, Report
+
+
+@dataclass
+class TextDataset(Dataset):
+    """A text, in one file or in several that are joined."""
+
+    @classmethod
+    def open(
+        cls,
+        files: DataFiles,
+        config: DataConfig,
+        known: Tokenizers | None = None,
+        flags: Collection[str] = (),
+    ) -> Dataset:
+        """Return the text in files; or their tokens, if they are token files.
+
+        Raises:
+            UsageError: some of them are token files, and others are not.
+        """
+        if any(map(is_token_file, files.paths)):
+            together = all(map(is_token_file, files.paths))
+            require(together, "give token files alone, not among other files")
+            return TokenDataset(files, config, known, flags)
+        kind = LargeTextDataset if is_large(files.paths) else cls
+        return kind(files, config, known, flags)
+
+    @cached_property
+    def own_tokenizer(self) -> Tokenizer | None:
+        """The tokenizer that is known or given; None if one is to be trained."""
+        return given_tokenizer(self.config) if self.known is None else self.known.target
+
+    def check(self) -> None:
+        held_out = path_of(self.config.val)
+        as_text = held_out is None or not is_token_file(held_out)
+        require(as_text, f"--val {self.config.val} is a token file, and the data is text")
+        own = self.own_tokenizer
+        kind = tokenizer_kind(self.config.tokenizer) if own is None else type(own)
+        require_sampling(self.config, kind)
+
+    def survey(self) -> Survey:
+        return survey_text(self.text)
+
+    def split(self, facts: Survey) -> Split:
+        # The split asks only for token boundaries, and those need no vocabulary.
+        tokenizer = self.own_tokenizer or tokenizer_kind(self.config.tokenizer)
+        return split_text(self.text, facts, self.config, tokenizer)
+
+    def learn_tokens(self, parts: Split) -> Tokenizers:
+        own = self.own_tokenizer
+        return Tokenizers(own or train_tokenizer(self.config, self.text.chunks, parts.train), None)
+
+    def held_out(self, stored: StoredModel) -> Chunks | None:
+        path = stored.validation_text
+        return path and Text((path,)).chunks
+
+    def without(self, held_out: Chunks) -> Chunks:
+        if self.config.documents == "line":
+            return lines_not_held_out(self.text, held_out)
+        train = stream_not_held_out(self.text, held_out)
+        if train is None:
+            raise SeqgenError(
+                f"{self.text.name} has only some lines of the part that is held out, which cannot "
+                "be told from the others: restore that part, or use --init-from"
+            )
+        return train
+
+    def encode(self, facts: Survey, parts: Split, tokens: Tokenizers, report: Report) -> Prepared:
+        tokenizer, documents = tokens.target, self.config.documents
+        train = encode_corpus(parts.train(), tokenizer, documents)
+        val = encode_corpus(parts.val(), tokenizer, documents) if parts.val else None
+        check_parts(train.tokens.size, val.tokens.size if val else None, documents)
+        val_facts = survey(parts.val()) if parts.val else Survey()
+        return Prepared(self.text, facts, parts, tokenizer, train, val, val_facts)
+
+
+@dataclass
+class LargeTextDataset(TextDataset):
+    """A text so large that it is encoded once, into the cache, and mapped from there."""
+
+    def prepare(self, given: Collection[str], report: Report) -> tuple[Prepared, DataConfig]:
+        self.check()
+        place = Cached.of(self.text, self.config)
+        known, own = from_cache(place, self.text, self.config), self.own_tokenizer
+        if known is None or (own and own.fingerprint != known.tokenizer.fingerprint):
+            return super().prepare(given, report)
+        report(Notice(text=f"the text is in the cache as tokens ({place.train})"))
+        return known, self.config
+
+    def reload(self, stored: StoredModel, is_changed: Callable[[Survey], bool]) -> Prepared:
+        place = Cached.of(self.text, self.config)
+        cached = from_cache(place, self.text, self.config)
+        changed = None if cached is None else is_changed(cached.facts)
+        same = cached and cached.tokenizer.fingerprint == self.known.target.fingerprint
+        if changed is not False or not same:
+            compare = is_changed if changed is None else lambda facts: changed
+            return TextDataset(self.files, self.config, self.known).reload(stored, compare)
+        held_out = stored.validation_text
+        if held_out is None or filecmp.cmp(held_out, place.val_text, shallow=False):
+            return cached
+        return _with_held_out(cached, held_out, self.config)
+
+    def encode(self, facts: Survey, parts: Split, tokens: Tokenizers, report: Report) -> Prepared:
+        return encode_into_cache(self.text, facts, parts, tokens.target, self.config, report)
+
+
+@dataclass
+class TokenDataset(Dataset):
+    """Token files, which are joined; they say how their text was read."""
+
+    @cached_property
+    def file(self) -> TokenFile:
+        """All of them as one."""
+        return open_token_files(self.files.paths)
+
+    def check(self) -> None:
+        settled = {"tokenizer", "vocab_size", "min_count", "newlines", "subword_sampling"}
+        for name in sorted(settled & set(self.flags)):
+            flag = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{flag} is fixed by the token file {self.file.path}")
+        documents = self.file.documents
+        if "documents" in self.flags and self.config.documents != documents:
+            raise UsageError(f"{self.file.path} was written with --documents {documents}")
+
+    def survey(self) -> Survey:
+        return self.file.facts
+
+    def suits(self, facts: Survey, given: Collection[str]) -> tuple[dict[str, Any], str]:
+        settled = {"tokenizer": self.file.tokenizer.kind, "documents": self.file.documents}
+        return {**settled, "vocab_size": None, "min_count": 1, "subword_sampling": None}, ""
+
+    def split(self, facts: Survey) -> Parts:
+        fraction = None if self.config.val == "none" else held_out_fraction(self.config.val)
+        if fraction is not None:
+            train, *val = split_tokens(self.file, fraction, self.config.split_seed)
+            return Parts(train, (None, *val))
+        if self.config.val == "none":
+            return Parts(self.file.corpus, None)
+        return Parts(self.file.corpus, self._held_out_file())
+
+    def _held_out_file(self) -> HeldOut:
+        """Read `--val FILE` beside a token file: text, or a token file too."""
+        file, val = self.file, self.config.val
+        if is_token_file(val):
+            other = open_token_file(val)
+            check_tokenizer(other, file.tokenizer, str(file.path))
+            require(
+                other.documents == file.documents,
+                f"{other.path} was written with --documents {other.documents}, "
+                f"{file.path} with {file.documents}",
+            )
+            return None, other.corpus, other.facts
+        text = Text(text_files([val]), self.config.newlines)
+        return _encoded(text, file.tokenizer, file.documents)
+
+    def learn_tokens(self, parts: Parts) -> Tokenizers:
+        return Tokenizers(self.file.tokenizer, None)
+
+    def reload(self, stored: StoredModel, is_changed: Callable[[Survey], bool]) -> Prepared:
+        check_tokenizer(self.file, self.known.target, "the model")
+        return super().reload(stored, is_changed)
+
+    def held_out(self, stored: StoredModel) -> HeldOut | None:
+        path = stored.validation_text
+        return path and _held_out_in(path, self.file.tokenizer, self.config.documents)
+
+    def without(self, held_out: HeldOut) -> Corpus:
+        raise SeqgenError(
+            f"{self.file.path} has changed, and nothing tells which of its tokens were held out: "
+            "train on it with --init-from"
+        )
+
+    def encode(self, facts: Survey, parts: Parts, tokens: Tokenizers, report: Report) -> Prepared:
+        split, val, val_facts = parts.val or (None, None, Survey())
+        sizes = parts.train.tokens.size, val.tokens.size if val else None
+        check_parts(*sizes, self.config.documents)
+        return Prepared(self.text, facts, split, tokens.target, parts.train, val, val_facts)
+
+
+# How a held-out part beside tokens is read as text, if it came as such; its ids, and its facts.
+HeldOut = tuple[Split | None, Corpus, Survey]
+
+
+def _with_held_out(prepared: Prepared, path: Path, config: DataConfig) -> Prepared:
+    """Replace the held-out part by the one in the model's folder."""
+    split, val, facts = _held_out_in(path, prepared.tokenizer, config.documents)
+    split = split and replace(prepared.split, val=split.val)
+    return replace(prepared, split=split or prepared.split, val=val, val_facts=facts)
+
+
+def _held_out_in(path: Path, tokenizer: Tokenizer, documents: Documents) -> HeldOut:
+    """Return what a model's folder keeps of a held-out part: a text, or a token file."""
+    if is_token_file(path):
+        file = open_token_file(path)
+        return None, file.corpus, file.facts
+    return _encoded(Text((path,)), tokenizer, documents)
+
+
+def _encoded(text: Text, tokenizer: Tokenizer, documents: Documents) -> HeldOut:
+    """Return a held-out text, beside a training part that came as tokens and has none."""
+    corpus = encode_corpus(text.chunks(), tokenizer, documents)
+    return Split(lambda: iter(()), text.chunks), corpus, survey(text.chunks())
