@@ -28,9 +28,9 @@ from running import line
 
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.training.train import train
-from seqgen.commands.training.word_validation import word_loss
 from seqgen.commands.vectors.words import WordVectors, load_vectors
 from seqgen.data.corpus import encode_corpus
+from seqgen.tasks.validations.words import word_loss
 
 CLASSES = [
     "January February March April May June July August September October November December",

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from seqgen.commands.training import session, validating
+from seqgen.commands.training import session
+from seqgen.tasks.validations import text
 
 BESIDE = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 
@@ -37,7 +38,7 @@ def one_thread() -> None:
 def small_and_unsynced() -> Iterator[None]:
     """Training shows short texts, and files are not forced to the disk: no test cuts the power."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (session, validating):
+        for module in (session, text):
             patch.setattr(module, "SAMPLE_TOKENS", 16)
         patch.setattr(os, "fsync", os.fstat)
         yield

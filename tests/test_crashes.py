@@ -21,9 +21,9 @@ from seqgen.commands.loading import load
 from seqgen.commands.training import session
 from seqgen.commands.training.resume import resume
 from seqgen.commands.training.train import train
-from seqgen.commands.training.validating import TextValidation
 from seqgen.errors import SeqgenError
 from seqgen.store import StoredModel, manifest
+from seqgen.tasks.validations.text import TextValidation
 from seqgen.training.events import Notice, SampleLine
 
 TEXT = "so it goes on and on, and it ends so.\n" * 40

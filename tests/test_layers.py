@@ -16,6 +16,7 @@ LAYERS = [
     {"__main__"},
     {"cli"},
     {"report"},
+    {"tasks.validations"},
     {"commands", "benchmarks"},
     {"tasks.datasets"},
     {"formats"},

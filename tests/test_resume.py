@@ -19,11 +19,11 @@ from seqgen.commands.loading import load
 from seqgen.commands.scoring.perplexity import perplexity
 from seqgen.commands.training.resume import resume
 from seqgen.commands.training.train import train
-from seqgen.commands.training.validating import TextValidation
 from seqgen.configs import TrainingConfig
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.store import StoredModel
 from seqgen.tasks.language_modeling import LANGUAGE_MODELING
+from seqgen.tasks.validations.text import TextValidation
 from seqgen.training import loop
 from seqgen.training.events import Notice, Progress, Validated
 from seqgen.training.optimizers import OPTIMIZERS

@@ -221,6 +221,7 @@ class NeuralLanguageModel(Compilable, LanguageModel, Network):
             through which the features pass last.
     """
 
+    trained_by: ClassVar[str] = "seqgen.training.objective:REGIMES"
     output_dropout: nn.Module
 
     @abstractmethod

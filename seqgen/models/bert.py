@@ -163,6 +163,7 @@ class Bert(Model, Network):
     """
 
     sentence_encoder: ClassVar[type[SentenceEncoder]] = BertEncoder
+    trained_by: ClassVar[str] = "seqgen.training.regimes.masked:REGIMES"
     over_tensors: ClassVar[Callable[..., Tensor] | None] = None
     source_window: int | None = None
     config: BertConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -22,8 +22,10 @@ class Network(nn.Module):
     Attributes:
         config: what built it; `type(network)(network.config)` has the same shape.
         head: the last map, to logits.
+        trained_by: "module:name" of the regimes that can train it, by name.
     """
 
+    trained_by: ClassVar[str] = "seqgen.training.regimes.network_loss:REGIMES"
     config: ModelConfig
     head: nn.Linear
 

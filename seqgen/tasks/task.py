@@ -41,6 +41,7 @@ class Task:
             None where a model learns by itself.
         called: what a model with such a head is called: it ends the name of the architecture.
         dataset: "module:name" of the `Dataset` that reads what it learns from.
+        validation: "module:name" of the `Validation` of its models.
         labelled: the task that `--labels` makes of it; None where there can be no labels.
     """
 
@@ -48,6 +49,7 @@ class Task:
     learns: str
     try_it: str
     dataset: str = "seqgen.tasks.datasets.text:TextDataset"
+    validation: str = "seqgen.tasks.validations.text:TextValidation"
     serves: Mapping[str, str] = field(default_factory=dict)
     model_is: str | None = None
     unit: str = "token"

@@ -9,6 +9,7 @@ WORD_VECTORS = Task(
     name="word-vectors",
     learns="words in their contexts",
     try_it="vectors",
+    validation="seqgen.tasks.validations.words:WordValidation",
     model_is="is made of vectors of words and is no language model: use seqgen vectors",
     data_defaults={"tokenizer": "word", "val": "none"},
     gives_features=True,

@@ -13,23 +13,17 @@ from seqgen.configs import TrainingConfig
 from seqgen.configs.regimes import DEFAULT_REGIME
 from seqgen.data.batches import Batch
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.bert import Bert
-from seqgen.models.elmo import ELMo
-from seqgen.models.labeller import Predictor
-from seqgen.models.network import Network
 from seqgen.models.state import State
+from seqgen.registry import load_object
 from seqgen.training.parts import Part
 from seqgen.training.reading import Reader
 from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress, TextRules
-from seqgen.training.regimes.both_ways import BothWays
-from seqgen.training.regimes.masked import MaskedTokens
-from seqgen.training.regimes.network_loss import NetworkLoss
-from seqgen.training.regimes.predicting import Predicting
 from seqgen.training.regimes.professor import ProfessorForcing
 from seqgen.training.regimes.scheduled import FreeRunning, ScheduledSampling
 from seqgen.training.regimes.sequences import Decoding, MinimumRisk
 from seqgen.training.regimes.teacher_forcing import TeacherForcing, Unlikelihood
 
+# Of neural language models; `Network.trained_by` names those of a network.
 REGIMES: Mapping[str, type[Regime]] = {
     "teacher-forcing": TeacherForcing,
     "scheduled": ScheduledSampling,
@@ -39,11 +33,6 @@ REGIMES: Mapping[str, type[Regime]] = {
     "decoding": Decoding,
     "unlikelihood": Unlikelihood,
 }
-# Of networks that are no language models.
-NETWORK_REGIMES: Mapping[str, type[Regime]] = {DEFAULT_REGIME: NetworkLoss}
-BOTH_WAYS: Mapping[str, type[Regime]] = {DEFAULT_REGIME: BothWays}
-PREDICTING: Mapping[str, type[Regime]] = {DEFAULT_REGIME: Predicting}
-MASKED: Mapping[str, type[Regime]] = {DEFAULT_REGIME: MaskedTokens}
 
 
 class Objective(nn.Module):
@@ -63,7 +52,7 @@ class Objective(nn.Module):
         super().__init__()
         self.model, self._phases = model, config.phases
         reader = Reader(model, config)
-        kinds = regimes_of(model)
+        kinds = load_object(model.trained_by)
         self._plain = kinds[DEFAULT_REGIME](reader, config, text_rules)
         names = dict.fromkeys(phase.regime for phase in self._phases)
         self.regimes = nn.ModuleDict(
@@ -121,11 +110,3 @@ class Objective(nn.Module):
         for regime in self.regimes.values():
             parts |= regime.parts()
         return parts
-
-
-def regimes_of(model: Network) -> Mapping[str, type[Regime]]:
-    """Return the regimes that a kind of network can be trained by, by name."""
-    if isinstance(model, NeuralLanguageModel):
-        return REGIMES
-    kinds = {Predictor: PREDICTING, Bert: MASKED, ELMo: BOTH_WAYS}
-    return next((found for k, found in kinds.items() if isinstance(model, k)), NETWORK_REGIMES)

@@ -21,7 +21,7 @@ from seqgen.commands.loading import load_stored
 from seqgen.commands.machine import choose_products
 from seqgen.commands.training.board import Board
 from seqgen.commands.training.companions import FAMILY, new_family
-from seqgen.commands.training.validating import SAMPLE_TOKENS, Final, validating
+from seqgen.commands.training.validating import SAMPLE_TOKENS, Final, validation_of
 from seqgen.commands.writing.sample import fixed_sample
 from seqgen.configs import FINISHED, TrainingConfig
 from seqgen.data.batches import Batches
@@ -248,7 +248,7 @@ class Session:
             self.stored.write_checkpoint(*trainer.snapshot(), config.keep)
             self.stored.publish()
 
-        validation = validating(self.loaded, self.prepared)
+        validation = validation_of(self.loaded, self.prepared)
         corpus = self._batches.corpus
         watch = Watch()
         if ranks.leads() and self.unfilled is None:
@@ -330,7 +330,7 @@ class Session:
 
     def _final(self) -> Final:
         """Measure the stored model, which has the best weights, on all of the held-out part."""
-        return validating(as_stored(self.loaded), self.prepared).final()
+        return validation_of(as_stored(self.loaded), self.prepared).final()
 
     def _write_record(self, result: dict[str, Any] | None) -> None:
         """Write the record of the run: model, data, machine and result."""

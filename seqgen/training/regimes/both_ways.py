@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from seqgen.configs import TrainingConfig
+from seqgen.configs.regimes import DEFAULT_REGIME
 from seqgen.training.reading import Reader, sent
 from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress, TextRules
 
@@ -29,3 +30,6 @@ class BothWays(Regime):
             costs.append((minimised, nats))
         minimised, nats = (sum(each) for each in zip(*costs, strict=True))
         return Loss(minimised, nats / 2, None)
+
+
+REGIMES = {DEFAULT_REGIME: BothWays}

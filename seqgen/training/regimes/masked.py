@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from seqgen.configs.regimes import DEFAULT_REGIME
 from seqgen.data.batches import IGNORED
 from seqgen.data.masking import Draws, Framed, MaskedRows, choose, framed, joined, masked
 from seqgen.hashing import uniforms
@@ -85,6 +86,9 @@ class MaskedTokens(Regime):
         self.note("next_sentence_loss", each.sum().detach(), len(other))
         self.note("next_sentence_accuracy", hits, len(other))
         return (each * torch.from_numpy(rows.scored.sum(1)).to(each)).sum()
+
+
+REGIMES = {DEFAULT_REGIME: MaskedTokens}
 
 
 def framed_text(targets: np.ndarray, end: int | None, model: Bert) -> tuple[Framed, np.ndarray]:

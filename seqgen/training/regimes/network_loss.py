@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from seqgen.configs.regimes import DEFAULT_REGIME
 from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress
 
 
@@ -11,3 +12,6 @@ class NetworkLoss(Regime):
     def forward(self, rows: Rows, progress: StepProgress) -> Loss:
         loss = self.reader.model.loss(rows.targets)
         return Loss(loss, loss, None)
+
+
+REGIMES = {DEFAULT_REGIME: NetworkLoss}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from seqgen.configs.regimes import DEFAULT_REGIME
 from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress
 
 
@@ -14,3 +15,6 @@ class Predicting(Regime):
         targets = rows.targets[:, : reading.logits.shape[1]]
         minimised, nats = self.reader.costs(reading, targets)
         return Loss(minimised, nats, reading.state)
+
+
+REGIMES = {DEFAULT_REGIME: Predicting}

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import torch
 
+from seqgen.commands.training.validating import VALIDATION_ROWS, Final, Validation
 from seqgen.data.batches import spans_of
 from seqgen.data.corpus import Corpus
 from seqgen.models.word_network import WordNetwork
 
 # Tokens of a row, and of all rows that are worked on at once.
 ROW, AT_ONCE = 512, 1 << 14
+
+
+class WordValidation(Validation):
+    """Of vectors of words."""
+
+    def quick(self) -> float:
+        return word_loss(self.loaded.model, self.prepared.val, VALIDATION_ROWS)
+
+    def final(self) -> Final:
+        if self.prepared.val is None:
+            return Final()
+        began = time.monotonic()
+        self.prepared.show(self.loaded.model)  # what it counts is not stored
+        loss = word_loss(self.loaded.model, self.prepared.val)
+        return Final(loss, time.monotonic() - began, "every word with its whole context")
 
 
 @torch.no_grad()
