@@ -113,6 +113,7 @@ class ExampleDataset(Dataset, ABC):
 
     noun = "labels"
     format: ClassVar[Format]
+    encoder: ClassVar[type[ExampleEncoder]] = ExampleEncoder
 
     @classmethod
     def tokens_of(cls, stored: StoredModel, target: Tokenizer) -> LabelTokens:
@@ -169,7 +170,7 @@ class ExampleDataset(Dataset, ABC):
         self, facts: Survey, parts: Parts, tokens: LabelTokens, report: Report
     ) -> PreparedExamples:
         config = self.config
-        encoder = ExampleEncoder(self.format, tokens.target, tokens.classes, tokens.start)
+        encoder = self.encoder(self.format, tokens.target, tokens.classes, tokens.start)
         held_out_name = config.val if path_of(config.val) is not None else self.text.name
         kept_parts = []
         for part, file in ((parts.train, self.text.name), (parts.val or [], held_out_name)):

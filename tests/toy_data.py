@@ -1,0 +1,58 @@
+"""The parts of the toy task: first sentence, tab, second sentence, tab, label on each line."""
+
+from dataclasses import dataclass
+
+from seqgen import store
+from seqgen.cli.inputs import Inputs
+from seqgen.cli.kinds import OwnWay
+from seqgen.cli.output import put_record
+from seqgen.commands.labelling.probabilities import label_totals
+from seqgen.commands.training.validating import Final, Validation
+from seqgen.configs import DataConfig
+from seqgen.data.examples import TEXTS, ExampleEncoder
+from seqgen.errors import SeqgenError
+from seqgen.tasks.datasets.examples import ExampleDataset
+
+
+class PairEncoder(ExampleEncoder):
+    """Each of the two sentences starts after a start symbol."""
+
+    def ids(self, example):
+        first, tab, second = example.text.partition("\t")
+        if not tab:
+            raise SeqgenError(f"line {example.line} is no pair; each is first<TAB>second<TAB>label")
+        sides = (self.tokenizer.encode(side).tolist() for side in (first, second))
+        return [token for side in sides for token in (self.start, *side)]
+
+
+@dataclass
+class SentencePairs(ExampleDataset):
+    format = TEXTS
+    encoder = PairEncoder
+
+
+class PairsValidation(Validation):
+    def quick(self):
+        totals = label_totals(self.loaded.model, self.prepared.val)
+        self.figures = {"accuracy": totals.accuracy}
+        return totals.nats_per_label
+
+    def final(self):
+        loss = self.quick()
+        return Final(loss, protocol="every held-out pair", accuracy=self.figures["accuracy"])
+
+
+def put_accuracy(model, file, json, quiet):
+    for name in model or [None]:
+        stored = store.find(name)
+        network, tokenizer = stored.load()
+        tokens = SentencePairs.tokens_of(stored, tokenizer)
+        encoder = PairEncoder(TEXTS, tokenizer, tokens.classes, tokens.start)
+        assert stored.settings("data", DataConfig).documents == "line"
+        source = Inputs(quiet).open_one(file)
+        examples = TEXTS.read(source.chunks(), source.title)
+        totals = label_totals(network, encoder.corpus(examples, source.title))
+        put_record({"model": stored.name, "accuracy": totals.accuracy})
+
+
+EVAL = OwnWay(put_accuracy, "models that compare sentences")
