@@ -19,8 +19,7 @@ from seqgen.tasks.task import Task
 from seqgen.tasks.translation import TRANSLATION
 from seqgen.tasks.word_vectors import WORD_VECTORS
 
-# The settings of each architecture and their defaults, which `python docs/settings.py` writes from
-# the code.
+# The settings of each architecture and their defaults; `python docs/settings.py` writes them.
 DEFAULTS = Path(__file__).with_name("defaults.json")
 
 
@@ -61,9 +60,8 @@ class Architecture:
     def defaults(self) -> dict[str, dict[str, Any]]:
         """Return its default settings without importing its code, and so without torch.
 
-        Returns:
-            `model`: all settings that a user may set; `training`: those of its own recipe;
-            `settings`: what there is to say of each of the former.
+        `model` has all settings that a user may set, `training` those of its own recipe, and
+        `settings` what there is to say of each of the former.
         """
         return json.loads(DEFAULTS.read_text(encoding="utf-8"))[self.name]
 
@@ -80,8 +78,8 @@ class Architecture:
                 f"--task is for encoders and for networks that model text, and {self.name} is "
                 f"neither; try --model birnn{more}"
             )
-        name, summary = f"{self.name}-{chosen.called}", f"{chosen.called} on the features of"
-        about = name, self.model, self.config, f"{summary} {self.name}", (chosen,)
+        summary = f"{chosen.called} on the features of {self.name}"
+        about = f"{self.name}-{chosen.called}", self.model, self.config, summary, (chosen,)
         return TaskArchitecture(*about, trunk=self)
 
 
@@ -101,7 +99,7 @@ class TaskArchitecture(Architecture):
         return labelling_config(self.trunk.load_config())
 
     def defaults(self) -> dict[str, dict[str, Any]]:
-        """Return its default settings without importing its code."""
+        """Return its default settings, also without importing its code."""
         model = {**self.trunk.defaults()["model"], "pooling": None}
         training = self.trunk.defaults()["training"] if self.trunk.is_encoder else None
         return {"model": model, "training": training or dict(LabellingConfig.recipe)}
@@ -340,8 +338,7 @@ def known_architecture(name: str) -> Architecture | None:
 
 def unit_of(name: str) -> str:
     """Return what losses of an architecture are per; "token" if this version knows none such."""
-    row = known_architecture(name)
-    return "token" if row is None else row.task.unit
+    return row.task.unit if (row := known_architecture(name)) else "token"
 
 
 def to_train(name: str | None) -> str | None:
@@ -359,8 +356,7 @@ def to_train(name: str | None) -> str | None:
 
 def trunk_of(name: str) -> Architecture:
     """Return the architecture whose features one of this name works on: its own, or its trunk's."""
-    row = architecture(name)
-    return row.trunk if isinstance(row, TaskArchitecture) else row
+    return getattr(row := architecture(name), "trunk", row)
 
 
 def for_task(name: str, task: str | None) -> Architecture:
@@ -377,7 +373,8 @@ def for_task(name: str, task: str | None) -> Architecture:
     if task is not None:
         return trunk_of(name).for_task(task)
     if row.is_encoder:
-        raise UsageError(f"{name} is an encoder, which learns labels: give --task classify or tag")
+        tasks = " or ".join(each.name for each in row.tasks)
+        raise UsageError(f"{name} is an encoder, which learns labels: give --task {tasks}")
     return row
 
 
@@ -392,8 +389,7 @@ def owners_of(setting: str) -> list[str]:
     return [row.name for row in ARCHITECTURES.values() if setting in row.load_config().fields()]
 
 
-# What the settings mean that several architectures have, or that have a flag in `train`: help
-# shows them without loading a model's code.
+# What settings of several architectures mean, and those with a flag in `train`: help needs no more.
 SHARED_DOCS = {
     "num_layers": "Number of stacked layers.",
     "hidden_size": "Width of each layer, in units.",

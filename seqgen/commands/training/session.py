@@ -229,7 +229,7 @@ class Session:
     @property
     def unit(self) -> str:
         """What losses are per, and what is counted: "token" or "label"."""
-        return registry.unit_of(self.stored.config["architecture"])
+        return self.stored.task.unit
 
     @property
     def budget(self) -> Budget:
