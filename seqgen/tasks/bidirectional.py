@@ -6,7 +6,7 @@ from seqgen.tasks.task import Task
 
 # Each direction needs to know the end where it begins.
 BIDIRECTIONAL = Task(
-    name="bidirectional",
+    name="bidirectional-lm",
     learns="a text from both of its ends",
     try_it="perplexity",
     validation="seqgen.tasks.validations.directions:BothWaysValidation",

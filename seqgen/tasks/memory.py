@@ -6,7 +6,7 @@ from seqgen.tasks.task import Task
 
 # A line that was held out could not be restored.
 MEMORY = Task(
-    name="memory",
+    name="associative-memory",
     learns="lines, and restores only lines that it has stored",
     try_it='restore "a line"',
     serves={"restore": "seqgen.commands.writing.restore:restore"},
