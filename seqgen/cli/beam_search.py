@@ -17,7 +17,7 @@ from seqgen.cli.output import (
     shown,
     standard_output,
 )
-from seqgen.cli.prompts import Echo, GivenPrompts, called, say_unknown
+from seqgen.cli.prompts import Echo, GivenPrompts, say_unknown
 from seqgen.cli.reading import ReadModel
 from seqgen.cli.source_attention import Picture, Shown
 from seqgen.cli.tables import figure
@@ -71,7 +71,7 @@ def beam_search(
     texts, piped = prompts.texts(loaded, out)
     if tree.explain:
         for found in searching.explain(loaded, texts, search):
-            _put_tree(found, called(loaded), out.json)
+            _put_tree(found, loaded.given.prompt, out.json)
         return
     echoed = not from_sources and echo.on_this_terminal
     aligned = search.of_source.align or search.of_source.align_words
@@ -85,7 +85,7 @@ def beam_search(
             put(text + "\n" if is_terminal(sys.stdout) else text)
         else:
             of = f", rank {record.rank}, score {figure(record.score)}" if search.nbest > 1 else ""
-            put(shown(text, f"{called(loaded)} {record.index}{of}", record.alignment))
+            put(shown(text, f"{loaded.given.prompt} {record.index}{of}", record.alignment))
         looks.put(record.look, f"source {record.index}, rank {record.rank}")
         if from_sources and record.rank == 0:
             unknown += record.of_source.source_unknown

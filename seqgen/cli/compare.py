@@ -161,7 +161,7 @@ def compare(
         each = [(kind, load(name, device, kind, looked_up)) for name in names for kind in kinds]
         loaded = [replace(one, title=f"{one.name} in {kind}") for kind, one in each]
     check_one_kind(loaded)
-    translates = loaded[0].reads_sources
+    translates = loaded[0].given.is_source
     scoring = Scoring(documents=documents, stride=stride, batch_size=batch_size)
     files = PairFiles(data, source, source_vectors, target)
     text, what = _text(loaded, Inputs(quiet), files)
@@ -217,7 +217,7 @@ def _text(
     from seqgen.commands.scoring import compare as comparing
 
     check_translates(models[0], files.of_pairs)
-    if models[0].reads_pairs:
+    if models[0].given.in_pairs:
         given = given_pairs(inputs, files)
         if given is not None:
             require_reads(models, given)

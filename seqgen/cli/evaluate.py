@@ -160,7 +160,7 @@ def evaluate(
             put_record(evaluations[-1])
     if not json:
         _table(evaluations, verbose and not quiet)
-    if models[0].reads_sources and not quiet:
+    if models[0].given.is_source and not quiet:
         for one in filter(lambda one: one.translations, evaluations):
             scores = one.translations
             translations.say_cut(one.model, scores["cut"], scores["pairs"], scores["max_tokens"])
@@ -176,8 +176,8 @@ def _check_files(files: PairFiles, pairs: list[str], reads: bool) -> None:
 
 def _check_for_kind(loaded: LoadedModel, pairs: list[str] | None, of_pairs: str | None) -> None:
     """Refuse options that are for the other kind of model than those that are measured."""
-    if loaded.reads_sources and pairs:
-        loaded.require_text("--pairs")
+    if loaded.given.is_source and pairs:
+        loaded.given.require_nothing("--pairs")
     check_translates(loaded, of_pairs)
 
 
@@ -203,7 +203,7 @@ def _reader(
     """
     if not files.any and (len(models) == 1 or not to_measure.needs_text):
         return lambda loaded: (None, None)
-    if models[0].reads_pairs:
+    if models[0].given.in_pairs:
         given = given_pairs(inputs, files) or held_out_by(models, quiet=True)
         require_reads(models, given)
         # A line that is no pair is refused before the work.

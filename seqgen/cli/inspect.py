@@ -147,7 +147,7 @@ def inspect(
     from seqgen.commands.loading import load
 
     loaded = load(model, device)
-    loaded.require_text("inspect")
+    loaded.given.require_nothing("inspect")
     source = _source(inputs, file, text, loaded, quiet)
     if html is not None:
         html = check_html(html, [] if source is None else [source], "--html")

@@ -187,9 +187,9 @@ def require_reads(models: Sequence[LoadedModel], given: ScoredInput) -> None:
     """
     for loaded in models:
         if isinstance(given, WithVectors):
-            loaded.require_vectors()
+            loaded.given.require_vectors()
         elif isinstance(given, Input | TwoFiles):
-            loaded.require_sources(None)
+            loaded.given.check(None)
 
 
 def check_one_kind(models: Sequence[LoadedModel]) -> bool:
@@ -198,12 +198,12 @@ def check_one_kind(models: Sequence[LoadedModel]) -> bool:
     Raises:
         UsageError: there are both: no FILE is for both.
     """
-    kinds = {(m.reads_pairs, m.labels is None): m for m in models}
+    kinds = {m.given.noun: m for m in models}
     if len(kinds) > 1:
         one, other, *_ = kinds.values()
-        apart = f"{other.stored.name} {scored_by(other)}: score them apart"
-        raise UsageError(f"{one.stored.name} scores {scored_by(one)} and {apart}")
-    return models[0].reads_pairs
+        apart = f"{other.stored.name} {other.given.noun}: score them apart"
+        raise UsageError(f"{one.stored.name} scores {one.given.noun} and {apart}")
+    return models[0].given.in_pairs
 
 
 def check_translates(loaded: LoadedModel, option: str | None) -> None:
@@ -212,16 +212,9 @@ def check_translates(loaded: LoadedModel, option: str | None) -> None:
     Raises:
         UsageError: it was given, and the model is another.
     """
-    if option is not None and not loaded.reads_sources:
-        name, what = loaded.stored.name, scored_by(loaded)
-        raise UsageError(f"{option} is for translators; {name} reads {what}")
-
-
-def scored_by(loaded: LoadedModel) -> str:
-    """Return what a model scores, in a word or two."""
-    if loaded.labels is not None:
-        return "labelled lines"
-    return "pairs" if loaded.reads_pairs else "text"
+    if option is not None and not loaded.given.is_source:
+        name = loaded.stored.name
+        raise UsageError(f"{option} is for translators; {name} reads {loaded.given.noun}")
 
 
 def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Input | HeldOutPairs:
@@ -233,10 +226,10 @@ def held_out_by(models: Sequence[LoadedModel], quiet: bool) -> Input | HeldOutPa
     from seqgen.commands.scoring.compare import common_text, hold_out_alike
 
     names = " and ".join(loaded.stored.name for loaded in models)
-    if models[0].reads_pairs:
+    if models[0].given.in_pairs:
         pairs = HeldOutPairs.by(models)
         if not quiet:
-            announce(f"scoring the held-out {scored_by(models[0])} of {names}")
+            announce(f"scoring the held-out {models[0].given.noun} of {names}")
         return pairs
     path = models[0].stored.validation_text
     if path is None:
@@ -279,7 +272,7 @@ def as_text(
         UsageError: it is a token file, and the model reads pairs.
     """
     newlines = loaded.data.newlines
-    if not loaded.reads_pairs and isinstance(given, Input):
+    if not loaded.given.in_pairs and isinstance(given, Input):
         if watch is not None:
             return watch(given.chunks(newlines))
         return given.token_file or given.chunks(newlines)
@@ -305,7 +298,6 @@ def as_pairs(
     Raises:
         UsageError: a FILE is a token file.
     """
-    from seqgen.data.labelled import LabelledLines, LinesOfLabel
     from seqgen.data.pairs import FilePairs, TabPairs
 
     if isinstance(given, HeldOutPairs):
@@ -317,11 +309,8 @@ def as_pairs(
         require_lines(side)
     if isinstance(given, Input):
         text = Watched(given, newlines, watch or iter)
-        if loaded is None or loaded.labels is None:
-            return TabPairs(text, given.title)
-        if loaded.label is not None:
-            return LinesOfLabel(text, loaded.label)
-        return LabelledLines(text, given.title, loaded.labels)
+        read = TabPairs if loaded is None else loaded.given.read
+        return read(text, given.title)
     source, target = (Watched(side, newlines) for side in sides)
     pairs = FilePairs(source, target, (sides[0].title, sides[1].title))
     return pairs if watch is None else _watched(pairs, watch)

@@ -224,7 +224,7 @@ def _with_vectors(
     if len(sources) != 1:
         raise UsageError("--source-vectors goes with one FILE: the targets, a line each")
     for loaded in models:
-        loaded.require_vectors()
+        loaded.given.require_vectors()
     return WithVectors(sources[0], vectors)
 
 

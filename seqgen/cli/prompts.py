@@ -98,7 +98,7 @@ class GivenPrompts(Options):
             return piped_lines("no prompt, no text", out), True
         if self.prompt_file:
             text = self.files[0].text()
-            return [text.removesuffix("\n") if loaded.reads_sources else text], False
+            return [text.removesuffix("\n") if loaded.given.is_source else text], False
         return self.prompts or ("",), False
 
     def are_sources(self, loaded: LoadedModel, echo: bool | None) -> bool:
@@ -109,16 +109,16 @@ class GivenPrompts(Options):
                 model writes from no source, and a file of them is given.
         """
         if self.source_vectors:
-            loaded.require_vectors()
-        if not loaded.reads_sources:
+            loaded.given.require_vectors()
+        if not loaded.given.is_source:
             if self.source:
-                loaded.require_reads_sources("--source")
+                loaded.given.require_sources("--source")
             return False
         if echo:
-            loaded.require_text("--echo")
+            loaded.given.require_nothing("--echo")
         if not self.given and piped_input() is None:
             name = loaded.stored.name
-            if loaded.source_features is not None:
+            if loaded.given.features is not None:
                 raise UsageError(f"{name} writes from vectors: give --source-vectors FILE")
             raise UsageError(f"{name} writes from a source: give one, or pipe them in, a line each")
         return True
@@ -142,11 +142,6 @@ class Echo(Options):
         return is_terminal(sys.stdout) if self.echo is None else self.echo
 
 
-def called(loaded: LoadedModel) -> str:
-    """Return what a text that is written goes on from, or is written from."""
-    return "source" if loaded.reads_sources else "prompt"
-
-
 def given_vectors(loaded: LoadedModel, path: str) -> Sequence[Vectors]:
     """Return the sources in a file of vectors.
 
@@ -155,7 +150,7 @@ def given_vectors(loaded: LoadedModel, path: str) -> Sequence[Vectors]:
     """
     from seqgen.data.vector_files import open_vectors
 
-    loaded.require_vectors()
+    loaded.given.require_vectors()
     file = open_vectors(path)
     return [file.vectors(number) for number in range(len(file))]
 

@@ -147,5 +147,5 @@ class ReadModel(ModelName):
         check_stored(of_source, self.model)
         loaded = load(self.model, machine.device, machine.precision, looked_up)
         loaded = loaded.with_labels(self.label)
-        loaded.require_label()
+        loaded.given.require_chosen()
         return loaded

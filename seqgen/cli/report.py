@@ -176,10 +176,10 @@ class _Pages:
         when = model.written
         loaded = load(str(model.path), self.device)
         latest = None
-        if loaded.reads_sources and loaded.stored.holds_out:
+        if loaded.given.is_source and loaded.stored.holds_out:
             pairs = as_pairs(held_out_by([loaded], quiet=True), loaded.data.newlines)
             latest = translated(loaded, pairs)
-        if not loaded.reads_pairs:
+        if not loaded.given.in_pairs:
             if self.source is None and loaded.stored.validation_text is None:
                 raise SeqgenError(f"{model.name} has no held-out text: give --text FILE")
             source = self.source or held_out_by([loaded], quiet=True)

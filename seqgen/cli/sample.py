@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from seqgen.cli.flags import takes_options
 from seqgen.cli.interactive import check_terminal, converse
 from seqgen.cli.output import Output, is_terminal, put, put_record, shown
-from seqgen.cli.prompts import Echo, GivenPrompts, called, say_unknown
+from seqgen.cli.prompts import Echo, GivenPrompts, say_unknown
 from seqgen.cli.reading import ReadModel
 from seqgen.cli.source_attention import Picture, Shown
 from seqgen.configs.decoding import SampleOptions
@@ -72,8 +72,8 @@ def sample(
         sampling = replace(sampling, seed=secrets.randbelow(1 << 31))
     loaded = model.load(sampling.of_source)
     from_sources = not instead.interactive and prompts.are_sources(loaded, echo.echo)
-    if echo.echo and loaded.reads_sources:
-        loaded.require_text("--echo")
+    if echo.echo and loaded.given.is_source:
+        loaded.given.require_nothing("--echo")
     if reported and not instead.suggest and not out.json:
         out.announce(f"seed {sampling.seed}")
     if instead.interactive:
@@ -115,7 +115,7 @@ def _converse(
         pieces = stream(loaded, prompt, drawing)
         return _with_echo(loaded, prompt if echoes_prompt else "", pieces)
 
-    echoes_prompt = echo.echo is not False and not loaded.reads_sources
+    echoes_prompt = echo.echo is not False and not loaded.given.is_source
     converse(written, out.quiet)
 
 
@@ -135,7 +135,7 @@ def _put_reasons(
         explanations.put_suggestions(suggestions, json)
     else:
         tokens = explaining.explain(loaded, texts, sampling)
-        explanations.put_explanations(tokens, called(loaded), json)
+        explanations.put_explanations(tokens, loaded.given.prompt, json)
 
 
 def _put_one(
@@ -195,10 +195,10 @@ def _put_records(
             if form.raw:
                 put(text + "\n" if is_terminal(sys.stdout) else text)
             else:
-                heading = f"{called(loaded)} {record.index}{of}"
+                heading = f"{loaded.given.prompt} {record.index}{of}"
                 put(shown(text, heading, record.alignment))
         form.looks.put(record.look, f"source {record.index}, sample {record.sample}")
-        if loaded.reads_sources and record.sample == 0:
+        if loaded.given.is_source and record.sample == 0:
             unknown += record.of_source.source_unknown
     say_unknown(unknown, out)
 

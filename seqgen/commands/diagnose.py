@@ -85,7 +85,7 @@ def diagnose(
         SeqgenError: the text is too short.
     """
     name, model = loaded.stored.name, loaded.model
-    loaded.require_text("diagnose")
+    loaded.given.require_nothing("diagnose")
     require(
         isinstance(model, NeuralLanguageModel),
         f"diagnose needs one model that was trained by gradients, which {name} is not",

@@ -6,25 +6,17 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 
+from seqgen.commands.given import Given, GivenLabels, GivenTokens, GivenVectors, Nothing
 from seqgen.configs import DataConfig, Documents, require
 from seqgen.configs.cache import CacheConfig
 from seqgen.data.corpus import Corpus
 from seqgen.data.framing import Framing
 from seqgen.data.labels import Labels, joined
-from seqgen.data.pairs import Tokenizers, encode_sources
-from seqgen.data.sources import (
-    Sources,
-    Vectors,
-    VectorSources,
-    features_of,
-    require_equal_widths,
-)
+from seqgen.data.pairs import Tokenizers
 from seqgen.decoding.backward import BackwardContinuation, BackwardDecoder
 from seqgen.decoding.continuation import Continuation
-from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import LanguageModel
 from seqgen.models.continuous_cache import parts_of
 from seqgen.models.mixture import Mixture
@@ -72,14 +64,17 @@ class LoadedModel:
         return self.source_tokenizer if isinstance(self.source_tokenizer, Labels) else None
 
     @property
-    def reads_pairs(self) -> bool:
-        """Whether it scores texts given something: a source each, or labels."""
-        return self.source_tokenizer is not None or self.source_features is not None
-
-    @property
-    def reads_sources(self) -> bool:
-        """Whether it writes from sources, which stand where others have prompts."""
-        return self.reads_pairs and self.labels is None
+    def given(self) -> Given:
+        """What its texts are given."""
+        model = self.model.components[0] if isinstance(self.model, Mixture) else self.model
+        features = getattr(model.config, "source_features", None)
+        if self.labels is not None:
+            return GivenLabels(self.stored.name, self.labels, self.label)
+        if features is not None:
+            return GivenVectors(self.stored.name, features)
+        if self.source_tokenizer is not None:
+            return GivenTokens(self.stored.name, self.source_tokenizer)
+        return Nothing(self.stored.name)
 
     def with_labels(self, names: Sequence[str]) -> LoadedModel:
         """Return the model told which labels the texts have that it is to write or to score.
@@ -100,99 +95,10 @@ class LoadedModel:
         self.labels.ids(label)
         return replace(self, label=label)
 
-    def require_label(self) -> None:
-        """Refuse to write with a model that was trained with labels, and was told none.
-
-        Raises:
-            UsageError: names those that it knows.
-        """
-        if self.labels is not None and self.label is None:
-            known = self.labels.listed
-            raise UsageError(f"{self.stored.name} writes texts with labels: give --label ({known})")
-
-    def given_labels(self) -> Sources:
-        """Return the labels that the model was told, as its one source; see `require_label`."""
-        self.require_label()
-        return self.labels.sources([self.label])
-
-    @property
-    def source_features(self) -> int | None:
-        """The width of its sources, if they are vectors; None for a model of text or of tokens."""
-        model = self.model.components[0] if isinstance(self.model, Mixture) else self.model
-        return getattr(model.config, "source_features", None)
-
     @property
     def tokenizers(self) -> Tokenizers:
         """Those of both sides, of a model that writes from sources."""
         return Tokenizers(self.tokenizer, self.source_tokenizer)
-
-    def require_sources(self, features: int | None) -> None:
-        """Refuse sources that the model does not read.
-
-        Args:
-            features: the width of sources that are vectors; None for text.
-
-        Raises:
-            SeqgenError: they are of another kind, or of another width.
-        """
-        require_equal_widths(self.stored.name, self.source_features, features)
-
-    def require_vectors(self) -> None:
-        """Refuse a model that does not write from vectors.
-
-        Raises:
-            SeqgenError: it does not.
-        """
-        if self.source_features is None:
-            raise SeqgenError(f"{self.stored.name} reads text, not vectors")
-
-    def encode_sources(self, sources: Sequence[str | Vectors]) -> Sources:
-        """Return sources as the model reads them.
-
-        Args:
-            sources: lines without newlines; or vectors.
-
-        Raises:
-            SeqgenError: they are of another kind, or of another width.
-        """
-        for source in sources:
-            self.require_sources(features_of(source))
-        if self.source_features is not None:
-            return VectorSources.join([vectors.values for vectors in sources])
-        return encode_sources((f"{line}\n" for line in sources), self.source_tokenizer)
-
-    def unknown_in(self, values: np.ndarray) -> int:
-        """Return how many values of sources are `<unk>`; none of vectors."""
-        if self.source_tokenizer is None:
-            return 0
-        return int(np.count_nonzero(values == self.source_tokenizer.unk_id))
-
-    def require_text(self, what: str) -> None:
-        """Refuse a model that writes from sources.
-
-        Args:
-            what: is for models of text alone, such as a command or a flag.
-
-        Raises:
-            UsageError: it does.
-        """
-        name, given = self.stored.name, "sources" if self.labels is None else "labels"
-        require(not self.reads_pairs, f"{what} is for models of text; {name} writes from {given}")
-
-    def require_reads_sources(self, what: str) -> None:
-        """Refuse a model of text, also one of text with labels.
-
-        Args:
-            what: is for models that write from sources alone, such as a flag.
-
-        Raises:
-            UsageError: it is one.
-        """
-        kind = "a model of text" if self.labels is None else "a model of text with labels"
-        require(
-            self.reads_sources,
-            f"{what} is for models that write from sources; {self.stored.name} is {kind}",
-        )
 
     @property
     def framing(self) -> Framing:

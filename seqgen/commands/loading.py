@@ -75,7 +75,7 @@ def with_cache(loaded: LoadedModel, cache: CacheConfig) -> LoadedModel:
         UsageError: the model writes from sources.
         SeqgenError: it is estimated from counts.
     """
-    loaded.require_text("--cache")
+    loaded.given.require_nothing("--cache")
     parts = parts_of(loaded.model)
     cached = [Cached(p, cache) if isinstance(p, NeuralLanguageModel) else p for p in parts]
     if not any(isinstance(part, Cached) for part in cached):

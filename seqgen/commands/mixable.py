@@ -31,7 +31,7 @@ def require_alike(first: LoadedModel, other: LoadedModel) -> None:
 def _way_out(first: LoadedModel, other: LoadedModel) -> str:
     """Return how to train models with the same tokenizers; nothing if that would not help."""
     both, ways = (first, other), []
-    if first.reads_sources != other.reads_sources:
+    if first.given.is_source != other.given.is_source:
         return ""
     if different := _vocabulary(other) != _vocabulary(first):
         ways.append("--tokenizer pointing at the other")
@@ -51,7 +51,7 @@ def _vocabulary(loaded: LoadedModel) -> tuple[str, dict]:
 
 def _source_vocabulary(loaded: LoadedModel) -> tuple[str, Any] | None:
     """Return what a model's sources consist of; None for a model of text."""
-    if loaded.source_features is not None:
-        return "vectors", loaded.source_features
+    if loaded.given.features is not None:
+        return "vectors", loaded.given.features
     tokenizer = loaded.source_tokenizer
     return None if tokenizer is None else (tokenizer.kind, tokenizer.facts())

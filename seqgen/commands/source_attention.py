@@ -29,8 +29,8 @@ def check_heads(heads: Heads, loaded: LoadedModel) -> None:
     """
     end = loaded.framing.end
     nothing: tuple[int, ...] | Vectors = (end,)
-    if loaded.source_features is not None:
-        nothing = Vectors(np.zeros((1, loaded.source_features), np.float32))
+    if loaded.given.features is not None:
+        nothing = Vectors(np.zeros((1, loaded.given.features), np.float32))
     (weights,) = Attention(loaded, nothing)([[end]])
     shape, name = weights.shape, loaded.stored.name
     for flag, given, there in (("layer", heads.layer, shape[0]), ("head", heads.head, shape[1])):

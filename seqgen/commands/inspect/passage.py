@@ -148,7 +148,7 @@ def passages(loaded: LoadedModel, chunks: Iterable[str], max_tokens: int) -> Pas
         UsageError: the model writes from sources, or from labels.
         SeqgenError: the text is empty.
     """
-    loaded.require_text("this")
+    loaded.given.require_nothing("this")
     require(max_tokens >= 1, f"--max-tokens must be at least 1, not {max_tokens}")
     text, whole = _beginning(chunks, CHARACTERS_OF_TOKEN * max_tokens)
     documents = loaded.data.documents

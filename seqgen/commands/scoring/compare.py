@@ -200,7 +200,7 @@ def compare(
         SeqgenError: the text is empty, or holds no token of some model.
     """
     check_kinds(models, text)
-    translates = models[0].reads_sources
+    translates = models[0].given.is_source
     if not whole_of(text):
         raise SeqgenError("the text is empty: there is nothing to score")
     each = [(scoring or Scoring()).check(loaded) for loaded in models]
@@ -237,8 +237,8 @@ def check_kinds(models: Sequence[LoadedModel], text: str | Pairs) -> None:
         raise UsageError("a model is given twice")
     for loaded in models:
         if not isinstance(text, Pairs):
-            loaded.require_text("a text")
-        elif not loaded.reads_pairs:
+            loaded.given.require_nothing("a text")
+        elif not loaded.given.in_pairs:
             raise UsageError(f"{loaded.stored.name} reads text, and cannot be compared on pairs")
 
 

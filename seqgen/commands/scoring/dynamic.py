@@ -53,7 +53,7 @@ class Dynamic:
             UsageError: there are no weights to train, or no stream of text to train them on.
         """
         name, model = loaded.stored.name, loaded.model
-        loaded.require_text("--dynamic")
+        loaded.given.require_nothing("--dynamic")
         require(loaded.cache is None, "give --dynamic or --cache, not both")
         trained = isinstance(model, NeuralLanguageModel)
         what = "estimated from counts" if model.counted else "a mixture"

@@ -44,7 +44,7 @@ def score_each_line(loaded: LoadedModel, text: str | Pairs, scoring: Scoring) ->
     framing = loaded.framing_of(documents)
     corpus = encode_corpus([whole], loaded.tokenizer, documents, framing=framing, unknowns=unknowns)
     if isinstance(text, Pairs):
-        loaded.require_sources(text.source_features)
+        loaded.given.check(text.source_features)
         corpus = replace(corpus, sources=text.encoded_sources(loaded.source_tokenizer, None))
     if corpus.tokens.size == 0:
         raise SeqgenError(f"the text holds no token of {loaded.stored.name}: nothing to score")

@@ -144,7 +144,7 @@ def require_guide(loaded: LoadedModel) -> int:
     Raises:
         UsageError: there is none, or the parts write from sources.
     """
-    loaded.require_text("--by order")
+    loaded.given.require_nothing("--by order")
     try:
         return guide_of(parts_of(loaded.model))
     except ValueError:

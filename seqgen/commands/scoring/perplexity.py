@@ -53,8 +53,8 @@ class Scoring:
         Raises:
             UsageError: the stride does not suit its window, or the model cannot learn so.
         """
-        if loaded.reads_pairs:
-            name, each = loaded.stored.name, "pairs" if loaded.reads_sources else "labelled lines"
+        if loaded.given.in_pairs:
+            name, each = loaded.stored.name, loaded.given.noun
             fits = self.documents != "stream"
             require(fits, f"--documents stream has no meaning: {name} scores {each}, one by one")
         window, stride = loaded.model.window, self.stride
@@ -141,11 +141,11 @@ def perplexity(
     scoring = (scoring or Scoring()).check(loaded)
     pairs = isinstance(text, Pairs)
     if not pairs:
-        loaded.require_text("the perplexity of a text")
+        loaded.given.require_nothing("the perplexity of a text")
     kind, more = Perplexity, {}
     if pairs:
         totals, facts, unknown = _score_pairs(loaded, text, scoring)
-        if loaded.reads_sources:
+        if loaded.given.is_source:
             kind, more = PairPerplexity, {"source_unknown": unknown}
     elif isinstance(text, TokenFile):
         totals, facts = _score_token_file(loaded, text, scoring)
@@ -179,7 +179,7 @@ def score_text(
 def score_held_out(loaded: LoadedModel) -> ScoreTotals:
     """Return the totals of a model's held-out text, which it must have."""
     path, scoring = loaded.stored.validation_text, Scoring().check(loaded)
-    if loaded.reads_pairs:
+    if loaded.given.in_pairs:
         return _score_pairs(loaded, held_out_pairs(loaded), scoring)[0]
     if is_token_file(path):
         return _score_token_file(loaded, open_token_file(path), scoring)[0]
@@ -204,7 +204,7 @@ def _score_pairs(
 ) -> tuple[ScoreTotals, Survey, int]:
     """Return the totals of the targets given their sources, and how many of these are unknown."""
     surveyor, words, unknowns = Surveyor(), WordMeter(), Unknowns(loaded.tokenizer)
-    loaded.require_sources(pairs.source_features)
+    loaded.given.check(pairs.source_features)
     sources = pairs.encoded_sources(loaded.source_tokenizer, None)
     corpus = encode_corpus(
         words.watch(surveyor.watch(pairs.targets())), loaded.tokenizer, "line", unknowns=unknowns
@@ -294,9 +294,8 @@ def protocol(loaded: LoadedModel, scoring: Scoring) -> str:
     newline = loaded.framing_of("stream").start == loaded.tokenizer.newline_id
     start = "a newline" if newline else "BOS"
     way = f"each line alone, {end} scored" if line else f"one stream after {start}"
-    if loaded.reads_pairs:
-        given = "target given its source" if loaded.reads_sources else "line given its labels"
-        way = f"each {given}, EOS scored"
+    if loaded.given.each is not None:
+        way = f"each {loaded.given.each}, EOS scored"
     parts = [
         f"{way}, from right to left" if loaded.backward else way,
         f"{loaded.tokenizer.kind} tokens",
@@ -338,9 +337,7 @@ def scoring_signature(
         number,
         model=short(loaded.stored.digest),
         data=short(data),
-        documents=("pairs" if loaded.reads_sources else "labels")
-        if loaded.reads_pairs
-        else scoring.documents,
+        documents=loaded.given.signature or scoring.documents,
         tokens=loaded.tokenizer.kind,
         unknowns=f"scored+{OOV_BITS}bits/byte",
         window="{}/{}".format(*_window(loaded, scoring)) if windowed else "none",

@@ -83,7 +83,7 @@ def check_pooling(loaded: LoadedModel, pooling: str, layer: int | None = None) -
         )
     name, model = loaded.stored.name, loaded.model
     if isinstance(model, NeuralLanguageModel):
-        loaded.require_text("--text")
+        loaded.given.require_nothing("--text")
     else:
         require(pooling != "last", f"{name} has no state after a text: only --pool mean or none")
     if isinstance(model, WordNetwork):

@@ -123,7 +123,7 @@ class Searcher:
     def __post_init__(self) -> None:
         covers = self.options.coverage_penalty > 0
         if covers:
-            self.loaded.require_reads_sources("--coverage-penalty")
+            self.loaded.given.require_sources("--coverage-penalty")
         check_sources(self.options.of_source, self.loaded, attention=covers)
 
     @property
@@ -228,7 +228,7 @@ class Searcher:
             return self.loaded.continuation(decoder, options.stop, limit, options.min_tokens)
 
         written = [hypothesis.tokens for hypothesis in hypotheses]
-        if self.loaded.reads_sources:
+        if prompt.source is not None:
             reader = SourceReader(self.loaded, options.of_source)
             yield from reader.finish(prompt, written, begin)
             return

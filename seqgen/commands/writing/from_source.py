@@ -65,7 +65,7 @@ def check_sources(options: LookOptions, loaded: LoadedModel, attention: bool = F
         UsageError: it is a model of text; it has no attention, or not that layer or head.
     """
     for flag in options.given:
-        loaded.require_reads_sources(flag)
+        loaded.given.require_sources(flag)
     words = [flag for flag in ("--align-words", "--copy-unknown") if flag in options.given]
     has_words = loaded.source_tokenizer is not None or not words
     name = loaded.stored.name

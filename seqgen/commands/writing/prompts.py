@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.writing.records import OfSource
 from seqgen.configs import no_text
-from seqgen.data.sources import Vectors, features_of, handles_of
+from seqgen.data.sources import Vectors, features_of
 from seqgen.decoding.sampling import Opens
 from seqgen.errors import SeqgenError
 
@@ -102,7 +102,7 @@ def batches(
 def read_prompt(loaded: LoadedModel, index: int, text: str | Vectors) -> Prompt:
     """Return a prompt, or a source for a model that writes from those, as ids or vectors."""
     start = loaded.framing.start
-    tokenizer = loaded.source_tokenizer if loaded.reads_sources else None
+    tokenizer = loaded.source_tokenizer if loaded.given.is_source else None
     if isinstance(text, Vectors):
         return Prompt(index, "", (start,), text, text)
     if tokenizer is None:
@@ -126,12 +126,7 @@ def opening(loaded: LoadedModel, batch: Sequence[Prompt]) -> tuple[Opens | None,
     Raises:
         UsageError: a model that writes given labels was told none.
     """
-    if loaded.labels is not None:
-        return loaded.model.opens(loaded.given_labels()), [0] * len(batch)
-    if not loaded.reads_sources:
-        return None, [0] * len(batch)
-    sources, handles = handles_of([prompt.source_tokens for prompt in batch])
-    return loaded.model.opens(sources), handles
+    return loaded.given.opens(loaded.model, [prompt.source_tokens for prompt in batch])
 
 
 def _as_read(loaded: LoadedModel, text: str, line: bool) -> str:
@@ -165,7 +160,7 @@ def _problem(
     loaded: LoadedModel, text: str | Vectors, index: int, prompts: Iterable[str | Vectors]
 ) -> SeqgenError | None:
     try:
-        loaded.require_sources(features_of(text))
+        loaded.given.check(features_of(text))
     except SeqgenError as error:
         return error
     if isinstance(text, Vectors):
@@ -173,7 +168,7 @@ def _problem(
     why = no_text(text)
     if why is not None:
         return SeqgenError(f"prompt {index} {why}")
-    if loaded.reads_sources:
+    if loaded.given.is_source:
         if "\n" in text:
             return SeqgenError(f"prompt {index} has several lines; a source is one line")
         return None  # what is unknown in a source is read as <unk>

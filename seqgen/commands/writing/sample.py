@@ -124,7 +124,7 @@ class Writer:
     def record(self, prompt: Prompt, row: Row, text: Continuation) -> Sample:
         """Return the record of a finished text."""
         written, of_source = text.text, None
-        if self.loaded.reads_sources:
+        if prompt.source is not None:
             reader = SourceReader(self.loaded, self.options.of_source)
             begin = functools.partial(self.open, row)
             ((written, of_source),) = reader.finish(prompt, [text.ids], begin)
