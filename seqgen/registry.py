@@ -14,7 +14,7 @@ from seqgen.tasks.bidirectional import BIDIRECTIONAL
 from seqgen.tasks.classification import ON_FEATURES
 from seqgen.tasks.language_modeling import LANGUAGE_MODELING
 from seqgen.tasks.masked_lm import MASKED_LM
-from seqgen.tasks.memory import MEMORY
+from seqgen.tasks.memory import ASSOCIATIVE_MEMORY
 from seqgen.tasks.task import Task
 from seqgen.tasks.translation import TRANSLATION
 from seqgen.tasks.word_vectors import WORD_VECTORS
@@ -304,7 +304,7 @@ _ROWS = (
         "seqgen.models.hopfield:Hopfield",
         "seqgen.models.hopfield:HopfieldConfig",
         "restores lines (Hopfield 1982); not a language model",
-        (MEMORY,),
+        (ASSOCIATIVE_MEMORY,),
         estimator="seqgen.commands.training.memorise:STORING",
     ),
 )

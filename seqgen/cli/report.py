@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqgen import registry, store
+from seqgen import store
 from seqgen.cli import completion, options
 from seqgen.cli.help import flag, value
 from seqgen.cli.inputs import Input, Inputs, file_name, file_path
@@ -168,7 +168,7 @@ class _Pages:
         from seqgen.commands.portrait.portrait import portrait
         from seqgen.commands.portrait.translated import translated
 
-        if model.reads in registry.NO_LANGUAGE_MODELS:
+        if model.task.model_is is not None:
             return None
         when, known = self._portraits.get(model.name, (None, None))
         if when == model.written:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from seqgen.tasks.task import Task
 
 # A line that was held out could not be restored.
-MEMORY = Task(
+ASSOCIATIVE_MEMORY = Task(
     name="associative-memory",
     learns="lines, and restores only lines that it has stored",
     try_it='restore "a line"',

@@ -6,7 +6,7 @@ from seqgen.tasks.task import OF_WINDOWS, Task
 
 # A pair is a line, or one in each of two files.
 TRANSLATION = Task(
-    name="translation",
+    name="sequence-to-sequence",
     learns="pairs of a source and a target",
     try_it='beam-search "a source"',
     dataset="seqgen.tasks.datasets.pairs:PairDataset",
