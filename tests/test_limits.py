@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from seqgen.data.corpus import Unknowns, encode_corpus
 from seqgen.data.encoding import encoded
-from seqgen.data.examples import FORMATS
+from seqgen.data.examples import SENTENCES, TEXTS
 from seqgen.data.overlap import overlap_of_lines
 from seqgen.data.pairs import FilePairs, TabPairs
 from seqgen.data.split import Split
@@ -103,8 +103,8 @@ class Zeros:
     [
         lambda: list(TabPairs(Zeros, "x")),
         lambda: list(FilePairs(Zeros, Zeros, ("x", "y"))),
-        lambda: FORMATS["classify"].read(zeros(), "x"),
-        lambda: FORMATS["tag"].read(zeros(), "x"),
+        lambda: TEXTS.read(zeros(), "x"),
+        lambda: SENTENCES.read(zeros(), "x"),
         lambda: KINDS["whitespace"].train(zeros()),
         lambda: list(blocks(zeros(), 1 << 16)),
     ],
