@@ -528,3 +528,14 @@ def test_ctrl_c_stops_the_text_and_not_the_session(there, cli, monkeypatch):
 def test_interactive_refuses_what_makes_no_sense(more, pattern, cli):
     code, out, err = cli("sample", "-i", *more)
     assert (code, out, err.count("\n")) == (2, "", 1) and pattern in err
+
+
+def test_settings_are_found_by_what_other_tools_call_them(cli, tmp_path):
+    (tmp_path / "text.txt").write_text(TEXT)
+    code, _, err = cli("train", tmp_path / "text.txt", "--average", "0.9")
+    assert code == 2 and err.count("\n") == 1 and "set it by --set ema=VALUE" in err
+    assert "did you mean --lr?" in cli("train", "--learning-rate", "1")[2]
+    for name, meant in (("average", "ema"), ("n_embd", "hidden_size"), ("emaa", "ema")):
+        code, _, err = cli("train", tmp_path / "text.txt", "--set", f"{name}=1", "--steps", "1")
+        assert code == 2 and f"did you mean {meant!r}?" in err
+    assert "--set" not in cli("sample", "--learning-rate", "1")[2]

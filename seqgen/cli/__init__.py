@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from seqgen import __version__, ranks
+from seqgen import __version__, ranks, registry
 from seqgen.cli import (
     beam_search,
     bench,
@@ -36,6 +36,9 @@ from seqgen.cli.help import MEASURE, STORED, TEXTS, TRAIN, WRITE, Command, Group
 from seqgen.cli.numbers import read_numbers
 from seqgen.cli.output import forget_announced, is_terminal, put, say, say_announced
 from seqgen.cli.process import prepare
+from seqgen.cli.settings import SETTING_OF
+from seqgen.configs import TrainingConfig
+from seqgen.configs.config_files import NAMES_ELSEWHERE
 from seqgen.errors import Interrupted, SeqgenError, UsageError, first_line, ran_out_of_memory
 
 # Characters of a message, which may name a file or repeat an argument.
@@ -181,11 +184,25 @@ def _unforeseen(error: Exception) -> str:
     )
 
 
+def _setting_meant(context: Any, option: str) -> str:
+    """Return how to set what another tool has the option for, such as --learning-rate."""
+    name = option.removeprefix("--").replace("-", "_")
+    meant = NAMES_ELSEWHERE.get(name, name)
+    short = {setting: flag for flag, setting in SETTING_OF.items()}.get(meant, meant)
+    flag = f"--{short.replace('_', '-')}"
+    if any(flag in parameter.opts for parameter in context.command.params):
+        return f"; did you mean {flag}?"
+    is_setting = meant in TrainingConfig.fields() or meant in registry.SHARED_DOCS
+    return f"; set it by --set {meant}=VALUE" if is_setting else ""
+
+
 def _show_usage_problem(error: Exception) -> None:
+    context = getattr(error, "ctx", None)
+    if hasattr(error, "option_name") and context and context.info_name in ("train", "tune"):
+        error.message += _setting_meant(context, error.option_name or "")
     if is_terminal(sys.stderr):
         error.show()
         return
-    context = getattr(error, "ctx", None)
     command = context.command_path if context else "seqgen"
     message = " ".join(error.format_message().split())
     if not message:  # help was shown instead

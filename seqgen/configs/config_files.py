@@ -48,6 +48,27 @@ def resolve(
     return by_group
 
 
+# What other tools call a setting, by seqgen's name for it.
+NAMES_ELSEWHERE = {
+    "average": "ema",
+    "moving_average": "ema",
+    "polyak": "ema",
+    "learning_rate": "lr",
+    "n_layer": "num_layers",
+    "n_head": "num_heads",
+    "n_embd": "hidden_size",
+    "rnn_size": "hidden_size",
+    "block_size": "seq_len",
+    "context": "seq_len",
+    "bptt": "seq_len",
+    "max_iters": "steps",
+    "max_steps": "steps",
+    "grad_clip": "clip_norm",
+    "max_grad_norm": "clip_norm",
+    "label_smoothing_factor": "label_smoothing",
+}
+
+
 def no_such_setting(
     name: str, architecture: str, known: Iterable[str], owners: Sequence[str] = ()
 ) -> UsageError:
@@ -59,7 +80,9 @@ def no_such_setting(
         known: what it has.
         owners: architectures that have the setting.
     """
-    hint = _belongs_to(owners) or did_you_mean(name, known)
+    meant = NAMES_ELSEWHERE.get(name)
+    close = did_you_mean(name if meant not in known else meant, known)
+    hint = _belongs_to(owners) or close
     listed = f"seqgen models --architectures {architecture} lists all of them"
     return UsageError(f"{architecture} has no setting {name!r}{hint} ({listed})")
 

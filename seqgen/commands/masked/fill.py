@@ -46,8 +46,9 @@ class Filled:
 def fill(loaded: LoadedModel, texts: Iterable[str], top: int = 1) -> Iterator[Filled]:
     """Yield the most probable tokens for the blanks of each text, as soon as it is read.
 
-    Each [MASK] is told by all other tokens of its text, of which other [MASK]s are part: tokens for
-    several blanks need not go together.
+    Each [MASK] is predicted from all other tokens of its text, of which other [MASK]s are part:
+    tokens for several blanks need not fit together. Tokens that differ only in the spaces around
+    them are one word, whose probability is their sum; the more probable of them is written.
 
     Args:
         loaded: a masked model.
@@ -58,21 +59,29 @@ def fill(loaded: LoadedModel, texts: Iterable[str], top: int = 1) -> Iterator[Fi
         SeqgenError: a text has no [MASK], or more tokens than the model reads at once.
     """
     tokenizer, model = loaded.tokenizer, loaded.model
-    words = tokens_besides(model.vocab_size, [*tokenizer.special_ids, *line_breaks(tokenizer)])
+    tokens = tokens_besides(model.vocab_size, [*tokenizer.special_ids, *line_breaks(tokenizer)])
+    spelled = [shown(piece) for piece in tokenizer.pieces(tokens.tolist())]
+    words = list(dict.fromkeys(spelled))
+    number = {word: n for n, word in enumerate(words)}
+    word_of = np.array([number[word] for word in spelled])  # (T,) the word of each token
     for index, text in enumerate(texts):
         where = f"{texts.source}, line" if isinstance(texts, Lines) else "text"
         parts = parts_of(tokenizer, text)
         ids, places = hidden(tokenizer, parts, model.config.symbols.mask)
         _check(loaded, ids, places, f"{where} {index + 1}")
-        probabilities = probabilities_at(model, ids, places)[:, words]  # (M, W)
-        order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]  # (M, top)
-        best = words[order].tolist()
+        by_token = probabilities_at(model, ids, places)[:, tokens]  # (M, T)
+        by_word = np.array([np.bincount(word_of, row, len(words)) for row in by_token])  # (M, W)
+        order = np.argsort(-by_word, axis=1, kind="stable")[:, :top]  # (M, top)
+        likeliest = [
+            tokens[np.where(word_of == best, row, -1.0).argmax()].item()
+            for row, best in zip(by_token, order[:, 0], strict=True)
+        ]
         yield Filled(
             index=index,
             text=text,
-            tokens=[[shown(piece) for piece in tokenizer.pieces(row)] for row in best],
-            probabilities=np.take_along_axis(probabilities, order, 1).tolist(),
-            filled=filled(tokenizer, text, [row[0] for row in best]),
+            tokens=[[words[word] for word in row] for row in order],
+            probabilities=np.take_along_axis(by_word, order, 1).tolist(),
+            filled=filled(tokenizer, text, likeliest),
             unknown=ids.count(tokenizer.unk_id),
             model=loaded.stored.name,
         )
@@ -95,7 +104,7 @@ def _check(loaded: LoadedModel, ids: list[int], places: list[int], where: str) -
         SeqgenError: names it.
     """
     if not places:
-        raise SeqgenError(f"{where} has no {MASK}: put one in the place of each token to tell")
+        raise SeqgenError(f"{where} has no {MASK}: put one in the place of each token to predict")
     most = loaded.model.window
     if len(ids) > most:
         raise SeqgenError(
