@@ -18,6 +18,7 @@ from typing import Any
 import typer
 
 DATA = Path(__file__).parent / "data"
+KINDS = DATA / "kinds"
 MODELS = sorted(path.name for path in (DATA / "models").iterdir())
 TEXT, TOKENS = DATA / "tiny.txt", DATA / "tiny.tok"
 NINES = "9" * 400
@@ -35,49 +36,125 @@ VALUES: tuple[Any, ...] = (
 
 
 def commands(folder: Path) -> dict[str, list[str]]:
-    """Return a short call of each command that can be given more options, in a folder."""
-    model = str(DATA / "models" / "lstm-char")
-    counted = str(DATA / "models" / "ngram-whitespace")
+    """Return a short call of every command but `TIMED`; arguments come before the first option."""
+    lstm, gru, counted = (
+        str(DATA / "models" / name) for name in ("lstm-char", "gru-char", "ngram-whitespace")
+    )
+    words, masked, memory, labels = (
+        str(KINDS / "models" / name) for name in ("word2vec", "bert", "hopfield", "bag-classifier")
+    )
     text = str(TEXT)
     small = ["--hidden-size", "8", "--layers", "1", "--seq-len", "8", "--batch-size", "2"]
     once = ["--steps", "2", "--stop-after", "1"]
-    return {
-        "sample": ["sample", "-m", model, "--max-tokens", "4", "ten"],
-        "beam-search": ["beam-search", "-m", model, "--max-tokens", "4", "ten"],
-        "perplexity": ["perplexity", text, "-m", model],
-        "tokenize": ["tokenize", text, "-m", model],
-        "bleu": ["bleu", text, text],
-        "eval": ["eval", "-m", model, "--passages", "2"],
-        "compare": ["compare", model, str(DATA / "models" / "gru-char"), "--data", text],
-        "train": ["train", text, "--model", "lstm", *small, *once],
-        "import": ["import", str(folder / "small.arpa")],
-        "export": ["export", counted],
-        "models list": ["models", "list"],
-        "models show": ["models", "show", model],
-        "models path": ["models", "path", model],
+    calls = {
+        "sample": ["ten", "-m", lstm, "--max-tokens", "4"],
+        "beam-search": ["ten", "-m", lstm, "--max-tokens", "4"],
+        "fill": ["a [MASK]", "-m", masked],
+        "restore": ["tea", "-m", memory],
+        "perplexity": [text, "-m", lstm],
+        "tokenize": [text, "-m", lstm],
+        "bleu": [text, text],
+        "eval": ["-m", lstm, "--passages", "2"],
+        "compare": [lstm, gru, "--data", text],
+        "predict": [str(KINDS / "patterns.txt"), "-m", labels],
+        "vectors": ["-m", words, "--neighbours", "tea"],
+        "diagnose": [text, "-m", lstm, "--distance", "3"],
+        "inspect": [text, "-m", lstm, "--max-tokens", "4"],
+        "report": [lstm, "--out", str(folder / "page.html")],
+        "mix": [lstm, gru, "--weights", "0.5,0.5"],
+        "train": [text, "--model", "lstm", *small, *once],
+        "tune": [text, "--trials", "1", "--steps", "1", "--search", "lr=0.1,0.2"],
+        "import": [str(folder / "small.arpa")],
+        "export": [counted],
+        "models list": [],
+        "models show": [lstm],
+        "models path": [lstm],
+        "models rename": ["renamed", "again"],
+        "models remove": ["nobody", "--yes"],
+        "models cache": [],
+        "bench plan": [],
+        "bench points": ["--steps", "3"],
     }
+    return {name: [*name.split(), *call, "--quiet"] for name, call in calls.items()}
+
+
+# What these measure takes as long as they are told.
+TIMED = {f"bench {what}" for what in ("hmm", "hopfield", "decode", "train")}
+
+
+def leaves(command: Any, *before: str) -> Iterator[tuple[str, Any]]:
+    """Yield every command of the tree with its name, without the groups."""
+    inside = getattr(command, "commands", None)
+    if inside is None:
+        yield " ".join(before), command
+    for name, each in (inside or {}).items():
+        yield from leaves(each, *before, name)
+
+
+def odd_files(draw: random.Random, folder: Path) -> tuple[str, ...]:
+    """Write files that no command expects, into a folder; return them and paths of none."""
+    folder.mkdir()
+    contents = {
+        "empty": b"",
+        "newlines": b"\n" * 50,
+        "binary": draw.randbytes(3000),
+        "zeros": bytes(3000),
+        "latin.txt": "caf\u00e9\n".encode("latin-1"),
+        "tabs.tsv": b"\t\t\n\t\n" * 9,
+        "long line": b"ten at sea " * 40_000,
+        "\u202e \U0001f600.txt": b"ten\n",
+        "a\nb": b"ten\n",
+        "-x": b"ten\n",
+        "broken.gz": gzip.compress(b"ten\n" * 999)[:20],
+        "broken.npy": b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'shape': (9",
+        "broken.safetensors": struct.pack("<Q", 1 << 60) + b"{}",
+        "list.json": b"[1, 2",
+        "a.toml": b"steps = 'ten'\n[[",
+        "a.html": b"<p>mine</p>",
+    }
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    (folder / "folder").mkdir()
+    (folder / "loop").symlink_to(folder / "loop")
+    (folder / "nowhere").symlink_to(folder / "nothing")
+    made = (*contents, "folder", "loop", "nowhere", "no/such/file", "x" * 300)
+    # None of the system's: some commands write, move and remove.
+    return (*(str(folder / name) for name in made), "*")
 
 
 def option_cases(draw: random.Random, folder: Path, count: int) -> list[list[str]]:
-    """Return commands with an option of an unexpected value each, every option at least once."""
+    """Return commands with an option of an unexpected value each, or with such an argument.
+
+    Args:
+        draw: what is drawn from.
+        folder: where commands run, for files.
+        count: of the cases; those of `train --set` come on top.
+    """
     from seqgen.cli import make_app
 
+    calls, files = commands(folder), odd_files(draw, folder / "odd")
     every: list[list[str]] = []
-    for name, arguments in commands(folder).items():
-        parser = typer.main.get_command(make_app())
-        for word in name.split():
-            parser = parser.commands[word]
+    for name, parser in leaves(typer.main.get_command(make_app())):
+        if name in TIMED:
+            continue
+        call, words = calls[name], len(name.split())
+        for place in range(words, len(call)):
+            if call[place].startswith("-"):
+                break
+            values = draw.sample(NUMBERS, 2) + draw.sample(TEXTS, 6) + draw.sample(files, 12)
+            every += [[*call[:place], value, *call[place + 1 :]] for value in values]
         for parameter in parser.params:
             given = [flag for flag in parameter.opts if flag.startswith("--")]
             flag = any(getattr(parameter, f"is_{kind}", False) for kind in ("flag", "bool_flag"))
             if not given or flag or given[0] == "--help":
                 continue
-            values = draw.sample(NUMBERS, 4) + draw.sample(TEXTS, 2)
+            values = draw.sample(NUMBERS, 4) + draw.sample(TEXTS, 2) + draw.sample(files, 2)
+            less = call
             if parameter.name in ("steps", "epochs", "minutes"):
-                arguments = [a for a in arguments if a not in ("--steps", "2")]
-            every += [[*arguments, given[0], value] for value in values]
+                less = [a for a in call if a not in ("--steps", "2")]
+            every += [[*less, given[0], value] for value in values]
     chosen = draw.sample(every, min(count, len(every)))
-    return chosen + [[*commands(folder)["train"], *flags] for flags in _settings(draw)]
+    return chosen + [[*calls["train"], *flags] for flags in _settings(draw)]
 
 
 def _settings(draw: random.Random) -> Iterator[list[str]]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 
 import fuzz_cases
 import pytest
@@ -25,8 +26,10 @@ def server():
 
 @pytest.fixture
 def place(tmp_path):
-    """A folder with a small ARPA file, which commands run in."""
+    """A folder with a small ARPA file and a model to rename, which commands run in."""
     (tmp_path / "small.arpa").write_text(fuzz_cases.ARPA, encoding="utf-8")
+    models = tmp_path / "home" / "models"
+    shutil.copytree(fuzz_cases.DATA / "models" / "lstm-char", models / "renamed")
     return tmp_path
 
 
@@ -48,6 +51,9 @@ def all_faults(server: Server, home, folder, cases) -> list[str]:
     found = []
     for what, command in cases:
         outcome = server.run(command, home, folder)
+        lines = len(outcome.err.splitlines())
+        if outcome.code and "--quiet" in command and lines != 1:
+            found.append(f"{lines} lines: {what} {command} {outcome.err[-300:]}")
         shown = [argument[:60] for argument in command]
         found += [f"{fault}: {what} {shown} {outcome.err[-300:]}" for fault in faults(outcome)]
     return found

@@ -142,6 +142,11 @@ class Origin:
             "from left to right",
         )
         labels = isinstance(self.source_tokenizer, Labels)
+        require(
+            not labels or row.task.labelled is not None,
+            f"{self.stored.name} writes texts given their labels, and --task is for encoders and "
+            "for networks that model text alone",
+        )
         wants = conform("labels", given.get("labels", labels), bool)
         require(
             labels or not wants, f"{self.stored.name} has learned no labels: leave out --labels"

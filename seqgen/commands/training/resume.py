@@ -210,15 +210,15 @@ def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
             "with_ngram",
         )
     stored.require_network("--resume")
-    if estimator := Estimator.of(stored.config["architecture"]):
+    estimator = Estimator.of(stored.config["architecture"])
+    if "imported" in stored.record:
+        copy = f"; train a copy of it with seqgen train DATA --init-from {stored.name}"
+        remedy = "" if estimator else copy
+        raise UsageError(f"{stored.name} was imported, so there is no run to resume{remedy}")
+    if estimator:
         done = " ".join(estimator.done)
         raise UsageError(
             f"{stored.name} was {done}: there is nothing to go on with; train it again"
-        )
-    if "imported" in stored.record:
-        raise UsageError(
-            f"{stored.name} was imported, so there is no run to resume; train a copy of it with "
-            f"seqgen train DATA --init-from {stored.name}"
         )
     training = stored.settings("training", TrainingConfig)
     if given.get("with_ngram", training.with_ngram) is not None:
