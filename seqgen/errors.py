@@ -34,7 +34,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line that says something; PyTorch adds lines with its stack frames."""
+    """Return the first line that says something; PyTorch adds lines with its stack frames.
+
+    Of an error of the system that is its reason alone: messages name the file themselves.
+    """
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
     heading, *lines = (str(error).strip() or type(error).__name__).splitlines()
     return lines[0].strip() if lines and heading.endswith(":") else heading
 

@@ -14,7 +14,7 @@ from forked import Outcome, Server
 
 GIGABYTE = 1 << 30
 # What no user should see: of Python, of libtorch, of an error that nothing foresaw.
-UNWANTED = ("Traceback", "internal error", "frame #", "c10::", "Warning")
+UNWANTED = ("Traceback", "internal error", "frame #", "c10::", "Warning", "[Errno")
 SEED = 20261122
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from seqgen.configs.model import ModelConfig
 from seqgen.configs.settings import Config
-from seqgen.errors import SeqgenError, UsageError, did_you_mean
+from seqgen.errors import SeqgenError, UsageError, did_you_mean, first_line
 from seqgen.files import parse_json
 
 # Of the architectures that have a setting, an error names so many.
@@ -105,7 +105,9 @@ def read_config(path: Path) -> dict[str, Any]:
     try:
         raw = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise SeqgenError(f"{path} cannot be read as a configuration: {error}") from None
+        raise SeqgenError(
+            f"{path} cannot be read as a configuration: {first_line(error)}"
+        ) from None
     try:
         settings = parse_json(raw) if path.suffix == ".json" else _toml(raw)
     except ValueError as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from seqgen.errors import SeqgenError, did_you_mean
+from seqgen.errors import SeqgenError, did_you_mean, first_line
 from seqgen.files import parse_json, regular, write_json
 from seqgen.wording import first_names
 
@@ -76,5 +76,7 @@ class Classes:
             if len(names) < 2 or not all(isinstance(name, str) for name in names):
                 raise ValueError("it holds no labels")
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise SeqgenError(f"{folder / FILE} is missing or damaged: {error}") from None
+            raise SeqgenError(
+                f"{folder / FILE} is missing or damaged: {first_line(error)}"
+            ) from None
         return cls(tuple(names))

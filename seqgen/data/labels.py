@@ -13,7 +13,7 @@ import numpy as np
 
 from seqgen.data.corpus import Corpus, starts_of
 from seqgen.data.sources import TokenSources
-from seqgen.errors import SeqgenError, UsageError, did_you_mean
+from seqgen.errors import SeqgenError, UsageError, did_you_mean, first_line
 from seqgen.files import parse_json, regular, write_json
 from seqgen.tokenizers import Tokenizer
 from seqgen.wording import first_names
@@ -133,7 +133,9 @@ class Labels:
             if not whole or not isinstance(first, int) or not isinstance(begin, int):
                 raise ValueError("it holds no labels")
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise SeqgenError(f"{folder / FILE} is missing or damaged: {error}") from None
+            raise SeqgenError(
+                f"{folder / FILE} is missing or damaged: {first_line(error)}"
+            ) from None
         return cls(tuple(names), first, begin)
 
 

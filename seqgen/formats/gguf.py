@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from seqgen.errors import SeqgenError
+from seqgen.errors import SeqgenError, first_line
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -72,7 +72,7 @@ class GGUFFile:
             with path.open("rb") as file:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as error:
-            raise SeqgenError(f"{path} cannot be read: {error}") from None
+            raise SeqgenError(f"{path} cannot be read: {first_line(error)}") from None
         if self._take(4) != MAGIC:
             raise self.error("it does not begin with GGUF")
         if (version := self._number("I")) not in VERSIONS:

@@ -193,7 +193,7 @@ class Tensors:
                 file = held.enter_context(safe_open(regular(path), "pt"))
                 names = list(file.keys())
             except (OSError, SafetensorError) as error:
-                reason = getattr(error, "strerror", None) or first_line(error)
+                reason = first_line(error)
                 raise SeqgenError(f"{path} is missing or damaged: {reason}") from None
             for name in names:
                 if name in self.files:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from seqgen.errors import SeqgenError, UsageError, named
+from seqgen.errors import SeqgenError, UsageError, first_line, named
 from seqgen.tokenizers.base import Decoder, Tokenizer, read_facts
 from seqgen.tokenizers.byte import ByteTokenizer
 from seqgen.tokenizers.char import CharTokenizer
@@ -67,7 +67,9 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         facts = read_facts(folder)
         return named("tokenizer", facts.pop("kind"), STORED).load(folder, facts)
     except (OSError, ValueError, KeyError, TypeError, UsageError) as error:
-        raise SeqgenError(f"the tokenizer in {folder} is missing or damaged: {error}") from None
+        raise SeqgenError(
+            f"the tokenizer in {folder} is missing or damaged: {first_line(error)}"
+        ) from None
 
 
 def tokenizer_from_facts(facts: dict[str, Any]) -> Tokenizer:
