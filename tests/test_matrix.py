@@ -111,7 +111,7 @@ ROWS: dict[str, set[str]] = {
     "inspect {file} -m {model} --steps --max-tokens 3": RECURRENT,
     "inspect {file} -m {model} --units": RECURRENT,
     "inspect {file} -m {model} --attention --max-tokens 9": ATTENTIVE,
-    "report {model} --out page.html": LANGUAGE - {"imported-arpa", "imported-gpt2"},
+    "report {model} --out page.html": MODELS - {"imported-arpa", "imported-gpt2"},
     "export {model} --out exported": NGRAMS | TRACED,
     "export {model} --format hf --out hf": TRACED - {"lstm", "seq2seq-transformer"},
     "export {model} --format onnx --out onnx": TRACED,

@@ -202,6 +202,8 @@ def _reader(
         SeqgenError: what was given cannot be read; or several models hold out different texts.
     """
     if not files.any and (len(models) == 1 or not to_measure.needs_text):
+        if to_measure.needs_text:
+            held_out_by(models, quiet=True)  # a model without any is refused before the work
         return lambda loaded: (None, None)
     if models[0].given.in_pairs:
         given = given_pairs(inputs, files) or held_out_by(models, quiet=True)
