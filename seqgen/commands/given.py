@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from seqgen.decoding.sampling import Opens
     from seqgen.models.base import LanguageModel
 
+    # What a prompt has been made of, where texts have sources: ids, or vectors.
+    Source = Sequence[int] | Vectors
+    Opening = tuple[Opens | None, list[int]]
+
 
 @dataclass(frozen=True)
 class Given(ABC):
@@ -71,9 +75,7 @@ class Given(ABC):
             SeqgenError: they are of another kind, or of another width.
         """
 
-    def opens(
-        self, model: LanguageModel, sources: Sequence[Sequence[int] | Vectors]
-    ) -> tuple[Opens | None, list[int]]:
+    def opens(self, model: LanguageModel, sources: Sequence[Source]) -> Opening:
         """Return what opens states for the sources of prompts, and the handle of each prompt's.
 
         None for a model of text, whose handles mean nothing.
@@ -151,9 +153,7 @@ class Nothing(Given):
     def encode(self, sources: Sequence[str | Vectors]) -> Sources:
         raise AssertionError(f"{self.name} reads no sources")
 
-    def opens(
-        self, model: LanguageModel, sources: Sequence[Sequence[int] | Vectors]
-    ) -> tuple[Opens | None, list[int]]:
+    def opens(self, model: LanguageModel, sources: Sequence[Source]) -> Opening:
         return None, [0] * len(sources)
 
 
@@ -180,9 +180,7 @@ class GivenLabels(Given):
     def encode(self, sources: Sequence[str | Vectors]) -> Sources:
         return self.labels.sources(sources)
 
-    def opens(
-        self, model: LanguageModel, sources: Sequence[Sequence[int] | Vectors]
-    ) -> tuple[Opens | None, list[int]]:
+    def opens(self, model: LanguageModel, sources: Sequence[Source]) -> Opening:
         self.require_chosen()
         return model.opens(self.labels.sources([self.label])), [0] * len(sources)
 

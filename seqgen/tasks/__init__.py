@@ -21,7 +21,7 @@ class Moved:
         """Return how to make a module that forwards; None if there is nothing to forward to."""
         if not name.startswith("seqgen.tasks."):
             return None
-        found = find_spec(_new(name))
+        found = find_spec(name.replace("tasks", "commands", 1))
         package = found is not None and found.submodule_search_locations is not None
         return found and ModuleSpec(name, cls, is_package=package)
 
@@ -32,13 +32,9 @@ class Moved:
     @staticmethod
     def exec_module(module: ModuleType) -> None:
         """Let a module have everything that the one has which it is called now."""
-        new = _new(module.__name__)
+        new = module.__name__.replace("tasks", "commands", 1)
         warnings.warn(f"{module.__name__} is now {new}", DeprecationWarning, stacklevel=2)
         module.__getattr__ = import_module(new).__getattribute__
-
-
-def _new(name: str) -> str:
-    return name.replace("tasks", "commands", 1)
 
 
 sys.meta_path.append(Moved)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from seqgen.tasks.task import OF_TARGETS, OF_WINDOWS, Task
+from dataclasses import replace
 
-_MEANINGLESS = (*OF_WINDOWS, *OF_TARGETS, "subword_sampling")
-_FIXED = {"direction": "forward", "documents": "line"}
-_SERVES = {
-    "predict": "seqgen.commands.labelling.predict:predict",
-    "eval": "seqgen.cli.label_scores:LABEL_SCORES",
-}
+from seqgen.tasks.task import OF_TARGETS, OF_WINDOWS, Task
 
 CLASSIFICATION = Task(
     name="classify",
@@ -17,33 +12,28 @@ CLASSIFICATION = Task(
     try_it="predict FILE",
     dataset="seqgen.tasks.datasets.examples:TextDataset",
     validation="seqgen.tasks.validations.labels:LabelValidation",
-    serves=_SERVES,
+    serves={
+        "predict": "seqgen.commands.labelling.predict:predict",
+        "eval": "seqgen.cli.label_scores:LABEL_SCORES",
+    },
     model_is="is a classifier, no language model: use seqgen predict and seqgen eval",
     unit="label",
     data_defaults={"documents": "line", "source_unknowns": 0.01},
-    meaningless=_MEANINGLESS,
-    fixed=_FIXED,
+    meaningless=(*OF_WINDOWS, *OF_TARGETS, "subword_sampling"),
+    fixed={"direction": "forward", "documents": "line"},
     inherits=("documents",),
     longest="max_source_len",
     stops_early=True,
     head="seqgen.models.labeller:classifier_of",
     called="classifier",
 )
-TAGGING = Task(
+TAGGING = replace(
+    CLASSIFICATION,
     name="tag",
     learns="sentences with a tag for each word",
-    try_it="predict FILE",
     dataset="seqgen.tasks.datasets.examples:SentenceDataset",
-    validation="seqgen.tasks.validations.labels:LabelValidation",
-    serves=_SERVES,
     model_is="is a tagger, no language model: use seqgen predict and seqgen eval",
-    unit="label",
     data_defaults={"documents": "line", "tokenizer": "whitespace", "source_unknowns": 0.02},
-    meaningless=_MEANINGLESS,
-    fixed=_FIXED,
-    inherits=("documents",),
-    longest="max_source_len",
-    stops_early=True,
     head="seqgen.models.labeller:tagger_of",
     called="tagger",
 )

@@ -16,10 +16,10 @@ from seqgen.data.labels import Labels, with_labels_read
 from seqgen.data.pairs import Tokenizers, encode_pairs
 from seqgen.data.text import Survey, survey
 from seqgen.errors import SeqgenError
-from seqgen.tasks.datasets.pairs import PairDataset, PairParts, PreparedPairs
+from seqgen.tasks.datasets.dataset import Parts
+from seqgen.tasks.datasets.pairs import PairDataset, PreparedPairs
 from seqgen.tasks.datasets.prepared import Prepared, VocabSizes
 from seqgen.tasks.datasets.tokens import given_tokenizer, require_sampling, train_tokenizer
-from seqgen.tokenizers import KINDS, tokenizer_kind
 from seqgen.training.events import Report
 
 
@@ -66,7 +66,7 @@ class PreparedLabels(PreparedPairs):
 class LabelledDataset(PairDataset):
     """Lines of labels, a tab and a text."""
 
-    noun = "labels"
+    noun, item = "labels", "line"
     kind = PreparedLabels
 
     @cached_property
@@ -78,8 +78,6 @@ class LabelledDataset(PairDataset):
     def check(self) -> None:
         super().check()
         require(not self.files.hold_vectors, "--labels takes files of lines, not of vectors")
-        if self.config.tokenizer in KINDS:
-            require_sampling(self.config, tokenizer_kind(self.config.tokenizer))
 
     def survey(self) -> Survey:
         facts = self.pairs.survey()
@@ -91,7 +89,7 @@ class LabelledDataset(PairDataset):
     def suits(self, facts: Survey, given: Collection[str]) -> tuple[dict[str, Any], str]:
         return {}, ""
 
-    def learn_tokens(self, parts: PairParts) -> Tokenizers:
+    def learn_tokens(self, parts: Parts) -> Tokenizers:
         texts = self.pairs.targets, parts.train.targets
         tokenizer = given_tokenizer(self.config) or train_tokenizer(self.config, *texts)
         require_sampling(self.config, type(tokenizer))
@@ -99,15 +97,13 @@ class LabelledDataset(PairDataset):
             return Tokenizers(tokenizer, self.known.source)
         return Tokenizers(tokenizer, Labels.of((field for field, _ in self.pairs), tokenizer))
 
+    @property
+    def limits(self) -> tuple[int | None, int | None]:
+        return None, None
+
     def encode(
-        self, facts: Survey, parts: PairParts, tokens: Tokenizers, report: Report
-    ) -> PreparedLabels:
+        self, facts: Survey, parts: Parts, tokens: Tokenizers, report: Report
+    ) -> PreparedPairs:
         if isinstance(parts.val, LabelledLines):  # a file of its own
             parts = replace(parts, val=replace(parts.val, labels=tokens.source))
-        train = encode_pairs(parts.train, tokens)
-        val = encode_pairs(parts.val, tokens) if parts.val else None
-        if not train.ends.size:
-            raise SeqgenError("there is no line to train on; give more")
-        if val is not None and not val.ends.size:
-            raise SeqgenError("there is no line to validate with; give more, or --val none")
-        return self.prepared(facts, parts, tokens, train, val, dropped=0)
+        return super().encode(facts, parts, tokens, report)

@@ -45,19 +45,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class PairParts(Parts):
-    """The training part and the held-out part of some pairs, with nothing that is too long.
-
-    Attributes:
-        train: the pairs to learn from.
-        val: those that are held out, or None.
-    """
-
-    train: Pairs
-    val: Pairs | None
-
-
-@dataclass(frozen=True)
 class PreparedPairs(Prepared):
     """Pairs ready to be trained on; `tokenizer` is that of the targets.
 
@@ -68,7 +55,7 @@ class PreparedPairs(Prepared):
         dropped: how many were too long.
     """
 
-    parts: PairParts
+    parts: Parts
     tokenizers: Tokenizers
     files: DataFiles
     dropped: int
@@ -140,7 +127,7 @@ class PreparedPairs(Prepared):
 class PairDataset(Dataset):
     """Pairs of a source and a target: in files with tabs, or each side in files of its own."""
 
-    noun = "pairs"
+    noun, item = "pairs", "pair"
     kind: ClassVar[type[PreparedPairs]] = PreparedPairs
 
     @cached_property
@@ -162,18 +149,18 @@ class PairDataset(Dataset):
         mean = round(facts.characters / facts.lines)
         return chosen, chosen and f"pairs have {mean:,} characters on average"
 
-    def split(self, facts: Survey) -> PairParts:
+    def split(self, facts: Survey) -> Parts:
         val = self.config.val
         fraction = None if val == "none" else held_out_fraction(val)
         if val == "none" or fraction is not None:
             none = self.config.val_target is None
             require(none, "val_target needs val: the file of its sources")
         if val == "none":
-            return PairParts(self.pairs, None)
+            return Parts(self.pairs, None)
         if fraction is None:
-            return PairParts(self.pairs, self.held_out_file())
+            return Parts(self.pairs, self.held_out_file())
         held = held_out_lines(facts.lines, fraction, self.config.split_seed)
-        return PairParts(self.pairs.some(~held), self.pairs.some(held))
+        return Parts(self.pairs.some(~held), self.pairs.some(held))
 
     def held_out_file(self) -> Pairs:
         """Return the pairs of `--val FILE`, or of `--val-source` and `--val-target`."""
@@ -183,13 +170,13 @@ class PairDataset(Dataset):
         held_out.check()
         return held_out.pairs
 
-    def learn_tokens(self, parts: PairParts) -> Tokenizers:
+    def learn_tokens(self, parts: Parts) -> Tokenizers:
         tokens = self._tokens(parts)
         for tokenizer in (tokens.target, tokens.source or tokens.target):
             require_sampling(self.config, type(tokenizer))
         return tokens
 
-    def _tokens(self, parts: PairParts) -> Tokenizers:
+    def _tokens(self, parts: Parts) -> Tokenizers:
         """Open or train the tokenizers of both sides: one of both, or one of each.
 
         Raises:
@@ -218,39 +205,29 @@ class PairDataset(Dataset):
     def without(self, held_out: Pairs) -> Pairs:
         return pairs_not_held_out(self.pairs, held_out)
 
+    @property
+    def limits(self) -> tuple[int | None, int | None]:
+        """How many tokens a source may have, and a target; None for any number."""
+        return self.config.max_source_len, self.config.max_target_len
+
     def encode(
-        self, facts: Survey, parts: PairParts, tokens: Tokenizers, report: Report
+        self, facts: Survey, parts: Parts, tokens: Tokenizers, report: Report
     ) -> PreparedPairs:
-        config = self.config
+        val_pairs, val, more = None, None, 0
+        encode = partial(encode_pairs, tokenizers=tokens)
+        if is_large(self.files.paths) and isinstance(tokens.source, Tokenizer):
+            encode = partial(encode_once, tokenizers=tokens, report=report)
         if parts.val is not None:
             features = parts.train.source_features, parts.val.source_features
             require_equal_widths("the model", *features)
-        encode = encode_pairs
-        if is_large(self.files.paths) and tokens.source is not None:
-            encode = partial(encode_once, report=report)
-        train_pairs, train, dropped = _fitting(parts.train, tokens, config, encode)
-        if not train.ends.size:
-            raise SeqgenError(_nothing_left("train on", dropped, config))
-        val_pairs, val = None, None
+        train_pairs, train, dropped = self._fitting(parts.train, encode, "train on")
         if parts.val is not None:
-            val_pairs, val, more = _fitting(parts.val, tokens, config, encode)
-            dropped += more
-            if not val.ends.size:
-                raise SeqgenError(f"{_nothing_left('validate with', more, config)}, or --val none")
-        if dropped:
-            report(_left_out(dropped, facts.lines, config))
-        return self.prepared(facts, PairParts(train_pairs, val_pairs), tokens, train, val, dropped)
-
-    def prepared(
-        self,
-        facts: Survey,
-        parts: PairParts,
-        tokens: Tokenizers,
-        train: Corpus,
-        val: Corpus | None,
-        dropped: int,
-    ) -> PreparedPairs:
-        """Return both parts and what there is to say of them."""
+            val_pairs, val, more = self._fitting(parts.val, encode, "validate with")
+        if dropped + more:
+            longest = "{} and {} tokens".format(*self.limits)
+            left_out = f"{plural(dropped + more, 'pair')} of {facts.lines:,} left out"
+            flags = "--max-source-len and --max-target-len"
+            report(Notice(text=f"{left_out}: a side is longer than {longest} ({flags})"))
         return self.kind(
             text=self.text,
             facts=facts,
@@ -258,12 +235,38 @@ class PairDataset(Dataset):
             tokenizer=tokens.target,
             train=train,
             val=val,
-            val_facts=survey(parts.val.targets()) if parts.val else Survey(),
-            parts=parts,
+            val_facts=survey(val_pairs.targets()) if val_pairs else Survey(),
+            parts=Parts(train_pairs, val_pairs),
             tokenizers=tokens,
             files=self.files,
-            dropped=dropped,
+            dropped=dropped + more,
         )
+
+    def _fitting(
+        self, pairs: Pairs, encode: Callable[[Pairs], Corpus], purpose: str
+    ) -> tuple[Pairs, Corpus, int]:
+        """Return the pairs that are short enough, as text and encoded, and how many others were.
+
+        Raises:
+            SeqgenError: there are none to serve their purpose.
+        """
+        corpus = encode(pairs)
+        kept = fitting(corpus, *self.limits)
+        if not kept.any():
+            way_out = "" if purpose == "train on" else ", or --val none"
+            raise SeqgenError(f"{self._nothing_left(purpose, bool(kept.size))}{way_out}")
+        if kept.all():
+            return pairs, corpus, 0
+        short = pairs.some(kept)
+        return short, encode(short), int(np.count_nonzero(~kept))
+
+    def _nothing_left(self, purpose: str, too_long: bool) -> str:
+        if not too_long:
+            return f"there is no {self.item} to {purpose}; give more"
+        given = [pair for pair in zip(("source", "target"), self.limits, strict=True) if pair[1]]
+        sides = " or ".join(f"its {side} has more than {most:,}" for side, most in given)
+        raised = " or ".join(f"--max-{side}-len" for side, _ in given)
+        return f"every pair to {purpose} is too long: {sides} (tokens, or vectors); raise {raised}"
 
 
 def pairs_in(files: DataFiles, config: DataConfig) -> Pairs:
@@ -278,32 +281,3 @@ def stored_pairs(held_out: tuple[Path, Path]) -> Pairs:
 
 def _both(pairs: Pairs) -> Iterator[str]:
     return itertools.chain(pairs.sources(), pairs.targets())
-
-
-def _left_out(dropped: int, count: int, config: DataConfig) -> Notice:
-    longest = f"{config.max_source_len} and {config.max_target_len} tokens"
-    pairs = f"{plural(dropped, 'pair')} of {count:,} left out"
-    limits = "--max-source-len and --max-target-len"
-    return Notice(text=f"{pairs}: a side is longer than {longest} ({limits})")
-
-
-def _nothing_left(purpose: str, dropped: int, config: DataConfig) -> str:
-    limits = {"source": config.max_source_len, "target": config.max_target_len}
-    given = {side: most for side, most in limits.items() if most is not None}
-    if dropped:
-        sides = " or ".join(f"its {side} has more than {most:,}" for side, most in given.items())
-        raised = " or ".join(f"--max-{side}-len" for side in given)
-        return f"every pair to {purpose} is too long: {sides} (tokens, or vectors); raise {raised}"
-    return f"there is no pair to {purpose}; give more"
-
-
-def _fitting(
-    pairs: Pairs, tokenizers: Tokenizers, config: DataConfig, encode: Callable[..., Corpus]
-) -> tuple[Pairs, Corpus, int]:
-    """Return the pairs that are short enough, as text and encoded, and how many others were."""
-    corpus = encode(pairs, tokenizers)
-    kept = fitting(corpus, config.max_source_len, config.max_target_len)
-    if kept.all():
-        return pairs, corpus, 0
-    short = pairs.some(kept)
-    return short, encode(short, tokenizers), int(np.count_nonzero(~kept))
