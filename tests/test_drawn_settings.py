@@ -27,6 +27,7 @@ from seqgen.models.continuous_cache import Cached
 from seqgen.models.room import parameter_count
 from seqgen.models.spelled import SpelledEmbedding
 from seqgen.models.transformer import Transformer
+from seqgen.tasks.language_modeling import LANGUAGE_MODELING
 from seqgen.training.diagnosis.distance import gradients_by_distance
 from seqgen.training.diagnosis.heads import attention_figures
 from seqgen.training.diagnosis.layers import Update, named_layers, units_of
@@ -36,7 +37,7 @@ EXACT = {"rtol": 1e-9, "atol": 1e-9}
 TEXT = [
     name
     for name, row in registry.ARCHITECTURES.items()
-    if row.reads == "text" and row.estimator is None
+    if row.task is LANGUAGE_MODELING and row.estimator is None
 ]
 few = run_with(
     deadline=None,
