@@ -347,7 +347,7 @@ def test_transformer_weights_begin_as_the_literature_has_them():
         ({"num_heads": 3}, "num_heads must divide hidden_size"),
         ({"hidden_size": 6, "num_heads": 2}, "even head size"),
         ({"dropout": 1.0}, "dropout must be at least 0"),
-        ({"num_layers": 0}, "num_layers must be at least 1"),
+        ({"num_layers": 0}, "num_layers must be from 1 to 1,000"),
         ({"positions": "absolute"}, "one of rope, learned, sinusoidal"),
     ],
 )

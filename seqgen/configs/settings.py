@@ -228,7 +228,10 @@ def conform(name: str, value: Any, kind: Any) -> Any:
         UsageError: the value is not of that type, or not among the choices.
     """
     options = get_args(kind) if get_origin(kind) in (typing.Union, UnionType) else (kind,)
-    if type(None) in options and (value is None or value == "none"):
+    choices = [
+        str(c) for option in options if get_origin(option) is Literal for c in get_args(option)
+    ]
+    if type(None) in options and (value is None or (value == "none" and "none" not in choices)):
         return None
     for option in options:
         plain = option in (bool, int, float, str)
@@ -255,9 +258,6 @@ def conform(name: str, value: Any, kind: Any) -> Any:
         elif option is str and type(value) in (str, int, float):
             return str(value)  # TOML's val = 0.05 is a number
     expected = " or ".join(_describe(option) for option in options)
-    choices = [
-        str(c) for option in options if get_origin(option) is Literal for c in get_args(option)
-    ]
     hint = did_you_mean(str(value), choices)
     raise UsageError(f"{name} must be {expected}, not {short(repr(value))}{hint}")
 
