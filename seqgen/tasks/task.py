@@ -35,7 +35,8 @@ class Task:
         stops_early: training may stop by itself once a text is learned by heart.
         beside_ngrams: n-gram models learn from the same data, and can be mixed with its models.
         gives_features: an encoder can read the features of its models (`--features`).
-        takes_targets: targets may come in files of their own (`--target`).
+        takes_targets: each text is a target with a source, and targets may come in files of their
+            own (`--target`).
         stored_as: what the configuration of a mixture calls it.
         head: "module:name" of what makes a model class of the class whose features it learns on;
             None where a model learns by itself.

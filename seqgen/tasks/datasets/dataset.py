@@ -91,7 +91,12 @@ class Dataset(ABC):
         flags: Collection[str] = (),
     ) -> Dataset:
         """Return the data in files, of which nothing is read yet."""
-        return cls(files, config, known, flags)
+        return cls.kind_of(files)(files, config, known, flags)
+
+    @classmethod
+    def kind_of(cls, files: DataFiles) -> type[Dataset]:
+        """Return the class that reads some files, where that depends on what they are."""
+        return cls
 
     @classmethod
     def tokens_of(cls, stored: StoredModel, target: Tokenizer) -> Tokenizers:

@@ -33,24 +33,12 @@ class TextDataset(Dataset):
     """A text, in one file or in several that are joined."""
 
     @classmethod
-    def open(
-        cls,
-        files: DataFiles,
-        config: DataConfig,
-        known: Tokenizers | None = None,
-        flags: Collection[str] = (),
-    ) -> Dataset:
-        """Return the text in files; or their tokens, if they are token files.
-
-        Raises:
-            UsageError: some of them are token files, and others are not.
-        """
+    def kind_of(cls, files: DataFiles) -> type[Dataset]:
         if any(map(is_token_file, files.paths)):
             together = all(map(is_token_file, files.paths))
             require(together, "give token files alone, not among other files")
-            return TokenDataset(files, config, known, flags)
-        kind = LargeTextDataset if is_large(files.paths) else cls
-        return kind(files, config, known, flags)
+            return TokenDataset
+        return LargeTextDataset if is_large(files.paths) else cls
 
     @cached_property
     def own_tokenizer(self) -> Tokenizer | None:
