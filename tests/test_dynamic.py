@@ -10,8 +10,9 @@ import torch
 from architectures import Case, ids
 from helpers_cli import records, refusal
 
-from seqgen.commands.scoring.dynamic import Dynamic, score_dynamically
+from seqgen.commands.scoring.dynamic import score_dynamically
 from seqgen.commands.training.train import train
+from seqgen.configs.scoring import Dynamic
 from seqgen.data.corpus import Corpus
 from seqgen.errors import SeqgenError
 from seqgen.scoring import score_corpus
@@ -22,6 +23,10 @@ HELD_OUT = "a cat and a mat\na cat and a mat\na dog and a mat\n" * 4
 
 def stream(length):
     return Corpus(ids(length).numpy(), np.array([length]), start=0)
+
+
+def by(rate, decay, segment):
+    return Dynamic(dynamic=rate, dynamic_decay=decay, dynamic_segment=segment)
 
 
 def by_sgd(model, corpus, rate, decay, length):
@@ -58,18 +63,18 @@ def by_sgd(model, corpus, rate, decay, length):
 def test_it_is_sgd_segment_by_segment(architecture):
     model, corpus = Case(architecture, "plain", {}).loud(), stream(23)
     before = [parameter.clone() for parameter in model.parameters()]
-    found = list(score_dynamically(model, corpus, Dynamic(0.1, 0.05, 5)))
+    found = list(score_dynamically(model, corpus, by(0.1, 0.05, 5)))
     nats = -np.concatenate([piece.log_probs for piece in found])
     np.testing.assert_allclose(nats, by_sgd(model, corpus, 0.1, 0.05, 5), rtol=0, atol=1e-10)
     assert np.concatenate([piece.tokens for piece in found]).tolist() == corpus.tokens.tolist()
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
-    again = list(score_dynamically(model, corpus, Dynamic(0.1, 0.05, 5)))
+    again = list(score_dynamically(model, corpus, by(0.1, 0.05, 5)))
     assert np.array_equal(nats, -np.concatenate([piece.log_probs for piece in again]))
 
 
 def test_without_a_rate_it_is_plain_scoring():
     model, corpus = Case("lstm", "plain", {}).loud(), stream(23)
-    found = list(score_dynamically(model, corpus, Dynamic(0.0, 0.0, 4)))
+    found = list(score_dynamically(model, corpus, by(0.0, 0.0, 4)))
     plain = list(score_corpus(model, corpus))
     for name in ("log_probs", "hits", "ranks"):
         made, wanted = (np.concatenate([getattr(p, name) for p in x]) for x in (found, plain))
@@ -79,7 +84,7 @@ def test_without_a_rate_it_is_plain_scoring():
 def test_weights_come_back_when_it_is_stopped_and_when_it_diverges():
     model, corpus = Case("lstm", "plain", {}).loud(), stream(40)
     before = [parameter.clone() for parameter in model.parameters()]
-    started = score_dynamically(model, corpus, Dynamic(0.1, 0.0, 5))
+    started = score_dynamically(model, corpus, by(0.1, 0.0, 5))
     next(started)
     started.close()
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
@@ -87,7 +92,7 @@ def test_weights_come_back_when_it_is_stopped_and_when_it_diverges():
     model = Case("window", "linear", linear).loud()
     before = [parameter.clone() for parameter in model.parameters()]
     with pytest.raises(SeqgenError, match=r"diverged after \d+ tokens; give a smaller --dynamic"):
-        list(score_dynamically(model, corpus, Dynamic(1e6, 0.0, 5)))
+        list(score_dynamically(model, corpus, by(1e6, 0.0, 5)))
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
 
 

@@ -17,10 +17,11 @@ from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.scoring.compare import common_text, compare
 from seqgen.commands.scoring.line_bits import score_each_line
 from seqgen.commands.scoring.minimal_pairs import Pair, read_pairs, score_pairs
-from seqgen.commands.scoring.perplexity import Scoring, perplexity
+from seqgen.commands.scoring.perplexity import for_model, perplexity
 from seqgen.commands.scoring.surprisal import score_lines, score_tokens, whose_line
 from seqgen.commands.writing.continuations import Protocol, find_passages, go_on
 from seqgen.configs import DataConfig
+from seqgen.configs.scoring import Scoring
 from seqgen.data.corpus import Unknowns, encode_corpus
 from seqgen.data.text import WordMeter
 from seqgen.errors import SeqgenError, UsageError
@@ -186,9 +187,10 @@ def test_the_model_that_likes_a_line_best():
 
 def test_a_stride_that_does_not_fit_is_refused():
     case = next(case for case in CASES if case.architecture == "transformer")
-    for stride in (0, 9):
-        with pytest.raises(UsageError, match="from 1 to 8, the window of m"):
-            perplexity(loaded_as(case.build()), ["ab"], scoring=Scoring(stride=stride))
+    with pytest.raises(UsageError, match="from 1 to 8, the window of m"):
+        perplexity(loaded_as(case.build()), ["ab"], scoring=Scoring(stride=9))
+    with pytest.raises(UsageError, match="--stride must be at least 1, not 0"):
+        Scoring(stride=0)
 
 
 @quick
@@ -392,7 +394,7 @@ def test_continuations_are_as_long_as_the_real_ones():
 def test_lines_share_out_the_bits_of_the_text(case, trained):
     loaded = loaded_as(case.loud(), trained)
     text = text_about(loaded.model.window)
-    found = score_each_line(loaded, text, Scoring().check(loaded))
+    found = score_each_line(loaded, text, for_model(loaded))
     wanted = token_by_token(loaded, text, trained)
     if trained == "line":
         bits = [-sum(lp for _, lp, _ in own) / LN2 for own in wanted]
@@ -630,4 +632,4 @@ def test_bits_stand_below_whole_characters():
 def test_compare_says_that_a_text_holds_no_token():
     loaded = loaded_as(ONE_OF_EACH[0].build(), tokenizer=WhitespaceTokenizer(["a"]))
     with pytest.raises(SeqgenError, match="no token of m"):
-        score_each_line(loaded, "  ", Scoring().check(loaded))
+        score_each_line(loaded, "  ", for_model(loaded))

@@ -23,8 +23,8 @@ from seqgen.commands.inspect.likeliest import likeliest
 from seqgen.commands.inspect.passage import passages
 from seqgen.commands.inspect.steps import steps, trace, unit_values
 from seqgen.commands.inspect.units import correlations, features, lags, units
-from seqgen.commands.scoring.perplexity import Scoring
 from seqgen.commands.scoring.surprisal import score_tokens
+from seqgen.configs.scoring import Scoring
 from seqgen.models.cells.watched import Steps, watching
 from seqgen.models.positions import rotate
 from seqgen.report.colours import Scale, share_scale, signed_scale, surprisal_scale

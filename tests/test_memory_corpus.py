@@ -9,8 +9,8 @@ import pytest
 
 from seqgen.commands.loading import load
 from seqgen.commands.scoring.minimal_pairs import read_pairs, score_pairs
-from seqgen.commands.scoring.perplexity import Scoring
 from seqgen.commands.training.train import train
+from seqgen.configs.scoring import Scoring
 
 CORPORA = Path(__file__).resolve().parents[1] / "corpora"
 KINDS = ("agreement", "order", "recall")

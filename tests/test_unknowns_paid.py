@@ -16,9 +16,10 @@ from seqgen.cli import run
 from seqgen.cli.progress import Figures
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.scoring.compare import compare
-from seqgen.commands.scoring.perplexity import Scoring, perplexity
+from seqgen.commands.scoring.perplexity import perplexity
 from seqgen.commands.scoring.surprisal import score_lines
 from seqgen.configs import DataConfig, TrainingConfig
+from seqgen.configs.scoring import Scoring
 from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.tokenizers.word import WordTokenizer
 from seqgen.training.events import Started, Validated

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seqgen.cli import completion, options
 from seqgen.cli import sweep as sweeping
-from seqgen.cli.continuous_cache import Cache, CacheFlatness, CacheStrength
-from seqgen.cli.inputs import Inputs, file_name
-from seqgen.cli.output import announce, put_record, say
+from seqgen.cli.flags import takes_options
+from seqgen.cli.inputs import Inputs
+from seqgen.cli.output import Output, put_record, say
 from seqgen.cli.pairs import (
     HeldOutPairs,
     PairFiles,
-    SourceFile,
-    TargetFile,
     as_pairs,
     check_one_kind,
     check_translates,
     given_pairs,
     require_reads,
 )
+from seqgen.cli.reading import FixedSeed, Machine
 from seqgen.cli.tables import (
     MISSING,
     byte_size,
@@ -35,36 +33,101 @@ from seqgen.cli.tables import (
     put_table,
     short_count,
 )
-from seqgen.cli.translations import Beams, MaxTokens, say_cut, translating
+from seqgen.cli.translations import say_cut, translating
 from seqgen.configs.cache import CacheOptions
+from seqgen.configs.decoding import Translation
+from seqgen.configs.options import Options
 from seqgen.configs.panels import MACHINE, MODEL, SCORES, TEXT
+from seqgen.configs.scoring import Scoring, TextScoring, TranslationScores
+from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
     from seqgen.commands.loaded import LoadedModel
     from seqgen.commands.scoring.compare import Comparison
-    from seqgen.commands.scoring.perplexity import Scoring
     from seqgen.data.pairs import Pairs
 
 
+@dataclass(frozen=True, kw_only=True)
+class Compared(Options):
+    """The models that are compared."""
+
+    models: tuple[str, ...] = setting(
+        "Trained models: names, paths or mixtures A+B; with --sweep, text files.",
+        (),
+        metavar="MODEL",
+        completes="models",
+        positional=True,
+    )
+    all_: bool = setting("Compare all trained models.", False, names=("--all",), panel=MODEL)
+    precisions: str | None = setting(
+        "Compare each model in several number formats, such as float32,bf16,int8.",
+        None,
+        metavar="KIND,KIND,...",
+        panel=MACHINE,
+    )
+
+    def load(self, machine: Machine, looked_up: CacheOptions) -> list[LoadedModel]:
+        """Return the models; each in several number formats, if those are asked for.
+
+        Raises:
+            UsageError: there is none, or a number format is unknown or given twice.
+            SeqgenError: a model cannot be loaded.
+        """
+        from seqgen.commands.loading import load
+        from seqgen.commands.scoring.compare import all_models
+
+        if bool(self.models) == self.all_:
+            raise UsageError("give the models to compare, or --all")
+        names = list(all_models()) if self.all_ else self.models
+        device, cache = machine.device, looked_up.config
+        if self.precisions is None:
+            return [load(name, device, machine.precision, cache) for name in names]
+        kinds = _kinds(self.precisions, machine.precision)
+        each = [(kind, load(name, device, kind, cache)) for name in names for kind in kinds]
+        return [replace(one, title=f"{one.name} in {kind}") for kind, one in each]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedText(PairFiles):
+    """The text, or the pairs, that models are compared on."""
+
+    data: str | None = setting(
+        "Text to compare on, or pairs for models that read those; - is standard input.",
+        None,
+        metavar="FILE",
+        panel=TEXT,
+        reads="file",
+        without="the text that all of them held out",
+    )
+
+    @property
+    def file(self) -> str | None:
+        """The one file of pairs, or of text."""
+        return self.data
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tests(Options):
+    """What is compared beside bits per byte, and how sure the differences are."""
+
+    bleu: bool = setting(
+        "For translators: also translate the sources, and compare by BLEU.",
+        True,
+        names=("--bleu/--no-bleu",),
+        panel=SCORES,
+    )
+    resamples: int = setting(
+        "Number of bootstrap resamples for intervals and p-values.", 2000, low=2, panel=SCORES
+    )
+
+
+@takes_options
 def compare(
     context: typer.Context,
-    models: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Trained models: names, paths or mixtures A+B; with --sweep, text files.",
-            metavar="MODEL",
-            show_default=False,
-            autocompletion=completion.models,
-        ),
-    ] = None,
-    all_: Annotated[
-        bool, typer.Option("--all", help="Compare all trained models.", rich_help_panel=MODEL)
-    ] = False,
-    cache: Cache = None,
-    cache_strength: CacheStrength = None,
-    cache_flatness: CacheFlatness = None,
+    compared: Compared,
+    looked_up: CacheOptions,
     sweep: sweeping.Architectures = None,
     parameters: sweeping.Sizes = None,
     seeds: sweeping.Seeds = None,
@@ -73,57 +136,14 @@ def compare(
     minutes: sweeping.Minutes = None,
     set_: sweeping.Set = None,
     plot: sweeping.Plot = None,
-    stride: options.Stride = None,
-    data: Annotated[
-        str | None,
-        typer.Option(
-            help="Text to compare on, or pairs for models that read those; - is standard input.",
-            parser=file_name,
-            metavar="FILE",
-            rich_help_panel=TEXT,
-            show_default="the text that all of them held out",
-        ),
-    ] = None,
-    source: SourceFile = None,
-    source_vectors: options.SourceVectors = None,
-    target: TargetFile = None,
-    bleu: Annotated[
-        bool,
-        typer.Option(
-            "--bleu/--no-bleu",
-            help="For translators: also translate the sources, and compare by BLEU.",
-            rich_help_panel=SCORES,
-        ),
-    ] = True,
-    beams: Beams = 5,
-    max_tokens: MaxTokens = None,
-    documents: options.Documents = None,
-    resamples: Annotated[
-        int,
-        typer.Option(
-            help="Number of bootstrap resamples for intervals and p-values.",
-            min=2,
-            metavar="N",
-            rich_help_panel=SCORES,
-        ),
-    ] = 2000,
-    seed: options.FixedSeed = 0,
-    batch_size: options.BatchSize = 32,
-    device: options.Device = "auto",
-    precision: options.ReadingPrecision = "auto",
-    precisions: Annotated[
-        str | None,
-        typer.Option(
-            help="Compare each model in several number formats, such as float32,bf16,int8.",
-            metavar="KIND,KIND,...",
-            rich_help_panel=MACHINE,
-            show_default=False,
-        ),
-    ] = None,
-    threads: options.Threads = None,
-    json: options.Json = False,
-    verbose: options.Verbose = False,
-    quiet: options.Quiet = False,
+    *,
+    files: ComparedText,
+    tests: Tests,
+    translation: Translation,
+    scoring: TextScoring,
+    seed: FixedSeed,
+    machine: Machine,
+    out: Output,
 ) -> None:
     """Compare models on one text in bits per byte, even if their tokenizers differ.
 
@@ -136,56 +156,37 @@ def compare(
     tabulates their bits per character. What a sweep has trained is kept: the same command goes on
     after an interruption, or adds sizes, seeds and architectures.
     """
-    from seqgen.commands.loading import load
-    from seqgen.commands.scoring import compare as comparing
-    from seqgen.commands.scoring.perplexity import Scoring
-    from seqgen.configs import DOCUMENTS, READING_PRECISIONS, choice
-
-    if documents is not None:
-        choice("--documents", documents, DOCUMENTS)
     sweeping.check_flags(context)
-    choice("--precision", precision, READING_PRECISIONS)
     if sweep is not None:
-        sweeping.sweep(context.params, models)
+        sweeping.sweep(context.params, list(compared.models))
         return
-    if bool(models) == all_:
-        raise UsageError("give the models to compare, or --all")
-    names = list(comparing.all_models()) if all_ else models
-    looked_up = CacheOptions(
-        cache=cache, cache_strength=cache_strength, cache_flatness=cache_flatness
-    ).config
-    if precisions is None:
-        loaded = [load(name, device, precision, looked_up) for name in names]
-    else:
-        kinds = _kinds(precisions, precision)
-        each = [(kind, load(name, device, kind, looked_up)) for name in names for kind in kinds]
-        loaded = [replace(one, title=f"{one.name} in {kind}") for kind, one in each]
+    from seqgen.commands.scoring.compare import compare as compared_by
+
+    loaded = compared.load(machine, looked_up)
     check_one_kind(loaded)
-    translates = loaded[0].given.is_source
-    scoring = Scoring(documents=documents, stride=stride, batch_size=batch_size)
-    files = PairFiles(data, source, source_vectors, target)
-    text, what = _text(loaded, Inputs(quiet), files)
-    if not quiet:
-        _warn(loaded, text if what else None, scoring)
-    search = {"beams": beams, "max_tokens": max_tokens, "batch_size": batch_size}
-    translating_with = translating(["bleu"], **search) if translates and bleu else None
-    how = {
-        "scoring": scoring,
-        "translating": translating_with,
-        "seed": seed,
-        "resamples": resamples,
-    }
-    records = comparing.compare(loaded, text, **how)
-    if json:
+    scoring = Scoring(**asdict(scoring))
+    text, what = _text(loaded, Inputs(out.quiet), files)
+    _warn(loaded, text if what else None, scoring, out)
+    by_bleu = None
+    if loaded[0].given.is_source and tests.bleu:
+        by_bleu = translating(translation, TranslationScores(metric=("bleu",)), scoring.batch_size)
+    records = compared_by(
+        loaded,
+        text,
+        scoring=scoring,
+        translating=by_bleu,
+        seed=seed.seed,
+        resamples=tests.resamples,
+    )
+    if out.json:
         for one in records:
             put_record(one)
     else:
         _table(records)
-    if not quiet:
-        for one in records if translating_with else ():
-            say_cut(one.model, one.cut, one.bleu["pairs"], one.max_tokens)
-        if not json:
-            _explain(records, what, verbose)
+    for one in records if by_bleu else ():
+        say_cut(one.model, one.cut, one.bleu["pairs"], one.max_tokens, out)
+    if not out.json:
+        _explain(records, what, out)
 
 
 def _kinds(precisions: str, precision: str) -> list[str]:
@@ -206,7 +207,7 @@ def _kinds(precisions: str, precision: str) -> list[str]:
 
 
 def _text(
-    models: list[LoadedModel], inputs: Inputs, files: PairFiles
+    models: list[LoadedModel], inputs: Inputs, files: ComparedText
 ) -> tuple[str | Pairs, str | None]:
     """Return what models are compared on, and what was given for it; None if nothing was.
 
@@ -229,19 +230,22 @@ def _text(
     return inputs.read_text(files.file), files.file
 
 
-def _warn(models: list[LoadedModel], given: str | Pairs | None, scoring: Scoring) -> None:
+def _warn(
+    models: list[LoadedModel], given: str | Pairs | None, scoring: Scoring, out: Output
+) -> None:
     """Say which models have seen a given text, and which cannot read it in this way."""
     from seqgen.commands.scoring.compare import newlines_warning, trained_on
+    from seqgen.commands.scoring.perplexity import warning_of
 
-    for warning in filter(None, map(scoring.warning, models)):
-        announce(warning)
+    for warning in filter(None, (warning_of(loaded, scoring) for loaded in models)):
+        out.announce(warning)
     if given is None:
         return
     if warning := newlines_warning(models, given):
-        announce(warning)
+        out.announce(warning)
     seen = dict.fromkeys(one.stored.name for one in models if trained_on(one, given))
     if seen:
-        announce(f"{' and '.join(seen)} learnt from this very text: no fair comparison")
+        out.announce(f"{' and '.join(seen)} learnt from this very text: no fair comparison")
 
 
 COLUMNS = {
@@ -282,12 +286,12 @@ def _table(records: list[Comparison]) -> None:
     put_table(list(columns), [[show(one) for show in columns.values()] for one in ranked])
 
 
-def _explain(records: list[Comparison], data: str | None, verbose: bool) -> None:
-    """Say what the text was, and with `verbose` exactly how the figures were made."""
+def _explain(records: list[Comparison], data: str | None, out: Output) -> None:
+    """Say what the text was, and with --verbose exactly how the figures were made."""
     what = "what all of them hold out" if data is None else data
     sizes = plural(records[0].characters, "character"), plural(records[0].bytes, "byte")
-    say(f"text: {what}, {', '.join(sizes)}")
-    for one in records if verbose else ():
+    out.notice(f"text: {what}, {', '.join(sizes)}")
+    for one in records if out.explains else ():
         say(f"{one.model}: {one.signature}")
         if bleu := getattr(one, "bleu", None):
             say(f"{one.model}: BLEU|{bleu['signature']}")

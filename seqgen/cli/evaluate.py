@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seqgen.cli import options, translations
-from seqgen.cli.continuous_cache import Cache, CacheFlatness, CacheStrength
-from seqgen.cli.help import flag, value
-from seqgen.cli.inputs import Input, Inputs, file_name
+from seqgen.cli import translations
+from seqgen.cli.flags import takes_options
+from seqgen.cli.inputs import Input, Inputs
 from seqgen.cli.kinds import served
-from seqgen.cli.output import put_record, say
+from seqgen.cli.label_scores import MeasuredFile
+from seqgen.cli.output import Output, put_record, say
 from seqgen.cli.pairs import (
     PairFiles,
-    SourceFile,
-    TargetFile,
     as_pairs,
     check_one_kind,
     check_translates,
@@ -25,9 +24,14 @@ from seqgen.cli.pairs import (
     held_out_by,
     require_reads,
 )
+from seqgen.cli.reading import FixedSeed, Machine, ModelNames
 from seqgen.cli.tables import MISSING, count, figure, interval, percentage, put_table
 from seqgen.configs.cache import CacheOptions
+from seqgen.configs.decoding import WeighedTranslation
+from seqgen.configs.options import Options, same
 from seqgen.configs.panels import SCORES
+from seqgen.configs.scoring import Scoring, TextScoring, TranslationScores
+from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
@@ -37,74 +41,54 @@ if TYPE_CHECKING:
     from seqgen.commands.scoring.minimal_pairs import Pair
 
 
+@dataclass(frozen=True, kw_only=True)
+class MeasuredText(PairFiles):
+    """The text, or the pairs, that models are measured on."""
+
+    file: str | None = same(MeasuredFile, "file")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked(Options):
+    """What is measured; everything that applies if nothing is asked for."""
+
+    perplexity: bool = setting("Score the text, as `seqgen perplexity` does.", False, panel=SCORES)
+    bleu: bool = setting(
+        "Continue passages of the text, and score the continuations against the real ones by BLEU. "
+        "For translators: translate the sources, and score the translations.",
+        False,
+        panel=SCORES,
+    )
+    diversity: bool = setting(
+        "Measure how varied the texts written are: distinct n-grams, self-BLEU, repetition, Zipf "
+        "exponent.",
+        False,
+        panel=SCORES,
+    )
+    pairs: tuple[str, ...] = setting(
+        "Count how often the first text of a pair is more probable: lines "
+        "better<TAB>worse[<TAB>group]; - is standard input.",
+        (),
+        metavar="FILE",
+        panel=SCORES,
+        reads="file",
+    )
+    passages: int = setting("Largest number of passages to continue.", 100, low=1, panel=SCORES)
+
+
+@takes_options
 def evaluate(
     context: typer.Context,
-    file: Annotated[
-        str | None,
-        typer.Argument(
-            help="Text to measure on, pairs for translators, or labelled examples for classifiers "
-            "and taggers; - is standard input. Without a FILE, each model's held-out part is used.",
-            parser=file_name,
-            metavar="[FILE]",
-            show_default=False,
-        ),
-    ] = None,
-    model: options.Models = None,
-    cache: Cache = None,
-    cache_strength: CacheStrength = None,
-    cache_flatness: CacheFlatness = None,
-    perplexity: Annotated[
-        bool, flag("--perplexity", SCORES, "Score the text, as `seqgen perplexity` does.")
-    ] = False,
-    bleu: Annotated[
-        bool,
-        flag(
-            "--bleu",
-            SCORES,
-            "Continue passages of the text, and score the continuations against the real ones by "
-            "BLEU. For translators: translate the sources, and score the translations.",
-        ),
-    ] = False,
-    diversity: Annotated[
-        bool,
-        flag(
-            "--diversity",
-            SCORES,
-            "Measure how varied the texts written are: distinct n-grams, self-BLEU, repetition, "
-            "Zipf exponent.",
-        ),
-    ] = False,
-    pairs: Annotated[
-        list[str] | None,
-        value(
-            "FILE",
-            SCORES,
-            "Count how often the first text of a pair is more probable: lines "
-            "better<TAB>worse[<TAB>group]; - is standard input.",
-            default=False,
-            parser=file_name,
-        ),
-    ] = None,
-    source: SourceFile = None,
-    source_vectors: options.SourceVectors = None,
-    target: TargetFile = None,
-    metric: translations.Metrics = None,
-    by_length: translations.ByLength = None,
-    beams: translations.Beams = 5,
-    length_norm: translations.LengthNorm = "avg",
-    alpha: translations.Alpha = 1.0,
-    max_tokens: translations.MaxTokens = None,
-    documents: options.Documents = None,
-    stride: options.Stride = None,
-    passages: Annotated[int, value("N", SCORES, "Largest number of passages to continue.")] = 100,
-    seed: options.FixedSeed = 0,
-    batch_size: options.BatchSize = 32,
-    device: options.Device = "auto",
-    precision: options.ReadingPrecision = "auto",
-    threads: options.Threads = None,
-    json: options.Json = False,
-    verbose: options.Verbose = False,
-    quiet: options.Quiet = False,
+    files: MeasuredText,
+    models: ModelNames,
+    looked_up: CacheOptions,
+    asked: Asked,
+    scores: TranslationScores,
+    translation: WeighedTranslation,
+    scoring: TextScoring,
+    seed: FixedSeed,
+    machine: Machine,
+    out: Output,
 ) -> None:
     """Measure everything that applies to a model, or only what is asked for.
 
@@ -114,69 +98,66 @@ def evaluate(
     translator translates the sources by beam search. Of a classifier or a tagger, accuracy, F1
     and what it confuses are shown.
     """
-    if served(context, locals()):
+    if served(context, models.names):
         return
     from seqgen.commands.loading import load
-    from seqgen.commands.scoring.evaluate import Measurements
     from seqgen.commands.scoring.evaluate import evaluate as measure
-    from seqgen.commands.scoring.perplexity import Scoring
-    from seqgen.commands.writing.continuations import Protocol
-    from seqgen.configs import DOCUMENTS, READING_PRECISIONS, choice
 
-    if documents is not None:
-        choice("--documents", documents, DOCUMENTS)
-    bleu = bleu or bool(metric) or by_length is not None
-    everything = not (perplexity or bleu or diversity or pairs)
-    files = PairFiles(file, source, source_vectors, target)
-    _check_files(files, pairs or [], perplexity or bleu or diversity)
-    inputs = Inputs(quiet)
-    search = {"beams": beams, "length_norm": length_norm, "alpha": alpha, "max_tokens": max_tokens}
-    to_measure = Measurements(
-        perplexity=perplexity or everything,
-        bleu=bleu or everything,
-        diversity=diversity or everything,
-        pairs=_pairs(inputs.open(pairs or ())),
-        scoring=Scoring(documents=documents, stride=stride, batch_size=batch_size),
-        protocol=Protocol(passages=passages, seed=seed, batch_size=batch_size),
-        translating=translations.translating(metric, by_length, batch_size=batch_size, **search),
+    asked = replace(asked, bleu=asked.bleu or bool(scores.given))
+    _check_files(files, asked)
+    inputs = Inputs(out.quiet)
+    to_measure = _measurements(asked, inputs, scoring, seed)
+    translating = translations.translating(translation, scores, scoring.batch_size)
+    to_measure = replace(to_measure, translating=translating)
+    how = machine.device, machine.precision, looked_up.config
+    loaded = [load(name, *how) for name in models.names]
+    check_one_kind(loaded)
+    _check_for_kind(loaded[0], asked, files.of_pairs or next(iter(scores.given), None))
+    read = _reader(loaded, inputs, files, to_measure)
+    evaluations = []
+    for one in loaded:
+        _announce(one, to_measure, out)
+        evaluations.append(measure(one, *read(one), to_measure))
+        if out.json:
+            put_record(evaluations[-1])
+    if not out.json:
+        _table(evaluations, out)
+    for one in evaluations if loaded[0].given.is_source else ():
+        if made := one.translations:
+            translations.say_cut(one.model, made["cut"], made["pairs"], made["max_tokens"], out)
+
+
+def _measurements(
+    asked: Asked, inputs: Inputs, scoring: TextScoring, seed: FixedSeed
+) -> Measurements:
+    """Return what is to be measured; everything that applies if nothing is asked for."""
+    from seqgen.commands.scoring.evaluate import Measurements
+    from seqgen.commands.writing.continuations import Protocol
+
+    everything = not (asked.perplexity or asked.bleu or asked.diversity or asked.pairs)
+    return Measurements(
+        perplexity=asked.perplexity or everything,
+        bleu=asked.bleu or everything,
+        diversity=asked.diversity or everything,
+        pairs=_pairs(inputs.open(asked.pairs)),
+        scoring=Scoring(**asdict(scoring)),
+        protocol=Protocol(passages=asked.passages, seed=seed.seed, batch_size=scoring.batch_size),
         lenient=everything,
     )
-    choice("--precision", precision, READING_PRECISIONS)
-    looked_up = CacheOptions(
-        cache=cache, cache_strength=cache_strength, cache_flatness=cache_flatness
-    ).config
-    models = [load(name, device, precision, looked_up) for name in model or [None]]
-    check_one_kind(models)
-    scoring_option = "--metric" if metric else "--by-length" if by_length else None
-    _check_for_kind(models[0], pairs, files.of_pairs or scoring_option)
-    read = _reader(models, inputs, files, to_measure)
-    evaluations = []
-    for loaded in models:
-        to_measure.scoring.check(loaded)
-        if not quiet:
-            _announce(loaded, to_measure)
-        evaluations.append(measure(loaded, *read(loaded), to_measure))
-        if json:
-            put_record(evaluations[-1])
-    if not json:
-        _table(evaluations, verbose and not quiet)
-    if models[0].given.is_source and not quiet:
-        for one in filter(lambda one: one.translations, evaluations):
-            scores = one.translations
-            translations.say_cut(one.model, scores["cut"], scores["pairs"], scores["max_tokens"])
 
 
-def _check_files(files: PairFiles, pairs: list[str], reads: bool) -> None:
+def _check_files(files: MeasuredText, asked: Asked) -> None:
     """Refuse standard input that is wanted twice, and a FILE that nothing reads."""
-    if "-" in (files.file, files.source, files.target) and "-" in pairs:
+    if "-" in (files.file, files.source, files.target) and "-" in asked.pairs:
         raise UsageError("standard input can be only one of the files")
-    if files.any and pairs and not reads:
+    reads = asked.perplexity or asked.bleu or asked.diversity
+    if files.any and asked.pairs and not reads:
         raise UsageError("--pairs alone reads no FILE: add --perplexity, --bleu or --diversity")
 
 
-def _check_for_kind(loaded: LoadedModel, pairs: list[str] | None, of_pairs: str | None) -> None:
+def _check_for_kind(loaded: LoadedModel, asked: Asked, of_pairs: str | None) -> None:
     """Refuse options that are for the other kind of model than those that are measured."""
-    if loaded.given.is_source and pairs:
+    if loaded.given.is_source and asked.pairs:
         loaded.given.require_nothing("--pairs")
     check_translates(loaded, of_pairs)
 
@@ -187,7 +168,7 @@ Read = Callable[["LoadedModel"], tuple[Any, str | None]]
 def _reader(
     models: Sequence[LoadedModel],
     inputs: Inputs,
-    files: PairFiles,
+    files: MeasuredText,
     to_measure: Measurements,
 ) -> Read:
     """Return what gives each model the text or the pairs that it is measured on, and its name.
@@ -219,10 +200,14 @@ def _reader(
     return lambda loaded: (text, name)
 
 
-def _announce(loaded: LoadedModel, to_measure: Measurements) -> None:
-    say(f"measuring {loaded.stored.name}")
-    if to_measure.perplexity and (warning := to_measure.scoring.warning(loaded)):
-        say(warning)
+def _announce(loaded: LoadedModel, to_measure: Measurements, out: Output) -> None:
+    """Refuse a way to score that does not suit a model; say what is being measured."""
+    from seqgen.commands.scoring.perplexity import for_model, warning_of
+
+    for_model(loaded, to_measure.scoring)
+    out.notice(f"measuring {loaded.stored.name}")
+    if to_measure.perplexity and (warning := warning_of(loaded, to_measure.scoring)):
+        out.notice(warning)
 
 
 def _pairs(sources: list[Input]) -> dict[str, list[Pair]]:
@@ -257,7 +242,7 @@ DIVERSITY: tuple[Row, ...] = tuple(
 )
 
 
-def _table(evaluations: list[Evaluation], verbose: bool) -> None:
+def _table(evaluations: list[Evaluation], out: Output) -> None:
     """Write a row a figure and a column a model; what the text itself has stands in the last."""
     rows: list[list[str]] = []
     of_pairs = [one for one in evaluations if hasattr(one, "translations")]
@@ -288,19 +273,19 @@ def _table(evaluations: list[Evaluation], verbose: bool) -> None:
         "the targets" if of_pairs else "the text itself",
     ]
     put_table(names[: len(rows[0])], rows)
-    _explain(evaluations, verbose)
+    _explain(evaluations, out)
 
 
 def _shown(show: Callable[[dict[str, Any]], str], record: dict[str, Any] | None) -> str:
     return MISSING if record is None else show(record)
 
 
-def _explain(evaluations: list[Evaluation], verbose: bool) -> None:
+def _explain(evaluations: list[Evaluation], out: Output) -> None:
     """Say why figures are missing and, where that is wanted, how the others were made."""
     for one in evaluations:
         for what, why in one.missing.items():
             say(f"{one.model}: no {what}: {why}")
-        for signature in _signatures(one) if verbose else ():
+        for signature in _signatures(one) if out.explains else ():
             say(f"{one.model}: {signature}")
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from inspect import signature
-from typing import Any
 
 import typer
 
@@ -20,32 +19,32 @@ class OwnWay:
     """What a command does for a kind of model; `Task.serves` names one.
 
     Attributes:
-        put: does it; its parameters are those of the command that have a meaning.
+        put: does it; takes those options of the command that have a meaning.
         models: what such models are called.
     """
 
     put: Callable[..., None]
     models: str
 
-    def __call__(self, context: typer.Context, values: Mapping[str, Any]) -> None:
-        """Do it with the values of a command's parameters.
+    def __call__(self, context: typer.Context) -> None:
+        """Do it with the options of a command.
 
         Raises:
             UsageError: names the first option that was given and has no meaning.
         """
         meant = signature(self.put).parameters
         for name in options.typed(context):
-            if name not in (*meant, "threads"):
+            if name not in meant:
                 raise UsageError(f"--{name.replace('_', '-')} has no meaning for {self.models}")
-        self.put(**{name: values[name] for name in meant})
+        self.put(**{name: context.params[name] for name in meant})
 
 
-def served(context: typer.Context, values: Mapping[str, Any]) -> bool:
+def served(context: typer.Context, names: Sequence[str | None]) -> bool:
     """Serve models in a way of their own, if their task has one for this command.
 
     Args:
         context: of the command.
-        values: of its parameters by name; `model` has the names of the models.
+        names: of the models; None for the latest.
 
     Returns:
         Whether they were served.
@@ -53,11 +52,11 @@ def served(context: typer.Context, values: Mapping[str, Any]) -> bool:
     Raises:
         UsageError: they are, and others are of another kind; or an option has no meaning.
     """
-    tasks = {store.find_all(name).task: name for name in values["model"] or [None]}
+    tasks = {store.find_all(name).task: name for name in names}
     ways = [task.serves[context.info_name] for task in tasks if context.info_name in task.serves]
     if ways and len(tasks) > 1:
         different = " and ".join(str(name) for name in list(tasks.values())[:2])
         raise UsageError(f"{different} are models of different kinds; measure each by itself")
     for way in ways:
-        load_object(way)(context, values)
+        load_object(way)(context)
     return bool(ways)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs
 from seqgen.cli.kinds import OwnWay
-from seqgen.cli.output import put, put_record, say
+from seqgen.cli.output import Output, put, put_record, say
+from seqgen.cli.reading import Device, ModelNames
 from seqgen.cli.tables import MISSING, count, figure, percentage, put_table
+from seqgen.configs.options import Options
+from seqgen.configs.settings import setting
 
 if TYPE_CHECKING:
     from seqgen.commands.labelling.evaluate import LabelEvaluation
@@ -18,39 +23,48 @@ if TYPE_CHECKING:
 WIDEST, MOST_PAIRS = 12, 10
 
 
+@dataclass(frozen=True, kw_only=True)
+class MeasuredFile(Options):
+    """The file that models are measured on."""
+
+    file: str | None = setting(
+        "Text to measure on, pairs for translators, or labelled examples for classifiers and "
+        "taggers; - is standard input. Without a FILE, each model's held-out part is used.",
+        None,
+        metavar="[FILE]",
+        reads="file",
+        positional=True,
+    )
+
+
+@takes_options
 def put_label_scores(
-    model: Sequence[str] | None,
-    file: str | None,
-    device: str,
-    json: bool,
-    verbose: bool,
-    quiet: bool,
+    measured: MeasuredFile, models: ModelNames, machine: Device, out: Output
 ) -> None:
     """Measure classifiers or taggers on a file, or on what each held out, and show the figures."""
     from seqgen.commands.labelling.evaluate import check_labels, evaluate_labels
     from seqgen.commands.labelling.predict import load_labeller
 
-    models = [load_labeller(name, device) for name in model or [None]]
+    labellers = [load_labeller(name, machine.device) for name in models.names]
     given = {}
-    if file is not None:
-        source = Inputs(quiet).open_one(file)
-        examples = models[0].format.read(source.chunks(), source.title)
+    if measured.file is not None:
+        source = Inputs(out.quiet).open_one(measured.file)
+        examples = labellers[0].format.read(source.chunks(), source.title)
         given = {"examples": examples, "name": source.title}
-    for loaded in models:
+    for loaded in labellers:
         check_labels(loaded, **given)
     evaluations = []
-    for loaded in models:
-        if not quiet:
-            say(f"measuring {loaded.stored.name}")
+    for loaded in labellers:
+        out.notice(f"measuring {loaded.stored.name}")
         evaluations.append(evaluate_labels(loaded, **given))
-        if json:
+        if out.json:
             put_record(evaluations[-1])
-    if json:
+    if out.json:
         return
     _table(evaluations)
     for one in evaluations:
         _put_by_label(one)
-        if verbose and not quiet:
+        if out.explains:
             say(f"{one.model}: {one.signature}")
 
 

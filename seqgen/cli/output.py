@@ -200,11 +200,11 @@ def one_line(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n")
 
 
-def say_protocols(records: Iterable[Any], verbose: bool) -> None:
-    """Say how records were made: their protocols, once a model; with `verbose` each signature."""
+def say_protocols(records: Iterable[Any], out: Output) -> None:
+    """Say how records were made: their protocols, once a model; with --verbose each signature."""
     for model, protocol in dict.fromkeys((r.model, r.protocol) for r in records):
-        say(f"{model}: {protocol}")
-    for record in records if verbose else ():
+        out.notice(f"{model}: {protocol}")
+    for record in records if out.explains else ():
         say(f"{record.file}: {record.signature}")
 
 

@@ -11,7 +11,9 @@ import typer
 
 from seqgen.cli.inputs import Input, Inputs, Pipe, file_name
 from seqgen.cli.output import announce
+from seqgen.configs.options import Options, same
 from seqgen.configs.panels import TEXT
+from seqgen.configs.settings import setting
 from seqgen.errors import SeqgenError, UsageError
 
 if TYPE_CHECKING:
@@ -44,6 +46,24 @@ TargetFile = Annotated[
         show_default=False,
     ),
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceVectors(Options):
+    """The vectors that a model writes from."""
+
+    source_vectors: str | None = setting(
+        "The .npy or .safetensors file of the vectors that a model of vectors writes from.",
+        None,
+        metavar="FILE",
+        panel=TEXT,
+        reads="file",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.source_vectors is not None:
+            check_vectors(self.source_vectors)
 
 
 @dataclass(frozen=True)
@@ -131,31 +151,37 @@ class WithVectors:
 ScoredInput = Input | TwoFiles | WithVectors | HeldOutPairs
 
 
-@dataclass(frozen=True)
-class PairFiles:
-    """The names of the FILEs of pairs that a command was given; None for those that it was not.
+@dataclass(frozen=True, kw_only=True)
+class PairFiles(Options):
+    """The files of pairs that a command is given: of both sides, or one, which a subclass adds."""
 
-    Attributes:
-        file: of pairs with a tab.
-        source: of the sources.
-        source_vectors: of sources that are vectors.
-        target: of the targets.
-    """
+    source: str | None = setting(
+        "For pairs in two files: the sources, a line each; needs --target.",
+        None,
+        metavar="FILE",
+        panel=TEXT,
+        reads="file",
+    )
+    source_vectors: str | None = same(SourceVectors, "source_vectors")
+    target: str | None = setting(
+        "For pairs in two files: the targets; line n belongs to line n of --source, or to source n "
+        "of --source-vectors.",
+        None,
+        metavar="FILE",
+        panel=TEXT,
+        reads="file",
+    )
 
-    file: str | None
-    source: str | None
-    source_vectors: str | None
-    target: str | None
+    @property
+    def file(self) -> str | None:
+        """The one file of pairs, or of text."""
+        return None
 
     @property
     def of_pairs(self) -> str | None:
         """The option of a side that was given, if one was: those are for models of pairs."""
-        sides = {
-            "--source": self.source,
-            "--source-vectors": self.source_vectors,
-            "--target": self.target,
-        }
-        return next((option for option, name in sides.items() if name is not None), None)
+        sides = ("--source", "--source-vectors", "--target")
+        return next((option for option in sides if option in self.given), None)
 
     @property
     def any(self) -> bool:

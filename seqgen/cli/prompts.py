@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from seqgen.cli.inputs import Input, Inputs, input_bytes, piped_input
 from seqgen.cli.output import Output, is_terminal
-from seqgen.cli.pairs import check_vectors
-from seqgen.configs.options import Options
+from seqgen.cli.pairs import SourceVectors, check_vectors
+from seqgen.configs.options import Options, same
 from seqgen.configs.panels import OUTPUT, TEXT
 from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
@@ -53,13 +53,7 @@ class GivenPrompts(Options):
         panel=TEXT,
         reads="file",
     )
-    source_vectors: str | None = setting(
-        "The .npy or .safetensors file of the vectors that a model of vectors writes from.",
-        None,
-        metavar="FILE",
-        panel=TEXT,
-        reads="file",
-    )
+    source_vectors: str | None = same(SourceVectors, "source_vectors")
 
     def __post_init__(self) -> None:
         super().__post_init__()

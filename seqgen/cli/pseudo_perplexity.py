@@ -3,84 +3,117 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Input, Inputs, piped_input
 from seqgen.cli.kinds import OwnWay
-from seqgen.cli.output import one_line, put, put_record, say, say_protocols
+from seqgen.cli.output import Output, one_line, put, put_record, say, say_protocols
 from seqgen.cli.pairs import held_out_by
+from seqgen.cli.reading import ExactMachine, ModelNames
 from seqgen.cli.tables import count, figure, percentage, put_table
-from seqgen.errors import SeqgenError, UsageError
+from seqgen.configs import Documents
+from seqgen.configs.options import Options, same
+from seqgen.configs.panels import OUTPUT
+from seqgen.configs.scoring import TextScoring
+from seqgen.configs.settings import require, setting
+from seqgen.errors import SeqgenError
 from seqgen.files import title_of
 
 if TYPE_CHECKING:
     from seqgen.commands.loaded import LoadedModel
     from seqgen.commands.masked.pseudo_perplexity import PseudoPerplexity
-    from seqgen.configs import Documents
 
 
-def put_pseudo_perplexity(
-    model: Sequence[str] | None,
-    files: Sequence[str] | None,
-    device: str,
-    precision: str,
-    documents: Documents | None,
-    per_line: bool,
-    json: bool,
-    verbose: bool,
-    quiet: bool,
-) -> None:
-    """Score files, standard input or what masked models hold out, and show the figures.
+@dataclass(frozen=True, kw_only=True)
+class TextFiles(Options):
+    """The files that are scored."""
+
+    files: tuple[str, ...] = setting(
+        "Text or token files, or - for standard input. Without a FILE, the model's held-out text "
+        "is scored.",
+        (),
+        metavar="FILE",
+        reads="file",
+        positional=True,
+    )
+
+    @property
+    def or_piped(self) -> tuple[str, ...]:
+        """The files that were given; without any, standard input if something is piped in."""
+        return ("-",) if not self.files and piped_input() is not None else self.files
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineByLine(Options):
+    """Whether lines are scored alone."""
+
+    documents: Documents | None = same(TextScoring, "documents")
+    per_line: bool = setting(
+        "Score each line alone; print its bits per character, a tab and the line.",
+        False,
+        panel=OUTPUT,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_stream(self.per_line, self.documents)
+
+
+def refuse_stream(per_line: bool, documents: Documents | None) -> None:
+    """Refuse one stream of text where lines are scored alone.
 
     Raises:
-        UsageError: there is no such precision, or it goes without another option.
-        SeqgenError: a text is empty, or a model holds out nothing.
+        UsageError: both are asked for.
     """
+    both = per_line and documents == "stream"
+    require(not both, "--per-line scores each line alone: leave out --documents stream")
+
+
+@takes_options
+def put_pseudo_perplexity(
+    text: TextFiles, models: ModelNames, by_line: LineByLine, machine: ExactMachine, out: Output
+) -> None:
+    """Score files, standard input or what masked models hold out, and show the figures."""
     from seqgen.commands.masked.load import load_masked
     from seqgen.commands.masked.pseudo_perplexity import pseudo_perplexity
-    from seqgen.configs import PRECISIONS, choice
 
-    if per_line and documents == "stream":
-        raise UsageError("--per-line scores each line alone: leave out --documents stream")
-    place = device, choice("--precision", precision, PRECISIONS)
-    models = [load_masked(name, *place) for name in model or [None]]
-    if not files and piped_input() is not None:
-        files = ["-"]
-    sources = Inputs(quiet).open(files or ()) or [held_out_by(models, quiet)]
+    loaded = [load_masked(name, machine.device, machine.precision) for name in models.names]
+    sources = Inputs(out.quiet).open(text.or_piped) or [held_out_by(loaded, out.quiet)]
     records = []
-    for loaded in models:
+    for one in loaded:
         for source in sources:
-            if per_line:
-                _put_lines(loaded, source, json, verbose, quiet)
+            if by_line.per_line:
+                _put_lines(one, source, out)
                 continue
-            chunks = source.chunks(loaded.data.newlines)
-            how = {"file": source.name, "documents": documents}
-            records.append(pseudo_perplexity(loaded, chunks, **how))
-            if json:
+            chunks = source.chunks(one.data.newlines)
+            documents = by_line.documents
+            records.append(pseudo_perplexity(one, chunks, file=source.name, documents=documents))
+            if out.json:
                 put_record(records[-1])
-    if not json and not per_line:
-        _table(records, verbose, quiet)
+    if not out.json and not by_line.per_line:
+        _table(records, out)
 
 
-PSEUDO_PERPLEXITY = OwnWay(put_pseudo_perplexity, "masked models")
-
-
-def _put_lines(loaded: LoadedModel, source: Input, json: bool, verbose: bool, quiet: bool) -> None:
+def _put_lines(loaded: LoadedModel, source: Input, out: Output) -> None:
     """Write the pseudo-log-likelihood of each line, a tab and the line."""
     from seqgen.commands.masked.pseudo_perplexity import pseudo_lines
 
     record = None
     for record in pseudo_lines(loaded, source.chunks(loaded.data.newlines), file=source.name):
-        if json:
+        if out.json:
             put_record(record)
             continue
         put(f"{figure(record.pseudo_log_likelihood)}\t{one_line(record.text)}\n")
-        if verbose and not quiet:
+        if out.explains:
             say(record.signature)
     if record is None:
         raise SeqgenError(f"{title_of(source.name)} is empty: there is nothing to score")
-    if not quiet:
-        say(f"{loaded.stored.name}: {record.protocol}")
+    out.notice(f"{loaded.stored.name}: {record.protocol}")
+
+
+PSEUDO_PERPLEXITY = OwnWay(put_pseudo_perplexity, "masked models")
 
 
 COLUMNS = {
@@ -94,10 +127,9 @@ COLUMNS = {
 }
 
 
-def _table(records: Sequence[PseudoPerplexity], verbose: bool, quiet: bool) -> None:
+def _table(records: Sequence[PseudoPerplexity], out: Output) -> None:
     several = len({record.model for record in records}) > 1
     columns = {k: show for k, show in COLUMNS.items() if several or k != "model"}
     rows = [[show(record) for show in columns.values()] for record in records]
     put_table(list(columns), rows, left=2 if several else 1)
-    if not quiet:
-        say_protocols(records, verbose)
+    say_protocols(records, out)

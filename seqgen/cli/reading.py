@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -84,6 +85,26 @@ class Machine(Device):
     def __post_init__(self) -> None:
         super().__post_init__()
         choice("--precision", self.precision, READING_PRECISIONS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelNames(Options):
+    """The trained models that a command measures."""
+
+    model: tuple[str, ...] = setting(
+        "Trained model: a name or a path. A+B mixes several. Repeat the option to compare models.",
+        (),
+        names=("--model", "-m"),
+        metavar="NAME",
+        panel=MODEL,
+        without="the latest",
+        completes="models",
+    )
+
+    @property
+    def names(self) -> Sequence[str | None]:
+        """The names; None for the latest model."""
+        return self.model or (None,)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from seqgen.cli.coloured import lines_of, put_lines
+from seqgen.cli.output import Output
 from seqgen.report.colours import Scale
 
 if TYPE_CHECKING:
@@ -19,9 +20,9 @@ LEGEND = (
 )
 
 
-def put_coloured(tokens: Iterable[Token], quiet: bool) -> None:
+def put_coloured(tokens: Iterable[Token], out: Output) -> None:
     """Write a text, line by line: expected tokens green, surprising ones red."""
-    put_lines(lines_of(_pieces(tokens)), BITS, _digit, None if quiet else LEGEND)
+    put_lines(lines_of(_pieces(tokens)), BITS, _digit, None if out.quiet else LEGEND)
 
 
 def _pieces(tokens: Iterable[Token]) -> Iterator[tuple[str, float]]:

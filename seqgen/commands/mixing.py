@@ -12,8 +12,9 @@ from seqgen.commands.interrupts import ending_as_ctrl_c
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.loading import load_mixture
 from seqgen.commands.scoring.mix import fit_mixture, require_guide, with_weights
-from seqgen.commands.scoring.perplexity import Perplexity, Scoring, perplexity
+from seqgen.commands.scoring.perplexity import Perplexity, perplexity
 from seqgen.configs import require
+from seqgen.configs.scoring import Scoring
 from seqgen.data.pairs import Pairs
 from seqgen.data.tokenfile import TokenFile
 from seqgen.models.precision import Precision, choose_device

@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from seqgen.configs.options import Options, group, with_default
-from seqgen.configs.panels import ATTENTION, FILTERS, LENGTH, MACHINE, SEARCH
+from seqgen.configs.options import Options, group, same, with_default
+from seqgen.configs.panels import ATTENTION, FILTERS, LENGTH, MACHINE, SEARCH, TRANSLATION
 from seqgen.configs.settings import (
     MOST_ROWS,
     MOST_SEED,
@@ -285,7 +285,7 @@ class BeamOptions(WritingOptions):
     max_tokens: int = with_default(WritingOptions, "max_tokens", 100)
     batch_size: int = with_default(WritingOptions, "batch_size", 16)
     beams: int = setting(
-        "Number of hypotheses to keep at each step, over all groups.",
+        "Number of hypotheses to keep at each step.",
         5,
         low=1,
         high=MOST_BEAMS,
@@ -347,6 +347,34 @@ class BeamOptions(WritingOptions):
         check_beams(self.beams, self.beams if self.exhaustive else self.nbest, self.groups)
         alone = not self.stochastic or self.groups == 1
         require(alone, "--stochastic cannot be combined with --groups")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Translation(Options):
+    """How sources are translated, by beam search, in order to score the translations."""
+
+    beams: int = same(BeamOptions, "beams", panel=TRANSLATION)
+    max_tokens: int | None = with_default(
+        BeamOptions,
+        "max_tokens",
+        None,
+        panel=TRANSLATION,
+        without="100, or twice the longest target if that is more",
+    )
+
+    def search(self, batch_size: int) -> BeamOptions:
+        """Return the search; without `max_tokens` with the limit that it is raised from."""
+        given = {name: getattr(self, name) for name in self.fields()}
+        given = {name: value for name, value in given.items() if value is not None}
+        return BeamOptions(**given, batch_size=batch_size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeighedTranslation(Translation):
+    """The same, and how the search weighs lengths."""
+
+    length_norm: LengthNormKind = same(BeamOptions, "length_norm", panel=TRANSLATION)
+    alpha: float = same(BeamOptions, "alpha", panel=TRANSLATION)
 
 
 def check_beams(beams: int, nbest: int, groups: int) -> None:

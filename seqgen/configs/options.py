@@ -118,7 +118,26 @@ def is_group(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Options)
 
 
-def with_default(options: type[Config], name: str, default: Any) -> Any:
-    """Return the field `name` of `options` with another default."""
-    field = options.__dataclass_fields__[name]
-    return dataclasses.field(default=default, metadata=field.metadata)
+def with_default(options: type[Config], name: str, default: Any, **flag: Any) -> Any:
+    """Return the field `name` of `options` with another default.
+
+    Args:
+        options: the class that declares it.
+        name: the field's.
+        default: its default here.
+        flag: what else differs of its flag, see `Flag`.
+    """
+    metadata = options.__dataclass_fields__[name].metadata
+    changed = {"flag": dataclasses.replace(metadata["flag"], **flag)}
+    return dataclasses.field(default=default, metadata={**metadata, **changed})
+
+
+def same(options: type[Config], name: str, **flag: Any) -> Any:
+    """Return the field `name` of `options`, for a group that has only some of them.
+
+    Args:
+        options: the class that declares it.
+        name: the field's.
+        flag: what differs of its flag, see `Flag`.
+    """
+    return with_default(options, name, options.__dataclass_fields__[name].default, **flag)

@@ -1,4 +1,4 @@
-"""How texts are scored: the options of BLEU and its relatives, and of tests between systems."""
+"""How texts are scored: by a model, and by BLEU and its relatives against references."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from seqgen.configs.options import Options
-from seqgen.configs.panels import OUTPUT, SCORES, TESTS
-from seqgen.configs.settings import require, setting
+from seqgen.configs.data import Documents
+from seqgen.configs.decoding import WritingOptions
+from seqgen.configs.options import Options, group, same, with_default
+from seqgen.configs.panels import MODEL, OUTPUT, SCORES, TESTS, TEXT, TRANSLATION
+from seqgen.configs.settings import MOST_RATE, MOST_TOKENS, require, setting
+from seqgen.errors import UsageError
 
 MetricName = Literal["bleu", "chrf", "chrf++", "ter"]
 METRICS: tuple[str, ...] = get_args(MetricName)
@@ -21,6 +24,94 @@ OWNED = {
 MOST_RESAMPLES = 10**5
 # NumPy's generators, which sacreBLEU draws from, take 32 bits.
 MOST_BLEU_SEED = (1 << 32) - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dynamic(Options):
+    """How the weights of a model follow the text that it scores (Krause et al. 2018)."""
+
+    dynamic: float | None = setting(
+        "Train the model on the text while it is scored, by SGD with this learning rate (dynamic "
+        "evaluation). The stored model stays as it is.",
+        None,
+        low=0,
+        high=MOST_RATE,
+        metavar="RATE",
+        panel=MODEL,
+    )
+    dynamic_decay: float = setting(
+        "Share by which the weights return to the trained ones at each update of --dynamic.",
+        0.0,
+        low=0,
+        high=1,
+        panel=MODEL,
+        without="0",
+    )
+    dynamic_segment: int | None = setting(
+        "Number of tokens between the updates of --dynamic.",
+        None,
+        low=1,
+        high=MOST_TOKENS,
+        panel=MODEL,
+        without="20 characters or bytes; 5 other tokens",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dynamic is None:
+            self.refuse_without("--dynamic: give its learning rate as well", *self.given)
+
+    def __str__(self) -> str:
+        """Say how the weights follow."""
+        return (
+            f"dynamic evaluation by SGD (Krause et al. 2018), learning rate {self.dynamic:g}, "
+            f"decay {self.dynamic_decay:g}, segments of {self.dynamic_segment} tokens"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextScoring(Options):
+    """How a model reads a text that it scores. `batch_size` never changes a figure."""
+
+    documents: Documents | None = setting(
+        "Read the text as one continuous stream, or each line as a separate document.",
+        None,
+        panel=TEXT,
+        without="as the model was trained",
+    )
+    stride: int | None = setting(
+        "How many tokens a transformer's full context window moves on at a time.",
+        None,
+        low=1,
+        panel=MODEL,
+        without="half the window",
+    )
+    batch_size: int = with_default(WritingOptions, "batch_size", 32)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scoring(TextScoring):
+    """How a model scores a text, and what is counted."""
+
+    top5: bool = setting(
+        "Report top-5 accuracy also for n-grams over words, where it is slow.", False, panel=SCORES
+    )
+    learning: Dynamic = group(Dynamic)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        both = self.learns and self.stride is not None
+        require(not both, "give --stride or --dynamic, not both")
+
+    @property
+    def learns(self) -> bool:
+        """Whether the model goes on learning from the text."""
+        return self.learning.dynamic is not None
+
+    @property
+    def want(self) -> Literal["ranks", "hits"]:
+        """What a model is asked for beside log-probabilities, a `models.scores.Want`."""
+        return "ranks" if self.top5 else "hits"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +195,37 @@ class MetricOptions(ScoreOptions):
             applicable = {name: value for name, value in given.items() if name not in others}
             every.append(BleuOptions(metric=metric, **applicable))
         return every
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslationScores(Options):
+    """What translations are scored by."""
+
+    metric: tuple[MetricName, ...] = same(
+        MetricOptions, "metric", panel=TRANSLATION, without="bleu, chrf, ter"
+    )
+    by_length: str | None = setting(
+        "The longest source of each class of lengths, in words.",
+        None,
+        metavar="N,N,...",
+        panel=TRANSLATION,
+        without="five classes of about equal size",
+    )
+
+    @property
+    def lengths(self) -> tuple[int, ...] | None:
+        """The classes of lengths.
+
+        Raises:
+            UsageError: they are no numbers.
+        """
+        if self.by_length is None:
+            return None
+        try:
+            return tuple(map(int, self.by_length.split(",")))
+        except ValueError:
+            message = f"--by-length takes numbers such as 5,10,20, not {self.by_length!r}"
+            raise UsageError(message) from None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from seqgen.commands.inspect.units import Unit, units
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.portrait.figures import Figures, figures
 from seqgen.commands.portrait.novelty import Originality, originality
-from seqgen.commands.scoring.perplexity import Scoring, protocol, scoring_signature
+from seqgen.commands.scoring.perplexity import for_model, protocol, scoring_signature
 from seqgen.commands.writing.beam_search import BeamOptions, Tree, explain
 from seqgen.errors import SeqgenError
 from seqgen.models.recurrent import RecurrentLM
@@ -77,7 +77,7 @@ def portrait(loaded: LoadedModel, chunks: Iterable[str], prompt: str | None = No
     """
     most = max(1000, min(MOST_TOKENS, MOST_NUMBERS // loaded.model.vocab_size))
     passages = passages_of(loaded, chunks, most)
-    scoring = Scoring().check(loaded)
+    scoring = for_model(loaded)
     shown = passages.head(SHOWN)
     if prompt is None:
         prompt = _prompt(shown.documents[0])

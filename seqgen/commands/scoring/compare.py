@@ -14,8 +14,9 @@ from seqgen import store
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.scoring.evaluate import held_out_text
 from seqgen.commands.scoring.line_bits import LineBits, line_sizes, score_each_line, whole_of
-from seqgen.commands.scoring.perplexity import Scoring, protocol, scoring_signature
+from seqgen.commands.scoring.perplexity import for_model, protocol, scoring_signature
 from seqgen.commands.scoring.translations import Translating, paired_records, translate
+from seqgen.configs.scoring import Scoring
 from seqgen.data.pairs import Pairs
 from seqgen.data.text import unix_newlines
 from seqgen.errors import SeqgenError, UsageError
@@ -203,7 +204,7 @@ def compare(
     translates = models[0].given.is_source
     if not whole_of(text):
         raise SeqgenError("the text is empty: there is nothing to score")
-    each = [(scoring or Scoring()).check(loaded) for loaded in models]
+    each = [for_model(loaded, scoring) for loaded in models]
     texts = [as_read(loaded, text) for loaded in models]
     scores = [score_each_line(*one) for one in zip(models, texts, each, strict=True)]
     ranked = rank(models, scores, list(map(whole_of, texts)), seed, resamples)

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqgen.configs import MOST_NATS, MOST_RATE, MOST_TOKENS, Bounds, require
+from seqgen.configs import MOST_NATS, require
+from seqgen.configs.scoring import Dynamic
 from seqgen.data.corpus import Corpus
 from seqgen.errors import SeqgenError
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
@@ -24,59 +25,31 @@ if TYPE_CHECKING:
 LETTERS, WORDS = 20, 5
 
 
-@dataclass(frozen=True)
-class Dynamic:
-    """How weights follow a text (Krause et al. 2018).
-
-    Attributes:
-        rate: eta, the learning rate; 0 leaves the weights as they are.
-        decay: lambda, the share by which weights return to the trained ones at each update.
-        segment: tokens from one update to the next; by the kind of tokens if None.
+def for_model(dynamic: Dynamic, loaded: LoadedModel, documents: str) -> Dynamic:
+    """Return how one model learns from a text, with its segment.
 
     Raises:
-        UsageError: a value is out of bounds.
+        UsageError: there are no weights to train, or no stream of text to train them on.
     """
-
-    rate: float
-    decay: float = 0.0
-    segment: int | None = None
-
-    def __post_init__(self) -> None:
-        Bounds(low=0, high=MOST_RATE).check("--dynamic", self.rate)
-        Bounds(low=0, high=1).check("--dynamic-decay", self.decay)
-        Bounds(low=1, high=MOST_TOKENS).check("--dynamic-segment", self.segment)
-
-    def check(self, loaded: LoadedModel, documents: str) -> Dynamic:
-        """Return this for one model, with its segment.
-
-        Raises:
-            UsageError: there are no weights to train, or no stream of text to train them on.
-        """
-        name, model = loaded.stored.name, loaded.model
-        loaded.given.require_nothing("--dynamic")
-        require(loaded.cache is None, "give --dynamic or --cache, not both")
-        trained = isinstance(model, NeuralLanguageModel)
-        what = "estimated from counts" if model.counted else "a mixture"
-        require(trained, f"--dynamic trains one neural model on the text; {name} is {what}")
-        require(not loaded.backward, f"--dynamic reads from left to right; {name} reads backward")
-        stream = documents == "stream"
-        require(stream, "--dynamic follows one continuous text, not lines on their own")
-        exact = loaded.precision in ("float32", "float64")
-        require(exact, "--dynamic needs --precision float32 or float64")
-        kind = loaded.tokenizer.kind
-        segment = self.segment or (LETTERS if kind in ("char", "byte") else WORDS)
-        if model.window is not None:
-            fits = self.segment is None or segment <= model.window
-            most = f"at most {model.window}, the window of {name}"
-            require(fits, f"--dynamic-segment must be {most}, not {segment}")
-            segment = min(segment, model.window)
-        return replace(self, segment=segment)
-
-    def __str__(self) -> str:
-        return (
-            f"dynamic evaluation by SGD (Krause et al. 2018), learning rate {self.rate:g}, decay "
-            f"{self.decay:g}, segments of {self.segment} tokens"
-        )
+    name, model = loaded.stored.name, loaded.model
+    loaded.given.require_nothing("--dynamic")
+    require(loaded.cache is None, "give --dynamic or --cache, not both")
+    trained = isinstance(model, NeuralLanguageModel)
+    what = "estimated from counts" if model.counted else "a mixture"
+    require(trained, f"--dynamic trains one neural model on the text; {name} is {what}")
+    require(not loaded.backward, f"--dynamic reads from left to right; {name} reads backward")
+    stream = documents == "stream"
+    require(stream, "--dynamic follows one continuous text, not lines on their own")
+    exact = loaded.precision in ("float32", "float64")
+    require(exact, "--dynamic needs --precision float32 or float64")
+    kind, given = loaded.tokenizer.kind, dynamic.dynamic_segment
+    segment = given or (LETTERS if kind in ("char", "byte") else WORDS)
+    if model.window is not None:
+        fits = given is None or segment <= model.window
+        most = f"at most {model.window}, the window of {name}"
+        require(fits, f"--dynamic-segment must be {most}, not {segment}")
+        segment = min(segment, model.window)
+    return replace(dynamic, dynamic_segment=segment)
 
 
 def score_dynamically(
@@ -110,7 +83,7 @@ def score_dynamically(
     weights = list(model.parameters())
     trained = [weight.detach().clone() for weight in weights]
     try:
-        for segment in _segments(model, corpus, dynamic.segment):
+        for segment in _segments(model, corpus, dynamic.dynamic_segment):
             log_probs = segment.logits.log_softmax(-1)
             nats = -log_probs.gather(-1, segment.targets.unsqueeze(-1)).mean()
             if not nats <= MOST_NATS:
@@ -131,9 +104,9 @@ def _update(weights: list[Tensor], trained: list[Tensor], nats: Tensor, dynamic:
         gradients = torch.autograd.grad(nats, weights, allow_unused=True)
     pairs = [(w, g) for w, g in zip(weights, gradients, strict=True) if g is not None]
     with torch.no_grad():
-        if dynamic.decay:
-            torch._foreach_lerp_(weights, trained, dynamic.decay)
-        torch._foreach_add_(*map(list, zip(*pairs, strict=True)), alpha=-dynamic.rate)
+        if dynamic.dynamic_decay:
+            torch._foreach_lerp_(weights, trained, dynamic.dynamic_decay)
+        torch._foreach_add_(*map(list, zip(*pairs, strict=True)), alpha=-dynamic.dynamic)
 
 
 @dataclass(frozen=True)

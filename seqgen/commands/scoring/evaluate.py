@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.scoring.minimal_pairs import Pair, score_pairs
 from seqgen.commands.scoring.perplexity import (
-    Scoring,
+    for_model,
     held_out_pairs,
     perplexity,
     scoring_signature,
 )
 from seqgen.commands.scoring.translations import Translating, translate, translation_record
 from seqgen.commands.writing.continuations import Passage, Protocol, find_passages, go_on
-from seqgen.configs.scoring import BleuOptions
+from seqgen.configs.scoring import BleuOptions, Scoring
 from seqgen.data.pairs import Pairs
 from seqgen.data.text import Text, unix_newlines
 from seqgen.data.tokenfile import TokenFile, is_token_file, open_token_file
@@ -210,7 +210,7 @@ def _continue(
         raise SeqgenError(f"{loaded.stored.name} writes from labels: nothing is continued")
     if loaded.backward:
         raise SeqgenError(f"{loaded.stored.name} writes from right to left: nothing is continued")
-    scoring = to_measure.scoring.check(loaded)
+    scoring = for_model(loaded, to_measure.scoring)
     passages = find_passages(text, scoring.documents, to_measure.protocol)
     written = go_on(loaded, passages, to_measure.protocol)
     digest = hashlib.sha256(text.encode()).hexdigest()
@@ -227,7 +227,7 @@ def _continue(
 def _translate(loaded: LoadedModel, pairs: Pairs, to_measure: Measurements) -> dict[str, Any]:
     """Return the same of a model's translations, and `translations`: all their figures."""
     scoring, how = (
-        to_measure.scoring.check(loaded),
+        for_model(loaded, to_measure.scoring),
         to_measure.translating.with_length_limit(loaded, pairs),
     )
     translations = translate(loaded, pairs, how.search)

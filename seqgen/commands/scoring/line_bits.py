@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.scoring.perplexity import Scoring
+from seqgen.configs.scoring import Scoring
 from seqgen.data.corpus import Unknowns, encode_corpus
 from seqgen.data.pairs import Pairs
 from seqgen.data.text import lines

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.scoring.perplexity import Scoring, scoring_signature
+from seqgen.commands.scoring.perplexity import scoring_signature
 from seqgen.commands.scoring.surprisal import Line, score_lines
+from seqgen.configs.scoring import Scoring
 from seqgen.data.text import lines, unix_newlines
 from seqgen.errors import SeqgenError
 from seqgen.metrics.bootstrap import wilson

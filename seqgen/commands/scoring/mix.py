@@ -13,8 +13,9 @@ from torch import Tensor
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.loading import mixture_of, with_cache
 from seqgen.commands.scoring.fit_cache import Columns, fit_cache, rounded
-from seqgen.commands.scoring.perplexity import Scoring, check_token_file
+from seqgen.commands.scoring.perplexity import check_token_file, for_model
 from seqgen.configs import Direction, Documents
+from seqgen.configs.scoring import Scoring
 from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.data.pairs import Pairs, encode_pairs
 from seqgen.data.tokenfile import TokenFile
@@ -64,7 +65,7 @@ def fit(
         scoring: how, as `perplexity`'s.
 
     Raises:
-        UsageError: the model is no mixture and has no cache; or see `Scoring.check`.
+        UsageError: the model is no mixture and has no cache; or see `perplexity.for_model`.
         SeqgenError: the text is empty, impossible under every component, or in other tokens.
     """
     if not isinstance(loaded.stored, StoredMixture) and loaded.cache is None:
@@ -180,10 +181,10 @@ def _columns(
     """Encode a text once; return what scores it under a part of a model.
 
     Raises:
-        UsageError: see `Scoring.check`.
+        UsageError: see `perplexity.for_model`.
         SeqgenError: there is no token.
     """
-    scoring = (scoring or Scoring()).check(loaded)
+    scoring = for_model(loaded, scoring)
     corpus = _corpus(loaded, text, scoring.documents)
     if not corpus.tokens.size:
         raise SeqgenError("there is no token to fit weights on")

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.scoring.dynamic import Dynamic, score_dynamically
+from seqgen.commands.scoring import dynamic
 from seqgen.configs import Documents, require
+from seqgen.configs.scoring import Scoring
 from seqgen.data.corpus import Corpus, Unknowns, encode_corpus
 from seqgen.data.framing import Framing
 from seqgen.data.pairs import Pairs
@@ -20,61 +21,38 @@ from seqgen.errors import SeqgenError
 from seqgen.files import title_of
 from seqgen.metrics.perplexity import OOV_BITS, ScoreTotals
 from seqgen.metrics.signature import short, signature
-from seqgen.models.scores import Want
 from seqgen.scoring import Scored, add_up
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scoring:
-    """How a text is scored.
+def for_model(loaded: LoadedModel, scoring: Scoring | None = None) -> Scoring:
+    """Return how a model scores a text: `scoring`, with its `documents`.
 
-    Attributes:
-        documents: "stream" or "line"; how the model was trained if None.
-        stride: how many tokens a full window gives up at a time; half the window if None.
-        top5: find every token's rank also where that is slow, as for n-grams over words.
-        batch_size: documents side by side; changes no figure.
-        dynamic: how the model learns from the text as it is scored; not at all if None.
+    Raises:
+        UsageError: the stride does not suit its window, or the model cannot learn so.
     """
+    scoring = scoring or Scoring()
+    if loaded.given.in_pairs:
+        name, each = loaded.stored.name, loaded.given.noun
+        fits = scoring.documents != "stream"
+        require(fits, f"--documents stream has no meaning: {name} scores {each}, one by one")
+    window, stride = loaded.model.window, scoring.stride
+    fits = stride is None or window is None or stride <= window
+    most = f"from 1 to {window}, the window of {loaded.stored.name}"
+    require(fits, f"--stride must be {most}, not {stride}")
+    documents, learning = scoring.documents or loaded.data.documents, scoring.learning
+    if scoring.learns:
+        learning = dynamic.for_model(learning, loaded, documents)
+    return replace(scoring, documents=documents, learning=learning)
 
-    documents: Documents | None = None
-    stride: int | None = None
-    top5: bool = False
-    batch_size: int = 32
-    dynamic: Dynamic | None = None
 
-    @property
-    def want(self) -> Want:
-        """What a model is asked for, beside log-probabilities."""
-        return "ranks" if self.top5 else "hits"
-
-    def check(self, loaded: LoadedModel) -> Scoring:
-        """Return this for one model, with its `documents`.
-
-        Raises:
-            UsageError: the stride does not suit its window, or the model cannot learn so.
-        """
-        if loaded.given.in_pairs:
-            name, each = loaded.stored.name, loaded.given.noun
-            fits = self.documents != "stream"
-            require(fits, f"--documents stream has no meaning: {name} scores {each}, one by one")
-        window, stride = loaded.model.window, self.stride
-        fits = stride is None or (stride >= 1 and (window is None or stride <= window))
-        most = "" if window is None else f" to {window}, the window of {loaded.stored.name}"
-        require(fits, f"--stride must be from 1{most}, not {stride}")
-        documents, dynamic = self.documents or loaded.data.documents, self.dynamic
-        if dynamic is not None:
-            require(stride is None, "give --stride or --dynamic, not both")
-            dynamic = dynamic.check(loaded, documents)
-        return replace(self, documents=documents, dynamic=dynamic)
-
-    def warning(self, loaded: LoadedModel) -> str | None:
-        """Say in one line what of this way the model has never learned, if anything."""
-        if self.documents != "stream" or loaded.data.documents != "line":
-            return None
-        return (
-            f"{loaded.stored.name} was trained on single lines and has never seen a newline: "
-            "--documents stream scores every \\n as something it has not learned"
-        )
+def warning_of(loaded: LoadedModel, scoring: Scoring) -> str | None:
+    """Say in one line what of a way to score the model has never learned, if anything."""
+    if scoring.documents != "stream" or loaded.data.documents != "line":
+        return None
+    return (
+        f"{loaded.stored.name} was trained on single lines and has never seen a newline: "
+        "--documents stream scores every \\n as something it has not learned"
+    )
 
 
 @dataclass(frozen=True)
@@ -138,7 +116,7 @@ def perplexity(
         UsageError: the stride does not suit the model's window; or the model reads pairs and the
             text is none, or the other way round.
     """
-    scoring = (scoring or Scoring()).check(loaded)
+    scoring = for_model(loaded, scoring)
     pairs = isinstance(text, Pairs)
     if not pairs:
         loaded.given.require_nothing("the perplexity of a text")
@@ -173,12 +151,12 @@ def score_text(
     loaded: LoadedModel, chunks: Iterable[str], scoring: Scoring | None = None
 ) -> ScoreTotals:
     """Return the totals of a text: every token once, each document from the start of a text."""
-    return _score_chunks(loaded, chunks, (scoring or Scoring()).check(loaded))[0]
+    return _score_chunks(loaded, chunks, for_model(loaded, scoring))[0]
 
 
 def score_held_out(loaded: LoadedModel) -> ScoreTotals:
     """Return the totals of a model's held-out text, which it must have."""
-    path, scoring = loaded.stored.validation_text, Scoring().check(loaded)
+    path, scoring = loaded.stored.validation_text, for_model(loaded)
     if loaded.given.in_pairs:
         return _score_pairs(loaded, held_out_pairs(loaded), scoring)[0]
     if is_token_file(path):
@@ -282,8 +260,8 @@ def _score(loaded: LoadedModel, corpus: Corpus, facts: Survey, scoring: Scoring)
 
 def score_as(scoring: Scoring, loaded: LoadedModel, corpus: Corpus) -> Iterator[Scored]:
     """Score a corpus in the way that `scoring` says; see `LoadedModel.score`."""
-    if scoring.dynamic is not None:
-        return score_dynamically(loaded.model, corpus, scoring.dynamic, scoring.want)
+    if scoring.learns:
+        return dynamic.score_dynamically(loaded.model, corpus, scoring.learning, scoring.want)
     return loaded.score(corpus, scoring.batch_size, scoring.stride, scoring.want)
 
 
@@ -310,8 +288,8 @@ def protocol(loaded: LoadedModel, scoring: Scoring) -> str:
             f"cache of {cache.size:,} positions, strength {cache.strength:g}, flatness "
             f"{cache.flatness:g}"
         )
-    if scoring.dynamic is not None:
-        parts.append(str(scoring.dynamic))
+    if scoring.learns:
+        parts.append(str(scoring.learning))
     return "; ".join(parts)
 
 
@@ -330,8 +308,9 @@ def scoring_signature(
     windowed = loaded.model.window is not None
     if (cache := loaded.cache) is not None:
         more = {"cache": f"{cache.size}/{cache.strength:g}/{cache.flatness:g}", **more}
-    if (dynamic := scoring.dynamic) is not None:
-        rule = f"{dynamic.rate:g}/{dynamic.decay:g}/{dynamic.segment}"
+    if scoring.learns:
+        how = scoring.learning
+        rule = f"{how.dynamic:g}/{how.dynamic_decay:g}/{how.dynamic_segment}"
         more = {"dynamic": rule, **more}
     return signature(
         number,
@@ -348,6 +327,6 @@ def scoring_signature(
 
 def _window(loaded: LoadedModel, scoring: Scoring) -> tuple[int, int]:
     window = loaded.model.window
-    if scoring.dynamic is not None:
-        return window, scoring.dynamic.segment
+    if scoring.learns:
+        return window, scoring.learning.dynamic_segment
     return window, max(1, window // 2) if scoring.stride is None else scoring.stride

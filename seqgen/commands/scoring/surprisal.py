@@ -13,13 +13,14 @@ import numpy as np
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.scoring.perplexity import (
     Perplexity,
-    Scoring,
     figures,
+    for_model,
     protocol,
     score_as,
     scoring_signature,
 )
 from seqgen.commands.writing.prompts import ready
+from seqgen.configs.scoring import Scoring
 from seqgen.data.corpus import Corpus, Unknowns, encode_corpus
 from seqgen.data.pairs import Pairs
 from seqgen.data.sources import Sources, Vectors, content_of
@@ -86,7 +87,7 @@ def score_lines(
         chunks: the text in pieces cut anywhere; pairs for a model that reads them.
         scoring: how.
     """
-    scoring = replace(scoring, documents="line").check(loaded)
+    scoring = for_model(loaded, replace(scoring, documents="line"))
     index = 0
     for group in ready(_items(chunks), POOL * scoring.batch_size):
         for line in _score_group(loaded, group, scoring):
@@ -142,7 +143,7 @@ def score_tokens(
     loaded: LoadedModel, chunks: Iterable[str] | Pairs, scoring: Scoring
 ) -> Iterator[Token]:
     """Yield every token of a text, as the model found it, in order."""
-    scoring = scoring.check(loaded)
+    scoring = for_model(loaded, scoring)
     if scoring.documents == "line":
         lines = score_lines(loaded, chunks, scoring)
         end = loaded.framing_of("line").end
@@ -199,7 +200,7 @@ def whose_line(
         chunks: the text in pieces cut anywhere; pairs for models that read them.
         scoring: how.
     """
-    each = [replace(scoring, documents="line").check(loaded) for loaded in models]
+    each = [for_model(loaded, replace(scoring, documents="line")) for loaded in models]
     index = 0
     for group in ready(_items(chunks), POOL * scoring.batch_size):
         by_model_and_target = [
@@ -216,7 +217,7 @@ def line_record(
     file: str | None, loaded: LoadedModel, line: Line, scoring: Scoring
 ) -> dict[str, Any]:
     """Return the keys of `seqgen perplexity --per-line --json`, in order."""
-    scoring = replace(scoring, documents="line").check(loaded)
+    scoring = for_model(loaded, replace(scoring, documents="line"))
     whole = line.text if line.source is None else f"{content_of(line.source)}\t{line.text}"
     data = hashlib.sha256(whole.encode()).hexdigest()
     record = Perplexity(

@@ -10,7 +10,7 @@ from typing import Any
 
 from seqgen import registry, store
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.scoring.perplexity import Scoring, protocol
+from seqgen.commands.scoring.perplexity import for_model, protocol
 from seqgen.commands.training.session import (
     TrainingResult,
     as_stored,
@@ -120,7 +120,7 @@ def estimate(
         tokens_per_second=estimated.tokens / estimated.seconds,
         stopped=estimated.stopped,
         seed=estimated.seed,
-        protocol=protocol(loaded, Scoring().check(loaded)) if totals else None,
+        protocol=protocol(loaded, for_model(loaded)) if totals else None,
     )
     facts |= {"result": dataclasses.asdict(result)}
     write_record(loaded, prepared, **facts, **estimated.facts())

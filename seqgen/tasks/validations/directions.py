@@ -6,7 +6,7 @@ import math
 
 from seqgen.commands.both_ways import directions_of
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.scoring.perplexity import Scoring, protocol
+from seqgen.commands.scoring.perplexity import for_model, protocol
 from seqgen.commands.training.validating import Final, Validation, final_validation
 from seqgen.tasks.datasets.prepared import Prepared
 from seqgen.tasks.validations.text import TextValidation
@@ -31,6 +31,6 @@ class BothWaysValidation(Validation):
         if not losses:
             return Final()
         forwards = self._each[0].loaded
-        how = f"{protocol(forwards, Scoring().check(forwards))}; the mean of both directions"
+        how = f"{protocol(forwards, for_model(forwards))}; the mean of both directions"
         perplexities = dict(zip(("forward", "backward"), map(math.exp, losses), strict=True))
         return Final(sum(losses) / 2, seconds, how, perplexities=perplexities)

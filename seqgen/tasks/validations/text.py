@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from seqgen.commands.scoring.perplexity import Scoring, protocol
+from seqgen.commands.scoring.perplexity import for_model, protocol
 from seqgen.commands.training.validating import (
     SAMPLE_TOKENS,
     VALIDATION_LENGTH,
@@ -37,5 +37,5 @@ class TextValidation(Validation):
         text = fixed_sample(self.loaded, self.prepared.sample_prompt, SAMPLE_TOKENS)
         if totals is None:
             return Final(text=text)
-        how = protocol(self.loaded, Scoring().check(self.loaded))
+        how = protocol(self.loaded, for_model(self.loaded))
         return Final(totals.nats_per_token, seconds, how, text)
