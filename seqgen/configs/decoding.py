@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from seqgen.configs.options import Options, group, same, with_default
-from seqgen.configs.panels import ATTENTION, FILTERS, LENGTH, MACHINE, SEARCH, TRANSLATION
+from seqgen.configs.panels import ATTENTION, FILTERS, LENGTH, MACHINE, SEARCH, TRANSLATED
 from seqgen.configs.settings import (
     MOST_ROWS,
     MOST_SEED,
@@ -353,12 +353,12 @@ class BeamOptions(WritingOptions):
 class Translation(Options):
     """How sources are translated, by beam search, in order to score the translations."""
 
-    beams: int = same(BeamOptions, "beams", panel=TRANSLATION)
+    beams: int = same(BeamOptions, "beams", panel=TRANSLATED)
     max_tokens: int | None = with_default(
         BeamOptions,
         "max_tokens",
         None,
-        panel=TRANSLATION,
+        panel=TRANSLATED,
         without="100, or twice the longest target if that is more",
     )
 
@@ -373,8 +373,8 @@ class Translation(Options):
 class WeighedTranslation(Translation):
     """The same, and how the search weighs lengths."""
 
-    length_norm: LengthNormKind = same(BeamOptions, "length_norm", panel=TRANSLATION)
-    alpha: float = same(BeamOptions, "alpha", panel=TRANSLATION)
+    length_norm: LengthNormKind = same(BeamOptions, "length_norm", panel=TRANSLATED)
+    alpha: float = same(BeamOptions, "alpha", panel=TRANSLATED)
 
 
 def check_beams(beams: int, nbest: int, groups: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from seqgen.configs.data import Documents
 from seqgen.configs.decoding import WritingOptions
 from seqgen.configs.options import Options, group, same, with_default
-from seqgen.configs.panels import MODEL, OUTPUT, SCORES, TESTS, TEXT, TRANSLATION
+from seqgen.configs.panels import MODEL, OUTPUT, SCORES, TESTS, TEXT, TRANSLATED
 from seqgen.configs.settings import MOST_RATE, MOST_TOKENS, require, setting
 from seqgen.errors import UsageError
 
@@ -202,13 +202,13 @@ class TranslationScores(Options):
     """What translations are scored by."""
 
     metric: tuple[MetricName, ...] = same(
-        MetricOptions, "metric", panel=TRANSLATION, without="bleu, chrf, ter"
+        MetricOptions, "metric", panel=TRANSLATED, without="bleu, chrf, ter"
     )
     by_length: str | None = setting(
         "The longest source of each class of lengths, in words.",
         None,
         metavar="N,N,...",
-        panel=TRANSLATION,
+        panel=TRANSLATED,
         without="five classes of about equal size",
     )
 
