@@ -8,6 +8,7 @@ from typing import Any
 
 from seqgen import registry, store
 from seqgen.commands.training.estimate import Estimator
+from seqgen.commands.training.reload import tokens_of
 from seqgen.configs import Documents, ModelConfig, TrainingConfig, conform, require
 from seqgen.configs.labelling import LABELLING
 from seqgen.data.classes import Classes
@@ -68,8 +69,7 @@ class Origin:
     @property
     def tokens(self) -> Tokenizers:
         """Its tokens on both sides, and its labels, as its dataset has them."""
-        dataset = registry.load_object(self.stored.task.dataset)
-        return dataset.tokens_of(self.stored, self.tokenizer)
+        return tokens_of(self.stored, self.tokenizer)
 
     @property
     def classes(self) -> Classes | None:
