@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqgen.cli.inputs import Input, join
-from seqgen.cli.output import console, is_terminal, put_record, say
-from seqgen.cli.outputs import check_out, is_token_file
+from seqgen.cli.output import Output, console, is_terminal, put_record
+from seqgen.cli.outputs import Overwrite, check_out, is_token_file
 from seqgen.cli.tables import count
+from seqgen.configs.panels import SAVING
+from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
 from seqgen.wording import plural
 
@@ -20,16 +23,37 @@ if TYPE_CHECKING:
     from seqgen.tokenizers import Tokenizer
 
 
+# The names of shards have five digits.
+MOST_SHARDS = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenFiles(Overwrite):
+    """Where tokens are written."""
+
+    out: Path | None = setting(
+        "Token file to write; with --train, the tokenizer's folder.",
+        None,
+        metavar="PATH",
+        panel=SAVING,
+        reads="path",
+    )
+    shards: int | None = setting(
+        "With --out: write a folder of this many token files of about the same length.",
+        None,
+        low=1,
+        high=MOST_SHARDS,
+        panel=SAVING,
+    )
+
+
 def write(
-    out: Path,
-    shards: int | None,
+    saved: TokenFiles,
     sources: list[Input],
     newlines: str,
     tokenizer: Tokenizer,
     documents: str,
-    overwrite: bool,
-    json: bool,
-    quiet: bool,
+    out: Output,
 ) -> None:
     """Encode a text into one token file, or into a folder of several; say what was written.
 
@@ -40,21 +64,22 @@ def write(
     from seqgen.data.shards import shard_path, write_shards
     from seqgen.data.token_writing import write_token_file
 
-    with _progress(sources, quiet) as progress:
+    shards = saved.shards
+    with _progress(sources, out) as progress:
         if shards is None:
-            out = check_out(out, sources, overwrite, "a token file", is_token_file)
-            done = write_token_file(out, join(sources, newlines), tokenizer, documents, progress)
-            _put(out, done, json, quiet)
+            path = check_out(saved.out, sources, saved.overwrite, "a token file", is_token_file)
+            done = write_token_file(path, join(sources, newlines), tokenizer, documents, progress)
+            _put(path, done, out)
             return
-        out = check_shards(out, sources, overwrite)
+        folder = check_shards(saved.out, sources, saved.overwrite)
         # Read twice: to know where to cut, and to encode it.
         characters = sum(len(chunk) for source in sources for chunk in source.chunks(newlines))
         text = join(sources, newlines)
-        written = write_shards(out, text, characters, shards, tokenizer, documents, progress)
+        written = write_shards(folder, text, characters, shards, tokenizer, documents, progress)
     for number, done in enumerate(written):
-        _put(shard_path(out, number), done, json, quiet)
-    if len(written) < shards and not quiet:
-        say(f"the text has only enough lines for {plural(len(written), 'file')}")
+        _put(shard_path(folder, number), done, out)
+    if len(written) < shards:
+        out.notice(f"the text has only enough lines for {plural(len(written), 'file')}")
 
 
 def check_shards(out: Path, sources: Iterable[Input], overwrite: bool) -> Path:
@@ -79,23 +104,22 @@ def check_shards(out: Path, sources: Iterable[Input], overwrite: bool) -> Path:
     return out
 
 
-def _put(out: Path, done: Written, json: bool, quiet: bool) -> None:
+def _put(path: Path, done: Written, out: Output) -> None:
     facts = done.facts
-    if json:
+    if out.json:
         sizes = {"characters": facts.characters, "bytes": facts.bytes}
-        put_record({"path": str(out), "tokens": done.tokens, **sizes, "oov": done.oov})
-    if not quiet:
-        unknown = f", {count(done.oov)} unknown" if done.oov else ""
-        say(
-            f"{out}: {plural(done.tokens, 'token')} of {plural(facts.characters, 'character')} "
-            f"({plural(facts.bytes, 'byte')}){unknown}"
-        )
+        put_record({"path": str(path), "tokens": done.tokens, **sizes, "oov": done.oov})
+    unknown = f", {count(done.oov)} unknown" if done.oov else ""
+    out.notice(
+        f"{path}: {plural(done.tokens, 'token')} of {plural(facts.characters, 'character')} "
+        f"({plural(facts.bytes, 'byte')}){unknown}"
+    )
 
 
 @contextlib.contextmanager
-def _progress(sources: list[Input], quiet: bool) -> Iterator[Callable[[int], None]]:
+def _progress(sources: list[Input], out: Output) -> Iterator[Callable[[int], None]]:
     """Open a bar on a terminal that takes the bytes of text done."""
-    if quiet or not is_terminal(sys.stderr):
+    if out.quiet or not is_terminal(sys.stderr):
         yield lambda done: None
         return
     from rich.progress import (

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json as json_module
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
-import typer
-
-from seqgen.cli import completion, options
-from seqgen.cli.help import flag, value
-from seqgen.cli.inputs import Input, Inputs, file_name, file_path, given_or_piped, join
-from seqgen.cli.output import one_line, put, put_record, say
+from seqgen.cli.flags import takes_options
+from seqgen.cli.inputs import Input, Inputs, given_or_piped, join
+from seqgen.cli.output import Output, one_line, put, put_record
 from seqgen.cli.outputs import check_tokenizer_folder
+from seqgen.cli.reading import ModelName, Threads
 from seqgen.cli.tables import count, figure, percentage, put_facts
-from seqgen.cli.token_files import write
-from seqgen.configs.panels import MODEL, OUTPUT, SAVING, TEXT, WHAT
+from seqgen.cli.token_files import TokenFiles, write
+from seqgen.configs import Documents
+from seqgen.configs.options import Options, group, same
+from seqgen.configs.panels import MODEL, OUTPUT, TEXT, WHAT
+from seqgen.configs.settings import require, setting
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.wording import plural
 
@@ -26,111 +26,101 @@ if TYPE_CHECKING:
     from seqgen.data.tokenfile import TokenFile
     from seqgen.tokenizers import Tokenizer
 
-# The names of shards have five digits.
-MOST_SHARDS = 100_000
 # Tokens of a stream that are decoded at once.
 PIECE = 1 << 16
 
 
+@dataclass(frozen=True, kw_only=True)
+class Texts(Options):
+    """The texts that are encoded, and how they are read."""
+
+    files: tuple[str, ...] = setting(
+        "Text files, folders or patterns, or - for standard input.",
+        (),
+        metavar="FILE",
+        reads="file",
+        positional=True,
+    )
+    documents: Documents = setting(
+        "Read the text as one continuous stream, or each line as a separate document, with BOS and "
+        "EOS.",
+        "stream",
+        panel=TEXT,
+    )
+    newlines: Literal["keep", "lf"] | None = setting(
+        "Keep CRLF line ends as they are, or turn them into LF.",
+        None,
+        panel=TEXT,
+        without="as the model was trained",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoder(Options):
+    """The tokenizer: a model's, another, or one that is trained now.
+
+    Raises:
+        UsageError: two of them, or options of training without it.
+    """
+
+    model: str | None = same(ModelName, "model")
+    tokenizer: str | None = setting(
+        "Use this tokenizer instead of a model's: its folder, a sentencepiece .model file, a token "
+        "file, or byte.",
+        None,
+        metavar="PATH",
+        panel=MODEL,
+        reads="file",
+    )
+    train: str | None = setting(
+        "Train a tokenizer: char, byte, word, whitespace, bpe, unigram or wordpiece. Needs --out.",
+        None,
+        metavar="KIND",
+        panel=WHAT,
+        completes="tokenizers",
+    )
+    vocab_size: int | None = setting(
+        "With --train: number of tokens to keep in the vocabulary.", None, low=1, panel=WHAT
+    )
+    min_count: int = setting(
+        "With --train: keep tokens that occur at least this often.", 1, low=1, panel=WHAT
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        both = self.model is not None and self.tokenizer is not None
+        require(not both, "give -m MODEL or --tokenizer, not both")
+        if self.train is None:
+            of_training = self.vocab_size is not None or self.min_count > 1
+            require(not of_training, "--vocab-size and --min-count go with --train KIND")
+        else:
+            found = self.model is not None or self.tokenizer is not None
+            wrong = "--train makes a tokenizer: give no -m and no --tokenizer with it"
+            require(not found, wrong)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoded(Options):
+    """What is made of the texts, and where it goes.
+
+    Raises:
+        UsageError: two things at once, or files without a place for them.
+    """
+
+    decode: bool = setting("Turn ids back into text.", False, panel=OUTPUT)
+    pieces: bool = setting("Print pieces of text instead of ids.", False, panel=OUTPUT)
+    stats: bool = setting("Report how well the vocabulary fits the text.", False, panel=OUTPUT)
+    saved: TokenFiles = group(TokenFiles)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        modes = self.decode, self.pieces, self.stats, self.saved.out is not None
+        require(sum(modes) <= 1, "give one of --decode, --pieces, --stats and --out")
+
+
+@takes_options
 def tokenize(
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Text files, folders or patterns, or - for standard input.",
-            parser=file_name,
-            metavar="FILE",
-            show_default=False,
-        ),
-    ] = None,
-    model: options.Model = None,
-    tokenizer: Annotated[
-        str | None,
-        value(
-            "PATH",
-            MODEL,
-            "Use this tokenizer instead of a model's: its folder, a sentencepiece .model file, a "
-            "token file, or byte.",
-            default=False,
-            parser=file_name,
-        ),
-    ] = None,
-    train: Annotated[
-        str | None,
-        value(
-            "KIND",
-            WHAT,
-            "Train a tokenizer: char, byte, word, whitespace, bpe, unigram or wordpiece. Needs "
-            "--out.",
-            default=False,
-            complete=completion.tokenizers,
-        ),
-    ] = None,
-    vocab_size: Annotated[
-        int | None,
-        value(
-            "N",
-            WHAT,
-            "With --train: number of tokens to keep in the vocabulary.",
-            default=False,
-            min=1,
-        ),
-    ] = None,
-    min_count: Annotated[
-        int,
-        value("N", WHAT, "With --train: keep tokens that occur at least this often.", min=1),
-    ] = 1,
-    out: Annotated[
-        Path | None,
-        value(
-            "PATH",
-            SAVING,
-            "Token file to write; with --train, the tokenizer's folder.",
-            default=False,
-            parser=file_path,
-        ),
-    ] = None,
-    shards: Annotated[
-        int | None,
-        value(
-            "N",
-            SAVING,
-            "With --out: write a folder of this many token files of about the same length.",
-            default=False,
-            min=1,
-            max=MOST_SHARDS,
-        ),
-    ] = None,
-    decode: Annotated[bool, flag("--decode", OUTPUT, "Turn ids back into text.")] = False,
-    pieces: Annotated[
-        bool, flag("--pieces", OUTPUT, "Print pieces of text instead of ids.")
-    ] = False,
-    stats: Annotated[
-        bool, flag("--stats", OUTPUT, "Report how well the vocabulary fits the text.")
-    ] = False,
-    documents: Annotated[
-        str,
-        value(
-            "stream|line",
-            TEXT,
-            "Read the text as one continuous stream, or each line as a separate document, with "
-            "BOS and EOS.",
-            complete=completion.one_of("stream", "line"),
-        ),
-    ] = "stream",
-    newlines: Annotated[
-        str | None,
-        value(
-            "keep|lf",
-            TEXT,
-            "Keep CRLF line ends as they are, or turn them into LF.",
-            default="as the model was trained",
-            complete=completion.one_of("keep", "lf"),
-        ),
-    ] = None,
-    overwrite: options.Overwrite = False,
-    threads: options.Threads = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    texts: Texts, encoder: Encoder, encoded: Encoded, threads: Threads, out: Output
 ) -> None:
     r"""Turn text into token ids, one line of ids per line of text; or ids back into text.
 
@@ -143,75 +133,57 @@ def tokenize(
         pair_tokenizer,
         source_tokenizer_of,
         statistics,
-        train_tokenizer,
         without_pairs,
     )
     from seqgen.commands.tokenize import tokenize as encode
-    from seqgen.configs import DOCUMENTS, choice
 
-    choice("--documents", documents, DOCUMENTS)
-    if newlines is not None:
-        choice("--newlines", newlines, ("keep", "lf"))
-    if shards is not None and (out is None or train is not None):
+    saved, model = encoded.saved, encoder.model
+    if saved.shards is not None and (saved.out is None or encoder.train is not None):
         raise UsageError("--shards goes with --out FOLDER, without --train")
-    _check_modes(model, tokenizer, train, vocab_size, min_count, out, decode, pieces, stats)
-    sources = Inputs(quiet).open(given_or_piped(files, "seqgen tokenize FILE"))
-    if train is not None:
-        check_tokenizer_folder(out, sources, overwrite)
-        made = train_tokenizer(train, join(sources, newlines or "keep"), vocab_size, min_count, out)
-        _put_trained(out, made, json, quiet)
+    if encoder.train is not None and saved.out is None:
+        raise UsageError("--train needs a folder to write: --out FOLDER")
+    sources = Inputs(out.quiet).open(given_or_piped([*texts.files], "seqgen tokenize FILE"))
+    if encoder.train is not None:
+        _train(encoder, sources, texts.newlines or "keep", saved, out)
         return
-    loaded_tokenizer = find_tokenizer(model, tokenizer)
-    if tokenizer is None and not quiet and (apart := source_tokenizer_of(model)):
-        say(f"with the tokenizer of the targets; that of the sources is --tokenizer {apart}")
-    of_sources = pair_tokenizer(model) if tokenizer is None else None
-    if newlines is None:
-        newlines = newlines_of(model) if tokenizer is None else "keep"
-    if out is not None:
+    tokenizer, documents = find_tokenizer(model, encoder.tokenizer), texts.documents
+    newlines, of_sources = texts.newlines or "keep", None
+    if encoder.tokenizer is None:
+        if apart := source_tokenizer_of(model):
+            out.notice(
+                f"with the tokenizer of the targets; that of the sources is --tokenizer {apart}"
+            )
+        of_sources = pair_tokenizer(model)
+        newlines = texts.newlines or newlines_of(model)
+    if saved.out is not None:
         if of_sources is not None:
             raise UsageError("--out is for text: pairs are trained on as text, not as tokens")
-        how = newlines, loaded_tokenizer, documents, overwrite, json, quiet
-        write(out, shards, sources, *how)
-    elif stats:
-        text = _token_file(sources, loaded_tokenizer) or join(sources, newlines)
+        write(saved, sources, newlines, tokenizer, documents, out)
+    elif encoded.stats:
+        text = _token_file(sources, tokenizer) or join(sources, newlines)
         if of_sources is not None:
             text = without_pairs(text, "--stats", of_sources)
-        _show_statistics(statistics(text, loaded_tokenizer), json)
-    elif decode:
-        _decode(sources, newlines, loaded_tokenizer, documents, json, of_sources)
+        _show_statistics(statistics(text, tokenizer), out)
+    elif encoded.decode:
+        _decode(sources, newlines, tokenizer, documents, of_sources, out)
     else:
-        lines = encode(join(sources, newlines), loaded_tokenizer, documents, of_sources)
-        _put_lines(lines, loaded_tokenizer, of_sources or loaded_tokenizer, pieces, json, quiet)
+        lines = encode(join(sources, newlines), tokenizer, documents, of_sources)
+        _put_lines(lines, tokenizer, of_sources or tokenizer, encoded.pieces, out)
 
 
-def _check_modes(
-    model: str | None,
-    tokenizer: str | None,
-    train: str | None,
-    vocab_size: int | None,
-    min_count: int,
-    out: Path | None,
-    *modes: bool,
+def _train(
+    encoder: Encoder, sources: list[Input], newlines: str, saved: TokenFiles, out: Output
 ) -> None:
-    if model is not None and tokenizer is not None:
-        raise UsageError("give -m MODEL or --tokenizer, not both")
-    decode, pieces, stats = modes
-    if sum((decode, stats, pieces, out is not None)) > 1:
-        raise UsageError("give one of --decode, --pieces, --stats and --out")
-    if train is None and (vocab_size is not None or min_count > 1):
-        raise UsageError("--vocab-size and --min-count go with --train KIND")
-    if train is not None:
-        if out is None:
-            raise UsageError("--train needs a folder to write: --out FOLDER")
-        if model is not None or tokenizer is not None:
-            raise UsageError("--train makes a tokenizer: give no -m and no --tokenizer with it")
+    """Train a tokenizer on texts, and say what it is."""
+    from seqgen.commands.tokenize import train_tokenizer
 
-
-def _put_trained(out: Path, made: Tokenizer, json: bool, quiet: bool) -> None:
-    if json:
-        put_record({"path": str(out), "kind": made.kind, "vocab_size": made.vocab_size})
-    if not quiet:
-        say(f"{out}: {made.kind}, {plural(made.vocab_size, 'token')}")
+    folder = saved.out
+    check_tokenizer_folder(folder, sources, saved.overwrite)
+    text = join(sources, newlines)
+    made = train_tokenizer(encoder.train, text, encoder.vocab_size, encoder.min_count, folder)
+    if out.json:
+        put_record({"path": str(folder), "kind": made.kind, "vocab_size": made.vocab_size})
+    out.notice(f"{folder}: {made.kind}, {plural(made.vocab_size, 'token')}")
 
 
 def _token_file(sources: list[Input], tokenizer: Tokenizer) -> TokenFile | None:
@@ -229,12 +201,11 @@ def _put_lines(
     tokenizer: Tokenizer,
     of_sources: Tokenizer,
     pieces: bool,
-    json: bool,
-    quiet: bool,
+    out: Output,
 ) -> None:
     unknown = 0
     for lines in encoded:
-        if json:
+        if out.json:
             for line in lines:
                 put_record(line)
         else:
@@ -242,8 +213,8 @@ def _put_lines(
         for line in lines:
             unknown += line.ids.count(tokenizer.unk_id)
             unknown += getattr(line, "source_ids", []).count(of_sources.unk_id)
-    if unknown and not quiet:
-        say(f"{count(unknown)} unknown, written as <unk> (id {tokenizer.unk_id})")
+    if unknown:
+        out.notice(f"{count(unknown)} unknown, written as <unk> (id {tokenizer.unk_id})")
 
 
 def _shown(line: TokenizedLine, pieces: bool) -> str:
@@ -264,8 +235,8 @@ def _decode(
     newlines: str,
     tokenizer: Tokenizer,
     documents: str,
-    json: bool,
     of_sources: Tokenizer | None,
+    out: Output,
 ) -> None:
     from seqgen.commands.tokenize import detokenize
     from seqgen.data.text import unix_newlines
@@ -274,7 +245,7 @@ def _decode(
     documents = documents if file is None else file.documents
     rows = _rows(sources, of_sources) if file is None else _documents(file)
     lines = detokenize(rows, tokenizer, documents)
-    if json:
+    if out.json:
         for line in lines:
             put_record(
                 replace(line, text="".join(unix_newlines([line.text])))
@@ -320,8 +291,8 @@ def _documents(file: TokenFile) -> Iterator[list[int]]:
         begin = end
 
 
-def _show_statistics(figures: Statistics, json: bool) -> None:
-    if json:
+def _show_statistics(figures: Statistics, out: Output) -> None:
+    if out.json:
         put_record(figures)
         return
     rows: dict[str, str] = {
