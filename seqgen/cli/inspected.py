@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqgen.cli.coloured import lines_of, put_lines
-from seqgen.cli.output import console, is_terminal, one_line, put, say, standard_output
+from seqgen.cli.output import Output, console, is_terminal, one_line, put, standard_output
 from seqgen.cli.tables import MISSING, count, figure, percentage, put_table
 from seqgen.commands.inspect.heads import Attended, HeadWeights, attended
 from seqgen.commands.inspect.likeliest import Place, likeliest
@@ -34,12 +34,12 @@ class View:
     Attributes:
         records: for --json.
         section: makes the page's only section.
-        show: writes it for a person; takes `quiet`.
+        show: writes it for a person.
     """
 
     records: Sequence[Any]
     section: Callable[[], Section]
-    show: Callable[[bool], None]
+    show: Callable[[Output], None]
 
 
 def predictions(passages: Passages, top: int) -> View:
@@ -48,7 +48,7 @@ def predictions(passages: Passages, top: int) -> View:
     return View(
         places,
         lambda: inspection.predictions_section(places),
-        lambda quiet: _put_places(places),
+        lambda out: _put_places(places),
     )
 
 
@@ -73,7 +73,7 @@ def steps(passages: Passages) -> View:
     return View(
         [numbers, *every],
         lambda: inspection.steps_section(numbers, every),
-        lambda quiet: _put_steps(numbers, every),
+        lambda out: _put_steps(numbers, every),
     )
 
 
@@ -111,11 +111,11 @@ def unit(passages: Passages, layer: int, number: int, name: str | None) -> View:
     return View(
         values.places,
         lambda: inspection.unit_section(values),
-        lambda quiet: _put_unit(values, quiet),
+        lambda out: _put_unit(values, out),
     )
 
 
-def _put_unit(unit: UnitValues, quiet: bool) -> None:
+def _put_unit(unit: UnitValues, out: Output) -> None:
     """Write the text in colours; off a terminal, each token's value, a tab and the token."""
     if not is_terminal(standard_output()):
         for place in unit.places:
@@ -127,7 +127,7 @@ def _put_unit(unit: UnitValues, quiet: bool) -> None:
     colours = "from white to orange" if unit.gate else "from blue over white to red"
     legend = f"{what}: {colours}, {figure(scale.low, 2)} to {figure(scale.high, 2)}"
     pieces = [(place.text, place.value) for place in unit.places]
-    put_lines(lines_of(pieces), scale, _sign, None if quiet else (legend, legend))
+    put_lines(lines_of(pieces), scale, _sign, None if out.quiet else (legend, legend))
 
 
 def _sign(value: float) -> str:
@@ -141,11 +141,11 @@ def units(passages: Passages, top: int) -> View:
     return View(
         every,
         lambda: inspection.units_section(every[:top]),
-        lambda quiet: _put_units(every, top, quiet),
+        lambda out: _put_units(every, top, out),
     )
 
 
-def _put_units(every: Sequence[Unit], top: int, quiet: bool) -> None:
+def _put_units(every: Sequence[Unit], top: int, out: Output) -> None:
     rows = [
         [
             str(u.layer),
@@ -158,8 +158,7 @@ def _put_units(every: Sequence[Unit], top: int, quiet: bool) -> None:
         for u in every[:top]
     ]
     put_table(inspection.UNIT_COLUMNS, rows, left=0)
-    if not quiet:
-        say(f"{len(rows)} of {plural(len(every), 'unit')}; memory and lag in tokens")
+    out.notice(f"{len(rows)} of {plural(len(every), 'unit')}; memory and lag in tokens")
 
 
 def attention(
@@ -170,13 +169,13 @@ def attention(
     return View(
         [*seen.words, *seen.heads],
         lambda: inspection.attention_section(seen),
-        lambda quiet: _put_attention(seen, quiet),
+        lambda out: _put_attention(seen, out),
     )
 
 
-def _put_attention(seen: Attended, quiet: bool) -> None:
-    if seen.cut and not quiet:
-        say(f"the model's window leaves out {plural(seen.cut, 'token')}")
+def _put_attention(seen: Attended, out: Output) -> None:
+    if seen.cut:
+        out.notice(f"the model's window leaves out {plural(seen.cut, 'token')}")
     if seen.words:
         if is_terminal(standard_output()):
             for read in seen.words:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from seqgen import store
-from seqgen.cli import completion, options
-from seqgen.cli.help import flag, value
-from seqgen.cli.inputs import Input, Inputs, file_name, file_path
-from seqgen.cli.output import put_record, say
+from seqgen.cli.flags import takes_options
+from seqgen.cli.inputs import Input, Inputs
+from seqgen.cli.output import Output, put_record
 from seqgen.cli.outputs import check_html
 from seqgen.cli.page_commands import page_commands
+from seqgen.cli.reading import Device, ModelNames
 from seqgen.configs.panels import OUTPUT, TEXT
+from seqgen.configs.settings import setting
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.store.model import StoredModel
 
@@ -31,53 +31,63 @@ OUT = Path("report.html")
 SECONDS = 5.0
 
 
-def report(
-    models: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Trained models: names or paths; as -m.",
-            metavar="[MODEL]...",
-            show_default=False,
-            autocompletion=completion.models,
-        ),
-    ] = None,
-    model: options.Models = None,
-    out: Annotated[
-        Path,
-        value(
-            "FILE",
-            OUTPUT,
-            "The .html file to write. A page of seqgen there is replaced.",
-            parser=file_path,
-        ),
-    ] = OUT,
-    watch: Annotated[
-        bool,
-        flag(
-            "--watch",
-            OUTPUT,
-            "Write the page again while the models are trained; it reloads itself.",
-        ),
-    ] = False,
-    text: Annotated[
-        str | None,
-        value(
-            "FILE",
-            TEXT,
-            "Use the beginning of this text; - is standard input.",
-            default="the model's held-out text",
-            parser=file_name,
-        ),
-    ] = None,
-    prompt: Annotated[
-        str | None,
-        value("TEXT", TEXT, "Prompt of the beam search.", default="the first words of the text"),
-    ] = None,
-    device: options.Device = "auto",
-    threads: options.Threads = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Shown(ModelNames):
+    """The models that a page is about, what they read there, and where it goes."""
+
+    models: tuple[str, ...] = setting(
+        "Trained models: names or paths; as -m.",
+        (),
+        metavar="[MODEL]...",
+        completes="models",
+        positional=True,
+    )
+    out: Path = setting(
+        "The .html file to write. A page of seqgen there is replaced.",
+        OUT,
+        metavar="FILE",
+        panel=OUTPUT,
+        reads="path",
+    )
+    watch: bool = setting(
+        "Write the page again while the models are trained; it reloads itself.",
+        False,
+        panel=OUTPUT,
+    )
+    text: str | None = setting(
+        "Use the beginning of this text; - is standard input.",
+        None,
+        metavar="FILE",
+        panel=TEXT,
+        reads="file",
+        without="the model's held-out text",
+    )
+    prompt: str | None = setting(
+        "Prompt of the beam search.", None, panel=TEXT, without="the first words of the text"
+    )
+
+    def find(self) -> list[StoredModel]:
+        """Return the models.
+
+        Raises:
+            UsageError: one is given twice, or a text for models that read none.
+            SeqgenError: there is no such model.
+        """
+        stored = [store.find(name) for name in [*self.models, *self.model] or [None]]
+        names = [each.name for each in stored]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise UsageError(f"{twice} is given twice")
+        if (self.text is not None or self.prompt is not None) and all(
+            each.task.takes_targets for each in stored
+        ):
+            raise UsageError(
+                "--text and --prompt are for models of texts; these write from sources"
+            )
+        return stored
+
+
+@takes_options
+def report(shown: Shown, machine: Device, out: Output) -> None:
     """Write a page about a model, or about several beside each other.
 
     The page is one HTML file that loads nothing. It shows what the models are and how their
@@ -88,30 +98,23 @@ def report(
     """
     from seqgen.report.page import write_page
 
-    inputs = Inputs(quiet)
-    source = None if text is None else inputs.open_one(text)
-    out = check_html(out, [] if source is None else [source], "--out")
-    given = [*(models or ()), *(model or ())]
-    stored = [store.find(name) for name in given or [None]]
-    names = [each.name for each in stored]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UsageError(f"{twice} is given twice")
-    if (text is not None or prompt is not None) and all(each.task.takes_targets for each in stored):
-        raise UsageError("--text and --prompt are for models of texts; these write from sources")
-    pages = _Pages(stored, source, prompt, device)
+    source = None if shown.text is None else Inputs(out.quiet).open_one(shown.text)
+    path = check_html(shown.out, [] if source is None else [source], "--out")
+    pages = _Pages(shown.find(), source, shown.prompt, machine.device)
     while True:
-        html, running = pages.html(watch)
-        write_page(out, html)
-        if not (watch and running):
+        html, running = pages.html(shown.watch)
+        write_page(path, html)
+        if not (shown.watch and running):
             break
-        if not quiet and pages.written == 1:
-            say(f"wrote {out}; it is written again while training goes on (Ctrl-C ends this)")
+        if pages.written == 1:
+            out.notice(
+                f"wrote {path}; it is written again while training goes on (Ctrl-C ends this)"
+            )
         time.sleep(SECONDS)
-    for record in pages.records() if json else ():
-        put_record({**record, "path": str(out)})
-    if not quiet:
-        idle = "; nothing is being trained" if watch and pages.written == 1 else ""
-        say(f"wrote {out}{idle}")
+    for record in pages.records() if out.json else ():
+        put_record({**record, "path": str(path)})
+    idle = "; nothing is being trained" if shown.watch and pages.written == 1 else ""
+    out.notice(f"wrote {path}{idle}")
 
 
 class _Pages:
