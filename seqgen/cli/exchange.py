@@ -2,55 +2,59 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Literal
 
-import typer
-
-from seqgen.cli import completion, options
-from seqgen.cli.help import flag, value
-from seqgen.cli.inputs import file_name, file_path
-from seqgen.cli.output import put_bytes, put_record, say
-from seqgen.cli.outputs import check_out, check_out_folder, check_replaced_model, is_arpa, is_gguf
+from seqgen.cli.flags import takes_options
+from seqgen.cli.output import Output, put_bytes, put_record
+from seqgen.cli.outputs import (
+    Overwrite,
+    check_out,
+    check_out_folder,
+    check_replaced_model,
+    is_arpa,
+    is_gguf,
+)
+from seqgen.cli.reading import StoredName, Threads
+from seqgen.configs.options import Options
 from seqgen.configs.panels import OUTPUT, SAVING, TEXT
+from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
 
+ExportFormat = Literal["arpa", "gguf", "hf", "onnx"]
 # What importers open as a file, which reads what is piped in.
 STANDARD_INPUT = Path("/dev/stdin")
 
 
-def import_(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            help="Folder of a Hugging Face model (config.json, *.safetensors, tokenizer.json); "
-            "a GGUF file; an ARPA file, or vectors of words as word2vec or GloVe write them as "
-            "text, also compressed (.gz), or - for standard input.",
-            parser=file_path,
-            metavar="PATH",
-            show_default=False,
-        ),
-    ],
-    name: Annotated[
-        str | None, value("NAME", SAVING, "Name of the new model.", default="made from PATH")
-    ] = None,
-    like: Annotated[
-        str | None,
-        value(
-            "NAME",
-            TEXT,
-            "Use the tokenizer of this model.",
-            default="split at spaces",
-            complete=completion.models,
-        ),
-    ] = None,
-    overwrite: Annotated[
-        bool, flag("--overwrite", SAVING, "Replace the model of that name.")
-    ] = False,
-    threads: options.Threads = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Imported(Options):
+    """The model that is imported, and what it becomes."""
+
+    file: Path = setting(
+        "Folder of a Hugging Face model (config.json, *.safetensors, tokenizer.json); a GGUF file; "
+        "an ARPA file, or vectors of words as word2vec or GloVe write them as text, also "
+        "compressed (.gz), or - for standard input.",
+        metavar="PATH",
+        reads="path",
+        positional=True,
+    )
+    name: str | None = setting(
+        "Name of the new model.", None, metavar="NAME", panel=SAVING, without="made from PATH"
+    )
+    like: str | None = setting(
+        "Use the tokenizer of this model.",
+        None,
+        metavar="NAME",
+        panel=TEXT,
+        without="split at spaces",
+        completes="models",
+    )
+    overwrite: bool = setting("Replace the model of that name.", False, panel=SAVING)
+
+
+@takes_options
+def import_(imported: Imported, threads: Threads, out: Output) -> None:
     """Import a model of another tool: GPT-2, Llama, Marian or BART, n-grams, or word vectors.
 
     A folder is a Hugging Face model: GPT-2, Llama, Mistral, Qwen2, Qwen3, Marian, BART and others
@@ -60,86 +64,68 @@ def import_(
     from seqgen.cli.models import describe
     from seqgen.commands.exchange import import_model
 
+    file, name = imported.file, imported.name
     if str(file) == "-":
         file = STANDARD_INPUT
-    if overwrite:
+    if imported.overwrite:
         check_replaced_model(name, [file])
-    stored = import_model(file, name=name, like=like, overwrite=overwrite)
-    if json:
+    stored = import_model(file, name=name, like=imported.like, overwrite=imported.overwrite)
+    if out.json:
         put_record(describe(stored))
-    if not quiet:
-        say(f"{stored.name}: imported from {file}")
+    out.notice(f"{stored.name}: imported from {file}")
 
 
-def export(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            help="Trained model: a name or a path; the latest if none is given.",
-            metavar="[NAME]",
-            show_default=False,
-            autocompletion=completion.models,
-        ),
-    ] = None,
-    file_format: Annotated[
-        str | None,
-        value(
-            "arpa|gguf|hf|onnx",
-            OUTPUT,
-            "Format to write: an ARPA file of an n-gram model; of a transformer a GGUF file, as "
-            "llama.cpp reads it, or a folder for Hugging Face's transformers (hf), also of an "
-            "encoder-decoder; of these and of recurrent networks a folder with ONNX graphs.",
-            "--format",
-            default="arpa for n-grams; for networks hf where they fit, else onnx",
-            complete=completion.one_of("arpa", "gguf", "hf", "onnx"),
-        ),
-    ] = None,
-    out: Annotated[
-        str,
-        value(
-            "PATH",
-            OUTPUT,
-            "File to write, compressed if it ends in .gz; - is standard output. For hf and onnx: "
-            "a folder.",
-            parser=file_name,
-        ),
-    ] = "-",
-    merge: Annotated[
-        bool,
-        flag("--merge", OUTPUT, "Of low-rank adapters: write base and adapters as one model."),
-    ] = False,
-    overwrite: options.Overwrite = False,
-    threads: options.Threads = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Exported(Overwrite):
+    """How a model is written for other tools."""
+
+    file_format: ExportFormat | None = setting(
+        "Format to write: an ARPA file of an n-gram model; of a transformer a GGUF file, as "
+        "llama.cpp reads it, or a folder for Hugging Face's transformers (hf), also of an "
+        "encoder-decoder; of these and of recurrent networks a folder with ONNX graphs.",
+        None,
+        names=("--format",),
+        panel=OUTPUT,
+        without="arpa for n-grams; for networks hf where they fit, else onnx",
+    )
+    out: str = setting(
+        "File to write, compressed if it ends in .gz; - is standard output. For hf and onnx: a "
+        "folder.",
+        "-",
+        metavar="PATH",
+        panel=OUTPUT,
+        reads="file",
+    )
+    merge: bool = setting(
+        "Of low-rank adapters: write base and adapters as one model.", False, panel=OUTPUT
+    )
+
+
+@takes_options
+def export(model: StoredName, written: Exported, threads: Threads, out: Output) -> None:
     """Export a model in a format that other tools read: n-grams, transformers, recurrent ones."""
     from seqgen.commands.exchange import default_format, export_model, exported
     from seqgen.commands.loading import load
     from seqgen.formats import FOLDER_EXPORTERS
 
-    loaded = None
+    loaded, file_format, merge = None, written.file_format, written.merge
     if file_format is None:
-        loaded = load(name, "cpu")
+        loaded = load(model.name, "cpu")
         file_format = default_format(loaded, merge)
     if file_format in FOLDER_EXPORTERS:
-        path = check_out_folder(Path(out), overwrite, file_format)
-    elif out != "-":
+        path = check_out_folder(Path(written.out), written.overwrite, file_format)
+    elif written.out != "-":
         kinds = {"gguf": ("a GGUF file", is_gguf), "arpa": ("an ARPA file", is_arpa)}
-        path = check_out(Path(out), [], overwrite, *kinds.get(file_format, kinds["arpa"]))
-    elif json:
+        kind = kinds.get(file_format, kinds["arpa"])
+        path = check_out(Path(written.out), [], written.overwrite, *kind)
+    elif out.json:
         raise UsageError("--json needs --out FILE: standard output has the model")
-    loaded = loaded or load(name, "cpu")
-    if out == "-":
+    loaded = loaded or load(model.name, "cpu")
+    if written.out == "-":
         put_bytes(exported(loaded, file_format, merge))
         return
     export_model(loaded, file_format, path, merge)
-    _report(loaded.stored.name, file_format, path, json, quiet)
-
-
-def _report(name: str, file_format: str, path: Path, json: bool, quiet: bool) -> None:
-    """Say what has been written."""
-    if json:
+    name = loaded.stored.name
+    if out.json:
         put_record({"name": name, "format": file_format, "path": str(path)})
-    if not quiet:
-        say(f"{name}: written to {path}")
+    out.notice(f"{name}: written to {path}")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from seqgen import presets, registry, store
-from seqgen.cli import completion, options
-from seqgen.cli.help import Command, Group, flag
+from seqgen.cli import completion
+from seqgen.cli.flags import takes_options
+from seqgen.cli.help import Command, Group
 from seqgen.cli.model_facts import (
     describe,
     losses_by_step,
@@ -17,8 +19,9 @@ from seqgen.cli.model_facts import (
     put_model,
     unit_of_loss,
 )
-from seqgen.cli.output import put, put_record, say
-from seqgen.cli.outputs import check_picture, confirm_deleting
+from seqgen.cli.output import Output, put, put_record
+from seqgen.cli.outputs import Curves, check_picture, confirm_deleting
+from seqgen.cli.reading import StoredName, Threads
 from seqgen.cli.tables import (
     MISSING,
     age,
@@ -29,7 +32,9 @@ from seqgen.cli.tables import (
     put_table,
     short_count,
 )
+from seqgen.configs.options import Options
 from seqgen.configs.panels import MODEL, OTHER, OUTPUT
+from seqgen.configs.settings import setting
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.wording import first_names, plural
 
@@ -51,68 +56,62 @@ app = typer.Typer(
     cls=ModelsGroup, help="List, show, rename and remove trained models; list architectures."
 )
 
-Name = Annotated[
-    str | None,
-    typer.Argument(
-        help="Trained model: a name or a path; the latest if none is given.",
-        metavar="[NAME]",
-        show_default=False,
-        autocompletion=completion.models,
-    ),
-]
+
+@dataclass(frozen=True, kw_only=True)
+class Listed(Options):
+    """What is listed in place of trained models."""
+
+    architectures: bool = setting(
+        "List the architectures; followed by the NAME of one, list all its settings.",
+        False,
+        panel=MODEL,
+    )
 
 
 @app.callback(invoke_without_command=True)
+@takes_options
 def models(
     context: typer.Context,
-    architectures: Annotated[
-        bool,
-        flag(
-            "--architectures",
-            MODEL,
-            "List the architectures; followed by the NAME of one, list all its settings.",
-        ),
-    ] = False,
+    listed: Listed,
+    threads: Threads,
+    out: Output,
     settings_of: Annotated[
         str | None,
         typer.Option(hidden=True, metavar="NAME", autocompletion=completion.architectures),
     ] = None,
-    threads: options.Threads = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """List trained models, the latest first."""
-    if architectures:
+    if listed.architectures:
         if context.invoked_subcommand:
             raise UsageError("--architectures stands alone: seqgen models --architectures")
         if settings_of is not None:
-            put_settings(settings_of, json)
+            put_settings(settings_of, out.json)
         else:
-            _list_architectures(json)
+            _list_architectures(out)
     elif context.invoked_subcommand is None:
-        _list(json, quiet)
+        _list(out)
 
 
 @app.command("list", cls=Command)
-def list_models(
-    threads: options.Threads = None, json: options.Json = False, quiet: options.Quiet = False
-) -> None:
+@takes_options
+def list_models(threads: Threads, out: Output) -> None:
     """List trained models, the latest first."""
-    _list(json, quiet)
+    _list(out)
 
 
-def _list(json: bool, quiet: bool) -> None:
+def _list(out: Output) -> None:
     rows = list(map(describe, store.list_models()))
-    if json:
+    if out.json:
         for row in rows:
             put_record(row)
     elif rows:
         names = ("name", "architecture", "tokenizer", "parameters", "bits/char", "created")
         put_table(names, map(_row, rows), left=3)
-        if any(map(store.leaves_unknowns_out, rows)) and not quiet:
-            say("> leaves unknown tokens out: score the text again with seqgen perplexity FILE")
-    elif not quiet:
-        say("there is no trained model yet; run seqgen train FILE")
+        if any(map(store.leaves_unknowns_out, rows)):
+            how = "score the text again with seqgen perplexity FILE"
+            out.notice(f"> leaves unknown tokens out: {how}")
+    else:
+        out.notice("there is no trained model yet; run seqgen train FILE")
 
 
 def _row(facts: dict[str, Any]) -> list[str]:
@@ -126,11 +125,10 @@ def _row(facts: dict[str, Any]) -> list[str]:
     ]
 
 
-def _list_architectures(json: bool) -> None:
-    for kind in registry.ARCHITECTURES.values():
-        if json:
-            put_record({"name": kind.name, "summary": kind.summary})
-    if not json:
+def _list_architectures(out: Output) -> None:
+    for kind in registry.ARCHITECTURES.values() if out.json else ():
+        put_record({"name": kind.name, "summary": kind.summary})
+    if not out.json:
         put_facts({kind.name: kind.summary for kind in registry.ARCHITECTURES.values()})
 
 
@@ -163,20 +161,21 @@ def put_settings(architecture: str, json: bool, only: str | None = None) -> None
         put_facts({record["setting"]: facts_line(record) for record in of_group}, indent=2)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Details(Options):
+    """What is shown of a model."""
+
+    all_: bool = setting(
+        "Show every setting and every figure, unrounded.", False, names=("--all",), panel=OUTPUT
+    )
+    samples: bool = setting(
+        "Show what the model wrote while it learned, step by step.", False, panel=OUTPUT
+    )
+
+
 @app.command(cls=Command)
-def show(
-    name: Name = None,
-    all_: Annotated[
-        bool, flag("--all", OUTPUT, "Show every setting and every figure, unrounded.")
-    ] = False,
-    samples: Annotated[
-        bool, flag("--samples", OUTPUT, "Show what the model wrote while it learned, step by step.")
-    ] = False,
-    plot: options.Picture = None,
-    threads: options.Threads = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+@takes_options
+def show(name: StoredName, details: Details, curves: Curves, threads: Threads, out: Output) -> None:
     """Show what a model is and how its training went, also during training.
 
     Prints six facts, the loss curve, and the settings that differ from the defaults of the
@@ -184,11 +183,11 @@ def show(
     """
     from seqgen.tokenizers import load_tokenizer
 
-    model = store.find(name)
-    if plot is not None:
-        _draw_losses(model, check_picture(plot, ()))
-    if samples:
-        _samples(model, json, quiet)
+    model = store.find(name.name)
+    if curves.plot is not None:
+        _draw_losses(model, check_picture(curves.plot, ()))
+    if details.samples:
+        _samples(model, out)
         return
     config, record = model.config, model.record
     target_tokenizer = load_tokenizer(model.path / "tokenizer")
@@ -196,14 +195,14 @@ def show(
     if config["data"].get("labels"):
         labels = model.load_source_tokenizer(target_tokenizer)
         tokenizer["labels"] = f"{count(len(labels))}: {labels.listed}"
-    if json:
+    if out.json:
         if result := store.result_of(model):
             record["result"] = result
         facts = {"config": config, "training": record, "tokenizer_facts": tokenizer}
         facts["mixture"] = mixture_facts(model)
         put_record({**describe(model), **facts})
         return
-    put_model(model, tokenizer, all_)
+    put_model(model, tokenizer, details.all_)
 
 
 def _draw_losses(model: store.StoredModel, plot: Path) -> None:
@@ -220,127 +219,118 @@ def _draw_losses(model: store.StoredModel, plot: Path) -> None:
     draw_lines(plot, losses, "step", unit_of_loss(model), log="", marker="", title=model.name)
 
 
-def _samples(model: store.StoredModel, json: bool, quiet: bool) -> None:
+def _samples(model: store.StoredModel, out: Output) -> None:
     """Print what a model wrote along the way, always from the same draws."""
     records = model.logged(store.SAMPLES)
     for record in records:
-        if json:
+        if out.json:
             put_record(record)
         else:
             put(f"── step {record['step']} ──\n{record['text']}\n\n")
-    if not records and not quiet:
-        say(f"{model.name} has no samples")
+    if not records:
+        out.notice(f"{model.name} has no samples")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Renamed(Options):
+    """A model, and what it is to be called."""
+
+    old: str = setting(
+        "Trained model: a name, a path or latest.",
+        metavar="OLD",
+        completes="models",
+        positional=True,
+    )
+    new: str = setting("Its new name.", metavar="NEW", positional=True)
 
 
 @app.command(cls=Command)
-def rename(
-    old: Annotated[
-        str,
-        typer.Argument(
-            help="Trained model: a name, a path or latest.",
-            metavar="OLD",
-            show_default=False,
-            autocompletion=completion.models,
-        ),
-    ],
-    new: Annotated[str, typer.Argument(help="Its new name.", metavar="NEW", show_default=False)],
-    threads: options.Threads = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+@takes_options
+def rename(renamed: Renamed, threads: Threads, out: Output) -> None:
     """Give a trained model another name."""
-    before = store.find(old)
-    model = store.rename(before, new)
-    if json:
+    before = store.find(renamed.old)
+    model = store.rename(before, renamed.new)
+    if out.json:
         put_record(describe(model))
-    elif not quiet:
-        say(f"{before.name} is now {model.name}")
+    else:
+        out.notice(f"{before.name} is now {model.name}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Removed(Options):
+    """The models that are deleted."""
+
+    names: tuple[str, ...] = setting(
+        "Trained models: names or paths.", metavar="NAMES", completes="models", positional=True
+    )
+    yes: bool = setting("Do not ask for confirmation.", False, names=("--yes", "-y"), panel=OTHER)
 
 
 @app.command(cls=Command)
-def remove(
-    names: Annotated[
-        list[str],
-        typer.Argument(
-            help="Trained models: names or paths.",
-            metavar="NAMES",
-            show_default=False,
-            autocompletion=completion.models,
-        ),
-    ],
-    yes: Annotated[bool, flag("--yes", OTHER, "Do not ask for confirmation.", "-y")] = False,
-    threads: options.Threads = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+@takes_options
+def remove(removed: Removed, threads: Threads, out: Output) -> None:
     """Delete trained models. Files that seqgen did not write are never deleted."""
-    chosen = {store.check_removable(model): model for model in map(store.find, names)}
-    if (needing := store.needing(chosen.values())) and not quiet:
-        say(f"{first_names(needing)} cannot be used without what is removed")
-    confirm_deleting(chosen, yes)
+    chosen = {store.check_removable(model): model for model in map(store.find, removed.names)}
+    if needing := store.needing(chosen.values()):
+        out.notice(f"{first_names(needing)} cannot be used without what is removed")
+    confirm_deleting(chosen, removed.yes)
     for place, model in chosen.items():
         store.remove(model)
-        if json:
+        if out.json:
             put_record({"name": model.name, "path": str(place)})
-        if not quiet:
-            say(f"removed {place}")
+        out.notice(f"removed {place}")
 
 
 @app.command(cls=Command)
-def path(
-    name: Name = None,
-    threads: options.Threads = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+@takes_options
+def path(name: StoredName, threads: Threads, out: Output) -> None:
     """Print the folder of a model."""
-    model = store.find(name)
-    if json:
+    model = store.find(name.name)
+    if out.json:
         put_record({"name": model.name, "path": str(model.path)})
     else:
         put(f"{model.path}\n")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Clearing(Options):
+    """Whether the cache is emptied."""
+
+    clear: bool = setting(
+        "Delete encoded texts and measured speeds; they are made again when needed.",
+        False,
+        panel=OTHER,
+    )
+
+
 @app.command(cls=Command)
-def cache(
-    clear: Annotated[
-        bool,
-        flag(
-            "--clear",
-            OTHER,
-            "Delete encoded texts and measured speeds; they are made again when needed.",
-        ),
-    ] = False,
-    threads: options.Threads = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+@takes_options
+def cache(clearing: Clearing, threads: Threads, out: Output) -> None:
     """List the cache: encoded texts, texts from standard input, measured speeds.
 
     --clear keeps the texts from standard input, because --resume needs them, and also deletes
     what killed runs left behind.
     """
-    if clear:
+    if clearing.clear:
         sizes = dict(_sizes())
         gone = store.clear_cache()
         left = store.clean()
         size = sum(sizes.get(path, 0) for path in gone)
-        if json:
+        if out.json:
             put_record({"removed": len(gone), "bytes": size, "leftovers": len(left)})
-        if not quiet:
-            say(f"removed {plural(len(gone), 'file')}, {byte_size(size)}")
-            if left:
-                say(f"removed {plural(len(left), 'leftover')} of runs that were killed")
+        out.notice(f"removed {plural(len(gone), 'file')}, {byte_size(size)}")
+        if left:
+            out.notice(f"removed {plural(len(left), 'leftover')} of runs that were killed")
         return
     rows = [{"kind": path.parent.name, "bytes": size, "path": str(path)} for path, size in _sizes()]
-    if json:
+    if out.json:
         for row in rows:
             put_record(row)
         return
     for row in rows:
         put(f"{row['kind']:<7}  {count(row['bytes']):>15}  {row['path']}\n")
-    if not rows and not quiet:
-        say("the cache is empty")
+    if not rows:
+        out.notice("the cache is empty")
 
 
 def _sizes() -> list[tuple[Path, int]]:

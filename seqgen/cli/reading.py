@@ -123,6 +123,19 @@ class ModelName(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StoredName(Options):
+    """The model that a command is about."""
+
+    name: str | None = setting(
+        "Trained model: a name or a path; the latest if none is given.",
+        None,
+        metavar="[NAME]",
+        completes="models",
+        positional=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class FixedSeed(Options):
     """The seed of a command whose figures are compared between runs."""
 
