@@ -12,6 +12,7 @@ import dataclasses
 import json
 import sys
 import typing
+from collections.abc import Iterable
 from pathlib import Path
 from types import UnionType
 from typing import Any
@@ -19,18 +20,29 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from seqgen import registry
+from seqgen.cli import beam_search, bleu, perplexity, sample
 from seqgen.cli.settings import described
 from seqgen.configs import Config, DataConfig, TrainingConfig
 from seqgen.configs.labelling import LabellingConfig
+from seqgen.configs.options import Options
+from seqgen.configs.settings import NO_BOUNDS
 
+# The commands whose options the page lists.
+DOCUMENTED = {
+    "sample": sample.sample,
+    "beam-search": beam_search.beam_search,
+    "bleu": bleu.bleu,
+    "perplexity": perplexity.perplexity,
+}
 PAGE = Path(__file__).with_suffix(".md")
 HEAD = """# Settings
 
 <!-- Written by `python docs/settings.py`; do not edit. -->
 
-All settings of `seqgen train`. Give one as `--set key=value` or in a `--config` file; the common
-ones also have a flag of their own (`seqgen train --help`). `seqgen models --architectures NAME`
-lists the settings of one architecture in the terminal.
+All settings of `seqgen train`, and the options of [some other commands](#options-of-commands).
+Give a setting as `--set key=value` or in a `--config` file; the common ones also have
+a flag of their own (`seqgen train --help`). `seqgen models --architectures NAME` lists the settings
+of one architecture in the terminal.
 
 A `--config` file is TOML (its tables only group settings) or the `config.json` of a trained model.
 Flags and `--set` take precedence over the file, the file over a preset, and a preset over the
@@ -40,13 +52,15 @@ The default "none" means that nothing is set. The description, or [training.md](
 what then happens. `none` can also be given as a value. Values outside the bounds are refused, and
 so is a model that is too large for this machine's memory.
 """
-TYPES = {int: "integer", float: "number", bool: "`true`, `false`", str: "text"}
+TYPES = {int: "integer", float: "number", bool: "`true`, `false`", str: "text", Path: "file"}
 
 
 def type_of(kind: Any) -> str:
     """Return a field's type or its choices, as the page shows them."""
     if typing.get_origin(kind) is typing.Literal:
         return ", ".join(f"`{choice}`" for choice in typing.get_args(kind))
+    if typing.get_origin(kind) is tuple:
+        return type_of(typing.get_args(kind)[0])
     if typing.get_origin(kind) in (typing.Union, UnionType):
         options = [part for part in typing.get_args(kind) if part is not type(None)]
         return " or ".join([*map(type_of, options), "`none`"])
@@ -73,6 +87,31 @@ def table(config: type[Config]) -> list[str]:
     return lines
 
 
+def options_table(groups: Iterable[type[Options]]) -> list[str]:
+    """Return the lines of a table of groups of options, a row a flag."""
+    lines = ["| option | type | bounds | default | meaning |", "|---|---|---|---|---|"]
+    for group in groups:
+        for name, field, kind in group.flags():
+            flag = field.metadata["flag"]
+            if not flag.positional:
+                names = flag.names or (f"--{name.replace('_', '-')}",)
+                cells = ", ".join(f"`{one}`" for one in names), *option_cells(field, kind)
+                lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def option_cells(field: dataclasses.Field, kind: Any) -> tuple[str, str, str, str]:
+    """Return the type, the bounds, the default and the meaning of an option."""
+    flag, default = field.metadata["flag"], field.default
+    typed = "flag" if kind is bool else type_of(kind).removesuffix(" or `none`")
+    bounds = str(field.metadata.get("bounds", NO_BOUNDS).without_sanity_limit())
+    if flag.reads == "threads":
+        bounds = "at least 1"  # how many more depends on the machine
+    nothing = default in (None, (), "") or default is False
+    shown = flag.without or ("" if nothing else value_of(default))
+    return typed, bounds, shown, field.metadata["doc"].replace("|", "\\|")
+
+
 def page() -> str:
     """Return the whole page."""
     lines = [HEAD, "## Text", "", *table(DataConfig), "", "## Training", ""]
@@ -91,6 +130,11 @@ def page() -> str:
     lines += [*table(LabellingConfig), ""]
     own = ", ".join(f"`{name}={value}`" for name, value in LabellingConfig.recipe.items())
     lines += [f"On a language model, the training settings are those of encoders: {own}.", ""]
+    lines += ["## Options of commands", ""]
+    lines += ["A keyword of the [Python API](python.md) has the name of its flag: `top_p` for"]
+    lines += ["`--top-p`. An option without a default is off, or nothing, until it is given.", ""]
+    for name, command in DOCUMENTED.items():
+        lines += [f"### seqgen {name}", "", *options_table(command.groups), ""]
     return "\n".join(lines)
 
 

@@ -547,7 +547,9 @@ def test_export_says_what_a_format_cannot_hold(tmp_path, capsys):
     assert run(["train", text, "--model", "transformer", "--name", "s", *flags, *form]) == 0
     line = refusal(capsys, "export", "s", "--format", "hf", "--out", out)
     assert "positions=sinusoidal" in line
-    assert "--format must be one of arpa, gguf, hf, onnx" in refusal(capsys, "export", "s", "--format", "tf")
+    assert "--format must be one of arpa, gguf, hf, onnx" in refusal(
+        capsys, "export", "s", "--format", "tf"
+    )
     assert "--out FOLDER" in refusal(capsys, "export", "s", "--format", "hf")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mine.txt").touch()

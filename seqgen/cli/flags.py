@@ -74,6 +74,7 @@ def takes_options(command: Callable[..., Any]) -> Callable[..., Any]:
     order = {inspect.Parameter.POSITIONAL_OR_KEYWORD: 0, inspect.Parameter.KEYWORD_ONLY: 1}
     run.__signature__ = inspect.Signature(sorted(parameters, key=lambda p: order[p.kind]))
     run.__annotations__ = {p.name: p.annotation for p in parameters}
+    run.groups = tuple(groups.values())  # for the documentation
     return run
 
 
