@@ -143,6 +143,20 @@ def test_in_evaluation_the_loss_is_the_lectures_sum():
     assert model.loss(tokens).item() != model.loss(tokens).item()
 
 
+def test_the_full_softmax_minimises_the_formula():
+    """J itself, in training too: nothing is left out and no context drawn unless asked for."""
+    model = network(negatives=0, context_size=3).train()
+    model.survey(np.repeat(np.arange(VOCAB), 1000), [0])
+    tokens = some_text()
+    whole = Draws(tokens > 0, torch.full_like(tokens, 3), None)
+    v, u = (p.detach().numpy() for p in (model.embedding.weight, model.context.weight))
+    assert model.loss(tokens).item() == pytest.approx(skip_gram(v, u, tokens, whole, 0)[0])
+    for drawn in ({"dynamic": True}, {"subsample": 1e-3}):
+        model = network(negatives=0, context_size=3, **drawn).train()
+        model.survey(np.repeat(np.arange(VOCAB), 1000), [0])
+        assert model.loss(tokens).item() != pytest.approx(model.eval().loss(tokens).item())
+
+
 def test_what_is_no_word_is_left_out():
     """The words around an end or an unknown word stand next to each other."""
     model = network(negatives=0).eval()

@@ -86,6 +86,38 @@ def test_commands_that_need_a_language_model_refuse_it(text, command, tmp_path, 
     assert "w is made of vectors of words and is no language model: use seqgen vectors" in line
 
 
+def test_few_passes_tell_words_apart(capsys):
+    """After two, no common direction hides the classes, and nothing is warned of."""
+    train = ["train", str(CORPORA / "words.txt"), "--model", "word2vec", "--epochs", "2"]
+    assert run([*train, "--seed", "1", "--name", "w"]) == 0
+    assert "warning" not in capsys.readouterr().err
+    vectors = WordVectors.of(load_vectors("w"))
+    unit = vectors.vectors / np.linalg.norm(vectors.vectors, axis=1, keepdims=True)
+    cosines = (unit @ unit.T)[np.triu_indices(len(unit), 1)]
+    assert cosines.mean() < 0.4 and right_neighbours(vectors) > 0.8
+
+
+@pytest.mark.parametrize("name", ["word2vec", "glove"])
+def test_the_defaults_warn_of_nothing(name, text, capsys):
+    for budget in (("--steps", "70"), ("--steps", "5000", "--stop-after", "70")):
+        train = ["train", str(text), "--model", name, *budget, "--seed", "1", "--overwrite"]
+        assert run([*train, "--name", "w"]) == 0
+        assert "warning" not in capsys.readouterr().err
+
+
+def test_a_rate_follows_the_rule_that_it_is_for():
+    """The default rule given by its name is the default; Adam gets a rate of its own."""
+    from seqgen.configs import TrainingConfig, recipe_of
+    from seqgen.models.word2vec import Word2VecConfig
+
+    recipe = Word2VecConfig.recipe
+    rates = {
+        rule: TrainingConfig(**{**recipe_of({"optimizer": rule}, recipe), "optimizer": rule}).lr
+        for rule in ("adagrad", "adam", "adamw", "muon", "sgd")
+    }
+    assert rates == {"adagrad": 0.3, "adam": 0.01, "adamw": 0.01, "muon": 0.01, "sgd": 0.5}
+
+
 def test_bad_inputs(text, capsys):
     train = ("train", text, *SEEDED, "--steps", 1)
     assert "--regime scheduled is for language models; word2vec is none" in refusal(

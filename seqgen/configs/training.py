@@ -33,7 +33,9 @@ RULE_RECIPES: Mapping[str, Mapping[str, Any]] = {
     "adagrad": {"lr": 0.02, "weight_decay": 0.0},
     "rmsprop": {"lr": 2e-3, "weight_decay": 0.0},
     "adam": {"weight_decay": 0.0},
-}
+}# The rate of the rules above that name none, and of adamw and muon, where an architecture's recipe
+# is tuned for one that does.
+ADAPTIVE_LR = 0.01
 
 # With low-rank adapters, these replace an architecture's recipe: A and B are factors of an update.
 ADAPTER_RECIPE: Mapping[str, Any] = {"optimizer": "adamw", "lr": 2e-3, "weight_decay": 0.0}
@@ -47,7 +49,13 @@ def recipe_of(given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, 
         recipe: the architecture's.
     """
     adapts = {} if given.get("lora") is None else ADAPTER_RECIPE
-    return {**recipe, **adapts, **RULE_RECIPES.get(given.get("optimizer"), {})}
+    recipe = {**recipe, **adapts}
+    own, rule = recipe.get("optimizer"), given.get("optimizer")
+    if rule is None or rule == own and "lr" in RULE_RECIPES.get(own, {}):
+        return recipe
+    if "lr" in RULE_RECIPES.get(own, {}):
+        recipe["lr"] = ADAPTIVE_LR
+    return {**recipe, **RULE_RECIPES.get(rule, {})}
 
 
 # Defaults by schedule: the share of the budget spent on warm-up, and the rate at the end. Howard

@@ -23,8 +23,10 @@ class Network(nn.Module):
         config: what built it; `type(network)(network.config)` has the same shape.
         head: the last map, to logits.
         trained_by: "module:name" of the regimes that can train it, by name.
+        settles: the first step after which its updates are small beside its weights.
     """
 
+    settles: ClassVar[int] = 4
     trained_by: ClassVar[str] = "seqgen.training.regimes.network_loss:REGIMES"
     config: ModelConfig
     head: nn.Linear

@@ -30,7 +30,8 @@ class Word2VecConfig(SampledWordConfig):
 
     recipe: ClassVar[Mapping[str, Any]] = {
         **SampledWordConfig.recipe,
-        "lr": 0.01,
+        "optimizer": "adagrad",
+        "lr": 0.3,
         "batch_size": 64,
         "seq_len": 128,
     }
@@ -39,13 +40,6 @@ class Word2VecConfig(SampledWordConfig):
         "skip-gram predicts the words around each word from it; cbow predicts a word from the "
         "mean of the words around it.",
         "skip-gram",
-    )
-    negatives: int = setting(
-        "Number of noise words that a prediction is told from (negative sampling). With 0 it is "
-        "made by the full softmax, for small vocabularies.",
-        5,
-        low=0,
-        high=1000,
     )
     noise_power: float = setting(
         "Noise words are drawn in proportion to their counts to this power.", 0.75, low=0, high=10

@@ -18,6 +18,10 @@ from seqgen.models.dropout import drawn
 from seqgen.models.network import Network
 
 
+# With noise words, more frequent ones than this share of a text are left out at times.
+SUBSAMPLE = 1e-3
+
+
 @dataclass(frozen=True, kw_only=True)
 class WordConfig(ModelConfig):
     """What configurations of word vectors have in common."""
@@ -41,19 +45,38 @@ class WordConfig(ModelConfig):
 class SampledWordConfig(WordConfig):
     """What configurations have of networks that leave words and contexts to chance."""
 
-    dynamic: bool = setting(
-        "Draw the size of each word's context from 1 to context_size, so that near words count "
-        "more.",
-        True,
+    negatives: int = setting(
+        "Number of noise words that a prediction is told from (negative sampling). With 0 it is "
+        "made by the full softmax, for small vocabularies.",
+        5,
+        low=0,
+        high=1000,
     )
-    subsample: float = setting(
+    dynamic: bool | None = setting(
+        "Draw the size of each word's context from 1 to context_size, so that near words count "
+        "more; by default with noise words only.",
+        None,
+    )
+    subsample: float | None = setting(
         "Leave out words that are more frequent than this share of the text, the more often the "
         "more frequent they are: each is kept with probability sqrt(subsample / share) + "
-        "subsample / share. With 0 all are kept.",
-        1e-3,
+        "subsample / share. With 0 all are kept. By default 0.001 with noise words, and 0 without.",
+        None,
         low=0,
         high=1,
     )
+
+    @property
+    def draws_contexts(self) -> bool:
+        """Whether the size of each word's context is drawn."""
+        return bool(self.negatives) if self.dynamic is None else self.dynamic
+
+    @property
+    def kept_share(self) -> float:
+        """The share of the text above which a word is left out at times; 0 keeps all words."""
+        if self.subsample is None:
+            return SUBSAMPLE if self.negatives else 0.0
+        return self.subsample
 
 
 class Draws(NamedTuple):
@@ -100,6 +123,7 @@ class WordNetwork(Model, Network):
     window: int | None = None
     source_window: int | None = None
     head = None
+    settles: ClassVar[int] = 32  # vectors begin near zero, and grow at first by more than their norm
     config: WordConfig
     counts: Tensor
 
@@ -153,11 +177,11 @@ class WordNetwork(Model, Network):
         reach = torch.full_like(tokens, config.context_size)
         if not self.training or not isinstance(config, SampledWordConfig):
             return Draws(kept, reach, self.draw_noise(tuple(tokens.shape)))
-        if config.subsample:
+        if config.kept_share:
             keep = self.of_counts("keep", self._keep)
             uniform = drawn(lambda shape: torch.rand(shape, device=tokens.device), tokens.shape)
             kept = kept & (uniform < keep[known])
-        if config.dynamic:
+        if config.draws_contexts:
             draw = functools.partial(
                 torch.randint, 1, config.context_size + 1, device=tokens.device
             )
@@ -170,7 +194,7 @@ class WordNetwork(Model, Network):
         The paper has the square root alone. word2vec's own code adds the ratio itself, so that it
         keeps more of the text, and gensim does as well.
         """
-        ratio = self.config.subsample * counts.sum() / counts
+        ratio = self.config.kept_share * counts.sum() / counts
         return (ratio.sqrt() + ratio).float()
 
     def of_counts(self, name: str, make: Callable[[Tensor], Tensor]) -> Tensor:

@@ -83,7 +83,8 @@ class TrainingWatch(Watch):
         yield
         layers = update.figures(self._units(batch), radius=self.records and self._is_narrow)
         after = Run(step=run.step + 1)
-        if after.step >= FIRST_LOOK:  # the very first steps are large beside the initial weights
+        # The very first steps are large beside the initial weights.
+        if after.step >= self.model.settles:
             self.warnings.layers(after, layers, rate(self.config, share, run.step))
         if self.records:
             inside = self._look_inside()
