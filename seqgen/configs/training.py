@@ -33,8 +33,8 @@ RULE_RECIPES: Mapping[str, Mapping[str, Any]] = {
     "adagrad": {"lr": 0.02, "weight_decay": 0.0},
     "rmsprop": {"lr": 2e-3, "weight_decay": 0.0},
     "adam": {"weight_decay": 0.0},
-}# The rate of the rules above that name none, and of adamw and muon, where an architecture's recipe
-# is tuned for one that does.
+}
+# The rate of adam, adamw and muon where the recipe's is for another kind of rule.
 ADAPTIVE_LR = 0.01
 
 # With low-rank adapters, these replace an architecture's recipe: A and B are factors of an update.
@@ -51,7 +51,7 @@ def recipe_of(given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, 
     adapts = {} if given.get("lora") is None else ADAPTER_RECIPE
     recipe = {**recipe, **adapts}
     own, rule = recipe.get("optimizer"), given.get("optimizer")
-    if rule is None or rule == own and "lr" in RULE_RECIPES.get(own, {}):
+    if rule is None or (rule == own and "lr" in RULE_RECIPES.get(own, {})):
         return recipe
     if "lr" in RULE_RECIPES.get(own, {}):
         recipe["lr"] = ADAPTIVE_LR

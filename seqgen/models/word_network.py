@@ -17,7 +17,6 @@ from seqgen.models.base import Model
 from seqgen.models.dropout import drawn
 from seqgen.models.network import Network
 
-
 # With noise words, more frequent ones than this share of a text are left out at times.
 SUBSAMPLE = 1e-3
 
@@ -123,7 +122,9 @@ class WordNetwork(Model, Network):
     window: int | None = None
     source_window: int | None = None
     head = None
-    settles: ClassVar[int] = 32  # vectors begin near zero, and grow at first by more than their norm
+    settles: ClassVar[int] = (
+        32  # vectors begin near zero, and grow at first by more than their norm
+    )
     config: WordConfig
     counts: Tensor
 
