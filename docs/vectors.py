@@ -61,8 +61,9 @@ Lines = list[list[str]]
 
 
 def read(path: Path) -> Lines:
-    """Return the lines of a file as lists of words."""
-    return [text.split() for text in path.read_text(encoding="utf-8").splitlines()]
+    """Return the lines of a file as lists of words, without the unknown ones."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [[word for word in text.split() if word != "<unk>"] for text in lines]
 
 
 def counts(lines: Lines) -> Counter[str]:
