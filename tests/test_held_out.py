@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import string
 from typing import ClassVar
@@ -20,6 +21,7 @@ from seqgen.configs import DataConfig
 from seqgen.data.overlap import occurrences
 from seqgen.data.sources import content_of
 from seqgen.errors import SeqgenError
+from seqgen.store.manifest import MANIFEST
 from seqgen.tokenizers import load_tokenizer
 
 TINY = {"num_layers": 1, "hidden_size": 4, "batch_size": 4, "seed": 1, "precision": "float32"}
@@ -248,3 +250,19 @@ def test_copies_of_a_part_are_found_as_by_searching_the_whole(text, part, data):
         expected.append(at)
         at = text.find(part, at + len(part))
     assert list(occurrences(pieces, part)) == expected
+
+
+@pytest.mark.parametrize("damaged", [-1, {"bytes": "many"}, {"bytes": 1}, None])
+def test_fine_tuning_from_a_model_with_a_damaged_record(damaged, tmp_path):
+    """Nothing is known of what it was trained on, and nothing is said of that."""
+    path = tmp_path / "text.txt"
+    path.write_text("".join(f"{word}\n" for word in random_words(1, COUNT)))
+    train([path], name="old", architecture="rnn", settings={**TINY, "steps": 1})
+    record = store.find("old").path / store.RECORD
+    table = json.loads(record.read_text())
+    record.write_text(json.dumps({**table, "data": damaged}))
+    (record.parent / MANIFEST).unlink()  # as models of 0.1.0 have none
+    assert store.result_of(store.find("old"))
+    settings = {"steps": 1, "val": "0.2", "init_from": "old"}
+    said = notices(train, [path], name="new", settings=settings)
+    assert store.find("new").record["result"]["steps"] == 1 and not flattery(said)

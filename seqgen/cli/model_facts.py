@@ -90,7 +90,7 @@ def _named_facts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 def six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, str]:
     """Return what a person asks first of a model."""
     config, record = model.config, model.record
-    result, data = store.result_of(model), record.get("data") or {}
+    result, data = store.result_of(model), store.data_of(record)
     files = ", ".join(Path(file).name for file in data.get("files") or ())
     characters = plural(data.get("characters") or 0, "character")
     size = data.get("vocab_size") or tokenizer.get("vocab_size")

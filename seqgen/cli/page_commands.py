@@ -60,10 +60,10 @@ def training_commands(model: StoredModel, name: str) -> list[str]:
 
     Nothing either where a model that it was trained from is gone, or has been trained again.
     """
-    files = (model.record.get("data") or {}).get("files")
+    files = store.data_of(model.record).get("files")
     if not files or registry.known_architecture(model.config["architecture"]) is None:
         return []
-    apart = len(files) - (model.record["data"].get("target_files") or 0)
+    apart = len(files) - (store.data_of(model.record).get("target_files") or 0)
     sides = [" ".join(map(shlex.quote, side)) for side in (files[:apart], files[apart:])]
     vectors = model.config["model"].get("source_features") is not None
     source = "--source-vectors" if vectors else "--source"

@@ -54,13 +54,13 @@ def _with_ancestors(model: StoredModel) -> Iterator[StoredModel]:
 def _data_of(stored: StoredModel, prepared: Prepared, data: DataConfig) -> Prepared | None:
     """Return what a model was trained on; None if it is gone, large or divided like other data."""
     try:
-        known, config = stored.record.get("data"), stored.settings("data", DataConfig)
-        if known is None or known.get("bytes", 0) >= LARGE:
+        known, config = store.data_of(stored.record), stored.settings("data", DataConfig)
+        if known.get("bytes", LARGE) >= LARGE:
             return None
         same_split = all(getattr(config, name) == getattr(data, name) for name in SPLIT)
         if same_split and known["sha256"] == prepared.facts.sha256:
             return None  # both models have the same training part
         tokenizer = load_tokenizer(stored.path / store.TOKENIZER)
         return reload_stored_data(stored, config, tokens_of(stored, tokenizer))
-    except (SeqgenError, OSError):
+    except (SeqgenError, OSError, LookupError, TypeError):  # gone or damaged
         return None

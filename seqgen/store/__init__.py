@@ -18,6 +18,7 @@ from seqgen.store.finding import (
 from seqgen.store.kept_data import (
     cached_files,
     clear_cache,
+    data_of,
     keep_text,
     measurements,
     text_of,
@@ -83,6 +84,7 @@ __all__ = [
     "check_removable",
     "clean",
     "clear_cache",
+    "data_of",
     "find",
     "find_all",
     "find_parts",

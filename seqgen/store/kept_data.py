@@ -89,6 +89,12 @@ def clear_cache() -> list[Path]:
     return gone
 
 
+def data_of(record: dict[str, Any]) -> dict[str, Any]:
+    """Return what a model's record says of its data; nothing if it says none, or is damaged."""
+    data = record.get("data")
+    return data if isinstance(data, dict) else {}
+
+
 def text_of(data: dict[str, Any]) -> tuple[Path, ...]:
     """Return the paths of a model's training text: its own, or a copy in the cache.
 

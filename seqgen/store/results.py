@@ -6,6 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Protocol
 
 from seqgen.errors import SeqgenError
+from seqgen.store.kept_data import data_of
 from seqgen.store.layout import TOKENIZER
 from seqgen.store.mixture_parts import parts_now
 
@@ -47,7 +48,7 @@ def result_of(stored: StoredModel) -> dict[str, Any]:
         return {}
     if UNKNOWNS in result or result.get("val_bits_per_byte") is None:
         return result
-    if (record.get("data") or {}).get("val_oov") == 0:
+    if data_of(record).get("val_oov") == 0:
         return {**result, UNKNOWNS: 0.0}
     with contextlib.suppress(SeqgenError, OSError):
         if (held_out := _held_out(stored)) is not None:
