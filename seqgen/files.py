@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -16,6 +17,9 @@ try:
     import fcntl
 except ImportError:  # Windows, where an open file is lock enough for its writer
     fcntl = None
+
+# The names that `tempfile.mkstemp` makes below: of what is written, and some random characters.
+TEMPORARY = re.compile(r"\.(.+)\.[a-z0-9_]+\.tmp", re.DOTALL)
 
 
 @contextlib.contextmanager
@@ -144,9 +148,18 @@ def remove_leftovers(paths: Iterable[Path]) -> list[Path]:
     return gone
 
 
+def name_when_written(name: str) -> str | None:
+    """Return the name that `replacing` would give a temporary file; None if it made no such file.
+
+    Its temporary names are `.NAME.RANDOM.tmp`.
+    """
+    match = TEMPORARY.fullmatch(name)
+    return match and match[1]
+
+
 def is_temporary(path: Path) -> bool:
     """Return whether a file is one that `replacing` has not renamed yet, by its name."""
-    return path.name.startswith(".") and path.suffix == ".tmp"
+    return name_when_written(path.name) is not None
 
 
 def _about(path: Path, error: OSError) -> OSError:

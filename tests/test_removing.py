@@ -91,7 +91,10 @@ def test_a_damaged_model_is_still_removed(part, remove):
 
 @pytest.mark.parametrize(
     "stranger",
-    ["notes.txt", ".git/HEAD", ".env", "tokenizer/mine", "checkpoints/step-1/x", "old/config.json"],
+    [
+        *("notes.txt", ".git/HEAD", ".env", "tokenizer/mine", "checkpoints/step-1/x"),
+        *("old/config.json", ".x.tmp", "checkpoints/.y.tmp", "..tmp"),
+    ],
 )
 def test_what_else_is_in_a_models_folder_is_named_and_kept(stranger, model, remove):
     (model / stranger).parent.mkdir(exist_ok=True)

@@ -45,10 +45,16 @@ def leaks_of_origin(prepared: Prepared, data: DataConfig, origin: StoredModel) -
             yield warning
 
 
-def _with_ancestors(model: StoredModel) -> Iterator[StoredModel]:
-    yield model
-    for older in filter(None, store.origins_of(model).values()):
-        yield from _with_ancestors(older)
+def _with_ancestors(model: StoredModel) -> list[StoredModel]:
+    """Return a model and all that it started from, each once, also where records go in a circle."""
+    found = {model.path: model}
+    waiting = [model]
+    while waiting:
+        origins = filter(None, store.origins_of(waiting.pop()).values())
+        new = {older.path: older for older in origins if older.path not in found}
+        found |= new
+        waiting += new.values()
+    return list(found.values())
 
 
 def _data_of(stored: StoredModel, prepared: Prepared, data: DataConfig) -> Prepared | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -93,15 +92,9 @@ def contents_of_pairs(pairs: Pairs) -> Iterator[tuple[str, str]]:
 
 
 def not_held_out(items: Iterable[Hashable], held_out: Iterable[Hashable]) -> np.ndarray:
-    """Return which items remain when each held-out item is taken out once, (N,) of bool."""
-    left = Counter(held_out)
-    keep = []
-    for item in items:
-        taken = left[item] > 0
-        if taken:
-            left[item] -= 1
-        keep.append(not taken)
-    return np.array(keep, dtype=bool)
+    """Return which items are not among those held out, (N,) of bool; all copies of those are."""
+    held = set(held_out)
+    return np.array([item not in held for item in items], dtype=bool)
 
 
 def lines_not_held_out(text: Text, held_out: Chunks) -> Chunks:

@@ -210,7 +210,7 @@ class StoredModel(TrainingFolder):
         from seqgen.tokenizers import load_tokenizer
 
         model = fill(*self.shape(), self.weights, self.path)
-        tokenizer = load_tokenizer(self.path / "tokenizer")
+        tokenizer = load_tokenizer(self.path / TOKENIZER)
         self.check(largest=CHEAP)
         return model.eval(), tokenizer
 

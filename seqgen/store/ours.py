@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path, PurePath
 
 from seqgen.errors import SeqgenError
-from seqgen.files import is_temporary, open_file, parse_json
+from seqgen.files import name_when_written, open_file, parse_json
 from seqgen.store import manifest
 from seqgen.store.layout import (
     CHECKPOINTS,
@@ -81,8 +81,8 @@ def is_written_by_seqgen(path: Path, folder: Path) -> bool:
     part = path.relative_to(folder)
     if part.parts[0] == PARTS and len(part.parts) > 2:  # of a model that a mixture has copied
         part = Path(*part.parts[2:])
-    if is_temporary(part):  # of a run that was killed
-        part = part.with_name(part.name[1:].removesuffix(".tmp").rpartition(".")[0] or ".")
+    if (written := name_when_written(part.name)) is not None:  # of a run that was killed
+        part = part.with_name(written)
     return is_known(part) and (path.is_symlink() or not path.is_dir())
 
 

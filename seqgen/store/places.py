@@ -47,7 +47,7 @@ def alone() -> Iterator[IO[bytes]]:
     """Take the lock under which folders of models are moved, waiting for other processes.
 
     Hold it only briefly, and do not nest it. Yields the locked file, which is empty unless a
-    process was killed between two steps that belong together; see `aside.announced`.
+    process was killed between two steps that belong together; see `aside._announced`.
 
     Raises:
         OSError: the home cannot be written.
