@@ -106,7 +106,9 @@ def open_file(path: Path, mode: str) -> IO[bytes]:
         file = open(path, mode, buffering=0, opener=_opener)  # noqa: SIM115
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise OSError(errno.ELOOP, "it is a link, which is not followed", str(path)) from None
+            raise OSError(
+                errno.ELOOP, "it is a link, which is not followed: remove the link", str(path)
+            ) from None
         raise
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()

@@ -155,6 +155,7 @@ def test_what_a_graph_cannot_hold_is_a_line(tmp_path, capsys):
     assert "give --out FOLDER" in refusal(capsys, "export", "points", "--format", "onnx")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("architecture", "tokenizer", "written"),
     [

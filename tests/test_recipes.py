@@ -75,6 +75,7 @@ def test_an_lstm_over_characters_trades_dropout_for_a_higher_rate(strain, dropou
     assert "lr" not in GRUConfig.regularised(strain, spelled=True, rate_is_open=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "rate", "dropout"),
     [
@@ -111,6 +112,7 @@ def any_text(monkeypatch):
     monkeypatch.setattr(LSTMConfig, "sizes", sizes)
 
 
+@pytest.mark.slow
 def test_a_short_text_gets_a_small_model_and_is_not_gone_over_for_ever(monkeypatch, tmp_path):
     config, _ = trained(monkeypatch, tmp_path, [1e9] * 2, minutes=0.002)
     model, training = config["model"], config["training"]
@@ -118,18 +120,21 @@ def test_a_short_text_gets_a_small_model_and_is_not_gone_over_for_ever(monkeypat
     assert training["patience"] == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tokens", "said"), [(1.5e6, True), (1.6e6, False)])
 def test_n_grams_are_spoken_of_where_there_is_little_time(monkeypatch, tmp_path, tokens, said):
     _, notices = trained(monkeypatch, tmp_path, [tokens] * 2, minutes=0.002)
     assert any("--model ngram" in text for text in notices) is said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [{"val": "none"}, {"validate_every": 5}, {"schedule": "wsd"}])
 def test_where_validations_say_little_there_is_no_patience(monkeypatch, tmp_path, given):
     config, _ = trained(monkeypatch, tmp_path, [1e9] * 2, minutes=0.002, **given)
     assert config["training"]["patience"] is None
 
 
+@pytest.mark.slow
 def test_a_size_given_in_part_asks_no_more_than_the_default_does(monkeypatch, tmp_path):
     config, _ = trained(monkeypatch, tmp_path, [1e9] * 2, minutes=0.002, hidden_size=128)
     assert config["model"]["num_layers"] == 2
@@ -201,6 +206,7 @@ def test_the_rows_of_documents_stay_as_they_are(monkeypatch, tmp_path, as_tokens
     assert config["training"]["batch_size"] == 32
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("any_text")
 def test_what_is_left_open_is_chosen_beside_what_is_given(monkeypatch, tmp_path):
     config, _ = trained(monkeypatch, tmp_path, [2e6, 1e6, 1e6], minutes=0.002, num_layers=3)

@@ -484,6 +484,7 @@ def test_texts_come_as_often_as_enumeration_says(options):
     assert distance < degrees + 5 * math.sqrt(2 * degrees)
 
 
+@pytest.mark.slow
 def test_ten_thousand_prompts_stream_through_in_flat_memory():
     loaded, read = fake(), 0
 

@@ -109,7 +109,7 @@ class Output(Options):
         "Write only errors to standard error.", False, names=("--quiet", "-q"), panel=OUTPUT
     )
     verbose: bool = setting(
-        "Also show signatures, which record exactly how each figure was made.",
+        "Say more, such as the signatures that record exactly how each figure was made.",
         False,
         names=("--verbose", "-v"),
         panel=OUTPUT,

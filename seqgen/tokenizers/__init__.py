@@ -57,6 +57,11 @@ def tokenizer_kind(name: str) -> type[Tokenizer]:
     return named("tokenizer", name, KINDS)
 
 
+def _file_of(error: Exception) -> str:
+    """Return the file that an error of the system is about, with a colon; "" for other errors."""
+    return f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
+
+
 def load_tokenizer(folder: Path) -> Tokenizer:
     """Load the tokenizer that `Tokenizer.save` wrote into `folder`.
 
@@ -68,7 +73,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         return named("tokenizer", facts.pop("kind"), STORED).load(folder, facts)
     except (OSError, ValueError, KeyError, TypeError, UsageError) as error:
         raise SeqgenError(
-            f"the tokenizer in {folder} is missing or damaged: {first_line(error)}"
+            f"the tokenizer in {folder} is missing or damaged: {_file_of(error)}{first_line(error)}"
         ) from None
 
 
