@@ -201,6 +201,15 @@ def test_sentences_are_regularised_and_strings_that_are_spelled_are_not(
     assert (spelled["model"]["dropout"], spelled["training"]["label_smoothing"]) == (0.0, 0.0)
 
 
+def test_less_than_one_pass_is_said_with_how_long_one_takes(monkeypatch, sentences, narrow):
+    """Of these few sentences, one takes well under a second."""
+    told = "less than all of its data once, which takes about 0 seconds here"
+    _, said = by_minutes(monkeypatch, sentences, narrow, 1e5)
+    assert not any("less than all" in text for text in said)
+    _, said = by_minutes(monkeypatch, sentences, narrow, 500)
+    assert sum(told in text for text in said) == 1
+
+
 def test_what_the_user_gives_is_not_chosen(monkeypatch, sentences, narrow):
     given = {"hidden_size": 24, "dropout": 0.7, "batch_size": 5, "lr": 1e-3, "optimizer": "adamw"}
     given |= {"label_smoothing": 0.3, "vocab_size": 320}

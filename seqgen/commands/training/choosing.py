@@ -53,6 +53,8 @@ LEAST_TOKENS = 1.5e6
 SMALL_TEXT = 100_000
 # A text that has been read so many times has little more to teach: no run got better beyond that.
 MOST_PASSES = 100
+# With fewer, some of the pairs or examples are never seen.
+LEAST_PASSES = 1
 # Compiling takes up to a minute, so it is tried only in runs of at least this many minutes, and
 # kept if steps are at least `LEAST_SPEEDUP` times as fast.
 COMPILED_FROM_MINUTES, LEAST_SPEEDUP = 10, 1.03
@@ -177,6 +179,8 @@ def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Re
     mixes = plan.training.with_ngram is not None
     if plan.task.model_is is None and plan.task.stops_early and trial.passes > MOST_PASSES:
         report(Notice(text=_about_passes(trial)))
+    if not plan.task.beside_ngrams and trial.passes < LEAST_PASSES:
+        report(Notice(text=_about_too_little(trial)))
     if plan.task.beside_ngrams and not mixes and (advice := _about_ngrams(trial, prepared)):
         report(Notice(text=advice))
     return plan.with_settings(chosen)
@@ -188,6 +192,17 @@ def _about_passes(trial: Trial) -> str:
     when = plural(round(enough), "minute") if enough >= 1 else plural(round(60 * enough), "second")
     read = f"this text is used up after about {MOST_PASSES} passes, {when} here"
     return f"{read}: more minutes would hardly help, and more text would"
+
+
+def _about_too_little(trial: Trial) -> str:
+    """Return how long this model needs to see its data once, and what else would help."""
+    minutes = trial.training.minutes / trial.passes
+    long = minutes >= 1.5
+    once = plural(round(minutes), "minute") if long else plural(round(60 * minutes), "second")
+    return (
+        f"the model will see less than all of its data once, which takes about {once} here: give "
+        "more --minutes, or make it smaller (--hidden-size)"
+    )
 
 
 def _about_ngrams(trial: Trial, prepared: Prepared) -> str | None:
