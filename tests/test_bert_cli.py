@@ -291,7 +291,7 @@ def test_fine_tuning_into_a_classifier(text, tmp_path, capsys):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_blanks_of_a_known_corpus(capsys):
     """Capitals and countries of the made corpus are told by what stands on both sides."""
     given = ("--model", "bert", *WORDS, "--layers", 2, "--hidden-size", 64, "--heads", 2)

@@ -169,7 +169,7 @@ def test_a_stopped_run_goes_on_where_it_was(tmp_path):
     assert "nats/token" in (folder / "results.md").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_command_of_the_course_runs(folder, capsys):
     wrong = []
     for arguments in every_command():

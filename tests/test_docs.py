@@ -246,7 +246,7 @@ def test_what_is_marked_runs(shell, script):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @marked("run: slow")
 def test_what_is_marked_slow_runs(shell, script):
     done = shell(script)

@@ -387,7 +387,7 @@ def test_what_makes_no_sense_is_refused(words, sentences, tmp_path, capsys):
         assert said in refusal(capsys, *arguments), arguments
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_with_few_sentences_elmos_features_beat_plain_embeddings(tmp_path, capsys):
     """Fifty tagged sentences; the words of the others are read without their tags."""
     blocks = (CORPORA / "tags.tsv").read_text().strip().split("\n\n")

@@ -59,7 +59,7 @@ def all_faults(server: Server, home, folder, cases) -> list[str]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_values_of_options(server, place):
     cases = fuzz_cases.option_cases(random.Random(SEED), place, 240)
     assert len(cases) >= 300

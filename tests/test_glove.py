@@ -113,7 +113,7 @@ def test_stopping_and_resuming_changes_nothing(tmp_path, capsys):
     assert near["word"] == "monday"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_neighbours_of_known_classes(capsys):
     given = ("--model", "glove", "--steps", 400, "--seed", 1, "--quiet")
     records(capsys, "train", CORPORA / "words.txt", *given, "--name", "w")

@@ -235,7 +235,7 @@ def test_every_architecture_can_be_measured(case):
     assert speed_at_first(model, batches, training) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("architecture", ["rnn", "gru", "lstm", "transformer"])
 def test_bf16_learns_as_float32_does(architecture, tmp_path, monkeypatch):
     """Step by step the loss curves are nearer to one another than those of two seeds."""

@@ -383,7 +383,7 @@ def test_the_same_seed_gives_the_same_model_and_another_another(text):
     assert not torch.equal(a["head.weight"], c["head.weight"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", TRAINED)
 def test_real_text_is_learned(name, shared_data):
     """A quarter of Shakespeare is worth more than counting all of its pairs of letters."""

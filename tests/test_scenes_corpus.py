@@ -67,7 +67,7 @@ RECIPES = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("architecture", RECIPES)
 @torch.no_grad()
 def test_scenes_are_described_and_attention_lies_on_what_is_named(architecture):
