@@ -1,6 +1,7 @@
 """Every command with every kind of model: an answer, or one line that says why there is none.
 
-The tables say which. They were made of what every command said, each cell judged by the documentation.
+The tables say which. They were made of what every command said, each cell judged by the
+documentation.
 """
 
 from __future__ import annotations
