@@ -41,7 +41,8 @@ COMPLETIONS: dict[str, Callable[[str], list[str]]] = {
     "presets": completion.preset_names,
     "tokenizers": completion.tokenizers,
     "devices": completion.devices,
-    "precisions": completion.reading_precisions,
+    "precisions": completion.precisions,
+    "reading precisions": completion.reading_precisions,
 }
 METAVARS = {int: "N", float: "X", str: "TEXT"}
 

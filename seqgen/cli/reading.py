@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from seqgen.cli.process import MOST_THREADS
 from seqgen.configs.cache import CacheOptions
@@ -50,6 +50,7 @@ class Device(Threads):
 class ExactMachine(Device):
     """Where to compute, and in which floating-point numbers."""
 
+    formats: ClassVar[tuple[str, ...]] = PRECISIONS
     precision: str = setting(
         "Number format: auto, float32, float64 or bf16.",
         "auto",
@@ -60,7 +61,21 @@ class ExactMachine(Device):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        choice("--precision", self.precision, PRECISIONS)
+        choice("--precision", self.precision, self.formats)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine(ExactMachine):
+    """Where to compute, and in which numbers; matrices may be reduced to bf16 or int8."""
+
+    formats: ClassVar[tuple[str, ...]] = READING_PRECISIONS
+    precision: str = setting(
+        "Number format: auto (float32), float32, float64, or for matrices bf16 or int8.",
+        "auto",
+        panel=MACHINE,
+        metavar="KIND",
+        completes="reading precisions",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,23 +83,6 @@ class BatchSize(Options):
     """How many texts are scored side by side."""
 
     batch_size: int = with_default(WritingOptions, "batch_size", 32)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Machine(Device):
-    """Where to compute, and in which numbers."""
-
-    precision: str = setting(
-        "Number format: auto (float32), float32, float64, or for matrices bf16 or int8.",
-        "auto",
-        panel=MACHINE,
-        metavar="KIND",
-        completes="precisions",
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        choice("--precision", self.precision, READING_PRECISIONS)
 
 
 @dataclass(frozen=True, kw_only=True)
