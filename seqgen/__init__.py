@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from seqgen.commands.writing.model import Model
     from seqgen.configs.cache import CacheConfig
-    from seqgen.models.precision import Precision
+    from seqgen.models.engines.precision import Precision
 
 __version__ = "0.1.0"
 

@@ -15,7 +15,7 @@ from seqgen.data.corpus import Corpus
 from seqgen.data.direction import reading_order, turned
 from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.models.base import LanguageModel
-from seqgen.models.precision import in_float64
+from seqgen.models.engines.precision import in_float64
 from seqgen.models.scores import Scores, Want
 from seqgen.models.state import State
 from seqgen.tokenizers import Tokenizer

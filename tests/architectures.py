@@ -17,10 +17,10 @@ from seqgen.configs import ModelConfig
 from seqgen.configs.cache import CacheConfig
 from seqgen.data.corpus import Corpus
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
-from seqgen.models.continuous_cache import Cached
-from seqgen.models.mixture import Mixture
-from seqgen.models.mixture_by_order import MixtureByOrder
-from seqgen.models.recurrent import RecurrentLM
+from seqgen.models.memory.continuous_cache import Cached
+from seqgen.models.mixture.by_order import MixtureByOrder
+from seqgen.models.mixture.model import Mixture
+from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.tasks.language_modeling import LANGUAGE_MODELING
 from seqgen.training import baum_welch, counting
 

@@ -20,7 +20,7 @@ from seqgen.configs import TrainingConfig
 from seqgen.data.batches import training_batches
 from seqgen.data.corpus import Corpus
 from seqgen.data.sources import TokenSources
-from seqgen.models.recorded import Unfilled
+from seqgen.models.engines.deferred_init import Unfilled
 from seqgen.ranks.group import together
 from seqgen.training import loop
 from seqgen.training.events import Progress

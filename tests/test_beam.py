@@ -25,11 +25,11 @@ from seqgen.decoding.processors import Forbid, MinTokens, NoRepeatNgram
 from seqgen.decoding.stochastic_beam import conditioned, gumbel
 from seqgen.errors import UsageError
 from seqgen.models.base import LanguageModel
-from seqgen.models.cells.gru import GRU, GRUConfig
-from seqgen.models.cells.lstm import LSTM, LSTMConfig
+from seqgen.models.recurrent.cells.gru import GRU, GRUConfig
+from seqgen.models.recurrent.cells.lstm import LSTM, LSTMConfig
 from seqgen.models.state import State
-from seqgen.models.transformer import Transformer
-from seqgen.models.transformer_config import TransformerConfig
+from seqgen.models.transformer.config import TransformerConfig
+from seqgen.models.transformer.model import Transformer
 
 
 @dataclass

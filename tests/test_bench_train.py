@@ -16,14 +16,14 @@ from seqgen.benchmarks.pair_baselines import PlainSeq2Seq, PlainTranslator
 from seqgen.cli import run
 from seqgen.data.sources import TokenSources
 from seqgen.errors import SeqgenError
-from seqgen.models.cells.lstm import LSTM, LSTMConfig
-from seqgen.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from seqgen.models.seq2seq_transformer import (
+from seqgen.models.recurrent.cells.lstm import LSTM, LSTMConfig
+from seqgen.models.seq2seq.recurrent import Seq2Seq, Seq2SeqConfig
+from seqgen.models.seq2seq.transformer import (
     Seq2SeqTransformer,
 )
-from seqgen.models.seq2seq_transformer_config import Seq2SeqTransformerConfig
-from seqgen.models.transformer import Transformer
-from seqgen.models.transformer_config import TransformerConfig
+from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
+from seqgen.models.transformer.config import TransformerConfig
+from seqgen.models.transformer.model import Transformer
 from seqgen.models.window import Window, WindowConfig
 from seqgen.presets import FORM_OF_2017
 

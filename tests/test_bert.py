@@ -30,7 +30,7 @@ from seqgen.data.portions import portions
 from seqgen.data.sources import Source
 from seqgen.errors import UsageError
 from seqgen.hashing import uniforms
-from seqgen.models.bert import Bert, BertConfig
+from seqgen.models.encoders.bert import Bert, BertConfig
 from seqgen.presets import preset
 from seqgen.registry import architecture
 from seqgen.scoring import add_up

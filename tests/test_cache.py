@@ -20,8 +20,8 @@ from seqgen.commands.scoring.perplexity import perplexity
 from seqgen.commands.training.train import train
 from seqgen.configs.cache import CacheConfig
 from seqgen.errors import UsageError
-from seqgen.models.continuous_cache import Cached
-from seqgen.models.recent import Recent, recall, with_weights
+from seqgen.models.memory.continuous_cache import Cached
+from seqgen.models.memory.recent import Recent, recall, with_weights
 
 TEXT = "the cat sat on the mat\nthe dog sat on the cat\n\na dog and a cat\nthe mat\n" * 8
 HELD_OUT = "a cat and a mat\na cat and a mat\na dog and a mat\na cat and a mat\n" * 3

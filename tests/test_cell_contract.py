@@ -12,9 +12,9 @@ from torch.autograd import gradcheck
 from torch.func import functional_call
 
 from seqgen import registry
-from seqgen.models.maps import over_loop, over_tensors
-from seqgen.models.ops import ArrayOps, TensorOps
-from seqgen.models.recurrent import RecurrentLM
+from seqgen.models.engines.ops import ArrayOps, TensorOps
+from seqgen.models.recurrent.linear_maps import over_loop, over_tensors
+from seqgen.models.recurrent.model import RecurrentLM
 
 B, T, E, V = 3, 5, 4, 6
 EXACT = {"rtol": 0, "atol": 1e-11}

@@ -12,11 +12,11 @@ from architectures import FORM_OF_2017, GPT2, Case, from_scratch, ids
 from torch import nn
 
 from seqgen.errors import UsageError
-from seqgen.models import transformer
-from seqgen.models.cells.gru import GRUCell, GRUConfig
-from seqgen.models.cells.lstm import LSTMCell, LSTMConfig
-from seqgen.models.cells.rnn import RNNCell, RNNConfig
-from seqgen.models.positions import rotate, rotations, sinusoids
+from seqgen.models.recurrent.cells.gru import GRUCell, GRUConfig
+from seqgen.models.recurrent.cells.lstm import LSTMCell, LSTMConfig
+from seqgen.models.recurrent.cells.rnn import RNNCell, RNNConfig
+from seqgen.models.transformer import model as transformer_model
+from seqgen.models.transformer.positions import rotate, rotations, sinusoids
 
 E, H, B, T = 3, 4, 2, 6
 EXACT = {"rtol": 0, "atol": 1e-12}
@@ -310,7 +310,7 @@ def test_the_form_of_2017_is_that_of_torch():
 @pytest.mark.parametrize("stride", [1, 3, 8])
 @torch.no_grad()
 def test_windows_side_by_side_are_windows_one_by_one(skimmed, stride, monkeypatch):
-    monkeypatch.setattr(transformer, "SKIMMED", skimmed)
+    monkeypatch.setattr(transformer_model, "SKIMMED", skimmed)
     model, text = Case("transformer", "default", {}).loud(), ids(2, 61)
     logits, state = model(text[:, :50], model.start(2, stride))
     rest, _ = model(text[:, 50:], state)

@@ -14,7 +14,7 @@ from seqgen.commands.training import choosing
 from seqgen.commands.training.plan import plan_of
 from seqgen.data.corpus import Corpus
 from seqgen.data.text import Survey
-from seqgen.models.room import parameter_count
+from seqgen.models.engines.memory_limit import parameter_count
 from seqgen.tasks.datasets.prepared import Prepared, VocabSizes
 from seqgen.tokenizers.char import CharTokenizer
 from seqgen.training.events import Notice

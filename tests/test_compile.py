@@ -18,8 +18,8 @@ from seqgen.cli import run
 from seqgen.commands.training import choosing
 from seqgen.commands.training.resume import resume
 from seqgen.commands.training.train import train
-from seqgen.models.transformer import Transformer
-from seqgen.models.transformer_config import TransformerConfig
+from seqgen.models.transformer.config import TransformerConfig
+from seqgen.models.transformer.model import Transformer
 from seqgen.presets import GPT2
 from seqgen.training.events import Notice
 

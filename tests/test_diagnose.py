@@ -14,7 +14,7 @@ from helpers_cli import records, refusal
 from seqgen.cli import run
 from seqgen.configs import TrainingConfig
 from seqgen.data.corpus import Corpus
-from seqgen.models.cells.watched import Steps, watching
+from seqgen.models.recurrent.cells.watched import Steps, watching
 from seqgen.training.clipping import clip
 from seqgen.training.diagnosis.distance import gradients_by_distance, windows
 from seqgen.training.diagnosis.heads import attention_figures, loss_unscaled

@@ -21,12 +21,12 @@ from seqgen import registry
 from seqgen.commands.inspect.heads import weights_of as weights_of_heads
 from seqgen.configs.cache import CacheConfig
 from seqgen.data.sources import TokenSources
-from seqgen.models.array_steps import ArraySteps
 from seqgen.models.base import LanguageModel, NeuralLanguageModel, load_weights, weights_of
-from seqgen.models.continuous_cache import Cached
-from seqgen.models.room import parameter_count
-from seqgen.models.spelled import SpelledEmbedding
-from seqgen.models.transformer import Transformer
+from seqgen.models.engines.array_steps import ArraySteps
+from seqgen.models.engines.memory_limit import parameter_count
+from seqgen.models.memory.continuous_cache import Cached
+from seqgen.models.transformer.model import Transformer
+from seqgen.models.words.char_cnn import SpelledEmbedding
 from seqgen.tasks.language_modeling import LANGUAGE_MODELING
 from seqgen.training.diagnosis.distance import gradients_by_distance
 from seqgen.training.diagnosis.heads import attention_figures

@@ -21,8 +21,8 @@ from seqgen.data.direction import turned
 from seqgen.data.portions import portions
 from seqgen.data.sources import TokenSources
 from seqgen.errors import UsageError
-from seqgen.models.elmo import ELMo, ELMoConfig
-from seqgen.models.features import LayerMix, features_of
+from seqgen.models.encoders.elmo import ELMo, ELMoConfig
+from seqgen.models.encoders.features import LayerMix, features_of
 from seqgen.training.diagnosis.layers import named_layers
 from seqgen.training.objective import Objective
 from seqgen.training.regimes.base import StepProgress, TextRules

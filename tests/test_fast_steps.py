@@ -11,15 +11,15 @@ import torch.nn.functional as F
 from torch import nn
 from torch.autograd import gradcheck
 
-from seqgen.models import arrays
-from seqgen.models.attention import causal_attention
-from seqgen.models.bptt import GRURecurrence
-from seqgen.models.cells.gru import GRUCell, GRUConfig
-from seqgen.models.cells.lstm import LSTMCell, LSTMConfig
-from seqgen.models.cells.rnn import RNNCell, RNNConfig
-from seqgen.models.precision import choose_precision, step_arithmetic
-from seqgen.models.rms_norm import Normalisation, RMSNorm
-from seqgen.models.transformer_config import TransformerConfig
+from seqgen.models.engines import arrays
+from seqgen.models.engines.precision import choose_precision, step_arithmetic
+from seqgen.models.recurrent.bptt import GRURecurrence
+from seqgen.models.recurrent.cells.gru import GRUCell, GRUConfig
+from seqgen.models.recurrent.cells.lstm import LSTMCell, LSTMConfig
+from seqgen.models.recurrent.cells.rnn import RNNCell, RNNConfig
+from seqgen.models.transformer.attention import causal_attention
+from seqgen.models.transformer.config import TransformerConfig
+from seqgen.models.transformer.rms_norm import Normalisation, RMSNorm
 from seqgen.training.optimizers import Muon
 
 B, T, E, H = 3, 7, 5, 16
@@ -202,7 +202,7 @@ def test_large_models_are_tried_in_bf16_and_small_ones_are_not(
 
 
 def test_long_windows_hold_no_matrix_of_weights(monkeypatch):
-    monkeypatch.setattr("seqgen.models.attention.LONGEST_DENSE", 8)
+    monkeypatch.setattr("seqgen.models.transformer.attention.LONGEST_DENSE", 8)
     monkeypatch.setattr(torch, "baddbmm", lambda *a, **k: pytest.fail("made the whole matrix"))
     x = torch.randn(1, 1, 9, 4, requires_grad=True)
     with torch.autocast("cpu", torch.bfloat16):

@@ -9,7 +9,7 @@ from helpers_cli import records
 from word_classes import CORPORA, corpus, right_neighbours
 
 from seqgen.commands.vectors.words import WordVectors, load_vectors
-from seqgen.models.glove import GloVe, GloVeConfig
+from seqgen.models.words.glove import GloVe, GloVeConfig
 
 VOCAB, WIDTH = 8, 5
 

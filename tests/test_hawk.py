@@ -10,7 +10,7 @@ import torch
 from architectures import Case, ids
 
 from seqgen.errors import UsageError
-from seqgen.models.hawk import DECAYS, LEAST, RGLRU, Hawk, HawkConfig
+from seqgen.models.recurrent.hawk import DECAYS, LEAST, RGLRU, Hawk, HawkConfig
 
 
 def sigmoid(x):

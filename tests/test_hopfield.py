@@ -14,7 +14,7 @@ from seqgen import store
 from seqgen.benchmarks.hopfield import measure
 from seqgen.cli import run
 from seqgen.errors import UsageError
-from seqgen.models.hopfield import (
+from seqgen.models.memory.hopfield import (
     Hopfield,
     HopfieldConfig,
     energy,

@@ -25,8 +25,8 @@ from seqgen.commands.inspect.steps import steps, trace, unit_values
 from seqgen.commands.inspect.units import correlations, features, lags, units
 from seqgen.commands.scoring.surprisal import score_tokens
 from seqgen.configs.scoring import Scoring
-from seqgen.models.cells.watched import Steps, watching
-from seqgen.models.positions import rotate
+from seqgen.models.recurrent.cells.watched import Steps, watching
+from seqgen.models.transformer.positions import rotate
 from seqgen.report.colours import Scale, share_scale, signed_scale, surprisal_scale
 from seqgen.report.inspection import unit_section
 from seqgen.report.page import page

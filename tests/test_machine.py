@@ -20,10 +20,10 @@ from seqgen.configs import TrainingConfig
 from seqgen.data.batches import Batches, training_batches
 from seqgen.data.corpus import Corpus
 from seqgen.errors import SeqgenError
-from seqgen.models import arrays
-from seqgen.models.arrays import Products
-from seqgen.models.cells.lstm import LSTM, LSTMConfig
+from seqgen.models.engines import arrays
+from seqgen.models.engines.arrays import Products
 from seqgen.models.network import copied
+from seqgen.models.recurrent.cells.lstm import LSTM, LSTMConfig
 from seqgen.store import measured as kept
 from seqgen.store.measured import keep_measurement, kept_measurement
 from seqgen.training import speed

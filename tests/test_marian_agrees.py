@@ -12,8 +12,8 @@ from seqgen.decoding.beam import search
 from seqgen.decoding.beam_groups import BeamConfig, SearchPrompt
 from seqgen.decoding.hypotheses import LengthNorm
 from seqgen.decoding.processors import Forbid
-from seqgen.models.seq2seq_transformer import Seq2SeqTransformer
-from seqgen.models.seq2seq_transformer_config import Seq2SeqTransformerConfig
+from seqgen.models.seq2seq.transformer import Seq2SeqTransformer
+from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
 from seqgen.presets import FORM_OF_2017
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")

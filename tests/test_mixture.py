@@ -22,13 +22,13 @@ from seqgen.commands.scoring.perplexity import perplexity
 from seqgen.commands.training.train import train
 from seqgen.data.corpus import Corpus
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.cells.lstm import LSTM, LSTMConfig
 from seqgen.models.distributions import weighted_sum_of
-from seqgen.models.mixture import Mixture, fit_weights, weighted_sum
-from seqgen.models.mixture_by_order import MixtureByOrder, fit_by_order
-from seqgen.models.ngram import NGram, NGramConfig
-from seqgen.models.transformer import Transformer
-from seqgen.models.transformer_config import TransformerConfig
+from seqgen.models.mixture.by_order import MixtureByOrder, fit_by_order
+from seqgen.models.mixture.model import Mixture, fit_weights, weighted_sum
+from seqgen.models.ngram.model import NGram, NGramConfig
+from seqgen.models.recurrent.cells.lstm import LSTM, LSTMConfig
+from seqgen.models.transformer.config import TransformerConfig
+from seqgen.models.transformer.model import Transformer
 from seqgen.training.counting import fit as fit_counts
 
 V = 7

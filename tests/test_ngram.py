@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from seqgen.cli import run
 from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.ngram import NOTHING, NGram, NGramConfig
-from seqgen.models.ngram_state import NGramState
+from seqgen.models.ngram.model import NOTHING, NGram, NGramConfig
+from seqgen.models.ngram.state import NGramState
 from seqgen.scoring import add_up, score_corpus
 from seqgen.store import StoredModel
 from seqgen.tokenizers import CharTokenizer, WhitespaceTokenizer
@@ -404,11 +404,11 @@ def test_states_are_selected_joined_and_copied():
 
 
 def test_distributions_are_kept_and_the_store_of_them_is_bounded(monkeypatch):
-    from seqgen.models import ngram
+    from seqgen.models.ngram import model as ngram_model
 
     model, tokens = some_model(), some_tokens(8, 30)
     wanted, _ = model(tokens)
-    monkeypatch.setattr(ngram, "LOGITS_AT_ONCE", 5 * V)
+    monkeypatch.setattr(ngram_model, "LOGITS_AT_ONCE", 5 * V)
     state, seen = model.start(8), []
     for token in tokens.split(1, 1):
         logits, state = model(token, state)
@@ -644,7 +644,7 @@ def test_steps_are_the_same_to_the_bit_as_calls(smoothing, order, dtype, monkeyp
     model, tokens = some_model(smoothing, order, dtype), some_tokens(5, 30)
     tokens[0, :3] = tokens[1, :3]  # rows that share their contexts
     for most in (1, 1 << 23):
-        monkeypatch.setattr("seqgen.models.ngram_steps.LOGITS_AT_ONCE", most)
+        monkeypatch.setattr("seqgen.models.ngram.steps.LOGITS_AT_ONCE", most)
         by_call, by_step = model.start(5), model.start(5)
         for column in tokens.T:
             called, by_call = model(column[:, None], by_call)

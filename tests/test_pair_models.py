@@ -31,15 +31,15 @@ from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import greedy
 from seqgen.decoding.sampling import Row, sample
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models import alignment
-from seqgen.models.alignment import Additive, Dot, General, read
 from seqgen.models.base import load_weights, weights_of
-from seqgen.models.cells.lstm import LSTMConfig
-from seqgen.models.encoders import RecurrentEncoder
-from seqgen.models.memory import Memory
-from seqgen.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from seqgen.models.seq2seq_transformer import Seq2SeqTransformer
-from seqgen.models.seq2seq_transformer_config import Seq2SeqTransformerConfig
+from seqgen.models.recurrent.cells.lstm import LSTMConfig
+from seqgen.models.seq2seq import attention
+from seqgen.models.seq2seq.attention import Additive, Dot, General, read
+from seqgen.models.seq2seq.encoders import RecurrentEncoder
+from seqgen.models.seq2seq.memory import Memory
+from seqgen.models.seq2seq.recurrent import Seq2Seq, Seq2SeqConfig
+from seqgen.models.seq2seq.transformer import Seq2SeqTransformer
+from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
 from seqgen.presets import FORM_OF_2017
 from seqgen.tokenizers import CharTokenizer
 
@@ -409,7 +409,7 @@ def test_recurrent_encoders_are_torchs_over_packed_rows(cell, directions):
     one = model.decoder.layers[0]
     config = LSTMConfig(vocab_size=9, hidden_size=3, num_layers=2, dropout=0.0)
     if cell == "gru":
-        from seqgen.models.cells.gru import GRUConfig
+        from seqgen.models.recurrent.cells.gru import GRUConfig
 
         config = GRUConfig(vocab_size=9, hidden_size=3, num_layers=2, dropout=0.0)
     encoder = RecurrentEncoder(nn.Identity(), 5, type(one), config, directions).double()
@@ -508,17 +508,17 @@ def test_long_texts_are_compared_in_pieces(most, coverage, monkeypatch):
             lambda x: kept.append(x.numel()) or x, lambda x: x
         )
         with hooks:
-            scores = alignment.scores_of(score, queries, score.keys(encoded), covered)
+            scores = attention.scores_of(score, queries, score.keys(encoded), covered)
         loss = scores.softmax(-1).square().sum()
         return scores, torch.autograd.grad(loss, leaves, retain_graph=True), max(kept)
 
     scores, gradients, kept = measured()
     assert kept == 3 * 7 * 6 * 5
-    monkeypatch.setattr(alignment, "MOST_NUMBERS", most)
+    monkeypatch.setattr(attention, "MOST_NUMBERS", most)
     in_pieces, same, kept = measured()
     assert kept <= 3 * 7 * 6  # what goes in and out
     with torch.no_grad():
-        read_only = alignment.scores_of(score, queries, score.keys(encoded), covered)
+        read_only = attention.scores_of(score, queries, score.keys(encoded), covered)
     for ours in (in_pieces, read_only):
         torch.testing.assert_close(ours, scores, rtol=0, atol=1e-12)
     torch.testing.assert_close(same, gradients, rtol=0, atol=1e-12)

@@ -11,7 +11,7 @@ from helpers_cli import records, refusal
 from seqgen import registry
 from seqgen.benchmarks.plan import Shape, Step, activations, plan, states, traffic
 from seqgen.configs import TrainingConfig, UsageError
-from seqgen.models.precision import arithmetic
+from seqgen.models.engines.precision import arithmetic
 from seqgen.training.optimizers import UpdateRule
 
 SHAPE = Shape(layers=2, hidden_size=24, heads=4, vocab_size=50)

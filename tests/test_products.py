@@ -13,9 +13,10 @@ from torch.nn import functional as F
 
 from seqgen import store
 from seqgen.commands import machine
-from seqgen.models import maps, products
-from seqgen.models.arrays import Products, has_packed, use_products
-from seqgen.models.maps import over_loop
+from seqgen.models.engines import onednn_linear
+from seqgen.models.engines.arrays import Products, has_packed, use_products
+from seqgen.models.recurrent import linear_maps
+from seqgen.models.recurrent.linear_maps import over_loop
 
 needs_onednn = pytest.mark.skipif(not has_packed(), reason="torch has no oneDNN here")
 
@@ -23,8 +24,8 @@ needs_onednn = pytest.mark.skipif(not has_packed(), reason="torch has no oneDNN 
 @pytest.fixture
 def packed(monkeypatch):
     """Products as on a machine where oneDNN is faster, for matrices of every size."""
-    monkeypatch.setattr(products, "LEAST_MULTIPLICATIONS", 1)
-    monkeypatch.setattr(products, "LEAST_OF_SEQUENCES", 1)
+    monkeypatch.setattr(onednn_linear, "LEAST_MULTIPLICATIONS", 1)
+    monkeypatch.setattr(onednn_linear, "LEAST_OF_SEQUENCES", 1)
     use_products(Products(some="packed"))
     yield
     use_products(Products())
@@ -34,13 +35,13 @@ def packed(monkeypatch):
 def asked(monkeypatch):
     """The shapes that were asked of oneDNN."""
     shapes = []
-    usual = products.product
+    usual = onednn_linear.product
 
     def product(x, weight, bias=None):
         shapes.append((tuple(x.shape), tuple(weight.shape)))
         return usual(x, weight, bias)
 
-    for module in (products, maps):
+    for module in (onednn_linear, linear_maps):
         monkeypatch.setattr(module, "product", product)
     return shapes
 
@@ -101,16 +102,16 @@ def test_a_map_of_a_loop_has_the_gradients_of_its_sum(bias, plus, packed, asked)
 @needs_onednn
 def test_it_is_asked_only_where_it_is_faster_and_exact(packed, asked, monkeypatch):
     x, weight, bias = torch.randn(4, 3), torch.randn(5, 3), torch.randn(5)
-    torch.testing.assert_close(products.linear(x, weight, bias), F.linear(x, weight, bias))
+    torch.testing.assert_close(onednn_linear.linear(x, weight, bias), F.linear(x, weight, bias))
     assert asked == [((4, 3), (5, 3))]
     del asked[:]
-    products.linear(x.double(), weight.double(), bias.double())
+    onednn_linear.linear(x.double(), weight.double(), bias.double())
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        products.linear(x, weight, bias)
-    monkeypatch.setattr(products, "LEAST_MULTIPLICATIONS", 4 * 3 * 5 + 1)
-    products.linear(x, weight, bias)
+        onednn_linear.linear(x, weight, bias)
+    monkeypatch.setattr(onednn_linear, "LEAST_MULTIPLICATIONS", 4 * 3 * 5 + 1)
+    onednn_linear.linear(x, weight, bias)
     use_products(Products())
-    products.linear(x, weight, bias)
+    onednn_linear.linear(x, weight, bias)
     assert not asked
 
 
@@ -125,8 +126,8 @@ def measured(monkeypatch, home, some):
 def test_a_resumed_run_is_the_whole_run_whatever_is_measured_then(
     at_first, asked, capsys, monkeypatch, home
 ):
-    monkeypatch.setattr(products, "LEAST_MULTIPLICATIONS", 1)
-    monkeypatch.setattr(products, "LEAST_OF_SEQUENCES", 1)
+    monkeypatch.setattr(onednn_linear, "LEAST_MULTIPLICATIONS", 1)
+    monkeypatch.setattr(onednn_linear, "LEAST_OF_SEQUENCES", 1)
     text = Path(__file__).parent / "data" / "tiny.txt"
     how = ("--model", "ugrnn", "--hidden-size", "8", "--steps", "4", "--seed", "1")
     how = ("train", text, *how, "--precision", "float32")
@@ -163,21 +164,21 @@ def test_a_product_does_not_depend_on_where_its_matrices_lie(shape):
     rows, inputs, outputs = shape
     torch.manual_seed(0)
     x, weight, bias = torch.randn(rows, inputs), torch.randn(outputs, inputs), torch.randn(outputs)
-    straight = products.product(x, weight, bias)
-    turned = products.product(x, weight.T.contiguous().T)
+    straight = onednn_linear.product(x, weight, bias)
+    turned = onednn_linear.product(x, weight.T.contiguous().T)
     for place in (1, 4, 9):
         for other in (0, 2, 8, 15):
             a, b, c = lying_at(x, place), lying_at(weight, other), lying_at(weight.T, other).T
-            assert torch.equal(products.product(a, b, bias), straight)
-            assert torch.equal(products.product(a, c), turned)
+            assert torch.equal(onednn_linear.product(a, b, bias), straight)
+            assert torch.equal(onednn_linear.product(a, c), turned)
 
 
 @needs_onednn
 def test_the_small_pieces_of_ragged_sources_have_no_code_made_for_each_shape(asked):
     use_products(Products(some="packed"))
     weight = torch.zeros(384, 256)
-    products.linear(torch.zeros(64, 1, 256), weight, None)
+    onednn_linear.linear(torch.zeros(64, 1, 256), weight, None)
     assert not asked
-    products.linear(torch.zeros(64, 8, 256), weight, None)
+    onednn_linear.linear(torch.zeros(64, 8, 256), weight, None)
     assert asked == [((512, 256), (384, 256))]
     use_products(Products())

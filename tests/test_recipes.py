@@ -20,10 +20,10 @@ from seqgen.data.batches import training_batches
 from seqgen.data.corpus import Corpus
 from seqgen.data.token_writing import write_token_file
 from seqgen.errors import SeqgenError
-from seqgen.models.cells import lstm
-from seqgen.models.cells.gru import GRUConfig
-from seqgen.models.cells.lstm import LSTMConfig
-from seqgen.models.transformer_config import TransformerConfig
+from seqgen.models.recurrent.cells import lstm
+from seqgen.models.recurrent.cells.gru import GRUConfig
+from seqgen.models.recurrent.cells.lstm import LSTMConfig
+from seqgen.models.transformer.config import TransformerConfig
 from seqgen.tokenizers.char import CharTokenizer
 from seqgen.training.events import Notice
 from seqgen.training.speed import speed_at_first

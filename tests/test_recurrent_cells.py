@@ -13,8 +13,8 @@ from helpers_cli import refusal
 from seqgen import registry
 from seqgen.configs import DataConfig, TrainingConfig, resolve
 from seqgen.errors import UsageError
-from seqgen.models.cells.lstm import LSTMConfig
-from seqgen.models.scan import linear_scan
+from seqgen.models.recurrent.cells.lstm import LSTMConfig
+from seqgen.models.recurrent.scan import linear_scan
 
 H, V, B, T = 4, 5, 2, 5
 EXACT = {"rtol": 0, "atol": 1e-12}

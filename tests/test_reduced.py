@@ -14,11 +14,11 @@ from seqgen.cli import run
 from seqgen.commands.loading import load
 from seqgen.commands.training.train import train
 from seqgen.errors import UsageError
-from seqgen.models.array_steps import ArraySteps
-from seqgen.models.arrays import attend, attend_each
-from seqgen.models.precision import in_precision
-from seqgen.models.products import Linear
-from seqgen.models.reduced import REDUCED, Bf16Map, Int8Map
+from seqgen.models.engines.array_steps import ArraySteps
+from seqgen.models.engines.arrays import attend, attend_each
+from seqgen.models.engines.onednn_linear import Linear
+from seqgen.models.engines.precision import in_precision
+from seqgen.models.engines.quantized import REDUCED, Bf16Map, Int8Map
 
 
 def numbers(*shape, seed=0):

@@ -182,7 +182,7 @@ def test_a_counted_model_has_no_regime(arguments, text, capsys):
 
 def test_a_regime_that_needs_features_refuses_a_model_without(monkeypatch):
     monkeypatch.delattr(NeuralLanguageModel, "hidden")
-    monkeypatch.delattr("seqgen.models.recurrent.RecurrentLM.hidden")
+    monkeypatch.delattr("seqgen.models.recurrent.model.RecurrentLM.hidden")
     assert plan_of("lstm", None, {"regime": "scheduled"}, {}, ["regime"])
     with pytest.raises(UsageError, match="professor-forcing needs a model with hidden features"):
         plan_of("lstm", None, {"regime": "professor-forcing"}, {}, ["regime"])

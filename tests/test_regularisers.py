@@ -10,10 +10,10 @@ from test_training import corpus_of, run_loop
 
 from seqgen import registry
 from seqgen.errors import UsageError
-from seqgen.models.batch_norm import BatchNorm
-from seqgen.models.cells.noise import Noise
 from seqgen.models.dropout import Dropout, WordDropout, kept
-from seqgen.models.encoders import ragged_sequence
+from seqgen.models.recurrent.batch_norm import BatchNorm
+from seqgen.models.recurrent.cells.noise import Noise
+from seqgen.models.seq2seq.encoders import ragged_sequence
 from seqgen.training.penalties import ActivationPenalties
 
 B, T, E, H = 2, 5, 3, 4
@@ -85,7 +85,7 @@ def test_the_equations_with_masks(name, by_hand, monkeypatch):
     w_mask, past, update = mask_like(weight.shape, 1), mask_like((B, H), 2), mask_like((B, H), 3)
     zoned = mask_like((T, len(before), B, H), 5) / 2  # h first, then c
     drawn = iter(1 - zoned.flatten(0, 1))
-    monkeypatch.setattr("seqgen.models.cells.cell.kept", lambda *_: next(drawn))
+    monkeypatch.setattr("seqgen.models.recurrent.cells.cell.kept", lambda *_: next(drawn))
     noise = Noise({"hh": (weight * w_mask, bias)}, {"hh": past}, shared=update)
     y, after = layer.train().loop(x, before, noise)
     for row in range(B):

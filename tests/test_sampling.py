@@ -30,8 +30,8 @@ from seqgen.decoding.sampling import Row
 from seqgen.decoding.sampling import sample as write
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.hashing import uniforms
-from seqgen.models.arrays import Products
 from seqgen.models.base import LanguageModel
+from seqgen.models.engines.arrays import Products
 from seqgen.models.state import State
 from seqgen.scoring import add_up, score_corpus
 from seqgen.store import StoredModel
@@ -532,7 +532,7 @@ def test_a_long_prompt_is_read_in_pieces(name, monkeypatch):
 @pytest.mark.parametrize("products", [Products("threaded"), Products("single", "packed")])
 @pytest.mark.parametrize("name", SMALL)
 def test_threads_share_a_model(name, products, monkeypatch):
-    monkeypatch.setattr("seqgen.models.arrays._Settings.products", products)
+    monkeypatch.setattr("seqgen.models.engines.arrays._Settings.products", products)
     loaded = real(name)
 
     def write(seed):
@@ -552,7 +552,7 @@ def test_steps_know_no_more_inputs_by_heart_than_pays(name, given, monkeypatch):
     model = kind.load_model()(config).eval()
     with torch.inference_mode():
         known, _ = model.step([3, 5], model.start(2))
-        monkeypatch.setattr("seqgen.models.arrays.MOST_KNOWN", 8)
+        monkeypatch.setattr("seqgen.models.engines.arrays.MOST_KNOWN", 8)
         del model.__dict__["_prepared"]
         worked_out, _ = model.step([3, 5], model.start(2))
         called, _ = model(torch.tensor([[3], [5]]), model.start(2))

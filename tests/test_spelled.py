@@ -11,8 +11,8 @@ from helpers_cli import records, refusal
 
 from seqgen.cli import run
 from seqgen.commands.loading import load
-from seqgen.models.cells.gru import GRU, GRUConfig
-from seqgen.models.spelled import BEGIN, BYTES, END, SpelledEmbedding
+from seqgen.models.recurrent.cells.gru import GRU, GRUConfig
+from seqgen.models.words.char_cnn import BEGIN, BYTES, END, SpelledEmbedding
 
 SETTINGS = {
     **{"input": "char-cnn", "hidden_size": 6, "num_layers": 1, "vocab_size": 7, "dropout": 0.0},

@@ -20,7 +20,7 @@ from seqgen import registry
 from seqgen.cli import run
 from seqgen.configs import Bounds, DataConfig, TrainingConfig, setting
 from seqgen.errors import SeqgenError, UsageError, first_line
-from seqgen.models.room import SizeLimit, TooLarge, to_train
+from seqgen.models.engines.memory_limit import SizeLimit, TooLarge, to_train
 
 DATA = Path(__file__).parent / "data"
 MODELS = DATA / "models"
@@ -155,7 +155,7 @@ def test_a_size_limit_counts_before_anything_is_made():
 
 
 def test_a_model_larger_than_the_machine_is_refused(monkeypatch):
-    monkeypatch.setattr("seqgen.models.room.memory", lambda: 1 << 20)
+    monkeypatch.setattr("seqgen.models.engines.memory_limit.memory", lambda: 1 << 20)
     kind = registry.architecture("lstm")
     config, model_class = kind.load_config(), kind.load_model()
     assert to_train(model_class, config(vocab_size=9, hidden_size=16, num_layers=1))

@@ -16,8 +16,8 @@ from seqgen.decoding.draw import greedy
 from seqgen.decoding.hypotheses import LengthNorm
 from seqgen.decoding.processors import MinTokens, NoRepeatNgram, RepetitionPenalty
 from seqgen.decoding.sampling import Row
-from seqgen.models.transformer import Transformer
-from seqgen.models.transformer_config import TransformerConfig
+from seqgen.models.transformer.config import TransformerConfig
+from seqgen.models.transformer.model import Transformer
 from seqgen.tokenizers import Decoder
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")

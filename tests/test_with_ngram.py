@@ -19,7 +19,7 @@ from seqgen.commands.scoring.mix import token_log_probs
 from seqgen.commands.training import choosing, with_ngram
 from seqgen.commands.training.resume import resume
 from seqgen.commands.training.train import train
-from seqgen.models.mixture import fit_weights
+from seqgen.models.mixture.model import fit_weights
 from seqgen.store import StoredModel
 from seqgen.training.events import Notice
 

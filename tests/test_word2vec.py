@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from seqgen.models.word2vec import Word2Vec, Word2VecConfig
-from seqgen.models.word_network import Draws
+from seqgen.models.words.network import Draws
+from seqgen.models.words.word2vec import Word2Vec, Word2VecConfig
 
 VOCAB, WIDTH = 9, 5
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from seqgen.configs import ModelConfig, setting
-from seqgen.models.labeller import Predictor
+from seqgen.models.encoders.labeller import Predictor
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,8 @@ from typing import Any
 
 from seqgen import registry
 from seqgen.configs import MOST_WIDTH
-from seqgen.models.recurrent import RecurrentLM
-from seqgen.models.room import nearest_widths
+from seqgen.models.engines.memory_limit import nearest_widths
+from seqgen.models.recurrent.model import RecurrentLM
 
 # The cases of cells are measured where `--only` begins with this word.
 CELL = "cell"

@@ -23,10 +23,15 @@ from seqgen.data.batches import Batch, Batches, training_batches
 from seqgen.data.corpus import Corpus
 from seqgen.data.sources import TokenSources
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.blocks import Attention
+from seqgen.models.engines.precision import (
+    Precision,
+    choose_device,
+    choose_precision,
+    parameter_type,
+)
 from seqgen.models.network import hidden_matrices
-from seqgen.models.precision import Precision, choose_device, choose_precision, parameter_type
-from seqgen.models.seq2seq_transformer import CrossAttention
+from seqgen.models.seq2seq.transformer import CrossAttention
+from seqgen.models.transformer.blocks import Attention
 from seqgen.presets import FORM_OF_2017, GPT2
 from seqgen.training.speed import bf16_speedup, faster_precision, speed
 

@@ -34,14 +34,14 @@ from seqgen.decoding.draw import CounterDraw
 from seqgen.decoding.processors import Forbid
 from seqgen.decoding.sampling import Row, sample
 from seqgen.models.base import LanguageModel
-from seqgen.models.cells.lstm import LSTM, LSTMConfig
-from seqgen.models.precision import in_precision
-from seqgen.models.seq2seq_transformer import (
+from seqgen.models.engines.precision import in_precision
+from seqgen.models.recurrent.cells.lstm import LSTM, LSTMConfig
+from seqgen.models.seq2seq.transformer import (
     Seq2SeqTransformer,
 )
-from seqgen.models.seq2seq_transformer_config import Seq2SeqTransformerConfig
-from seqgen.models.transformer import Transformer
-from seqgen.models.transformer_config import TransformerConfig
+from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
+from seqgen.models.transformer.config import TransformerConfig
+from seqgen.models.transformer.model import Transformer
 from seqgen.presets import FORM_OF_2017
 from seqgen.tokenizers import Tokenizer
 from seqgen.tokenizers.char import CharTokenizer

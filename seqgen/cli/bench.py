@@ -153,7 +153,7 @@ def train(
     choice("--optimizer", optimizer, ["adamw", "muon"])
     from seqgen.benchmarks.train import measure
     from seqgen.commands.machine import choose_products
-    from seqgen.models.precision import choose_device
+    from seqgen.models.engines.precision import choose_device
 
     choose_products(choose_device(device))  # as training does
     timings = []

@@ -16,7 +16,7 @@ from seqgen.data.direction import as_read
 from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.network import copied
-from seqgen.models.transformer import Transformer
+from seqgen.models.transformer.model import Transformer
 from seqgen.training.clipping import clip
 from seqgen.training.diagnosis.distance import (
     Distance,

@@ -17,7 +17,7 @@ from seqgen.configs import DataConfig, require
 from seqgen.errors import SeqgenError
 from seqgen.files import write_bytes
 from seqgen.formats import packing
-from seqgen.models.ngram import NGram
+from seqgen.models.ngram.model import NGram
 from seqgen.store import StoredMixture, StoredModel
 from seqgen.store.layout import SOURCE_TOKENIZER, TOKENIZER
 from seqgen.tokenizers import Tokenizer

@@ -18,8 +18,8 @@ from seqgen.data.pairs import Tokenizers
 from seqgen.decoding.backward import BackwardContinuation, BackwardDecoder
 from seqgen.decoding.continuation import Continuation
 from seqgen.models.base import LanguageModel
-from seqgen.models.continuous_cache import parts_of
-from seqgen.models.mixture import Mixture
+from seqgen.models.memory.continuous_cache import parts_of
+from seqgen.models.mixture.model import Mixture
 from seqgen.models.scores import Want
 from seqgen.scoring import Scored, score_corpus
 from seqgen.store import StoredMixture, StoredModel

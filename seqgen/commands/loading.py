@@ -17,10 +17,10 @@ from seqgen.configs.cache import CacheConfig
 from seqgen.data.labels import Labels
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
-from seqgen.models.continuous_cache import Cached, parts_of
-from seqgen.models.mixture import Mixture
-from seqgen.models.mixture_by_order import MixtureByOrder
-from seqgen.models.precision import Precision, choose_device, in_precision
+from seqgen.models.engines.precision import Precision, choose_device, in_precision
+from seqgen.models.memory.continuous_cache import Cached, parts_of
+from seqgen.models.mixture.by_order import MixtureByOrder
+from seqgen.models.mixture.model import Mixture
 from seqgen.store import StoredMixture, StoredModel
 
 

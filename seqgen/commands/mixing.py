@@ -17,7 +17,7 @@ from seqgen.configs import require
 from seqgen.configs.scoring import Scoring
 from seqgen.data.pairs import Pairs
 from seqgen.data.tokenfile import TokenFile
-from seqgen.models.precision import Precision, choose_device
+from seqgen.models.engines.precision import Precision, choose_device
 from seqgen.store import StoredMixture, StoredModel
 
 # How far the sum of given weights may be from 1.

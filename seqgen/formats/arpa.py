@@ -23,7 +23,7 @@ from itertools import islice
 import numpy as np
 
 from seqgen.errors import SeqgenError
-from seqgen.models.ngram import NOTHING, Level, NGram, NGramConfig
+from seqgen.models.ngram.model import NOTHING, Level, NGram, NGramConfig
 
 LN10 = math.log(10)
 ZERO = -99.0

@@ -9,7 +9,7 @@ from seqgen.configs import DataConfig, Documents
 from seqgen.data.framing import Framing
 from seqgen.errors import SeqgenError
 from seqgen.formats import Exported, Imported, arpa
-from seqgen.models.ngram import NGram
+from seqgen.models.ngram.model import NGram
 from seqgen.tokenizers import Tokenizer, WhitespaceTokenizer
 
 NEWLINE = "\\n"

@@ -17,9 +17,9 @@ from seqgen.formats import Exported, Imported, gguf, gguf_vocabulary, hf_config,
 from seqgen.formats.hf_models import filled, require_transformer
 from seqgen.formats.hf_weights import Part, check_tensors, parts_of, theirs_of
 from seqgen.models.base import weights_of
-from seqgen.models.positions import RopeScaling, rates
-from seqgen.models.transformer import Transformer
-from seqgen.models.transformer_config import MOST_WINDOW, TransformerConfig
+from seqgen.models.transformer.config import MOST_WINDOW, TransformerConfig
+from seqgen.models.transformer.model import Transformer
+from seqgen.models.transformer.positions import RopeScaling, rates
 from seqgen.tokenizers import Tokenizer
 
 ARCHITECTURES = ("gpt2", "llama", "qwen2", "qwen3")

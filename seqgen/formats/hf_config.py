@@ -8,7 +8,7 @@ from typing import Any
 
 from seqgen.configs import short
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.transformer_config import MOST_WINDOW, TransformerConfig
+from seqgen.models.transformer.config import MOST_WINDOW, TransformerConfig
 
 # What says nothing about a model's logits: dropout, how it was trained and saved, its tokens.
 SILENT = frozenset(

@@ -7,7 +7,7 @@ from typing import Any
 
 from seqgen.errors import SeqgenError
 from seqgen.formats.hf_config import GELUS
-from seqgen.models.transformer_config import TransformerConfig
+from seqgen.models.transformer.config import TransformerConfig
 
 
 def write(config: TransformerConfig, name: str) -> tuple[str, dict[str, Any]]:

@@ -34,10 +34,10 @@ from seqgen.formats.hf_weights import (
     theirs_of,
 )
 from seqgen.models.base import take_weights, weights_of
-from seqgen.models.room import without_content
-from seqgen.models.seq2seq_transformer import Seq2SeqTransformer
-from seqgen.models.transformer import Transformer, waves_of
-from seqgen.models.transformer_config import TransformerConfig
+from seqgen.models.engines.memory_limit import without_content
+from seqgen.models.seq2seq.transformer import Seq2SeqTransformer
+from seqgen.models.transformer.config import TransformerConfig
+from seqgen.models.transformer.model import Transformer, waves_of
 from seqgen.tokenizers import Tokenizer
 
 

@@ -9,7 +9,7 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.formats.hf_config import GELUS, Fields
 from seqgen.formats.hf_config_writing import require_settings
 from seqgen.formats.hf_weights import Part
-from seqgen.models.seq2seq_transformer_config import Seq2SeqTransformerConfig
+from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
 
 FAMILIES = ("marian", "bart")
 # What says nothing about a model's logits, besides `hf_config.SILENT`: how it was trained, and how

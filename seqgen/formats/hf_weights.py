@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from seqgen.errors import SeqgenError, first_line
 from seqgen.files import parse_json, regular
 from seqgen.formats.hf_config import BIASED
-from seqgen.models.transformer_config import TransformerConfig
+from seqgen.models.transformer.config import TransformerConfig
 
 if TYPE_CHECKING:
     from torch import Tensor

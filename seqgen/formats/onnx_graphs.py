@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from seqgen.models.attention import for_each_query, full_attention
-from seqgen.models.blocks import Attend
-from seqgen.models.recurrent import RecurrentLM
-from seqgen.models.seq2seq_transformer import Seq2SeqTransformer
+from seqgen.models.recurrent.model import RecurrentLM
+from seqgen.models.seq2seq.transformer import Seq2SeqTransformer
 from seqgen.models.state import State
-from seqgen.models.transformer import Transformer
+from seqgen.models.transformer.attention import for_each_query, full_attention
+from seqgen.models.transformer.blocks import Attend
+from seqgen.models.transformer.model import Transformer
 
 # What a graph is traced with: any sizes, all different, and none of them 1, which broadcasts.
 BATCH, LENGTH, PAST, SOURCE = 2, 5, 3, 4

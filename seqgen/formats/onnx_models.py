@@ -19,9 +19,9 @@ from seqgen.errors import SeqgenError
 from seqgen.files import json_bytes
 from seqgen.formats import Exported, hf_tokenizer_writing, onnx_graphs
 from seqgen.formats.onnx_graphs import Graph
-from seqgen.models.recurrent import RecurrentLM
-from seqgen.models.seq2seq_transformer import Seq2SeqTransformer
-from seqgen.models.transformer import Transformer
+from seqgen.models.recurrent.model import RecurrentLM
+from seqgen.models.seq2seq.transformer import Seq2SeqTransformer
+from seqgen.models.transformer.model import Transformer
 from seqgen.packages import require_packages
 from seqgen.tokenizers import Tokenizer
 

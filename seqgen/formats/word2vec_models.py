@@ -11,7 +11,7 @@ import torch
 from seqgen.configs import DataConfig, require
 from seqgen.data.framing import Framing
 from seqgen.formats import Imported, word_vectors
-from seqgen.models.word2vec import Word2Vec, Word2VecConfig
+from seqgen.models.words.word2vec import Word2Vec, Word2VecConfig
 from seqgen.tokenizers import Tokenizer, WhitespaceTokenizer
 from seqgen.tokenizers.base import SPECIALS
 

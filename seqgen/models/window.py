@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from seqgen.configs import MOST_WIDTH, SHARED_SEARCH, ModelConfig, require, setting
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.dropout import Dropout
-from seqgen.models.products import Linear
+from seqgen.models.engines.onednn_linear import Linear
 from seqgen.models.state import State
 from seqgen.registry import SHARED_DOCS
 

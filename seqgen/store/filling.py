@@ -12,7 +12,7 @@ from seqgen.configs import ModelConfig
 from seqgen.errors import SeqgenError, first_line
 from seqgen.files import regular
 from seqgen.models.base import LanguageModel, take_weights
-from seqgen.models.room import SizeLimit, TooLarge, undrawn
+from seqgen.models.engines.memory_limit import SizeLimit, TooLarge, undrawn
 from seqgen.store.layout import CONFIG, WEIGHTS
 
 # Elements that a model may compute besides its stored ones, such as the angles of positions.

@@ -24,7 +24,7 @@ CLASSIFICATION = Task(
     inherits=("documents",),
     longest="max_source_len",
     stops_early=True,
-    head="seqgen.models.labeller:classifier_of",
+    head="seqgen.models.encoders.labeller:classifier_of",
     called="classifier",
 )
 TAGGING = replace(
@@ -34,7 +34,7 @@ TAGGING = replace(
     dataset="seqgen.tasks.datasets.examples:SentenceDataset",
     model_is="is a tagger, no language model: use seqgen predict and seqgen eval",
     data_defaults={"documents": "line", "tokenizer": "whitespace", "source_unknowns": 0.02},
-    head="seqgen.models.labeller:tagger_of",
+    head="seqgen.models.encoders.labeller:tagger_of",
     called="tagger",
 )
 # What is learned on the features of an architecture (`--task`).

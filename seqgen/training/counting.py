@@ -11,7 +11,7 @@ import torch
 
 from seqgen.configs import require
 from seqgen.data.corpus import Corpus
-from seqgen.models.ngram import NOTHING, Level, NGram, NGramConfig
+from seqgen.models.ngram.model import NOTHING, Level, NGram, NGramConfig
 
 # The discounts of KenLM's --discount_fallback, for orders whose counts of counts give none.
 FALLBACK = (0.5, 1.0, 1.5)

@@ -18,10 +18,10 @@ from seqgen.configs import MOST_NATS, TrainingConfig
 from seqgen.configs.regimes import READING_REGIMES
 from seqgen.data.batches import Batch, Batches
 from seqgen.data.portions import portions
-from seqgen.models.arrays import products_in_use
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.precision import restored_randomness, step_arithmetic
-from seqgen.models.recorded import Unfilled, lend_memory
+from seqgen.models.engines.arrays import products_in_use
+from seqgen.models.engines.deferred_init import Unfilled, lend_memory
+from seqgen.models.engines.precision import restored_randomness, step_arithmetic
 from seqgen.models.state import State
 from seqgen.training.average import Average
 from seqgen.training.clipping import clip

@@ -15,7 +15,7 @@ from seqgen.configs import TrainingConfig
 from seqgen.data.batches import IGNORED, Batch
 from seqgen.data.sources import Source
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.precision import arithmetic
+from seqgen.models.engines.precision import arithmetic
 from seqgen.models.state import State
 from seqgen.training.penalties import ActivationPenalties, Seen
 

@@ -13,9 +13,9 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from seqgen import ranks
-from seqgen.models.array_steps import ArraySteps
 from seqgen.models.base import Model
-from seqgen.models.recorded import Unfilled, lend_memory, take_content
+from seqgen.models.engines.array_steps import ArraySteps
+from seqgen.models.engines.deferred_init import Unfilled, lend_memory, take_content
 
 
 class Shards:

@@ -12,8 +12,8 @@ from seqgen.configs import TrainingConfig
 from seqgen.data.batches import Batches
 from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.engines.precision import Precision, restored_randomness
 from seqgen.models.network import copied
-from seqgen.models.precision import Precision, restored_randomness
 from seqgen.training.loop import Trainer
 from seqgen.training.run import Hooks, Run, Watch
 

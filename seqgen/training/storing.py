@@ -9,7 +9,7 @@ import torch
 
 from seqgen.data.corpus import Corpus
 from seqgen.errors import SeqgenError
-from seqgen.models.hopfield import RULES, Hopfield
+from seqgen.models.memory.hopfield import RULES, Hopfield
 
 
 def fit(model: Hopfield, corpus: Corpus, impossible: Sequence[int], end: int, seed: int) -> int:

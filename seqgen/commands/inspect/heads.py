@@ -14,8 +14,8 @@ from seqgen.commands.inspect.passage import Passage, Passages
 from seqgen.commands.loaded import LoadedModel
 from seqgen.configs import require
 from seqgen.errors import SeqgenError
-from seqgen.models.attention import for_each_query
-from seqgen.models.transformer import Transformer
+from seqgen.models.transformer.attention import for_each_query
+from seqgen.models.transformer.model import Transformer
 from seqgen.training.diagnosis.heads import HeadFigures, attention_figures, weights
 from seqgen.wording import plural
 

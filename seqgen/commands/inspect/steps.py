@@ -14,9 +14,9 @@ from seqgen.commands.inspect.passage import Passage, Passages
 from seqgen.commands.loaded import LoadedModel
 from seqgen.configs import require
 from seqgen.errors import named
-from seqgen.models.cells.cell import Cell, LayerState
-from seqgen.models.cells.watched import Steps, watching
-from seqgen.models.recurrent import RecurrentLM
+from seqgen.models.recurrent.cells.cell import Cell, LayerState
+from seqgen.models.recurrent.cells.watched import Steps, watching
+from seqgen.models.recurrent.model import RecurrentLM
 
 # A model with more parameters is not followed by hand.
 MOST_WEIGHTS = 500

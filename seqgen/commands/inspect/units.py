@@ -9,7 +9,7 @@ import numpy as np
 
 from seqgen.commands.inspect.passage import Passage, Passages
 from seqgen.commands.inspect.steps import LayerTrace, memory_of, require_recurrent, trace
-from seqgen.models.cells.cell import Cell
+from seqgen.models.recurrent.cells.cell import Cell
 
 # Values that differ by less are those of a unit that never moves.
 STILL = 1e-9

@@ -16,8 +16,8 @@ from seqgen.data.classes import Classes
 from seqgen.data.corpus import Framing
 from seqgen.data.examples import Example, ExampleEncoder, Format
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.labeller import Labeller
-from seqgen.models.precision import choose_device
+from seqgen.models.encoders.labeller import Labeller
+from seqgen.models.engines.precision import choose_device
 from seqgen.store import StoredMixture, StoredModel
 
 

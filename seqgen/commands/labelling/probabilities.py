@@ -10,7 +10,7 @@ import torch
 
 from seqgen.data.corpus import Corpus
 from seqgen.data.sources import Sources
-from seqgen.models.labeller import Labeller
+from seqgen.models.encoders.labeller import Labeller
 
 # Texts that are read side by side; they are sorted by length within pools of so many batches.
 ROWS, POOL = 64, 16

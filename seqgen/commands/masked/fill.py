@@ -12,8 +12,8 @@ from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.vectors.words import SHOWN_SPACE
 from seqgen.commands.writing.prompts import Lines
 from seqgen.errors import SeqgenError
-from seqgen.models.bert import Bert, tokens_besides
-from seqgen.models.precision import in_float64
+from seqgen.models.encoders.bert import Bert, tokens_besides
+from seqgen.models.engines.precision import in_float64
 from seqgen.tokenizers import Tokenizer
 
 # What stands for a hidden token in a text.

@@ -8,7 +8,7 @@ from seqgen import store
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.loading import load_stored, require_language_model
 from seqgen.errors import UsageError
-from seqgen.models.precision import Precision, choose_device
+from seqgen.models.engines.precision import Precision, choose_device
 from seqgen.store import StoredMixture
 
 

@@ -11,8 +11,8 @@ import torch
 from seqgen.data.batches import IGNORED, spans_of
 from seqgen.data.corpus import Corpus
 from seqgen.data.masking import Draws, MaskedRows, choose, each_hidden, framed, masked
-from seqgen.models.bert import Bert
-from seqgen.models.precision import in_float64
+from seqgen.models.encoders.bert import Bert
+from seqgen.models.engines.precision import in_float64
 from seqgen.scoring import Scored
 from seqgen.training.regimes.masked import predict
 

@@ -18,8 +18,8 @@ from seqgen.commands.portrait.novelty import Originality, originality
 from seqgen.commands.scoring.perplexity import for_model, protocol, scoring_signature
 from seqgen.commands.writing.beam_search import BeamOptions, Tree, explain
 from seqgen.errors import SeqgenError
-from seqgen.models.recurrent import RecurrentLM
-from seqgen.models.transformer import Transformer
+from seqgen.models.recurrent.model import RecurrentLM
+from seqgen.models.transformer.model import Transformer
 
 # Tokens of the text that figures are made from, at most; and numbers of whole distributions.
 MOST_TOKENS, MOST_NUMBERS = 20_000, 40_000_000

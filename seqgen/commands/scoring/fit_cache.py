@@ -10,8 +10,8 @@ from torch import Tensor
 
 from seqgen.configs.cache import CacheConfig
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
-from seqgen.models.continuous_cache import SeveralCaches
-from seqgen.models.mixture import fit_weights
+from seqgen.models.memory.continuous_cache import SeveralCaches
+from seqgen.models.mixture.model import fit_weights
 
 # Flatnesses that are tried first, half an order of magnitude apart, and then around the best.
 COARSE = (0.0, *(10 ** (power / 2) for power in range(-6, 3)))

@@ -12,8 +12,8 @@ from seqgen.commands.scoring.mix import token_log_probs
 from seqgen.configs import Direction
 from seqgen.data.corpus import Corpus
 from seqgen.models.base import LanguageModel
-from seqgen.models.mixture import fit_weights
-from seqgen.models.mixture_by_order import MatchedOrders, fit_by_order
+from seqgen.models.mixture.by_order import MatchedOrders, fit_by_order
+from seqgen.models.mixture.model import fit_weights
 
 # Weights by order are many, so they are tried only if a quarter of the text has so many tokens.
 LEAST_QUARTER = 500

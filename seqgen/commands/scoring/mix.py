@@ -21,9 +21,9 @@ from seqgen.data.pairs import Pairs, encode_pairs
 from seqgen.data.tokenfile import TokenFile
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import LanguageModel
-from seqgen.models.continuous_cache import parts_of
-from seqgen.models.mixture import Mixture, fit_weights
-from seqgen.models.mixture_by_order import MatchedOrders, fit_by_order, guide_of
+from seqgen.models.memory.continuous_cache import parts_of
+from seqgen.models.mixture.by_order import MatchedOrders, fit_by_order, guide_of
+from seqgen.models.mixture.model import Mixture, fit_weights
 from seqgen.scoring import score_corpus
 from seqgen.store import StoredMixture
 

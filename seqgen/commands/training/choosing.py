@@ -22,8 +22,8 @@ from seqgen.configs import ModelConfig, Size, TrainingConfig
 from seqgen.data.batches import Batches
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.precision import parameter_type, restored_randomness
-from seqgen.models.room import to_train
+from seqgen.models.engines.memory_limit import to_train
+from seqgen.models.engines.precision import parameter_type, restored_randomness
 from seqgen.store.measured import keep_measurement, kept_measurement
 from seqgen.tasks.datasets.prepared import Prepared, VocabSizes, batches_for
 from seqgen.training.events import Notice, Report

@@ -9,8 +9,8 @@ from typing import Any
 from seqgen import registry, store
 from seqgen.commands.training.estimate import Estimator
 from seqgen.configs import require
-from seqgen.models.features import Features, features_of
-from seqgen.models.labeller import Labeller
+from seqgen.models.encoders.features import Features, features_of
+from seqgen.models.encoders.labeller import Labeller
 from seqgen.store import StoredModel
 
 # What the model of features determines.

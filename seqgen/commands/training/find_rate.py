@@ -11,7 +11,7 @@ from seqgen.commands.training.estimate import Estimator
 from seqgen.commands.training.plan import Plan
 from seqgen.commands.training.train import prepare_run
 from seqgen.configs import require
-from seqgen.models.precision import choose_device, parameter_type, restored_randomness
+from seqgen.models.engines.precision import choose_device, parameter_type, restored_randomness
 from seqgen.tasks.datasets.prepared import batches_for
 from seqgen.training.events import Report
 from seqgen.training.rate_finder import FoundRate, RampPoint

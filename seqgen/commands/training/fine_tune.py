@@ -18,10 +18,10 @@ from seqgen.data.pairs import Tokenizers
 from seqgen.data.sources import require_equal_widths
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import load_weights, weights_of
-from seqgen.models.labeller import Labeller
+from seqgen.models.encoders.labeller import Labeller
 from seqgen.models.low_rank import adapt
 from seqgen.models.network import Network
-from seqgen.models.recurrent_config import CELL_REGULARISERS
+from seqgen.models.recurrent.config import CELL_REGULARISERS
 from seqgen.store import StoredModel
 from seqgen.tasks.datasets.prepared import Prepared
 from seqgen.tokenizers import Tokenizer

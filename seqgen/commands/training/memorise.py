@@ -8,7 +8,7 @@ from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.training.count import impossible
 from seqgen.commands.training.estimate import Estimate, Estimator
 from seqgen.configs import TrainingConfig
-from seqgen.models.hopfield import CAPACITY
+from seqgen.models.memory.hopfield import CAPACITY
 from seqgen.tasks.datasets.prepared import Prepared
 from seqgen.training.events import Notice, Report
 from seqgen.training.storing import fit

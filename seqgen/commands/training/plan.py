@@ -27,7 +27,7 @@ from seqgen.configs import (
 )
 from seqgen.configs.regimes import DEFAULT_REGIME
 from seqgen.models.base import LanguageModel
-from seqgen.models.precision import Precision, choose_precision
+from seqgen.models.engines.precision import Precision, choose_precision
 from seqgen.tasks.datasets.prepared import Prepared, VocabSizes
 from seqgen.tasks.task import Task
 from seqgen.training.events import Notice, Report

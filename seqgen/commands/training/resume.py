@@ -35,8 +35,8 @@ from seqgen.configs import (
 )
 from seqgen.errors import UsageError
 from seqgen.models.base import LanguageModel
-from seqgen.models.precision import choose_device, parameter_type, restored_randomness
-from seqgen.models.recorded import Unfilled
+from seqgen.models.engines.deferred_init import Unfilled
+from seqgen.models.engines.precision import choose_device, parameter_type, restored_randomness
 from seqgen.ranks.group import together
 from seqgen.store import StoredModel
 from seqgen.tasks.datasets.prepared import Prepared

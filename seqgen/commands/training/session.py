@@ -27,8 +27,8 @@ from seqgen.configs import FINISHED, TrainingConfig
 from seqgen.data.batches import Batches
 from seqgen.errors import Interrupted, SeqgenError
 from seqgen.metrics.perplexity import ScoreTotals
+from seqgen.models.engines.deferred_init import Unfilled
 from seqgen.models.network import Network
-from seqgen.models.recorded import Unfilled
 from seqgen.store import METRICS, SAMPLES, MetricsLog, StoredModel
 from seqgen.tasks.datasets.prepared import Prepared, batches_for
 from seqgen.training.diagnosis.watch import TrainingWatch

@@ -9,8 +9,8 @@ from torch import nn
 from seqgen import ranks, store
 from seqgen.configs import TrainingConfig, require
 from seqgen.errors import SeqgenError
-from seqgen.models.precision import parameter_type
-from seqgen.models.recorded import Unfilled
+from seqgen.models.engines.deferred_init import Unfilled
+from seqgen.models.engines.precision import parameter_type
 from seqgen.training.events import Report
 
 

@@ -19,7 +19,7 @@ from seqgen.commands.training.train import prepare_plan, solve_width, train
 from seqgen.commands.training.width import WIDTH, with_open_width
 from seqgen.configs import FINISHED, require
 from seqgen.errors import Interrupted, UsageError
-from seqgen.models.precision import choose_device
+from seqgen.models.engines.precision import choose_device
 from seqgen.training.events import Report
 from seqgen.training.run import Diverged
 

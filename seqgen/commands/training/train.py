@@ -42,9 +42,9 @@ from seqgen.configs import (
 )
 from seqgen.data.framing import Framing
 from seqgen.models.base import LanguageModel
-from seqgen.models.precision import choose_device, parameter_type, restored_randomness
-from seqgen.models.recorded import Unfilled
-from seqgen.models.room import to_train
+from seqgen.models.engines.deferred_init import Unfilled
+from seqgen.models.engines.memory_limit import to_train
+from seqgen.models.engines.precision import choose_device, parameter_type, restored_randomness
 from seqgen.presets import Preset
 from seqgen.ranks.group import together
 from seqgen.store import StoredModel

@@ -9,7 +9,7 @@ from seqgen import registry
 from seqgen.commands.training.plan import Plan
 from seqgen.configs import MOST_WIDTH, require
 from seqgen.errors import UsageError
-from seqgen.models.room import nearest_widths, parameter_count
+from seqgen.models.engines.memory_limit import nearest_widths, parameter_count
 from seqgen.tasks.datasets.prepared import VocabSizes
 
 WIDTH = "hidden_size"

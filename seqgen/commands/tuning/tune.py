@@ -21,7 +21,7 @@ from seqgen.commands.tuning.trial import Trial, TrialRecord
 from seqgen.configs import BUDGETS, Dimension, require, settings_of
 from seqgen.data.text import text_files
 from seqgen.errors import Interrupted, SeqgenError, UsageError, first_line, ran_out_of_memory
-from seqgen.models.precision import choose_device
+from seqgen.models.engines.precision import choose_device
 from seqgen.store.manifest import digest_of
 from seqgen.training.events import Event, Report, Validated
 from seqgen.training.run import Diverged

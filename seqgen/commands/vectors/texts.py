@@ -14,10 +14,10 @@ from seqgen.commands.vectors.words import WordVectors
 from seqgen.configs import require
 from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.bert import Bert
-from seqgen.models.labeller import Labeller
+from seqgen.models.encoders.bert import Bert
+from seqgen.models.encoders.labeller import Labeller
 from seqgen.models.network import Network
-from seqgen.models.word_network import WordNetwork
+from seqgen.models.words.network import WordNetwork
 from seqgen.tokenizers import Tokenizer
 from seqgen.tokenizers.word import VocabularyTokenizer
 from seqgen.wording import plural

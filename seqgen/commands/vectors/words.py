@@ -14,8 +14,8 @@ from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.loading import load_stored
 from seqgen.configs import require
 from seqgen.errors import SeqgenError, UsageError, did_you_mean
+from seqgen.models.engines.precision import choose_device
 from seqgen.models.network import Network
-from seqgen.models.precision import choose_device
 from seqgen.store import StoredMixture
 from seqgen.tokenizers import Tokenizer
 

@@ -14,7 +14,7 @@ from seqgen.commands.writing import beam_search, explain, sample
 from seqgen.configs.cache import CacheConfig
 from seqgen.configs.decoding import BeamOptions, SampleOptions
 from seqgen.data.sources import Vectors
-from seqgen.models.precision import Precision
+from seqgen.models.engines.precision import Precision
 
 # One prompt, or several: lines of text, or sources of a model that writes from vectors.
 Prompts = str | Vectors | Iterable[str | Vectors]

@@ -12,8 +12,8 @@ from seqgen import registry, store
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.loading import load_stored
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.hopfield import recall
-from seqgen.models.precision import choose_device
+from seqgen.models.engines.precision import choose_device
+from seqgen.models.memory.hopfield import recall
 from seqgen.store import StoredMixture
 
 

@@ -10,7 +10,7 @@ import torch
 from seqgen.commands.training.validating import VALIDATION_ROWS, Final, Validation
 from seqgen.data.batches import spans_of
 from seqgen.data.corpus import Corpus
-from seqgen.models.word_network import WordNetwork
+from seqgen.models.words.network import WordNetwork
 
 # Tokens of a row, and of all rows that are worked on at once.
 ROW, AT_ONCE = 512, 1 << 14

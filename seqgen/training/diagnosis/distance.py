@@ -12,8 +12,8 @@ from torch import Tensor
 from seqgen.configs import require
 from seqgen.data.corpus import Corpus
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.cells.cell import Cell, LayerState
-from seqgen.models.cells.watched import Steps, watching
+from seqgen.models.recurrent.cells.cell import Cell, LayerState
+from seqgen.models.recurrent.cells.watched import Steps, watching
 from seqgen.training.diagnosis.layers import features_of
 
 # How far back is looked unless the user says.

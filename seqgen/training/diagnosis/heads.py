@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from seqgen.models.attention import for_each_query
-from seqgen.models.transformer import Transformer
+from seqgen.models.transformer.attention import for_each_query
+from seqgen.models.transformer.model import Transformer
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from seqgen.data.sources import Source
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.blocks import FeedForward
-from seqgen.models.cells.cell import Cell
-from seqgen.models.cells.watched import Steps, watching
+from seqgen.models.engines.precision import in_float64
 from seqgen.models.network import Network
-from seqgen.models.precision import in_float64
+from seqgen.models.recurrent.cells.cell import Cell
+from seqgen.models.recurrent.cells.watched import Steps, watching
+from seqgen.models.transformer.blocks import FeedForward
 
 # Beyond these values the slope of an activation is below 0.36 of its largest. Those of gates are
 # those of Karpathy et al. (2015, "Visualizing and understanding recurrent networks").

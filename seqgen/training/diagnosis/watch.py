@@ -15,9 +15,9 @@ from seqgen.configs import TrainingConfig
 from seqgen.data.batches import Batch
 from seqgen.data.corpus import Corpus
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.cells.cell import Cell
 from seqgen.models.network import copied
-from seqgen.models.transformer import Transformer
+from seqgen.models.recurrent.cells.cell import Cell
+from seqgen.models.transformer.model import Transformer
 from seqgen.training.diagnosis.distance import (
     gradients_by_distance,
     window_length,

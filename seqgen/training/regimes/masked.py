@@ -11,8 +11,8 @@ from seqgen.configs.regimes import DEFAULT_REGIME
 from seqgen.data.batches import IGNORED
 from seqgen.data.masking import Draws, Framed, MaskedRows, choose, framed, joined, masked
 from seqgen.hashing import uniforms
-from seqgen.models.bert import LEAST_PAIR, Bert
-from seqgen.models.precision import arithmetic
+from seqgen.models.encoders.bert import LEAST_PAIR, Bert
+from seqgen.models.engines.precision import arithmetic
 from seqgen.training.reading import cross_entropy, sent
 from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress
 

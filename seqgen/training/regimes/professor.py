@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from seqgen.configs import TrainingConfig
-from seqgen.models.precision import restored_randomness
+from seqgen.models.engines.precision import restored_randomness
 from seqgen.training.parts import OptimizerState, Part, Weights
 from seqgen.training.reading import Reader, sent
 from seqgen.training.regimes.base import Loss, Rows, StepProgress, TextRules

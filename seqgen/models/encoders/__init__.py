@@ -1,0 +1,1 @@
+"""Networks that read a whole text: sentence encoders, masked models, classifiers, taggers."""

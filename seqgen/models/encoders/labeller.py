@@ -1,0 +1,179 @@
+"""Classifiers and taggers: labels told by the features of an encoder, or of a language model."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from seqgen.configs.labelling import LabellingConfig
+from seqgen.data.batches import Batch
+from seqgen.data.sources import Source
+from seqgen.models.base import Model, NeuralLanguageModel
+from seqgen.models.dropout import Dropout
+from seqgen.models.encoders.features import Featured
+from seqgen.models.encoders.sentence_encoder import LastStates, SentenceEncoder
+from seqgen.models.engines.onednn_linear import Linear
+from seqgen.models.network import Network
+from seqgen.models.state import State
+
+# Of the settings of a trunk, the dropout before the head: the first of these that is not None.
+HEAD_DROPOUT = ("output_dropout", "dropout")
+
+
+class Predictor(Model, Network):
+    """A network that predicts classes of what it has read as a whole; it is no language model.
+
+    Attributes:
+        window: how many tokens it reads at most, its start included; None for any number.
+    """
+
+    trained_by: ClassVar[str] = "seqgen.training.regimes.predicting:REGIMES"
+    over_tensors: ClassVar[Callable[..., Tensor] | None] = None
+    window: int | None = None
+    source_window: int | None = None
+
+    def predict(self, batch: Batch) -> tuple[Tensor, State | None]:
+        """Return logits (B, T', C) for the batch's targets (B, T'), and the state after them."""
+        raise NotImplementedError
+
+
+class Labeller(Predictor):
+    """A linear head over features of a sentence: one label of it, or one of each token.
+
+    With f_1 ... f_L the features of a sentence's tokens after its start symbol,
+
+        tagger:      P(label_t) = softmax(W f_t + b)
+        classifier:  P(label) = softmax(W pool(f) + b)
+
+    where pool(f) is the last state, the mean, the maximum, or the three side by side. A tagger's
+    logits at the start symbol, and at tokens that do not end a word, mean nothing.
+
+    Attributes:
+        by_word: whether it is a tagger.
+        trunk: makes the features.
+        output_dropout: stands before the head.
+    """
+
+    trunk_class: ClassVar[type[nn.Module]]
+    by_word: ClassVar[bool]
+    config: LabellingConfig
+
+    def __init__(self, config: LabellingConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.trunk = self._make_trunk(config)
+        self.window = self.trunk.window
+        self.pooling = config.pooling or self.trunk.pooling
+        wide = 3 if self.pooling == "all" and not self.by_word else 1
+        dropout = next(
+            p
+            for p in (*(getattr(config, name, None) for name in HEAD_DROPOUT), 0.0)
+            if p is not None
+        )
+        self.output_dropout = Dropout(dropout)
+        self.head = Linear(wide * self.trunk.size, config.classes)
+        nn.init.xavier_uniform_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+
+    def _make_trunk(self, config: LabellingConfig) -> SentenceEncoder:
+        if config.feature_model is not None:
+            return Featured(self.trunk_class, config)
+        trunk = self.trunk_class(config)
+        return LastStates(trunk) if isinstance(trunk, NeuralLanguageModel) else trunk
+
+    def forward(self, source: Source) -> Tensor:
+        """Return the logits of sentences, (S, L, C); of a classifier (S, 1, C).
+
+        Args:
+            source: S sentences as ids, each from its start symbol on.
+        """
+        lengths = source.lengths.tolist()
+        values = torch.from_numpy(source.values).to(self.device)
+        features, last = self.trunk(values, lengths)
+        if not self.by_word:
+            features = self._pooled(features, last, lengths).unsqueeze(1)
+        logits = self.head(self.output_dropout(features))
+        return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+    def predict(self, batch: Batch) -> tuple[Tensor, State | None]:
+        return self(batch.source), None
+
+    def layer_features(self, tokens: Tensor) -> list[Tensor]:
+        """Return what the trunk makes of whole sentences of one length, (B, L, H), alone."""
+        return [self.trunk(tokens, [tokens.shape[1]] * len(tokens))[0]]
+
+    def _pooled(self, features: Tensor, last: Tensor, lengths: Sequence[int]) -> Tensor:
+        """Return what stands for each sentence, (S, H) or (S, 3 H)."""
+        if self.pooling == "last":
+            return last
+        places = torch.arange(features.shape[1], device=features.device)
+        ends = torch.tensor(lengths, device=features.device)[:, None]
+        # An empty text has its start symbol alone.
+        inside = ((places > 0) | (ends == 1)) & (places < ends)  # (S, L)
+        pooled = {"last": last}
+        count = inside.sum(1, keepdim=True)
+        pooled["mean"] = features.masked_fill(~inside[..., None], 0.0).sum(1) / count
+        pooled["max"] = features.masked_fill(~inside[..., None], -torch.inf).amax(1)
+        if self.pooling != "all":
+            return pooled[self.pooling]
+        return torch.cat([pooled["last"], pooled["max"], pooled["mean"]], -1)
+
+    def layers_in_order(self) -> list[list[nn.Module]]:
+        """Return the trunk's groups and, last, the head."""
+        return [*self.trunk.layers_in_order(), [self.output_dropout, self.head]]
+
+    @property
+    def layer_weights(self) -> dict[str, float] | None:
+        """What each layer of a trained model counts whose features are read, and gamma."""
+        return self.trunk.layer_weights if isinstance(self.trunk, Featured) else None
+
+    def token_vectors(self) -> Tensor | None:
+        if self.trunk.embedding is None:
+            return None
+        with torch.no_grad():
+            return self.trunk.embedding(torch.arange(self.vocab_size, device=self.device))
+
+    def spell(self, words: Iterable[str], spelled_out: bool) -> None:
+        if isinstance(self.trunk, LastStates):
+            self.trunk.model.spell(words, spelled_out)
+
+    def begin_from(self, origin: Network, same_labels: bool) -> None:
+        """Fill the trunk with the weights of another model's; and the head where it fits.
+
+        Args:
+            origin: a model of text of the trunk's architecture and shape, or what was trained on
+                such a trunk.
+            same_labels: whether its labels are this one's, so that its head is taken over.
+        """
+        if not isinstance(origin, Labeller):
+            self.trunk.begin_from(origin)
+            return
+        self.trunk.load_state_dict(origin.trunk.state_dict())
+        if same_labels and self.head.weight.shape == origin.head.weight.shape:
+            self.head.load_state_dict(origin.head.state_dict())
+
+
+@functools.cache
+def classifier_of(trunk: type[nn.Module]) -> type[Labeller]:
+    """Return the class of the classifiers on a trunk.
+
+    Args:
+        trunk: the class of a language model that is trained by gradients, of an encoder, or of a
+            model that names its `sentence_encoder`.
+    """
+    return _labeller_of(trunk, by_word=False)
+
+
+@functools.cache
+def tagger_of(trunk: type[nn.Module]) -> type[Labeller]:
+    """Return the class of the taggers on a trunk; see `classifier_of`."""
+    return _labeller_of(trunk, by_word=True)
+
+
+def _labeller_of(trunk: type[nn.Module], by_word: bool) -> type[Labeller]:
+    about = {"trunk_class": getattr(trunk, "sentence_encoder", trunk), "by_word": by_word}
+    return type(f"{trunk.__name__}{'Tagger' if by_word else 'Classifier'}", (Labeller,), about)

@@ -1,0 +1,70 @@
+"""A bidirectional transformer encoder of sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from seqgen.configs import Size
+from seqgen.configs.labelling import Pooling, SentenceConfig
+from seqgen.models.encoders.sentence_encoder import SentenceEncoder, at_ends, require_window
+from seqgen.models.network import groups_in_order
+from seqgen.models.seq2seq.transformer import TransformerEncoder
+from seqgen.models.transformer.config import TransformerConfig
+from seqgen.models.transformer.model import initialise
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderOnlyConfig(TransformerConfig):
+    """The settings of the decoder-only transformer, whose blocks see both sides here."""
+
+    sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
+    encoder_layers: ClassVar[None] = None
+    source_features: ClassVar[None] = None
+
+    @property
+    def source_window(self) -> int:
+        """How many positions there are."""
+        return self.window
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig(SentenceConfig, EncoderOnlyConfig):
+    """The same; the window is the longest sentence, its start included."""
+
+    recipe: ClassVar[Mapping[str, Any]] = {**SentenceConfig.recipe, "lr": 1e-3}
+
+
+class SentenceTransformer(SentenceEncoder):
+    """The registry's `encoder`: blocks without a causal mask (Vaswani et al. 2017, section 3.1).
+
+    Initialisation is that of `Transformer`.
+    """
+
+    pooling: ClassVar[Pooling] = "mean"
+
+    def __init__(self, config: EncoderConfig, width: int | None = None) -> None:
+        super().__init__()
+        self.size = config.hidden_size
+        # Rotations and sinusoids have no end; positions that are learned do.
+        self.window = config.window if config.positions == "learned" else None
+        size = config.hidden_size
+        inputs = nn.Linear(width, size) if width else nn.Embedding(config.vocab_size, size)
+        self.encoder = TransformerEncoder(config, inputs)
+        initialise(self, config)
+
+    @property
+    def embedding(self) -> nn.Module:
+        """The encoder's."""
+        return self.encoder.inputs
+
+    def forward(self, values: Tensor, lengths: Sequence[int]) -> tuple[Tensor, Tensor]:
+        require_window(max(lengths), self.window)
+        features, _ = self.encoder(values, lengths)
+        return features, at_ends(features, lengths)
+
+    def layers_in_order(self) -> list[list[nn.Module]]:
+        return groups_in_order(self.encoder)

@@ -1,0 +1,91 @@
+"""One-token steps over arrays: when NumPy may take them, and what is kept between them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from seqgen.models.engines.arrays import in_fewer_bits
+from seqgen.models.engines.onednn_linear import reduce_linear_layers
+
+T = TypeVar("T")
+
+
+class ArraySteps:
+    """Beside a `NeuralLanguageModel`: steps over arrays that are made of its weights once."""
+
+    head: nn.Linear
+    reducible: ClassVar[bool] = False
+    """Whether its matrices can be kept in fewer bits; see `reduce`."""
+    reduced: str | None = None
+    """The precision that its matrices are kept in, a key of `REDUCED`; None for their own."""
+
+    takes_arrays: bool = True
+    """Whether NumPy may look at the weights: not where their memory is given back meanwhile."""
+
+    def reduce(self, precision: str) -> None:
+        """Keep the matrices in fewer bits from now on; the model can no longer be trained.
+
+        Args:
+            precision: a key of `REDUCED`.
+
+        Raises:
+            ValueError: they are already.
+        """
+        if self.reduced is not None:
+            raise ValueError(f"the matrices are in {self.reduced} already")
+        reduce_linear_layers(self, precision)
+        self.reduced = precision
+        self.forget_prepared()
+
+    def suits_arrays(self) -> bool:
+        """Return whether NumPy can take a step as torch would, in the same arithmetic."""
+        weight = self.head.weight
+        exact = weight.dtype in (torch.float32, torch.float64)
+        plain = not self.training and not torch.is_autocast_enabled("cpu")
+        return self.takes_arrays and exact and plain and weight.device.type == "cpu"
+
+    def forget_prepared(self) -> None:
+        """Drop what `prepared` has kept, which keeps the memory of the weights."""
+        self.__dict__.pop("_prepared", None)
+
+    def prepared(self, make: Callable[[], T]) -> T:
+        """Return `make()`, which is cached until a weight changes in place.
+
+        Replacing a parameter by another is not noticed.
+        """
+        known = self.__dict__.get("_prepared")
+        if known is None or not known.holds():
+            # Not by setattr: nn.Module might then register it as a part of the model.
+            tensors = itertools.chain(self.parameters(), self.buffers())
+            with in_fewer_bits(self.reduced):
+                known = self.__dict__["_prepared"] = Prepared(tensors, make)
+        return known.value
+
+
+class Prepared:
+    """A value computed from weights, and marks of the weights as they were then.
+
+    The value holds closures over one model's tensors, so it is neither copied nor pickled.
+    """
+
+    def __init__(self, weights: Iterable[Tensor], make: Callable[[], Any]) -> None:
+        # Tensors made in inference mode have no version counter, and nothing trains them.
+        self.weights = [weight for weight in weights if not weight.is_inference()]
+        self.marks, self.value = _marks(self.weights), make()
+
+    def holds(self) -> bool:
+        """Return whether the weights are still what they were."""
+        return self.marks == _marks(self.weights)
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return type(None), ()
+
+
+def _marks(weights: Iterable[Tensor]) -> list[tuple[int, int]]:
+    """Return marks that differ if a tensor's content has changed; every step asks for them."""
+    return [(weight.data_ptr(), weight._version) for weight in weights]

@@ -1,0 +1,1 @@
+"""Models that recall what they have stored or have just read."""

@@ -1,0 +1,1 @@
+"""N-gram models: tables of counted n-grams, and looking them up."""

@@ -1,0 +1,1 @@
+"""Recurrent language models: the cells, and the layers around them."""

@@ -1,0 +1,80 @@
+"""The Grid LSTM of two dimensions, time and depth (Kalchbrenner et al. 2016)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from seqgen.configs import setting
+from seqgen.models.engines.ops import Ops
+from seqgen.models.recurrent.cells.cell import Cell
+from seqgen.models.recurrent.config import RecurrentConfig
+from seqgen.models.recurrent.model import RecurrentLM
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridConfig(RecurrentConfig):
+    """A stack of Grid LSTM layers."""
+
+    forget_bias: float = setting(
+        "Initial bias of the forget gates of both dimensions.", 1.0, low=-1000, high=1000
+    )
+
+    @property
+    def output_size(self) -> int:
+        return 2 * self.hidden_size
+
+
+class GridCell(Cell):
+    """A block: an LSTM over time and one over depth, which both read both outputs.
+
+    The input of a block is the pair [h'; m'] that comes from the layer below, and its output the
+    pair that goes up. An input of another width than 2 H is first mapped to one.
+
+    z = W_d h' + W_h h_{t-1} + b, for i, f, g and o of each dimension
+    m_t = sigma(z_f) * m_{t-1} + sigma(z_i) * tanh(z_g)       h_t = tanh(sigma(z_o) * m_t)
+    m'' = sigma(z'_f) * m' + sigma(z'_i) * tanh(z'_g)         h'' = tanh(sigma(z'_o) * m'')
+
+    The output gate acts inside the tanh, as in the paper's equation 1; other LSTMs have it outside.
+    Blocks lie in the order i, f, g, o of time, then those of depth.
+    """
+
+    inputs = 8
+    parts = "up", "h", "m"
+    has_update = True
+    keeps = "f"
+    passing = frozenset({"up"})
+
+    def __init__(self, input_size: int, config: GridConfig) -> None:
+        super().__init__(config.hidden_size, config)
+        self.weight_in = self.map_to_width(input_size, 2 * config.hidden_size)
+        with torch.no_grad():
+            for forget in self.bias.chunk(8)[1::4]:
+                forget.fill_(config.forget_bias)
+
+    def make_recurrent(self, config: GridConfig) -> None:
+        self.weight_hh = self.stack("weight_hh", 8, config.hidden_size, torch.nn.init.orthogonal_)
+
+    def map_of_input(self) -> tuple[Tensor, Tensor]:
+        of_h, of_m = self.matrix_to_width(self.weight_in, 2 * self.hidden_size).chunk(2)
+        weight = torch.cat([self.weight_ih @ of_h, of_m])  # (9 H, E): of the gates, and m' itself
+        return weight, F.pad(self.bias, (0, self.hidden_size))
+
+    def equation(self, ops: Ops, w: Any, x: Any, up: Any, h: Any, m: Any) -> tuple[Any, Any, Any]:
+        x_gates, m_up = ops.split(x, 8, 1)
+        functions = ops.sigmoid, ops.sigmoid, ops.tanh, ops.sigmoid
+        gates = ops.gates(w.hh(h, x_gates), *functions, *functions)
+        (i, f, g, o), (i_up, f_up, g_up, o_up) = gates[:4], gates[4:]
+        ops.show(i=i, f=f, g=g, o=o, i_up=i_up, f_up=f_up, g_up=g_up, o_up=o_up)
+        m, m_up = f * m + i * w.dropped(g), f_up * m_up + i_up * g_up
+        return ops.join(ops.tanh(o_up * m_up), m_up), ops.tanh(o * m), m
+
+
+class Grid(RecurrentLM):
+    """The registry's `grid`."""
+
+    cell = GridCell

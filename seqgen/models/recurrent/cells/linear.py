@@ -1,0 +1,52 @@
+"""Cells that are linear in their past, which a parallel scan can take a whole sequence of."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seqgen.configs import ModelConfig
+from seqgen.models.engines.ops import Ops, TensorOps
+from seqgen.models.recurrent.cells.cell import Cell, LayerState
+from seqgen.models.recurrent.cells.noise import Noise
+from seqgen.models.recurrent.linear_maps import Maps, over_tensors
+from seqgen.models.recurrent.scan import linear_scan
+
+
+class LinearCell(Cell):
+    """h_t = a_t * h_{t-1} + b_t, where a_t and b_t follow from x_t alone.
+
+    A cell defines `inputs` and `terms`.
+    """
+
+    has_update = True
+    reads_past = False
+
+    def fits_kernel(self, noise: Noise) -> bool:
+        return True
+
+    def make_recurrent(self, config: ModelConfig) -> None:
+        """Make nothing: no matrix acts on the past."""
+
+    def maps_of_past(self) -> Maps:
+        return {}
+
+    @abstractmethod
+    def terms(self, ops: Ops, w: Any, x: Any) -> tuple[Any, Any]:
+        """Return a_t and b_t, for the arguments of `equation`; x may have an axis of time."""
+
+    def equation(self, ops: Ops, w: Any, x: Any, h: Any) -> tuple[Any]:
+        a, b = self.terms(ops, w, x)
+        return (a * h + b,)
+
+    def fast_sequence(
+        self, x: Tensor, state: LayerState, noise: Noise
+    ) -> tuple[Tensor, LayerState]:
+        from_input = self.read_input(x.transpose(0, 1))  # (T, B, G H)
+        wide = from_input.to(torch.promote_types(from_input.dtype, torch.float32))
+        a, b = self.terms(TensorOps, noise.into(over_tensors({}, self.vectors())), wide)
+        y = linear_scan(a, b, state[0])
+        return y.transpose(0, 1).to(from_input.dtype), (y[-1].to(state[0].dtype),)

@@ -1,0 +1,42 @@
+"""The minimal gated unit (Zhou et al. 2016)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seqgen.models.engines.ops import Ops
+from seqgen.models.recurrent.cells.cell import Cell
+from seqgen.models.recurrent.linear_maps import Maps
+from seqgen.models.recurrent.model import RecurrentLM
+
+
+class MGUCell(Cell):
+    """A GRU whose one gate resets and updates; blocks in the order f, n.
+
+    f_t = sigma(W_xf x_t + W_hf h_{t-1} + b_f)
+    n_t = tanh(W_xn x_t + W_hn (f_t * h_{t-1}) + b_n)
+    h_t = (1 - f_t) * h_{t-1} + f_t * n_t
+    """
+
+    inputs = 2
+    has_update = True
+    replaces = "f"
+    resets = "f"
+
+    def maps_of_past(self) -> Maps:
+        of_gate, of_candidate = self.weight_hh.chunk(2)
+        return {"gate": (of_gate, None), "candidate": (of_candidate, None)}
+
+    def equation(self, ops: Ops, w: Any, x: Any, h: Any) -> tuple[Any]:
+        x_f, x_n = ops.split(x, 1, 1)
+        f = ops.sigmoid(w.gate(h, x_f))
+        n = ops.tanh(w.candidate(f * h, x_n))
+        ops.show(f=f, n=n)
+        n = w.dropped(n)
+        return (h + f * (n - h),)
+
+
+class MGU(RecurrentLM):
+    """The registry's `mgu`."""
+
+    cell = MGUCell

@@ -1,0 +1,58 @@
+"""The minimal GRU, whose gate does not read the past (Feng et al. 2024)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from seqgen.configs import setting
+from seqgen.models.engines.ops import Ops
+from seqgen.models.recurrent.cells.linear import LinearCell
+from seqgen.models.recurrent.config import RecurrentConfig
+from seqgen.models.recurrent.model import RecurrentLM
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinGRUConfig(RecurrentConfig):
+    """A stack of minimal GRU layers."""
+
+    positive: bool = setting(
+        "Pass new values through g, which is positive (the paper's appendix B); false: as they "
+        "are (its section 3).",
+        True,
+    )
+
+
+class MinGRUCell(LinearCell):
+    """The cell, with blocks in the order z, n.
+
+    z_t = sigma(W_z x_t + b_z)
+    n_t = g(W_n x_t + b_n), where g(a) = a + 1/2 if a >= 0, else sigma(a)
+    h_t = (1 - z_t) * h_{t-1} + z_t * n_t
+    """
+
+    inputs = 2
+    replaces = "z"
+
+    def __init__(self, input_size: int, config: MinGRUConfig) -> None:
+        super().__init__(input_size, config)
+        self.positive = config.positive
+
+    def terms(self, ops: Ops, w: Any, x: Any) -> tuple[Any, Any]:
+        z, n = ops.split(x, 1, 1)
+        z = ops.sigmoid(z)
+        n = made_positive(ops, n) if self.positive else n
+        ops.show(z=z, n=n)
+        n = w.dropped(n)
+        return 1 - z, z * n
+
+
+def made_positive(ops: Ops, a: Any) -> Any:
+    """Return g(a) = a + 1/2 if a >= 0, else sigma(a)."""
+    return ops.where(a >= 0, a + 0.5, ops.sigmoid(a))
+
+
+class MinGRU(RecurrentLM):
+    """The registry's `mingru`."""
+
+    cell = MinGRUCell

@@ -1,0 +1,70 @@
+"""The multiplicative LSTM (Krause et al. 2016)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from seqgen.configs import setting
+from seqgen.models.engines.ops import Ops
+from seqgen.models.recurrent.cells.cell import Cell
+from seqgen.models.recurrent.config import RecurrentConfig
+from seqgen.models.recurrent.linear_maps import Maps
+from seqgen.models.recurrent.model import RecurrentLM
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLSTMConfig(RecurrentConfig):
+    """A stack of multiplicative LSTM layers."""
+
+    forget_bias: float = setting(
+        "Initial bias of the forget gate (Jozefowicz et al. 2015).", 1.0, low=-1000, high=1000
+    )
+
+
+class MLSTMCell(Cell):
+    """An LSTM whose recurrent map depends on the input; blocks in the order m, i, f, g, o.
+
+    m_t = (W_xm x_t + b_m) * (W_hm h_{t-1})
+    i_t = sigma(W_xi x_t + W_mi m_t + b_i)
+    f_t = sigma(W_xf x_t + W_mf m_t + b_f)
+    g_t = tanh(W_xg x_t + W_mg m_t + b_g)
+    o_t = sigma(W_xo x_t + W_mo m_t + b_o)
+    c_t = f_t * c_{t-1} + i_t * g_t
+    h_t = o_t * tanh(c_t)
+    """
+
+    inputs = 5
+    parts = "h", "c"
+    has_update = True
+    keeps = "f"
+
+    def __init__(self, input_size: int, config: MLSTMConfig) -> None:
+        super().__init__(input_size, config)
+        with torch.no_grad():
+            self.bias.chunk(5)[2].fill_(config.forget_bias)
+
+    def make_recurrent(self, config: MLSTMConfig) -> None:
+        size = config.hidden_size
+        self.weight_hm = self.stack("weight_hm", 1, size, nn.init.orthogonal_)
+        self.weight_mh = self.stack("weight_mh", 4, size, nn.init.orthogonal_)
+
+    def maps_of_past(self) -> Maps:
+        return {"hm": (self.weight_hm, None), "gates": (self.weight_mh, None)}
+
+    def equation(self, ops: Ops, w: Any, x: Any, h: Any, c: Any) -> tuple[Any, Any]:
+        x_m, x_gates = ops.split(x, 1, 4)
+        m = x_m * w.hm(h)
+        i, f, g, o = ops.gates(w.gates(m, x_gates), ops.sigmoid, ops.sigmoid, ops.tanh, ops.sigmoid)
+        ops.show(m=m, i=i, f=f, g=g, o=o)
+        c = f * c + i * w.dropped(g)
+        return o * ops.tanh(c), c
+
+
+class MLSTM(RecurrentLM):
+    """The registry's `mlstm`."""
+
+    cell = MLSTMCell

@@ -1,0 +1,44 @@
+"""MUT3, the third of three cells that a search found (Jozefowicz et al. 2015)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seqgen.models.engines.ops import Ops
+from seqgen.models.recurrent.cells.cell import Cell
+from seqgen.models.recurrent.linear_maps import Maps
+from seqgen.models.recurrent.model import RecurrentLM
+
+
+class MUT3Cell(Cell):
+    """The cell, with blocks in the order z, r, n.
+
+    z_t = sigma(W_xz x_t + W_hz tanh(h_{t-1}) + b_z)
+    r_t = sigma(W_xr x_t + W_hr h_{t-1} + b_r)
+    n_t = tanh(W_hn (r_t * h_{t-1}) + W_xn x_t + b_n)
+    h_t = z_t * n_t + (1 - z_t) * h_{t-1}
+    """
+
+    inputs = 3
+    has_update = True
+    replaces = "z"
+    resets = "r"
+
+    def maps_of_past(self) -> Maps:
+        names = "update", "reset", "candidate"
+        return {n: (block, None) for n, block in zip(names, self.weight_hh.chunk(3), strict=True)}
+
+    def equation(self, ops: Ops, w: Any, x: Any, h: Any) -> tuple[Any]:
+        x_z, x_r, x_n = ops.split(x, 1, 1, 1)
+        z = ops.sigmoid(w.update(ops.tanh(h), x_z))
+        r = ops.sigmoid(w.reset(h, x_r))
+        n = ops.tanh(w.candidate(r * h, x_n))
+        ops.show(z=z, r=r, n=n)
+        n = w.dropped(n)
+        return (h + z * (n - h),)
+
+
+class MUT3(RecurrentLM):
+    """The registry's `mut3`."""
+
+    cell = MUT3Cell

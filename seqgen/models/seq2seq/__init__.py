@@ -1,0 +1,1 @@
+"""Encoder-decoders: a source is encoded once, and a decoder writes from it."""

@@ -1,0 +1,111 @@
+"""A recurrent decoder with attention for one token a row: its equations over arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from seqgen.models.engines.arrays import Affine, ArrayMap
+from seqgen.models.engines.ops import ArrayOps
+from seqgen.models.seq2seq.attention import Additive, Score
+from seqgen.models.seq2seq.memory import Memory
+from seqgen.models.seq2seq.recurrent_config import Seq2SeqConfig
+from seqgen.models.seq2seq.recurrent_decoder import RecurrentDecoder
+from seqgen.models.seq2seq.state import Seq2SeqState
+
+
+class RowScore:
+    """A `Score` over arrays: its own equation, called with parts that take arrays."""
+
+    ops = ArrayOps
+
+    def __init__(self, score: Score) -> None:
+        self.equation, self.scale = type(score).forward, score.scale
+        if isinstance(score, Additive):
+            self.of_query = _by_rows(Affine(score.of_query.weight, None))
+            self.v, self.of_covered = score.v.detach().numpy(), None
+            if score.of_covered is not None:
+                self.of_covered = score.of_covered.detach().numpy()
+
+    def __call__(
+        self, query: np.ndarray, keys: np.ndarray, covered: np.ndarray | None
+    ) -> np.ndarray:
+        """Return scores (S, N, L); see `Score.forward`."""
+        return self.equation(self, query, keys, covered)
+
+
+class RowSeq2Seq:
+    """`Seq2Seq._advance` and the head, for a model whose weights do not change."""
+
+    def __init__(
+        self,
+        config: Seq2SeqConfig,
+        embedding: Tensor,
+        head: nn.Linear,
+        decoder: RecurrentDecoder,
+        alignment: Score | None,
+        combine: nn.Linear | None,
+    ) -> None:
+        self.config = config
+        self.embedding = embedding.detach().numpy()
+        self.steps = [layer.array_step(None) for layer in decoder.layers]
+        self.score = None if alignment is None else RowScore(alignment)
+        self.combine = None if combine is None else Affine(combine.weight, None)
+        self.head = Affine(head.weight, head.bias)
+
+    def __call__(
+        self, tokens: Sequence[int], state: Seq2SeqState
+    ) -> tuple[np.ndarray, Seq2SeqState]:
+        """Read a token of each row; return logits (B, V) and the state after."""
+        x, memory = self.embedding[list(tokens)], state.memory  # (B, E)
+        seen = x if state.fed is None else np.concatenate([x, state.fed.numpy()], 1)
+        s, layers = self._decoded(seen, state)
+        parts, covered = [s], state.covered
+        if self.score is not None:
+            query = s if self.config.query == "state" else x
+            context, alpha = read(
+                self.score, query, memory, None if covered is None else covered.numpy()
+            )
+            parts.append(context)
+            if covered is not None:
+                fertility = memory.of_rows(memory.keys[1]).squeeze(-1)
+                covered = covered + torch.from_numpy(alpha) * fertility
+        if self.config.bridge == "each":
+            parts.append(memory.of_rows(memory.first[-1][0]).numpy())  # (B, H)
+        features = s if self.combine is None else np.tanh(self.combine(*parts))
+        fed = None if state.fed is None else torch.from_numpy(features)
+        return self.head(features), Seq2SeqState(layers, memory, fed, covered)
+
+    def _decoded(
+        self, x: np.ndarray, state: Seq2SeqState
+    ) -> tuple[np.ndarray, tuple[tuple[Tensor, ...], ...]]:
+        """Run the recurrent layers on x (B, E); return the last one's h (B, H), and all parts."""
+        after = []
+        for index, (step, past) in enumerate(zip(self.steps, state.layers, strict=True)):
+            parts = step(x, tuple(part.numpy() for part in past))
+            x = x + parts[0] if self.config.residual and index > 0 else parts[0]
+            after.append(tuple(map(torch.from_numpy, parts)))
+        return x, tuple(after)
+
+
+def read(
+    score: RowScore, query: np.ndarray, memory: Memory, covered: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Do what `alignment.read` does, for queries (B, Q) and covered (B, L); also without T."""
+    asked = memory.group_array(query)  # (S, G, Q)
+    if covered is not None:
+        covered = memory.group_array(covered)  # (S, G, L)
+    scores = score(asked, memory.keys[0].numpy(), covered)
+    if memory.there is not None:
+        np.copyto(scores, -np.inf, where=~memory.there.numpy()[:, None])
+    alpha = ArrayOps.softmax(scores)
+    context = alpha @ memory.values[0].numpy()  # (S, G, H)
+    return memory.ungroup_array(context), memory.ungroup_array(alpha)
+
+
+def _by_rows(affine: Affine) -> ArrayMap:
+    """Return a linear map of (..., I)."""
+    return lambda x: affine(x.reshape(-1, x.shape[-1])).reshape(*x.shape[:-1], -1)

@@ -1,0 +1,112 @@
+"""The settings of recurrent encoder-decoders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from seqgen import registry
+from seqgen.configs import MOST_LAYERS, MOST_WIDTH, SHARED_SEARCH, Size, require, setting
+from seqgen.models.recurrent.config import CellRegularisers, RecurrentConfig
+from seqgen.models.seq2seq.base import SourceConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seq2SeqConfig(CellRegularisers, SourceConfig):
+    """Recurrent layers over the source, and recurrent layers over the target that begin there."""
+
+    recipe: ClassVar[Mapping[str, Any]] = {**SourceConfig.recipe, "lr": 1e-2}
+    sizes: ClassVar[tuple[Size, ...]] = (
+        Size(
+            {"hidden_size": 512, "embedding_size": 256, "tie_weights": False}, tokens=2e7, text=3e5
+        ),
+        Size({"hidden_size": 256, "embedding_size": 256, "tie_weights": True}),
+    )
+
+    cell: str = setting("Recurrent cell: gru, lstm or another (docs/cells.md).", "gru")
+    hidden_size: int = setting(
+        registry.SHARED_DOCS["hidden_size"] + " Encoder and decoder have the same.",
+        256,
+        low=1,
+        high=MOST_WIDTH,
+        search=SHARED_SEARCH["hidden_size"],
+    )
+    num_layers: int = setting(
+        registry.SHARED_DOCS["num_layers"] + " Encoder and decoder have the same.",
+        1,
+        low=1,
+        high=MOST_LAYERS,
+    )
+    embedding_size: int | None = setting(
+        "Width of the embeddings; by default the hidden size.", None, low=1, high=MOST_WIDTH
+    )
+    encoder: Literal["bidirectional", "forward", "reversed", "none"] = setting(
+        "Direction in which the source is read; none reads each token on its own.",
+        "bidirectional",
+    )
+    bridge: Literal["first", "input", "each", "none"] = setting(
+        "What the encoder's last state is used for: it starts the decoder (first), is its first "
+        "input (input), starts it and enters every prediction (each), or nothing (none).",
+        "first",
+    )
+    attention: Literal["none", "dot", "general", "additive"] = setting(
+        "How attention over the source is scored (Luong et al. 2015; Bahdanau et al. 2015).",
+        "additive",
+    )
+    query: Literal["state", "word"] = setting(
+        "What queries the source: the decoder's state, or the embedding of the previous token.",
+        "state",
+    )
+    scaled: bool = setting("Divide attention scores by the square root of the hidden size.", False)
+    input_feeding: bool = setting(
+        "Feed each step the attentional features of the previous one (Luong et al. 2015).", False
+    )
+    coverage: bool = setting(
+        "Let attention scores depend on the attention paid so far (Tu et al. 2016).", False
+    )
+    residual: bool = setting(
+        "Add the input of each layer but the first to its output (residual connections).", False
+    )
+    dropout: float = setting(
+        registry.SHARED_DOCS["dropout"]
+        + " It applies to the input of each layer and of the softmax layer.",
+        0.2,
+        low=0,
+        below=1,
+        search=SHARED_SEARCH["dropout"],
+    )
+    tie_weights: bool = setting(
+        "Share the target's embedding matrix with the softmax layer.", False
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        even = self.encoder != "bidirectional" or self.hidden_size % 2 == 0
+        require(even, f"encoder=bidirectional needs an even hidden_size, not {self.hidden_size}")
+        equal_widths = self.input_size == self.hidden_size
+        require(
+            equal_widths or not self.tie_weights,
+            "tie_weights needs embedding_size equal to hidden_size",
+        )
+        require(
+            equal_widths or self.encoder != "none",
+            "encoder=none needs embedding_size equal to hidden_size",
+        )
+        dots = self.attention == "dot" and self.query == "word"
+        require(
+            equal_widths or not dots,
+            "attention=dot with query=word needs embedding_size equal to hidden_size",
+        )
+        covers = not self.coverage or self.attention == "additive"
+        require(covers, "coverage needs attention=additive")
+        linked = self.attention != "none" or self.bridge != "none"
+        require(linked, "with attention=none and bridge=none the source would not be read")
+
+    def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
+        return batch_size * self.hidden_size**2 >= RecurrentConfig.bf16_pays_from
+
+    @property
+    def input_size(self) -> int:
+        """Width E of the embeddings."""
+        return self.embedding_size or self.hidden_size

@@ -1,0 +1,41 @@
+"""What a recurrent decoder hands on from token to token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from seqgen.models.recurrent.cells.cell import LayerState
+from seqgen.models.seq2seq.memory import Memory
+from seqgen.models.state import State
+
+
+@dataclass
+class Seq2SeqState(State):
+    """What a recurrent decoder hands on.
+
+    Attributes:
+        layers: for each layer, the tensors (B, H) of its cell.
+        memory: of the sources, with B rows.
+        fed: the features (B, H) of the step before, with input feeding.
+        covered: how much of each place has been read, (B, L), with coverage.
+    """
+
+    layers: tuple[LayerState, ...]
+    memory: Memory
+    fed: Tensor | None = None
+    covered: Tensor | None = None
+
+    @classmethod
+    def cat(cls, states: Sequence[Seq2SeqState]) -> Seq2SeqState:
+        """Join rows whose sources may be of different widths."""
+        size = max(state.memory.width for state in states)
+        return super().cat([state._widened(size) for state in states])
+
+    def _widened(self, size: int) -> Seq2SeqState:
+        if self.covered is None:
+            return self
+        return replace(self, covered=F.pad(self.covered, (0, size - self.covered.shape[1])))

@@ -1,0 +1,1 @@
+"""Decoder-only transformers: blocks, attention, positions and the cache."""
