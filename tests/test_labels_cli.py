@@ -87,6 +87,25 @@ def test_a_classifier_learns_and_its_figures_agree(texts, capsys, stdin):
     assert len(capsys.readouterr().out.splitlines()) == 60
 
 
+# Two texts of the same words, which only their order distinguishes.
+SAME_WORDS = (
+    "Scientist exterminated by raging virus!\tvirus\n"
+    "Virus exterminated by raging scientist!\tscientist\n"
+)
+
+
+@pytest.mark.parametrize(("model", "accuracy"), [("bag", 0.5), ("birnn", 1), ("lstm", 1)])
+def test_a_bag_of_words_cannot_know_their_order(model, accuracy, tmp_path, capsys):
+    file = tmp_path / "order.tsv"
+    file.write_text(SAME_WORDS * 20)
+    size = () if model == "bag" else ("--set", "hidden_size=16")
+    given = ("--task", "classify", "--model", model, "--val", file, *size)
+    how = ("--batch-size", 8, "--lr", "0.02", "--steps", 60, "--seed", 3, "--quiet", "--name", "m")
+    (record,) = records(capsys, "train", file, *given, *how)
+    assert record["val_accuracy"] == accuracy
+    assert store.find("m").config["data"]["tokenizer"] == "uncased"
+
+
 def _metrics(name):
     return (store.find(name).path / store.METRICS).read_text().splitlines()
 

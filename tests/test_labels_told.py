@@ -135,6 +135,15 @@ def test_a_tag_stands_at_the_last_token_of_its_word(kind):
         assert tokenizer.decode(ids[1 : place + 1]) == " ".join(words[: number + 1])
 
 
+def test_a_tag_stands_at_the_last_uncased_token_of_its_word():
+    words = ("Don't", "(", "ab,CD", "x")  # the third is three tokens
+    tokenizer = KINDS["uncased"].train([f"{' '.join(words)}\n"])
+    encoder = ExampleEncoder(SENTENCES, tokenizer, Classes(("A", "B")), tokenizer.bos_id)
+    example = Example(words, ("A",) * len(words), 1)
+    assert tokenizer.pieces(encoder.ids(example)[1:]) == ["don't", "(", "ab", ",", "cd", "x"]
+    assert encoder.places(example).tolist() == [1, 2, 5, 6]
+
+
 def test_targets_stand_where_words_end():
     tokenizer = KINDS["char"].train(["ab c\n"])
     encoder = ExampleEncoder(SENTENCES, tokenizer, Classes(("N", "V")), tokenizer.bos_id)

@@ -12,7 +12,7 @@ from seqgen.tokenizers import KINDS, load_tokenizer, tokenizer_kind
 from seqgen.tokenizers.base import SPECIALS
 
 # Subwords, which need more text to learn from, have tests of their own.
-ALL = ["char", "byte", "word", "whitespace"]
+ALL = ["char", "byte", "word", "whitespace", "uncased"]
 LOSSLESS = [kind for kind in ALL if KINDS[kind].lossless]
 KITCHEN_SINK = "".join(AWKWARD) + " ".join(AWKWARD)
 
@@ -137,6 +137,17 @@ def test_whitespace_reads_text_that_is_tokenised_already():
     assert tokenizer.vocabulary.count("<unk>") == 1
     assert tokenizer.decode(ids) == "the <unk> of N %\nthe end\n"
     assert tokenizer.encode("\tthe \u00a0end").tolist() == tokenizer.encode("the end").tolist()
+
+
+def test_uncased_words_by_hand():
+    text = "The end, said THE\tman:\ndon't!\n"
+    tokenizer = made("uncased", text)
+    ids = tokenizer.encode(text).tolist()
+    words = ["the", "end", ",", "said", "the", "man", ":", "\n", "don't", "!", "\n"]
+    assert tokenizer.pieces(ids) == words
+    assert tokenizer.decode(ids) == "the end , said the man :\ndon't !\n"
+    assert tokenizer.byte_ends("É, a\n").tolist() == [2, 3, 5, 6]
+    assert tokenizer.first_unknown("The  END Then") == (9, "Then")
 
 
 def test_whitespace_goes_on_after_a_prompt_with_one_space():

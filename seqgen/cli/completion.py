@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from seqgen import presets, registry, store
 from seqgen.configs import PRECISIONS, READING_PRECISIONS, TrainingConfig
 
-TOKENIZERS = ("char", "byte", "word", "whitespace", "bpe", "unigram", "wordpiece")
+TOKENIZERS = ("char", "byte", "word", "whitespace", "uncased", "bpe", "unigram", "wordpiece")
 SMOOTHINGS = (
     "maximum-likelihood",
     "add-delta",

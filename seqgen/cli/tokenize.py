@@ -73,7 +73,8 @@ class Encoder(Options):
         reads="file",
     )
     train: str | None = setting(
-        "Train a tokenizer: char, byte, word, whitespace, bpe, unigram or wordpiece. Needs --out.",
+        "Train a tokenizer: char, byte, word, whitespace, uncased, bpe, unigram or wordpiece. "
+        "Needs --out.",
         None,
         metavar="KIND",
         panel=WHAT,

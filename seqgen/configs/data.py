@@ -17,8 +17,8 @@ class DataConfig(Config):
     """How text becomes tokens, and which part of it is held out."""
 
     tokenizer: str = setting(
-        "What a token is: char, byte, word, whitespace, bpe, unigram or wordpiece; or the file "
-        "or folder of a tokenizer, such as a tokenizer.json.",
+        "What a token is: char, byte, word, whitespace, uncased, bpe, unigram or wordpiece; or "
+        "the file or folder of a tokenizer, such as a tokenizer.json.",
         "char",
     )
     source_tokenizer: str | None = setting(

@@ -12,7 +12,7 @@ from seqgen.tokenizers.char import CharTokenizer
 from seqgen.tokenizers.from_elsewhere import HuggingFaceTokenizer, WholeSentencepieceTokenizer
 from seqgen.tokenizers.marian import MarianTokenizer
 from seqgen.tokenizers.sentencepiece import BPETokenizer, UnigramTokenizer
-from seqgen.tokenizers.word import WhitespaceTokenizer, WordTokenizer
+from seqgen.tokenizers.word import UncasedTokenizer, WhitespaceTokenizer, WordTokenizer
 from seqgen.tokenizers.wordpiece import WordPieceTokenizer
 
 KINDS: dict[str, type[Tokenizer]] = {
@@ -22,6 +22,7 @@ KINDS: dict[str, type[Tokenizer]] = {
         ByteTokenizer,
         WordTokenizer,
         WhitespaceTokenizer,
+        UncasedTokenizer,
         BPETokenizer,
         UnigramTokenizer,
         WordPieceTokenizer,

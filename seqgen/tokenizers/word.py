@@ -50,8 +50,8 @@ class VocabularyTokenizer(Tokenizer):
         return np.array([ids.get(w, unknown) for w in self.split(text)], dtype=self.dtype)
 
     def first_unknown(self, text: str) -> tuple[int, str] | None:
-        for match in self.pattern.finditer(text):
-            if match.group() not in self._ids:
+        for match, word in zip(self.pattern.finditer(text), self.split(text), strict=True):
+            if word not in self._ids:
                 return match.start(), match.group()
         return None
 
@@ -62,6 +62,12 @@ class VocabularyTokenizer(Tokenizer):
         ends = [match.end() for match in self.pattern.finditer(text)]
         sizes = [len(text[a:b].encode()) for a, b in zip([0, *ends], ends, strict=False)]
         return np.cumsum(sizes, dtype=np.int64)
+
+    @classmethod
+    def boundary(cls, text: str, at: int) -> int:
+        start = text.rfind("\n", 0, at) + 1
+        around = next((m for m in cls.pattern.finditer(text, start) if m.end() >= at), None)
+        return min(at, len(text)) if around is None or around.start() >= at else around.end()
 
     def facts(self) -> dict[str, Any]:
         return {"words": self.vocabulary[len(SPECIALS) + 1 :]}
@@ -93,15 +99,21 @@ class WordTokenizer(VocabularyTokenizer):
     def decode(self, ids: Sequence[int]) -> str:
         return "".join(["" if i < self.unk_id else self.vocabulary[i] for i in ids])
 
-    @classmethod
-    def boundary(cls, text: str, at: int) -> int:
-        start = text.rfind("\n", 0, at) + 1
-        return next(
-            (m.start() for m in cls.pattern.finditer(text, start) if m.start() >= at), len(text)
-        )
+
+class SpacedTokenizer(VocabularyTokenizer):
+    """Tokens of a line that one space joins: which white space stood between them is lost."""
+
+    joins_space = True
+    lossless = False
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return "".join(map(self.decoder().push, ids))
+
+    def decoder(self, history: Sequence[int] = ()) -> Decoder:
+        return SpacedDecoder(self, history)
 
 
-class WhitespaceTokenizer(VocabularyTokenizer):
+class WhitespaceTokenizer(SpacedTokenizer):
     """Text that is tokenised already, as Penn Treebank: split on runs of white space.
 
     The line's end is the token `\\n`; a literal `<unk>` is the unknown id. Which white space
@@ -115,22 +127,31 @@ class WhitespaceTokenizer(VocabularyTokenizer):
     split = pattern.findall
     inside = re.compile(r"(?<=\S)\S+")
 
-    def decode(self, ids: Sequence[int]) -> str:
-        return "".join(map(self.decoder().push, ids))
-
-    def decoder(self, history: Sequence[int] = ()) -> Decoder:
-        return SpacedDecoder(self, history)
-
     @classmethod
     def boundary(cls, text: str, at: int) -> int:
         rest_of_token = cls.inside.match(text, at)
         return rest_of_token.end() if rest_of_token else min(at, len(text))
 
 
+class UncasedTokenizer(SpacedTokenizer):
+    """Words in lower case and punctuation marks; white space and case are lost.
+
+    `So, he said:` is `so` `,` `he` `said` `:`. A word is the same token wherever it stands in a
+    text, as a bag of words needs it: the first one of a sentence, too.
+    """
+
+    kind = "uncased"
+    pattern = re.compile(r"\n|\w+(?:['\u2019]\w+)*|[^\w\s]")
+
+    @classmethod
+    def split(cls, text: str) -> list[str]:
+        return [word.lower() for word in cls.pattern.findall(text)]
+
+
 class SpacedDecoder(Decoder):
     """Puts one space between two tokens of the same line."""
 
-    def __init__(self, tokenizer: WhitespaceTokenizer, history: Sequence[int]) -> None:
+    def __init__(self, tokenizer: SpacedTokenizer, history: Sequence[int]) -> None:
         self.tokenizer = tokenizer
         self.glue = len(history) == 0 or history[-1] in (tokenizer.newline_id, tokenizer.bos_id)
 

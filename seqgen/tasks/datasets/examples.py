@@ -215,7 +215,7 @@ class TextDataset(ExampleDataset):
             return {}, ""
         mean = sum(len(example.text) for example in self.examples) / len(self.examples)
         why = f"texts have {mean:.0f} characters on average"
-        return {"tokenizer": "word" if mean >= WORDS_FROM else "char"}, why
+        return {"tokenizer": "uncased" if mean >= WORDS_FROM else "char"}, why
 
 
 class SentenceDataset(ExampleDataset):
