@@ -30,7 +30,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = Path(__file__).with_suffix(".md")
 ROW = re.compile(r"^\| (\d:\d+[^|]*)\|([^|]*)\|[^|]*\|([^|]*)\|([^|]*)\|([^|]*)\|$", re.M)
-COMMAND = re.compile(r"`(seqgen [^`\n]+)`")
+COMMAND = re.compile(r"`((?:seqgen|python -m tests\.benchmarks) [^`\n]+)`")
 TEXT_FILE = re.compile(r"[\w/.-]+\.(?:txt|tsv|npy)")
 # What a command said last is its result.
 LINES = 12
@@ -45,7 +45,7 @@ class Row:
     Attributes:
         place: in the lectures.
         subject: what they show.
-        commands: the seqgen commands of the row, without `seqgen`, in order.
+        commands: those of the row, in order; of seqgen without `seqgen`.
         gave: what the page says that they gave.
         lecture: the lectures' own figure.
     """
@@ -97,6 +97,11 @@ def _needed(every: Sequence[Row], number: int) -> Iterator[int]:
             yield from _needed(every, earlier)
 
 
+def _typed(line: str) -> str:
+    """Return a command as the page has it."""
+    return line if line.startswith("python ") else f"seqgen {line}"
+
+
 def _after(line: str, flags: Sequence[str]) -> list[str]:
     words = shlex.split(line)
     return [value for flag, value in itertools.pairwise(words) if flag in flags]
@@ -141,13 +146,15 @@ class Runs:
         """Run a command unless it has been; write down what came of it."""
         if self.done.get(line, {}).get("code") == 0:
             return
-        words = shlex.split(line)
+        words = shlex.split(_typed(line))
+        module = words[2] if words[0] == "python" else "seqgen"
+        words = words[words.index(module) + 1 :]
         if words[0] == "train" and "--name" in words and "--overwrite" not in words:
             words.append("--overwrite")  # what a stopped run has left
         home = {"SEQGEN_HOME": str(self.folder / "home"), "PYTHONPATH": str(ROOT)}
         began = time.monotonic()
         done = subprocess.run(
-            [sys.executable, "-m", "seqgen", *words],
+            [sys.executable, "-m", module, *words],
             cwd=self.folder,
             env={**os.environ, **home},
             stdin=subprocess.DEVNULL,
@@ -175,7 +182,7 @@ def results(found: Sequence[Row], runs: Runs) -> str:
             said = ["not run"] if record is None else record["said"]
             code = "" if record is None or record["code"] == 0 else f"exit code {record['code']}\n"
             body = "\n".join(f"    {text}" for text in said)
-            parts.append(f"`seqgen {line}`\n\n{code}{body}\n")
+            parts.append(f"`{_typed(line)}`\n\n{code}{body}\n")
     return "\n".join(parts)
 
 
@@ -195,7 +202,7 @@ def main() -> int:
     given = parser.parse_args()
     found = chosen(rows(given.page.read_text("utf-8")), given.only)
     if given.list:
-        say("\n".join(f"{row.place}\tseqgen {line}" for row in found for line in row.commands))
+        say("\n".join(f"{row.place}\t{_typed(line)}" for row in found for line in row.commands))
         return 0
     runs, failed = Runs(given.folder.resolve()), 0
     lost: set[str] = set()  # models that were left out
@@ -209,7 +216,7 @@ def main() -> int:
             lost -= set(_made(line))
             runs.run(line)
             failed += runs.done[line]["code"] != 0
-            say(f"{row.place}: seqgen {line}: exit code {runs.done[line]['code']}")
+            say(f"{row.place}: {_typed(line)}: exit code {runs.done[line]['code']}")
             (runs.folder / "results.md").write_text(results(found, runs), "utf-8")
     return 1 if failed else 0
 

@@ -36,7 +36,7 @@ VALUES: tuple[Any, ...] = (
 
 
 def commands(folder: Path) -> dict[str, list[str]]:
-    """Return a short call of every command but `TIMED`; arguments come before the first option."""
+    """Return a short call of every command; arguments come before the first option."""
     lstm, gru, counted = (
         str(DATA / "models" / name) for name in ("lstm-char", "gru-char", "ngram-whitespace")
     )
@@ -73,13 +73,8 @@ def commands(folder: Path) -> dict[str, list[str]]:
         "models remove": ["nobody", "--yes"],
         "models cache": [],
         "bench plan": [],
-        "bench points": ["--steps", "3"],
     }
     return {name: [*name.split(), *call, "--quiet"] for name, call in calls.items()}
-
-
-# What these measure takes as long as they are told.
-TIMED = {f"bench {what}" for what in ("hmm", "hopfield", "decode", "train")}
 
 
 def leaves(command: Any, *before: str) -> Iterator[tuple[str, Any]]:
@@ -135,8 +130,6 @@ def option_cases(draw: random.Random, folder: Path, count: int) -> list[list[str
     calls, files = commands(folder), odd_files(draw, folder / "odd")
     every: list[list[str]] = []
     for name, parser in leaves(typer.main.get_command(make_app())):
-        if name in TIMED:
-            continue
         call, words = calls[name], len(name.split())
         for place in range(words, len(call)):
             if call[place].startswith("-"):

@@ -8,18 +8,18 @@ from pathlib import Path
 from seqgen.cli import run
 
 
-def records(capsys, *arguments) -> list[dict]:
+def records(capsys, *arguments, by=run) -> list[dict]:
     """Run a command in this process; return its records."""
     capsys.readouterr()
-    assert run([*map(str, arguments), "--json"]) == 0
+    assert by([*map(str, arguments), "--json"]) == 0
     # A record may hold other breaks of lines, such as U+2028.
     return [json.loads(line) for line in capsys.readouterr().out.split("\n") if line]
 
 
-def refusal(capsys, *arguments) -> str:
+def refusal(capsys, *arguments, by=run) -> str:
     """Return the one line that a refused command says."""
     capsys.readouterr()
-    assert run([*map(str, arguments)]) in (1, 2)
+    assert by([*map(str, arguments)]) in (1, 2)
     said = capsys.readouterr()
     assert said.out == ""
     (line,) = said.err.strip("\n").split("\n")

@@ -89,7 +89,14 @@ def test_every_row_has_its_six_columns():
 
 def test_every_row_has_a_command_or_says_that_it_has_none():
     text = PAGE.read_text("utf-8").split("\n## Lecture 0")[1].split("\n## Where")[0]
-    words = ("`seqgen ", "not there yet", "none:", "[the lectures", "any `train`")
+    words = (
+        "`seqgen ",
+        "`python -m tests.benchmarks ",
+        "not there yet",
+        "none:",
+        "[the lectures",
+        "any `train`",
+    )
     goes_with_another = re.compile(r"\| as (?:\d:\d+|the next row)|the same command")
     rows = re.findall(r"^\| \d:\d+.*\|$", text, re.M)
     silent = [r for r in rows if not any(w in r for w in words) and not goes_with_another.search(r)]
@@ -124,7 +131,7 @@ def test_the_script_knows_every_row_and_command(script):
     found = script.rows(PAGE.read_text("utf-8"))
     text = PAGE.read_text("utf-8").split("\n## Lecture 0")[1].split("\n## Where")[0]
     assert len(found) == len(re.findall(r"^\| \d:\d+.*\|$", text, re.M))
-    lines = {line for row in found for line in row.commands}
+    lines = {line for row in found for line in row.commands if not line.startswith("python ")}
     assert len(lines) > 100
     assert lines <= {s.removeprefix("seqgen ") for s in spans(PAGE)}
 
@@ -167,6 +174,16 @@ def test_a_stopped_run_goes_on_where_it_was(tmp_path):
     assert "perplexity" in json.loads(logs[0].splitlines()[1])["command"]
     assert "- the page: 2" in (folder / "results.md").read_text()
     assert "nats/token" in (folder / "results.md").read_text()
+
+
+def test_the_script_runs_benchmarks_too(script, tmp_path):
+    page = "| 3:168 | a | b | `python -m tests.benchmarks points --steps 2 --json` | | none |\n"
+    (row,) = script.rows(page)
+    runs = script.Runs(tmp_path)
+    runs.run(row.commands[0])
+    assert runs.done[row.commands[0]]["code"] == 0
+    assert "python -m tests.benchmarks points" in script.results([row], runs)
+    assert "mean_distance" in script.results([row], runs)
 
 
 @pytest.mark.long

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from benchmarks.__main__ import run as run_benchmark
 
 from seqgen import registry
 from seqgen.cli import run
@@ -29,8 +30,8 @@ def home(tmp_path, monkeypatch):
     return tmp_path
 
 
-def seqgen(capsys, *arguments):
-    assert run([*map(str, arguments), "--json"]) == 0
+def seqgen(capsys, *arguments, by=run):
+    assert by([*map(str, arguments), "--json"]) == 0
     said = capsys.readouterr()
     assert "Warning" not in said.err
     assert "not compiled" not in said.err
@@ -84,7 +85,7 @@ def test_compiled_steps_learn_what_plain_ones_do(home, capsys):
 
 
 def test_bench_train(capsys):
-    bench = ["bench", "train", "--seconds", 0.1, "--repeats", 1, "--device", "cuda"]
-    for record in seqgen(capsys, *bench):
+    bench = ["train", "--seconds", 0.1, "--repeats", 1, "--device", "cuda"]
+    for record in seqgen(capsys, *bench, by=run_benchmark):
         assert record["device"] == "cuda"
         assert min(record["ratio"], record["gflops"], record["peak_memory"]) > 0

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from benchmarks.__main__ import app as benchmarks
 
 from seqgen import presets, registry
 from seqgen.cli import make_app
@@ -153,6 +154,15 @@ def test_every_command_exists(page):
     found = [c for script in [*scripts, *spans(page)] for c in commands(script)]
     app = typer.main.get_command(make_app())
     assert [(" ".join(c), p) for c in found if (p := problems(c, app))] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_every_benchmark_exists(page):
+    text = page.read_text(encoding="utf-8").replace("\n", " ")
+    found = re.findall(r"python -m tests\.benchmarks ([^`#|$]+)", text)
+    app = typer.main.get_command(benchmarks)
+    called = [shlex.split(line) for line in found]
+    assert [(line, p) for line in called if (p := problems(line, app))] == []
 
 
 def test_enough_commands_are_found():

@@ -277,16 +277,6 @@ def test_it_stops_when_nothing_is_gained(text, capsys):
     assert result["stopped"] == "converged" and result["steps"] < 20
 
 
-def test_the_cost_of_a_token_is_measured(capsys):
-    found = records(capsys, "bench", "hmm", "--states", "2,3", "--repeats", 1)
-    assert [record["states"] for record in found] == [2, 3]
-    assert all(record["scoring"] > 0 and record["training"] > 0 for record in found)
-    assert run(["bench", "hmm", "--states", "2", "--repeats", "1"]) == 0
-    assert "scoring, us/token" in capsys.readouterr().out
-    for wrong in ("0", "a", "1,", "99999"):
-        assert "--states is numbers" in refusal(capsys, "bench", "hmm", "--states", wrong)
-
-
 def test_what_em_does_not_do_is_said(text, capsys):
     assert (
         run(["train", str(text), "--model", "hmm", "--steps", "1", "--lr", "1", "--name", "h"]) == 0

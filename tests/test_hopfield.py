@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqgen import store
-from seqgen.benchmarks.hopfield import measure
 from seqgen.cli import run
 from seqgen.errors import UsageError
 from seqgen.models.memory.hopfield import (
@@ -108,13 +107,6 @@ def test_a_stored_pattern_is_kept_and_restored(synchronous):
         assert (found.units == pattern).all() and found.ended == "stable"
         assert found.energies[-1] == pytest.approx(energy(weights, pattern))
         assert len(recall(weights, pattern, synchronous=synchronous, seed=1).energies) == 1
-
-
-def test_below_a_tenth_of_the_units_patterns_are_restored_and_not_far_above_0_14():
-    loads = {load.load: load for load in measure(units=400, flipped=0.2, tried=10, seed=0)}
-    assert all(load.restored == 1 for load in loads.values() if load.load < 0.1)
-    assert loads[0.2].restored == 0 and loads[0.2].right < 0.8
-    assert loads[0.05].patterns == 20
 
 
 def test_similar_patterns_are_kept_apart_by_projection():
@@ -223,10 +215,3 @@ def test_a_full_memory_is_announced(tmp_path, capsys):
     said = capsys.readouterr().err
     assert "30 patterns in 32 units, 0.938 per unit; above 0.138, few are restored" in said
     assert "associative memories are stored in one pass; ignored: lr" in said
-
-
-def test_the_table_of_loads(capsys):
-    found = records(capsys, "bench", "hopfield", "--units", 50, "--patterns", 2)
-    assert [record["load"] for record in found][:2] == [0.02, 0.05]
-    assert run(["bench", "hopfield", "--units", "50", "--patterns", "1"]) == 0
-    assert "patterns per unit" in capsys.readouterr().out

@@ -9,7 +9,7 @@ import torch
 from helpers_cli import records, refusal
 
 from seqgen import registry
-from seqgen.benchmarks.plan import Shape, Step, activations, plan, states, traffic
+from seqgen.commands.bench_plan import Shape, Step, activations, plan, states, traffic
 from seqgen.configs import TrainingConfig, UsageError
 from seqgen.models.engines.precision import arithmetic
 from seqgen.training.optimizers import UpdateRule

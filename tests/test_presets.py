@@ -6,9 +6,9 @@ import statistics
 
 import pytest
 import torch
+from benchmarks.baselines import PlainGPT
 
 from seqgen import presets
-from seqgen.benchmarks.baselines import PlainGPT
 from seqgen.cli import run
 from seqgen.commands.training.plan import plan_of
 from seqgen.commands.training.train import train
@@ -325,7 +325,8 @@ def test_an_epoch_goes_on_over_a_resume(text):
 
 def test_the_gpt_preset_steps_as_its_baseline(text):
     """The same rate at the same step as nanoGPT's schedule, of which bench has its own copy."""
-    from seqgen.benchmarks.gpt import PEAK, _rate
+    from benchmarks.gpt import PEAK, _rate
+
     from seqgen.configs import TrainingConfig
     from seqgen.training.schedules import rate
 

@@ -122,11 +122,17 @@ def main() -> int:
     return run(sys.argv[1:])
 
 
-def run(arguments: list[str]) -> int:
-    """Run one command and return its exit code; every problem is one line on standard error."""
+def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
+    """Run one command and return its exit code; every problem is one line on standard error.
+
+    Args:
+        arguments: what was typed after the program's name.
+        tree: the commands, of Click; those of seqgen if None.
+        name: the program's.
+    """
     try:
-        command = _command(boxes=is_terminal(sys.stdout))
-        code = command(arguments, prog_name="seqgen", standalone_mode=False)
+        command = _command(boxes=is_terminal(sys.stdout)) if tree is None else tree
+        code = command(arguments, prog_name=name, standalone_mode=False)
         say_announced()
         if sys.stdout is not None:
             sys.stdout.flush()

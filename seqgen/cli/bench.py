@@ -1,322 +1,188 @@
-"""`seqgen bench`: measure speed on this machine."""
+"""`seqgen bench`: what training on several ranks would hold and move."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from functools import partial
+from typing import Annotated
 
 import typer
 
-from seqgen.cli import bench_plan, completion, options
-from seqgen.cli.curve import curve
-from seqgen.cli.help import Command, Group, value
-from seqgen.cli.inputs import file_path
+from seqgen.cli import completion, options
+from seqgen.cli.help import Command, Group, flag, value
 from seqgen.cli.numbers import listed_numbers
-from seqgen.cli.output import put, put_record, say
-from seqgen.cli.tables import byte_size, count, duration, figure, percentage, put_table
-from seqgen.configs import MOST_RATE, PRECISIONS, choice, require
-from seqgen.configs.panels import LENGTH, MEASURED
-from seqgen.wording import plural
+from seqgen.cli.output import put_record, say
+from seqgen.cli.tables import byte_size, count, number, put_table, short_count
+from seqgen.configs import (
+    MOST_LAYERS,
+    MOST_TOKENS,
+    MOST_WIDTH,
+    choice,
+    count_of,
+    require,
+)
+from seqgen.configs.panels import MACHINE, MEASURED, MODEL, OPTIMISATION
 
-if TYPE_CHECKING:
-    from seqgen.benchmarks.decode import Timing
-    from seqgen.benchmarks.points import ThetaPath
-    from seqgen.benchmarks.train import Timing as TrainTiming
+PRECISIONS = ("float32", "float64", "bf16")
+MOST_RANKS = 1 << 20
 
-# Of `bench hmm`; their table alone fills 128 MB.
-MOST_STATES = 4096
-
-app = typer.Typer(cls=Group, help="Measure speed on this machine.", no_args_is_help=True)
-Only = Annotated[
-    str | None,
-    value(
-        "TEXT",
-        MEASURED,
-        "Measure only cases whose name contains this; with `cell`, every recurrent cell beside an "
-        "LSTM with as many parameters.",
-        default=False,
-    ),
-]
+app = typer.Typer(cls=Group, help="Plan training on several processes.", no_args_is_help=True)
 
 
-app.command("plan", cls=Command)(bench_plan.plan)
-
-
-@app.command("decode", cls=Command)
-def decode(
-    tokens: Annotated[
-        int, value("N", LENGTH, "Number of tokens in each text.", min=1, max=255)
-    ] = 255,
-    repeats: Annotated[int, value("N", LENGTH, "Number of runs of each case.", min=1)] = 5,
-    only: Only = None,
-    threads: options.Threads = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
-    """Compare the writing speed of seqgen with plain baselines, in float32, bf16 and int8.
-
-    The name of a case ends in its precision, unless that is float32. All models have random
-    weights. The baselines are a loop over nn.LSTM, and the packages transformers and CTranslate2
-    if they are installed, in float32 or as their column says. Runs of seqgen and of the baseline
-    alternate; speeds and ratios are medians.
-    """
-    import torch
-
-    from seqgen.benchmarks.decode import measure
-    from seqgen.commands.machine import choose_products
-
-    choose_products(torch.device("cpu"))  # as every command that writes does
-    timings = []
-    for timing in measure(tokens, repeats, only):
-        if json:
-            put_record(timing)
-        elif not quiet:
-            say(f"measured {timing.case}" if timing.skipped is None else f"skipped {timing.case}")
-        timings.append(timing)
-    if not json:
-        _table(timings)
-
-
-def _table(timings: list[Timing]) -> None:
-    rows = []
-    for timing in timings:
-        if timing.skipped is not None:
-            rows.append([timing.case, f"skipped: {timing.skipped}", "", "", "", ""])
-            continue
-        rows.append(
-            [
-                timing.case,
-                timing.baseline,
-                count(timing.tokens_per_second),
-                count(timing.baseline_tokens_per_second),
-                figure(timing.ratio, 2),
-                percentage(timing.bandwidth_fraction, 0),
-            ]
-        )
-    names = ("case", "baseline", "tokens/s", "baseline's", "ratio", "of bandwidth limit")
-    put_table(names, rows, left=2)
-
-
-@app.command("train", cls=Command)
-def train(
-    text: Annotated[
-        Path | None,
-        typer.Argument(
-            help="Text to train on with --recipe.",
-            parser=file_path,
-            metavar="[TEXT]",
-            show_default=False,
-        ),
-    ] = None,
-    recipe: Annotated[
-        str | None,
+@app.command("plan", cls=Command)
+def plan(
+    parameters: Annotated[
+        int | None,
         value(
-            "NAME",
-            MEASURED,
-            "Train the plain baseline `gpt` on TEXT to its end, instead of timing steps.",
+            "N",
+            MODEL,
+            "Number of parameters, such as 100M or 1e9; what is left open of the shape follows.",
             default=False,
-            complete=completion.one_of("gpt"),
+            parser=partial(count_of, "--parameters"),
         ),
     ] = None,
-    steps: Annotated[int, value("N", LENGTH, "Number of steps of --recipe.", min=1)] = 2000,
-    seconds: Annotated[float, value("X", LENGTH, "Length of each run, in seconds.", min=0.1)] = 2.0,
-    repeats: Annotated[int, value("N", LENGTH, "Number of runs of each case.", min=1)] = 3,
-    only: Only = None,
+    layers: Annotated[
+        int | None, value("N", MODEL, "Number of blocks.", default=False, min=1, max=MOST_LAYERS)
+    ] = None,
+    hidden_size: Annotated[
+        int | None, value("N", MODEL, "Width.", default=False, min=1, max=MOST_WIDTH)
+    ] = None,
+    heads: Annotated[
+        int | None,
+        value("N", MODEL, "Heads of attention.", default="64 wide or so", min=1, max=MOST_WIDTH),
+    ] = None,
+    vocab_size: Annotated[
+        int, value("N", MODEL, "Tokens in the vocabulary.", min=1, max=MOST_TOKENS)
+    ] = 32000,
+    tie_weights: Annotated[
+        bool, flag("--tie-weights", MODEL, "Embedding and softmax layer share their matrix.")
+    ] = False,
+    ranks: Annotated[
+        str, value("N,N,...", MEASURED, "Numbers of processes, such as 1,8,64.")
+    ] = "1,2,8,64",
+    shard: Annotated[
+        bool,
+        flag("--shard", MEASURED, "Divide parameters, gradients and states by rank (FSDP2)."),
+    ] = False,
+    batch_size: Annotated[
+        int,
+        value("N", OPTIMISATION, "Rows of a step, of all ranks together.", min=1, max=MOST_TOKENS),
+    ] = 512,
+    seq_len: Annotated[
+        int, value("N", OPTIMISATION, "Tokens of a row.", min=1, max=MOST_TOKENS)
+    ] = 1024,
+    accumulate: Annotated[
+        int,
+        value("N", OPTIMISATION, "Parts that a rank's rows are worked in.", min=1, max=MOST_TOKENS),
+    ] = 1,
     optimizer: Annotated[
         str,
-        value(
-            "adamw|muon",
-            MEASURED,
-            "Optimizer of seqgen's models; the baselines use AdamW.",
-            complete=completion.one_of("adamw", "muon"),
-        ),
+        value("KIND", OPTIMISATION, "Optimizer.", complete=completion.choices("optimizer")),
     ] = "adamw",
-    precision: options.Precision = "auto",
-    device: options.Device = "auto",
+    precision: Annotated[
+        str,
+        value(
+            "KIND",
+            OPTIMISATION,
+            "Number format: float32, float64 or bf16, which keeps parameters in float32.",
+            complete=completion.one_of(*PRECISIONS),
+        ),
+    ] = "bf16",
+    gflops: Annotated[
+        float | None,
+        value(
+            "X",
+            MACHINE,
+            "Speed of a rank in 10^9 operations a second: also shows how long a step computes.",
+            default=False,
+            min=1e-3,
+        ),
+    ] = None,
+    bandwidth: Annotated[
+        float | None,
+        value(
+            "X",
+            MACHINE,
+            "GB a second that a rank can send: also shows how long a step moves data.",
+            default=False,
+            min=1e-6,
+        ),
+    ] = None,
     threads: options.Threads = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Compare the training speed of seqgen with plain PyTorch in float32, at equal sizes.
+    """Calculate what training a transformer on several ranks holds and moves in a step.
 
-    Runs of seqgen and of the baseline alternate; speeds and ratios are medians. --recipe gpt
-    instead trains nanoGPT's recipe for a CPU to its end (two minutes on two cores): compare its
-    time and validation loss with those of `seqgen train TEXT --minutes M`.
+    Nothing is trained. Memory is that of one rank; traffic is what one rank sends, and receives as
+    much. docs/scale.md has the formulas and what was measured.
     """
-    if recipe is not None:
-        choice("--recipe", recipe, ["gpt"])
-        require(text is not None, "--recipe needs a TEXT to train on")
-        _recipe(text, steps, json, quiet)
-        return
-    require(text is None, "TEXT is for --recipe; the timings use random tokens")
+    from seqgen.commands.bench_plan import STATES, Shape, Step
+    from seqgen.commands.bench_plan import plan as planned
+
+    choice("--optimizer", optimizer, STATES)
     choice("--precision", precision, PRECISIONS)
-    choice("--optimizer", optimizer, ["adamw", "muon"])
-    from seqgen.benchmarks.train import measure
-    from seqgen.commands.machine import choose_products
-    from seqgen.models.engines.precision import choose_device
-
-    choose_products(choose_device(device))  # as training does
-    timings = []
-    for timing in measure(seconds, repeats, only, precision, optimizer, device):
-        if json:
-            put_record(timing)
-        elif not quiet:
-            say(f"measured {timing.case}")
-        timings.append(timing)
-    if not json:
-        _train_table(timings)
-
-
-@app.command("hopfield", cls=Command)
-def hopfield(
-    units: Annotated[int, value("N", MEASURED, "Number of units.", min=2, max=10_000)] = 1000,
-    flipped: Annotated[
-        float, value("X", MEASURED, "Share of the bits that are flipped.", min=0, max=1)
-    ] = 0.2,
-    patterns: Annotated[
-        int, value("N", LENGTH, "Number of patterns that are restored at each load.", min=1)
-    ] = 20,
-    seed: options.FixedSeed = 0,
-    threads: options.Threads = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
-    """Measure how many random patterns a Hopfield network restores, by its load.
-
-    A pattern counts as restored if 97 percent of its bits or more come out right. Units are updated
-    one at a time.
-    """
-    from seqgen.benchmarks.hopfield import measure
-
-    rows = []
-    for load in measure(units, flipped, patterns, seed):
-        if json:
-            put_record(load)
-        elif not quiet:
-            say(f"restored {plural(load.tried, 'pattern')} of {count(load.patterns)}")
-        rows.append(
-            [
-                figure(load.load, 2),
-                count(load.patterns),
-                percentage(load.restored, 0),
-                percentage(load.right),
-            ]
-        )
-    if not json:
-        put_table(("patterns per unit", "patterns", "restored", "bits right"), rows, left=0)
-
-
-@app.command("hmm", cls=Command)
-def hmm(
-    states: Annotated[
-        str, value("N,N,...", MEASURED, "Numbers of states.")
-    ] = "8,16,32,64,128,256,512",
-    repeats: Annotated[int, value("N", LENGTH, "Number of runs of each case.", min=1)] = 3,
-    threads: options.Threads = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
-    """Measure what a token costs a hidden Markov model, by its number of states.
-
-    Processor time is shown, the least of some runs: for scoring 64 texts side by side, and for
-    an iteration of training.
-    """
-    from seqgen.benchmarks.hmm import measure
-
-    numbers = listed_numbers("--states", states, MOST_STATES, "8,64")
-    rows = []
-    for cost in measure(numbers, repeats):
-        if json:
-            put_record(cost)
-        elif not quiet:
-            say(f"measured {plural(cost.states, 'state')}")
-        rows.append([count(cost.states), figure(cost.scoring, 2), figure(cost.training, 2)])
-    if not json:
-        put_table(("states", "scoring, us/token", "training, us/token"), rows, left=0)
-
-
-def _recipe(text: Path, steps: int, json: bool, quiet: bool) -> None:
-    from seqgen.benchmarks.gpt import plain_gpt
-
-    def report(step: int, loss: float) -> None:
-        if not quiet:
-            say(f"step {count(step)}  loss {figure(loss)}")
-
-    result = plain_gpt(text, steps, report=report)
-    if json:
-        put_record(result)
-        return
-    put(
-        f"plain GPT: {plural(result.steps, 'step')} in {duration(result.seconds)}, "
-        f"validation loss {figure(result.val_loss)} nats/character\n"
+    shape = Shape.of(parameters, vocab_size, layers, hidden_size, heads, tie_weights)
+    step = Step(
+        batch_size=batch_size,
+        seq_len=seq_len,
+        precision=precision,
+        optimizer=optimizer,
+        accumulate=accumulate,
+        gflops=gflops,
+        bandwidth=bandwidth,
     )
-
-
-def _train_table(timings: list[TrainTiming]) -> None:
-    names = ("case", "baseline", "tokens/s", "baseline's", "ratio", "GFLOP/s", "of peak", "memory")
-    rows = [
-        [
-            timing.case,
-            f"{timing.baseline}, float32",
-            count(timing.tokens_per_second),
-            count(timing.baseline_tokens_per_second),
-            figure(timing.ratio, 2),
-            count(timing.gflops),
-            percentage(timing.gflops / timing.matmul_gflops, 0),
-            "" if timing.peak_memory is None else byte_size(timing.peak_memory),
-        ]
-        for timing in timings
-    ]
-    put_table(names, rows, left=2)
-
-
-@app.command("points", cls=Command)
-def points(
-    steps: Annotated[int, value("N", LENGTH, "Number of steps of each rule.", min=1)] = 100,
-    lr: Annotated[
-        float, value("X", MEASURED, "The rate alpha_0 of every rule.", min=1e-9, max=MOST_RATE)
-    ] = 0.5,
-    plot: options.Picture = None,
-    seed: options.FixedSeed = 0,
-    threads: options.Threads = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
-    """Watch every update rule on a problem of one number: the mean of 21 points.
-
-    Minimises the mean of (x - theta)^2 over x = -10 ... 10 from theta = -20, with the full
-    gradient and with that of one random point a step. All rules draw the same points.
-    """
-    from seqgen.benchmarks.points import measure
-    from seqgen.cli.outputs import check_picture
-
-    place = None if plot is None else check_picture(plot, [])
-    paths_taken = measure(steps, lr, seed)
-    if place is not None:
-        from seqgen.report.lines import draw_lines
-
-        paths = {_told(path): list(enumerate(path.path)) for path in paths_taken}
-        draw_lines(place, paths, "step", "theta", log="", marker="")
+    numbers = _ranks(ranks, batch_size)
+    plans = [planned(shape, step, number, shard) for number in numbers]
     if json:
-        for path in paths_taken:
-            put_record(path)
+        for one in plans:
+            put_record(one)
         return
-    rows = [
-        [*_whose(path), figure(path.final), figure(path.final_loss), figure(path.mean_distance)]
-        for path in paths_taken
-    ]
-    put_table(["rule", "gradient", "rate", "theta", "loss", "mean |theta|"], rows, left=3)
-    full, constant, falling = (list(enumerate(path.path)) for path in paths_taken[:3])
-    marks = "o full gradient, . one point at a time, + the same with alpha_0/(1+k)"
-    lines = curve([(".", constant), ("+", falling), ("o", full)])
-    put("\n".join(["", f"theta by step: {marks}", *lines, "", ""]))
+    _put(plans)
     if not quiet:
-        say(f"mean |theta| is over the last tenth of {plural(steps, 'step')}; the answer is 0")
+        say(
+            f"{short_count(shape.parameters)} parameters: {shape.layers} layers of width "
+            f"{count(shape.hidden_size)}, {shape.heads} heads; {optimizer} in {precision}, "
+            f"{count(batch_size * seq_len)} tokens a step"
+        )
 
 
-def _whose(path: ThetaPath) -> list[str]:
-    return [path.rule, path.gradient, path.decay]
+def _ranks(text: str, batch_size: int) -> list[int]:
+    """Return the numbers of ranks.
+
+    Raises:
+        UsageError: there are none, or more ranks than rows.
+    """
+    numbers = listed_numbers("--ranks", text, MOST_RANKS, "1,8,64")
+    require(
+        max(numbers) <= batch_size,
+        f"--batch-size {batch_size} has fewer rows than there are ranks, {count(max(numbers))}",
+    )
+    return numbers
 
 
-def _told(path: ThetaPath) -> str:
-    return ", ".join(_whose(path))
+# The columns of the table: what a record calls it, and the heading.
+COLUMNS = {
+    "parameters": "parameters",
+    "gradients": "gradients",
+    "buckets": "buckets",
+    "optimizer_states": "states",
+    "gathered": "gathered",
+    "activations": "activations",
+    "logits": "logits",
+    "held": "held in all",
+    "moved": "sent",
+}
+
+
+def _put(plans: list) -> None:
+    shown = {key: name for key, name in COLUMNS.items() if any(getattr(p, key) for p in plans)}
+    names = ["ranks", *shown.values(), "GFLOP"]
+    rows = [
+        [count(p.ranks), *(byte_size(getattr(p, key)) for key in shown), number(p.flops / 1e9)]
+        for p in plans
+    ]
+    for name, key in (("computing, s", "compute_seconds"), ("sending, s", "traffic_seconds")):
+        if getattr(plans[0], key) is not None:
+            names.append(name)
+            rows = [[*row, number(getattr(p, key))] for row, p in zip(rows, plans, strict=True)]
+    put_table(names, rows)

@@ -163,17 +163,9 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("seqgen models cache --clear", "Delete encoded texts and measured speeds."),
     ),
     "bench": (
-        ("seqgen bench decode", "Measure how fast models write."),
-        ("seqgen bench train", "Measure how fast they train."),
-        ("seqgen bench train --only lstm --json", "Measure one architecture; print JSON Lines."),
-    ),
-    "bench decode": (
-        ("seqgen bench decode", "Measure every case."),
-        ("seqgen bench decode --only transformer", "Measure only the transformers."),
-        (
-            "seqgen bench decode --tokens 64 --repeats 3 --json",
-            "Measure briefly; print JSON Lines.",
-        ),
+        ("seqgen bench plan --parameters 100M", "Show memory and traffic on 1 to 64 ranks."),
+        ("seqgen bench plan --parameters 1e9 --shard", "Divide the model by rank."),
+        ("seqgen bench plan --parameters 1e9 --json", "Print JSON Lines."),
     ),
     "bench plan": (
         ("seqgen bench plan --parameters 1e9", "Show memory and traffic on 1 to 64 ranks."),
@@ -182,25 +174,5 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "seqgen bench plan --layers 12 --hidden-size 768 --bandwidth 1 --gflops 1e4",
             "Compare the time of computing with that of moving data.",
         ),
-    ),
-    "bench points": (
-        ("seqgen bench points", "Follow every update rule for a hundred steps."),
-        ("seqgen bench points --lr 0.1 --steps 500", "Use a smaller rate, for longer."),
-        ("seqgen bench points --plot paths.svg", "Draw all the paths."),
-    ),
-    "bench train": (
-        ("seqgen bench train", "Measure every architecture."),
-        ("seqgen bench train --only lstm --precision bf16", "Measure one in bf16."),
-        ("seqgen bench train book.txt --recipe gpt", "Train the plain GPT baseline."),
-    ),
-    "bench hmm": (
-        ("seqgen bench hmm", "Measure the cost of a token with 8 to 512 states."),
-        ("seqgen bench hmm --states 100,200 --repeats 9", "Compare two numbers of states."),
-        ("seqgen bench hmm --json", "Print JSON Lines."),
-    ),
-    "bench hopfield": (
-        ("seqgen bench hopfield", "Restore random patterns at loads around the capacity."),
-        ("seqgen bench hopfield --units 2000 --flipped 0.1", "Use a larger network."),
-        ("seqgen bench hopfield --json", "Print JSON Lines."),
     ),
 }

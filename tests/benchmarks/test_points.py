@@ -1,19 +1,14 @@
-"""The lectures' 21 points, and the textbook forms of update rules, against NumPy."""
+"""The lectures' 21 points against NumPy."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
-from architectures import Case as ModelCase
 from helpers_cli import records, refusal
-from torch import nn
 
-from seqgen.benchmarks.points import CASES, DECAYS, POINTS, drawn, measure
-from seqgen.cli import run
-from seqgen.configs import TrainingConfig
-from seqgen.errors import UsageError
-from seqgen.training.optimizers import OPTIMIZERS, POLYNOMIALS, ParameterGroup, UpdateRule
+from benchmarks.__main__ import run
+from benchmarks.points import CASES, DECAYS, POINTS, drawn, measure
+from seqgen.training.optimizers import OPTIMIZERS, POLYNOMIALS
 
 STEPS, RATE, SEED = 60, 0.5, 3
 
@@ -75,74 +70,15 @@ def test_what_the_lectures_say_of_the_problem():
 
 
 def test_the_command_draws_tables_and_pictures(tmp_path, capsys):
-    found = records(capsys, "bench", "points", "--steps", 20)
+    found = records(capsys, "points", "--steps", 20, by=run)
     keys = ["rule", "gradient", "decay", "final", "final_loss", "mean_distance", "path"]
     assert [list(record) for record in found] == [keys] * len(CASES)
     assert {record["rule"].split()[0] for record in found} == set(OPTIMIZERS)
     capsys.readouterr()
-    assert run(["bench", "points", "--steps", "20"]) == 0
+    assert run(["points", "--steps", "20"]) == 0
     shown = capsys.readouterr().out
     assert "theta by step" in shown and "alpha_0/sqrt(k)" in shown
-    assert ".svg or .png" in refusal(capsys, "bench", "points", "--plot", "a.gif")
+    assert ".svg or .png" in refusal(capsys, "points", "--plot", "a.gif", by=run)
     pytest.importorskip("matplotlib")
-    assert run(["bench", "points", "--steps", "20", "--plot", str(tmp_path / "a.svg")]) == 0
+    assert run(["points", "--steps", "20", "--plot", str(tmp_path / "a.svg")]) == 0
     assert "theta" in (tmp_path / "a.svg").read_text()
-
-
-TEXTBOOK = {
-    "adagrad": {"adagrad_window": 3},
-    "rmsprop": {"eps_inside": True},
-    "adam": {"eps_inside": True},
-    "adamw": {"eps_inside": True, "weight_decay": 0.1},
-}
-
-
-@pytest.mark.parametrize("rule", TEXTBOOK)
-def test_textbook_forms_come_back_from_a_checkpoint(rule):
-    """Six steps equal three, a restored state, and three more."""
-
-    def step(model, update, number):
-        generator = torch.Generator().manual_seed(number)
-        for parameter in model.parameters():
-            parameter.grad = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-        update.step(1.0)
-
-    config = TrainingConfig(steps=6, optimizer=rule, precision="float64", **TEXTBOOK[rule])
-    whole, first, second = (ModelCase("rnn", "tanh", {}).build() for _ in range(3))
-    update = UpdateRule(whole, config)
-    for number in range(6):
-        step(whole, update, number)
-    before = UpdateRule(first, config)
-    for number in range(3):
-        step(first, before, number)
-    second.load_state_dict(first.state_dict())
-    after = UpdateRule(second, config)
-    after.restore({name: tensor.clone() for name, tensor in before.tensors().items()})
-    for number in range(3, 6):
-        step(second, after, number)
-    assert all(
-        torch.equal(a, b) for a, b in zip(whole.parameters(), second.parameters(), strict=True)
-    )
-
-
-def test_with_eps_outside_the_textbook_forms_are_those_of_torch():
-    """The two differ in where eps stands: by little where the gradients are large."""
-    gradients = torch.randn(5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    for rule in ("adagrad", "rmsprop", "adam", "adamw"):
-        ends = []
-        for inside in (False, True):
-            theta = nn.Parameter(torch.ones(1, 4, dtype=torch.float64))
-            config = TrainingConfig(
-                steps=5, optimizer=rule, lr=0.1, weight_decay=0.1, eps=1e-12, eps_inside=inside
-            )
-            (optimizer,) = OPTIMIZERS[rule]([ParameterGroup(theta, 0, 1.0, (1,))], config)
-            for gradient in gradients:
-                theta.grad = gradient[None].clone()
-                optimizer.step()
-            ends.append(theta.detach())
-        torch.testing.assert_close(ends[0], ends[1], rtol=1e-8, atol=1e-8)
-
-
-def test_momentum_with_eps_inside_is_refused_for_rmsprop():
-    with pytest.raises(UsageError, match="rmsprop without momentum"):
-        TrainingConfig(steps=1, optimizer="rmsprop", momentum=0.5, eps_inside=True)

@@ -1,4 +1,4 @@
-"""`seqgen bench decode`: that both sides make the tokens they count, and what it prints."""
+"""The benchmark of decoding: that both sides make the tokens they count, and what it prints."""
 
 import json
 import sys
@@ -6,9 +6,9 @@ import sys
 import pytest
 from architectures import RECURRENT
 
-from seqgen.benchmarks import decode, writing_cases
-from seqgen.benchmarks.shapes import Shape
-from seqgen.cli import run
+from benchmarks import decode, writing_cases
+from benchmarks.__main__ import run
+from benchmarks.shapes import Shape
 
 
 def test_the_plain_lstm_makes_what_it_counts():
@@ -52,7 +52,7 @@ def test_a_library_that_is_not_there_is_skipped(monkeypatch):
 
 
 def test_bench_decode_prints_a_record_a_case(capsys):
-    command = ["bench", "decode", "--tokens", "3", "--repeats", "1", "--only", "lstm", "--json"]
+    command = ["decode", "--tokens", "3", "--repeats", "1", "--only", "lstm", "--json"]
     assert run(command) == 0
     record, *reduced = map(json.loads, capsys.readouterr().out.splitlines())
     assert record["case"] == "lstm 2 x 256, batch 1"
@@ -65,7 +65,7 @@ def test_bench_decode_prints_a_record_a_case(capsys):
 
 
 def test_bench_decode_measures_every_cell(capsys):
-    command = ["bench", "decode", "--tokens", "2", "--repeats", "1", "--only", "cell", "--json"]
+    command = ["decode", "--tokens", "2", "--repeats", "1", "--only", "cell", "--json"]
     assert run([*command, "--quiet"]) == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [record["case"] for record in found] == [f"cell {name} 1 x 256" for name in RECURRENT]
@@ -75,5 +75,5 @@ def test_bench_decode_measures_every_cell(capsys):
 
 
 def test_bench_decode_knows_its_cases(capsys):
-    assert run(["bench", "decode", "--only", "lstn"]) == 2
+    assert run(["decode", "--only", "lstn"]) == 2
     assert "no case has 'lstn' in its name; there are lstm 2 x 256" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The sizes of what `seqgen bench decode` measures."""
+"""The sizes of what `python -m tests.benchmarks decode` measures."""
 
 from __future__ import annotations
 

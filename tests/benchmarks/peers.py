@@ -1,4 +1,4 @@
-"""The libraries that `seqgen bench decode` measures beside ours: transformers and CTranslate2."""
+"""The libraries that the benchmark of decoding measures beside ours: transformers, CTranslate2."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from seqgen.benchmarks.shapes import BEAMS, BOS, PAD, PAIR_VOCAB, WINDOW, Run, Shape, Texts
 from seqgen.data.sources import TokenSources
+
+from .shapes import BEAMS, BOS, PAD, PAIR_VOCAB, WINDOW, Run, Shape, Texts
 
 
 def transformers_gpt2(shape: Shape, vocab_size: int, texts: Texts, precision: str) -> Run:

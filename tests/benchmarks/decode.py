@@ -11,9 +11,11 @@ from functools import partial
 
 import torch
 
-from seqgen.benchmarks import cases_with, cells
-from seqgen.benchmarks.shapes import BATCH, BEAMS, GPT2_SMALL, SMALL, Run, Shape
-from seqgen.benchmarks.writing_cases import (
+from seqgen.packages import install_command
+
+from . import cases_with, cells
+from .shapes import BATCH, BEAMS, GPT2_SMALL, SMALL, Run, Shape
+from .writing_cases import (
     Case,
     cell,
     lstm,
@@ -22,7 +24,6 @@ from seqgen.benchmarks.writing_cases import (
     transformer,
     translator,
 )
-from seqgen.packages import install_command
 
 # Our precision, and what is beside it; see `transformer`.
 FLOAT32 = ("float32", "float32")
@@ -41,7 +42,7 @@ SEARCHED = [(BATCH, BEAMS)]
 
 @dataclass(frozen=True)
 class Timing:
-    """The keys of `seqgen bench decode --json`, in order.
+    """The keys of `python -m tests.benchmarks decode --json`, in order.
 
     `ratio` is the median of the ratios of neighbouring runs. `bandwidth_fraction` is the speed
     over that at which every step would do nothing but read the weights and caches it needs from

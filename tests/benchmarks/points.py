@@ -32,7 +32,7 @@ DECAYS: Mapping[str, Callable[[int], float]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ThetaPath:
-    """The way of one rule; the keys of `seqgen bench points --json`, in order.
+    """The way of one rule; the keys of `python -m tests.benchmarks points --json`, in order.
 
     Attributes:
         rule: the update rule, with its settings.

@@ -1,4 +1,4 @@
-"""What `seqgen bench decode` measures: models with random weights, and plain baselines."""
+"""What the benchmark of decoding measures: models with random weights, and plain baselines."""
 
 from __future__ import annotations
 
@@ -8,24 +8,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from seqgen.benchmarks import cells
-from seqgen.benchmarks.peers import ctranslate2_gpt2, marian, transformers_gpt2
-from seqgen.benchmarks.shapes import (
-    ALPHABET,
-    BATCH,
-    BEAMS,
-    BOS,
-    EOS,
-    LONGEST,
-    PAD,
-    PAIR_VOCAB,
-    SHORTEST,
-    UNK,
-    WINDOW,
-    Run,
-    Shape,
-    Texts,
-)
 from seqgen.data.sources import TokenSources
 from seqgen.decoding.beam import search
 from seqgen.decoding.beam_groups import BeamConfig, SearchPrompt
@@ -45,6 +27,25 @@ from seqgen.models.transformer.model import Transformer
 from seqgen.presets import FORM_OF_2017
 from seqgen.tokenizers import Tokenizer
 from seqgen.tokenizers.char import CharTokenizer
+
+from . import cells
+from .peers import ctranslate2_gpt2, marian, transformers_gpt2
+from .shapes import (
+    ALPHABET,
+    BATCH,
+    BEAMS,
+    BOS,
+    EOS,
+    LONGEST,
+    PAD,
+    PAIR_VOCAB,
+    SHORTEST,
+    UNK,
+    WINDOW,
+    Run,
+    Shape,
+    Texts,
+)
 
 # Of a weight, by precision.
 BYTES = {"float32": 4, "bf16": 2, "int8": 1}

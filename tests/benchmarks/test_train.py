@@ -1,4 +1,4 @@
-"""`seqgen bench train`: what it counts, the plain recipe, and what it prints."""
+"""`python -m tests.benchmarks train`: what it counts, the plain recipe, and what it prints."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from seqgen.benchmarks import gpt, train
-from seqgen.benchmarks.baselines import PlainGPT, PlainWindow
-from seqgen.benchmarks.pair_baselines import PlainSeq2Seq, PlainTranslator
-from seqgen.cli import run
+from benchmarks import gpt, train
+from benchmarks.__main__ import run
+from benchmarks.baselines import PlainGPT, PlainWindow
+from benchmarks.pair_baselines import PlainSeq2Seq, PlainTranslator
 from seqgen.data.sources import TokenSources
 from seqgen.errors import SeqgenError
 from seqgen.models.recurrent.cells.lstm import LSTM, LSTMConfig
@@ -185,7 +185,7 @@ def test_the_recipe_learns_and_its_text_must_be_long_enough(tmp_path):
 
 
 def test_bench_train_prints_a_record_a_case(capsys):
-    command = ["bench", "train", "--seconds", "0.1", "--repeats", "1", "--only", "rnn", "--json"]
+    command = ["train", "--seconds", "0.1", "--repeats", "1", "--only", "rnn", "--json"]
     assert run([*command, "--precision", "float32", "--device", "cpu", "--quiet"]) == 0
     (record,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert record["case"] == "rnn 2 x 256"
@@ -196,7 +196,7 @@ def test_bench_train_prints_a_record_a_case(capsys):
 
 
 def test_bench_train_measures_a_cell_beside_an_lstm_as_large(capsys):
-    command = ["bench", "train", "--seconds", "0.1", "--repeats", "1", "--only", "cell ugrnn"]
+    command = ["train", "--seconds", "0.1", "--repeats", "1", "--only", "cell ugrnn"]
     assert run([*command, "--json", "--precision", "float32", "--device", "cpu", "--quiet"]) == 0
     (record,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert record["case"] == "cell ugrnn 1 x 256"
@@ -207,7 +207,7 @@ def test_bench_train_measures_a_cell_beside_an_lstm_as_large(capsys):
 
 
 def test_bench_train_counts_the_targets_of_pairs(capsys):
-    command = ["bench", "train", "--seconds", "0.1", "--repeats", "1", "--only", "seq2seq gru"]
+    command = ["train", "--seconds", "0.1", "--repeats", "1", "--only", "seq2seq gru"]
     assert run([*command, "--json", "--precision", "float32", "--device", "cpu", "--quiet"]) == 0
     (record,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert (record["case"], record["baseline"]) == ("seq2seq gru 256", "nn.GRU, attention")
@@ -216,7 +216,7 @@ def test_bench_train_counts_the_targets_of_pairs(capsys):
 
 @pytest.mark.slow
 def test_bench_train_prints_a_table(capsys):
-    assert run(["bench", "train", "--seconds", "0.1", "--repeats", "1", "--only", "gru 2"]) == 0
+    assert run(["train", "--seconds", "0.1", "--repeats", "1", "--only", "gru 2"]) == 0
     shown = capsys.readouterr().out
     assert "gru 2 x 256" in shown
     assert "nn.GRU, float32" in shown
@@ -225,7 +225,7 @@ def test_bench_train_prints_a_table(capsys):
 def test_bench_train_runs_the_recipe(tmp_path, capsys):
     text = tmp_path / "text.txt"
     text.write_text("to be or not to be\n" * 50)
-    command = ["bench", "train", str(text), "--recipe", "gpt", "--steps", "2", "--json"]
+    command = ["train", str(text), "--recipe", "gpt", "--steps", "2", "--json"]
     assert run(command) == 0
     (record,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert (record["recipe"], record["steps"]) == ("gpt", 2)
@@ -243,5 +243,5 @@ def test_bench_train_runs_the_recipe(tmp_path, capsys):
     ],
 )
 def test_bench_train_refuses(arguments, words, capsys):
-    assert run(["bench", "train", *arguments]) == 2
+    assert run(["train", *arguments]) == 2
     assert words in capsys.readouterr().err

@@ -15,9 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from seqgen import registry
-from seqgen.benchmarks import cases_with, cells
-from seqgen.benchmarks.baselines import PlainGPT, PlainRecurrent, PlainWindow, plain_step
-from seqgen.benchmarks.pair_baselines import PlainSeq2Seq, PlainTranslator
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import Batch, Batches, training_batches
 from seqgen.data.corpus import Corpus
@@ -34,6 +31,10 @@ from seqgen.models.seq2seq.transformer import CrossAttention
 from seqgen.models.transformer.blocks import Attention
 from seqgen.presets import FORM_OF_2017, GPT2
 from seqgen.training.speed import bf16_speedup, faster_precision, speed
+
+from . import cases_with, cells
+from .baselines import PlainGPT, PlainRecurrent, PlainWindow, plain_step
+from .pair_baselines import PlainSeq2Seq, PlainTranslator
 
 VOCAB, DROPOUT = 66, 0.1
 # Of pairs: a joint subword vocabulary, sides of 8 to 24 tokens, EOS included.
@@ -59,7 +60,7 @@ def _noise_pairs() -> Corpus:
 
 @dataclass(frozen=True)
 class Timing:
-    """The keys of `seqgen bench train --json`, in order.
+    """The keys of `python -m tests.benchmarks train --json`, in order.
 
     `ratio` is the median of the ratios of neighbouring runs. `gflops` counts the products of
     matrices alone, three for each in the model (one forward, two backward); `matmul_gflops` is

@@ -15,19 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812
+import torch.nn.functional as F
 from torch import Tensor
 
-from seqgen.benchmarks.baselines import PlainGPT, plain_step
 from seqgen.data.text import decoded
 from seqgen.errors import SeqgenError
+
+from .baselines import PlainGPT, plain_step
 
 WINDOW, BATCH, PEAK, WARMUP = 64, 12, 1e-3, 100
 
 
 @dataclass(frozen=True)
 class RecipeResult:
-    """The keys of `seqgen bench train --recipe gpt --json`, in order.
+    """The keys of `python -m tests.benchmarks train --recipe gpt --json`, in order.
 
     `seconds` are those of the training steps alone. `val_loss`, in nats a character, is over the
     whole last tenth of the text, in windows of 64 that slide by 32, as `seqgen perplexity` has it.
