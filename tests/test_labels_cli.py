@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers_cli import records, refusal
+from scipy.stats import binomtest
 
 from seqgen import store
 from seqgen.cli import run
@@ -180,6 +181,50 @@ def test_of_many_labels_the_most_confused_pairs_are_shown(tmp_path, capsys):
     assert found["majority"] == {"label": "B", "accuracy": pytest.approx(8 / 96)}
 
 
+def _told(capsys, file, name):
+    return records(capsys, "predict", file, "-m", name)
+
+
+def test_classifiers_are_compared_by_accuracy(texts, capsys):
+    """The figures are those of `predict`, counted by hand, and of `eval`."""
+    train(capsys, texts, "classify", "--steps", 2, name="short")
+    train(capsys, texts, "classify", "--steps", 60, "--lr", "0.3", name="long")
+    truth = [line.split("\t")[1] for line in TEXTS.splitlines()]
+    file = _file(texts, "".join(line.split("\t")[0] + "\n" for line in TEXTS.splitlines()))
+    right = {
+        name: [r["label"] == t for r, t in zip(_told(capsys, file, name), truth, strict=True)]
+        for name in ("short", "long")
+    }
+    short, long = records(capsys, "compare", "short", "long", "--data", texts, "--quiet")
+    assert (short["best"], long["p_value"], long["mcnemar"]) == ("long", None, None)
+    pairs = list(zip(right["short"], right["long"], strict=True))
+    only_this, only_best = pairs.count((True, False)), pairs.count((False, True))
+    found = short["mcnemar"]
+    assert (found["only_this"], found["only_best"]) == (only_this, only_best)
+    exact = binomtest(only_this, only_this + only_best).pvalue
+    assert found["p_value"] == pytest.approx(exact) and only_best > 10
+    assert short["difference"]["value"] == pytest.approx((only_this - only_best) / 60)
+    assert short["difference"]["high"] < 0 and short["p_value"] < 0.01
+    (measured,) = records(capsys, "eval", texts, "-m", "short", "--quiet")
+    assert short["accuracy"] == measured["accuracy"]
+    held_out = records(capsys, "compare", "short", "long", "--quiet")
+    assert [r["examples"] for r in held_out] == [6, 6]
+    assert run(["compare", "short", "long", "--data", str(texts)]) == 0
+    assert "McNemar's p" in capsys.readouterr().out
+
+
+def test_taggers_are_compared_by_sentences(sentences, capsys):
+    train(capsys, sentences, "tag", "--steps", 2, name="short")
+    train(capsys, sentences, "tag", "--steps", 60, "--lr", "0.3", name="long")
+    short, long = records(capsys, "compare", "short", "long", "--data", sentences, "--quiet")
+    assert (long["examples"], long["labels"], long["accuracy"]["value"]) == (40, 80, 1)
+    assert short["mcnemar"] is None and 0 < short["p_value"] < 1
+    assert short["difference"]["value"] == pytest.approx(short["accuracy"]["value"] - 1)
+    train(capsys, sentences, "tag", "--steps", 1, "--val", "0.2", name="other")
+    said = refusal(capsys, "compare", "long", "other")
+    assert "long and other held out different examples; give --data FILE" in said
+
+
 def _file(beside, text):
     path = beside.with_name("other.txt")
     path.write_text(text)
@@ -254,7 +299,9 @@ REFUSED = [
     (("sample",), "is a classifier, no language model: use seqgen predict"),
     (("beam-search", "a"), "is a classifier, no language model"),
     (("perplexity", "FILE"), "is a classifier, no language model"),
-    (("compare", "m", "m"), "is a classifier, no language model"),
+    (("compare", "m", "m"), "a model is given twice"),
+    (("compare", "--all", "m"), "--all has no meaning for models that tell labels"),
+    (("compare", "m", "--precisions", "float32"), "--precisions has no meaning for models that"),
     (("diagnose", "FILE"), "is a classifier, no language model"),
     (("export", "m", "--format", "arpa", "--out", "m.arpa"), "m"),
     (("eval", "--bleu"), "--bleu has no meaning for models that tell labels"),

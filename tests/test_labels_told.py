@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.stats import binomtest
 from sklearn.metrics import confusion_matrix, f1_score
 
 from seqgen import registry
@@ -16,7 +17,14 @@ from seqgen.data.classes import Classes
 from seqgen.data.examples import SENTENCES, Example, ExampleEncoder, SentenceReader, TextReader
 from seqgen.data.sources import TokenSources
 from seqgen.errors import SeqgenError
-from seqgen.metrics.classification import confusion, entities, estimated, macro_f1, resampled
+from seqgen.metrics.classification import (
+    confusion,
+    entities,
+    estimated,
+    macro_f1,
+    mcnemar,
+    resampled,
+)
 from seqgen.tokenizers import KINDS
 
 CORPORA = Path(__file__).resolve().parents[1] / "corpora"
@@ -84,6 +92,12 @@ def test_the_bootstrap_has_the_binomials_spread():
     grouped = resampled(many.astype(float))[:, 0] / 5000
     assert grouped.mean() == pytest.approx(many.mean(), abs=2e-3)
     assert grouped.std() == pytest.approx(np.sqrt(0.21 / 5000), rel=0.15)
+
+
+@pytest.mark.parametrize(("one", "other"), [(0, 0), (0, 3), (5, 2), (7, 7), (40, 90), (900, 1100)])
+def test_mcnemars_test_is_the_binomial(one, other):
+    exact = binomtest(one, one + other).pvalue if one + other else 1
+    assert mcnemar(one, other) == mcnemar(other, one) == pytest.approx(exact, rel=1e-9)
 
 
 # ---- reading and encoding --------------------------------------------------------------------

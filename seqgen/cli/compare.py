@@ -11,6 +11,7 @@ import typer
 from seqgen.cli import sweep as sweeping
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs
+from seqgen.cli.kinds import served
 from seqgen.cli.output import Output, put_record, say
 from seqgen.cli.pairs import (
     HeldOutPairs,
@@ -150,7 +151,8 @@ def compare(
     An unknown token costs 8 bits for each of its bytes. Intervals are 95 %, from resampling
     about 200 blocks of lines. The p-value tests the difference from the best model on the same
     blocks. Translators are compared in bits per byte of the targets, given their sources, and by
-    the BLEU of their translations.
+    the BLEU of their translations; classifiers and taggers by accuracy, with McNemar's test and the
+    paired bootstrap.
 
     --sweep trains architectures at equal numbers of parameters, each under the same budget, and
     tabulates their bits per character. What a sweep has trained is kept: the same command goes on
@@ -159,6 +161,8 @@ def compare(
     sweeping.check_flags(context)
     if sweep is not None:
         sweeping.sweep(context.params, list(compared.models))
+        return
+    if compared.models and served(context, compared.models):
         return
     from seqgen.commands.scoring.compare import compare as compared_by
 

@@ -35,7 +35,8 @@ class OwnWay:
         meant = signature(self.put).parameters
         for name in options.typed(context):
             if name not in meant:
-                raise UsageError(f"--{name.replace('_', '-')} has no meaning for {self.models}")
+                flag = name.rstrip("_").replace("_", "-")
+                raise UsageError(f"--{flag} has no meaning for {self.models}")
         self.put(**{name: context.params[name] for name in meant})
 
 

@@ -76,15 +76,15 @@ def _table(evaluations: Sequence[LabelEvaluation]) -> None:
         ["examples", *(count(one.examples) for one in evaluations)],
         ["labels", *(count(one.labels) for one in evaluations)],
         ["nats/label", *(figure(one.nats_per_label) for one in evaluations)],
-        ["accuracy", *(_share(one.accuracy) for one in evaluations)],
+        ["accuracy", *(share(one.accuracy) for one in evaluations)],
         ["majority label", *(_majority(one) for one in evaluations)],
-        ["macro-F1", *(_share(one.macro_f1) for one in evaluations)],
+        ["macro-F1", *(share(one.macro_f1) for one in evaluations)],
     ]
     if any(one.entity_f1 for one in evaluations):
         rows += [
             ["entity precision", *(percentage(one.entity_precision) for one in evaluations)],
             ["entity recall", *(percentage(one.entity_recall) for one in evaluations)],
-            ["entity F1", *(_share(one.entity_f1) for one in evaluations)],
+            ["entity F1", *(share(one.entity_f1) for one in evaluations)],
         ]
     put_table(["", *(one.model for one in evaluations)], rows)
 
@@ -94,7 +94,7 @@ def _majority(one: LabelEvaluation) -> str:
     return f"{percentage(one.majority['accuracy'])} ({one.majority['label']})"
 
 
-def _share(estimate: dict[str, float] | None) -> str:
+def share(estimate: dict[str, float] | None) -> str:
     """Return a share in percent with its interval."""
     if estimate is None:
         return MISSING

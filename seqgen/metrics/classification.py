@@ -89,18 +89,35 @@ class Estimate:
     high: float
 
 
-def resampled(counts: np.ndarray, seed: int = 0) -> np.ndarray:
+def mcnemar(only_one: int, only_other: int) -> float:
+    """Return the two-sided p-value of "two classifiers are right equally often".
+
+    Exact: under it, which of the two is right is a fair coin for each text on which only one of
+    them is (McNemar 1947; the binomial instead of his chi-squared).
+
+    Args:
+        only_one: how many texts only the first classifier labels rightly.
+        only_other: how many only the second does.
+    """
+    fewer, total = min(only_one, only_other), only_one + only_other
+    k = np.arange(1, fewer + 1)
+    log_choices = np.concatenate([[0.0], np.cumsum(np.log((total - k + 1) / k))])  # of C(n, k)
+    return min(1.0, 2 * float(np.exp(log_choices - total * np.log(2)).sum()))
+
+
+def resampled(counts: np.ndarray, seed: int = 0, resamples: int = RESAMPLES) -> np.ndarray:
     """Return the totals of counts over examples that are drawn with replacement, (R, K).
 
     Args:
         counts: (E, K), of each example.
         seed: of the draws.
+        resamples: R.
     """
     if len(counts) > GROUPS:
         order = np.argsort(hash64(seed, np.arange(len(counts))), kind="stable")
         begins = np.linspace(0, len(counts), GROUPS, endpoint=False).astype(np.int64)
         counts = np.add.reduceat(counts[order], begins)
-    return draws(len(counts), seed, RESAMPLES) @ counts
+    return draws(len(counts), seed, resamples) @ counts
 
 
 def estimated(value: float, samples: np.ndarray) -> Estimate:
