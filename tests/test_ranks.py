@@ -18,7 +18,6 @@ from seqgen.data.batch import IGNORED, Batch
 from seqgen.data.portions import places, portions
 from seqgen.data.sources import Source
 from seqgen.models.dropout import Dropout, SomeRows, drawing_for
-from seqgen.ranks.watch import AFTER, BEAT, DONE, FAILED, Ending, Watch
 
 WORKER = Path(__file__).with_name("ranks_worker.py")
 
@@ -149,37 +148,38 @@ def test_masks_are_those_of_the_rows():
     assert torch.equal(tripled, dropout(x.repeat(3, 1, 1))[3:9])
 
 
-class Store(dict):
-    """A store of torch.distributed, without processes."""
+ONE_ENDS = """
+import os, signal
+from seqgen import ranks
+from seqgen.errors import SeqgenError
+from seqgen.ranks.group import together
 
-    def get(self, key):
-        return self[key].encode()
-
-    def set(self, key, value):
-        self[key] = value
-
-
-def test_whoever_does_not_beat_is_dead(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr("seqgen.ranks.watch.time.monotonic", lambda: now[0])
-    watch = Watch(Store(), 0, 3, timeout=10.0)
-    assert watch._look([f"{BEAT} 1", f"{BEAT} 1", f"{BEAT} 1"]) is None
-    now[0] = 9.0
-    assert watch._look([f"{BEAT} 2", f"{BEAT} 2", f"{BEAT} 1"]) is None
-    now[0] = 11.0
-    ending = watch._look([f"{BEAT} 2", f"{BEAT} 2", f"{BEAT} 1"])
-    assert ending == Ending(2, died=True)
-    assert watch.speaks(ending)
-    assert "rank 2" in watch.line(ending)
+with together():
+    ranks.total(1.0)
+    if ranks.rank() == 1:
+        {}
+    ranks.total(1.0)
+"""
 
 
-def test_whoever_ends_says_why():
-    watch = Watch(Store(), 1, 3, timeout=10.0)
-    assert watch._look([DONE, f"{BEAT} 1", f"{BEAT} 1"]) is None
-    failed = watch._look([f"{FAILED} 2 no such file", f"{BEAT} 1", f"{BEAT} 1"])
-    assert failed == Ending(0, False, 2, "no such file")
-    assert not watch.speaks(failed)
-    assert watch._look([f"{BEAT} 1", f"{BEAT} 1", f"{AFTER} 0"]) == Ending(0, died=True)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ('raise SeqgenError("the disk is full")', "SeqgenError: rank 1: the disk is full"),
+        ("raise KeyError(3)", "KeyError: 3"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "(SIGKILL)"),
+        ("os.kill(os.getpid(), signal.SIGINT)", "rank      : 1"),
+    ],
+)
+def test_if_one_process_ends_so_do_the_others(ends, said, tmp_path):
+    """While they wait for it in an exchange, which alone would take half an hour to give up."""
+    script = tmp_path / "one_ends.py"
+    script.write_text(ONE_ENDS.format(ends))
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "3"]
+    found = subprocess.run([*launcher, script], capture_output=True, text=True, timeout=100)
+    assert found.returncode == 1
+    assert said in found.stderr
 
 
 def test_one_process_has_nothing_to_divide(capsys, tmp_path):

@@ -23,12 +23,12 @@ Shard = Annotated[
 Timeout = Annotated[
     float | None,
     typer.Option(
-        help="Under torchrun: seconds after which a process that does not answer counts as dead, "
-        "and the others end.",
+        help="Under torchrun: seconds that a process waits for another one, which may be "
+        "validating alone, before it gives up.",
         min=1,
         metavar="X",
         rich_help_panel=MACHINE,
-        show_default="60",
+        show_default="1800",
     ),
 ]
 

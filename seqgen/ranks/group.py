@@ -1,38 +1,37 @@
-"""Connecting the ranks, and parting them again: orderly, or because one has failed."""
+"""Connecting the ranks, and parting them again.
+
+torchrun supervises the processes: if one dies or fails, it ends the others and says which it was.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from seqgen import ranks
 from seqgen.errors import Interrupted, SeqgenError
-from seqgen.ranks.watch import Ending, Watch
 
-DEFAULT_TIMEOUT = 60.0
-# An exchange may wait for as long as another rank computes; `Watch` knows whether it is alive.
-PATIENCE = timedelta(days=100)
-# How long a rank waits for the others to say that they have failed in the same way.
-AGREEMENT = 3.0
+# Seconds that an exchange may wait for a rank, which may compute alone for that long; PyTorch's.
+DEFAULT_TIMEOUT = 1800.0
+# Seconds within which torchrun ends the other ranks once one has failed.
+ENDED_WITHIN = 3.0
 
 
 @contextlib.contextmanager
 def together(timeout: float | None = None) -> Iterator[None]:
     """Connect the processes that torchrun has started, within; one alone does nothing.
 
-    If a rank fails, the others end too. An error that all have is raised on rank 0 alone, and the
-    others exit without a word.
+    An error that all ranks have is raised on rank 0 alone; the others exit without a word.
 
     Args:
-        timeout: seconds after which a rank that does not answer counts as dead.
+        timeout: seconds that an exchange waits for a rank that does not answer.
 
     Raises:
         SeqgenError: the ranks do not find each other, or one has died.
@@ -40,109 +39,58 @@ def together(timeout: float | None = None) -> Iterator[None]:
     if not ranks.launched() or ranks.world() > 1:
         yield
         return
-    watch = _connect(timeout or DEFAULT_TIMEOUT)
-    ranks.mark_joined(True)
-    try:
-        with _failing_together(watch):
-            yield
-        watch.finish()
-    finally:
-        ranks.mark_joined(False)
-        if watch.ending is None:
-            dist.destroy_process_group()
-
-
-def _connect(timeout: float) -> Watch:
-    rank, world = ranks.rank(), int(os.environ["WORLD_SIZE"])
+    timeout = timeout or DEFAULT_TIMEOUT
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    watch = None
     try:
-        store, *_ = next(dist.rendezvous("env://", timeout=timedelta(seconds=timeout)))
-        watch = Watch(_own_store(store, timeout), rank, world, timeout)
-        watch.wait_for_all()
-        watch.start()
-        store.set_timeout(PATIENCE)
-        dist.init_process_group(
-            backend,
-            # Processes that torchrun starts anew must not find the addresses of those before.
-            store=dist.PrefixStore(f"seqgen/{ranks.restarts()}", store),
-            rank=rank,
-            world_size=world,
-            timeout=PATIENCE,
-        )
+        dist.init_process_group(backend, timeout=timedelta(seconds=timeout))
     except (RuntimeError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        if watch is not None:
-            watch.fail(1, reason)
         raise SeqgenError(
-            f"rank {rank} does not find the other processes within {timeout:g} seconds ({reason}); "
-            "see what torchrun was told of their number and of the first one's address"
+            f"rank {ranks.rank()} does not find the other processes within {timeout:g} seconds "
+            f"({reason}); see what torchrun was told of their number and of the first one's address"
         ) from None
-    return watch
-
-
-def _own_store(store: Any, timeout: float) -> Any:
-    """Return the store that the ranks' states are in, with a connection of its own."""
-    where = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    wait = timedelta(seconds=timeout)
-    own = dist.TCPStore(*where, is_master=False, timeout=wait, wait_for_workers=False)
-    return dist.PrefixStore(f"seqgen-states/{ranks.restarts()}", own)
-
-
-@contextlib.contextmanager
-def _failing_together(watch: Watch) -> Iterator[None]:
+    ranks.mark_joined(True)
     try:
         yield
+        dist.destroy_process_group()
     except KeyboardInterrupt:
-        _hear_no_more()
-        # torchrun ends the others so as soon as one is gone.
-        _end(watch, watch.cause(), Interrupted.exit_code)
-        watch.fail(Interrupted.exit_code, "interrupted")
-        _leave_it_to_first(Interrupted.exit_code)
+        _ignore_signals()
+        if not ranks.leads():
+            raise SystemExit(Interrupted.exit_code) from None
         raise
     except SeqgenError as error:
-        _hear_no_more()
-        _fail(watch, error)
-        raise
-    except Exception as error:
-        _hear_no_more()
-        ending = watch.cause()
-        if ending is None:  # no rank is gone: a fault of this one
-            watch.fail(1, str(error).splitlines()[0] if str(error) else type(error).__name__)
+        if ranks.leads():
+            _ignore_signals()
             raise
-        _end(watch, ending, ending.code)
+        _wait_to_be_ended(error.exit_code)
+        raise SeqgenError(f"rank {ranks.rank()}: {error}") from None
+    except RuntimeError as error:
+        if not (isinstance(error, dist.DistError) or "gloo" in str(error)):
+            raise
+        _ignore_signals()
+        raise SeqgenError(
+            "a process has died or does not answer; torchrun says which, and ends the others. The "
+            "last checkpoint is good: resume with seqgen train --resume"
+        ) from None
+    finally:
+        ranks.mark_joined(False)
 
 
-def _hear_no_more() -> None:
+def _wait_to_be_ended(code: int) -> None:
+    """Wait for the signal of torchrun that follows if rank 0 fails too, and says why.
+
+    Raises:
+        SystemExit: it has come.
+    """
+    try:
+        time.sleep(ENDED_WITHIN)
+    except KeyboardInterrupt:
+        raise SystemExit(code) from None
+    _ignore_signals()
+
+
+def _ignore_signals() -> None:
     """Ignore further signals: this rank ends, and is to say why."""
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
-
-
-def _end(watch: Watch, ending: Ending | None, code: int) -> None:
-    """End this rank because of another one, if there is such an ending."""
-    if ending is None:
-        return
-    line = watch.line(ending)
-    watch.follow(ending)
-    if watch.speaks(ending):
-        raise SeqgenError(line) from None
-    raise SystemExit(ending.code if not ending.died else code)
-
-
-def _fail(watch: Watch, error: SeqgenError) -> None:
-    """Tell the others of an error; exit if a lower rank says the same."""
-    own = ranks.rank()
-    ending = watch.cause(AGREEMENT) if own else None
-    watch.fail(error.exit_code, str(error))
-    if ending is not None and ending.rank != own and ending.message == str(error):
-        raise SystemExit(error.exit_code)
-    if own and ending is None:
-        raise SeqgenError(f"rank {own}: {error}") from None
-
-
-def _leave_it_to_first(code: int) -> None:
-    """Exit where rank 0 says what is to be said."""
-    if not ranks.leads():
-        raise SystemExit(code)

@@ -75,7 +75,7 @@ def resume(
         tensorboard: log for TensorBoard too, into the model's folder.
         diagnose: also report, and log, how every layer is doing.
         shard: on several processes, divide parameters and the states of optimisers among them.
-        timeout: seconds after which a process that does not answer counts as dead.
+        timeout: seconds that a process waits for another one before it gives up.
         report: takes events while training goes on.
 
     Raises:

@@ -111,7 +111,7 @@ def train(
         diagnose: also report, and log, how every layer is doing.
         folder: where the model goes; the models' folder if None.
         shard: on several processes, divide parameters and the states of optimisers among them.
-        timeout: seconds after which a process that does not answer counts as dead.
+        timeout: seconds that a process waits for another one before it gives up.
         report: takes events while training goes on.
 
     Raises:
