@@ -95,11 +95,15 @@ SAME_WORDS = (
 )
 
 
-@pytest.mark.parametrize(("model", "accuracy"), [("bag", 0.5), ("birnn", 1), ("lstm", 1)])
+@pytest.mark.parametrize(
+    ("model", "accuracy"), [("bag", 0.5), ("bag of bigrams", 1), ("birnn", 1), ("lstm", 1)]
+)
 def test_a_bag_of_words_cannot_know_their_order(model, accuracy, tmp_path, capsys):
     file = tmp_path / "order.tsv"
     file.write_text(SAME_WORDS * 20)
-    size = () if model == "bag" else ("--set", "hidden_size=16")
+    model, *more = model.split(" of ")
+    size = ("--set", "ngrams=2" if more else "dropout=0")
+    size = size if model == "bag" else ("--set", "hidden_size=16")
     given = ("--task", "classify", "--model", model, "--val", file, *size)
     how = ("--batch-size", 8, "--lr", "0.02", "--steps", 60, "--seed", 3, "--quiet", "--name", "m")
     (record,) = records(capsys, "train", file, *given, *how)

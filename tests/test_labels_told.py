@@ -190,6 +190,32 @@ def test_bag_is_linear_in_counts():
     np.testing.assert_allclose(found, w @ (counts @ v) / 3 + b)
 
 
+@pytest.mark.parametrize("text", [[1, 4, 4, 7, 5], [1, 6, 3], [1, 8], [1]])
+def test_a_bag_of_ngrams_is_the_mean_of_all_vectors(text):
+    """Joulin et al. (2017): tokens and hashed n-grams, each counted as often as it occurs."""
+    model = labeller("bag", "classify", ngrams=3, buckets=11)
+    v, of_ngrams, w, b = (
+        t.detach().numpy()
+        for t in (
+            model.trunk.embedding.weight,
+            model.trunk.of_ngrams.weight,
+            *model.head.parameters(),
+        )
+    )
+    words = text[1:]
+    vectors = [v[word] for word in words]
+    for n in (2, 3):
+        for at in range(len(words) - n + 1):
+            number = 0
+            for word in words[at : at + n]:
+                number = number * 116049371 + word
+            number = (number + 2**63) % 2**64 - 2**63
+            vectors.append(of_ngrams[(number ^ (number >> 15)) % 11])
+    mean = np.mean(vectors or [v[1]], axis=0)
+    padded = model(TokenSources.of([text, [1, 3, 8, 4, 5, 6, 3]]).rows([0, 1]))
+    np.testing.assert_allclose(padded[0, 0].detach().numpy(), w @ mean + b)
+
+
 @pytest.mark.parametrize("trunk", ["birnn", "gru", "encoder"])
 def test_pooling_by_its_definition(trunk):
     text = [1, 4, 4, 7, 2]
