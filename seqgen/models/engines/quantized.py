@@ -7,6 +7,8 @@ row does not depend on the rows beside it.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -83,18 +85,25 @@ class Int8Map(ReducedMap):
 
 
 class Bf16Map(ReducedMap):
-    """W and x in bf16, by oneDNN, which adds up in float32 and rounds to bf16."""
+    """W and x in bf16, whose products are added up in float32 and rounded to bf16.
+
+    By oneDNN; where it has no bf16 for the processor (AVX2 alone, say), by torch's own product,
+    which is slow but has the same rows.
+    """
 
     def keep(self, weight: Tensor) -> None:
-        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.to(torch.bfloat16))
-        self.linear = torch.ops.mkldnn._linear_pointwise.default
+        weight = weight.to(torch.bfloat16)
+        self.linear = functools.partial(F.linear, weight=weight)
+        if torch.ops.mkldnn._is_mkldnn_bf16_supported():
+            packed = torch.ops.mkldnn._reorder_linear_weight(weight)
+            ask = torch.ops.mkldnn._linear_pointwise.default
+            self.linear = lambda rows: ask(rows, packed, None, "none", [], "")
 
     def product(self, x: np.ndarray) -> np.ndarray:
         x = torch.from_numpy(x).to(torch.bfloat16)
         # One row alone has a kernel of its own, which adds up in another order than that of many.
         rows = torch.cat([x, x]) if len(x) == 1 else x
-        y = self.linear(rows, self.packed, None, "none", [], "")
-        return y[: len(x)].float().numpy()
+        return self.linear(rows)[: len(x)].float().numpy()
 
 
 REDUCED = {"bf16": Bf16Map, "int8": Int8Map}
