@@ -233,6 +233,91 @@ def test_maximum_likelihood_and_add_delta_by_hand():
     )
 
 
+def lectures_kneser_ney(corpus, order, discount, context, word):
+    """Return p_KN in exact fractions, of a fixed discount d and plain continuation unigrams.
+
+    max(c(context word) - d, 0) / c(context) + lambda p_KN(word), counts below the highest order
+    being numbers of distinct words before; p_KN(word) is the number of distinct words before it,
+    divided by the number of distinct pairs of consecutive words.
+    """
+    texts = texts_of(corpus)
+    ngrams = Counter(
+        text[i : i + order] for text in texts for i in range(len(text) - order + 1)
+    )  # of the highest order; below, what ends the distinct ones that are one word longer
+    for n in range(order - 1, len(context), -1):
+        starts = Counter(t[:n] for t in texts if n > 1 and len(t) >= n and t[0] == BOS)
+        longer = {t[i : i + n + 1] for t in texts for i in range(len(t) - n)}
+        ngrams = Counter(gram[1:] for gram in longer) + starts
+    if not context:
+        return Fraction(ngrams[(word,)], sum(ngrams.values()))
+    following = {gram[-1]: c for gram, c in ngrams.items() if gram[:-1] == context}
+    lower = lectures_kneser_ney(corpus, order, discount, context[1:], word)
+    if not following:
+        return lower
+    total = sum(following.values())
+    seen = max(following.get(word, 0) - discount, Fraction(0))
+    return seen / total + discount * len(following) / total * lower
+
+
+@given(documents=lines, order=st.integers(2, 4), quarters=st.integers(1, 4))
+@quick
+def test_a_fixed_discount_and_plain_unigrams_equal_exact_fractions(documents, order, quarters):
+    corpus, impossible = line_corpus(documents)
+    fixed = {"discount": quarters / 4, "interpolate_unigrams": False}
+    model, found = fitted(corpus, impossible, order=order, smoothing="kneser-ney", **fixed)
+    assert found.discounts == [[0.0]] + [[quarters / 4]] * (order - 1)
+    assert found.fallbacks == []
+    contexts = contexts_of(corpus, order)
+    for context, got in zip(contexts, rows(model, contexts), strict=True):
+        last = context[-(order - 1) :]
+        wanted = [
+            lectures_kneser_ney(corpus, order, Fraction(quarters, 4), last, w) for w in range(V)
+        ]
+        assert sum(wanted) == 1
+        assert got == pytest.approx(list(map(float, wanted)), abs=1e-12), context
+
+
+def test_a_fixed_discount_by_hand():
+    """san francisco x 3 and others; the discount is 0.75."""
+    san, francisco, the, a = 5, 6, 7, 8
+    documents = [[san, francisco]] * 3 + [[the, a], [a, the], [the, san], [a]]
+    corpus, impossible = line_corpus(documents)
+    fixed = {"order": 2, "smoothing": "kneser-ney", "discount": 0.75}
+    model, _ = fitted(corpus, impossible, **fixed, interpolate_unigrams=False)
+    # Pairs: <s> san, <s> the, <s> a, san francisco, the a, the san, the </s>, a the, a </s>,
+    # san </s>, francisco </s>: eleven, of which one ends in francisco and two in a.
+    assert row(model, [san])[francisco] == pytest.approx((3 - 0.75) / 4 + 0.75 * 2 / 4 / 11)
+    assert row(model, [the])[francisco] == pytest.approx(0.75 * 3 / 3 / 11)
+    assert row(model, [the])[a] == pytest.approx((1 - 0.75) / 3 + 0.75 * 2 / 11)
+    assert row(model, [the])[UNK] == 0
+    # Interpolated, the five kinds of word each lose 0.75 of 11, for six possible tokens.
+    model, found = fitted(corpus, impossible, **fixed)
+    assert found.discounts == [[0.75], [0.75]]
+    unigram = (1 - 0.75) / 11 + 0.75 * 5 / 11 / 6
+    assert row(model, [the])[francisco] == pytest.approx(0.75 * 3 / 3 * unigram)
+    assert row(model, [the])[UNK] == pytest.approx(0.75 * 0.75 * 5 / 11 / 6)
+
+
+@given(text=streams, order=st.integers(1, 4), last=st.integers(0, 2))
+@quick
+def test_plain_unigrams_sum_to_one_when_pruned(text, order, last):
+    corpus, impossible = stream_corpus(text)
+    for more in ({"smoothing": "modified-kneser-ney"}, {"smoothing": "kneser-ney", "discount": 1}):
+        more |= {"interpolate_unigrams": False, "prune": f"0,0,{last}"}
+        model, _ = fitted(corpus, impossible, order=order, **more)
+        contexts = contexts_of(corpus, order)
+        for context, got in zip(contexts, rows(model, contexts), strict=True):
+            assert sum(got) == pytest.approx(1, abs=1e-9), context
+            assert min(got) >= 0
+
+
+def test_kneser_ney_settings_of_other_smoothings_are_refused():
+    with pytest.raises(UsageError, match="discount needs --smoothing kneser-ney"):
+        NGramConfig(vocab_size=V, discount=0.75)
+    with pytest.raises(UsageError, match="interpolate_unigrams=false needs"):
+        NGramConfig(vocab_size=V, smoothing="add-delta", interpolate_unigrams=False)
+
+
 def test_kneser_ney_by_the_lectures_formula():
     """A bigram: max(c - D, 0) / c(context) + lambda p_continuation, above a uniform floor."""
     san, francisco, the, a = 5, 6, 7, 8

@@ -194,15 +194,21 @@ def _kneser_ney(counts: list[Counts], possible: np.ndarray, config: NGramConfig)
 
     p(w | c) = (a(c w) - D(a(c w))) / a(c) + gamma(c) p(w | c without its first word), where a
     are the adjusted counts and gamma(c) what the discounts left; the lowest order is
-    interpolated with the uniform distribution. What pruning takes goes to gamma as well, as in
-    KenLM (Heafield et al. 2013).
+    interpolated with the uniform distribution, unless `interpolate_unigrams` is off: then nothing
+    is subtracted from its counts and p(w) = a(w) / sum a. What pruning takes goes to gamma as
+    well, as in KenLM (Heafield et al. 2013).
     """
     estimate = Estimate()
     lower = possible / possible.sum()
     for n, grams in enumerate(counts, start=1):
         contexts = Contexts(n, counts, config.vocab_size)
         modified = config.smoothing == "modified-kneser-ney"
-        discounts = _discounts(grams.adjusted, modified)
+        if n == 1 and not config.interpolate_unigrams:
+            discounts = (0.0,)
+        elif config.discount is not None:
+            discounts = (config.discount,)
+        else:
+            discounts = _discounts(grams.adjusted, modified)
         if discounts is None:
             estimate.fallbacks.append(n)
             discounts = FALLBACK if modified else FALLBACK[:1]

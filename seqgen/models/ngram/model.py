@@ -53,6 +53,20 @@ class NGramConfig(ModelConfig):
         above=0,
         high=1,
     )
+    discount: float | None = setting(
+        "With smoothing=kneser-ney: number subtracted from every count of an n-gram seen, for every"
+        " order, such as 0.75; by default each order's is estimated from counts of counts.",
+        None,
+        above=0,
+        high=1,
+    )
+    interpolate_unigrams: bool = setting(
+        "With smoothing=kneser-ney and modified-kneser-ney: discount unigrams too and interpolate"
+        " them with the uniform distribution. Without it a word's unigram probability is the"
+        " number of distinct tokens before it, divided by the number of distinct bigrams; tokens"
+        " that never occurred, usually the unknown token among them, have probability 0.",
+        True,
+    )
     prune: str = setting(
         "Drop n-grams that occur this often or less: comma-separated numbers for orders 1"
         " (always 0), 2, 3 and so on; the last one also holds for higher orders.",
@@ -61,6 +75,14 @@ class NGramConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(
+            self.discount is None or self.smoothing == "kneser-ney",
+            "discount needs --smoothing kneser-ney",
+        )
+        require(
+            self.interpolate_unigrams or self.smoothing in ("kneser-ney", "modified-kneser-ney"),
+            "interpolate_unigrams=false needs --smoothing kneser-ney or modified-kneser-ney",
+        )
         parts = [part.strip() for part in self.prune.split(",")]
         require(
             all(part.isdecimal() and len(part) <= MOST_DIGITS for part in parts),
