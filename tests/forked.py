@@ -6,6 +6,7 @@ a signal), standard error, the start of standard output, seconds, and the larges
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -156,13 +158,7 @@ def run_and_leave(case: dict, out: int, err: int) -> None:
     code = 99
     try:
         os.setpgid(0, 0)
-        os.dup2(out, 1)
-        os.dup2(err, 2)
-        sys.stdin, sys.stdout, sys.stderr = (
-            open(0, closefd=False),  # noqa: SIM115
-            open(1, "w", encoding="utf-8", closefd=False),  # noqa: SIM115
-            open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False),  # noqa: SIM115
-        )
+        use_streams(0, out, err)
         os.environ["SEQGEN_HOME"] = case["home"]
         os.chdir(case["folder"])
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -175,6 +171,79 @@ def run_and_leave(case: dict, out: int, err: int) -> None:
         traceback.print_exc()
         sys.stderr.flush()
     finally:
+        os._exit(code)
+
+
+def use_streams(source: int, out: int, err: int) -> None:
+    """Let this process read and write these files, as if it had been started with them."""
+    for wanted, number in ((source, 0), (out, 1), (err, 2)):
+        os.dup2(wanted, number)
+    sys.stdin, sys.stdout, sys.stderr = (
+        open(0, closefd=False),  # noqa: SIM115
+        open(1, "w", encoding="utf-8", closefd=False),  # noqa: SIM115
+        open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False),  # noqa: SIM115
+    )
+
+
+def program(
+    arguments: Sequence[str | Path],
+    given: bytes = b"",
+    on_terminal: Collection[int] = (),
+    **variables: str,
+) -> tuple[int, bytes, bytes]:
+    """Run `seqgen` in a fork of this process, which need not load Python and torch again.
+
+    Args:
+        arguments: of the command.
+        given: what standard input gives, by a pipe.
+        on_terminal: which of the streams 0, 1 and 2 are a pseudo-terminal.
+        variables: of the environment, beside this process's.
+
+    Returns:
+        The exit code, negative for a signal; what the terminal and standard output got; and what
+        standard error got.
+    """
+    read, write = os.pipe()
+    shown, terminal = os.openpty()
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        child = os.fork()
+        if child == 0:
+            os.close(write)
+            files = (read, out.fileno(), err.fileno())
+            be_program(
+                arguments, variables, [terminal if n in on_terminal else files[n] for n in range(3)]
+            )
+        os.close(read)
+        os.close(terminal)
+        with contextlib.suppress(BrokenPipeError), os.fdopen(write, "wb") as file:
+            file.write(given)
+        seen = b""
+        with contextlib.suppress(OSError):  # as soon as the other end is closed
+            while block := os.read(shown, 1 << 16):
+                seen += block
+        os.close(shown)
+        _, status = os.waitpid(child, 0)
+        out.seek(0)
+        err.seek(0)
+        return os.waitstatus_to_exitcode(status), seen + out.read(), err.read()
+
+
+def be_program(
+    arguments: Sequence[str | Path], variables: dict[str, str], files: list[int]
+) -> None:
+    """Be the command with these streams: never returns."""
+    code = 99
+    try:
+        use_streams(*files)
+        os.environ.update(variables)
+        from seqgen.cli import run
+
+        code = run([os.fspath(argument) for argument in arguments])
+        sys.stdout.flush()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
         os._exit(code)
 
 

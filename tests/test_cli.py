@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import forked
 import pytest
 
 from seqgen import __version__
@@ -82,18 +83,10 @@ def environment(home=None, **more):
     return {**os.environ, **extra, **({"SEQGEN_HOME": str(home)} if home else {}), **more}
 
 
-def program(*arguments, stdin=b"", home=None, timeout=120, **kwargs):
-    """Run `python -m seqgen` as a process; bytes come in by a pipe."""
-    source = {"stdin": stdin} if stdin is subprocess.DEVNULL else {"input": stdin}
-    done = subprocess.run(
-        [sys.executable, "-m", "seqgen", *map(str, arguments)],
-        env=environment(home),
-        capture_output=True,
-        timeout=timeout,
-        **source,
-        **kwargs,
-    )
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+def program(*arguments, stdin=b"", home):
+    """Run `seqgen` apart from this process; bytes come in by a pipe."""
+    code, out, err = forked.program(arguments, stdin, SEQGEN_HOME=str(home))
+    return code, out.decode(), err.decode()
 
 
 def refused(outcome, code, pattern):
@@ -430,9 +423,10 @@ def begun(home, text, *flags):
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
     )
-    checkpoint = home / "models" / "x" / "checkpoints" / "last.safetensors"
+    model = home / "models" / "x"
+    checkpoint, log = model / "checkpoints" / "last.safetensors", model / "metrics.jsonl"
     deadline = time.monotonic() + 60
-    while not checkpoint.exists():
+    while not (checkpoint.exists() and log.exists() and log.stat().st_size):
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.02)
     return process
@@ -788,31 +782,11 @@ def test_architectures(cli):
 
 def on_a_terminal(home, *arguments):
     """Run with all streams on a pseudo-terminal; return the code and what a person sees."""
-    import pty
-
-    master, slave = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "seqgen", *arguments],
-        env=environment(home, TERM="xterm", COLUMNS="100", LINES="30"),
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-    )
-    os.close(slave)
-    seen = b""
-    while True:
-        try:
-            block = os.read(master, 4096)
-        except OSError:  # the other end is closed
-            break
-        if not block:
-            break
-        seen += block
-    os.close(master)
-    return process.wait(60), seen.decode().replace("\r\n", "\n")
+    terminal = {"TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
+    run = forked.program(arguments, on_terminal=[0, 1, 2], SEQGEN_HOME=str(home), **terminal)
+    return run[0], run[1].decode().replace("\r\n", "\n")
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
 def test_a_terminal_shows_progress_and_echoes(tmp_path, text):
     home = tmp_path / "home"

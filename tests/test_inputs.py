@@ -11,6 +11,7 @@ import sys
 import threading
 from pathlib import Path
 
+import forked
 import pytest
 import typer
 from helpers_cli import refusal
@@ -536,15 +537,14 @@ def test_token_files_that_have_lost_their_text_are_refused_in_a_line(cli, folder
 # ---- encodings, streams and records ----
 
 
-def program(home, *arguments, stdout=subprocess.PIPE, **more):
+def program(home, *arguments, **more):
     package = str(Path(__file__).parent.parent)
     variables = {"PYTHONPATH": package, "OMP_NUM_THREADS": "1", "SEQGEN_HOME": str(home), **more}
     done = subprocess.run(
         [sys.executable, "-m", "seqgen", *map(os.fspath, arguments)],
         env={**os.environ, **variables},
         stdin=subprocess.DEVNULL,
-        stdout=stdout,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         timeout=120,
     )
     return done.returncode, done.stdout, done.stderr
@@ -711,36 +711,22 @@ def test_what_is_not_drawn_has_no_seed(cli, there):
 # ---- a narrow terminal ----
 
 
-def on_a_narrow_terminal(home, *arguments):
-    """Run with standard output on a pseudo-terminal of 80 columns; return what is seen."""
-    import pty
-
-    master, slave = pty.openpty()
-    more = {"TERM": "xterm", "COLUMNS": "80", "LINES": "24", "NO_COLOR": "1"}
-    code, _, err = program(home, *arguments, stdout=slave, **more)
-    os.close(slave)
-    seen = b""
-    with contextlib.suppress(OSError):  # as soon as the other end is closed
-        while block := os.read(master, 1 << 16):
-            seen += block
-    os.close(master)
-    return code, seen.decode(), err
-
-
 NARROW = [case for case in READERS if "token" not in case and case not in ("fit", "beams")]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", NARROW)
 def test_eighty_columns_cut_no_figure(case, folder, monkeypatch):
     monkeypatch.chdir(folder)
     source, command = READERS[case]
     command = [part.format(source) for part in command if part != "--json"]
-    code, plain, _ = program(folder / "home", *command)
+    home = {"SEQGEN_HOME": str(folder / "home")}
+    code, plain, _ = forked.program(command, **home)
     assert code == 0
-    narrow, seen, err = on_a_narrow_terminal(folder / "home", *command)
+    terminal = {"TERM": "xterm", "COLUMNS": "80", "LINES": "24", "NO_COLOR": "1"}
+    narrow, seen, err = forked.program(command, on_terminal=[1], **home, **terminal)
     assert narrow == 0 and b"Traceback" not in err
     figures = {word for word in plain.decode().split() if any(c.isdigit() for c in word)}
+    seen = seen.decode()
     assert "\u2026" not in seen
     assert not [figure for figure in figures if figure not in "".join(seen.split("\r\n"))]
 
