@@ -283,6 +283,16 @@ PAIR_VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
             "input_feeding": True,
         },
         "bag": {"encoder": "none", "attention": "dot", "tie_weights": True},
+        "bahdanau": {"decoder": "bahdanau", "readout": "concat", "embedding_size": 5},
+        "bahdanau-all": {
+            "decoder": "bahdanau",
+            "cell": "lstm",
+            "bridge": "each",
+            "input_feeding": True,
+            "coverage": True,
+            "residual": True,
+        },
+        "concat-fed": {"readout": "concat", "bridge": "input", "input_feeding": True},
     },
     "seq2seq-transformer": {
         "default": {},

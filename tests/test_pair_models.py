@@ -637,6 +637,43 @@ def test_vectors_are_sources_too():
         torch.testing.assert_close(both[[1]], one, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("readout", ["tanh", "concat"])
+@pytest.mark.parametrize("decoder", ["luong", "bahdanau"])
+@torch.no_grad()
+def test_both_decoders_are_their_papers_equations(decoder, readout):
+    """One source and an Elman cell, place by place (Luong et al. 2015, section 3; Bahdanau et al.
+    2015, section 3.1), and the readout over [s; a] without a tanh."""
+    settings = {"cell": "rnn", "num_layers": 1, "decoder": decoder, "readout": readout}
+    model = Case("seq2seq", "", settings).loud()
+    memory = remember(model, SOURCES[0])
+    (encoded,), (cell,), score = memory.values[0], model.decoder.layers, model.alignment
+    tokens = ids(1, 5)
+
+    def attended(s):
+        energies = [
+            score.v @ torch.tanh(score.of_query.weight @ s + score.of_key(h)) for h in encoded
+        ]
+        total = sum(e.exp() for e in energies)
+        return sum(e.exp() / total * h for e, h in zip(energies, encoded, strict=True))
+
+    def stepped(x, s):
+        return torch.tanh(cell.weight_ih @ x + cell.weight_hh @ s + cell.bias)
+
+    s, wanted = memory.first[0][0][0], []
+    for token in tokens[0]:
+        y = model.embedding.weight[token]
+        if decoder == "bahdanau":
+            a = attended(s)  # s_t-1
+            s = stepped(torch.cat([y, a]), s)
+        else:
+            s = stepped(y, s)
+            a = attended(s)
+        both = torch.cat([s, a])
+        features = torch.tanh(model.combine.weight @ both) if readout == "tanh" else both
+        wanted.append(model.head.weight @ features + model.head.bias)
+    torch.testing.assert_close(model(tokens, memory)[0][0], torch.stack(wanted), **EXACT)
+
+
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 @torch.no_grad()
 def test_a_vector_may_be_the_first_input(cell):
@@ -657,6 +694,8 @@ def test_a_vector_may_be_the_first_input(cell):
     [
         ({"attention": "none", "bridge": "none"}, "source would not be read"),
         ({"coverage": True, "attention": "dot"}, "coverage"),
+        ({"decoder": "bahdanau", "attention": "none"}, "bahdanau needs attention"),
+        ({"tie_weights": True, "readout": "concat"}, "readout=tanh"),
         ({"hidden_size": 7}, "even hidden_size"),
         (
             {"attention": "dot", "query": "word", "embedding_size": 4},

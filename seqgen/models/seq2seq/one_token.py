@@ -61,23 +61,31 @@ class RowSeq2Seq:
     ) -> tuple[np.ndarray, Seq2SeqState]:
         """Read a token of each row; return logits (B, V) and the state after."""
         x, memory = self.embedding[list(tokens)], state.memory  # (B, E)
-        seen = x if state.fed is None else np.concatenate([x, state.fed.numpy()], 1)
-        s, layers = self._decoded(seen, state)
-        parts, covered = [s], state.covered
-        if self.score is not None:
-            query = s if self.config.query == "state" else x
-            context, alpha = read(
-                self.score, query, memory, None if covered is None else covered.numpy()
-            )
-            parts.append(context)
-            if covered is not None:
-                fertility = memory.of_rows(memory.keys[1]).squeeze(-1)
-                covered = covered + torch.from_numpy(alpha) * fertility
+        inputs = [x] if state.fed is None else [x, state.fed.numpy()]
+        if self.config.decoder == "bahdanau":
+            context, alpha = self._attended(state.layers[-1][0].numpy(), x, state)
+            inputs.append(context)
+        s, layers = self._decoded(_joined(inputs), state)
+        if self.config.decoder == "luong":
+            context, alpha = self._attended(s, x, state)
+        parts, covered = [s] if context is None else [s, context], state.covered
+        if covered is not None:
+            fertility = memory.of_rows(memory.keys[1]).squeeze(-1)
+            covered = covered + torch.from_numpy(alpha) * fertility
         if self.config.bridge == "each":
             parts.append(memory.of_rows(memory.first[-1][0]).numpy())  # (B, H)
-        features = s if self.combine is None else np.tanh(self.combine(*parts))
+        features = _joined(parts) if self.combine is None else np.tanh(self.combine(*parts))
         fed = None if state.fed is None else torch.from_numpy(features)
         return self.head(features), Seq2SeqState(layers, memory, fed, covered)
+
+    def _attended(
+        self, s: np.ndarray, x: np.ndarray, state: Seq2SeqState
+    ) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Return a (B, H) and alpha (B, L) by states s or words x; None without attention."""
+        if self.score is None:
+            return None, None
+        past = None if state.covered is None else state.covered.numpy()
+        return read(self.score, s if self.config.query == "state" else x, state.memory, past)
 
     def _decoded(
         self, x: np.ndarray, state: Seq2SeqState
@@ -104,6 +112,11 @@ def read(
     alpha = ArrayOps.softmax(scores)
     context = alpha @ memory.values[0].numpy()  # (S, G, H)
     return memory.ungroup_array(context), memory.ungroup_array(alpha)
+
+
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Return vectors (B, ...) side by side."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
 
 
 def _by_rows(affine: Affine) -> ArrayMap:

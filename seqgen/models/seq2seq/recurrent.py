@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from seqgen.configs import require
@@ -42,16 +43,30 @@ SCORES: Mapping[str, type[Score]] = {"dot": Dot, "general": General, "additive":
 class Seq2Seq(ArraySteps, EncoderDecoder):
     """The registry's `seq2seq`.
 
-    With h_1 ... h_L the encoder's features and s_t the decoder's state after the word y_t,
+    With h_1 ... h_L the encoder's features, y_t the embedding of a word and s_t the decoder's
+    state after it,
 
+        s_t = cell(y_t, s_t-1)
         e_tj = score(s_t, h_j), or score(y_t, h_j) with query=word
         a_t = sum_j softmax(e_t)_j h_j
-        features_t = tanh(W [s_t; a_t; thought])
+        features_t = tanh(W [s_t; a_t; thought]), or [s_t; a_t; thought] with readout=concat
 
     from which the head predicts; what a form does not have is left out, and features_t = s_t
-    where that leaves the state alone. The thought vector is the encoder's last state. The decoder
-    begins with it as its state, or reads it before the first word (bridge=input), as captions are
-    written from an image in Vinyals et al. (2015), "Show and Tell".
+    where that leaves the state alone. That is the order of Luong et al. (2015). In the order of
+    Bahdanau et al. (2015), decoder=bahdanau, the source is read before the cell,
+
+        e_tj = score(s_t-1, h_j)
+        s_t = cell([y_t; a_t], s_t-1)
+
+    with s_t-1 the last layer's state, before the first word the one that it begins with. Their
+    readout has maxout where this has tanh.
+
+    The thought vector is the encoder's last state. The decoder begins with it as its state, or
+    reads it before the first word (bridge=input), as captions are written from an image in Vinyals
+    et al. (2015), "Show and Tell".
+
+    Attributes:
+        feature_size: width of what the head reads.
     """
 
     config: Seq2SeqConfig
@@ -60,14 +75,19 @@ class Seq2Seq(ArraySteps, EncoderDecoder):
         super().__init__()
         self.config = config
         layer, cell = recurrent_cell(config)
+        size = layer.widths(cell)[0]
+        of_source = config.input_size if config.encoder == "none" else size
+        joined = size + of_source * (config.attention != "none") + size * (config.bridge == "each")
+        self.feature_size = config.hidden_size if config.readout == "tanh" else joined
         self.embedding = nn.Embedding(config.vocab_size, config.input_size)
-        self.head = Linear(config.hidden_size, config.vocab_size)
+        self.head = Linear(self.feature_size, config.vocab_size)
         nn.init.xavier_uniform_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         if config.tie_weights:
             self.embedding.weight = self.head.weight
-        fed = config.hidden_size if config.input_feeding else 0
-        self.decoder = RecurrentDecoder(config.input_size + fed, layer, cell)
+        beside = self.feature_size * config.input_feeding
+        beside += of_source * (config.decoder == "bahdanau")
+        self.decoder = RecurrentDecoder(config.input_size + beside, layer, cell)
         begins = [one.sizes for one in self.decoder.layers]
         self.encoder = self._encoder(layer, cell, begins)
         self.bridge = None
@@ -77,14 +97,9 @@ class Seq2Seq(ArraySteps, EncoderDecoder):
             self.bridge = Bridge(self.encoder.widths, begins)
         self.alignment = self._alignment()
         self.fertility = Fertility(self.encoder.size) if config.coverage else None
-        parts = {
-            "state": self.decoder.size,
-            "attended": self.encoder.size * (config.attention != "none"),
-            "thought": self.decoder.size * (config.bridge == "each"),
-        }
         self.combine, self.output_dropout = None, Dropout(config.dropout, config.dropout_shares)
-        if sum(parts.values()) > self.decoder.size or self.decoder.size != config.hidden_size:
-            self.combine = Linear(sum(parts.values()), config.hidden_size, bias=False)
+        if joined != self.feature_size:
+            self.combine = Linear(joined, self.feature_size, bias=False)
 
     def _encoder(
         self, layer: type[Cell], cell: RecurrentConfig, begins: list[tuple[int, ...]]
@@ -112,8 +127,9 @@ class Seq2Seq(ArraySteps, EncoderDecoder):
 
     @property
     def step_by_step(self) -> bool:
-        """Whether a step's input depends on the prediction before it."""
-        return self.config.input_feeding or self.config.coverage
+        """Whether a step's input depends on the step before it."""
+        config = self.config
+        return config.input_feeding or config.coverage or config.decoder == "bahdanau"
 
     def encode(self, values: Tensor, lengths: Sequence[int]) -> Memory:
         encoded, final = self.encoder(values, lengths)
@@ -131,8 +147,7 @@ class Seq2Seq(ArraySteps, EncoderDecoder):
         thought = self.bridge([final[-1][:1]])[0][0]  # (S, E)
         rows = len(thought)
         zeros = tuple(layer.start(rows) for layer in self.decoder.layers)
-        if self.config.input_feeding:
-            thought = torch.cat([thought, thought.new_zeros(rows, self.config.hidden_size)], -1)
+        thought = F.pad(thought, (0, self.decoder.input_size - thought.shape[1]))
         return self.decoder(thought.unsqueeze(1), zeros, self.decoder.noise(rows))[1]
 
     def start(self, memory: Memory, stride: int | None = None) -> Seq2SeqState:
@@ -144,7 +159,7 @@ class Seq2Seq(ArraySteps, EncoderDecoder):
         state = Seq2SeqState(layers, memory)
         like = self.head.weight
         if self.config.input_feeding:
-            state.fed = like.new_zeros(rows, self.config.hidden_size)
+            state.fed = like.new_zeros(rows, self.feature_size)
         if self.config.coverage:
             state.covered = like.new_zeros(rows, memory.width)
         return state
@@ -181,7 +196,7 @@ class Seq2Seq(ArraySteps, EncoderDecoder):
         features, weights = [], []
         rows, like = len(tokens), self.head.weight
         noise = self.decoder.noise(rows)
-        mask = self.output_dropout.shared_mask(rows, self.config.hidden_size, like)
+        mask = self.output_dropout.shared_mask(rows, self.feature_size, like)
         for x in embedded.split(1, 1) if self.step_by_step else [embedded]:
             made, alpha, state = self._advance(x, state, noise, mask)
             features.append(made)
@@ -196,7 +211,7 @@ class Seq2Seq(ArraySteps, EncoderDecoder):
         noise: list[LayerNoise],
         mask: Tensor | None,
     ) -> tuple[Tensor, Tensor | None, Seq2SeqState]:
-        """Take embedded words x (B, T, E), one of them where the next depends on its features.
+        """Take embedded words x (B, T, E), one of them where the model is `step_by_step`.
 
         Args:
             x: the words.
@@ -204,21 +219,36 @@ class Seq2Seq(ArraySteps, EncoderDecoder):
             noise: what the call drops in the decoder.
             mask: of the features, if it is one for all T.
         """
-        seen = x if state.fed is None else torch.cat([x, state.fed.unsqueeze(1).to(x.dtype)], -1)
-        s, layers = self.decoder(seen, state.layers, noise)  # (B, T, H)
-        parts, alpha, covered = [s], None, state.covered
-        if self.alignment is not None:
-            query = s if self.config.query == "state" else x
-            past = None if covered is None else covered.unsqueeze(1)
-            context, alpha = read(self.alignment, query, state.memory, past)
-            parts.append(context)
-            if covered is not None:
-                taken = alpha[:, 0] * state.memory.of_rows(state.memory.keys[1]).squeeze(-1)
-                covered = covered + taken
+        inputs = [x] if state.fed is None else [x, state.fed.unsqueeze(1)]
+        if self.config.decoder == "bahdanau":
+            context, alpha = self._attended(state.layers[-1][0].unsqueeze(1), x, state)
+            inputs.append(context)
+        s, layers = self.decoder(_joined(inputs), state.layers, noise)  # (B, T, H)
+        if self.config.decoder == "luong":
+            context, alpha = self._attended(s, x, state)
+        parts, covered = [s] if context is None else [s, context], state.covered
+        if covered is not None:
+            taken = alpha[:, 0] * state.memory.of_rows(state.memory.keys[1]).squeeze(-1)
+            covered = covered + taken
         if self.config.bridge == "each":
             thought = state.memory.of_rows(state.memory.first[-1][0])  # (B, H)
             parts.append(thought.unsqueeze(1).expand_as(s))
-        features = s if self.combine is None else self.combine(torch.cat(parts, -1)).tanh()
+        joined = _joined(parts)
+        features = joined if self.combine is None else self.combine(joined).tanh()
         features = self.output_dropout(features, mask)
         fed = None if state.fed is None else features[:, -1]
         return features, alpha, Seq2SeqState(layers, state.memory, fed, covered)
+
+    def _attended(
+        self, s: Tensor, x: Tensor, state: Seq2SeqState
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Return a (B, T, H) and alpha (B, T, L) by states s or words x; None without attention."""
+        if self.alignment is None:
+            return None, None
+        past = None if state.covered is None else state.covered.unsqueeze(1)
+        return read(self.alignment, s if self.config.query == "state" else x, state.memory, past)
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    """Return vectors side by side, in the type of the first."""
+    return parts[0] if len(parts) == 1 else torch.cat([p.to(parts[0].dtype) for p in parts], -1)

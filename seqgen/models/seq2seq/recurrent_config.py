@@ -58,9 +58,21 @@ class Seq2SeqConfig(CellRegularisers, SourceConfig):
         "What queries the source: the decoder's state, or the embedding of the previous token.",
         "state",
     )
+    decoder: Literal["luong", "bahdanau"] = setting(
+        "Order of a decoder's step: the cell, then attention by the state after it (luong; Luong "
+        "et al. 2015), or attention by the state before it, whose result enters the cell beside "
+        "the embedding (bahdanau; Bahdanau et al. 2015), one token at a time.",
+        "luong",
+    )
+    readout: Literal["tanh", "concat"] = setting(
+        "What the softmax layer reads of state s and attended source a: tanh(W [s; a]) (tanh; "
+        "Luong et al. 2015), or [s; a] itself (concat).",
+        "tanh",
+    )
     scaled: bool = setting("Divide attention scores by the square root of the hidden size.", False)
     input_feeding: bool = setting(
-        "Feed each step the attentional features of the previous one (Luong et al. 2015).", False
+        "Feed each step what the softmax layer read in the previous one (Luong et al. 2015).",
+        False,
     )
     coverage: bool = setting(
         "Let attention scores depend on the attention paid so far (Tu et al. 2016).", False
@@ -89,6 +101,7 @@ class Seq2SeqConfig(CellRegularisers, SourceConfig):
             equal_widths or not self.tie_weights,
             "tie_weights needs embedding_size equal to hidden_size",
         )
+        require(self.readout == "tanh" or not self.tie_weights, "tie_weights needs readout=tanh")
         require(
             equal_widths or self.encoder != "none",
             "encoder=none needs embedding_size equal to hidden_size",
@@ -100,6 +113,8 @@ class Seq2SeqConfig(CellRegularisers, SourceConfig):
         )
         covers = not self.coverage or self.attention == "additive"
         require(covers, "coverage needs attention=additive")
+        asks = self.decoder == "luong" or self.attention != "none"
+        require(asks, "decoder=bahdanau needs attention")
         linked = self.attention != "none" or self.bridge != "none"
         require(linked, "with attention=none and bridge=none the source would not be read")
 

@@ -17,11 +17,13 @@ class RecurrentDecoder(nn.Module):
     """A stack of recurrent layers over what has been written.
 
     Attributes:
+        input_size: the width of what the first layer reads.
         size: the width H of what comes out.
     """
 
     def __init__(self, input_size: int, layer: type[Cell], cell: RecurrentConfig) -> None:
         super().__init__()
+        self.input_size = input_size
         self.layers, self.size = nn.ModuleList(), input_size
         for _ in range(cell.num_layers):
             self.layers.append(layer(self.size, cell))
