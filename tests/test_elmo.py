@@ -215,9 +215,57 @@ def test_a_tagger_reads_the_formula():
     np.testing.assert_allclose(list(told.values()), [*s, *gamma])
 
 
-@pytest.mark.parametrize("trunk", ["bag", "birnn", "encoder"])
-def test_padding_changes_nothing(trunk):
-    model = tagger(trunk)
+def test_features_may_stand_beside_the_first_layers_output():
+    """h_k,1 = [h->_k,1; h<-_k,1; h_LM,k] (Peters et al. 2017, equation 4), by an Elman tagger."""
+    origin, text = elmo(), [BOS, 5, 6, 7]
+    settings = {"features_at": "first", "cell": "rnn", "embedding_size": 6}
+    deep = tagger("birnn", origin, num_layers=2, **settings)
+    flat = tagger("birnn", origin, **settings)
+    for model in (deep, flat):
+        arrays = {name: t.detach().numpy() for name, t in model.state_dict().items()}
+        s = np.exp(arrays["trunk.mix.w"]) / np.exp(arrays["trunk.mix.w"]).sum()
+        mixed = np.einsum("j,jkd->kd", s, layers_by_hand(origin, text))
+        h_lm, x = arrays["trunk.mix.gamma"] * mixed, arrays["trunk.embedding.weight"][text]
+
+        def layer(index, x, arrays=arrays):
+            both = []
+            for direction, order in enumerate((1, -1)):
+                name = f"trunk.trunk.encoder.layers.{index}.{direction}."
+                h, states = np.zeros(4), []
+                for vector in x[::order]:
+                    fed = arrays[name + "weight_ih"] @ vector + arrays[name + "weight_hh"] @ h
+                    h = np.tanh(fed + arrays[name + "bias"])
+                    states.append(h)
+                both.append(np.array(states)[::order])
+            return np.concatenate(both, 1)
+
+        features = np.concatenate([layer(0, x), h_lm], 1)
+        if model is deep:
+            features = layer(1, features)
+        else:  # the last state of a sentence has the features too
+            _, last = model.trunk(torch.tensor([text]), [len(text)])
+            ends = [features[-1, :4], features[0, 4:8], features[-1, 8:]]
+            np.testing.assert_allclose(last[0].detach(), np.concatenate(ends), atol=1e-12)
+        wanted = features @ arrays["head.weight"].T + arrays["head.bias"]
+        found = model(TokenSources.of([text]).rows([0]))[0].detach().numpy()
+        np.testing.assert_allclose(found, wanted, atol=1e-12)
+
+
+def test_where_features_enter_is_refused_where_it_means_nothing():
+    config = registry.architecture("birnn").load_config()
+    with pytest.raises(UsageError, match="residual adds up"):
+        config(vocab_size=5, residual=True, features_at="first")
+    row = registry.for_task("birnn", "tag")
+    with pytest.raises(UsageError, match="needs --features"):
+        row.load_model()(row.load_config()(vocab_size=5, classes=2, features_at="first"))
+
+
+@pytest.mark.parametrize(
+    ("trunk", "settings"),
+    [("bag", {}), ("birnn", {}), ("birnn", {"features_at": "first"}), ("encoder", {})],
+)
+def test_padding_changes_nothing(trunk, settings):
+    model = tagger(trunk, **settings)
     texts = [[BOS, 5, 6, 7], [BOS, 4], [BOS], [BOS, 3, 8, 4, 5, 6, 3]]
     side_by_side = model(TokenSources.of(texts).rows(range(4)))
     for number, text in enumerate(texts):

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 from seqgen.configs import MOST_LAYERS, MOST_WIDTH, SHARED_SEARCH, require, setting
 from seqgen.configs.labelling import SentenceConfig
-from seqgen.models.encoders.sentence_encoder import SentenceEncoder
+from seqgen.models.encoders.sentence_encoder import SentenceEncoder, at_ends
 from seqgen.models.network import groups_in_order
 from seqgen.models.recurrent.config import CellRegularisers, RecurrentConfig
 from seqgen.models.recurrent.named_cell import recurrent_cell
@@ -34,6 +35,11 @@ class BiRNNConfig(SentenceConfig, CellRegularisers):
     embedding_size: int | None = setting(
         "Width of the embedding; by default the hidden size.", None, low=1, high=MOST_WIDTH
     )
+    features_at: Literal["input", "first"] = setting(
+        "Where the features of another model (--features) enter: beside the embedding (input; "
+        "Peters et al. 2018), or beside the first layer's output (first; Peters et al. 2017).",
+        "input",
+    )
     residual: bool = setting(
         "Add the input of each layer but the first to its output (residual connections).", False
     )
@@ -49,6 +55,8 @@ class BiRNNConfig(SentenceConfig, CellRegularisers):
         super().__post_init__()
         even = self.directions != "bidirectional" or self.hidden_size % 2 == 0
         require(even, f"directions=bidirectional needs an even hidden_size, not {self.hidden_size}")
+        adds = not self.residual or self.features_at == "input"
+        require(adds, "residual adds up layers of one width: it needs features_at=input")
 
     def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
         return batch_size * self.hidden_size**2 >= RecurrentConfig.bf16_pays_from
@@ -59,6 +67,10 @@ class BiRNN(SentenceEncoder):
 
     The last state of a sentence is that of the forward layer at its end beside that of the
     backward layer at its beginning.
+
+    With features_at=first, the last `beside` numbers of each vector that it reads in the place of
+    a token are h_LM, the features of a language model, and the second layer or the head reads
+    [h->_k,1; h<-_k,1; h_LM,k] (Peters et al. 2017, section 2.4).
     """
 
     def __init__(self, config: BiRNNConfig, width: int | None = None) -> None:
@@ -66,11 +78,13 @@ class BiRNN(SentenceEncoder):
         layer, cell = recurrent_cell(config)
         directions = DIRECTIONS[config.directions]
         cell = replace(cell, hidden_size=config.hidden_size // len(directions))
-        inputs: nn.Module = nn.Identity()
+        size, inputs = config.embedding_size or config.hidden_size, nn.Identity()
         if width is None:
-            width = config.embedding_size or config.hidden_size
-            inputs = nn.Embedding(config.vocab_size, width)
-        self.encoder = RecurrentEncoder(inputs, width, layer, cell, directions)
+            require(config.features_at == "input", "features_at=first needs --features")
+            width, inputs = size, nn.Embedding(config.vocab_size, size)
+        self.beside = width - size if config.features_at == "first" else 0
+        read = width - self.beside
+        self.encoder = RecurrentEncoder(inputs, read, layer, cell, directions, self.beside)
         self.size = self.encoder.size
 
     @property
@@ -79,8 +93,14 @@ class BiRNN(SentenceEncoder):
         return self.encoder.inputs
 
     def forward(self, values: Tensor, lengths: Sequence[int]) -> tuple[Tensor, Tensor]:
-        features, final = self.encoder(values, lengths)
-        return features, final[-1][0]
+        beside = None
+        if self.beside:
+            values, beside = values.tensor_split([-self.beside], -1)
+        features, final = self.encoder(values, lengths, beside)
+        last = final[-1][0]
+        if last.shape[1] < self.size:  # one layer, whose output has the features beside it
+            last = torch.cat([last, at_ends(beside, lengths)], -1)
+        return features, last
 
     def layers_in_order(self) -> list[list[nn.Module]]:
         return groups_in_order(self.encoder)

@@ -30,6 +30,7 @@ class RecurrentEncoder(nn.Module):
         layer: the cell's class.
         cell: its configuration, in the size of one direction.
         directions: a value of `DIRECTIONS`.
+        beside_first: width of vectors that stand beside the first layer's output, 0 for none.
 
     Attributes:
         size: the width H of what comes out.
@@ -42,6 +43,7 @@ class RecurrentEncoder(nn.Module):
         layer: type[Cell],
         cell: RecurrentConfig,
         directions: Sequence[bool],
+        beside_first: int = 0,
     ) -> None:
         super().__init__()
         self.inputs, self.directions = inputs, tuple(directions)
@@ -50,7 +52,8 @@ class RecurrentEncoder(nn.Module):
         for _ in range(cell.num_layers):
             cells = nn.ModuleList(layer(self.size, cell) for _ in self.directions)
             self.layers.append(cells)
-            self.size = sum(one.sizes[0] for one in cells)
+            self.size = sum(one.sizes[0] for one in cells) + beside_first
+            beside_first = 0
 
     @property
     def widths(self) -> list[tuple[int, ...]]:
@@ -59,13 +62,14 @@ class RecurrentEncoder(nn.Module):
         return [tuple(map(sum, zip(*both, strict=True))) for both in each]
 
     def forward(
-        self, values: Tensor, lengths: Sequence[int]
+        self, values: Tensor, lengths: Sequence[int], beside_first: Tensor | None = None
     ) -> tuple[Tensor, tuple[LayerState, ...]]:
         """Read sources.
 
         Args:
             values: (S, L) of int64, or (S, L, F), padded on the right.
             lengths: S of them.
+            beside_first: what stands beside the first layer's output, (S, L, beside_first).
 
         Returns:
             The last layer's h (S, L, H), zero past a source's end, and for each layer the
@@ -83,6 +87,8 @@ class RecurrentEncoder(nn.Module):
                 states.append(state)
             y = torch.cat(outputs, -1)  # (S, L, H)
             x = x + y if self.residual and index > 0 else y
+            if index == 0 and beside_first is not None:
+                x = torch.cat([x, beside_first], -1)
             final.append(tuple(torch.cat(parts, -1) for parts in zip(*states, strict=True)))
         return x, tuple(final)
 
