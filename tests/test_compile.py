@@ -51,9 +51,14 @@ def settled(text: Path, **settings) -> tuple[dict, list[str]]:
     return json.loads((Path(result.path) / "config.json").read_text())["training"], notices
 
 
-@pytest.mark.slow
 @needs_compiler
-@pytest.mark.parametrize("form", [{}, GPT2], ids=["default form", "GPT-2's form"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        pytest.param({}, id="default form", marks=pytest.mark.slow),
+        pytest.param(GPT2, id="GPT-2's form", marks=pytest.mark.long),
+    ],
+)
 def test_gradients_are_those_of_the_equations(form):
     torch.manual_seed(0)
     shape = {"vocab_size": 11, "window": 6, "hidden_size": 8, "num_layers": 2, "num_heads": 2}

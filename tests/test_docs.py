@@ -363,7 +363,7 @@ def test_json_in_the_docs_is_json():
                 json.loads(line)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_picture_can_be_made_again(tmp_path):
     out = tmp_path / "session.svg"
     line = [sys.executable, ROOT / "docs" / "session.py", "--steps", "2", "--out", out]

@@ -67,12 +67,15 @@ def test_values_of_options(server, place):
     assert not found, "\n".join(found)
 
 
-@pytest.mark.slow
-def test_damaged_models(server, place):
+@pytest.mark.parametrize(
+    "count",
+    [pytest.param(50, marks=pytest.mark.slow), pytest.param(160, marks=pytest.mark.long)],
+)
+def test_damaged_models(count, server, place):
     draw = random.Random(SEED + 1)
-    damaged = fuzz_cases.damaged_models(draw, place, 160)
+    damaged = fuzz_cases.damaged_models(draw, place, count)
     cases = [(what, c) for what, path in damaged for c in fuzz_cases.model_commands(draw, path)]
-    assert len(cases) >= 300
+    assert len(cases) >= count * 300 // 160
     found = all_faults(server, place / "home", place, cases)
     assert not found, "\n".join(found)
 

@@ -31,16 +31,22 @@ def test_imports_are_interrupted(name, after, tmp_path):
     check(*interrupted(commands(tmp_path)[name], after, tmp_path / "home"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_any_moment_is_interrupted(name, tmp_path):
-    draw = random.Random(name)
+@pytest.mark.parametrize(
+    "moments",
+    [
+        pytest.param((0.1, 1, 3), marks=pytest.mark.slow),
+        pytest.param((0.1, 0.5, 1, 2, 3, 3), marks=pytest.mark.long),
+    ],
+)
+def test_any_moment_is_interrupted(name, moments, tmp_path):
+    draw = random.Random(f"{name} {len(moments)}")
     every = commands(tmp_path)
     subprocess.run(
         [sys.executable, "-m", "seqgen", *every["export"][:-3], str(tmp_path / "in.arpa"), "-q"],
         check=True,
     )
-    for most in (0.1, 0.5, 1, 2, 3, 3):
+    for most in moments:
         check(*interrupted(every[name], draw.uniform(0, most), tmp_path / "home"))
 
 

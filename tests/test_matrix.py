@@ -50,6 +50,10 @@ SAME_TOKENS = {"hawk", "window", "transformer", "adapter", "ngram", "hmm"}
 # Tracing them for ONNX takes many seconds each, and has tests of its own in test_onnx.py.
 TRACED = {"lstm", "transformer", "seq2seq-transformer", "imported-gpt2", "imported-marian"}
 
+# Of kinds that differ little, one is a slow test and the others are long ones.
+TYPICAL = {"lstm", "transformer", "ngram", "hmm", "mixture", "seq2seq", "lstm-labels"}
+TYPICAL |= {"bag-classifier", "birnn-tagger", "bert", "elmo", "word2vec", "hopfield"}
+
 # ---- the commands ----
 
 KINDS = str(DATA / "kinds")
@@ -178,8 +182,13 @@ def test_a_refusal_names_what_was_asked(name, row, why, home, capsys):
     assert why in refusal(capsys, *arguments(row, name))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in TYPICAL else pytest.mark.long)
+        for name in sorted(MODELS)
+    ],
+)
 def test_every_command_answers_or_says_why_not(name, server, tmp_path):
     home, folder = tmp_path / "home", tmp_path / "work"
     folder.mkdir()

@@ -83,8 +83,17 @@ def stepped(out, about, tokens, pieces, fixed):
     return np.concatenate(logits, 1)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
+# Tracing a translator takes half a minute.
+TRACED_LONG = {"pairs", "form of 2017"}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=pytest.mark.long if case in TRACED_LONG else pytest.mark.slow)
+        for case in CASES
+    ],
+)
 def test_logits_are_ours(case, tmp_path):
     loaded, out = exported(tmp_path, *CASES[case])
     loaded.model.requires_grad_(False)

@@ -69,8 +69,13 @@ def cases_for(world, names):
     return [name for name in names if world == 2 or name in ARCHITECTURES]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("world", [2, 3])
+OF_TWO_AND_THREE = [
+    pytest.param(2, marks=pytest.mark.slow),
+    pytest.param(3, marks=pytest.mark.long),
+]
+
+
+@pytest.mark.parametrize("world", OF_TWO_AND_THREE)
 def test_several_processes_train_as_one_does(world, alone, tmp_path):
     """The random states and carried states included."""
     names = cases_for(world, CASES)
@@ -78,16 +83,22 @@ def test_several_processes_train_as_one_does(world, alone, tmp_path):
     assert_alike({name: alone[name] for name in names}, found)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("world", OF_TWO_AND_THREE)
 def test_divided_models_train_as_whole_ones_do(world, alone, tmp_path):
     names = cases_for(world, SHARDED)
     found = train(world, tmp_path / "found.pt", *names, "--shard")
     assert_alike({name: alone[name] for name in names}, found)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("first", "then"), [(2, 2), (2, 1), (1, 3), (3, 2)])
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        pytest.param(2, 2, marks=pytest.mark.slow),
+        pytest.param(2, 1, marks=pytest.mark.long),
+        pytest.param(1, 3, marks=pytest.mark.long),
+        pytest.param(3, 2, marks=pytest.mark.slow),
+    ],
+)
 def test_a_run_goes_on_with_any_number_of_processes(first, then, alone, tmp_path):
     cases = ["lstm-dropout", "seq2seq-transformer-dropout", "accumulate", "few-rows", "muon"]
     begun = tmp_path / "begun.pt"

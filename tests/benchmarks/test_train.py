@@ -214,7 +214,7 @@ def test_bench_train_counts_the_targets_of_pairs(capsys):
     assert record["tokens_per_second"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_bench_train_prints_a_table(capsys):
     assert run(["train", "--seconds", "0.1", "--repeats", "1", "--only", "gru 2"]) == 0
     shown = capsys.readouterr().out
