@@ -89,6 +89,7 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "gpt2-odd": {**GPT2, "window": 5},
         "one": {"window": 1, "num_layers": 1},
         "grouped": GROUPED,
+        "unscaled": {"scale_attention": False, "qkv_activation": "tanh", "num_kv_heads": 1},
     },
     "ngram": {
         smoothing: {"order": 3, "smoothing": smoothing}
@@ -297,6 +298,7 @@ PAIR_VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "seq2seq-transformer": {
         "default": {},
         "2017": {**FORM_OF_2017, "tie_weights": True, "encoder_layers": 1},
+        "unscaled": {"scale_attention": False, "qkv_activation": "sigmoid", "num_layers": 1},
         "learned-odd": {**GPT2, "window": 5, "source_vocab_size": 9, "num_layers": 1},
     },
 }

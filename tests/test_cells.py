@@ -222,15 +222,18 @@ def gelu(x):
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
-def attention(x, part, heads, adjust=lambda q: q):
-    """softmax(Q K^T / sqrt(D) + mask) V, head by head; x (T, H)."""
+def attention(x, part, heads, adjust=lambda q: q, phi=lambda x: x, scaled=True):
+    """softmax(Q K^T / sqrt(D) + mask) V, head by head; x (T, H).
+
+    Q, K and V are phi(x W); not `scaled`, their dot products are not divided by sqrt(D).
+    """
     length, size = x.shape
-    q, k, v = np.split(linear(x, part.query_key_value), 3, axis=-1)
+    q, k, v = np.split(phi(linear(x, part.query_key_value)), 3, axis=-1)
     width, read = size // heads, []
     for head in range(heads):
         own = slice(head * width, (head + 1) * width)
         q1, k1 = adjust(q[:, own], part.query_norm), adjust(k[:, own], part.key_norm)
-        scores = q1 @ k1.T / math.sqrt(width)
+        scores = q1 @ k1.T / (math.sqrt(width) if scaled else 1)
         scores[np.triu_indices(length, 1)] = -np.inf
         read.append(softmax(scores) @ v[:, own])
     return linear(np.concatenate(read, -1), part.output)
@@ -250,6 +253,37 @@ def test_the_form_of_gpt2_in_numpy():
         x = x + linear(inner, block.feed_forward.output)
     wanted = layer_norm(x, model.final_norm) @ model.embedding.weight.numpy().T
     np.testing.assert_allclose(model(tokens)[0][0], wanted, **EXACT)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("name", "phi"),
+    [
+        ("none", lambda x: x),
+        ("tanh", np.tanh),
+        ("sigmoid", sigma),
+        ("relu", lambda x: np.maximum(x, 0)),
+    ],
+)
+@pytest.mark.parametrize("scaled", [True, False])
+def test_activated_queries_keys_and_values_and_plain_dot_products(name, phi, scaled):
+    """q = sigma(W_q x), and so for k and v; softmax(Q K^T) V without the scale."""
+    settings = {**GPT2, "num_layers": 1, "scale_attention": scaled, "qkv_activation": name}
+    model = Case("transformer", "activated", settings).loud()
+    tokens = ids(1, 7)
+    embedding = model.embedding.weight.numpy()
+    x = embedding[tokens[0].numpy()] + model.position_embedding.weight.numpy()[:7]
+    block = model.blocks[0]
+    read = layer_norm(x, block.attention_norm)
+    x = x + attention(read, block.attention, 2, lambda q, norm: q, phi, scaled)
+    inner = gelu(linear(layer_norm(x, block.feed_forward_norm), block.feed_forward.inner))
+    x = x + linear(inner, block.feed_forward.output)
+    wanted = layer_norm(x, model.final_norm) @ embedding.T
+    np.testing.assert_allclose(model(tokens)[0][0], wanted, **EXACT)
+    state = model.start(1)
+    for place in range(7):  # the fast step is the plain pass
+        logits, state = model.step(tokens[0, place : place + 1].tolist(), state)
+        np.testing.assert_allclose(logits[0], wanted[place], **EXACT)
 
 
 @torch.no_grad()

@@ -230,6 +230,16 @@ def test_what_is_measured_without_the_scale_is_a_model_with_larger_queries(kv_he
     assert found == pytest.approx(float(expected), rel=1e-9)
 
 
+def test_a_model_without_the_scale_has_the_entropy_and_loss_of_plain_dot_products():
+    model = Case("transformer", "plain", {"scale_attention": False}).loud()
+    tokens, targets = text_of(2, 5)[0], text_of(2, 5, seed=1)[0]
+    for head in attention_figures(model, tokens):
+        assert head.entropy == pytest.approx(head.entropy_unscaled, rel=1e-9)
+    logits, _ = model(tokens, None)
+    expected = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    assert loss_unscaled(model, tokens, targets) == pytest.approx(expected.item(), rel=1e-9)
+
+
 def test_units_by_hand():
     """Weights that make two of eight ReLUs dead, and a gate that is shut."""
     relu = rnn("relu")

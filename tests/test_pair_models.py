@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -38,7 +39,12 @@ from seqgen.models.seq2seq.attention import Additive, Dot, General, read
 from seqgen.models.seq2seq.encoders import RecurrentEncoder
 from seqgen.models.seq2seq.memory import Memory
 from seqgen.models.seq2seq.recurrent import Seq2Seq, Seq2SeqConfig
-from seqgen.models.seq2seq.transformer import Seq2SeqTransformer
+from seqgen.models.seq2seq.transformer import (
+    Reading,
+    RowCrossAttention,
+    RowReading,
+    Seq2SeqTransformer,
+)
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
 from seqgen.presets import FORM_OF_2017
 from seqgen.tokenizers import CharTokenizer
@@ -745,3 +751,25 @@ def test_a_text_is_no_list_of_pairs(name, tmp_path, capsys):
         f"seqgen: {path}, line 1 has no tab; each line is source<TAB>target "
         "(for two files give --source and --target)\n"
     )
+
+
+@torch.no_grad()
+def test_cross_attention_by_plain_dot_products_of_activated_maps():
+    """softmax(sigma(Q x) sigma(K h)^T) sigma(V h), head by head, h being the source's features."""
+    settings = {"scale_attention": False, "qkv_activation": "sigmoid", "qk_norm": False}
+    model = Case("seq2seq-transformer", "plain", {**settings, "num_layers": 1}).loud()
+    cross = model.blocks[0].cross
+    memory = model.encode(torch.tensor([[3, 1, 4, 1, 5]]), [5])
+    h = model.encoder(torch.tensor([[3, 1, 4, 1, 5]]), [5])[0][0]  # (L, H)
+    x = torch.linspace(-2, 3, 24, dtype=torch.float64).view(1, 3, 8) ** 2
+    query = (cross.query.weight @ x[0].T).sigmoid().T  # (T, H)
+    keys, values = (cross.key_value.weight @ h.T).sigmoid().T.split(8, 1)
+    read = []
+    for own in (slice(0, 4), slice(4, 8)):
+        weights = (query[:, own] @ keys[:, own].T).softmax(-1)
+        read.append(weights @ values[:, own])
+    wanted = torch.cat(read, 1) @ cross.output.weight.T
+    reading = Reading(model._attend_within, memory)
+    torch.testing.assert_close(cross(x, reading)[0], wanted, rtol=1e-9, atol=1e-9)
+    row = RowCrossAttention(cross)(x[:, 1].numpy(), RowReading(None, memory))
+    np.testing.assert_allclose(row[0], wanted[1], rtol=1e-9, atol=1e-9)

@@ -144,7 +144,7 @@ def _put_heads(diagnosis: Diagnosis) -> None:
         [f"layer {h.layer}, head {h.head}", figure(h.entropy, 3), figure(h.entropy_unscaled, 3)]
         for h in diagnosis.heads
     ]
-    put_table(["attention entropy, nats", "scaled", "without 1/sqrt(D)"], rows)
+    put_table(["attention entropy, nats", "as trained", "without 1/sqrt(D)"], rows)
     loss, without = diagnosis.summary.loss, diagnosis.summary.loss_unscaled
     uniform = figure(diagnosis.heads[0].entropy_uniform, 3)
     put(

@@ -24,7 +24,7 @@ from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
 from seqgen.models.state import Rows
 from seqgen.models.transformer import one_token
 from seqgen.models.transformer.attention import full_attention, full_weights
-from seqgen.models.transformer.blocks import Attend, Block, norm_of
+from seqgen.models.transformer.blocks import QKV_ACTIVATIONS, Attend, Block, norm_of, query_gain
 from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.kv_cache import KVCache
 from seqgen.models.transformer.model import Transformer, initialise, waves_of
@@ -105,6 +105,7 @@ class CrossAttention(nn.Module):
         super().__init__()
         self.index, self.num_heads = index, config.num_heads
         size, width = config.hidden_size, config.num_heads * config.head_width
+        self.gain, self.phi = query_gain(config), QKV_ACTIVATIONS[config.qkv_activation]
         self.query = Linear(size, width, bias=config.bias)
         self.key_value = Linear(size, 2 * width, bias=config.bias)
         self.key_value.maps = {"weight": (width, width)}
@@ -116,13 +117,16 @@ class CrossAttention(nn.Module):
 
     def remember(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
         """Return the keys and values (S, heads, L, D) of features (S, L, H)."""
-        heads = self.key_value(encoded).unflatten(-1, (2, self.num_heads, -1))
+        heads = self.phi(self.key_value(encoded)).unflatten(-1, (2, self.num_heads, -1))
         k, v = heads.permute(2, 0, 3, 1, 4)  # (S, heads, L, D) each
         return self.key_norm(k), v
 
     def forward(self, x: Tensor, attend: Reading) -> Tensor:
-        q = self.query(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # (B, heads, T, D)
-        read = attend.source(self.index, self.query_norm(q))
+        heads = self.phi(self.query(x)).unflatten(-1, (self.num_heads, -1))
+        q = self.query_norm(heads.transpose(1, 2))  # (B, heads, T, D)
+        if self.gain != 1:
+            q = q * self.gain
+        read = attend.source(self.index, q)
         return self.output(read.transpose(1, 2).flatten(2))
 
 
@@ -323,13 +327,17 @@ class RowCrossAttention:
 
     def __init__(self, cross: CrossAttention) -> None:
         self.index, self.num_heads = cross.index, cross.num_heads
+        self.gain, self.phi = cross.gain, one_token.activation_over_arrays(cross.phi)
         self.query = one_token.affine_of(cross.query)
         self.output = one_token.affine_of(cross.output)
         self.query_norm = one_token.over_arrays(cross.query_norm)
 
     def __call__(self, x: np.ndarray, attend: RowReading) -> np.ndarray:
-        q = self.query(x).reshape(len(x), self.num_heads, -1)  # (B, heads, D)
-        read = attend.source(self.index, self.query_norm(q))
+        heads = self.phi(self.query(x)).reshape(len(x), self.num_heads, -1)
+        q = self.query_norm(heads)  # (B, heads, D)
+        if self.gain != 1:
+            q = q * self.gain
+        read = attend.source(self.index, q)
         return self.output(read.reshape(len(x), -1))
 
 

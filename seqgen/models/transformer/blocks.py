@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import ClassVar
 
+import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
@@ -19,6 +21,28 @@ from seqgen.models.transformer.rms_norm import RMSNorm
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 
 
+def unchanged(x: Tensor) -> Tensor:
+    """Return x."""
+    return x
+
+
+# phi of queries, keys and values, by `qkv_activation`.
+QKV_ACTIVATIONS = {
+    None: unchanged,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "relu": F.relu,
+}
+
+
+def query_gain(config: TransformerConfig) -> float:
+    """Return what queries are multiplied by before they meet keys.
+
+    Whatever attends divides by sqrt(D), so without that scale queries are sqrt(D) times as large.
+    """
+    return 1.0 if config.scale_attention else math.sqrt(config.head_width)
+
+
 class Attention(nn.Module):
     """softmax(Q K^T / sqrt(D)) V over several heads (Vaswani et al. 2017, section 3.2)."""
 
@@ -27,6 +51,7 @@ class Attention(nn.Module):
         self.index, size, width = index, config.hidden_size, config.head_width
         self.heads = (config.num_heads, config.kv_heads, config.kv_heads)  # of Q, K and V
         self.widths = tuple(heads * width for heads in self.heads)
+        self.gain, self.phi = query_gain(config), QKV_ACTIVATIONS[config.qkv_activation]
         bias = config.bias or config.qkv_bias
         self.query_key_value = Linear(size, sum(self.widths), bias=bias)
         self.query_key_value.maps = {"weight": self.widths}
@@ -37,7 +62,7 @@ class Attention(nn.Module):
             self.key_norm = RMSNorm(width, eps=config.norm_eps)
 
     def forward(self, x: Tensor, rotation: Tensor | None, attend: Attend) -> Tensor:
-        parts = self.query_key_value(x).split(self.widths, -1)
+        parts = self.phi(self.query_key_value(x)).split(self.widths, -1)
         q, k, v = (
             part.unflatten(-1, (heads, -1)).transpose(1, 2)
             for part, heads in zip(parts, self.heads, strict=True)
@@ -45,6 +70,8 @@ class Attention(nn.Module):
         q, k = self.query_norm(q), self.key_norm(k)
         if rotation is not None:
             q, k = rotate(q, rotation), rotate(k, rotation)
+        if self.gain != 1:
+            q = q * self.gain
         read = attend(self.index, q, k, v)  # (B, heads, T, D)
         return self.output(read.transpose(1, 2).flatten(2))
 

@@ -94,6 +94,15 @@ class TransformerConfig(ModelConfig):
         "Activation of the feed-forward layers; gelu is GPT-2's, by a tanh.", "swiglu"
     )
     qk_norm: bool = setting("Normalise queries and keys (Henry et al. 2020).", True)
+    scale_attention: bool = setting(
+        "Divide the scores of attention by the square root of the head's width (Vaswani et al."
+        " 2017, section 3.2.1); false leaves plain dot products.",
+        True,
+    )
+    qkv_activation: Literal["tanh", "sigmoid", "relu"] | None = setting(
+        "Nonlinearity of queries, keys and values, as in q = tanh(W x); none leaves them linear.",
+        None,
+    )
     bias: bool = setting("Give the linear layers biases.", False)
     qkv_bias: bool = setting(
         "Give the maps to queries, keys and values biases even if bias is false, as Qwen2 does.",

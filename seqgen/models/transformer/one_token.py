@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import nn
+from torch import Tensor, nn
 
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.engines.arrays import ArrayMap, affine_of, attend, attend_each
+from seqgen.models.transformer.blocks import unchanged
 from seqgen.models.transformer.kv_cache import KVCache
 
 if TYPE_CHECKING:
@@ -112,19 +113,22 @@ class RowAttention:
     def __init__(self, attention: Attention) -> None:
         self.index, self.heads = attention.index, attention.heads
         self.places = np.cumsum(attention.widths)[:-1]  # where K and V begin
+        self.gain, self.phi = attention.gain, activation_over_arrays(attention.phi)
         self.query_key_value = affine_of(attention.query_key_value)
         self.output = affine_of(attention.output)
         self.query_norm = over_arrays(attention.query_norm)
         self.key_norm = over_arrays(attention.key_norm)
 
     def __call__(self, x: np.ndarray, rotation: np.ndarray | None, read: Attend) -> np.ndarray:
-        parts = np.split(self.query_key_value(x), self.places, 1)
+        parts = np.split(self.phi(self.query_key_value(x)), self.places, 1)
         q, k, v = (
             part.reshape(len(x), heads, -1) for part, heads in zip(parts, self.heads, strict=True)
         )  # (B, heads, D) each
         q, k = self.query_norm(q), self.key_norm(k)
         if rotation is not None:
             q, k = _rotated(q, rotation), _rotated(k, rotation)
+        if self.gain != 1:
+            q = q * self.gain
         return self.output(read(self.index, q, k, v).reshape(len(x), -1))
 
 
@@ -146,6 +150,11 @@ class RowFeedForward:
 
 def _unchanged(x: np.ndarray) -> np.ndarray:
     return x
+
+
+def activation_over_arrays(phi: Callable[[Tensor], Tensor]) -> ArrayMap:
+    """Return what one of `QKV_ACTIVATIONS` does to an array."""
+    return _unchanged if phi is unchanged else lambda x: phi(torch.from_numpy(x)).numpy()
 
 
 def _rotated(x: np.ndarray, rotation: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from seqgen.models.transformer.attention import for_each_query
+from seqgen.models.transformer.blocks import query_gain
 from seqgen.models.transformer.model import Transformer
 
 
@@ -20,7 +21,7 @@ class HeadFigures:
     Attributes:
         layer: from 0.
         head: from 0.
-        entropy: of softmax(Q K^T / sqrt(D)).
+        entropy: of the model's attention, softmax(Q K^T / sqrt(D)) unless it leaves out the scale.
         entropy_unscaled: of softmax(Q K^T), for the same queries and keys.
         entropy_uniform: of a head that reads all positions it sees alike, which is the most.
     """
@@ -51,12 +52,12 @@ def entropies(probabilities: Tensor) -> Tensor:
 def attention_figures(model: Transformer, tokens: Tensor) -> list[HeadFigures]:
     """Return the figures of every head on windows (B, T) of text."""
     figures: list[HeadFigures] = []
-    length = tokens.shape[1]
+    length, scales = tokens.shape[1], (model.config.head_width**-0.5, _plain_scale(model))
     uniform = sum(math.log(t) for t in range(1, length + 1)) / length
 
     def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        scaled, unscaled = weights(q, k, q.shape[-1] ** -0.5), weights(q, k, 1.0)
-        both = (entropies(p).mean((0, 2)).tolist() for p in (scaled, unscaled))
+        own, unscaled = (weights(q, k, scale) for scale in scales)
+        both = (entropies(p).mean((0, 2)).tolist() for p in (own, unscaled))
         for head, (entropy, without) in enumerate(zip(*both, strict=True)):
             figures.append(
                 HeadFigures(
@@ -67,7 +68,7 @@ def attention_figures(model: Transformer, tokens: Tensor) -> list[HeadFigures]:
                     entropy_uniform=uniform,
                 )
             )
-        return scaled @ for_each_query(q, v)
+        return own @ for_each_query(q, v)
 
     model.features_by(tokens, attend)
     return figures
@@ -76,9 +77,15 @@ def attention_figures(model: Transformer, tokens: Tensor) -> list[HeadFigures]:
 @torch.no_grad()
 def loss_unscaled(model: Transformer, tokens: Tensor, targets: Tensor) -> float:
     """Return the loss, in nats per token, if attention were softmax(Q K^T) V."""
+    scale = _plain_scale(model)
 
     def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return weights(q, k, 1.0) @ for_each_query(q, v)
+        return weights(q, k, scale) @ for_each_query(q, v)
 
     features = model.features_by(tokens, attend)
     return float(F.cross_entropy(model.head(features).flatten(0, 1), targets.flatten()))
+
+
+def _plain_scale(model: Transformer) -> float:
+    """Return what makes plain dot products of the queries and keys that the blocks hand on."""
+    return 1 / query_gain(model.config)
