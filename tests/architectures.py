@@ -90,6 +90,8 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "one": {"window": 1, "num_layers": 1},
         "grouped": GROUPED,
         "unscaled": {"scale_attention": False, "qkv_activation": "tanh", "num_kv_heads": 1},
+        "joined": {"positions": "sinusoidal", "position_size": 3, "scale_embedding": True},
+        "joined-learned": {"positions": "learned", "position_size": 5, "embedding_norm": True},
     },
     "ngram": {
         smoothing: {"order": 3, "smoothing": smoothing}
@@ -299,6 +301,7 @@ PAIR_VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "default": {},
         "2017": {**FORM_OF_2017, "tie_weights": True, "encoder_layers": 1},
         "unscaled": {"scale_attention": False, "qkv_activation": "sigmoid", "num_layers": 1},
+        "joined": {"positions": "sinusoidal", "position_size": 3, "num_layers": 1},
         "learned-odd": {**GPT2, "window": 5, "source_vocab_size": 9, "num_layers": 1},
     },
 }

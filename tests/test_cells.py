@@ -287,6 +287,47 @@ def test_activated_queries_keys_and_values_and_plain_dot_products(name, phi, sca
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_positions_side_by_side_with_embeddings(positions):
+    """h_0(t) = [e(w_t); pos(t)], of 5 + 3 numbers."""
+    settings = {**GPT2, "tie_weights": False, "positions": positions, "position_size": 3}
+    model = Case("transformer", "joined", {**settings, "num_layers": 1}).loud()
+    tokens = ids(1, 7)
+    at = np.arange(7)
+    if positions == "learned":
+        places = model.position_embedding.weight.numpy()[:7]
+    else:
+        slow = at / 10_000 ** (2 / 3)
+        places = np.stack([np.sin(at), np.cos(at), np.sin(slow)], 1)
+    assert model.embedding.weight.shape == (7, 5)
+    x = np.concatenate([model.embedding.weight.numpy()[tokens[0].numpy()], places], 1)
+    block = model.blocks[0]
+    read = layer_norm(x, block.attention_norm)
+    x = x + attention(read, block.attention, 2, lambda q, norm: q)
+    inner = gelu(linear(layer_norm(x, block.feed_forward_norm), block.feed_forward.inner))
+    x = x + linear(inner, block.feed_forward.output)
+    wanted = linear(layer_norm(x, model.final_norm), model.head)
+    np.testing.assert_allclose(model(tokens)[0][0], wanted, rtol=0, atol=1e-5)  # float32 waves
+    state = model.start(1)
+    for place in range(7):
+        logits, state = model.step(tokens[0, place : place + 1].tolist(), state)
+        np.testing.assert_allclose(logits[0], wanted[place], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({}, "position_size needs positions=learned or positions=sinusoidal"),
+        ({"positions": "learned", "hidden_size": 4}, "less than hidden_size, 4"),
+        ({"positions": "learned", "tie_weights": True}, "position_size needs tie_weights=false"),
+    ],
+)
+def test_positions_that_cannot_be_concatenated_are_refused(settings, words):
+    with pytest.raises(UsageError, match=words):
+        Case("transformer", "joined", {"position_size": 4, **settings}).config()
+
+
+@torch.no_grad()
 def test_the_default_form_in_numpy():
     """RoPE, RMSNorm, SwiGLU, and queries and keys normalised before they are turned."""
     model = Case("transformer", "default", {"rope_theta": 50.0}).loud()

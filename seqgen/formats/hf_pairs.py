@@ -168,7 +168,7 @@ def _require_form(config: Seq2SeqTransformerConfig, name: str) -> None:
     bart = config.positions == "learned"
     one_size = {"head_size": None, "num_kv_heads": None, "source_features": None}
     positions = {} if bart else {"positions": "sinusoidal"}
-    plain = {"scale_attention": True, "qkv_activation": None}
+    plain = {"scale_attention": True, "qkv_activation": None, "position_size": None}
     require_settings(config, {**positions, **_form(bart), **one_size, **plain}, name)
     if config.activation not in ACTIVATIONS.values():
         require_settings(config, {"activation": "gelu"}, name)

@@ -90,9 +90,9 @@ class BertStack(TransformerEncoder):
     """
 
     def __init__(self, config: BertConfig) -> None:
-        tokens = nn.Embedding(config.vocab_size + SYMBOLS, config.hidden_size)
+        tokens = nn.Embedding(config.vocab_size + SYMBOLS, config.embedding_width)
         super().__init__(config, tokens)
-        self.segment_embedding = nn.Embedding(2, config.hidden_size)
+        self.segment_embedding = nn.Embedding(2, config.embedding_width)
         self.embedding_norm = norm_of(config)
 
     def _embedded(self, values: Tensor) -> tuple[Tensor, Tensor | None]:

@@ -51,7 +51,7 @@ class SentenceTransformer(SentenceEncoder):
         self.size = config.hidden_size
         # Rotations and sinusoids have no end; positions that are learned do.
         self.window = config.window if config.positions == "learned" else None
-        size = config.hidden_size
+        size = config.embedding_width
         inputs = nn.Linear(width, size) if width else nn.Embedding(config.vocab_size, size)
         self.encoder = TransformerEncoder(config, inputs)
         initialise(self, config)

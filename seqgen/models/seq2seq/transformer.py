@@ -28,7 +28,7 @@ from seqgen.models.transformer.blocks import QKV_ACTIVATIONS, Attend, Block, nor
 from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.kv_cache import KVCache
 from seqgen.models.transformer.model import Transformer, initialise, waves_of
-from seqgen.models.transformer.positions import sinusoids
+from seqgen.models.transformer.positions import sinusoids, with_positions
 from seqgen.models.transformer.rms_norm import RMSNorm
 
 
@@ -154,14 +154,14 @@ class TransformerEncoder(nn.Module):
 
     Args:
         config: of the model.
-        inputs: makes vectors (S, L, H) of the source's values.
+        inputs: makes vectors (S, L, E) of the source's values, E being `embedding_width`.
     """
 
     def __init__(self, config: Seq2SeqTransformerConfig, inputs: nn.Module) -> None:
         super().__init__()
         self.config, self.inputs = config, inputs
         if config.positions == "learned":
-            self.position_embedding = nn.Embedding(config.source_window, config.hidden_size)
+            self.position_embedding = nn.Embedding(config.source_window, config.position_width)
         self.embedding_norm = norm_of(config) if config.embedding_norm else nn.Identity()
         count = config.encoder_layers or config.num_layers
         self.blocks = nn.ModuleList(Block(config, i) for i in range(count))
@@ -211,8 +211,9 @@ class TransformerEncoder(nn.Module):
         return self.dropout(self.embedding_norm(x)), rotation
 
     def _placed(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return vectors x (S, L, H) with their positions, and how RoPE turns them."""
+        """Return vectors x (S, L, E) with their positions, (S, L, H), and how RoPE turns them."""
         config, size = self.config, x.shape[1]
+        side_by_side = config.position_size is not None
         if config.scale_embedding:
             x = x * math.sqrt(config.hidden_size)
         if config.positions == "learned":
@@ -221,14 +222,14 @@ class TransformerEncoder(nn.Module):
                     f"a source has {size} tokens, and this model has learned "
                     f"{config.source_window} positions; give shorter ones"
                 )
-            return x + self.position_embedding.weight[:size], None
+            return with_positions(x, self.position_embedding.weight[:size], side_by_side), None
         if config.positions == "rope":
             # Rotations tell how far apart two places are. The end of a text tells where they are;
             # vectors have no end symbol, and the cells of a grid would not know their place.
             if config.source_features is not None:
                 x = x + sinusoids(size, config.hidden_size).to(x)
             return x, waves_of(config, size).to(x)
-        return x + waves_of(config, size).to(x), None
+        return with_positions(x, waves_of(config, size).to(x), side_by_side), None
 
 
 class Seq2SeqTransformer(Transformer, EncoderDecoder):
@@ -247,7 +248,7 @@ class Seq2SeqTransformer(Transformer, EncoderDecoder):
         super().__init__(config)
         if config.positions == "learned":
             self.source_window = config.source_window
-        inputs = source_input(config, config.hidden_size, self.embedding)
+        inputs = source_input(config, config.embedding_width, self.embedding)
         self.encoder = TransformerEncoder(config, inputs)
         initialise(self, config)
 

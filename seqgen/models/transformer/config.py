@@ -86,6 +86,14 @@ class TransformerConfig(ModelConfig):
         high=4 * MOST_WIDTH,
     )
     positions: Literal["rope", "learned", "sinusoidal"] = setting("Position encoding.", "rope")
+    position_size: int | None = setting(
+        "With positions=learned or sinusoidal: width of position vectors that are concatenated"
+        " with the embeddings, which are so much narrower than hidden_size; by default both have"
+        " that width and are added.",
+        None,
+        low=1,
+        high=MOST_WIDTH,
+    )
     norm: Literal["rmsnorm", "layernorm"] = setting("Normalisation layer.", "rmsnorm")
     norm_position: Literal["pre", "post"] = setting(
         "Normalise before each sublayer (pre) or after its residual sum (post).", "pre"
@@ -170,6 +178,12 @@ class TransformerConfig(ModelConfig):
         )
         even = self.positions != "rope" or self.head_width % 2 == 0
         require(even, f"rope needs an even head size, not {self.head_width}")
+        if self.position_size is not None:
+            added = self.positions != "rope"
+            require(added, "position_size needs positions=learned or positions=sinusoidal")
+            leaves = self.position_size < self.hidden_size
+            require(leaves, f"position_size must be less than hidden_size, {self.hidden_size}")
+            require(not self.tie_weights, "position_size needs tie_weights=false")
         low, high = self.rope_low_factor, self.rope_high_factor
         fits = self.rope_scaling != "llama3" or low < high
         require(fits, f"rope_low_factor must be less than rope_high_factor, {high:g}, not {low:g}")
@@ -177,6 +191,16 @@ class TransformerConfig(ModelConfig):
     def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
         # Multiplications of a square map of the stream; measured.
         return batch_size * seq_len * self.hidden_size**2 >= 1 << 22
+
+    @property
+    def embedding_width(self) -> int:
+        """Width of the embeddings of tokens."""
+        return self.hidden_size - (self.position_size or 0)
+
+    @property
+    def position_width(self) -> int:
+        """Width of the vectors of positions."""
+        return self.position_size or self.hidden_size
 
     @property
     def head_width(self) -> int:

@@ -20,7 +20,12 @@ from seqgen.models.transformer.blocks import Attend, Block, norm_of
 from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.kv_cache import KVCache, empty_cache
 from seqgen.models.transformer.one_token import OneToken
-from seqgen.models.transformer.positions import RopeScaling, rotations, sinusoids
+from seqgen.models.transformer.positions import (
+    RopeScaling,
+    rotations,
+    sinusoids,
+    with_positions,
+)
 
 # Tokens, over all windows, that a long text is worked through at a time.
 SKIMMED = 8192
@@ -34,7 +39,7 @@ def waves_of(config: TransformerConfig, length: int) -> Tensor:
             factors = config.rope_factor, config.rope_low_factor, config.rope_high_factor
             scaling = RopeScaling(config.rope_scaling, *factors, config.rope_original_window)
         return rotations(length, config.head_width, config.rope_theta, scaling)
-    return sinusoids(length, config.hidden_size)
+    return sinusoids(length, config.position_width)
 
 
 def initialise(network: nn.Module, config: TransformerConfig) -> None:
@@ -76,9 +81,9 @@ class Transformer(ArraySteps, NeuralLanguageModel):
         super().__init__()
         self.config, self.window = config, config.window
         size = config.hidden_size
-        self.embedding = nn.Embedding(config.vocab_size, size)
+        self.embedding = nn.Embedding(config.vocab_size, config.embedding_width)
         if config.positions == "learned":
-            self.position_embedding = nn.Embedding(config.window, size)
+            self.position_embedding = nn.Embedding(config.window, config.position_width)
         self.embedding_norm = norm_of(config) if config.embedding_norm else nn.Identity()
         self.blocks = nn.ModuleList(self.block(config, i) for i in range(config.num_layers))
         self.final_norm = norm_of(config) if config.norm_position == "pre" else nn.Identity()
@@ -156,13 +161,13 @@ class Transformer(ArraySteps, NeuralLanguageModel):
         x = self.embedding(tokens)  # (B, T, H)
         if self.config.scale_embedding:
             x = x * math.sqrt(self.config.hidden_size)
-        rotation = None
+        rotation, side_by_side = None, self.config.position_size is not None
         if self.config.positions == "rope":
             rotation = self.waves[positions]
         elif self.config.positions == "learned":
-            x = x + self.position_embedding(positions)
+            x = with_positions(x, self.position_embedding(positions), side_by_side)
         else:
-            x = x + self.waves[positions].to(x.dtype)
+            x = with_positions(x, self.waves[positions], side_by_side)
         return self.dropout(self.embedding_norm(x)), rotation
 
     def _stack(self, x: Tensor, rotation: Tensor | None, attend: Attend) -> Tensor:

@@ -48,6 +48,7 @@ class OneToken:
             self.added = model.position_embedding.weight.detach().numpy()
         else:
             self.added = model.waves.numpy()
+        self.concatenates = config.position_size is not None
         self.embedding_norm = over_arrays(model.embedding_norm)
         self.blocks = [self.row_block(block) for block in model.blocks]
         self.final_norm = over_arrays(model.final_norm)
@@ -74,7 +75,10 @@ class OneToken:
         x = self.embedding[list(tokens)]  # (B, H)
         if self.scale is not None:
             x *= self.scale
-        if self.added is not None:
+        if self.concatenates:
+            vectors = self.added[positions]  # (B, P), or (1, P) for all rows
+            x = np.hstack([x, np.broadcast_to(vectors, (len(x), vectors.shape[1]))])
+        elif self.added is not None:
             x += self.added[positions]
         x = self.embedding_norm(x)
         rotation = None if self.waves is None else self.waves[positions][:, None]

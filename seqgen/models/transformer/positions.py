@@ -19,6 +19,20 @@ def sinusoids(length: int, size: int) -> Tensor:
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :size]
 
 
+def with_positions(x: Tensor, vectors: Tensor, concatenated: bool) -> Tensor:
+    """Return the sum of tokens' and positions' vectors, or both side by side.
+
+    Args:
+        x: of tokens, (B, T, E).
+        vectors: of positions, ([B,] T, P); P = E for sums.
+        concatenated: whether they are put side by side, (B, T, E + P).
+    """
+    vectors = vectors.to(x.dtype)
+    if concatenated:
+        return torch.cat([x, vectors.expand(*x.shape[:-1], -1)], -1)
+    return x + vectors
+
+
 @dataclass(frozen=True)
 class RopeScaling:
     """How a model that was trained on short texts turns longer ones.
