@@ -66,6 +66,7 @@ CASES = {
     "minlstm-dropout": _case("minlstm", {**DROPOUT, "update_dropout": 0.3}),
     "variational": _case("lstm", {**DROPOUT, "variational": True, "activation_penalty": 1.0}),
     "batch-norm": _case("rnn", {"batch_norm": True}),
+    "batch-norm-of-input": _case("rnn", {"batch_norm": True, "batch_norm_at": "input"}),
     "word2vec": Case("word2vec", {"embedding_size": 6, "context_size": 2, "subsample": 0.1}),
     "lines": _case("lstm", DROPOUT, documents="line"),
     "accumulate": _case("gru", DROPOUT, accumulate=2),

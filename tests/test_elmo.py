@@ -216,7 +216,7 @@ def test_a_tagger_reads_the_formula():
 
 
 def test_features_may_stand_beside_the_first_layers_output():
-    """h_k,1 = [h->_k,1; h<-_k,1; h_LM,k] (Peters et al. 2017, equation 4), by an Elman tagger."""
+    """h_k,1 = [h->_k,1; h<-_k,1; h_LM,k] (Peters et al. 2017), by an Elman tagger."""
     origin, text = elmo(), [BOS, 5, 6, 7]
     settings = {"features_at": "first", "cell": "rnn", "embedding_size": 6}
     deep = tagger("birnn", origin, num_layers=2, **settings)

@@ -128,8 +128,9 @@ def test_a_scan_drops_updates_as_the_loop_does(name):
     assert not torch.allclose(wanted, layer.eval().loop(x, before)[0])
 
 
+@pytest.mark.parametrize("normed", ["output", "input"])
 @pytest.mark.parametrize("name", RECURRENT)
-def test_every_cell_takes_what_suits_it(name):
+def test_every_cell_takes_what_suits_it(name, normed):
     """Or refuses it in a line; and in evaluation steps over arrays are the training call."""
     cell = registry.architecture(name).load_model().cell
     suits = {
@@ -139,7 +140,12 @@ def test_every_cell_takes_what_suits_it(name):
         "zoneout": "h" not in cell.passing,
         "zoneout_memory": len(cell.parts) > 1,
     }
-    case = Case(name, "", {"batch_norm": True, "hidden_size": 4})
+    norms = {"batch_norm": True, "batch_norm_at": normed}
+    if normed == "input" and cell.reads_itself:
+        with pytest.raises(UsageError, match="reads only products of its input"):
+            Case(name, "", norms).build()
+        norms = {}
+    case = Case(name, "", norms | {"hidden_size": 4})
     for setting, takes in suits.items():
         if not takes:
             with pytest.raises(UsageError, match=f"^{setting} needs a cell"):
@@ -249,10 +255,36 @@ def test_batch_norm_is_over_rows_and_time():
     torch.testing.assert_close(norm.train()(x[:1, :1]), later[:1, :1], **EXACT)
 
 
-def test_steps_see_new_running_statistics():
-    model = Case("gru", "", {"batch_norm": True}).build()
+def test_batch_norm_of_the_input_is_the_papers_equation():
+    """h_t = tanh(W_h h_t-1 + BN(W_x x_t)), over rows and time (Laurent et al. 2016)."""
+    settings = {"num_layers": 1, "batch_norm": True, "batch_norm_at": "input", "dropout": 0.0}
+    model = Case("rnn", "", settings).loud().train()
+    (cell,), tokens = model.layers, ids(3, 4)
+    with torch.no_grad():
+        products = model.embedding(tokens) @ cell.weight_ih.T
+        mean, variance = products.mean((0, 1)), products.var((0, 1), unbiased=False)
+
+        def outputs(mean, variance):
+            gain, h, every = cell.input_norm.weight, torch.zeros(3, len(mean)).double(), []
+            for product in products.unbind(1):
+                normed = gain * (product - mean) / (variance + 1e-5).sqrt() + cell.bias
+                h = torch.tanh(h @ cell.weight_hh.T + normed)
+                every.append(h)
+            return torch.stack(every, 1)
+
+        trained = outputs(mean, variance)
+        torch.testing.assert_close(model(tokens)[0], model.head(trained), **EXACT)
+        running = 0.1 * mean, 0.9 + 0.1 * products.var((0, 1))
+        evaluated = model.head(outputs(*running))
+        torch.testing.assert_close(model.eval()(tokens)[0], evaluated, **EXACT)
+
+
+@pytest.mark.parametrize("at", ["output", "input"])
+def test_steps_see_new_running_statistics(at):
+    model = Case("gru", "", {"batch_norm": True, "batch_norm_at": at}).build()
     first, _ = model.step([1], model.start(1))
-    model.norms[0].running_mean += 1
+    norm = next(part for part in model.modules() if isinstance(part, BatchNorm))
+    norm.running_mean += 1
     second, _ = model.step([1], model.start(1))
     assert not np.array_equal(first, second)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Batch normalisation between recurrent layers (Ioffe and Szegedy 2015; Laurent et al. 2016)."""
+"""Batch normalisation of recurrent layers (Ioffe and Szegedy 2015; Laurent et al. 2016)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,20 @@ class BatchNorm(nn.BatchNorm1d):
     In training they are those of the call, over its rows and time steps together; in evaluation
     the running ones, which are saved with the weights. A call of one row and one step has no
     variance, and uses the running ones too.
+
+    Args:
+        size: the number of features.
+        has_bias: whether there is a bias; not where one is added anyway.
     """
 
+    def __init__(self, size: int, has_bias: bool = True) -> None:
+        super().__init__(size)
+        if not has_bias:
+            self.register_parameter("bias", None)
+
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise x (B, T, H)."""
-        rows = x.flatten(0, 1)
+        """Normalise x (B, T, H), or (B, H) of one time step."""
+        rows = x.flatten(0, -2)
         if self.training and ranks.world() > 1:
             return self._over_all_ranks(rows).view_as(x)
         if self.training and len(rows) > 1:
@@ -40,9 +49,12 @@ class BatchNorm(nn.BatchNorm1d):
             unbiased = variance * n / (n - 1).clamp_min(1)
             self.running_var.lerp_(unbiased.to(self.running_var), self.momentum)
         normed = (wide - mean) / torch.sqrt(variance + self.eps)
-        return (normed * self.weight + self.bias).to(rows.dtype)
+        return self._shifted(normed * self.weight).to(rows.dtype)
 
     def scale_and_shift(self) -> tuple[Tensor, Tensor]:
         """Return what evaluation multiplies each feature by (H,), and what it then adds (H,)."""
         scale = self.weight / torch.sqrt(self.running_var + self.eps)
-        return scale, self.bias - self.running_mean * scale
+        return scale, self._shifted(-self.running_mean * scale)
+
+    def _shifted(self, x: Tensor) -> Tensor:
+        return x if self.bias is None else x + self.bias

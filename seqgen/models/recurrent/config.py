@@ -211,9 +211,14 @@ class RecurrentConfig(CellRegularisers):
         below=1,
     )
     batch_norm: bool = setting(
-        "Normalise each layer's output over the batch and time before it is read (Ioffe and "
-        "Szegedy 2015; Laurent et al. 2016); evaluation uses running means and variances.",
+        "Normalise over the batch and time (Ioffe and Szegedy 2015) what batch_norm_at says; "
+        "evaluation uses running means and variances.",
         False,
+    )
+    batch_norm_at: Literal["output", "input"] = setting(
+        "For batch_norm: each layer's output before it is read (output), or the product of its "
+        "input, W_h h + BN(W_x x) (input; Laurent et al. 2016).",
+        "output",
     )
     pointer: int = setting(
         "Number of recent tokens that a learned pointer can copy from, mixed with the softmax by "
@@ -223,12 +228,19 @@ class RecurrentConfig(CellRegularisers):
         high=MOST_WIDTH,
     )
 
+    @property
+    def norms(self) -> Literal["output", "input"] | None:
+        """What batch normalisation acts on in each layer, if there is any."""
+        return self.batch_norm_at if self.batch_norm else None
+
     def __post_init__(self) -> None:
         super().__post_init__()
         require(
             self.one_width or not self.residual,
             "residual needs layers of one width, without last_size",
         )
+        norms = self.batch_norm or self.batch_norm_at == "output"
+        require(norms, "batch_norm_at=input needs batch_norm=true")
         if self.tie_weights:
             require(self.input == "embedding", "tie_weights needs --set input=embedding")
             size = self.last.output_size

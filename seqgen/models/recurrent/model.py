@@ -101,7 +101,7 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
             self.layers.append(self.cell(size, layer))
             size = self.layers[-1].sizes[0]
         self.norms = nn.ModuleList(
-            BatchNorm(layer.sizes[0]) for layer in self.layers if config.batch_norm
+            BatchNorm(layer.sizes[0]) for layer in self.layers if config.norms == "output"
         )
         self.word_dropout = WordDropout(config.word_dropout, config.vocab_size)
         self.input_dropout, self.dropout, self.output_dropout = (

@@ -16,6 +16,7 @@ from seqgen.models.dropout import Dropout, kept, scaled_mask
 from seqgen.models.engines.arrays import Arrays, ArrayStep, input_map
 from seqgen.models.engines.onednn_linear import linear
 from seqgen.models.engines.ops import ArrayOps, Ops, TensorOps
+from seqgen.models.recurrent.batch_norm import BatchNorm
 from seqgen.models.recurrent.cells.noise import Noise, unchanged
 from seqgen.models.recurrent.linear_maps import Maps, RowInput, over_arrays, over_loop, over_tensors
 
@@ -57,7 +58,10 @@ class Cell(nn.Module):
         replaces: the one that it shows as the share that is new; a cell has one of both, or none.
         resets: the one that it shows as the share of the past that its candidate reads.
         reads_past: matrices act on the past.
+        reads_itself: the equation gets the input itself beside products of it.
         maps: for each matrix that is several maps below one another, the rows of each.
+        input_norm: normalises W_x x, b added after it: W_hh h + BN(W_x x) + b is the form of
+            Laurent et al. (2016), with b as the bias of the normalisation.
         watch: takes a sequence in the place of `sequence`, where each step is to be looked at.
     """
 
@@ -70,6 +74,7 @@ class Cell(nn.Module):
     replaces: ClassVar[str | None] = None
     resets: ClassVar[str | None] = None
     reads_past: ClassVar[bool] = True
+    reads_itself: ClassVar[bool] = False
     maps: dict[str, tuple[int, ...]]
     watch: Watch | None = None
 
@@ -80,6 +85,7 @@ class Cell(nn.Module):
         self.weight_ih = self.stack("weight_ih", blocks, input_size, nn.init.xavier_uniform_)
         self.make_recurrent(config)
         self.bias = nn.Parameter(torch.zeros(blocks * self.hidden_size))
+        self.input_norm = BatchNorm(len(self.bias), False) if config.norms == "input" else None
         self.regular = config
         self.zoneout = tuple(
             0.0
@@ -110,6 +116,10 @@ class Cell(nn.Module):
         require(
             "h" not in cls.passing or not config.zoneout,
             "zoneout needs a cell that reads its output back; this one has zoneout_memory",
+        )
+        require(
+            not cls.reads_itself or config.norms != "input",
+            "batch_norm_at=input needs a cell that reads only products of its input, such as lstm",
         )
         require(
             len(cls.parts) > 1 or not config.zoneout_memory,
@@ -155,9 +165,20 @@ class Cell(nn.Module):
         """Return W_x (N, E) and b (N,): what the equation gets of an input is W_x x + b."""
         return self.weight_ih, self.bias
 
+    def normed_map_of_input(self) -> tuple[Tensor, Tensor]:
+        """Return W_x and b with the running statistics of `input_norm` in them."""
+        weight, bias = self.map_of_input()
+        if self.input_norm is None:
+            return weight, bias
+        scale, shift = self.input_norm.scale_and_shift()
+        return weight * scale[:, None], bias + shift
+
     def read_input(self, x: Tensor) -> Tensor:
-        """Return W_x x + b (..., N) of x (..., E): as `map_of_input` has it."""
-        return linear(x, *self.map_of_input())
+        """Return W_x x + b (..., N) of x (..., E): as `map_of_input` has it, normalised or not."""
+        weight, bias = self.map_of_input()
+        if self.input_norm is None:
+            return linear(x, weight, bias)
+        return self.input_norm(linear(x, weight, None)) + bias
 
     def maps_of_past(self) -> Maps:
         """Return the maps that the equation finds in `w`: by name, a matrix and a bias or None."""
@@ -253,7 +274,7 @@ class Cell(nn.Module):
         Args:
             inputs: (V, E), the vectors that ids stand for, where the step is to take ids.
         """
-        of_input = self.map_of_input()
+        of_input = self.normed_map_of_input()
         product = input_map(*of_input, inputs)
         beside = of_input if inputs is None else None
         w = over_arrays(self.maps_of_past(), self.vectors(), beside)
@@ -288,7 +309,7 @@ class Cell(nn.Module):
 
     def fits_kernel(self, noise: Noise) -> bool:
         """Return whether `fast_sequence` can drop this."""
-        return noise.weights_alone
+        return noise.weights_alone and self.input_norm is None
 
     def fast_sequence(
         self, x: Tensor, state: LayerState, noise: Noise

@@ -46,6 +46,7 @@ class GridCell(Cell):
     inputs = 8
     parts = "up", "h", "m"
     has_update = True
+    reads_itself = True
     keeps = "f"
     passing = frozenset({"up"})
 

@@ -29,6 +29,7 @@ class MUT1Cell(Cell):
 
     inputs = 2
     has_update = True
+    reads_itself = True
     replaces = "z"
     resets = "r"
 

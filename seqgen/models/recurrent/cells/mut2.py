@@ -28,6 +28,7 @@ class MUT2Cell(Cell):
 
     inputs = 2
     has_update = True
+    reads_itself = True
     replaces = "z"
     resets = "r"
 
