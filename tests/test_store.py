@@ -591,10 +591,10 @@ def test_the_hash_of_a_large_model_is_kept_until_a_file_changes(tmp_path, monkey
     stored = StoredModel(folder)
     stored.write_config("lstm", model={}, data={}, training={})
     plain = stored.digest
-    monkeypatch.setattr("seqgen.store.digests.CHEAP", 4)
+    monkeypatch.setattr("seqgen.store.manifest.CHEAP", 4)
     assert StoredModel(folder).digest == plain
     with monkeypatch.context() as patch:
-        patch.setattr("seqgen.store.digests._hash_of", lambda *what: pytest.fail("read again"))
+        patch.setattr("seqgen.store.manifest._hash_of", lambda *what: pytest.fail("read again"))
         assert StoredModel(folder).digest == plain
     (folder / store.WEIGHTS).write_bytes(b"123456789")
     assert StoredModel(folder).digest != plain

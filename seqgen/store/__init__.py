@@ -1,7 +1,5 @@
 """Trained models on disk: a folder each, found by name, by path, or as the latest."""
 
-from seqgen.store.building import NewModel, building, clean
-from seqgen.store.elsewhere import KeptElsewhere
 from seqgen.store.finding import (
     LATEST,
     LONGEST_NAME,
@@ -13,6 +11,7 @@ from seqgen.store.finding import (
     is_free,
     list_models,
     now,
+    origins_of,
     rename,
 )
 from seqgen.store.kept_data import (
@@ -41,14 +40,14 @@ from seqgen.store.layout import (
     VALIDATION_TOKENS,
     VALIDATION_VECTORS,
     WEIGHTS,
+    home,
+    models_folder,
+    studies_folder,
 )
-from seqgen.store.mixture_parts import mixture_weights, parts_now, write_mixture
-from seqgen.store.model import StoredModel
-from seqgen.store.origins import origins_of
-from seqgen.store.places import home, models_folder, studies_folder
-from seqgen.store.removing import check_removable, needing, remove
+from seqgen.store.lifecycle import NewModel, building, check_removable, clean, needing, remove
+from seqgen.store.mixtures import StoredMixture, as_given, mixture_weights, parts_now, write_mixture
+from seqgen.store.model import ReadOnlyModel, StoredModel
 from seqgen.store.results import bits_record, leaves_unknowns_out, result_of
-from seqgen.store.stored_mixture import StoredMixture, as_given
 from seqgen.store.writing import MetricsLog
 
 __all__ = [
@@ -70,9 +69,9 @@ __all__ = [
     "VALIDATION_TOKENS",
     "VALIDATION_VECTORS",
     "WEIGHTS",
-    "KeptElsewhere",
     "MetricsLog",
     "NewModel",
+    "ReadOnlyModel",
     "StoredMixture",
     "StoredModel",
     "as_given",

@@ -1,4 +1,4 @@
-"""Models by name, by path, or as the latest."""
+"""Models by name, by path, or as the latest; and those that a model was trained from."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from seqgen.errors import SeqgenError, UsageError, did_you_mean
-from seqgen.store.aside import forget_replacements, restore, restore_all, taken
-from seqgen.store.digests import CHEAP
-from seqgen.store.mixture_parts import resolve
+from seqgen.store.config_file import Reference
+from seqgen.store.hidden_folders import forget_replacements, restore, restore_all, taken
+from seqgen.store.layout import RECORD, models_folder
+from seqgen.store.manifest import CHEAP
+from seqgen.store.mixtures import StoredMixture, resolve
 from seqgen.store.model import StoredModel, models_of
 from seqgen.store.ours import holds_no_weights, is_model, require_model
-from seqgen.store.places import models_folder
-from seqgen.store.stored_mixture import StoredMixture
 
 LATEST = "latest"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -215,3 +215,30 @@ def rename(model: StoredModel, name: str) -> StoredModel:
 def now() -> str:
     """Return the time as ISO 8601, in UTC."""
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+# Settings of training whose values are models.
+KINDS = ("init_from", "features")
+
+
+def origins_of(model: StoredModel) -> dict[str, StoredModel | None]:
+    """Return the models that one was trained from, by setting, also if they were renamed.
+
+    None stands for one that is gone or has been trained again. Records of earlier versions have
+    no hashes: then the name in `config.json` counts.
+    """
+    known = model.record.get("origins")
+    known = known if isinstance(known, dict) else {}
+    given = model.config.get("training") or {}
+    return {kind: _found(model, known.get(kind), given[kind]) for kind in KINDS if given.get(kind)}
+
+
+def _found(model: StoredModel, fact: object, given: str) -> StoredModel | None:
+    if fact is None:
+        named = StoredModel(models_folder() / given)  # an absolute path stays itself
+        return named if named.loadable else None
+    try:
+        reference = Reference.read(fact, model.path / RECORD, "an origin")
+        return model.referred(reference, "was trained from", "it cannot be trained again")
+    except (SeqgenError, OSError):
+        return None

@@ -9,7 +9,7 @@ from typing import Any
 
 from seqgen.errors import SeqgenError
 from seqgen.files import is_temporary, named_when_written, remove_leftovers
-from seqgen.store.places import home
+from seqgen.store.layout import home
 
 # The name of a text while it is being received.
 ARRIVING = "arriving"

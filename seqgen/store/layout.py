@@ -1,4 +1,15 @@
-"""The names of the files in a model's folder."""
+"""Where seqgen keeps its files, and what they are called."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from seqgen.errors import SeqgenError
+from seqgen.files import open_file, take_lock
 
 FORMAT = 1
 # In the place of an architecture's name in the configuration of a mixture.
@@ -14,3 +25,50 @@ LABELS = "labels.json"  # in the place of a tokenizer of the sources
 VALIDATION_FOLDER = "validation"
 PARTS, TENSORBOARD = "parts", "tensorboard"
 CHECKPOINTS, LAST, LOCK = "checkpoints", "last.safetensors", "lock"
+
+
+def home() -> Path:
+    """Return the folder of everything seqgen keeps: `$SEQGEN_HOME`, or the user's data folder.
+
+    Raises:
+        SeqgenError: `$SEQGEN_HOME` is no folder, or its name is not UTF-8.
+    """
+    if set_by_user := os.environ.get("SEQGEN_HOME"):
+        folder = Path(set_by_user)
+        if folder.exists() and not folder.is_dir():
+            raise SeqgenError(f"SEQGEN_HOME={folder} is a file; set it to a folder")
+        try:
+            set_by_user.encode()
+        except UnicodeEncodeError:  # safetensors opens files by names in UTF-8 alone
+            raise SeqgenError("SEQGEN_HOME is not UTF-8; set it to a folder that is") from None
+        return folder
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("seqgen", appauthor=False))
+
+
+def models_folder() -> Path:
+    """Return the folder that holds the models."""
+    return home() / "models"
+
+
+def studies_folder() -> Path:
+    """Return the folder that holds what `tune` has tried."""
+    return home() / "studies"
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[IO[bytes]]:
+    """Take the lock under which folders of models are moved, waiting for other processes.
+
+    Hold it only briefly, and do not nest it. Yields the locked file, which is empty unless a
+    process was killed between two steps that belong together; see `aside._announced`.
+
+    Raises:
+        OSError: the home cannot be written.
+    """
+    folder = home()
+    folder.mkdir(parents=True, exist_ok=True)
+    with open_file(folder / "models.lock", "a+b") as file:
+        take_lock(file, wait=True)
+        yield file

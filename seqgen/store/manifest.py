@@ -1,4 +1,4 @@
-"""The manifest of a model's folder: the hash of every file, so that damage is detected.
+"""Hashes of files: of several together, and the manifest of a model's folder, which finds damage.
 
 A file and the manifest cannot be replaced in one step, so the manifest goes first and names two
 hashes for a while, the new one and the old one. Whenever a run is killed, the file in the folder
@@ -8,11 +8,42 @@ has one of them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from seqgen.errors import SeqgenError
 from seqgen.files import parse_json, regular, write_json
+
+# Files up to this size are hashed whenever a model is loaded; larger ones only when resuming.
+CHEAP = 16 << 20
+
+
+def digest_of_files(first: bytes, paths: Sequence[Path]) -> str:
+    """Return a hash, 64 hexadecimal digits, of some bytes and the files that follow them.
+
+    If the last file is large, it is kept in the cache until a file has another size or time.
+    """
+    if paths[-1].stat().st_size <= CHEAP:
+        return _hash_of(first, paths)
+    from seqgen.store.measured import keep_measurement, kept_measurement
+
+    facts = [(str(p.resolve()), p.stat().st_size, p.stat().st_mtime_ns) for p in paths]
+    about = {"question": "digest", "settings": first.decode(), "files": facts}
+    known = kept_measurement(about)
+    if known is None:
+        known = {"digest": _hash_of(first, paths)}
+        known = keep_measurement(about, known) or known
+    return str(known.get("digest"))
+
+
+def _hash_of(first: bytes, paths: Iterable[Path]) -> str:
+    digest = hashlib.sha256(first)
+    for path in paths:
+        with regular(path).open("rb") as file:
+            for block in iter(lambda: file.read(1 << 20), b""):
+                digest.update(block)
+    return digest.hexdigest()
+
 
 MANIFEST = "manifest.json"
 Hashes = dict[str, list[str]]

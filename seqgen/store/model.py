@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,10 +14,8 @@ from seqgen import __version__
 from seqgen.configs import Config
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import json_bytes
-from seqgen.store.adapter import Adapter
-from seqgen.store.checkpoints import TrainingFolder
-from seqgen.store.config_file import read_config, read_parts
-from seqgen.store.digests import CHEAP, digest_of_files
+from seqgen.store.config_file import Adapter, Reference, read_config, read_parts
+from seqgen.store.folder import TrainingFolder
 from seqgen.store.layout import (
     CONFIG,
     FORMAT,
@@ -30,10 +28,10 @@ from seqgen.store.layout import (
     VALIDATION_TOKENS,
     VALIDATION_VECTORS,
     WEIGHTS,
+    models_folder,
 )
-from seqgen.store.places import models_folder
-from seqgen.store.reference import Reference
-from seqgen.store.writing import is_whole, tensor_pieces
+from seqgen.store.manifest import CHEAP, digest_of_files
+from seqgen.store.writing import MetricsLog, is_whole, tensor_pieces
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,6 +42,7 @@ if TYPE_CHECKING:
     from seqgen.models.base import LanguageModel
     from seqgen.tasks.task import Task
     from seqgen.tokenizers import Tokenizer
+
 
 Settings = TypeVar("Settings", bound=Config)
 # What a message says of the base of adapters that is gone, and what to do.
@@ -396,3 +395,58 @@ def models_of(folder: Path) -> Iterator[StoredModel]:
     for path in folder.iterdir() if folder.is_dir() else ():
         if not path.name.startswith(".") and (model := StoredModel(path)).loadable:
             yield model
+
+
+class NoLog(MetricsLog):
+    """A log that nothing is written to."""
+
+    def __init__(self) -> None:
+        """Open nothing."""
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Write nothing."""
+
+
+@dataclass(frozen=True)
+class ReadOnlyModel(StoredModel):
+    """A model of a run on several ranks, as those see it that do not write: nothing is written.
+
+    Attributes:
+        known: the tables of its configuration that this process would have written.
+    """
+
+    known: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return self.known or super().config
+
+    def write_config(self, architecture: str, preset: str | None = None, **groups: Any) -> None:
+        self.known.update({"architecture": architecture, "preset": preset, **groups})
+
+    def replace_part(self, part: str, *pieces: bytes | memoryview) -> None:
+        """Write nothing."""
+
+    def write_weights(self, model: Any) -> None:
+        """Write nothing."""
+
+    def write_checkpoint(self, tensors: Any, facts: dict[str, Any], keep: int = 1) -> None:
+        """Write nothing."""
+
+    def rewind(self, step: int) -> None:
+        """Change nothing."""
+
+    def seal(self) -> None:
+        """Write nothing."""
+
+    def keep_current_hashes(self) -> None:
+        """Change nothing."""
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Lock nothing: rank 0 does."""
+        yield
+
+    @contextlib.contextmanager
+    def log(self, part: str) -> Iterator[MetricsLog]:
+        yield NoLog()

@@ -29,8 +29,8 @@ from seqgen.store.layout import (
     VALIDATION_TOKENS,
     VALIDATION_VECTORS,
     WEIGHTS,
+    models_folder,
 )
-from seqgen.store.places import models_folder
 
 FOLDERS = (TOKENIZER, SOURCE_TOKENIZER, VALIDATION_FOLDER, CHECKPOINTS, TENSORBOARD)
 # The second line of the mark of a new model that is complete, and was to take its place next.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from seqgen.errors import SeqgenError
 from seqgen.store.kept_data import data_of
 from seqgen.store.layout import TOKENIZER
-from seqgen.store.mixture_parts import parts_now
+from seqgen.store.mixtures import parts_now
 
 if TYPE_CHECKING:
     from seqgen.metrics.perplexity import ScoreTotals

@@ -104,7 +104,7 @@ def _found(name: str | Path | None) -> StoredModel:
     if ranks.leads():
         store.clean()
     path = ranks.from_first(lambda: store.find(name).path)
-    return StoredModel(path) if ranks.leads() else store.KeptElsewhere(path)
+    return StoredModel(path) if ranks.leads() else store.ReadOnlyModel(path)
 
 
 def _go_on(

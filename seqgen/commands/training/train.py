@@ -211,7 +211,7 @@ def _new_folder(where: Where, architecture: str, held: contextlib.ExitStack) -> 
     """Return the folder of a new model: rank 0 makes it and writes it."""
     name, stem, overwrite, folder = where
     if not ranks.leads():
-        return store.KeptElsewhere(Path(ranks.broadcast("")))
+        return store.ReadOnlyModel(Path(ranks.broadcast("")))
     stem = f"{stem}-{architecture}"
     stored = held.enter_context(store.building(name, stem, overwrite, folder))
     ranks.broadcast(str(stored.place))

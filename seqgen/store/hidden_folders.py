@@ -1,9 +1,9 @@
 """Hidden folders beside the models: new ones being built, and old ones being deleted.
 
-Beside a model `m` may stand `.m.0123abcd.new`, which is being built, and `.m.0123abcd.gone`, which
-is being deleted. Each has a mark inside (`ours.mark`) that says its name; nothing without one is
-moved or deleted, whatever it is called. Whenever a run is killed, it leaves one of these, and the
-next run deletes it; or it puts it in its place, if it was complete and about to go there.
+Beside a model `m` there may be `.m.0123abcd.new`, which is being built, and `.m.0123abcd.gone`,
+which is being deleted. Each has a mark inside (`ours.mark`) that says its name; nothing without one
+is moved or deleted, whatever it is called. A run that is killed at any time leaves one of these,
+and the next run deletes it, or moves it to its place if it was complete.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import IO
 
 from seqgen.errors import SeqgenError
 from seqgen.files import open_file, take_lock
-from seqgen.store.layout import LOCK, PARTS
+from seqgen.store.layout import LOCK, PARTS, alone, models_folder
 from seqgen.store.ours import (
     FOLDERS,
     contents,
@@ -29,7 +29,6 @@ from seqgen.store.ours import (
     mark,
     strangers,
 )
-from seqgen.store.places import alone, models_folder
 
 NEW, GONE = "new", "gone"
 HIDDEN = re.compile(rf"\.(?P<name>[^/]+)\.[0-9a-f]{{8}}\.(?P<kind>{NEW}|{GONE})")
