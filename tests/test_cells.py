@@ -286,6 +286,32 @@ def test_activated_queries_keys_and_values_and_plain_dot_products(name, phi, sca
         np.testing.assert_allclose(logits[0], wanted[place], **EXACT)
 
 
+@pytest.mark.parametrize(
+    ("settings", "scale"),
+    [
+        ({"positions": "sinusoidal"}, math.sqrt(8)),
+        ({"positions": "sinusoidal", "scale_embedding": False}, 1),
+        ({"positions": "sinusoidal", "position_size": 3}, None),
+        ({"positions": "learned"}, None),
+        ({"positions": "rope"}, None),
+    ],
+)
+@torch.no_grad()
+def test_embeddings_are_scaled_where_sinusoids_are_added(settings, scale):
+    """x_p = sqrt(d) e(w_p) + PE_p, d = 8 (Vaswani et al. 2017, sections 3.4 and 3.5)."""
+    config = Case("transformer", "", {"hidden_size": 8, **settings}).config()
+    assert config.to_dict()["scale_embedding"] == (scale == math.sqrt(8))  # as it is stored
+    if scale is None:
+        return
+    model, tokens = Case("transformer", "", {"hidden_size": 8, **settings}).loud(), ids(1, 5)
+    read, _ = model._embedded(tokens, torch.arange(5))
+    for p, token in enumerate(tokens[0].tolist()):
+        for i in range(8):
+            wave = (math.cos if i % 2 else math.sin)(p / 10_000 ** (2 * (i // 2) / 8))
+            wanted = scale * model.embedding.weight[token, i].item() + wave
+            assert read[0, p, i].item() == pytest.approx(wanted, abs=1e-6)
+
+
 @torch.no_grad()
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 def test_positions_side_by_side_with_embeddings(positions):

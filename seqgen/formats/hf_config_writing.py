@@ -20,6 +20,8 @@ def write(config: TransformerConfig, name: str) -> tuple[str, dict[str, Any]]:
     Raises:
         SeqgenError: no family has such a transformer; names the setting.
     """
+    if config.positions != "learned":
+        require_settings(config, {"positions": "rope"}, name)
     foreign = {"norm_position": "pre", "scale_embedding": False}
     foreign |= {"scale_attention": True, "qkv_activation": None, "position_size": None}
     require_settings(config, {**foreign, "embedding_norm": False, "output_bias": False}, name)
@@ -76,7 +78,7 @@ def _as_gpt2(config: TransformerConfig, name: str) -> dict[str, Any]:
 
 
 def _as_llama(config: TransformerConfig, name: str) -> tuple[str, dict[str, Any]]:
-    required = {"positions": "rope", "norm": "rmsnorm", "activation": "swiglu"}
+    required = {"norm": "rmsnorm", "activation": "swiglu"}
     require_settings(config, required, name)
     family, title = "llama", "Llama"
     if config.qk_norm:

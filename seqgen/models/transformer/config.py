@@ -116,8 +116,10 @@ class TransformerConfig(ModelConfig):
         "Give the maps to queries, keys and values biases even if bias is false, as Qwen2 does.",
         False,
     )
-    scale_embedding: bool = setting(
-        "Multiply embeddings by the square root of the hidden size (Vaswani et al. 2017).", False
+    scale_embedding: bool | None = setting(
+        "Multiply embeddings by the square root of the hidden size (Vaswani et al. 2017, section "
+        "3.4); by default where sinusoids are added to them.",
+        None,
     )
     embedding_norm: bool = setting(
         "Normalise the embeddings, positions included, before the first block, as BART does.", False
@@ -167,6 +169,9 @@ class TransformerConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.scale_embedding is None:
+            sinusoids_added = self.positions == "sinusoidal" and self.position_size is None
+            object.__setattr__(self, "scale_embedding", sinusoids_added)
         heads = self.num_heads
         require(
             self.head_size is not None or self.hidden_size % heads == 0,
