@@ -25,7 +25,7 @@ from seqgen.commands.writing.prompts import read_prompt
 from seqgen.configs.decoding import Heads, SourceOptions
 from seqgen.errors import UsageError
 from seqgen.models.seq2seq.base import windows
-from seqgen.report.heat_map import draw_heat_map
+from seqgen.report.pictures import draw_heat_map
 from seqgen.tokenizers import CharTokenizer
 from seqgen.tokenizers.byte import ByteTokenizer
 from seqgen.tokenizers.word import WhitespaceTokenizer, WordTokenizer

@@ -15,9 +15,8 @@ from seqgen import registry, store
 from seqgen.cli import run
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import DocumentBatches
-from seqgen.data.both_ways import BothWays
 from seqgen.data.corpus import Corpus
-from seqgen.data.direction import turned
+from seqgen.data.direction import BothWays, turned
 from seqgen.data.portions import portions
 from seqgen.data.sources import TokenSources
 from seqgen.errors import UsageError

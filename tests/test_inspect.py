@@ -27,7 +27,7 @@ from seqgen.commands.scoring.surprisal import score_tokens
 from seqgen.configs.scoring import Scoring
 from seqgen.models.recurrent.cells.watched import Steps, watching
 from seqgen.models.transformer.positions import rotate
-from seqgen.report.colours import Scale, share_scale, signed_scale, surprisal_scale
+from seqgen.report.coloured_text import Scale, share_scale, signed_scale, surprisal_scale
 from seqgen.report.inspection import unit_section
 from seqgen.report.page import page
 from seqgen.tokenizers.char import CharTokenizer

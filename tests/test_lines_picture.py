@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from seqgen.report.lines import NAMES_INSIDE, draw_lines
+from seqgen.report.pictures import NAMES_INSIDE, draw_lines
 
 pytest.importorskip("matplotlib", reason="--plot needs matplotlib, the extra `plot`")
 

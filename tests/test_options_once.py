@@ -12,7 +12,7 @@ from seqgen.cli import make_app, sample
 from seqgen.cli.flags import takes_options
 from seqgen.cli.help import Command
 from seqgen.configs.decoding import SampleOptions
-from seqgen.configs.panels import FILTERS
+from seqgen.configs.options import FILTERS
 from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
 

@@ -22,8 +22,7 @@ from seqgen.cli.reading import ReadModel
 from seqgen.cli.source_attention import Picture, Shown
 from seqgen.cli.tables import figure
 from seqgen.configs.decoding import BeamOptions
-from seqgen.configs.options import Options
-from seqgen.configs.panels import OUTPUT
+from seqgen.configs.options import OUTPUT, Options
 from seqgen.configs.settings import setting
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from seqgen.configs import (
     count_of,
     require,
 )
-from seqgen.configs.panels import MACHINE, MEASURED, MODEL, OPTIMISATION
+from seqgen.configs.options import MACHINE, MEASURED, MODEL, OPTIMISATION
 
 PRECISIONS = ("float32", "float64", "bf16")
 MOST_RANKS = 1 << 20

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from seqgen.cli.output import console, put, say, standard_output
-from seqgen.report.colours import Scale
+from seqgen.report.coloured_text import Scale
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -37,8 +37,7 @@ from seqgen.cli.tables import (
 from seqgen.cli.translations import say_cut, translating
 from seqgen.configs.cache import CacheOptions
 from seqgen.configs.decoding import Translation
-from seqgen.configs.options import Options
-from seqgen.configs.panels import MACHINE, MODEL, SCORES, TEXT
+from seqgen.configs.options import MACHINE, MODEL, SCORES, TEXT, Options
 from seqgen.configs.scoring import Scoring, TextScoring, TranslationScores
 from seqgen.configs.settings import setting
 from seqgen.errors import UsageError

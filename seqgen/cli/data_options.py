@@ -7,7 +7,7 @@ from typing import Annotated
 from seqgen.cli import completion
 from seqgen.cli.inputs import file_name
 from seqgen.cli.settings import option as setting
-from seqgen.configs.panels import TEXT
+from seqgen.configs.options import TEXT
 
 TokenizerKind = Annotated[
     str | None,

@@ -15,8 +15,7 @@ from seqgen.cli.output import Output, put, put_record
 from seqgen.cli.outputs import Curves, check_picture
 from seqgen.cli.reading import Device, ModelName
 from seqgen.cli.tables import figure, number, percentage, put_table
-from seqgen.configs.options import Options
-from seqgen.configs.panels import MEASURED
+from seqgen.configs.options import MEASURED, Options
 from seqgen.configs.settings import setting
 from seqgen.wording import plural
 
@@ -155,7 +154,7 @@ def _put_heads(diagnosis: Diagnosis) -> None:
 
 def draw_distances(plot: Path, model: str, points: Sequence[Distance]) -> None:
     """Draw a model's gradients by distance, and their bound if they have one."""
-    from seqgen.report.lines import draw_lines
+    from seqgen.report.pictures import draw_lines
 
     series = {"gradient norm": [(d.distance, d.grad_norm) for d in points]}
     if points[0].bound is not None:

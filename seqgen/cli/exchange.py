@@ -17,8 +17,7 @@ from seqgen.cli.outputs import (
     is_gguf,
 )
 from seqgen.cli.reading import StoredName, Threads
-from seqgen.configs.options import Options
-from seqgen.configs.panels import OUTPUT, SAVING, TEXT
+from seqgen.configs.options import OUTPUT, SAVING, TEXT, Options
 from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
 

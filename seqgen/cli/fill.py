@@ -10,8 +10,7 @@ from seqgen.cli.output import Output, one_line, put, put_record
 from seqgen.cli.prompts import piped_lines, say_unknown
 from seqgen.cli.reading import Device, ModelName
 from seqgen.cli.tables import figure
-from seqgen.configs.options import Options
-from seqgen.configs.panels import OUTPUT
+from seqgen.configs.options import OUTPUT, Options
 from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
 

@@ -73,7 +73,7 @@ def _put(points: Sequence[RampPoint], best_rate: FoundRate, unit: str) -> None:
 
 
 def _draw(place: Path, points: Sequence[RampPoint], unit: str) -> None:
-    from seqgen.report.lines import draw_lines
+    from seqgen.report.pictures import draw_lines
 
     series = {
         "loss of a step": [(p.lr, p.loss) for p in points],

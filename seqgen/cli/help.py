@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from seqgen.cli.help_examples import EXAMPLES
 from seqgen.cli.numbers import fill_in_numbers
 from seqgen.cli.output import is_terminal, put
-from seqgen.configs.panels import ARGUMENTS, OTHER, PANELS
+from seqgen.configs.options import ARGUMENTS, OTHER, PANELS
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from seqgen.cli.inputs import Input, Inputs, piped_input
 from seqgen.cli.output import Output, put_record
 from seqgen.cli.outputs import check_html
 from seqgen.cli.reading import Device, ModelName
-from seqgen.configs.options import Options
-from seqgen.configs.panels import MEASURED, OUTPUT, TEXT
+from seqgen.configs.options import MEASURED, OUTPUT, TEXT, Options
 from seqgen.configs.settings import require, setting
 from seqgen.errors import UsageError
 from seqgen.wording import plural

@@ -17,7 +17,7 @@ from seqgen.commands.inspect.steps import steps as steps_of
 from seqgen.commands.inspect.units import Unit
 from seqgen.commands.inspect.units import units as units_of
 from seqgen.report import inspection
-from seqgen.report.colours import share_scale, signed_scale
+from seqgen.report.coloured_text import share_scale, signed_scale
 from seqgen.report.page import Section
 from seqgen.wording import plural
 

@@ -14,8 +14,7 @@ from seqgen.cli.outputs import check_replaced_model
 from seqgen.cli.pairs import ScoredInput, as_text, held_out_by
 from seqgen.cli.reading import BatchSize, ExactMachine
 from seqgen.cli.tables import figure, weight
-from seqgen.configs.options import Options
-from seqgen.configs.panels import MODEL, SAVING
+from seqgen.configs.options import MODEL, SAVING, Options
 from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
 from seqgen.wording import plural

@@ -32,8 +32,7 @@ from seqgen.cli.tables import (
     put_table,
     short_count,
 )
-from seqgen.configs.options import Options
-from seqgen.configs.panels import MODEL, OTHER, OUTPUT
+from seqgen.configs.options import MODEL, OTHER, OUTPUT, Options
 from seqgen.configs.settings import setting
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.wording import first_names, plural
@@ -211,7 +210,7 @@ def _draw_losses(model: store.StoredModel, plot: Path) -> None:
     Raises:
         SeqgenError: none were logged.
     """
-    from seqgen.report.lines import draw_lines
+    from seqgen.report.pictures import draw_lines
 
     losses = {name: points for name, points in losses_by_step(model).items() if points}
     if not losses:

@@ -14,7 +14,7 @@ from seqgen.cli.inputs import file_path
 from seqgen.cli.process import MOST_THREADS, use_threads
 from seqgen.cli.settings import option as setting
 from seqgen.configs import MOST_SEED, count_of
-from seqgen.configs.panels import (
+from seqgen.configs.options import (
     MACHINE,
     OUTPUT,
     WHAT,

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
-from seqgen.configs.options import Options
-from seqgen.configs.panels import OUTPUT
+from seqgen.configs.options import OUTPUT, Options
 from seqgen.configs.settings import setting
 from seqgen.errors import SeqgenError
 

@@ -14,8 +14,7 @@ import typer
 from seqgen import formats, store
 from seqgen.cli.inputs import Identity, Input
 from seqgen.cli.output import is_terminal
-from seqgen.configs.options import Options
-from seqgen.configs.panels import OUTPUT, SAVING
+from seqgen.configs.options import OUTPUT, SAVING, Options
 from seqgen.configs.settings import setting
 from seqgen.errors import SeqgenError, UsageError
 

@@ -11,8 +11,7 @@ import typer
 
 from seqgen.cli.inputs import Input, Inputs, Pipe, file_name
 from seqgen.cli.output import announce
-from seqgen.configs.options import Options, same
-from seqgen.configs.panels import TEXT
+from seqgen.configs.options import TEXT, Options, same
 from seqgen.configs.settings import setting
 from seqgen.errors import SeqgenError, UsageError
 

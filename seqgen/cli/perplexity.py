@@ -32,8 +32,7 @@ from seqgen.cli.source_attention import Picture, Shown
 from seqgen.cli.tables import count, figure, percentage, put_table
 from seqgen.configs.cache import CacheOptions
 from seqgen.configs.decoding import LookOptions
-from seqgen.configs.options import Options, group, same
-from seqgen.configs.panels import MODEL, OUTPUT, TEXT
+from seqgen.configs.options import MODEL, OUTPUT, TEXT, Options, group, same
 from seqgen.configs.scoring import Scoring
 from seqgen.configs.settings import setting
 from seqgen.errors import SeqgenError, UsageError

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from seqgen.cli.inputs import Input, Inputs, input_bytes, piped_input
 from seqgen.cli.output import Output, is_terminal
 from seqgen.cli.pairs import SourceVectors, check_vectors
-from seqgen.configs.options import Options, same
-from seqgen.configs.panels import OUTPUT, TEXT
+from seqgen.configs.options import OUTPUT, TEXT, Options, same
 from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
 from seqgen.wording import plural

@@ -14,8 +14,7 @@ from seqgen.cli.pairs import held_out_by
 from seqgen.cli.reading import ExactMachine, ModelNames
 from seqgen.cli.tables import count, figure, percentage, put_table
 from seqgen.configs import Documents
-from seqgen.configs.options import Options, same
-from seqgen.configs.panels import OUTPUT
+from seqgen.configs.options import OUTPUT, Options, same
 from seqgen.configs.scoring import TextScoring
 from seqgen.configs.settings import require, setting
 from seqgen.errors import SeqgenError

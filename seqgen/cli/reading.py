@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, ClassVar
 from seqgen.cli.process import MOST_THREADS
 from seqgen.configs.cache import CacheOptions
 from seqgen.configs.decoding import LookOptions, WritingOptions
-from seqgen.configs.option_values import PRECISIONS, READING_PRECISIONS, choice
-from seqgen.configs.options import Options, group, with_default
-from seqgen.configs.panels import MACHINE, MODEL, TEXT
+from seqgen.configs.options import (
+    MACHINE,
+    MODEL,
+    PRECISIONS,
+    READING_PRECISIONS,
+    TEXT,
+    Options,
+    choice,
+    group,
+    with_default,
+)
 from seqgen.configs.settings import MOST_SEED, setting
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from seqgen.cli.output import Output, put_record
 from seqgen.cli.outputs import check_html
 from seqgen.cli.page_commands import page_commands
 from seqgen.cli.reading import Device, ModelNames
-from seqgen.configs.panels import OUTPUT, TEXT
+from seqgen.configs.options import OUTPUT, TEXT
 from seqgen.configs.settings import setting
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.store.model import StoredModel

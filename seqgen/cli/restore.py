@@ -9,8 +9,7 @@ from seqgen.cli.inputs import piped_input
 from seqgen.cli.output import Output, one_line, put, put_record
 from seqgen.cli.prompts import piped_lines
 from seqgen.cli.reading import FixedSeed, ModelName, Threads
-from seqgen.configs.options import Options
-from seqgen.configs.panels import SEARCH
+from seqgen.configs.options import SEARCH, Options
 from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
 

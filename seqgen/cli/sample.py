@@ -15,8 +15,7 @@ from seqgen.cli.prompts import Echo, GivenPrompts, say_unknown
 from seqgen.cli.reading import ReadModel
 from seqgen.cli.source_attention import Picture, Shown
 from seqgen.configs.decoding import SampleOptions
-from seqgen.configs.options import Options
-from seqgen.configs.panels import OUTPUT, TEXT
+from seqgen.configs.options import OUTPUT, TEXT, Options
 from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from seqgen import ranks
-from seqgen.configs.panels import MACHINE
+from seqgen.configs.options import MACHINE
 from seqgen.errors import Interrupted, UsageError
 
 Shard = Annotated[

@@ -13,8 +13,7 @@ from seqgen.cli.output import console, is_terminal
 from seqgen.cli.outputs import check_picture
 from seqgen.cli.tables import figure
 from seqgen.configs.decoding import LookOptions
-from seqgen.configs.options import Options
-from seqgen.configs.panels import ATTENTION
+from seqgen.configs.options import ATTENTION, Options
 from seqgen.configs.settings import setting
 from seqgen.wording import visible
 
@@ -99,7 +98,7 @@ class Shown:
         weights = self.options.heads.mean(look.attention)
         title = f"{title}: {whose(self.options, look.attention.shape)}"
         if self.plot is not None:
-            from seqgen.report.heat_map import draw_heat_map
+            from seqgen.report.pictures import draw_heat_map
 
             rows, columns = (list(map(label, x)) for x in (look.target_pieces, look.source_pieces))
             draw_heat_map(self._place(), weights, rows, columns, title)

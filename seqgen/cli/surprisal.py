@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from seqgen.cli.coloured import lines_of, put_lines
 from seqgen.cli.output import Output
-from seqgen.report.colours import Scale
+from seqgen.report.coloured_text import Scale
 
 if TYPE_CHECKING:
     from seqgen.commands.scoring.surprisal import Token

@@ -19,7 +19,7 @@ from seqgen.cli.settings import assignment
 from seqgen.cli.settings import option as setting
 from seqgen.cli.tables import MISSING, count, figure, put_table, short_count
 from seqgen.configs import MOST_SEED, conform, count_of, require
-from seqgen.configs.panels import BUDGET, OPTIMISATION, OUTPUT, WHAT
+from seqgen.configs.options import BUDGET, OPTIMISATION, OUTPUT, WHAT
 
 if TYPE_CHECKING:
     from seqgen.commands.training.sweep import Sweep, SweepRecord
@@ -176,7 +176,7 @@ def sweep(given: Mapping[str, Any], files: list[str] | None) -> None:
         for line in picture(records):
             put(f"{line}\n")
     if place is not None:
-        from seqgen.report.lines import draw_lines
+        from seqgen.report.pictures import draw_lines
 
         draw_lines(place, series(records), "parameters", "bits/char")
 

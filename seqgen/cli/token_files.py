@@ -13,7 +13,7 @@ from seqgen.cli.inputs import Input, join
 from seqgen.cli.output import Output, console, is_terminal, put_record
 from seqgen.cli.outputs import Overwrite, check_out, is_token_file
 from seqgen.cli.tables import count
-from seqgen.configs.panels import SAVING
+from seqgen.configs.options import SAVING
 from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
 from seqgen.wording import plural

@@ -15,8 +15,7 @@ from seqgen.cli.reading import ModelName, Threads
 from seqgen.cli.tables import count, figure, percentage, put_facts
 from seqgen.cli.token_files import TokenFiles, write
 from seqgen.configs import Documents
-from seqgen.configs.options import Options, group, same
-from seqgen.configs.panels import MODEL, OUTPUT, TEXT, WHAT
+from seqgen.configs.options import MODEL, OUTPUT, TEXT, WHAT, Options, group, same
 from seqgen.configs.settings import require, setting
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.wording import plural

@@ -26,7 +26,7 @@ from seqgen.cli.settings import option as setting
 from seqgen.cli.several import Shard, Timeout, check_alone, check_files, leave_to_first
 from seqgen.cli.train_flags import ITSELF, check_no_model_name, refuse
 from seqgen.cli.train_summary import LastLook, how_to_go_on, summarise
-from seqgen.configs.panels import BUDGET, OPTIMISATION, OUTPUT, SAVING, TEXT, WHAT
+from seqgen.configs.options import BUDGET, OPTIMISATION, OUTPUT, SAVING, TEXT, WHAT
 from seqgen.errors import Interrupted, UsageError
 
 

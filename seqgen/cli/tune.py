@@ -37,7 +37,7 @@ from seqgen.configs import (
     read_search,
     require,
 )
-from seqgen.configs.panels import BUDGET, OPTIMISATION, SAVING, SEARCH, TEXT, WHAT
+from seqgen.configs.options import BUDGET, OPTIMISATION, SAVING, SEARCH, TEXT, WHAT
 from seqgen.training.events import Event, Notice
 from seqgen.wording import plural
 

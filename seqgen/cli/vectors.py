@@ -13,8 +13,7 @@ from seqgen.cli.output import Output, one_line, put, put_bytes, put_record
 from seqgen.cli.outputs import check_out, check_picture, is_vectors
 from seqgen.cli.reading import Device, ModelName
 from seqgen.cli.tables import count, figure, put_table
-from seqgen.configs.options import Options
-from seqgen.configs.panels import LENGTH, MEASURED, OUTPUT, SAVING
+from seqgen.configs.options import LENGTH, MEASURED, OUTPUT, SAVING, Options
 from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
 from seqgen.wording import first_names, plural

@@ -3,7 +3,7 @@
 from seqgen.configs.config_files import read_config, resolve, settings_of
 from seqgen.configs.data import DOCUMENTS, DataConfig, Direction, Documents
 from seqgen.configs.model import DROPOUT_BY_OVERFITTING_RATIO, ModelConfig, Size, by_ratio
-from seqgen.configs.option_values import (
+from seqgen.configs.options import (
     PRECISIONS,
     READING_PRECISIONS,
     choice,

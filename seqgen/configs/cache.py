@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seqgen.configs.options import Options
-from seqgen.configs.panels import MODEL
+from seqgen.configs.options import MODEL, Options
 from seqgen.configs.settings import MOST_WIDTH, setting
 
 STRENGTH, FLATNESS = 0.1, 0.3

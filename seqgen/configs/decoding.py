@@ -10,8 +10,18 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from seqgen.configs.options import Options, group, same, with_default
-from seqgen.configs.panels import ATTENTION, FILTERS, LENGTH, MACHINE, SEARCH, TRANSLATED
+from seqgen.configs.options import (
+    ATTENTION,
+    FILTERS,
+    LENGTH,
+    MACHINE,
+    SEARCH,
+    TRANSLATED,
+    Options,
+    group,
+    same,
+    with_default,
+)
 from seqgen.configs.settings import (
     MOST_ROWS,
     MOST_SEED,

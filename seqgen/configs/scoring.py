@@ -8,8 +8,18 @@ from typing import Any, Literal, get_args
 
 from seqgen.configs.data import Documents
 from seqgen.configs.decoding import WritingOptions
-from seqgen.configs.options import Options, group, same, with_default
-from seqgen.configs.panels import MODEL, OUTPUT, SCORES, TESTS, TEXT, TRANSLATED
+from seqgen.configs.options import (
+    MODEL,
+    OUTPUT,
+    SCORES,
+    TESTS,
+    TEXT,
+    TRANSLATED,
+    Options,
+    group,
+    same,
+    with_default,
+)
 from seqgen.configs.settings import MOST_RATE, MOST_TOKENS, require, setting
 from seqgen.errors import UsageError
 

@@ -1,12 +1,13 @@
-"""Reading a text from right to left: the same tokens, in the other order, ends where they are."""
+"""Reading a text from right to left, or from both of its ends."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from seqgen.configs import Direction
+from seqgen.data.batches import Batch, Batches
 from seqgen.data.corpus import Corpus, Gathered
 
 # Tokens or documents that are turned at a time.
@@ -54,3 +55,46 @@ def _order(starts: np.ndarray, ends: np.ndarray, end: int | None) -> np.ndarray:
     if end is not None:
         order[ends - 1] = ends - 1
     return order
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoWayBatch(Batch):
+    """Rows of a text as they are, and as many from right to left.
+
+    Attributes:
+        backward: the latter; see `data.direction`.
+    """
+
+    backward: Batch
+
+    def rows(self, cut: slice, trim: bool = True) -> Batch:
+        """Return some of the rows, in both directions."""
+        rows = replace(self, backward=self.backward.rows(cut, trim))
+        return super(TwoWayBatch, rows).rows(cut, trim)
+
+
+class BothWays(Batches):
+    """The same text in both directions, in every step.
+
+    Documents that are shorter than a window are the same ones on both sides.
+
+    Args:
+        forward: its batches.
+        backward: those of the text from right to left, with the same settings.
+    """
+
+    def __init__(self, forward: Batches, backward: Batches) -> None:
+        super().__init__(forward.corpus, forward.batch_size, forward.seq_len, forward.seed)
+        self._directions = forward, backward
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self._directions[0].steps_per_epoch
+
+    def batch(self, step: int) -> TwoWayBatch:
+        there, back = (batches.batch(step) for batches in self._directions)
+        return TwoWayBatch(**vars(there), backward=back)
+
+    def batch_of_epoch(self, epoch: int, index: int) -> TwoWayBatch:
+        there, back = (batches.batch_of_epoch(epoch, index) for batches in self._directions)
+        return TwoWayBatch(**vars(there), backward=back)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from seqgen.data.batch import IGNORED, Batch, cuts
+from seqgen.data.batches import IGNORED, Batch, cuts
 
 
 @dataclass(frozen=True)

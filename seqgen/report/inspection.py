@@ -9,8 +9,13 @@ from seqgen.commands.inspect.heads import Attended, HeadWeights
 from seqgen.commands.inspect.likeliest import Place
 from seqgen.commands.inspect.steps import Step, UnitValues, Weights
 from seqgen.commands.inspect.units import Unit
-from seqgen.report.coloured_text import Span, coloured_text
-from seqgen.report.colours import share_scale, signed_scale, surprisal_scale
+from seqgen.report.coloured_text import (
+    Span,
+    coloured_text,
+    share_scale,
+    signed_scale,
+    surprisal_scale,
+)
 from seqgen.report.page import Section, beside, table
 
 UNIT_COLUMNS = ("layer", "unit", "kept", "memory", "reset", "lag", "correlation", "follows")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from seqgen.commands.portrait.translated import Line, Translated
-from seqgen.report.colours import share_scale
+from seqgen.report.coloured_text import share_scale
 from seqgen.report.page import table
 from seqgen.wording import visible
 

@@ -20,7 +20,7 @@ from seqgen.cli.numbers import listed_numbers
 from seqgen.cli.output import put, put_record, say
 from seqgen.cli.tables import byte_size, count, duration, figure, percentage, put_table
 from seqgen.configs import MOST_RATE, PRECISIONS, choice, require
-from seqgen.configs.panels import LENGTH, MEASURED
+from seqgen.configs.options import LENGTH, MEASURED
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
@@ -303,7 +303,7 @@ def points(
     place = None if plot is None else check_picture(plot, [])
     paths_taken = measure(steps, lr, seed)
     if place is not None:
-        from seqgen.report.lines import draw_lines
+        from seqgen.report.pictures import draw_lines
 
         paths = {_told(path): list(enumerate(path.path)) for path in paths_taken}
         draw_lines(place, paths, "step", "theta", log="", marker="")
