@@ -78,6 +78,8 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "onehot": {"input": "onehot"},
         "residual": {"residual": True},
         "tied": {"tie_weights": True, "num_layers": 1},
+        "dense": {"dense": True, "num_layers": 3, "embedding_size": 5, "last_size": 6},
+        "dense-onehot": {"dense": True, "input": "onehot", "batch_norm": True},
         "projected": {"projection": 5, "peepholes": True, "layer_norm": True, "residual": True},
         "pointer": {"pointer": 4, "num_layers": 1, "embedding_size": 5},
     },

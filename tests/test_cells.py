@@ -117,6 +117,32 @@ def test_stacked_layers_by_hand():
     np.testing.assert_allclose(model(tokens)[0][0], np.stack(logits), **EXACT)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("more", [{"embedding_size": 5}, {"input": "onehot"}])
+def test_dense_layers_read_all_below_them(more):
+    """h_l = tanh(W_l [x; h_1; ...; h_l-1] + U_l h_l + b_l), the head over h_3; a step too."""
+    model = Case("rnn", "dense", {"dense": True, "num_layers": 3, "last_size": 6, **more}).loud()
+    vectors = model.embedding.weight.numpy() if model.embedding else np.eye(7)
+    tokens = ids(1, 5)
+    after, logits = [np.zeros(8), np.zeros(8), np.zeros(6)], []
+    state = model.start(1)
+    for token in tokens[0]:
+        below = vectors[token]
+        for i, layer in enumerate(model.layers):
+            w, u, b = (p.numpy() for p in (layer.weight_ih, layer.weight_hh, layer.bias))
+            after[i] = np.tanh(w @ below + u @ after[i] + b)
+            below = np.concatenate([below, after[i]])
+        logits.append(model.head.weight.numpy() @ after[2] + model.head.bias.numpy())
+        stepped, state = model.step([int(token)], state)
+        np.testing.assert_allclose(stepped[0], logits[-1], **EXACT)
+    np.testing.assert_allclose(model(tokens)[0][0], np.stack(logits), **EXACT)
+
+
+def test_dense_and_residual_connections_are_one_or_the_other():
+    with pytest.raises(UsageError, match="dense=true needs residual=false"):
+        Case("lstm", "both", {"dense": True, "residual": True}).config()
+
+
 def test_one_hot_input_is_a_column_of_the_matrix():
     model = Case("lstm", "onehot", {"input": "onehot", "num_layers": 1}).loud()
     same = Case("lstm", "plain", {"num_layers": 1, "embedding_size": 7}).loud()

@@ -173,6 +173,11 @@ class RecurrentConfig(CellRegularisers):
     residual: bool = setting(
         "Add the input of each layer but the first to its output (residual connections).", False
     )
+    dense: bool = setting(
+        "Let each layer read the first layer's input and the outputs of all layers below it, side"
+        " by side (dense connections, Huang et al. 2017); the softmax layer reads the last layer.",
+        False,
+    )
     dropout: float = setting(
         SHARED_DOCS["dropout"]
         + " It applies to the input of each layer and of the softmax layer (Zaremba et al. "
@@ -241,6 +246,9 @@ class RecurrentConfig(CellRegularisers):
         )
         norms = self.batch_norm or self.batch_norm_at == "output"
         require(norms, "batch_norm_at=input needs batch_norm=true")
+        require(
+            not (self.dense and self.residual), "dense=true needs residual=false, and vice versa"
+        )
         if self.tie_weights:
             require(self.input == "embedding", "tie_weights needs --set input=embedding")
             size = self.last.output_size

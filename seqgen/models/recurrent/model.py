@@ -42,6 +42,22 @@ class RecurrentState(State):
     recent: Recent | None = None
 
 
+@dataclass(frozen=True)
+class ArrayStack:
+    """The layers of a model over arrays, with weights that do not change.
+
+    Attributes:
+        steps: how each layer goes on.
+        norms: for each layer what its output is multiplied by, and what is added; or none.
+        vectors: the first layer's input (B, E) of ids (B,), where later layers read it too; None
+            without dense connections.
+    """
+
+    steps: list[ArrayStep]
+    norms: list[Arrays]
+    vectors: ArrayMap | None
+
+
 class ArrayState(RecurrentState):
     """The state between one-token steps over arrays: tensors are made when someone asks.
 
@@ -49,15 +65,12 @@ class ArrayState(RecurrentState):
 
     Attributes:
         arrays: for each layer the parts of its state.
-        steps: how the layers go on, with weights that do not change meanwhile.
+        stack: how the layers go on.
         head: logits from the last layer's h.
-        norms: for each layer what its output is multiplied by, and what is added; or none.
     """
 
-    def __init__(
-        self, arrays: list[Arrays], steps: list[ArrayStep], head: ArrayMap, norms: list[Arrays]
-    ) -> None:
-        self.arrays, self.steps, self.head, self.norms = arrays, steps, head, norms
+    def __init__(self, arrays: list[Arrays], stack: ArrayStack, head: ArrayMap) -> None:
+        self.arrays, self.stack, self.head = arrays, stack, head
 
     @property
     def layers(self) -> tuple[LayerState, ...]:
@@ -96,9 +109,10 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
         self.config = config
         self.embedding = _embedding(config) if shares is None else shares.embedding
         self.cell.require_suits(config)
-        self.layers, size = nn.ModuleList(), config.input_size
+        self.layers, size, below = nn.ModuleList(), config.input_size, 0
         for layer in [config] * (config.num_layers - 1) + [config.last]:
-            self.layers.append(self.cell(size, layer))
+            below = below + size if config.dense else size
+            self.layers.append(self.cell(below, layer))
             size = self.layers[-1].sizes[0]
         self.norms = nn.ModuleList(
             BatchNorm(layer.sizes[0]) for layer in self.layers if config.norms == "output"
@@ -153,12 +167,14 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
 
         Returns:
             These, residual connections added up, and the state of each layer after the tokens.
+            With dense connections a layer reads all that is before its own output in the list.
         """
         one_step = tokens.shape[1] == 1 and not torch.is_grad_enabled()
         x = self._input(tokens)  # (B, T, E)
         outputs, after = [x], []
         for index, (layer, past) in enumerate(zip(self.layers, state.layers, strict=True)):
-            read = (self.dropout if index > 0 else self.input_dropout)(x)
+            below = torch.cat(outputs, -1) if self.config.dense else x
+            read = (self.dropout if index > 0 else self.input_dropout)(below)
             if one_step:
                 past = layer.step(read[:, 0], past)
                 y = past[0].unsqueeze(1)
@@ -201,22 +217,25 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
             require_no_graph(state)
             arrays = [tuple(part.numpy() for part in layer) for layer in state.layers]
             state = ArrayState(arrays, *self.prepared(self._arrays))
-        x, after = self._stepped(np.asarray(tokens), state.arrays, state.steps, state.norms)
-        return state.head(x), ArrayState(after, state.steps, state.head, state.norms)
+        x, after = self._stepped(np.asarray(tokens), state.arrays, state.stack)
+        return state.head(x), ArrayState(after, state.stack, state.head)
 
     def _stepped(
-        self, tokens: np.ndarray, past: list[Arrays], steps: list[ArrayStep], norms: list[Arrays]
+        self, tokens: np.ndarray, past: list[Arrays], stack: ArrayStack
     ) -> tuple[np.ndarray, list[Arrays]]:
         """Read a token of each row; return the features (B, H), and each layer's state after."""
         x, after = tokens, []
-        for index, (step, before) in enumerate(zip(steps, past, strict=True)):
-            arrays = step(x, before)
+        outputs = [] if stack.vectors is None else [stack.vectors(tokens)]
+        for index, (step, before) in enumerate(zip(stack.steps, past, strict=True)):
+            arrays = step(np.hstack(outputs) if outputs and index > 0 else x, before)
             y = arrays[0]
-            if norms:
-                scale, shift = norms[index]
+            if stack.norms:
+                scale, shift = stack.norms[index]
                 y = y * scale + shift
             # What a residual layer adds to is its input; the first layer has none.
             x = x + y if self.config.residual and index > 0 else y
+            if outputs:
+                outputs.append(x)
             after.append(arrays)
         return x, after
 
@@ -228,22 +247,33 @@ class RecurrentLM(ArraySteps, NeuralLanguageModel):
         So matrices in fewer bits give the same numbers in a long text as in a step.
         """
         arrays = [tuple(part.numpy() for part in layer) for layer in layers]
-        steps, _, norms = self.prepared(self._arrays)
+        stack, _ = self.prepared(self._arrays)
         outputs = []
         for ids in tokens.numpy().T:
-            x, arrays = self._stepped(ids, arrays, steps, norms)
+            x, arrays = self._stepped(ids, arrays, stack)
             outputs.append(x)
         after = tuple(tuple(map(torch.from_numpy, layer)) for layer in arrays)
         return torch.from_numpy(np.stack(outputs, 1)), after
 
-    def _arrays(self) -> tuple[list[ArrayStep], ArrayMap, list[Arrays]]:
+    def _arrays(self) -> tuple[ArrayStack, ArrayMap]:
         every = self._one_hots() if self.embedding is None else self.embedding.weight
         inputs = [every, *[None] * (len(self.layers) - 1)]
         steps = [layer.array_step(x) for layer, x in zip(self.layers, inputs, strict=True)]
         norms = [
             tuple(part.detach().numpy() for part in norm.scale_and_shift()) for norm in self.norms
         ]
-        return steps, affine_of(self.head), norms
+        vectors = None
+        if self.config.dense and self.embedding is None:
+            vectors = self._one_hot_rows
+        elif self.config.dense:
+            vectors = every.detach().numpy().__getitem__
+        return ArrayStack(steps, norms, vectors), affine_of(self.head)
+
+    def _one_hot_rows(self, ids: np.ndarray) -> np.ndarray:
+        """Return the one-hot vectors (B, V) of ids (B,)."""
+        rows = np.zeros((len(ids), self.vocab_size), self.head.weight.detach().numpy().dtype)
+        rows[np.arange(len(ids)), ids] = 1
+        return rows
 
     def _one_hots(self) -> Tensor:
         """Return the identity (V, V), of which only its ones take memory."""
