@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from seqgen import store
 from seqgen.cli import run
+from seqgen.commands.writing.restore import load_memory
 from seqgen.errors import UsageError
 from seqgen.models.memory.hopfield import (
     Hopfield,
@@ -47,41 +48,43 @@ def test_weights_are_symmetric_without_a_diagonal(rule):
     assert (weights == weights.T).all() and (np.diag(weights) == 0).all()
 
 
-@given(seed=seeds)
+@given(seed=seeds, theta=st.sampled_from([0.0, 0.4, -1.3]))
 @quick
-def test_updates_are_the_lectures_rule(seed):
-    """s_i becomes +1 if sum_j w_ij s_j > 0, else -1: all from the old state, or one by one."""
+def test_updates_are_the_lectures_rule(seed, theta):
+    """s_i becomes +1 if sum_j w_ij s_j > theta, else -1: all from the old state, or one by one."""
     weights, s = hebbian(signs(4, 11, seed=seed)), signs(11, seed=seed + 1)
     order = np.random.default_rng(seed).permutation(11)
 
     def updated(i, state):
-        return 1 if sum(weights[i, j] * int(state[j]) for j in range(11)) > 1e-12 else -1
+        field = sum(weights[i, j] * int(state[j]) for j in range(11))
+        return 1 if field - theta > 1e-12 else -1
 
-    assert update_all(weights, s).tolist() == [updated(i, s) for i in range(11)]
+    assert update_all(weights, s, theta).tolist() == [updated(i, s) for i in range(11)]
     one_by_one = s.copy()
     for i in order:
         one_by_one[i] = updated(i, one_by_one)
-    assert update_each(weights, s, order).tolist() == one_by_one.tolist()
+    assert update_each(weights, s, order, theta).tolist() == one_by_one.tolist()
 
 
-@given(seed=seeds, unknown=st.integers(0, 30))
+@given(seed=seeds, unknown=st.integers(0, 30), theta=st.sampled_from([0.0, 0.4, -1.3]))
 @quick
-def test_one_at_a_time_the_energy_never_rises(seed, unknown):
-    """After any single update, whatever the patterns and wherever it begins."""
+def test_one_at_a_time_the_energy_never_rises(seed, unknown, theta):
+    """After any single update, whatever the patterns and wherever it begins (Hopfield 1982)."""
     patterns, s = signs(1 + seed % 12, 30, seed=seed), signs(30, seed=seed + 1)
     s[:unknown] = 0
     weights = hebbian(patterns)
-    before = energy(weights, s)
-    assert before == pytest.approx(
-        -0.5 * sum(weights[i, j] * int(s[i]) * int(s[j]) for i in range(30) for j in range(30))
-    )
+    before = energy(weights, s, theta)
+    pairs = itertools.product(range(30), repeat=2)
+    products = sum(weights[i, j] * int(s[i]) * int(s[j]) for i, j in pairs)
+    assert before == pytest.approx(-0.5 * products + sum(theta * int(unit) for unit in s))
     for unit in np.random.default_rng(seed).permutation(30):
-        s = update_each(weights, s, np.array([unit]))
-        after = energy(weights, s)
+        s = update_each(weights, s, np.array([unit]), theta)
+        after = energy(weights, s, theta)
         assert after <= before + 1e-9
         before = after
-    found = recall(weights, s, synchronous=False, seed=seed)
+    found = recall(weights, s, synchronous=False, seed=seed, threshold=theta)
     assert found.ended == "stable"
+    assert found.energies[-1] == pytest.approx(energy(weights, found.units, theta))
     assert all(b <= a + 1e-9 for a, b in itertools.pairwise(found.energies))
 
 
@@ -139,6 +142,16 @@ def memory(tmp_path, capsys):
     path.write_text("".join(f"{line}\n" for line in [*LINES, LINES[0]]))
     flags = ("--model", "hopfield", "--name", "m", "--seed", 1)
     return records(capsys, "train", path, *flags)[-1]
+
+
+def test_a_threshold_no_unit_exceeds_turns_all_off(memory, tmp_path, capsys):
+    """Its energy in that state is -1/2 sum_ij w_ij - n theta, with theta = 1000 and n = 1024."""
+    flags = ("--model", "hopfield", "--set", "threshold=1000", "--name", "high", "--seed", 1)
+    records(capsys, "train", tmp_path / "lines.txt", *flags)
+    (found,) = records(capsys, "restore", LINES[0], "-m", "high")
+    weights = load_memory("high").model.weights.double().numpy()
+    assert found["ended"] == "stable"
+    assert found["energies"][-1] == pytest.approx(-0.5 * weights.sum() - 1024 * 1000)
 
 
 def test_lines_are_stored_and_restored(memory, capsys, stdin):

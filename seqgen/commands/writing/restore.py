@@ -87,7 +87,13 @@ def restore(
                 f"at most {most:,}"
             )
         units = model.encode(ids, tokenizer.unk_id)
-        recalled = recall(weights, units, synchronous=synchronous, seed=seed)
+        recalled = recall(
+            weights,
+            units,
+            synchronous=synchronous,
+            seed=seed,
+            threshold=model.config.threshold,
+        )
         text = tokenizer.decode(model.decode(recalled.units, tokenizer.eos_id))
         known = units != 0
         yield Restored(

@@ -21,6 +21,8 @@ Rule = Literal["hebbian", "projection"]
 CAPACITY = 0.138
 MOST_UNITS = 1 << 15  # whose weights fill 4 GB
 
+MOST_THRESHOLD = 1e6
+
 
 @dataclass(frozen=True, kw_only=True)
 class HopfieldConfig(ModelConfig):
@@ -37,6 +39,12 @@ class HopfieldConfig(ModelConfig):
         "How weights follow from patterns: hebbian (Hopfield 1982), or projection (Personnaz et "
         "al. 1986), which also keeps similar patterns apart.",
         "hebbian",
+    )
+    threshold: float = setting(
+        "What a unit's input, sum_j w_ij s_j, must exceed for it to become +1; one for all units.",
+        0.0,
+        low=-MOST_THRESHOLD,
+        high=MOST_THRESHOLD,
     )
 
     def __post_init__(self) -> None:
@@ -126,22 +134,27 @@ def _without_diagonal(weights: np.ndarray) -> np.ndarray:
 RULES = {"hebbian": hebbian, "projection": projection}
 
 
-def energy(weights: np.ndarray, units: np.ndarray) -> float:
-    """Return -1/2 sum_ij w_ij s_i s_j of units (n,)."""
+def energy(weights: np.ndarray, units: np.ndarray, threshold: float = 0.0) -> float:
+    """Return -1/2 sum_ij w_ij s_i s_j + threshold sum_i s_i of units (n,)."""
     s = units.astype(np.float64)
-    return float(-0.5 * (s @ weights @ s))
+    return float(-0.5 * (s @ weights @ s) + threshold * s.sum())
 
 
-def update_all(weights: np.ndarray, units: np.ndarray) -> np.ndarray:
-    """Return the units (n,) after a synchronous update: s_i = +1 if sum_j w_ij s_j > 0, else -1."""
-    return np.where(weights @ units > 0, 1, -1).astype(np.int8)
+def update_all(weights: np.ndarray, units: np.ndarray, threshold: float = 0.0) -> np.ndarray:
+    """Return the units (n,) after a synchronous update.
+
+    s_i = +1 if sum_j w_ij s_j > threshold, else -1.
+    """
+    return np.where(weights @ units > threshold, 1, -1).astype(np.int8)
 
 
-def update_each(weights: np.ndarray, units: np.ndarray, order: np.ndarray) -> np.ndarray:
+def update_each(
+    weights: np.ndarray, units: np.ndarray, order: np.ndarray, threshold: float = 0.0
+) -> np.ndarray:
     """Return the units (n,) after each has been updated once, in the given order."""
     s, field = units.copy(), weights @ units  # field_i = sum_j w_ij s_j
     for i in order.tolist():
-        new = 1 if field[i] > 0 else -1
+        new = 1 if field[i] > threshold else -1
         if new != s[i]:
             field += weights[i] * (new - int(s[i]))  # w is symmetric
             s[i] = new
@@ -164,7 +177,13 @@ class Recalled:
 
 
 def recall(
-    weights: np.ndarray, units: np.ndarray, *, synchronous: bool, seed: int, sweeps: int = 100
+    weights: np.ndarray,
+    units: np.ndarray,
+    *,
+    synchronous: bool,
+    seed: int,
+    threshold: float = 0.0,
+    sweeps: int = 100,
 ) -> Recalled:
     """Update the units until nothing changes.
 
@@ -176,18 +195,20 @@ def recall(
         units: (n,) int8 of +1 and -1, and 0 where nothing is known.
         synchronous: all at once.
         seed: of the orders.
+        threshold: of every unit.
         sweeps: how many there are at most.
     """
     generator = np.random.default_rng(seed)
-    states, energies = [units], [energy(weights, units)]
+    states, energies = [units], [energy(weights, units, threshold)]
     for _ in range(sweeps):
         if synchronous:
-            after = update_all(weights, states[-1])
+            after = update_all(weights, states[-1], threshold)
         else:
-            after = update_each(weights, states[-1], generator.permutation(units.size))
+            order = generator.permutation(units.size)
+            after = update_each(weights, states[-1], order, threshold)
         if np.array_equal(after, states[-1]):
             return Recalled(after, energies, "stable")
-        energies.append(energy(weights, after))
+        energies.append(energy(weights, after, threshold))
         if synchronous and len(states) > 1 and np.array_equal(after, states[-2]):
             return Recalled(after, energies, "cycle")
         states = [states[-1], after]

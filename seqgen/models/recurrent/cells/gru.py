@@ -25,7 +25,8 @@ class GRUConfig(RecurrentConfig):
     """A stack of GRU layers."""
 
     reset: Literal["before", "after"] = setting(
-        "Apply the reset gate before the recurrent product (Cho et al. 2014) or after it (cuDNN).",
+        "Apply the reset gate before the recurrent product, W (r * h) (Cho et al. 2014), or after "
+        "it, r * (W h) (the first version of that paper, and cuDNN).",
         "after",
     )
 
