@@ -118,7 +118,7 @@ _ROWS = (
         "seqgen.models.ngram.model:NGramConfig",
         "counted n-grams, up to modified Kneser-Ney smoothing",
         (LANGUAGE_MODELING,),
-        estimator="seqgen.commands.training.count:COUNTING",
+        estimator="seqgen.commands.training.estimate:COUNTING",
     ),
     Architecture(
         "hmm",
@@ -126,7 +126,7 @@ _ROWS = (
         "seqgen.models.hmm:HMMConfig",
         "hidden Markov model, by Baum and Welch's EM (Rabiner 1989)",
         (LANGUAGE_MODELING,),
-        estimator="seqgen.commands.training.expect:EXPECTATION",
+        estimator="seqgen.commands.training.estimate:EXPECTATION",
     ),
     Architecture(
         "window",
@@ -305,7 +305,7 @@ _ROWS = (
         "seqgen.models.memory.hopfield:HopfieldConfig",
         "restores lines (Hopfield 1982); not a language model",
         (ASSOCIATIVE_MEMORY,),
-        estimator="seqgen.commands.training.memorise:STORING",
+        estimator="seqgen.commands.training.estimate:STORING",
     ),
 )
 

@@ -93,11 +93,11 @@ class Objective(nn.Module):
         """Update what the regime owns, after the backward pass over all parts of the batch."""
         self.current.end_step()
 
-    def unnoted(self) -> AbstractContextManager[None]:
+    def without_figures(self) -> AbstractContextManager[None]:
         """Forget the figures of the calls within, whose rows do not count."""
         held = contextlib.ExitStack()
         for regime in self.regimes.values():
-            held.enter_context(regime.unnoted())
+            held.enter_context(regime.without_figures())
         return held
 
     def figures(self) -> dict[str, float]:

@@ -79,7 +79,7 @@ class Parallel:
         with contextlib.ExitStack() as held:
             held.enter_context(drawing_for(rows))
             if portion.blank:
-                held.enter_context(self.objective.unnoted())
+                held.enter_context(self.objective.without_figures())
             if self.shards is not None:
                 self.objective.set_requires_gradient_sync(last)
             elif not last:

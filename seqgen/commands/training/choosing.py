@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from seqgen import ranks, registry
-from seqgen.commands.training.companions import why_not_mixed
+from seqgen.commands.training.family import why_not_mixed
 from seqgen.commands.training.plan import Plan
 from seqgen.configs import ModelConfig, Size, TrainingConfig
 from seqgen.data.batches import Batches

@@ -1,9 +1,10 @@
-"""Training without gradients, from the prepared text to the stored model."""
+"""Training without gradients: n-grams counted, EM for hidden Markov models, lines stored."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,8 +20,15 @@ from seqgen.commands.training.session import (
 )
 from seqgen.commands.training.validating import final_validation
 from seqgen.configs import TrainingConfig
+from seqgen.data.framing import Framing
+from seqgen.models.memory.hopfield import CAPACITY
+from seqgen.store import METRICS
 from seqgen.tasks.datasets.prepared import Prepared
-from seqgen.training.events import Notice, Report
+from seqgen.tokenizers import Tokenizer
+from seqgen.training import baum_welch, counting, storing
+from seqgen.training.events import Iteration, Notice, Report
+from seqgen.training.run import Budget, Run
+from seqgen.wording import plural
 
 
 @dataclass(frozen=True)
@@ -125,3 +133,127 @@ def estimate(
     facts |= {"result": dataclasses.asdict(result)}
     write_record(loaded, prepared, **facts, **estimated.facts())
     return result
+
+
+def count_ngrams(
+    loaded: LoadedModel, prepared: Prepared, training: TrainingConfig, report: Report
+) -> Estimate:
+    """Count the n-grams of the training part and fill the model; see `Estimator.run`."""
+    corpus = prepared.as_read(prepared.train, loaded.data)
+    fit_result = counting.fit(loaded.model, corpus, impossible(prepared.tokenizer, loaded.framing))
+    if fit_result.fallbacks:
+        report(_announced(fit_result))
+    return Estimate(
+        seconds=fit_result.seconds,
+        tokens=int(corpus.tokens.size),
+        facts=lambda: {"ngrams": _ngrams(loaded, prepared, fit_result)},
+    )
+
+
+COUNTING = Estimator(count_ngrams, "n-gram models", ("counted", "in one pass"))
+
+
+def impossible(tokenizer: Tokenizer, framing: Framing) -> list[int]:
+    """Return the ids that cannot occur in a text; they get no probability."""
+    return [token for token in framing.never if token != tokenizer.unk_id]
+
+
+def _announced(fit_result: counting.Fit) -> Notice:
+    """Return one notice that names all orders with fallback discounts."""
+    runs: list[list[int]] = []
+    for n in fit_result.fallbacks:
+        if runs and n == runs[-1][-1] + 1:
+            runs[-1].append(n)
+        else:
+            runs.append([n])
+    orders = [f"{run[0]}-" + (f" to {run[-1]}-" if len(run) > 1 else "") for run in runs]
+    used = ", ".join(f"{d:g}" for d in fit_result.discounts[fit_result.fallbacks[0] - 1])
+    why = "give no discounts (too little text, or too few types)"
+    return Notice(text=f"the counts of {', '.join(orders)}grams {why}: {used} instead")
+
+
+def _ngrams(
+    loaded: LoadedModel, prepared: Prepared, fit_result: counting.Fit
+) -> list[dict[str, Any]]:
+    """Return the facts that `models show` prints about each order."""
+    unseen: list[float | None] = [None] * len(fit_result.ngrams)
+    if prepared.val is not None:
+        parts = (prepared.as_read(part, loaded.data) for part in (prepared.val, prepared.train))
+        unseen = counting.unseen_fractions(loaded.model, *parts)
+    discounts = fit_result.discounts or [[]] * len(fit_result.ngrams)
+    return [
+        {"order": n, "stored": stored, "possible": loaded.model.vocab_size**n}
+        | {"held_out_unseen": unseen_of_order, "discounts": amounts}
+        for n, (stored, unseen_of_order, amounts) in enumerate(
+            zip(fit_result.ngrams, unseen, discounts, strict=True), start=1
+        )
+    ]
+
+
+def run_em(
+    loaded: LoadedModel, prepared: Prepared, training: TrainingConfig, report: Report
+) -> Estimate:
+    """Fill the model by EM, an iteration a step and an epoch; see `Estimator.run`."""
+    corpus, stored = prepared.as_read(prepared.train, loaded.data), loaded.stored
+    size, budget = int(corpus.tokens.size), Budget.of(training, steps_per_epoch=1)
+
+    with stored.log(METRICS) as metrics:
+
+        def enough(done: baum_welch.Pass) -> str | None:
+            share = budget.share(Run(step=done.number, seconds=done.seconds))
+            event = Iteration(
+                step=done.number,
+                share=share,
+                seconds=done.seconds,
+                tokens=done.number * size,
+                train_loss=done.nats_per_token,
+                tokens_per_second=done.number * size / done.seconds,
+            )
+            metrics.write(dataclasses.asdict(event))
+            report(event)
+            return training.budget if share >= 1 else None
+
+        never = impossible(prepared.tokenizer, loaded.framing)
+        fit_result = baum_welch.fit(loaded.model, corpus, never, training.seed, enough)
+    last = fit_result.passes[-1]
+    return Estimate(
+        seconds=last.seconds,
+        tokens=last.number * size,
+        steps=last.number,
+        train_loss=last.nats_per_token,
+        stopped=fit_result.stopped,
+        seed=training.seed,
+    )
+
+
+EXPECTATION = Estimator(
+    run_em,
+    "hidden Markov models",
+    ("estimated", "by EM"),
+    frozenset({"seed", "steps", "epochs", "minutes"}),
+)
+
+
+def store_lines(
+    loaded: LoadedModel, prepared: Prepared, training: TrainingConfig, report: Report
+) -> Estimate:
+    """Store the lines of the training part; see `Estimator.run`."""
+    began = time.perf_counter()
+    framing, units = loaded.framing, loaded.model.config.units
+    never = impossible(prepared.tokenizer, framing)
+    stored = storing.fit(loaded.model, prepared.train, never, framing.end, training.seed)
+    load = f"{plural(stored, 'pattern')} in {plural(units, 'unit')}, {stored / units:.3f} per unit"
+    full = stored > CAPACITY * units
+    more = f"; above {CAPACITY:g}, few are restored: raise bits" if full else ""
+    report(Notice(text=load + more))
+    return Estimate(
+        seconds=time.perf_counter() - began,
+        tokens=int(prepared.train.tokens.size),
+        seed=training.seed,
+        facts=lambda: {"patterns": stored},
+    )
+
+
+STORING = Estimator(
+    store_lines, "associative memories", ("stored", "in one pass"), frozenset({"seed"})
+)

@@ -20,7 +20,7 @@ from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.loading import load_stored
 from seqgen.commands.machine import choose_products
 from seqgen.commands.training.board import Board
-from seqgen.commands.training.companions import FAMILY, new_family
+from seqgen.commands.training.family import FAMILY, new_family
 from seqgen.commands.training.validating import SAMPLE_TOKENS, Final, validation_of
 from seqgen.commands.writing.sample import fixed_sample
 from seqgen.configs import FINISHED, TrainingConfig
@@ -85,7 +85,7 @@ class Session:
         unfilled: the model without content, to be divided among the ranks; `loaded` has its shell.
         created: when its training first began.
         origins: the models that it began from, by setting, as the record keeps them.
-        family: the mark of what `--with-ngram` stores with the model, see `companions`.
+        family: the mark of what `--with-ngram` stores with the model, see `family`.
     """
 
     loaded: LoadedModel

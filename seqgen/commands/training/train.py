@@ -21,8 +21,8 @@ from seqgen.commands.training.choosing import (
     choose_size,
     choose_training_precision,
 )
-from seqgen.commands.training.companions import check_mixable, check_names_beside, family_to_join
 from seqgen.commands.training.estimate import Estimator, estimate
+from seqgen.commands.training.family import check_mixable, check_names_beside, family_to_join
 from seqgen.commands.training.new_model import write_data, write_settings
 from seqgen.commands.training.plan import Plan, check_regimes, plan_of, preset_of
 from seqgen.commands.training.resume import resume

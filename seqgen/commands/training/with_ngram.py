@@ -13,7 +13,8 @@ from seqgen.commands.mixing import write_stored
 from seqgen.commands.scoring.halves import HalvesFit, fit_on_half
 from seqgen.commands.scoring.mix import token_log_probs
 from seqgen.commands.training.choosing import SMALL_TEXT
-from seqgen.commands.training.companions import (
+from seqgen.commands.training.estimate import estimate, impossible
+from seqgen.commands.training.family import (
     FAMILY,
     check_mixable,
     names_beside,
@@ -21,8 +22,6 @@ from seqgen.commands.training.companions import (
     stored_beside,
     why_not_mixed,
 )
-from seqgen.commands.training.count import impossible
-from seqgen.commands.training.estimate import estimate
 from seqgen.commands.training.new_model import write_data, write_settings
 from seqgen.commands.training.plan import Plan
 from seqgen.commands.training.session import (

@@ -15,7 +15,7 @@ from seqgen.models.base import LanguageModel, NeuralLanguageModel
 from seqgen.models.memory.recent import (
     FEWEST_TOGETHER,
     NOTHING,
-    Recalled,
+    CacheHits,
     Recent,
     log_weight_of,
     recall,
@@ -77,7 +77,7 @@ class Cached(LanguageModel):
 
     def _read(
         self, tokens: Tensor, state: CacheState | None, last: int | None = None
-    ) -> tuple[Tensor, Recalled, CacheState | None]:
+    ) -> tuple[Tensor, CacheHits, CacheState | None]:
         """Return the model's logits, what of the cache is like each position, and the state."""
         past = state or CacheState(None, self._empty(tokens.shape[0]))
         features, child = self.inner.hidden(tokens, past.child)  # (B, T, H)
@@ -106,7 +106,7 @@ class CachedPredictions(Predictions):
         cache: how they are mixed.
     """
 
-    def __init__(self, logits: Tensor, recalled: Recalled, cache: CacheConfig) -> None:
+    def __init__(self, logits: Tensor, recalled: CacheHits, cache: CacheConfig) -> None:
         self.model, self.words, self.strength = WrittenOut(logits), recalled.words, cache.strength
         self.log_weights = log_weights(recalled.scores, cache.flatness)  # (B, T, W)
         filled = (recalled.scores > -torch.inf).any(-1)

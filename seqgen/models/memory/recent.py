@@ -68,7 +68,7 @@ class Recent(State):
 
 
 @dataclass(frozen=True)
-class Recalled:
+class CacheHits:
     """What queries find at the positions they look at, of which there is room for W.
 
     Attributes:
@@ -80,7 +80,7 @@ class Recalled:
     words: Tensor
 
 
-def recall(queries: Tensor, keys: Tensor, words: Tensor, reach: int) -> Recalled:
+def recall(queries: Tensor, keys: Tensor, words: Tensor, reach: int) -> CacheHits:
     """Return what queries (B, Q, H) find: the last one sees the last N keys, and so on back.
 
     Neighbouring queries see nearly the same keys, so blocks of them share one matrix product, of
@@ -112,7 +112,7 @@ def recall(queries: Tensor, keys: Tensor, words: Tensor, reach: int) -> Recalled
     seen = (place >= first) & (place < first + reach) & (words >= 0).unsqueeze(2)
     scores = scores.masked_fill(~seen, -torch.inf)
     words = words.clamp(min=0).unsqueeze(2).expand(scores.shape)
-    return Recalled(*(x.flatten(1, 2)[:, :count] for x in (scores, words)))
+    return CacheHits(*(x.flatten(1, 2)[:, :count] for x in (scores, words)))
 
 
 def log_weight_of(targets: Tensor, log_weights: Tensor, words: Tensor) -> Tensor:

@@ -179,7 +179,7 @@ class Regime(nn.Module):
         return {name: total / count for name, (total, count) in sums.items()}
 
     @contextlib.contextmanager
-    def unnoted(self) -> Iterator[None]:
+    def without_figures(self) -> Iterator[None]:
         """Forget the figures of the calls within, whose rows do not count."""
         noted = dict(self._noted)
         yield
