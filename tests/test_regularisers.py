@@ -279,6 +279,14 @@ def test_batch_norm_of_the_input_is_the_papers_equation():
         torch.testing.assert_close(model.eval()(tokens)[0], evaluated, **EXACT)
 
 
+@pytest.mark.parametrize("name", ["rnn", "lstm", "gru"])
+def test_a_normalised_input_stays_in_bf16(name):
+    settings = {"batch_norm": True, "batch_norm_at": "input"}
+    model = Case(name, "", settings).build(torch.float32).train()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert model.layers[0].read_input(torch.randn(3, 2, 8)).dtype == torch.bfloat16
+
+
 @pytest.mark.parametrize("at", ["output", "input"])
 def test_steps_see_new_running_statistics(at):
     model = Case("gru", "", {"batch_norm": True, "batch_norm_at": at}).build()

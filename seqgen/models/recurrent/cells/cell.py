@@ -178,7 +178,8 @@ class Cell(nn.Module):
         weight, bias = self.map_of_input()
         if self.input_norm is None:
             return linear(x, weight, bias)
-        return self.input_norm(linear(x, weight, None)) + bias
+        product = linear(x, weight, None)
+        return (self.input_norm(product) + bias).to(product.dtype)
 
     def maps_of_past(self) -> Maps:
         """Return the maps that the equation finds in `w`: by name, a matrix and a bias or None."""
