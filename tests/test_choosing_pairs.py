@@ -3,32 +3,40 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from seqgen import registry
 from seqgen.commands.training import choosing
 from seqgen.commands.training.train import train
 from seqgen.configs import DataConfig
 from seqgen.data.corpus import Corpus
+from seqgen.data.pairs import TabPairs
 from seqgen.data.sources import TokenSources
-from seqgen.data.text import Survey
 from seqgen.tasks.datasets import choosing_tokenizer
 from seqgen.tasks.datasets.batch_rows import rows_of_pairs
-from seqgen.tasks.datasets.choosing_tokenizer import choose_tokenizer, vocab_size_for
+from seqgen.tasks.datasets.choosing_tokenizer import (
+    WordUse,
+    choose_tokenizer,
+    vocab_size_for,
+    word_use,
+    words_in,
+)
 from seqgen.training.events import Notice
 
 TINY = {"hidden_size": 8, "num_layers": 1, "steps": 1}
 
 
-def facts_of(characters, pairs):
-    return Survey(characters=characters, lines=pairs)
+SENTENCES, STRINGS = WordUse(0.73, 0.0, 2000), WordUse(0.0, 1.0, 2000)
 
 
-def chosen_for(characters, pairs, **given):
-    facts = facts_of(characters, pairs)
-    return choose_tokenizer(DataConfig(documents="line", **given), given, facts)
+def chosen_for(words, **given):
+    config = DataConfig(documents="line", **given)
+    return choose_tokenizer(config, given, 3_900_000, lambda: words)[0]
 
 
 def test_subwords_grow_with_the_cube_root_of_the_text():
@@ -42,10 +50,145 @@ def test_subwords_grow_with_the_cube_root_of_the_text():
     assert (vocab_size_for(1), vocab_size_for(10**15)) == (500, 40_000)
 
 
-def test_short_strings_and_little_text_are_characters():
-    assert chosen_for(495_000, 10_000) == {"tokenizer": "char"}  # the dates of `corpora/`
-    assert chosen_for(3_900_000, 29_000) == {"tokenizer": "bpe", "vocab_size": 6_000}
-    assert chosen_for(100_000, 700) == {"tokenizer": "char"}
+NOUNS = [
+    "cat",
+    "dog",
+    "horse",
+    "hen",
+    "farmer",
+    "child",
+    "baker",
+    "sailor",
+    "tree",
+    "house",
+    "boat",
+    "river",
+    "hill",
+]
+VERBS = ["sees", "likes", "finds", "follows", "hears", "leaves", "paints", "carries"]
+
+
+def sentences_of(count, clauses, rng):
+    """Sentences of so many clauses and, as their targets, the same words reversed."""
+    for _ in range(count):
+        clause = [
+            f"the {rng.choice(NOUNS)} {rng.choice(VERBS)} a {rng.choice(NOUNS)}"
+            for _ in range(clauses)
+        ]
+        source = " and ".join(clause) + "."
+        yield source, " ".join(source.split()[::-1])
+
+
+def strings_of(count, letters, rng):
+    """Strings of so many letters and, as their targets, the same letters reversed."""
+    for _ in range(count):
+        word = "".join(rng.choices("abcdefgh", k=letters))
+        yield word, word[::-1]
+
+
+def digits_of(count, rng):
+    """Numbers in words and in digits; many come back."""
+    words = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+    for _ in range(count):
+        digits = rng.choices(range(1, 10), k=2)
+        yield " ".join(words[d - 1] for d in digits), "".join(map(str, digits))
+
+
+def days_of(count, rng):
+    """Dates of a few years, all of whose words come back."""
+    months = ["January", "February", "March", "April"]
+    for _ in range(count):
+        day = f"{rng.choice(months)} {rng.randint(1, 28)}, {rng.randint(2001, 2005)}"
+        yield day, f"on {day}"
+
+
+def use_of(pairs):
+    return word_use(listed_pairs(pairs), len(pairs))
+
+
+def listed_pairs(pairs):
+    text = "".join(f"{source}\t{target}\n" for source, target in pairs)
+    return TabPairs(InMemory(text), "pairs.tsv")
+
+
+class InMemory:
+    """A text that can be read any number of times."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def chunks(self):
+        yield self.text
+
+
+@pytest.mark.parametrize("count", [100, 1000, 5000])
+@pytest.mark.parametrize("clauses", [1, 8])
+def test_sentences_of_any_length_are_subwords(count, clauses):
+    """The short ones have 25 characters a side, which the mean length took for strings."""
+    assert use_of(list(sentences_of(count, clauses, Random(1)))).sentences
+
+
+@pytest.mark.parametrize("count", [100, 1000, 5000])
+@pytest.mark.parametrize("letters", [8, 200])
+def test_strings_of_any_length_are_characters(count, letters):
+    assert not use_of(list(strings_of(count, letters, Random(1)))).sentences
+
+
+@pytest.mark.parametrize("make", [digits_of, days_of])
+def test_numbers_and_dates_are_characters_though_they_come_back(make):
+    pairs = list(make(3000, Random(1)))
+    assert not use_of(pairs).sentences
+    assert not use_of([(target, source) for source, target in pairs]).sentences
+
+
+def test_one_side_of_strings_is_enough_for_characters():
+    """Sounds of words, for example: the sounds come back, the words do not."""
+    words = [source for source, _ in strings_of(2000, 8, Random(1))]
+    assert not use_of([(word, " ".join(word)) for word in words]).sentences
+
+
+def test_characters_of_scripts_without_spaces_count_as_words():
+    rng = Random(1)
+    translated = dict(zip(NOUNS + VERBS, "猫犬馬鶏農子焼船木家舟川丘見好探追聞去画運", strict=True))
+    pairs = [
+        (source, "".join(translated.get(word.strip("."), "") for word in source.split()) + "。")
+        for source, _ in sentences_of(500, 1, rng)
+    ]
+    assert use_of(pairs).sentences
+
+
+def test_words_are_counted_without_punctuation_around_them():
+    assert list(words_in(' "Well," she said: don\'t -- 1987-03-03!')) == [
+        "Well",
+        "she",
+        "said",
+        "don't",
+        "1987-03-03",
+    ]
+
+
+def test_a_large_text_is_sampled_so_that_rare_names_stay_rare():
+    """Each of 3,000 names occurs ten times in 30,000 pairs, and hardly ever in the sample."""
+    names = [name for name, _ in strings_of(3000, 8, Random(1))] * 10
+    use = use_of([(name, name[::-1]) for name in names])
+    assert (use.sampled, use.sentences) == (choosing_tokenizer.SAMPLED_PAIRS, False)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 60), st.integers(0, 60), st.randoms(use_true_random=False))
+def test_the_order_of_pairs_does_not_matter(sentences, strings, rng):
+    pairs = [*sentences_of(sentences + 1, 1, rng), *strings_of(strings, 8, rng)]
+    shuffled = rng.sample(pairs, len(pairs))
+    assert use_of(shuffled) == use_of(pairs)
+
+
+def test_empty_sides_are_no_sentences():
+    assert not use_of([("", "")]).sentences
+
+
+def test_sentences_are_subwords_and_strings_characters():
+    assert chosen_for(STRINGS) == {"tokenizer": "char"}
+    assert chosen_for(SENTENCES) == {"tokenizer": "bpe", "vocab_size": 6_000}
 
 
 @pytest.mark.parametrize(
@@ -64,36 +207,16 @@ def test_short_strings_and_little_text_are_characters():
     ],
 )
 def test_what_is_given_stays(given, chosen):
-    assert chosen_for(3_900_000, 29_000, **given) == chosen
+    assert chosen_for(SENTENCES, **given) == chosen
 
 
 @pytest.fixture
 def sentences(tmp_path, monkeypatch):
-    """Some pairs of long lines, and a rule that takes them for enough."""
-    monkeypatch.setattr(choosing_tokenizer, "SUBWORDS_FROM", 1000)
+    """Forty pairs of sentences."""
     monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
-    words = [
-        "the",
-        "cat",
-        "sat",
-        "on",
-        "a",
-        "mat",
-        "and",
-        "saw",
-        "two",
-        "dogs",
-        "run",
-        "over",
-        "some",
-        "green",
-        "grass",
-        "by",
-        "it",
-    ]
-    lines = [" ".join(words[n % 5 :] + words[: n % 7]) for n in range(40)]
     path = tmp_path / "pairs.tsv"
-    path.write_text("".join(f"{line}\t{line[::-1]}\n" for line in lines))
+    lines = (f"{source}\t{target}\n" for source, target in sentences_of(40, 3, Random(1)))
+    path.write_text("".join(lines))
     return path
 
 
@@ -120,14 +243,22 @@ def configured(data, **settings):
 def test_the_choice_is_said_and_stored(sentences):
     data, said = configured(sentences)
     length = len(sentences.read_text())
-    size, mean = vocab_size_for(length), round(length / 40)
+    size = vocab_size_for(length)
     assert (data["tokenizer"], data["vocab_size"]) == ("bpe", size)
-    assert said == [f"tokenizer bpe, vocab_size {size}: pairs have {mean} characters on average"]
+    why = "100% of the words occur 10 times or more in 40 pairs"
+    assert said == [f"tokenizer bpe, vocab_size {size}: {why}"]
 
 
 def test_nothing_is_said_of_a_tokenizer_that_is_given(sentences):
     data, said = configured(sentences, tokenizer="char")
     assert (data["tokenizer"], data["vocab_size"], said) == ("char", None, [])
+
+
+def test_only_the_size_follows_for_subwords_that_are_given(sentences):
+    _, said = configured(sentences, tokenizer="unigram")
+    length = len(sentences.read_text())
+    why = f"pairs have {length:,} characters in all"
+    assert said == [f"vocab_size {vocab_size_for(length)}: {why}"]
 
 
 def test_fine_tuning_keeps_its_tokenizer(sentences):

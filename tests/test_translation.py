@@ -462,7 +462,7 @@ def test_batch_size_changes_no_figure(tsv, capsys):
 
 def test_pairs_that_are_none(tmp_path, capsys):
     path, other = tmp_path / "a.tsv", tmp_path / "b"
-    how = ["--model", "seq2seq", "--steps", "1"]
+    how = ["--model", "seq2seq", "--steps", "1", "--tokenizer", "char"]
     path.write_text("one\to\nno tab\n")
     assert "line 2 has no tab" in refusal(capsys, "train", path, *how)
     path.write_text("")

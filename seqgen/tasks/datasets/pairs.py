@@ -32,7 +32,7 @@ from seqgen.errors import SeqgenError
 from seqgen.tasks.datasets.batch_rows import rows_of_pairs
 from seqgen.tasks.datasets.cached_pairs import encode_once
 from seqgen.tasks.datasets.cached_text import is_large
-from seqgen.tasks.datasets.choosing_tokenizer import choose_tokenizer
+from seqgen.tasks.datasets.choosing_tokenizer import choose_tokenizer, word_use
 from seqgen.tasks.datasets.dataset import DataFiles, Dataset, Parts
 from seqgen.tasks.datasets.prepared import Prepared, VocabSizes
 from seqgen.tasks.datasets.tokens import given_tokenizer, require_sampling, train_tokenizer
@@ -145,9 +145,8 @@ class PairDataset(Dataset):
         return facts
 
     def suits(self, facts: Survey, given: Collection[str]) -> tuple[dict[str, Any], str]:
-        chosen = choose_tokenizer(self.config, given, facts)
-        mean = round(facts.characters / facts.lines)
-        return chosen, chosen and f"pairs have {mean:,} characters on average"
+        words = partial(word_use, self.pairs, facts.lines)
+        return choose_tokenizer(self.config, given, facts.characters, words)
 
     def split(self, facts: Survey) -> Parts:
         val = self.config.val
