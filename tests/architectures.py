@@ -79,7 +79,7 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "residual": {"residual": True},
         "tied": {"tie_weights": True, "num_layers": 1},
         "dense": {"dense": True, "num_layers": 3, "embedding_size": 5, "last_size": 6},
-        "dense-onehot": {"dense": True, "input": "onehot", "batch_norm": True},
+        "dense-onehot": {"dense": True, "input": "onehot"},
         "projected": {"projection": 5, "peepholes": True, "layer_norm": True, "residual": True},
         "pointer": {"pointer": 4, "num_layers": 1, "embedding_size": 5},
     },
@@ -93,7 +93,7 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "grouped": GROUPED,
         "unscaled": {"scale_attention": False, "qkv_activation": "tanh", "num_kv_heads": 1},
         "joined": {"positions": "sinusoidal", "position_size": 3, "scale_embedding": True},
-        "joined-learned": {"positions": "learned", "position_size": 5, "embedding_norm": True},
+        "joined-learned": {"positions": "learned", "position_size": 2, "embedding_norm": True},
     },
     "ngram": {
         smoothing: {"order": 3, "smoothing": smoothing}

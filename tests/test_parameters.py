@@ -48,9 +48,13 @@ def recurrent_count(c, gates, extra=0):
     H, V = c.hidden_size, c.vocab_size
     E = V if c.input == "onehot" else c.embedding_size or H
     embedding = 0 if c.input == "onehot" else V * E
-    first = gates * (H * E + H * H + H) + extra
-    others = (c.num_layers - 1) * (gates * (2 * H * H + H) + extra)
-    return embedding + first + others + (0 if c.tie_weights else V * H) + V
+    sizes = [H] * (c.num_layers - 1) + [c.last_size or H]
+    layers = 0
+    for k, size in enumerate(sizes):
+        below = [E, *sizes[:k]]
+        read = sum(below) if c.dense else below[-1]
+        layers += gates * (size * read + size * size + size) + extra
+    return embedding + layers + (0 if c.tie_weights else V * sizes[-1]) + V
 
 
 def lstm_count(c):
@@ -75,8 +79,10 @@ def transformer_count(c):
     biases = (H + inputs + H) * c.bias + (Q + 2 * K) * (c.bias or c.qkv_bias)
     norm = 2 * H if c.norm == "layernorm" and c.bias else H
     block = matrices + biases + 2 * norm + 2 * D * c.qk_norm
-    outside = V * H * (1 if c.tie_weights else 2) + W * H * (c.positions == "learned")
-    return outside + L * block + norm * (c.norm_position == "pre")
+    P = c.position_size or 0  # of position vectors that stand beside the embeddings
+    outside = V * (H - P) + V * H * (not c.tie_weights) + W * (P or H) * (c.positions == "learned")
+    norms = norm * ((c.norm_position == "pre") + c.embedding_norm)
+    return outside + L * block + norms
 
 
 def window_count(c):

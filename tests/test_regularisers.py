@@ -287,9 +287,9 @@ def test_a_normalised_input_stays_in_bf16(name):
         assert model.layers[0].read_input(torch.randn(3, 2, 8)).dtype == torch.bfloat16
 
 
-@pytest.mark.parametrize("at", ["output", "input"])
-def test_steps_see_new_running_statistics(at):
-    model = Case("gru", "", {"batch_norm": True, "batch_norm_at": at}).build()
+@pytest.mark.parametrize("more", [{}, {"batch_norm_at": "input"}, {"dense": True}])
+def test_steps_see_new_running_statistics(more):
+    model = Case("gru", "", {"batch_norm": True, **more}).build()
     first, _ = model.step([1], model.start(1))
     norm = next(part for part in model.modules() if isinstance(part, BatchNorm))
     norm.running_mean += 1
