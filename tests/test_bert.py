@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from seqgen.commands.masked.scores import masked_loss, pseudo_log_probs, pseudo_scores
 from seqgen.configs import TrainingConfig
-from seqgen.data.batches import IGNORED, Batch
+from seqgen.data.batches import IGNORED, Batch, portions
 from seqgen.data.corpus import Corpus
 from seqgen.data.masking import (
     CHOSEN,
@@ -26,7 +26,6 @@ from seqgen.data.masking import (
     joined,
     masked,
 )
-from seqgen.data.portions import portions
 from seqgen.data.sources import Source
 from seqgen.errors import UsageError
 from seqgen.hashing import uniforms

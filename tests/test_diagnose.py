@@ -15,7 +15,6 @@ from seqgen.cli import run
 from seqgen.configs import TrainingConfig
 from seqgen.data.corpus import Corpus
 from seqgen.models.recurrent.cells.watched import Steps, watching
-from seqgen.training.clipping import clip
 from seqgen.training.diagnosis.distance import gradients_by_distance, windows
 from seqgen.training.diagnosis.heads import attention_figures, loss_unscaled
 from seqgen.training.diagnosis.layers import (
@@ -25,6 +24,7 @@ from seqgen.training.diagnosis.layers import (
     spectral_radius,
     units_of,
 )
+from seqgen.training.optimizers import clip
 
 TEXT = "the cat sat on the mat and the dog sat on the log\n" * 30
 

@@ -14,10 +14,9 @@ from safetensors.numpy import load_file
 from seqgen import registry, store
 from seqgen.cli import run
 from seqgen.configs import TrainingConfig
-from seqgen.data.batches import DocumentBatches
+from seqgen.data.batches import DocumentBatches, portions
 from seqgen.data.corpus import Corpus
 from seqgen.data.direction import BothWays, turned
-from seqgen.data.portions import portions
 from seqgen.data.sources import TokenSources
 from seqgen.errors import UsageError
 from seqgen.models.encoders.elmo import ELMo, ELMoConfig

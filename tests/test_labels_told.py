@@ -13,8 +13,8 @@ from scipy.stats import binomtest
 from sklearn.metrics import confusion_matrix, f1_score
 
 from seqgen import registry
-from seqgen.data.classes import Classes
 from seqgen.data.examples import SENTENCES, Example, ExampleEncoder, SentenceReader, TextReader
+from seqgen.data.labels import Classes
 from seqgen.data.sources import TokenSources
 from seqgen.errors import SeqgenError
 from seqgen.metrics.classification import (

@@ -13,8 +13,7 @@ from torch import nn
 from seqgen.configs import TrainingConfig
 from seqgen.errors import UsageError
 from seqgen.models.network import hidden_matrices
-from seqgen.training.optimizers import OPTIMIZERS, Muon, UpdateRule, orthogonalised
-from seqgen.training.schedules import DECAYS, rate
+from seqgen.training.optimizers import DECAYS, OPTIMIZERS, Muon, UpdateRule, orthogonalised, rate
 
 LSTM = Case("lstm", "plain", {})
 

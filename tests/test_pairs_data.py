@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqgen.data.batches import IGNORED, PairBatches, training_batches
+from seqgen.data.batches import IGNORED, PairBatches, UnknownsInSources, portions, training_batches
 from seqgen.data.corpus import Corpus
 from seqgen.data.pairs import FilePairs, TabPairs, Tokenizers, drop_long, encode_pairs
-from seqgen.data.portions import portions
-from seqgen.data.source_unknowns import UnknownsInSources
 from seqgen.data.sources import Source, TokenSources, VectorSources, handles_of
 from seqgen.data.text import Text
 from seqgen.errors import SeqgenError

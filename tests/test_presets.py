@@ -14,7 +14,7 @@ from seqgen.commands.training.plan import plan_of
 from seqgen.commands.training.train import train
 from seqgen.errors import UsageError
 from seqgen.tasks.datasets.prepared import VocabSizes
-from seqgen.training.schedules import rate
+from seqgen.training.optimizers import rate
 
 TEXT = "the cat sat on the mat.\nA dog ran; it was fun!\n" * 12
 
@@ -328,7 +328,7 @@ def test_the_gpt_preset_steps_as_its_baseline(text):
     from benchmarks.gpt import PEAK, _rate
 
     from seqgen.configs import TrainingConfig
-    from seqgen.training.schedules import rate
+    from seqgen.training.optimizers import rate
 
     _, config = trained(text, preset="gpt")
     training = TrainingConfig(**{**config["training"], "steps": 2000})

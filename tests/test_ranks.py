@@ -14,8 +14,7 @@ import torch
 from helpers_cli import refusal
 from ranks_worker import ARCHITECTURES, CASES, SHARDED
 
-from seqgen.data.batches import IGNORED, Batch
-from seqgen.data.portions import places, portions
+from seqgen.data.batches import IGNORED, Batch, places, portions
 from seqgen.data.sources import Source
 from seqgen.models.dropout import Dropout, SomeRows, drawing_for
 

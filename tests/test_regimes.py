@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from test_training import corpus_of
 
 from seqgen.configs import TrainingConfig
-from seqgen.data.batches import IGNORED, Batch, training_batches
+from seqgen.data.batches import IGNORED, Batch, portions, training_batches
 from seqgen.data.corpus import Corpus
-from seqgen.data.portions import portions
 from seqgen.data.sources import TokenSources
 from seqgen.hashing import uniforms
 from seqgen.training import loop
@@ -28,9 +27,8 @@ from seqgen.training.events import Progress
 from seqgen.training.loop import Trainer
 from seqgen.training.objective import Objective
 from seqgen.training.regimes.base import StepProgress, TextRules
-from seqgen.training.regimes.costs import cost_of, edit_cost
 from seqgen.training.regimes.scheduled import real_probability
-from seqgen.training.regimes.sequences import distinct
+from seqgen.training.regimes.sequences import cost_of, distinct, edit_cost
 from seqgen.training.regimes.teacher_forcing import unlikelihood
 from seqgen.training.run import Hooks
 

@@ -14,7 +14,7 @@ from seqgen.models.dropout import Dropout, WordDropout, kept
 from seqgen.models.recurrent.batch_norm import BatchNorm
 from seqgen.models.recurrent.cells.noise import Noise
 from seqgen.models.seq2seq.encoders import ragged_sequence
-from seqgen.training.penalties import ActivationPenalties
+from seqgen.training.reading import ActivationPenalties
 
 B, T, E, H = 2, 5, 3, 4
 EXACT = {"rtol": 0, "atol": 1e-11}

@@ -15,7 +15,7 @@ from seqgen.commands.scoring.perplexity import held_out_pairs
 from seqgen.commands.training.train import train
 from seqgen.commands.writing.beam_search import beam_search
 from seqgen.configs.decoding import BeamOptions
-from seqgen.data.vector_pairs import open_pairs
+from seqgen.data.pairs import open_pairs
 
 CORPORA = Path(__file__).resolve().parents[1] / "corpora"
 VECTORS, SENTENCES = CORPORA / "scenes.npy", CORPORA / "scenes.txt"

@@ -14,8 +14,7 @@ from helpers_cli import records, refusal
 from seqgen import store
 from seqgen.cli import run
 from seqgen.data.batches import Batches, DocumentBatches
-from seqgen.data.corpus import Corpus, encode_corpus
-from seqgen.data.joined import Joined, span
+from seqgen.data.corpus import Corpus, Joined, encode_corpus, span
 from seqgen.data.shards import (
     AHEAD,
     BlockBatches,
@@ -24,7 +23,7 @@ from seqgen.data.shards import (
     open_token_files,
     write_shards,
 )
-from seqgen.data.token_split import split_tokens
+from seqgen.data.split import split_tokens
 from seqgen.data.token_writing import write_token_file
 from seqgen.data.tokenfile import open_token_file
 from seqgen.tokenizers import tokenizer_kind

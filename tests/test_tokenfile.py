@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqgen.configs import DataConfig
-from seqgen.data import encoding, token_split, token_writing, tokenfile
+from seqgen.data import encoding, token_writing, tokenfile
+from seqgen.data import split as splitting
 from seqgen.data.corpus import Corpus, Gathered, encode_corpus
-from seqgen.data.split import split_text
+from seqgen.data.split import split_text, split_tokens
 from seqgen.data.text import Text, survey
-from seqgen.data.token_split import split_tokens
 from seqgen.data.token_writing import write_corpus, write_token_file
 from seqgen.data.tokenfile import HEAD, MAGIC, is_token_file, open_token_file, read_tokenizer
 from seqgen.data.worker import write_frame
@@ -40,7 +40,7 @@ few = settings(quick, max_examples=25)
 @pytest.fixture(autouse=True)
 def close_marks(monkeypatch):
     """Short texts have marks too."""
-    for module in (tokenfile, token_writing, token_split):
+    for module in (tokenfile, token_writing, splitting):
         monkeypatch.setattr(module, "MARK", MARK)
 
 
@@ -125,7 +125,7 @@ def test_a_stream_is_divided_as_its_text_would_be(tokenizers, tmp_path, kind, te
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("text", [PROSE, ENDLESS])
 def test_lines_are_divided_as_their_text_would_be(tokenizers, tmp_path, monkeypatch, kind, text):
-    monkeypatch.setattr(token_split, "PIECE", 50)
+    monkeypatch.setattr(splitting, "PIECE", 50)
     (tmp_path / "plain.txt").write_bytes(text.encode())
     tokenizer, plain = tokenizers[kind], Text((tmp_path / "plain.txt",))
     write_token_file(tmp_path / "x.tok", [text], tokenizer, "line")

@@ -20,8 +20,8 @@ from seqgen.commands.loading import load
 from seqgen.commands.scoring.perplexity import held_out_pairs, perplexity
 from seqgen.commands.training.resume import resume
 from seqgen.commands.training.train import train
+from seqgen.data.pairs import VectorPairs, open_pairs
 from seqgen.data.vector_files import open_vectors
-from seqgen.data.vector_pairs import VectorPairs, open_pairs
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.store import check_removable
 

@@ -139,8 +139,8 @@ class WithVectors:
 
     def pairs(self, newlines: str, watch: Watch | None) -> Pairs:
         """Return the pairs; see `as_text`."""
+        from seqgen.data.pairs import VectorPairs
         from seqgen.data.vector_files import open_vectors
-        from seqgen.data.vector_pairs import VectorPairs
 
         require_lines(self.targets)
         text = Watched(self.targets, newlines, watch or iter)

@@ -17,7 +17,6 @@ from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.network import copied
 from seqgen.models.transformer.model import Transformer
-from seqgen.training.clipping import clip
 from seqgen.training.diagnosis.distance import (
     Distance,
     gradients_by_distance,
@@ -27,7 +26,7 @@ from seqgen.training.diagnosis.distance import (
 )
 from seqgen.training.diagnosis.heads import HeadFigures, attention_figures, loss_unscaled
 from seqgen.training.diagnosis.layers import LayerFigures, Update, units_of
-from seqgen.training.optimizers import UpdateRule
+from seqgen.training.optimizers import UpdateRule, clip
 from seqgen.wording import plural
 
 # Over how many windows figures are means.

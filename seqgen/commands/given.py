@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from seqgen.configs import require
-from seqgen.data.labelled import LabelledLines, LinesOfLabel
 from seqgen.data.labels import Labels
-from seqgen.data.pairs import Pairs, Readable, TabPairs, encode_sources
+from seqgen.data.pairs import LabelledLines, LinesOfLabel, Pairs, Readable, TabPairs, encode_sources
 from seqgen.data.sources import (
     Sources,
     Vectors,

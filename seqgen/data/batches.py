@@ -1,10 +1,13 @@
-"""Training batches. The batch of step n is a function of (corpus, settings, seed, n) alone."""
+"""Training batches, and which of their rows a process computes.
+
+The batch of step n is a function of (corpus, settings, seed, n) alone.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -405,3 +408,104 @@ def training_batches(
     uncarried = RandomWindows if windows == "random" else SequentialWindows
     kind = ParallelStreams if carry else uncarried
     return kind(corpus, batch_size, seq_len, seed)
+
+
+@dataclass(frozen=True)
+class Portion:
+    """A process's rows of one piece of a batch, by their numbers in the batch.
+
+    Attributes:
+        piece: the rows that are computed at a time by all processes together.
+        rows: those of this process; where there are fewer rows than processes, one that another
+            process has.
+        blank: another process has that row, and nothing that is computed of it counts.
+    """
+
+    piece: slice
+    rows: slice
+    blank: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many rows are computed."""
+        return self.rows.stop - self.rows.start
+
+    def of(self, batch: Batch) -> Batch:
+        """Return these rows of a batch; `count` stays that of the whole batch.
+
+        They are padded as the whole piece is, so that they are computed as within it.
+        """
+        begin = self.piece.start
+        rows = slice(self.rows.start - begin, self.rows.stop - begin)
+        part = batch.rows(self.piece).rows(rows, trim=False)
+        if self.blank:
+            part = replace(part, targets=np.full_like(part.targets, IGNORED))
+        return part
+
+
+def portions(rows: int, pieces: int, rank: int, world: int) -> list[Portion]:
+    """Return what a process computes of a batch, piece by piece.
+
+    Args:
+        rows: of the batch.
+        pieces: computed one after the other, as gradients are accumulated.
+        rank: the process's number.
+        world: how many processes there are.
+    """
+    chosen = []
+    for piece in cuts(rows, pieces):
+        parts = cuts(piece.stop - piece.start, world)
+        blank = rank >= len(parts)
+        part = slice(0, 1) if blank else parts[rank]
+        own = slice(piece.start + part.start, piece.start + part.stop)
+        chosen.append(Portion(piece, own, blank))
+    return chosen
+
+
+def places(chosen: Sequence[Portion]) -> list[int]:
+    """Return the number of each computed row in the batch, in order; -1 for a blank one."""
+    return [
+        -1 if portion.blank else row
+        for portion in chosen
+        for row in range(portion.rows.start, portion.rows.stop)
+    ]
+
+
+SOURCE_UNKNOWNS = 5  # the first word of the hash that draws them
+
+
+class UnknownsInSources(Batches):
+    """Batches some of whose source tokens are replaced by `<unk>`, drawn anew in every step.
+
+    A vocabulary that comes from the training text leaves no unknown in it: without this, the
+    embedding of `<unk>` would keep the random values that it began with. Token t of row r in step
+    n is replaced if uniform(seed, n, r, t) is less than `probability`. Neither EOS nor a start
+    symbol ever is.
+
+    Args:
+        batches: of pairs whose sources are tokens.
+        probability: of each token to be replaced.
+        unk_id: of the sources' tokenizer.
+        start: sources have a symbol at the start, and not EOS at the end.
+    """
+
+    def __init__(
+        self, batches: Batches, probability: float, unk_id: int, start: bool = False
+    ) -> None:
+        super().__init__(batches.corpus, batches.batch_size, batches.seq_len, batches.seed)
+        self._batches, self._probability, self._unk_id = batches, probability, unk_id
+        self._start = start
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self._batches.steps_per_epoch
+
+    def batch(self, step: int) -> Batch:
+        batch = self._batches.batch(step)
+        values, lengths = batch.source.values, batch.source.lengths
+        rows, columns = np.arange(len(values))[:, None], np.arange(values.shape[1])
+        uniform = uniforms(SOURCE_UNKNOWNS, self.seed, step, rows, columns)  # (S, L)
+        drawn = uniform < self._probability
+        ends = lengths[:, None]
+        drawn &= (columns > 0) & (columns < ends) if self._start else columns < ends - 1
+        return replace(batch, source=Source(np.where(drawn, self._unk_id, values), lengths))

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seqgen.data.classes import Classes
 from seqgen.data.corpus import Corpus
+from seqgen.data.labels import Classes
 from seqgen.data.sources import TokenSources
 from seqgen.errors import SeqgenError
 from seqgen.tokenizers import Tokenizer

@@ -1,13 +1,14 @@
-"""Labels that texts are written from: names, several to a text, as ids above the text's own."""
+"""Labels: those that texts are written from, and those that a network predicts."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -18,14 +19,69 @@ from seqgen.files import parse_json, regular, write_json
 from seqgen.tokenizers import Tokenizer
 from seqgen.wording import first_names
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 T = TypeVar("T")
 
 BETWEEN = "|"
-FILE = "labels.json"
 
 
 @dataclass(frozen=True)
-class Labels:
+class KnownLabels:
+    """The labels that a model knows, and the file of its folder that they are in.
+
+    Attributes:
+        names: sorted.
+    """
+
+    names: tuple[str, ...]
+    file: ClassVar[str]
+    least: ClassVar[int]  # how many of them there must be
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The number of each label, from 0."""
+        return {name: number for number, name in enumerate(self.names)}
+
+    @property
+    def listed(self) -> str:
+        """The names, as an error shows them."""
+        return first_names(self.names)
+
+    def facts(self) -> dict[str, Any]:
+        """Return all that makes these labels, as JSON can hold it."""
+        return {**asdict(self), "names": list(self.names)}
+
+    def save(self, folder: Path) -> None:
+        """Write the labels into a folder, which is made if need be."""
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / self.file, self.facts())
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Return the labels that `save` wrote.
+
+        Raises:
+            SeqgenError: they are missing or damaged.
+        """
+        path = folder / cls.file
+        try:
+            facts = parse_json(regular(path).read_text(encoding="utf-8"))
+            names, *numbers = (facts[field.name] for field in fields(cls))
+            whole = len(names) >= cls.least and all(isinstance(name, str) for name in names)
+            if not whole or not all(isinstance(number, int) for number in numbers):
+                raise ValueError("it holds no labels")
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise SeqgenError(f"{path} is missing or damaged: {first_line(error)}") from None
+        return cls(tuple(names), *numbers)
+
+
+@dataclass(frozen=True)
+class Labels(KnownLabels):
     """The labels that a model knows, in the place of a tokenizer of its sources.
 
     A text with labels is read as BOS, its labels, and then the text as ever: BOS text EOS. So a
@@ -38,9 +94,10 @@ class Labels:
         begin: the id that stands before the labels.
     """
 
-    names: tuple[str, ...]
     first: int
     begin: int
+    file: ClassVar[str] = "labels.json"
+    least: ClassVar[int] = 1
     kind: ClassVar[str] = "labels"
     unk_id: ClassVar[int] = -1  # an unknown label is an error, never a token
     eos_id: ClassVar[None] = None
@@ -57,14 +114,6 @@ class Labels:
         names = {name for field in fields for name in names_of(field)}
         return cls(tuple(sorted(names)), tokenizer.vocab_size, tokenizer.bos_id)
 
-    def __len__(self) -> int:
-        return len(self.names)
-
-    @property
-    def listed(self) -> str:
-        """The names, as an error shows them."""
-        return first_names(self.names)
-
     def ids(self, field: str) -> list[int]:
         """Return what a model reads before a text with these labels.
 
@@ -73,13 +122,12 @@ class Labels:
         Raises:
             UsageError: a label is empty, or unknown; names those there are.
         """
-        numbers = {name: number for number, name in enumerate(self.names)}
         chosen = set()
         for name in names_of(field):
-            if name not in numbers:
+            if name not in self.numbers:
                 hint = did_you_mean(name, self.names)
                 raise UsageError(f"unknown label {name!r}{hint} (there are {self.listed})")
-            chosen.add(numbers[name])
+            chosen.add(self.numbers[name])
         return [self.begin, *(self.first + number for number in sorted(chosen))]
 
     def sources(self, fields: Iterable[str]) -> TokenSources:
@@ -105,38 +153,10 @@ class Labels:
         """Return each id's label."""
         return [self.names[number - self.first] for number in ids]
 
-    def facts(self) -> dict[str, Any]:
-        """Return all that makes these labels, as JSON can hold it."""
-        return {"names": list(self.names), "first": self.first, "begin": self.begin}
-
     @property
     def fingerprint(self) -> str:
         """A hash of all of it."""
         return hashlib.sha256(json.dumps(self.facts(), sort_keys=True).encode()).hexdigest()
-
-    def save(self, folder: Path) -> None:
-        """Write the labels into a folder, which is made if need be."""
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / FILE, self.facts())
-
-    @classmethod
-    def load(cls, folder: Path) -> Labels:
-        """Return the labels that `save` wrote.
-
-        Raises:
-            SeqgenError: they are missing or damaged.
-        """
-        try:
-            facts = parse_json(regular(folder / FILE).read_text(encoding="utf-8"))
-            names, first, begin = facts["names"], facts["first"], facts["begin"]
-            whole = all(isinstance(name, str) for name in names) and len(names) > 0
-            if not whole or not isinstance(first, int) or not isinstance(begin, int):
-                raise ValueError("it holds no labels")
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise SeqgenError(
-                f"{folder / FILE} is missing or damaged: {first_line(error)}"
-            ) from None
-        return cls(tuple(names), first, begin)
 
 
 def names_of(field: str) -> list[str]:
@@ -206,3 +226,39 @@ def with_labels_read(corpus: Corpus, labels: Labels) -> Corpus:
 def _within(lengths: np.ndarray) -> np.ndarray:
     """Return 0, 1, ... up to each length, one after the other."""
     return np.arange(lengths.sum()) - np.repeat(starts_of(np.cumsum(lengths)), lengths)
+
+
+@dataclass(frozen=True)
+class Classes(KnownLabels):
+    """The labels that a classifier or a tagger predicts, in the order of its logits."""
+
+    file: ClassVar[str] = "classes.json"
+    least: ClassVar[int] = 2
+
+    @classmethod
+    def of(cls, labels: Iterable[str]) -> Classes:
+        """Return the distinct ones of some labels.
+
+        Raises:
+            SeqgenError: there are fewer than two, which leaves nothing to learn.
+        """
+        names = tuple(sorted(set(labels)))
+        if len(names) < cls.least:
+            only = f"the only label is {names[0]!r}" if names else "there is no label"
+            raise SeqgenError(f"{only}; there must be two different ones to tell apart")
+        return cls(names)
+
+    def number(self, name: str, where: str) -> int:
+        """Return the number of a label.
+
+        Args:
+            name: the label.
+            where: it stands, for the error.
+
+        Raises:
+            SeqgenError: it is not known.
+        """
+        if name not in self.numbers:
+            hint = did_you_mean(name, self.names)
+            raise SeqgenError(f"{where}: unknown label {name!r}{hint} (there are {self.listed})")
+        return self.numbers[name]

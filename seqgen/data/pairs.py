@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -13,10 +15,11 @@ import numpy as np
 from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.data.encoding import Sampling
 from seqgen.data.framing import Framing
-from seqgen.data.labels import Labels
-from seqgen.data.sources import Sources, TokenSources, Vectors
-from seqgen.data.text import Survey, lines, survey
-from seqgen.errors import SeqgenError
+from seqgen.data.labels import Labels, at_line, names_of
+from seqgen.data.sources import Sources, TokenSources, Vectors, VectorSources, content_of
+from seqgen.data.text import Survey, Text, lines, survey
+from seqgen.data.vector_files import VectorFile, is_vector_file, open_vectors
+from seqgen.errors import SeqgenError, UsageError
 from seqgen.tokenizers import Tokenizer
 
 
@@ -232,3 +235,158 @@ def fitting(corpus: Corpus, max_source_len: int | None, max_target_len: int | No
         if most is not None:
             kept &= lengths <= most
     return kept
+
+
+@dataclass(frozen=True)
+class VectorPairs(Pairs):
+    """Source n of a file of vectors with line n of a text.
+
+    Args:
+        file: the sources.
+        target: the targets.
+        name: what an error calls the targets.
+        keep: which of the pairs are taken, a bool for each; None for all.
+    """
+
+    file: VectorFile
+    target: Readable
+    name: str
+    keep: np.ndarray | None = None
+
+    def __iter__(self) -> Iterator[tuple[Vectors, str]]:
+        numbers = self._chosen(range(len(self.file)))
+        return zip(map(self.file.vectors, numbers), self._targets(), strict=True)
+
+    def sources(self) -> Iterator[str]:
+        """Yield nothing that has letters: vectors have no text to learn tokens from."""
+        return iter(())
+
+    def targets(self) -> Iterator[str]:
+        return (target + "\n" for target in self._targets())
+
+    def _targets(self) -> Iterator[str]:
+        """Yield the targets that are taken, without newlines.
+
+        Raises:
+            SeqgenError: there are more or fewer of them than sources.
+        """
+        return self._chosen(line.removesuffix("\n") for line in self._counted())
+
+    def _counted(self) -> Iterator[str]:
+        count = 0
+        for line in lines(self.target.chunks(), self.name):
+            count += 1
+            if count <= len(self.file):
+                yield line
+        if count != len(self.file):
+            raise SeqgenError(
+                f"{self.file.path} has {len(self.file):,} sources and {self.name} has {count:,} "
+                "lines; line n must be the target of source n"
+            )
+
+    def _chosen(self, items: Iterator) -> Iterator:
+        return iter(items) if self.keep is None else itertools.compress(items, self.keep)
+
+    @property
+    def source_features(self) -> int:
+        return self.file.sources.features
+
+    @property
+    def vectors(self) -> VectorSources:
+        """The sources of the pairs that are taken."""
+        vectors = self.file.sources
+        return vectors if self.keep is None else vectors.take(np.flatnonzero(self.keep))
+
+    def encoded_sources(
+        self, tokenizer: Tokenizer | None, sampling: Sampling | None
+    ) -> VectorSources:
+        return self.vectors
+
+    def some(self, keep: np.ndarray) -> VectorPairs:
+        if self.keep is not None:
+            every = self.keep.copy()
+            every[self.keep] = keep
+            keep = every
+        return replace(self, keep=keep)
+
+    def survey(self) -> Survey:
+        """Survey the targets; the hash is that of both sides."""
+        digest = hashlib.sha256()
+        for source, target in self:
+            digest.update(f"{content_of(source)}\t{target}\n".encode())
+        return replace(survey(self.targets()), sha256=digest.hexdigest())
+
+
+def open_pairs(sources: Sequence[Path], targets: Sequence[Path], newlines: str = "keep") -> Pairs:
+    """Return the pairs in some files.
+
+    Args:
+        sources: files with tabs; or of the sources, where there are `targets`: texts, or one file
+            of vectors.
+        targets: files of the targets, or none.
+        newlines: see `DataConfig`.
+
+    Raises:
+        UsageError: vectors come without targets, or in several files.
+        SeqgenError: the file of vectors is damaged.
+    """
+    name = ", ".join(map(str, sources))
+    if any(map(is_vector_file, sources)):
+        if len(sources) > 1 or not targets:
+            raise UsageError(f"{name}: give one file of vectors, and their targets by --target")
+        file = open_vectors(sources[0])
+        return VectorPairs(file, Text(tuple(targets), newlines), ", ".join(map(str, targets)))
+    text = Text(tuple(sources), newlines)
+    if not targets:
+        return TabPairs(text, name)
+    other = Text(tuple(targets), newlines)
+    return FilePairs(text, other, (name, ", ".join(map(str, targets))))
+
+
+@dataclass(frozen=True)
+class LabelledLines(Pairs):
+    """One text per line: labels, tab, text. Only the first tab separates; others are text.
+
+    Args:
+        text: the file or files.
+        name: what an error calls it.
+        labels: those that a line may have; any if None.
+    """
+
+    text: Readable
+    name: str
+    labels: Labels | None = None
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        check = names_of if self.labels is None else self.labels.ids
+        known: set[str] = set()
+        for number, line in enumerate(lines(self.text.chunks(), self.name), start=1):
+            field, tab, text = line.removesuffix("\n").partition("\t")
+            if not tab:
+                raise SeqgenError(
+                    f"{self.name}, line {number} has no tab; each line is label<TAB>text"
+                )
+            if field not in known:
+                at_line(number, lambda field=field: check(field), self.name)
+                known.add(field)
+            yield field, text
+
+
+@dataclass(frozen=True)
+class LinesOfLabel(Pairs):
+    """The lines of a plain text, all with the same labels.
+
+    Args:
+        text: the file or files.
+        field: the labels.
+    """
+
+    text: Readable
+    field: str
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return ((self.field, line.removesuffix("\n")) for line in lines(self.text.chunks()))
+
+    def survey(self) -> Survey:
+        """Survey the lines alone."""
+        return survey(self.targets())

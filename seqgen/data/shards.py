@@ -14,8 +14,7 @@ import numpy as np
 
 from seqgen.configs import Documents, Windows, require
 from seqgen.data.batches import SHIFT, SHUFFLE, Batch, Batches, training_batches, windows_at
-from seqgen.data.corpus import Corpus
-from seqgen.data.joined import Joined
+from seqgen.data.corpus import Corpus, Joined
 from seqgen.data.text import Survey
 from seqgen.data.token_writing import Written, write_token_file
 from seqgen.data.tokenfile import SUFFIX, TokenFile, check_tokenizer, open_token_file

@@ -8,7 +8,9 @@ import hashlib
 import json
 import tempfile
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +20,6 @@ import numpy as np
 
 from seqgen import __version__
 from seqgen.configs import Documents
-from seqgen.data.background import Background
 from seqgen.data.corpus import Corpus
 from seqgen.data.encoding import encoded
 from seqgen.data.framing import Framing
@@ -27,6 +28,39 @@ from seqgen.data.tokenfile import FORMAT, HEAD, MAGIC, MARK, READ, SECTIONS, sec
 from seqgen.errors import SeqgenError
 from seqgen.files import replacing
 from seqgen.tokenizers import Tokenizer
+
+PENDING = 8
+
+
+class Background:
+    """One thread that does tasks in order, such as hashing and writing.
+
+    Use it as a context: leaving it waits for all tasks, and raises the error of one that failed.
+    At most `PENDING` tasks wait, so that memory is bounded.
+    """
+
+    def __enter__(self) -> Background:
+        self._pool = ThreadPoolExecutor(1)
+        self._pending: deque[Future[Any]] = deque()
+        return self
+
+    def do(self, work: Callable[..., Any], *arguments: Any) -> None:
+        """Add a task; raise the error of an earlier one that failed."""
+        self._pending.append(self._pool.submit(work, *arguments))
+        while len(self._pending) > PENDING:
+            self._pending.popleft().result()
+
+    def wait(self) -> None:
+        """Wait until all tasks are done; raise the error of one that failed."""
+        while self._pending:
+            self._pending.popleft().result()
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            if kind is None:
+                self.wait()
+        finally:
+            self._pool.shutdown(cancel_futures=True)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import hashlib
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -28,7 +28,6 @@ from typing import IO, Any
 import numpy as np
 
 from seqgen.configs import DOCUMENTS, Documents, short
-from seqgen.data import tokencheck
 from seqgen.data.corpus import Corpus
 from seqgen.data.framing import Framing
 from seqgen.data.text import Survey, decode_blocks
@@ -129,12 +128,12 @@ def open_token_file(path: str | Path) -> TokenFile:
             tokenizer = tokenizer_from_facts(table["tokenizer"])
             types = section_types(tokenizer)
             arrays = {name: _section(file, path, table, name, types[name]) for name in SECTIONS}
-        documents, facts = table["documents"], tokencheck.survey(table["text"])
+        documents, facts = table["documents"], read_survey(table["text"])
         if documents not in DOCUMENTS:
             raise ValueError(f"documents are {short(repr(documents))}")
-        tokencheck.check_ids(arrays["tokens"], tokenizer.vocab_size)
-        tokencheck.check_sections(arrays, documents, MARK)
-        oov = tokencheck.whole_number(table, "oov", arrays["tokens"].size)
+        check_ids(arrays["tokens"], tokenizer.vocab_size)
+        check_sections(arrays, documents, MARK)
+        oov = whole_number(table, "oov", arrays["tokens"].size)
         framing = Framing.of(tokenizer, documents)
         ends = arrays["ends"]
         if documents == "stream":
@@ -217,8 +216,8 @@ def _section(
     """
     place = table["sections"][name]
     size = file.seek(0, os.SEEK_END)
-    count = tokencheck.whole_number(place, "count", size // kind.itemsize)
-    offset = tokencheck.whole_number(place, "offset", size)
+    count = whole_number(place, "count", size // kind.itemsize)
+    offset = whole_number(place, "offset", size)
     if place["dtype"] != kind.str:
         raise ValueError(f"its {name} are of type {short(place['dtype'])}, not {kind.str}")
     if count == 0:
@@ -234,3 +233,83 @@ def _section(
     if left or check != place["crc32"]:
         raise SeqgenError(f"{path} is damaged: its {name} were changed; write it again")
     return np.asarray(np.memmap(path, kind, "r", offset=offset, shape=(count,)))
+
+
+# Items that are checked at once, so that a file of any size is checked in bounded memory.
+CHECKED = 1 << 20
+
+
+def whole_number(table: object, name: str, most: int) -> int:
+    """Return a number of a table that counts something.
+
+    Raises:
+        ValueError: it is missing, no whole number, negative, or above `most`.
+    """
+    value = table.get(name) if isinstance(table, dict) else None
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(f"{name} is no whole number from 0 to {most}")
+    return value
+
+
+def read_survey(table: object) -> Survey:
+    """Return the facts about a text that a table holds.
+
+    Raises:
+        ValueError: some are missing or wrong.
+    """
+    if not isinstance(table, dict) or not isinstance(table.get("sha256"), str):
+        raise ValueError("the text's facts are no table with a sha256")
+    counts = {name: whole_number(table, name, 1 << 62) for name in ("characters", "bytes", "lines")}
+    return Survey(**counts, sha256=table["sha256"])
+
+
+def check_ids(tokens: np.ndarray, vocab_size: int) -> None:
+    """Refuse ids that the tokenizer does not have.
+
+    Raises:
+        ValueError: names the largest.
+    """
+    for at in range(0, tokens.size, CHECKED):
+        largest = int(tokens[at : at + CHECKED].max())
+        if largest >= vocab_size:
+            raise ValueError(f"there is a token {largest}, and the vocabulary has {vocab_size}")
+
+
+def check_sections(sections: Mapping[str, np.ndarray], documents: str, mark: int) -> None:
+    """Refuse document ends that do not divide the tokens, and marks that do not increase.
+
+    Args:
+        sections: by name, each of its own type.
+        documents: "stream" or "line".
+        mark: tokens between two marks.
+
+    Raises:
+        ValueError: says what does not fit.
+    """
+    tokens, ends = sections["tokens"].size, sections["ends"]
+    parted = bool(ends.size) == bool(tokens)
+    if documents == "line" and not (parted and _rises(ends, 1, tokens, tokens)):
+        raise ValueError("the documents' ends are not in order, or not the text's")
+    for name in ("characters", "bytes"):
+        if documents == "line" and sections[name].size not in (0, ends.size):
+            raise ValueError(f"there are not as many {name} as documents")
+    marks = sections["marks"]
+    # The newline that ended the last document came after the last possible mark.
+    fits = (0, tokens // mark, (tokens - 1) // mark) if documents == "line" else (0, tokens // mark)
+    if marks.size % 2 or marks.size // 2 not in fits:
+        raise ValueError("there are not as many marks as the tokens have")
+    for column in marks.reshape(-1, 2).T:
+        if not _rises(column, 0, 1 << 62, None, steps=0):
+            raise ValueError("the marks are not in order")
+
+
+def _rises(values: np.ndarray, low: int, high: int, last: int | None, steps: int = 1) -> bool:
+    """Return whether values go up by `steps` or more each, from `low` to `high`, up to `last`."""
+    if not values.size:
+        return True
+    inside = low <= int(values[0]) and int(values[-1]) <= high
+    ends_well = last is None or int(values[-1]) == last
+    pieces = (values[at : at + CHECKED + 1] for at in range(0, values.size, CHECKED))
+    # Compared element by element: a difference of distant numbers could overflow their type.
+    ordered = all(bool(np.all(piece[1:] >= piece[:-1] + steps)) for piece in pieces)
+    return inside and ends_well and ordered

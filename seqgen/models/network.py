@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from seqgen.configs import ModelConfig
-from seqgen.data.joined import Joined
+from seqgen.data.corpus import Joined
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 

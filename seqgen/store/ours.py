@@ -40,14 +40,14 @@ READY = b"ready"
 @cache
 def known_files() -> tuple[str, ...]:
     """Return the paths of all that seqgen writes into a model's folder, as patterns."""
-    from seqgen.data import classes, labels
+    from seqgen.data.labels import Classes, Labels
     from seqgen.tokenizers import STORED
 
     tokenizers = {name for kind in STORED.values() for name in kind.files}
     return (
         *(CONFIG, WEIGHTS, RECORD, METRICS, SAMPLES, LOCK, manifest.MANIFEST),
-        *(f"{TOKENIZER}/{name}" for name in sorted({*tokenizers, classes.FILE})),
-        *(f"{SOURCE_TOKENIZER}/{name}" for name in sorted({*tokenizers, labels.FILE})),
+        *(f"{TOKENIZER}/{name}" for name in sorted({*tokenizers, Classes.file})),
+        *(f"{SOURCE_TOKENIZER}/{name}" for name in sorted({*tokenizers, Labels.file})),
         *(VALIDATION, VALIDATION_TOKENS, *VALIDATION_PAIRS, VALIDATION_VECTORS),
         *(f"{CHECKPOINTS}/{LAST}", f"{CHECKPOINTS}/step-*.safetensors"),
         f"{TENSORBOARD}/events.out.tfevents.*",

@@ -16,23 +16,19 @@ from torch import Tensor
 from seqgen import ranks
 from seqgen.configs import MOST_NATS, TrainingConfig
 from seqgen.configs.regimes import READING_REGIMES
-from seqgen.data.batches import Batch, Batches
-from seqgen.data.portions import portions
+from seqgen.data.batches import Batch, Batches, portions
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.engines.arrays import products_in_use
 from seqgen.models.engines.deferred_init import Unfilled, lend_memory
 from seqgen.models.engines.precision import restored_randomness, step_arithmetic
 from seqgen.models.state import State
-from seqgen.training.average import Average
-from seqgen.training.clipping import clip
 from seqgen.training.events import Progress, Validated
 from seqgen.training.objective import Objective
-from seqgen.training.optimizers import UpdateRule
+from seqgen.training.optimizers import Average, UpdateRule, clip, rate
 from seqgen.training.parallel import Parallel
 from seqgen.training.parts import CarriedState, Part, RandomStates, Weights
 from seqgen.training.regimes.base import StepProgress, TextRules
 from seqgen.training.run import Budget, Decision, Diverged, Hooks, Losses, LossWindow, Run
-from seqgen.training.schedules import rate
 from seqgen.training.sharding import Shards
 
 LOG_SECONDS = 1.0

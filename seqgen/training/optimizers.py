@@ -6,20 +6,111 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterable
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import clip_grad_value_, clip_grads_with_norm_, get_total_norm
 from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer, RMSprop
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from seqgen.configs import TrainingConfig
 from seqgen.models.network import Network, hidden_matrices
 from seqgen.training.parts import OptimizerState
-from seqgen.training.sharding import divided_as, is_divided, whole_of
-from seqgen.training.textbook import TextbookAdagrad, TextbookAdam, TextbookRMSprop
+from seqgen.training.sharding import divided_as, is_divided, on_first, part_of, whole_of
+
+
+class Preconditioned(Optimizer):
+    """The update that all share; a rule says what m and v are.
+
+    Args:
+        groups: parameters, in groups as every optimizer of torch takes them.
+        eps: keeps the denominator from being zero.
+        inside: add eps to v, inside the root.
+        decoupled: weight decay shrinks the weights; otherwise it is added to the gradient.
+    """
+
+    def __init__(
+        self, groups: Iterable[Any], eps: float, inside: bool, decoupled: bool = False
+    ) -> None:
+        super().__init__(groups, {"lr": 1.0, "weight_decay": 0.0})
+        self._eps, self._inside, self._decoupled = eps, inside, decoupled
+
+    @abstractmethod
+    def moments(self, state: dict[str, Tensor], gradient: Tensor) -> tuple[Tensor, Tensor]:
+        """Return m and v after a gradient, whose number is `state["step"]`, from 1."""
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:
+        """Update every parameter that has a gradient."""
+        for group in self.param_groups:
+            lr, decay = group["lr"], group["weight_decay"]
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                gradient, state = parameter.grad, self.state[parameter]
+                if decay and self._decoupled:
+                    parameter.mul_(1 - lr * decay)
+                elif decay:
+                    gradient = gradient.add(parameter, alpha=decay)
+                state["step"] = state.get("step", torch.tensor(0.0)) + 1
+                m, v = self.moments(state, gradient)
+                root = (v + self._eps).sqrt() if self._inside else v.sqrt() + self._eps
+                parameter.addcdiv_(m, root, value=-lr)
+
+
+class TextbookAdagrad(Preconditioned):
+    """Adagrad (Duchi et al. 2011), with v the sum over the last `window` gradients, or over all.
+
+    Args:
+        window: L, how many squares are added up, the current one included; None for all.
+        more: see `Preconditioned`.
+    """
+
+    def __init__(self, groups: Iterable[Any], window: int | None, **more: Any) -> None:
+        super().__init__(groups, **more)
+        self._window = window
+
+    def moments(self, state: dict[str, Tensor], gradient: Tensor) -> tuple[Tensor, Tensor]:
+        length = self._window or 1
+        if "squares" not in state:
+            state["squares"] = gradient.new_zeros(length, *gradient.shape)
+        place = state["squares"][(int(state["step"]) - 1) % length]
+        place.copy_(gradient.square() + (0 if self._window else place))
+        return gradient, state["squares"].sum(0)
+
+
+class TextbookRMSprop(Preconditioned):
+    """RMSprop (Tieleman and Hinton 2012): v <- beta2 v + (1 - beta2) g^2."""
+
+    def __init__(self, groups: Iterable[Any], beta2: float, **more: Any) -> None:
+        super().__init__(groups, **more)
+        self._beta2 = beta2
+
+    def moments(self, state: dict[str, Tensor], gradient: Tensor) -> tuple[Tensor, Tensor]:
+        v = state.setdefault("v", torch.zeros_like(gradient))
+        return gradient, v.lerp_(gradient.square(), 1 - self._beta2)
+
+
+class TextbookAdam(Preconditioned):
+    """Adam (Kingma and Ba 2015): means of g and g^2, both divided by 1 - beta^t."""
+
+    def __init__(self, groups: Iterable[Any], betas: tuple[float, float], **more: Any) -> None:
+        super().__init__(groups, **more)
+        self._betas = betas
+
+    def moments(self, state: dict[str, Tensor], gradient: Tensor) -> tuple[Tensor, Tensor]:
+        corrected = []
+        for name, value, beta in zip("mv", (gradient, gradient.square()), self._betas, strict=True):
+            mean = state.setdefault(name, torch.zeros_like(gradient))
+            mean.lerp_(value, 1 - beta)
+            corrected.append(mean / (1 - beta ** int(state["step"])))
+        return corrected[0], corrected[1]
 
 
 class Muon(Optimizer):
@@ -291,3 +382,140 @@ class UpdateRule:
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Restore what `tensors` returned."""
         OptimizerState(self.optimizers).restore(tensors)
+
+
+class Average:
+    """The exponential moving average of parameters: a <- d a + (1 - d) p after every update.
+
+    At update k, d is min(decay, (1 + k) / (10 + k)), so that the random start is soon forgotten.
+
+    Args:
+        model: whose trained parameters as they are now begin the average.
+        decay: d in the long run.
+
+    Attributes:
+        means: the averages, in the order of the parameters.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self._decay = decay
+        self._parameters = [p for p in model.parameters() if p.requires_grad]
+        self.means = [p.detach().clone() for p in self._parameters]
+
+    def update(self, step: int) -> None:
+        """Update the average after update `step`, counted from 0."""
+        decay = min(self._decay, (1 + step) / (10 + step))
+        get_ema_multi_avg_fn(decay)(self.means, self._parameters, None)
+
+    @contextlib.contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Put the averages in the place of the model's parameters within a context."""
+        trained = [p.detach().clone() for p in self._parameters]
+        self._fill(self.means)
+        try:
+            yield
+        finally:
+            self._fill(trained)
+
+    @torch.no_grad()
+    def _fill(self, values: list[Tensor]) -> None:
+        # In place, so that caches that compare a parameter's version see that it has changed.
+        for parameter, value in zip(self._parameters, values, strict=True):
+            parameter.copy_(value)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the averages, by number."""
+        return on_first({str(i): mean for i, mean in enumerate(self.means)})
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Restore what `tensors` returned."""
+        for i, mean in enumerate(self.means):
+            part_of(tensors[str(i)], mean)
+
+
+def clip(parameters: Iterable[nn.Parameter], config: TrainingConfig) -> Tensor:
+    """Clip the gradients of some parameters; return the norm that all had together.
+
+    With clip_norm_scope=each, every matrix and vector is scaled down by itself, where its own norm
+    exceeds clip_norm: the direction of the whole gradient changes.
+    """
+    with_gradients = [p for p in parameters if p.grad is not None]
+    kind = float(config.clip_norm_type)
+    norm = get_total_norm([p.grad for p in with_gradients], kind)
+    if config.clip_norm:
+        for group in _clipped_together(with_gradients, config.clip_norm_scope):
+            group_norm = norm if group is with_gradients else get_total_norm([group[0].grad], kind)
+            clip_grads_with_norm_(group, config.clip_norm, group_norm)
+    if config.clip_value:
+        clip_grad_value_(with_gradients, config.clip_value)
+    return whole_of(norm)
+
+
+def _clipped_together(parameters: list[nn.Parameter], scope: str) -> list[list[nn.Parameter]]:
+    """Return the parameters whose gradients are scaled together."""
+    return [parameters] if scope == "all" else [[parameter] for parameter in parameters]
+
+
+@dataclass(frozen=True)
+class After:
+    """The progress of training after its warm-up.
+
+    Attributes:
+        share: of the budget that was left after warm-up, 0 to 1.
+        units: in lengths of the warm-up; in steps where there is none.
+    """
+
+    share: float
+    units: float
+
+
+def _step(config: TrainingConfig, after: After) -> float:
+    # Rounding must not hide that three steps of a third make a whole.
+    return config.step_factor ** math.floor(after.share / config.step_share + 1e-9)
+
+
+def _stable_then_down(config: TrainingConfig, after: After) -> float:
+    return min(1.0, (1 - after.share) / config.decay_share)
+
+
+# Each maps the progress after warm-up to a share of the peak rate.
+DECAYS: dict[str, Callable[[TrainingConfig, After], float]] = {
+    "constant": lambda config, after: 1.0,
+    # Robbins and Monro (1951): alpha_0 / (1 + k).
+    "inverse_time": lambda config, after: 1 / (1 + after.units),
+    # After a warm-up of w steps this is sqrt(w / k) at step k (Vaswani et al. 2017, section 5.3).
+    "inverse_sqrt": lambda config, after: (1 + after.units) ** -0.5,
+    "step": _step,
+    "cosine": lambda config, after: 0.5 * (1 + math.cos(math.pi * after.share)),
+    "linear": lambda config, after: 1 - after.share,
+    # With its own start, `begins`, Howard and Ruder (2018, equation 3).
+    "slanted_triangular": lambda config, after: 1 - after.share,
+    # Warm-up, stable, decay (Hu et al. 2024).
+    "wsd": _stable_then_down,
+}
+# A rate of exactly 0 would waste the first step of a run with a budget in minutes.
+LEAST = 0.01
+
+
+def begins(config: TrainingConfig) -> float:
+    """Return the share of the peak from which the rate rises."""
+    return config.min_lr if config.schedule == "slanted_triangular" else 0.0
+
+
+def rate(config: TrainingConfig, progress: float, step: int) -> float:
+    """Return the rate as a share of its peak.
+
+    It rises linearly over `config.warmup`, then decays to `config.min_lr`.
+
+    Args:
+        config: names the schedule.
+        progress: how much of the budget is spent, 0 to 1.
+        step: steps done, k.
+    """
+    warmup = config.warmup
+    if progress < warmup:
+        begin = begins(config)
+        return max(LEAST, begin + (1 - begin) * progress / warmup)
+    past = progress - warmup
+    after = After(min(1.0, past / (1 - warmup)), past / warmup if warmup else step)
+    return config.min_lr + (1 - config.min_lr) * DECAYS[config.schedule](config, after)

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import nn
 
 from seqgen import ranks
-from seqgen.data.portions import Portion
+from seqgen.data.batches import Portion
 from seqgen.models.dropout import SomeRows, drawing_for
 from seqgen.training.objective import Objective
 from seqgen.training.sharding import Shards

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from seqgen import ranks
-from seqgen.data.portions import places, portions
+from seqgen.data.batches import places, portions
 from seqgen.models.base import LanguageModel, load_weights, weights_of
 from seqgen.models.state import State
 from seqgen.training.sharding import divided_as, on_first

@@ -12,9 +12,9 @@ from seqgen import store
 from seqgen.commands.labelling.probabilities import log_probs_of
 from seqgen.commands.machine import choose_products
 from seqgen.configs import DataConfig, require
-from seqgen.data.classes import Classes
 from seqgen.data.corpus import Framing
 from seqgen.data.examples import Example, ExampleEncoder, Format
+from seqgen.data.labels import Classes
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.encoders.labeller import Labeller
 from seqgen.models.engines.precision import choose_device

@@ -13,10 +13,9 @@ from seqgen.configs import Documents, require
 from seqgen.configs.scoring import Scoring
 from seqgen.data.corpus import Corpus, Unknowns, encode_corpus
 from seqgen.data.framing import Framing
-from seqgen.data.pairs import Pairs
+from seqgen.data.pairs import Pairs, open_pairs
 from seqgen.data.text import Survey, Surveyor, Text, WordMeter
 from seqgen.data.tokenfile import TokenFile, check_tokenizer, is_token_file, open_token_file
-from seqgen.data.vector_pairs import open_pairs
 from seqgen.errors import SeqgenError
 from seqgen.files import title_of
 from seqgen.metrics.perplexity import OOV_BITS, ScoreTotals

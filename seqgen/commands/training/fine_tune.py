@@ -11,9 +11,8 @@ from seqgen.commands.training.estimate import Estimator
 from seqgen.commands.training.reload import tokens_of
 from seqgen.configs import Documents, ModelConfig, TrainingConfig, conform, require
 from seqgen.configs.labelling import LABELLING
-from seqgen.data.classes import Classes
 from seqgen.data.framing import Framing
-from seqgen.data.labels import Labels
+from seqgen.data.labels import Classes, Labels
 from seqgen.data.pairs import Tokenizers
 from seqgen.data.sources import require_equal_widths
 from seqgen.errors import SeqgenError, UsageError

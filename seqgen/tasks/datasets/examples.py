@@ -12,13 +12,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from seqgen.configs import DataConfig, TrainingConfig
-from seqgen.data.batches import Batches, PairBatches
-from seqgen.data.classes import Classes
+from seqgen.data.batches import Batches, PairBatches, UnknownsInSources
 from seqgen.data.corpus import Framing
 from seqgen.data.examples import SENTENCES, TEXTS, Example, ExampleEncoder, Format
+from seqgen.data.labels import Classes
 from seqgen.data.overlap import Overlap, not_held_out
 from seqgen.data.pairs import Tokenizers, fitting
-from seqgen.data.source_unknowns import UnknownsInSources
 from seqgen.data.split import held_out_fraction, held_out_lines, path_of
 from seqgen.data.text import Survey, Text, survey, text_files
 from seqgen.errors import SeqgenError

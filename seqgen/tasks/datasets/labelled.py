@@ -11,9 +11,8 @@ from seqgen.configs import DataConfig, TrainingConfig, require
 from seqgen.data.batches import Batches
 from seqgen.data.corpus import Corpus
 from seqgen.data.encoding import Sampling
-from seqgen.data.labelled import LabelledLines
 from seqgen.data.labels import Labels, with_labels_read
-from seqgen.data.pairs import Tokenizers, encode_pairs
+from seqgen.data.pairs import LabelledLines, Tokenizers, encode_pairs
 from seqgen.data.text import Survey, survey
 from seqgen.errors import SeqgenError
 from seqgen.tasks.datasets.dataset import Parts

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from seqgen.configs import DataConfig, TrainingConfig, require
-from seqgen.data.batches import Batches, SampledBatches, training_batches
+from seqgen.data.batches import Batches, SampledBatches, UnknownsInSources, training_batches
 from seqgen.data.corpus import Corpus
 from seqgen.data.encoding import Sampling
 from seqgen.data.overlap import Overlap, overlap_of_pairs, pairs_not_held_out
 from seqgen.data.pairs import (
     Pairs,
     Tokenizers,
+    VectorPairs,
     drop_long,
     encode_pairs,
     fitting,
+    open_pairs,
 )
-from seqgen.data.source_unknowns import UnknownsInSources
 from seqgen.data.sources import Vectors, VectorSources, require_equal_widths
 from seqgen.data.split import held_out_fraction, held_out_lines
 from seqgen.data.text import Survey, survey
-from seqgen.data.vector_pairs import VectorPairs, open_pairs
 from seqgen.errors import SeqgenError
 from seqgen.tasks.datasets.batch_rows import rows_of_pairs
 from seqgen.tasks.datasets.cached_pairs import encode_once

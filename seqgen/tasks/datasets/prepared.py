@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from seqgen import store
 from seqgen.configs import DataConfig, TrainingConfig
 from seqgen.data.batches import Batches, Overlapping, SampledBatches
-from seqgen.data.classes import Classes
 from seqgen.data.corpus import Corpus, encode_corpus, unknown_bytes
 from seqgen.data.direction import BothWays, as_read
 from seqgen.data.encoding import Sampling
+from seqgen.data.labels import Classes
 from seqgen.data.overlap import Overlap, overlap_of_lines
 from seqgen.data.shards import batches_of
 from seqgen.data.sources import Vectors

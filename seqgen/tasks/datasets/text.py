@@ -14,9 +14,16 @@ from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.data.overlap import lines_not_held_out, stream_not_held_out
 from seqgen.data.pairs import Tokenizers
 from seqgen.data.shards import open_token_files
-from seqgen.data.split import Chunks, Split, check_parts, held_out_fraction, path_of, split_text
+from seqgen.data.split import (
+    Chunks,
+    Split,
+    check_parts,
+    held_out_fraction,
+    path_of,
+    split_text,
+    split_tokens,
+)
 from seqgen.data.text import Survey, Text, survey, text_files
-from seqgen.data.token_split import split_tokens
 from seqgen.data.tokenfile import TokenFile, check_tokenizer, is_token_file, open_token_file
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.store import StoredModel

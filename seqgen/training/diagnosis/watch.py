@@ -27,9 +27,9 @@ from seqgen.training.diagnosis.heads import attention_figures
 from seqgen.training.diagnosis.layers import Update, units_of
 from seqgen.training.diagnosis.warnings import Warnings
 from seqgen.training.events import Diagnosed, Event, Notice, Report, Validated
+from seqgen.training.optimizers import rate
 from seqgen.training.parts import Part
 from seqgen.training.run import Budget, Run, Watch
-from seqgen.training.schedules import rate
 
 # Looks come after this step, after twice as many, and so on: their cost is soon nothing.
 FIRST_LOOK = 4
