@@ -12,7 +12,8 @@ from torch.autograd import gradcheck
 from torch.func import functional_call
 
 from seqgen import registry
-from seqgen.models.engines.ops import ArrayOps, TensorOps
+from seqgen.models.engines.ops import ArrayOps
+from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.recurrent.linear_maps import over_loop, over_tensors
 from seqgen.models.recurrent.model import RecurrentLM
 

@@ -23,7 +23,7 @@ from architectures import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqgen.models import base
+from seqgen.models import base, reader
 from seqgen.models.engines import arrays
 from seqgen.models.mixture import model as mixture_model
 from seqgen.models.ngram import look_ups
@@ -394,7 +394,7 @@ def test_scores_hits_and_ranks_are_those_of_the_logits(case, monkeypatch):
     places = (order == targets[..., None]).int().argmax(-1)
     hits = order[..., 0] == targets
     for at_once in (1, 100, 1 << 20):  # logits made in one piece, and in pieces of one
-        for module in (base, look_ups, mixture_model):
+        for module in (reader, look_ups, mixture_model):
             monkeypatch.setattr(module, "LOGITS_AT_ONCE", at_once)
         for want in ("log_probs", "hits", "ranks"):
             scores, _ = model.score(tokens, targets, model.start(3), want)

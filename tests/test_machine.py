@@ -20,7 +20,7 @@ from seqgen.configs import TrainingConfig
 from seqgen.data.batches import Batches, training_batches
 from seqgen.data.corpus import Corpus
 from seqgen.errors import SeqgenError
-from seqgen.models.engines import arrays
+from seqgen.models.engines import arrays, tensor_products
 from seqgen.models.engines.arrays import Products
 from seqgen.models.network import copied
 from seqgen.models.recurrent.cells.lstm import LSTM, LSTMConfig
@@ -270,7 +270,7 @@ def test_of_many_that_measure_at_once_all_keep_the_first_answer(home):
 def test_the_fastest_way_is_taken_if_it_is_so_by_a_tenth(monkeypatch):
     """By a clock that knows how long each way takes; the first is the default."""
     now = [0.0]
-    monkeypatch.setattr(arrays.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(tensor_products.time, "perf_counter", lambda: now[0])
 
     def taking(seconds):
         def way(weight, bias):
@@ -278,10 +278,10 @@ def test_the_fastest_way_is_taken_if_it_is_so_by_a_tenth(monkeypatch):
 
         return way
 
-    weight = torch.ones(2, 2)
+    weight = np.ones((2, 2))
     for times, wanted in (((1.0, 0.5), "b"), ((1.0, 0.95), "a"), ((1.0, 2.0), "a")):
         ways = dict(zip("ab", map(taking, times), strict=True))
-        assert arrays._fastest(ways, weight, weight[0], rows=1) == wanted
+        assert tensor_products._fastest(ways, weight, weight[0], rows=1) == wanted
     monkeypatch.undo()
-    assert math.isfinite(arrays.time.perf_counter())
-    assert isinstance(arrays.fastest_products(), Products)
+    assert math.isfinite(tensor_products.time.perf_counter())
+    assert isinstance(tensor_products.fastest_products(), Products)

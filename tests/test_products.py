@@ -14,7 +14,8 @@ from torch.nn import functional as F
 from seqgen import store
 from seqgen.commands import machine
 from seqgen.models.engines import onednn_linear
-from seqgen.models.engines.arrays import Products, has_packed, use_products
+from seqgen.models.engines.arrays import Products, use_products
+from seqgen.models.engines.tensor_products import has_packed
 from seqgen.models.recurrent import linear_maps
 from seqgen.models.recurrent.linear_maps import over_loop
 

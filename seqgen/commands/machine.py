@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from seqgen.models.engines.arrays import Products, fastest_products, use_products
+from seqgen.models.engines.arrays import Products, use_products
+from seqgen.models.engines.tensor_products import fastest_products
 from seqgen.store.measured import keep_measurement, kept_measurement
 
 STEPS = {"question": "products of decoding steps", "version": 1}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -12,15 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from seqgen.configs import ModelConfig
-from seqgen.data.sources import Sources
 from seqgen.models.compilable import Compilable
 from seqgen.models.low_rank import adapter_tensors, adapters_of
 from seqgen.models.network import Network
-from seqgen.models.scores import Predictions, Scores, Want, WrittenOut
+from seqgen.models.reader import Reader
 from seqgen.models.state import State
-
-# Scoring makes at most this many logits at a time (32 MB in float32).
-LOGITS_AT_ONCE = 1 << 23
 
 
 class Model(nn.Module):
@@ -79,26 +75,11 @@ class Model(nn.Module):
         """
 
 
-class LanguageModel(Model):
-    """A distribution over the next token, given those before it.
+class LanguageModel(Model, Reader):
+    """A `Reader` that is a torch module.
 
-    Attributes:
-        window: how many tokens one training call may hold, or None where there is no limit.
-        source_window: how many values a source may have, its EOS included, or None where there is
-            no limit.
-        orders: how many lengths of context, from 0 on, it tells apart, as an n-gram model does by
-            `matched`; None for a model that has no such lengths.
-        rows_at_least: how many rows scoring works on side by side at least: many where the
-            tokens cost less than the call.
-        normalised: whether its logits are log-probabilities to the last bits, so that nobody need
-            normalise them.
+    Training calls it without a state: there is no past then, and no cache.
     """
-
-    rows_at_least: ClassVar[int] = 1
-    normalised: ClassVar[bool] = False
-    window: int | None = None
-    source_window: int | None = None
-    orders: int | None = None
 
     @abstractmethod
     def forward(
@@ -116,52 +97,13 @@ class LanguageModel(Model):
             may be -inf, never NaN, never all -inf. And the state after the tokens.
         """
 
-    @abstractmethod
-    def start(self, batch: int, stride: int | None = None) -> State:
-        """Open a state for scoring and decoding, with `batch` rows and no past.
-
-        Args:
-            batch: rows B.
-            stride: how many tokens a full window drops at a time (transformers; W/2 if None);
-                models without a window ignore it.
-        """
-
-    def opens(
-        self, sources: Sources, stride: int | None = None
-    ) -> Callable[[Sequence[int]], State]:
-        """Return what opens states on sources, whose handles are their numbers.
-
-        A model of text reads a source, such as labels, as the tokens that come first.
-
-        Args:
-            sources: of this model's own ids.
-            stride: see `start`.
-        """
-
-        @torch.no_grad()
-        def opened(handles: Sequence[int]) -> State:
-            source = sources.rows(handles)
-            states, places = [], []
-            for length in np.unique(source.lengths).tolist():
-                rows = np.flatnonzero(source.lengths == length)
-                tokens = torch.from_numpy(source.values[rows, :length]).to(self.device)
-                states.append(self(tokens, self.start(len(rows), stride), last=1)[1])
-                places += rows.tolist()
-            state = type(states[0]).cat(states) if len(states) > 1 else states[0]
-            return state if places == sorted(places) else state.select(np.argsort(places).tolist())
-
-        return opened
+    def ids(self, ids: np.ndarray) -> Tensor:
+        return torch.from_numpy(ids).to(self.device)
 
     def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
-        """Read one token of each row, as decoding does.
+        """Read one token of each row; see `Reader.step`.
 
-        Args:
-            tokens: B ids.
-            state: of what came before, used up by the call.
-
-        Returns:
-            The logits after each, an array (B, V), and the state after. A model with a faster way
-            for one token than `forward` overrides this.
+        A model with a faster way for one token than `forward` overrides this.
 
         Raises:
             ValueError: the state carries a graph.
@@ -170,47 +112,6 @@ class LanguageModel(Model):
         with torch.no_grad():
             logits, state = self(torch.tensor(tokens, device=self.device)[:, None], state)
         return logits[:, 0].cpu().numpy(), state
-
-    def score(
-        self, tokens: Tensor, targets: Tensor, state: State, want: Want = "log_probs"
-    ) -> tuple[Scores, State]:
-        """Score each target after its token. Ask for no more than you need: ranks are slow.
-
-        Args:
-            tokens: (B, T) of int64, what is read.
-            targets: (B, T) of int64, the token to be scored after each.
-            state: from `start` or an earlier call; used up.
-            want: "log_probs"; "hits" as well; or "ranks" and hits as well.
-
-        Returns:
-            The scores, and the state after.
-        """
-        length = max(1, self.most_at_once // tokens.shape[0])
-        scores = []
-        for piece, piece_targets in zip(
-            tokens.split(length, 1), targets.split(length, 1), strict=True
-        ):
-            predictions, state = self.predictions(piece, state)
-            scores.append(predictions.score(piece_targets, want))
-        return Scores.cat(scores), state
-
-    def predictions(self, tokens: Tensor, state: State) -> tuple[Predictions, State]:
-        """Read tokens (B, T) to score some after each; and return the state after.
-
-        A model that need not write out whole distributions overrides this and `most_at_once`.
-        """
-        logits, state = self(tokens, state)
-        return WrittenOut(logits), state
-
-    @property
-    def most_at_once(self) -> int:
-        """How many tokens, over all rows, `predictions` has memory for."""
-        return LOGITS_AT_ONCE // self.vocab_size
-
-    @property
-    def quick_ranks(self) -> bool:
-        """Whether ranks cost little more than hits; not where they alone need rows (V)."""
-        return True
 
 
 class NeuralLanguageModel(Compilable, LanguageModel, Network):

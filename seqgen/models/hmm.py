@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from seqgen.configs import Choices, ModelConfig, setting
-from seqgen.models.base import LOGITS_AT_ONCE
 from seqgen.models.counted import CountedModel
+from seqgen.models.reader import LOGITS_AT_ONCE
 from seqgen.models.state import State
 
 # The tables of 10,000 states fill 400 MB, and a token takes 0.1 s.

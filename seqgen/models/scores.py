@@ -1,4 +1,7 @@
-"""The scores of given tokens: log-probabilities, and hits or ranks if they are asked for."""
+"""The scores of given tokens: log-probabilities, and hits or ranks if they are asked for.
+
+Arrays of an array model, tensors of a torch module.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-import torch
-from torch import Tensor
+from seqgen.models.engines.ops import Leaf, ops_of
 
 Want = Literal["log_probs", "hits", "ranks"]
 
@@ -26,17 +28,17 @@ class Scores:
             counts as more probable, so that rank 0 is a hit. None where not wanted.
     """
 
-    log_probs: Tensor
-    hits: Tensor | None = None
-    ranks: Tensor | None = None
+    log_probs: Leaf
+    hits: Leaf | None = None
+    ranks: Leaf | None = None
 
     @classmethod
     def cat(cls, pieces: Sequence[Scores]) -> Scores:
         """Join the scores of consecutive pieces of the same rows."""
 
-        def joined(name: str) -> Tensor | None:
+        def joined(name: str) -> Leaf | None:
             parts = [getattr(piece, name) for piece in pieces]
-            return None if parts[0] is None else torch.cat(parts, 1)
+            return None if parts[0] is None else ops_of(parts[0]).join(*parts)
 
         return cls(*map(joined, ("log_probs", "hits", "ranks")))
 
@@ -45,26 +47,26 @@ class Predictions(ABC):
     """The distributions after each of some tokens (B, T), which need not be written out."""
 
     @abstractmethod
-    def log_probs(self, targets: Tensor) -> Tensor:
+    def log_probs(self, targets: Leaf) -> Leaf:
         """Return the log-probability of each target (B, T), in nats."""
 
     @abstractmethod
-    def best(self) -> Tensor:
+    def best(self) -> Leaf:
         """Return the most probable token (B, T) after each; of equals the smallest id."""
 
     @abstractmethod
-    def rows(self, places: Tensor) -> Tensor:
+    def rows(self, places: Leaf) -> Leaf:
         """Return the log-probabilities (M, V) at places (M,), counted along the rows of (B, T)."""
 
     @abstractmethod
-    def ranks(self, targets: Tensor) -> Tensor:
+    def ranks(self, targets: Leaf) -> Leaf:
         """Return how many tokens are before each target (B, T), see `Scores`."""
 
-    def hits(self, targets: Tensor) -> Tensor:
+    def hits(self, targets: Leaf) -> Leaf:
         """Return whether each target (B, T) is the most probable token, of equals the first."""
         return self.best() == targets
 
-    def score(self, targets: Tensor, want: Want) -> Scores:
+    def score(self, targets: Leaf, want: Want) -> Scores:
         """Return what is wanted of the targets (B, T)."""
         log_probs = self.log_probs(targets)
         if want == "log_probs":
@@ -78,43 +80,42 @@ class Predictions(ABC):
 class WrittenOut(Predictions):
     """Predictions whose logits (B, T, V) are at hand."""
 
-    def __init__(self, logits: Tensor) -> None:
+    def __init__(self, logits: Leaf) -> None:
         self.logits = logits
 
     @cached_property
-    def norms(self) -> Tensor:
+    def norms(self) -> Leaf:
         """What is to be taken off the logits, (B, T, 1)."""
-        return self.logits.logsumexp(-1, keepdim=True)
+        return ops_of(self.logits).logsumexp(self.logits)
 
-    def log_probs(self, targets: Tensor) -> Tensor:
-        chosen = self.logits.gather(-1, targets.unsqueeze(-1))  # (B, T, 1)
-        return (chosen - self.norms).squeeze(-1)
+    def log_probs(self, targets: Leaf) -> Leaf:
+        chosen = ops_of(self.logits).pick(self.logits, targets[..., None])  # (B, T, 1)
+        return (chosen - self.norms)[..., 0]
 
-    def best(self) -> Tensor:
+    def best(self) -> Leaf:
         return first_best(self.logits)
 
-    def rows(self, places: Tensor) -> Tensor:
-        return self.logits.flatten(0, 1)[places] - self.norms.flatten(0, 1)[places]
+    def rows(self, places: Leaf) -> Leaf:
+        flat = self.logits.reshape(-1, self.logits.shape[-1])  # (B T, V)
+        return flat[places] - self.norms.reshape(-1, 1)[places]
 
-    def ranks(self, targets: Tensor) -> Tensor:
+    def ranks(self, targets: Leaf) -> Leaf:
         return ranks_in(self.logits, targets)
 
 
-def ranks_in(logits: Tensor, targets: Tensor) -> Tensor:
+def ranks_in(logits: Leaf, targets: Leaf) -> Leaf:
     """Return how many of V tokens are before each target, see `Scores`.
 
     Args:
         logits: (..., V).
         targets: (...) of int64.
     """
-    targets = targets.unsqueeze(-1)
-    chosen = logits.gather(-1, targets)  # (..., 1)
-    smaller = torch.arange(logits.shape[-1], device=logits.device) < targets
+    ops, targets = ops_of(logits), targets[..., None]
+    chosen = ops.pick(logits, targets)  # (..., 1)
+    smaller = ops.count(logits, logits.shape[-1]) < targets
     return ((logits > chosen) | ((logits == chosen) & smaller)).sum(-1)
 
 
-def first_best(log_probs: Tensor) -> Tensor:
+def first_best(log_probs: Leaf) -> Leaf:
     """Return the argmax of the last dimension; of equals the first."""
-    best = log_probs.max(-1, keepdim=True).values
-    ids = torch.arange(log_probs.shape[-1], device=log_probs.device)
-    return torch.where(log_probs == best, ids, log_probs.shape[-1]).min(-1).values
+    return ops_of(log_probs).first_best(log_probs)

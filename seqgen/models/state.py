@@ -1,4 +1,4 @@
-"""What a model remembers of the past, as a tree of tensors with the batch in front."""
+"""What a model remembers of the past, as a tree of arrays or tensors with the batch in front."""
 
 from __future__ import annotations
 
@@ -6,44 +6,44 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-import torch
-from torch import Tensor
+from seqgen.models.engines.ops import Leaf, is_leaf, ops_of
 
 S = TypeVar("S", bound="State")
+# Metadata of a field that is no leaf, though it is an array: a note of the state's own.
+NOTE = {"note": True}
 Rows = Sequence[int]
 
 
 @dataclasses.dataclass
 class State:
-    """A tree of tensors, batch rows first: the base of every model's state.
+    """A tree of leaves, batch rows first: the base of every model's state.
 
-    A subclass is a dataclass whose fields are tensors (B, ...), other states, tuples of these,
+    The leaves are tensors in the state of a torch module, arrays in that of an array model. A
+    subclass is a dataclass whose fields are leaves (B, ...), other states, tuples of these,
     or None. Every verb calls a child state's own. A model call, `select` and `cat` use up the
     states they are given, since caches are written in place: to branch, keep a `copy()` first.
     """
 
-    def _each(self: S, leaf: Callable[[Tensor], Tensor], child: Callable[[State], State]) -> S:
-        changed = {
-            f.name: _visit(getattr(self, f.name), leaf, child) for f in dataclasses.fields(self)
-        }
+    def _each(self: S, leaf: Callable[[Leaf], Leaf], child: Callable[[State], State]) -> S:
+        changed = {f.name: _visit(getattr(self, f.name), leaf, child) for f in _parts(self)}
         return dataclasses.replace(self, **changed)
 
-    def map(self: S, f: Callable[[Tensor], Tensor]) -> S:
-        """Return the state with `f` applied to every tensor."""
+    def map(self: S, f: Callable[[Leaf], Leaf]) -> S:
+        """Return the state with `f` applied to every leaf."""
         return self._each(f, lambda state: state.map(f))
 
-    def tensors(self) -> list[Tensor]:
-        """Return every tensor of the tree, in the order in which `map` visits them."""
-        leaves: list[Tensor] = []
-        self.map(lambda x: leaves.append(x) or x)
-        return leaves
+    def tensors(self) -> list[Leaf]:
+        """Return every leaf of the tree, in the order in which `map` visits them."""
+        found: list[Leaf] = []
+        self.map(lambda x: found.append(x) or x)
+        return found
 
-    def named(self) -> dict[str, Tensor]:
-        """Return every tensor by its path of field names and places in tuples: `layers.0.1`."""
+    def named(self) -> dict[str, Leaf]:
+        """Return every leaf by its path of field names and places in tuples: `layers.0.1`."""
         return dict(_named(self, ""))
 
-    def with_tensors(self: S, named: Mapping[str, Tensor]) -> S:
-        """Return the state with other tensors, which `named` gave for one of the same structure.
+    def with_tensors(self: S, named: Mapping[str, Leaf]) -> S:
+        """Return the state with other leaves, which `named` gave for one of the same structure.
 
         Raises:
             KeyError: it was of another structure.
@@ -61,24 +61,26 @@ class State:
 
     def copy(self: S) -> S:
         """Return a state that shares nothing with this one."""
-        return self._each(Tensor.clone, lambda state: state.copy())
+        return self._each(lambda x: ops_of(x).copy(x), lambda state: state.copy())
 
     def detach(self: S) -> S:
         """Return the state without its graph: the cut of truncated backpropagation."""
-        return self._each(Tensor.detach, lambda state: state.detach())
+        return self._each(lambda x: ops_of(x).detach(x), lambda state: state.detach())
 
     @classmethod
     def cat(cls: type[S], states: Sequence[S]) -> S:
         """Return one state with the rows of all, in order. They may be of different lengths."""
         first = states[0]
-        joined = {
-            f.name: _join([getattr(s, f.name) for s in states]) for f in dataclasses.fields(first)
-        }
+        joined = {f.name: _join([getattr(s, f.name) for s in states]) for f in _parts(first)}
         return dataclasses.replace(first, **joined)
 
 
+def _parts(state: State) -> list[dataclasses.Field]:
+    return [field for field in dataclasses.fields(state) if field.metadata != NOTE]
+
+
 def _visit(value: Any, leaf: Callable, child: Callable) -> Any:
-    if isinstance(value, Tensor):
+    if is_leaf(value):
         return leaf(value)
     if isinstance(value, State):
         return child(value)
@@ -87,14 +89,14 @@ def _visit(value: Any, leaf: Callable, child: Callable) -> Any:
     return value
 
 
-def _named(value: Any, path: str) -> Iterator[tuple[str, Tensor]]:
-    """Yield every tensor of a tree with its path, in the order in which `map` visits them."""
-    if isinstance(value, Tensor):
+def _named(value: Any, path: str) -> Iterator[tuple[str, Leaf]]:
+    """Yield every leaf of a tree with its path, in the order in which `map` visits them."""
+    if is_leaf(value):
         yield path, value
         return
     children: list[tuple[str, Any]] = []
     if isinstance(value, State):
-        children = [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)]
+        children = [(f.name, getattr(value, f.name)) for f in _parts(value)]
     elif isinstance(value, tuple):
         children = [(str(place), item) for place, item in enumerate(value)]
     for name, child in children:
@@ -103,8 +105,8 @@ def _named(value: Any, path: str) -> Iterator[tuple[str, Tensor]]:
 
 def _join(values: Sequence[Any]) -> Any:
     first = values[0]
-    if isinstance(first, Tensor):
-        return torch.cat(list(values))
+    if is_leaf(first):
+        return ops_of(first).below(*values)
     if isinstance(first, State):
         return type(first).cat(values)
     if isinstance(first, tuple):

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from seqgen.models.engines.arrays import asks_onednn
 from seqgen.models.engines.quantized import REDUCED, ReducedMap
+from seqgen.models.engines.tensor_products import asks_onednn
 
 # Multiplications from which oneDNN's product takes less time, with its call of some microseconds.
 LEAST_MULTIPLICATIONS = 1 << 21

@@ -1,77 +1,37 @@
-"""The operations that a cell's equation is written in: under the same names for tensors and arrays.
+"""The operations that equations are written in: under the same names for arrays and for tensors.
 
-`TensorOps` and `ArrayOps` have the same functions. The first calls torch and takes part in graphs;
-the second calls NumPy, whose calls cost a fraction of torch's, for the steps of few rows. Every
-function acts on the last axis or element by element, and writes over none of its arguments.
+`ArrayOps` and `TensorOps` (`tensor_ops.py`) have the same functions. The first calls NumPy, whose
+calls cost a fraction of torch's, for reading and writing without PyTorch; the second calls torch
+and takes part in graphs. Every function acts on the last axis or element by element, unless it
+says otherwise, and writes over none of its arguments.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-import torch
-import torch.nn.functional as F  # noqa: N812
-from torch import Tensor
+
+# `ArrayOps` or `TensorOps`; an array or a tensor. A module that names both needs no torch for it.
+Ops = type
+Leaf = Any
 
 
-class TensorOps:
-    """torch's tensors."""
+def ops_of(x: Leaf) -> Ops:
+    """Return the operations for an array, or for a tensor."""
+    if isinstance(x, np.ndarray):
+        return ArrayOps
+    from seqgen.models.engines.tensor_ops import TensorOps
 
-    sigmoid, tanh, relu, exp, where = torch.sigmoid, torch.tanh, torch.relu, torch.exp, torch.where
-
-    @staticmethod
-    def show(**values: Tensor) -> None:
-        """Let whoever watches the equation see values (B, H) by their names; here nobody does."""
-
-    @staticmethod
-    def split(x: Tensor, *parts: int) -> Sequence[Tensor]:
-        """Cut x (B, N) into blocks with widths in the ratio of `parts`: (2, 1) is 2/3 and 1/3."""
-        unit = x.shape[-1] // sum(parts)
-        return x.split([unit * part for part in parts], -1)
-
-    @staticmethod
-    def gates(x: Tensor, *functions: Callable[[Tensor], Tensor]) -> list[Tensor]:
-        """Cut x (B, N) into as many equal blocks as there are functions, and apply each to its own.
-
-        Neighbouring blocks under the same function take one call.
-        """
-        blocks: list[Tensor] = []
-        parts = zip(_runs(functions), TensorOps.split(x, *map(len, _runs(functions))), strict=True)
-        for run, block in parts:
-            y = run[0](block)
-            # A chunk of one would be a node in the graph, whose gradient is a copy.
-            blocks += (y,) if len(run) == 1 else y.chunk(len(run), -1)
-        return blocks
-
-    @staticmethod
-    def join(*parts: Tensor) -> Tensor:
-        """Return the parts (B, N_1) ... side by side."""
-        return torch.cat(parts, -1)
-
-    @staticmethod
-    def softmax(x: Tensor) -> Tensor:
-        """Return exp(x) divided by its sum."""
-        return x.softmax(-1)
-
-    @staticmethod
-    def layer_norm(x: Tensor, gain: Tensor, bias: Tensor | None, eps: float = 1e-5) -> Tensor:
-        """Return (x - mean) / sqrt(variance + eps) * gain + bias."""
-        return F.layer_norm(x, gain.shape, gain, bias, eps)
+    return TensorOps
 
 
-@functools.cache
-def _runs(functions: tuple[Callable, ...]) -> list[tuple[Callable, ...]]:
-    """Return the functions in runs of equal ones."""
-    runs: list[tuple[Callable, ...]] = []
-    for function in functions:
-        if runs and runs[-1][0] is function:
-            runs[-1] += (function,)
-        else:
-            runs.append((function,))
-    return runs
+def is_leaf(x: Any) -> bool:
+    """Return whether x is an array or a tensor."""
+    return hasattr(x, "ndim")
 
 
 class ArrayOps:
@@ -128,11 +88,62 @@ class ArrayOps:
         return np.concatenate(parts, -1)
 
     @staticmethod
+    def below(*parts: np.ndarray) -> np.ndarray:
+        """Return the parts (N_1, ...) ... below one another."""
+        return np.concatenate(parts)
+
+    @staticmethod
+    def zeros(like: np.ndarray, *shape: int) -> np.ndarray:
+        """Return zeros of the type of `like`."""
+        return np.zeros(shape, like.dtype)
+
+    @staticmethod
+    def eye(like: np.ndarray, size: int) -> np.ndarray:
+        """Return the identity (N, N) of the type of `like`."""
+        return np.eye(size, dtype=like.dtype)
+
+    @staticmethod
+    def copy(x: np.ndarray) -> np.ndarray:
+        """Return a copy that shares nothing with x."""
+        return x.copy()
+
+    @staticmethod
+    def detach(x: np.ndarray) -> np.ndarray:
+        """Return x without its graph, which arrays have none of."""
+        return x
+
+    @staticmethod
     def softmax(x: np.ndarray) -> np.ndarray:
         """Return exp(x) divided by its sum."""
         y = np.exp(x - np.maximum.reduce(x, -1, keepdims=True))
         y /= np.add.reduce(y, -1, keepdims=True)
         return y
+
+    @staticmethod
+    def logsumexp(x: np.ndarray) -> np.ndarray:
+        """Return log(sum(exp(x))) of the last axis, (..., 1)."""
+        most = np.maximum.reduce(x, -1, keepdims=True)
+        return most + np.log(np.add.reduce(np.exp(x - most), -1, keepdims=True))
+
+    @staticmethod
+    def pick(x: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        """Return x[..., ids]: of x (..., V) the values at ids (..., N)."""
+        return np.take_along_axis(x, ids, -1)
+
+    @staticmethod
+    def first_best(x: np.ndarray) -> np.ndarray:
+        """Return the place of the largest value in the last axis; of equals the first."""
+        return x.argmax(-1)
+
+    @staticmethod
+    def count(like: np.ndarray, size: int) -> np.ndarray:
+        """Return 0 to N - 1."""
+        return np.arange(size)
+
+    @staticmethod
+    def array(x: np.ndarray) -> np.ndarray:
+        """Return x as an array."""
+        return x
 
     @staticmethod
     def layer_norm(
@@ -168,6 +179,3 @@ def _folded(
     sigmoids = np.repeat([f is ArrayOps.sigmoid for f in functions], width // len(functions))[None]
     slope, offset = (np.where(sigmoids, 0.5, other).astype(kind) for other in (1, 0))
     return slope, offset, _cuts(width, (1,) * len(functions))
-
-
-Ops = type[TensorOps] | type[ArrayOps]

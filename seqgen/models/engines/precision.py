@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from seqgen import ranks
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.engines.arrays import has_packed
 from seqgen.models.engines.quantized import REDUCED
+from seqgen.models.engines.tensor_products import has_packed
 
 # int8 is for writing and scoring alone.
 Precision = Literal["auto", "float32", "float64", "bf16", "int8"]

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from seqgen.configs import ModelConfig
 from seqgen.data.sources import Source, Sources
-from seqgen.models.base import LOGITS_AT_ONCE, LanguageModel
+from seqgen.models.base import LanguageModel
 from seqgen.models.distributions import weighted_sum_of
+from seqgen.models.reader import LOGITS_AT_ONCE
 from seqgen.models.scores import Predictions, first_best, ranks_in
 from seqgen.models.state import State
 

@@ -7,7 +7,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from seqgen.models.base import LOGITS_AT_ONCE, LanguageModel
+from seqgen.models.base import LanguageModel
+from seqgen.models.reader import LOGITS_AT_ONCE
 from seqgen.models.scores import Predictions, Scores, Want, WrittenOut, first_best
 
 

@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from seqgen.configs import ModelConfig, Span, require, setting, short
-from seqgen.models.base import LOGITS_AT_ONCE
 from seqgen.models.counted import CountedModel
 from seqgen.models.ngram.look_ups import LookUps, chosen_from
 from seqgen.models.ngram.state import NGramState, SteppedState
 from seqgen.models.ngram.steps import Context, NGramSteps
+from seqgen.models.reader import LOGITS_AT_ONCE
 from seqgen.registry import SHARED_DOCS
 
 Smoothing = Literal[

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Tensor
 
-from seqgen.models.base import LOGITS_AT_ONCE
+from seqgen.models.reader import LOGITS_AT_ONCE
 
 Words = tuple[int, ...]
 # The last N - 1 words of a text, -1 before its start; and the ids of the last 1 to N - 1 of them.

@@ -19,6 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from seqgen.models.engines.arrays import Affine, ArrayMap
 from seqgen.models.engines.onednn_linear import product, suits_onednn
+from seqgen.models.engines.tensor_products import as_array
 
 # By name, W (O, I) and b (O,), or no b.
 Maps = Mapping[str, tuple[Tensor, Tensor | None]]
@@ -181,7 +182,8 @@ class RowMap:
     def __init__(
         self, weight: Tensor, bias: Tensor | None, beside: tuple[Tensor, Tensor] | None
     ) -> None:
-        self.affine, self._pair, self._beside = Affine(weight, bias), (weight, bias), beside
+        self.affine = Affine(as_array(weight), as_array(bias))
+        self._pair, self._beside = (weight, bias), beside
 
     def __call__(self, h: np.ndarray, plus: np.ndarray | RowInput | None = None) -> np.ndarray:
         """Return W h + b, and `plus` (B, O) added to it if given, for h (B, I)."""
@@ -194,7 +196,8 @@ class RowMap:
     def _joined(self) -> Affine:
         (weight, bias), (weight_x, bias_x) = self._pair, self._beside
         both = torch.hstack([weight_x, weight])
-        return Affine(both, bias_x if bias is None else bias_x + bias, self.affine.reduced)
+        bias = bias_x if bias is None else bias_x + bias
+        return Affine(as_array(both), as_array(bias), self.affine.reduced)
 
 
 def over_arrays(

@@ -15,8 +15,9 @@ from seqgen.configs import require
 from seqgen.models.base import NeuralLanguageModel, require_no_graph
 from seqgen.models.dropout import Dropout, WordDropout
 from seqgen.models.engines.array_steps import ArraySteps
-from seqgen.models.engines.arrays import ArrayMap, Arrays, ArrayStep, affine_of
+from seqgen.models.engines.arrays import ArrayMap, Arrays, ArrayStep
 from seqgen.models.engines.onednn_linear import Linear
+from seqgen.models.engines.tensor_products import affine_of
 from seqgen.models.memory.pointer import Pointer
 from seqgen.models.memory.recent import Recent
 from seqgen.models.recurrent.batch_norm import BatchNorm

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from seqgen.models.engines.onednn_linear import Linear
-from seqgen.models.engines.ops import Ops, TensorOps
+from seqgen.models.engines.ops import Ops
+from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.seq2seq.memory import Memory
 
 # Intermediate numbers of scores that are held at once; more are computed in pieces.

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from seqgen.models.engines.arrays import Affine, ArrayMap
 from seqgen.models.engines.ops import ArrayOps
+from seqgen.models.engines.tensor_products import affine_of, as_array
 from seqgen.models.seq2seq.attention import Additive, Score
 from seqgen.models.seq2seq.memory import Memory
 from seqgen.models.seq2seq.recurrent_config import Seq2SeqConfig
@@ -25,7 +26,7 @@ class RowScore:
     def __init__(self, score: Score) -> None:
         self.equation, self.scale = type(score).forward, score.scale
         if isinstance(score, Additive):
-            self.of_query = _by_rows(Affine(score.of_query.weight, None))
+            self.of_query = _by_rows(Affine(as_array(score.of_query.weight), None))
             self.v, self.of_covered = score.v.detach().numpy(), None
             if score.of_covered is not None:
                 self.of_covered = score.of_covered.detach().numpy()
@@ -53,8 +54,8 @@ class RowSeq2Seq:
         self.embedding = embedding.detach().numpy()
         self.steps = [layer.array_step(None) for layer in decoder.layers]
         self.score = None if alignment is None else RowScore(alignment)
-        self.combine = None if combine is None else Affine(combine.weight, None)
-        self.head = Affine(head.weight, head.bias)
+        self.combine = None if combine is None else Affine(as_array(combine.weight), None)
+        self.head = affine_of(head)
 
     def __call__(
         self, tokens: Sequence[int], state: Seq2SeqState

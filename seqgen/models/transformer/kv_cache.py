@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from seqgen.models.state import Rows, State
+from seqgen.models.state import NOTE, Rows, State
 
 # Room for a short text, so that it never moves; the machine lends only the pages written to.
 FEWEST_SLOTS = 256
@@ -42,7 +42,7 @@ class KVCache(State):
     starts: list[int]
     end: int
     stride: int
-    shared: np.ndarray | None = None
+    shared: np.ndarray | None = dataclasses.field(default=None, metadata=NOTE)
 
     def length(self, row: int) -> int:
         """Return how many tokens the window of `row` holds."""

@@ -20,7 +20,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.engines.arrays import ArrayMap, affine_of, attend, attend_each
+from seqgen.models.engines.arrays import ArrayMap, attend, attend_each
+from seqgen.models.engines.tensor_products import affine_of
 from seqgen.models.transformer.blocks import unchanged
 from seqgen.models.transformer.kv_cache import KVCache
 

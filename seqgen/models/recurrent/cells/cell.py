@@ -13,9 +13,11 @@ from torch import Tensor, nn
 
 from seqgen.configs import require
 from seqgen.models.dropout import Dropout, kept, scaled_mask
-from seqgen.models.engines.arrays import Arrays, ArrayStep, input_map
+from seqgen.models.engines.arrays import Arrays, ArrayStep, input_map, input_map_of_ids
 from seqgen.models.engines.onednn_linear import linear
-from seqgen.models.engines.ops import ArrayOps, Ops, TensorOps
+from seqgen.models.engines.ops import ArrayOps, Ops
+from seqgen.models.engines.tensor_ops import TensorOps
+from seqgen.models.engines.tensor_products import as_array
 from seqgen.models.recurrent.batch_norm import BatchNorm
 from seqgen.models.recurrent.cells.noise import Noise, unchanged
 from seqgen.models.recurrent.linear_maps import Maps, RowInput, over_arrays, over_loop, over_tensors
@@ -276,7 +278,11 @@ class Cell(nn.Module):
             inputs: (V, E), the vectors that ids stand for, where the step is to take ids.
         """
         of_input = self.normed_map_of_input()
-        product = input_map(*of_input, inputs)
+        arrays = map(as_array, of_input)
+        if inputs is not None and inputs.is_sparse:
+            product = input_map_of_ids(*arrays)
+        else:
+            product = input_map(*arrays, as_array(inputs))
         beside = of_input if inputs is None else None
         w = over_arrays(self.maps_of_past(), self.vectors(), beside)
         w.dropped = unchanged

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from seqgen.configs import ModelConfig
-from seqgen.models.engines.ops import Ops, TensorOps
+from seqgen.models.engines.ops import Ops
+from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.recurrent.cells.cell import Cell, LayerState
 from seqgen.models.recurrent.cells.noise import Noise
 from seqgen.models.recurrent.linear_maps import Maps, over_tensors

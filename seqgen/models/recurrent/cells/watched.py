@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 import torch
 from torch import Tensor
 
-from seqgen.models.engines.ops import TensorOps
+from seqgen.models.engines.tensor_ops import TensorOps
 from seqgen.models.recurrent.cells.cell import Cell, LayerState, Watch
 from seqgen.models.recurrent.linear_maps import over_tensors
 

@@ -1,0 +1,119 @@
+"""The operations of equations over torch's tensors; see `ops.py`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+
+class TensorOps:
+    """torch's tensors."""
+
+    sigmoid, tanh, relu, exp, where = torch.sigmoid, torch.tanh, torch.relu, torch.exp, torch.where
+
+    @staticmethod
+    def show(**values: Tensor) -> None:
+        """Let whoever watches the equation see values (B, H) by their names; here nobody does."""
+
+    @staticmethod
+    def split(x: Tensor, *parts: int) -> Sequence[Tensor]:
+        """Cut x (B, N) into blocks with widths in the ratio of `parts`: (2, 1) is 2/3 and 1/3."""
+        unit = x.shape[-1] // sum(parts)
+        return x.split([unit * part for part in parts], -1)
+
+    @staticmethod
+    def gates(x: Tensor, *functions: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        """Cut x (B, N) into as many equal blocks as there are functions, and apply each to its own.
+
+        Neighbouring blocks under the same function take one call.
+        """
+        blocks: list[Tensor] = []
+        parts = zip(_runs(functions), TensorOps.split(x, *map(len, _runs(functions))), strict=True)
+        for run, block in parts:
+            y = run[0](block)
+            # A chunk of one would be a node in the graph, whose gradient is a copy.
+            blocks += (y,) if len(run) == 1 else y.chunk(len(run), -1)
+        return blocks
+
+    @staticmethod
+    def join(*parts: Tensor) -> Tensor:
+        """Return the parts (B, N_1) ... side by side."""
+        return torch.cat(parts, -1)
+
+    @staticmethod
+    def below(*parts: Tensor) -> Tensor:
+        """Return the parts (N_1, ...) ... below one another."""
+        return torch.cat(parts)
+
+    @staticmethod
+    def zeros(like: Tensor, *shape: int) -> Tensor:
+        """Return zeros of the type of `like`, where it is."""
+        return like.new_zeros(shape)
+
+    @staticmethod
+    def eye(like: Tensor, size: int) -> Tensor:
+        """Return the identity (N, N) of the type of `like`, where it is."""
+        return torch.eye(size, dtype=like.dtype, device=like.device)
+
+    @staticmethod
+    def copy(x: Tensor) -> Tensor:
+        """Return a copy that shares nothing with x."""
+        return x.clone()
+
+    @staticmethod
+    def detach(x: Tensor) -> Tensor:
+        """Return x without its graph."""
+        return x.detach()
+
+    @staticmethod
+    def softmax(x: Tensor) -> Tensor:
+        """Return exp(x) divided by its sum."""
+        return x.softmax(-1)
+
+    @staticmethod
+    def logsumexp(x: Tensor) -> Tensor:
+        """Return log(sum(exp(x))) of the last axis, (..., 1)."""
+        return x.logsumexp(-1, keepdim=True)
+
+    @staticmethod
+    def pick(x: Tensor, ids: Tensor) -> Tensor:
+        """Return x[..., ids]: of x (..., V) the values at ids (..., N)."""
+        return x.gather(-1, ids)
+
+    @staticmethod
+    def first_best(x: Tensor) -> Tensor:
+        """Return the place of the largest value in the last axis; of equals the first."""
+        best = x.max(-1, keepdim=True).values
+        return torch.where(x == best, TensorOps.count(x, x.shape[-1]), x.shape[-1]).min(-1).values
+
+    @staticmethod
+    def count(like: Tensor, size: int) -> Tensor:
+        """Return 0 to N - 1, where `like` is."""
+        return torch.arange(size, device=like.device)
+
+    @staticmethod
+    def array(x: Tensor) -> np.ndarray:
+        """Return x as an array."""
+        return x.cpu().numpy()
+
+    @staticmethod
+    def layer_norm(x: Tensor, gain: Tensor, bias: Tensor | None, eps: float = 1e-5) -> Tensor:
+        """Return (x - mean) / sqrt(variance + eps) * gain + bias."""
+        return F.layer_norm(x, gain.shape, gain, bias, eps)
+
+
+@functools.cache
+def _runs(functions: tuple[Callable, ...]) -> list[tuple[Callable, ...]]:
+    """Return the functions in runs of equal ones."""
+    runs: list[tuple[Callable, ...]] = []
+    for function in functions:
+        if runs and runs[-1][0] is function:
+            runs[-1] += (function,)
+        else:
+            runs.append((function,))
+    return runs

@@ -1,0 +1,190 @@
+"""What scoring and decoding ask of a language model, whichever engine runs it.
+
+Two engines run models: torch modules (`base.py`: training, large batches, GPUs) and array models
+(here: NumPy, which a command starts without loading PyTorch). Both are readers, with the same
+verbs: ids, states and logits are tensors for the one, arrays for the other.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+import numpy as np
+
+from seqgen.models.engines.ops import Leaf
+from seqgen.models.scores import Predictions, Scores, Want, WrittenOut
+
+if TYPE_CHECKING:
+    from seqgen.configs import ModelConfig
+    from seqgen.data.sources import Sources
+    from seqgen.models.state import State
+
+# Scoring makes at most this many logits at a time (32 MB in float32).
+LOGITS_AT_ONCE = 1 << 23
+
+F = TypeVar("F", bound=Callable)
+
+
+class Reader(ABC):
+    """A distribution over the next token, given those before it.
+
+    Attributes:
+        config: what built it.
+        window: how many tokens one training call may hold, or None where there is no limit.
+        source_window: how many values a source may have, its EOS included, or None where there is
+            no limit.
+        orders: how many lengths of context, from 0 on, it tells apart, as an n-gram model does by
+            `matched`; None for a model that has no such lengths.
+        rows_at_least: how many rows scoring works on side by side at least: many where the
+            tokens cost less than the call.
+        normalised: whether its logits are log-probabilities to the last bits, so that nobody need
+            normalise them.
+    """
+
+    rows_at_least: ClassVar[int] = 1
+    normalised: ClassVar[bool] = False
+    window: int | None = None
+    source_window: int | None = None
+    orders: int | None = None
+    config: ModelConfig
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of tokens V."""
+        return self.config.vocab_size
+
+    @abstractmethod
+    def __call__(
+        self, tokens: Leaf, state: State | None = None, last: int | None = None
+    ) -> tuple[Leaf, State | None]:
+        """Predict the token after each.
+
+        Args:
+            tokens: (B, T) of `ids`, T >= 1.
+            state: of what came before, used up by the call.
+            last: give logits for the last so many positions only.
+
+        Returns:
+            Logits (B, T, V), or (B, last, V), and the state after the tokens.
+        """
+
+    @abstractmethod
+    def ids(self, ids: np.ndarray) -> Leaf:
+        """Return ids, of int64 and any shape, as a call takes them."""
+
+    @abstractmethod
+    def start(self, batch: int, stride: int | None = None) -> State:
+        """Open a state for scoring and decoding, with `batch` rows and no past.
+
+        Args:
+            batch: rows B.
+            stride: how many tokens a full window drops at a time (transformers; W/2 if None);
+                models without a window ignore it.
+        """
+
+    @abstractmethod
+    def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
+        """Read one token of each row, as decoding does.
+
+        Args:
+            tokens: B ids.
+            state: of what came before, used up by the call.
+
+        Returns:
+            The logits after each, an array (B, V), and the state after.
+        """
+
+    def opens(
+        self, sources: Sources, stride: int | None = None
+    ) -> Callable[[Sequence[int]], State]:
+        """Return what opens states on sources, whose handles are their numbers.
+
+        A model of text reads a source, such as labels, as the tokens that come first.
+
+        Args:
+            sources: of this model's own ids.
+            stride: see `start`.
+        """
+
+        @without_gradients
+        def opened(handles: Sequence[int]) -> State:
+            source = sources.rows(handles)
+            states, places = [], []
+            for length in np.unique(source.lengths).tolist():
+                rows = np.flatnonzero(source.lengths == length)
+                tokens = self.ids(source.values[rows, :length])
+                states.append(self(tokens, self.start(len(rows), stride), last=1)[1])
+                places += rows.tolist()
+            state = type(states[0]).cat(states) if len(states) > 1 else states[0]
+            return state if places == sorted(places) else state.select(np.argsort(places).tolist())
+
+        return opened
+
+    def score(
+        self, tokens: Leaf, targets: Leaf, state: State, want: Want = "log_probs"
+    ) -> tuple[Scores, State]:
+        """Score each target after its token. Ask for no more than you need: ranks are slow.
+
+        Args:
+            tokens: (B, T) of `ids`, what is read.
+            targets: (B, T) of `ids`, the token to be scored after each.
+            state: from `start` or an earlier call; used up.
+            want: "log_probs"; "hits" as well; or "ranks" and hits as well.
+
+        Returns:
+            The scores, and the state after.
+        """
+        length = max(1, self.most_at_once // tokens.shape[0])
+        scores = []
+        for begin in range(0, tokens.shape[1], length):
+            piece = slice(begin, begin + length)
+            predictions, state = self.predictions(tokens[:, piece], state)
+            scores.append(predictions.score(targets[:, piece], want))
+        return Scores.cat(scores), state
+
+    def predictions(self, tokens: Leaf, state: State) -> tuple[Predictions, State]:
+        """Read tokens (B, T) to score some after each; and return the state after.
+
+        A model that need not write out whole distributions overrides this and `most_at_once`.
+        """
+        logits, state = self(tokens, state)
+        return WrittenOut(logits), state
+
+    @property
+    def most_at_once(self) -> int:
+        """How many tokens, over all rows, `predictions` has memory for."""
+        return LOGITS_AT_ONCE // self.vocab_size
+
+    @property
+    def quick_ranks(self) -> bool:
+        """Whether ranks cost little more than hits; not where they alone need rows (V)."""
+        return True
+
+
+class ArrayModel(Reader):
+    """A language model over NumPy arrays, whose weights do not change.
+
+    It answers as the torch module of the same configuration and weights does, but for rounding.
+    """
+
+    def ids(self, ids: np.ndarray) -> np.ndarray:
+        return ids
+
+
+def without_gradients(function: F) -> F:
+    """Return a function, or generator function, within which torch records no graph.
+
+    Where torch is not loaded there is none to record, and it stays so.
+    """
+
+    @functools.wraps(function)
+    def called(*args: object, **kwargs: object) -> object:
+        torch = sys.modules.get("torch")
+        wrapped = function if torch is None else torch.inference_mode()(function)
+        return wrapped(*args, **kwargs)
+
+    return called
