@@ -14,7 +14,7 @@ from seqgen.cli import run
 from seqgen.commands.exchange import import_model
 from seqgen.commands.loading import load
 from seqgen.errors import SeqgenError
-from seqgen.formats import gguf_vocabulary
+from seqgen.formats import gguf_models
 from seqgen.formats.gguf import GGUFFile
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
@@ -350,13 +350,13 @@ def test_texts_are_split_as_the_file_says(pre, tmp_path):
     split, begins = PRES[pre]
     library, table = library_that_splits(split, whole_words=begins)
     facts = {"tokenizer_pre": pre, "bos_token_id": 0, "eos_token_id": 0}
-    tokenizer, framing = gguf_vocabulary.read(*gguf_with(table, tmp_path, **facts))
+    tokenizer, framing = gguf_models.read_vocabulary(*gguf_with(table, tmp_path, **facts))
     assert tokenizer.encode(SPLIT_TEXT).tolist() == library.encode(SPLIT_TEXT).ids
     assert framing.starts_prompts == begins and framing.start == 0
     told = gguf_with(table, tmp_path, **facts, add_bos_token=not begins)
-    assert gguf_vocabulary.read(*told)[1].starts_prompts != begins
-    again = gguf_vocabulary.facts_of(tokenizer, framing, "m")["tokenizer.ggml.pre"]
-    assert gguf_vocabulary.PRES[again] == gguf_vocabulary.PRES[pre]
+    assert gguf_models.read_vocabulary(*told)[1].starts_prompts != begins
+    again = gguf_models.facts_of(tokenizer, framing, "m")["tokenizer.ggml.pre"]
+    assert gguf_models.PRES[again] == gguf_models.PRES[pre]
 
 
 def test_the_ways_to_split_give_different_tokens():
@@ -381,4 +381,4 @@ def test_what_splits_in_no_known_way_is_refused(facts, said, tmp_path):
     facts = {"bos_token_id": 0, "eos_token_id": 0} | facts
     given = {name: fact for name, fact in facts.items() if fact is not None}
     with pytest.raises(SeqgenError, match=said):
-        gguf_vocabulary.read(*gguf_with(table, tmp_path, **given))
+        gguf_models.read_vocabulary(*gguf_with(table, tmp_path, **given))

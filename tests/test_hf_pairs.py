@@ -233,7 +233,7 @@ def test_other_commands_take_it(folders, capsys, tmp_path):
 
 
 def test_a_marian_tokenizer_is_stored_as_it_is(tmp_path):
-    from seqgen.formats.hf_pair_tokenizer import _marian
+    from seqgen.formats.hf_pairs import _marian
 
     theirs = marian_tokenizer(tmp_path, separate=False)
     size = len(theirs.encoder)

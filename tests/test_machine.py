@@ -24,8 +24,8 @@ from seqgen.models.engines import arrays, tensor_products
 from seqgen.models.engines.arrays import Products
 from seqgen.models.network import copied
 from seqgen.models.recurrent.cells.lstm import LSTM, LSTMConfig
-from seqgen.store import measured as kept
-from seqgen.store.measured import keep_measurement, kept_measurement
+from seqgen.store import kept_data as kept
+from seqgen.store.kept_data import keep_measurement, kept_measurement
 from seqgen.training import speed
 from seqgen.training.events import Notice
 

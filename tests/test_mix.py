@@ -286,8 +286,7 @@ def test_a_write_that_fails_at_any_moment_leaves_a_whole_model_or_none(models, m
             write_bytes(path, content)
 
         with pytest.MonkeyPatch.context() as patch:
-            for module in ("folder", "writing"):
-                patch.setattr(f"seqgen.store.{module}.write_bytes", limited)
+            patch.setattr("seqgen.store.folder.write_bytes", limited)
             command = ["mix", "A", "B", "--name", "M", "--copy", "--weights", "0.9,0.1", "-q"]
             done = run([*command, "--overwrite"]) == 0
         found = store.find_all("M")

@@ -19,7 +19,7 @@ from seqgen.commands.loading import load
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import replacing, write_bytes, write_json
 from seqgen.store import StoredModel
-from seqgen.store.writing import TYPES, tensor_pieces
+from seqgen.store.folder import TYPES, tensor_pieces
 from seqgen.tokenizers import KINDS
 from seqgen.tokenizers.char import CharTokenizer
 

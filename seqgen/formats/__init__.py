@@ -109,8 +109,8 @@ Exporter = Callable[[Exported], Iterable[bytes]]
 FolderExporter = Callable[[Exported], Iterable[tuple[str, bytes]]]
 
 IMPORTERS: dict[str, str] = {
-    "arpa": "seqgen.formats.arpa_models:read_model",
-    "word2vec": "seqgen.formats.word2vec_models:read_model",
+    "arpa": "seqgen.formats.arpa:read_model",
+    "word2vec": "seqgen.formats.word_vectors:read_model",
 }
 # What is known by more than its first line, and opened by its reader.
 FOLDER_IMPORTERS: dict[str, str] = {
@@ -124,7 +124,7 @@ GGUF = b"GGUF"
 # What knows a format by the first line of a file; ARPA is what none of them knows.
 RECOGNISERS: dict[str, str] = {"word2vec": "seqgen.formats.word_vectors:begins"}
 EXPORTERS: dict[str, str] = {
-    "arpa": "seqgen.formats.arpa_models:write_model",
+    "arpa": "seqgen.formats.arpa:write_model",
     "gguf": "seqgen.formats.gguf_models:write_model",
 }
 # What writes a folder.

@@ -19,11 +19,8 @@ from seqgen.formats import (
     Exported,
     Imported,
     hf_config,
-    hf_config_writing,
-    hf_pair_tokenizer,
     hf_pairs,
     hf_tokenizer,
-    hf_tokenizer_writing,
 )
 from seqgen.formats.hf_weights import (
     WEIGHTS,
@@ -78,7 +75,7 @@ def _read_pairs(path: Path, table: Mapping[str, Any], name: str) -> Imported:
         parts = list(hf_pairs.parts_of(config, known))
         tensors.check(parts, hf_pairs.silent_of(config))
         sizes = config.source_vocab_size or config.vocab_size, config.vocab_size
-        tokens = hf_pair_tokenizer.read(path, *sizes)
+        tokens = hf_pairs.read_tokenizers(path, *sizes)
         config = replace(config, decoder_start=tokens.decoder_start)
         if tokens.source is tokens.target:  # whose embeddings may be two all the same
             config = replace(config, source_vocab_size=None)
@@ -104,8 +101,8 @@ def files_of(exported: Exported) -> Iterator[tuple[str, bytes]]:
         yield from _files_of_pairs(exported)
         return
     model, name, framing = require_transformer(exported, "hf"), exported.name, exported.framing
-    family, table = hf_config_writing.write(model.config, name)
-    yield from hf_tokenizer_writing.files_of(exported.tokenizer, framing, name).items()
+    family, table = hf_config.write(model.config, name)
+    yield from hf_tokenizer.files_of(exported.tokenizer, framing, name).items()
     ids = {"bos_token_id": framing.start, **_ends_of(exported)}
     never = {"suppress_tokens": list(framing.never)} if framing.never else {}
     yield "generation_config.json", json_bytes({**ids, **never})
@@ -127,7 +124,7 @@ def _files_of_pairs(exported: Exported) -> Iterator[tuple[str, bytes]]:
     name, framing, config = exported.name, exported.framing, exported.model.config
     table = hf_pairs.write(config, name)
     sides = tokenizer, exported.source_tokenizer
-    yield from hf_pair_tokenizer.files_of(*sides, framing, name).items()
+    yield from hf_pairs.tokenizer_files(*sides, framing, name).items()
     forced = None if config.decoder_start is None else framing.start
     ids = {"bos_token_id": framing.start, **_ends_of(exported), "forced_eos_token_id": None}
     ids["decoder_start_token_id"] = framing.start if forced is None else config.decoder_start

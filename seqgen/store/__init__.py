@@ -14,6 +14,7 @@ from seqgen.store.finding import (
     origins_of,
     rename,
 )
+from seqgen.store.folder import MetricsLog
 from seqgen.store.kept_data import (
     cached_files,
     clear_cache,
@@ -48,7 +49,6 @@ from seqgen.store.lifecycle import NewModel, building, check_removable, clean, n
 from seqgen.store.mixtures import StoredMixture, as_given, mixture_weights, parts_now, write_mixture
 from seqgen.store.model import ReadOnlyModel, StoredModel
 from seqgen.store.results import bits_record, leaves_unknowns_out, result_of
-from seqgen.store.writing import MetricsLog
 
 __all__ = [
     "CHECKPOINTS",

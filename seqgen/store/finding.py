@@ -10,13 +10,19 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from seqgen.errors import SeqgenError, UsageError, did_you_mean
-from seqgen.store.config_file import Reference
-from seqgen.store.hidden_folders import forget_replacements, restore, restore_all, taken
 from seqgen.store.layout import RECORD, models_folder
 from seqgen.store.manifest import CHEAP
 from seqgen.store.mixtures import StoredMixture, resolve
-from seqgen.store.model import StoredModel, models_of
-from seqgen.store.ours import holds_no_weights, is_model, require_model
+from seqgen.store.model import Reference, StoredModel, models_of
+from seqgen.store.ours import (
+    forget_replacements,
+    holds_no_weights,
+    is_model,
+    require_model,
+    restore,
+    restore_all,
+    taken,
+)
 
 LATEST = "latest"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

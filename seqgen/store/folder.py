@@ -6,10 +6,12 @@ import contextlib
 import errno
 import json
 import math
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from seqgen.errors import SeqgenError, first_line
 from seqgen.files import (
@@ -21,29 +23,147 @@ from seqgen.files import (
     take_lock,
     write_bytes,
 )
-from seqgen.store import manifest
-from seqgen.store.layout import (
-    CHECKPOINTS,
-    CONFIG,
-    LAST,
-    LOCK,
-    METRICS,
-    RECORD,
-    SAMPLES,
-    SOURCE_TOKENIZER,
-    TOKENIZER,
-    VALIDATION,
-    VALIDATION_PAIRS,
-    VALIDATION_VECTORS,
-    WEIGHTS,
-)
-from seqgen.store.ours import contents, is_known, is_written_by_seqgen, require_model
-from seqgen.store.writing import MetricsLog, link_file, step_of, tensor_pieces, writing
+from seqgen.store import layout, manifest
+from seqgen.store.ours import contents, is_written_by_seqgen, require_model
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from seqgen.data.sources import VectorSources
+
+
+@contextlib.contextmanager
+def writing(path: Path, kept: str) -> Iterator[None]:
+    """Turn an OSError into one line that says that `path` cannot be written.
+
+    Args:
+        path: what is written.
+        kept: what is left in spite of that.
+
+    Raises:
+        SeqgenError: instead of an OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise SeqgenError(f"{path} cannot be written: {error.strerror}; {kept}") from None
+
+
+def copy_folder(folder: Path, other: Path) -> None:
+    """Copy a folder, and stop at the first file that cannot be copied.
+
+    `shutil.copytree` goes on to the end, and its error then has no reason of the system's.
+
+    Raises:
+        OSError: a file cannot be read or written.
+    """
+    other.mkdir()
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            copy_folder(path, other / path.name)
+        else:
+            shutil.copyfile(path, other / path.name)
+
+
+def link_file(path: Path, other: Path) -> None:
+    """Make `other` a second name of the file `path`, which may be replaced later."""
+    other.unlink(missing_ok=True)
+    try:
+        os.link(path, other)
+    except OSError:  # a file system without links
+        write_bytes(other, regular(path).read_bytes())
+
+
+# What the header of a safetensors file calls torch's types, in the order of the tensors in it.
+TYPES = {
+    "int64": "I64",
+    "float64": "F64",
+    "float32": "F32",
+    "int32": "I32",
+    "bfloat16": "BF16",
+    "float16": "F16",
+    "int16": "I16",
+    "int8": "I8",
+    "uint8": "U8",
+    "bool": "BOOL",
+}
+
+
+def tensor_pieces(
+    tensors: dict[str, Tensor], metadata: dict[str, str] | None = None
+) -> list[bytes | memoryview]:
+    """Return tensors as a safetensors file: its header, and then each tensor where it lies.
+
+    `safetensors.torch.save` returns the same bytes, and takes the memory of two more copies.
+    """
+    import torch
+
+    types = {name: str(tensor.dtype).removeprefix("torch.") for name, tensor in tensors.items()}
+    order = list(TYPES)
+    names = sorted(tensors, key=lambda name: (order.index(types[name]), name))
+    header: dict[str, Any] = {} if metadata is None else {"__metadata__": metadata}
+    views: list[bytes | memoryview] = []
+    end = 0
+    for name in names:
+        tensor = tensors[name].detach().cpu().contiguous()
+        # A single number may have any stride, such as 0, of which torch makes no bytes.
+        numbers = tensor.as_strided((tensor.numel(),), (1,))
+        view = memoryview(numbers.view(torch.uint8).numpy())
+        begin, end = end, end + view.nbytes
+        about = {"dtype": TYPES[types[name]], "shape": [*tensor.shape]}
+        header[name] = {**about, "data_offsets": [begin, end]}
+        views.append(view)
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return [len(text).to_bytes(8, "little") + text, *views]
+
+
+def is_whole(weights: Path) -> bool:
+    """Return whether a safetensors file has the length that its header says."""
+    with regular(weights).open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        size = weights.stat().st_size
+        if not 0 < length <= size - 8:
+            return False
+        try:
+            header = parse_json(file.read(length))
+            ends = [t["data_offsets"][1] for name, t in header.items() if name != "__metadata__"]
+            return size == 8 + length + max(ends, default=0)
+        except (ValueError, AttributeError, KeyError, TypeError, IndexError):
+            return False
+
+
+class MetricsLog:
+    """A log of JSON Lines; each record is one write.
+
+    Args:
+        file: open, without a buffer.
+        writing: returns the context that reports that it cannot be written.
+    """
+
+    def __init__(
+        self, file: IO[bytes], writing: Callable[[], contextlib.AbstractContextManager[None]]
+    ) -> None:
+        self._file, self._writing = file, writing
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Append one record.
+
+        Raises:
+            SeqgenError: there is no room for it.
+        """
+        line = json.dumps(record, allow_nan=False).encode() + b"\n"
+        with self._writing():
+            if self._file.write(line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def step_of(line: bytes) -> float:
+    """Return the step of a line of a log; infinity if the line is incomplete."""
+    try:
+        return parse_json(line)["step"]
+    except (ValueError, KeyError, TypeError):
+        return math.inf
 
 
 @dataclass(frozen=True)
@@ -97,7 +217,9 @@ class ModelFolder:
         Raises:
             OSError: that folder is a link, or cannot be made.
         """
-        assert is_known(PurePath(part)), part  # what is not known to be ours cannot be removed
+        assert layout.is_known(PurePath(part)), (
+            part
+        )  # what is not known to be ours cannot be removed
         path = self.path / part
         if path.parent != self.path:
             self.refuse_link(path.parent.name)
@@ -123,7 +245,7 @@ class ModelFolder:
             SeqgenError: a part is missing or was changed.
         """
         named = manifest.read(self.path)
-        parts = (part for part in named if not part.startswith(CHECKPOINTS))
+        parts = (part for part in named if not part.startswith(layout.CHECKPOINTS))
         manifest.check(self.path, parts, largest)
 
     def seal(self) -> None:
@@ -134,10 +256,11 @@ class ModelFolder:
         """
         if manifest.read(self.path):
             return
-        parts = (f"{TOKENIZER}/*", f"{SOURCE_TOKENIZER}/*", "validation/*", f"{CHECKPOINTS}/*.*")
-        patterns = (CONFIG, RECORD, WEIGHTS, *parts)
+        tokenizers = (f"{folder}/*" for folder in (layout.TOKENIZER, layout.SOURCE_TOKENIZER))
+        patterns = (layout.CONFIG, layout.RECORD, layout.WEIGHTS, *tokenizers)
+        patterns += (f"{layout.VALIDATION_FOLDER}/*", f"{layout.CHECKPOINTS}/*.*")
         paths = (path for pattern in patterns for path in sorted(self.path.glob(pattern)))
-        with self.writing(manifest.MANIFEST):
+        with self.writing(layout.MANIFEST):
             manifest.seal(self.path, [path.relative_to(self.path).as_posix() for path in paths])
 
     def keep_current_hashes(self) -> None:
@@ -146,7 +269,7 @@ class ModelFolder:
         Raises:
             SeqgenError: it cannot be written.
         """
-        with self.writing(manifest.MANIFEST):
+        with self.writing(layout.MANIFEST):
             manifest.keep_current_hashes(self.path)
 
     def replace_part(self, part: str, *pieces: bytes | memoryview) -> None:
@@ -168,8 +291,8 @@ class ModelFolder:
             SeqgenError: another run has locked it, or it is no model.
         """
         require_model(self.path, "nothing was changed")
-        with self.writing(LOCK):
-            file = open_file(self.place_of(LOCK), "a+b")
+        with self.writing(layout.LOCK):
+            file = open_file(self.place_of(layout.LOCK), "a+b")
         with file:
             if not take_lock(file):
                 raise SeqgenError(f"{self.name} is being trained by another run; wait for it")
@@ -179,7 +302,7 @@ class ModelFolder:
     def is_locked(self) -> bool:
         """Whether another process is training this model now."""
         try:
-            with open_file(self.path / LOCK, "rb") as file:
+            with open_file(self.path / layout.LOCK, "rb") as file:
                 return not take_lock(file)
         except OSError:
             return False
@@ -210,7 +333,7 @@ class ModelFolder:
             for path in filter(is_temporary, list(contents(self.path))):
                 if is_written_by_seqgen(path, self.path):
                     path.unlink(missing_ok=True)
-        for part in (METRICS, SAMPLES):
+        for part in (layout.METRICS, layout.SAMPLES):
             with self.writing(part), contextlib.suppress(FileNotFoundError):
                 with open_file(self.place_of(part), "rb") as file:
                     lines = file.read().splitlines(keepends=True)
@@ -224,7 +347,7 @@ class ModelFolder:
         Raises:
             OSError: it cannot be written, or not be read.
         """
-        self._write_text(VALIDATION, chunks)
+        self._write_text(layout.VALIDATION, chunks)
 
     def write_validation_pairs(self, sources: Iterator[str], targets: Iterator[str]) -> None:
         """Keep the held-out pairs, as lines.
@@ -232,7 +355,7 @@ class ModelFolder:
         Raises:
             OSError: they cannot be written, or not be read.
         """
-        for part, chunks in zip(VALIDATION_PAIRS, (sources, targets), strict=True):
+        for part, chunks in zip(layout.VALIDATION_PAIRS, (sources, targets), strict=True):
             self._write_text(part, chunks)
 
     def write_validation_vectors(self, sources: VectorSources, targets: Iterator[str]) -> None:
@@ -243,8 +366,8 @@ class ModelFolder:
         """
         from safetensors.numpy import save
 
-        write_bytes(self.place_of(VALIDATION_VECTORS), save(sources.joined()))
-        self._write_text(VALIDATION_PAIRS[1], targets)
+        write_bytes(self.place_of(layout.VALIDATION_VECTORS), save(sources.joined()))
+        self._write_text(layout.VALIDATION_PAIRS[1], targets)
 
     def _write_text(self, part: str, chunks: Iterator[str]) -> None:
         with replacing(self.place_of(part)) as file:
@@ -269,30 +392,30 @@ class TrainingFolder(ModelFolder):
         Raises:
             SeqgenError: it cannot be written; what was there stays.
         """
-        folder = self.path / CHECKPOINTS
+        folder = self.path / layout.CHECKPOINTS
         content = tensor_pieces(tensors, {"facts": json.dumps(facts)})
         digest = manifest.digest(*content)
         numbered = folder / f"step-{facts['run']['step']:09}.safetensors"
         # Later checkpoints are of a run that was resumed from an earlier step.
         earlier = [path for path in self.earlier_checkpoints() if path < numbered][: keep - 1]
         going = [path for path in self.earlier_checkpoints() if path not in earlier]
-        coming = [folder / LAST, numbered] if keep > 1 else [folder / LAST]
-        with self.writing(f"{CHECKPOINTS}/{LAST}"):
-            self.place_of(f"{CHECKPOINTS}/{LAST}")
+        coming = [folder / layout.LAST, numbered] if keep > 1 else [folder / layout.LAST]
+        with self.writing(f"{layout.CHECKPOINTS}/{layout.LAST}"):
+            self.place_of(f"{layout.CHECKPOINTS}/{layout.LAST}")
             manifest.announce(
                 self.path,
-                {f"{CHECKPOINTS}/{path.name}": digest for path in coming},
-                going=[f"{CHECKPOINTS}/{path.name}" for path in going],
+                {f"{layout.CHECKPOINTS}/{path.name}": digest for path in coming},
+                going=[f"{layout.CHECKPOINTS}/{path.name}" for path in going],
             )
-            write_bytes(folder / LAST, *content)
+            write_bytes(folder / layout.LAST, *content)
             for path in going:
                 path.unlink(missing_ok=True)
             if keep > 1:
-                link_file(folder / LAST, numbered)
+                link_file(folder / layout.LAST, numbered)
 
     def earlier_checkpoints(self) -> list[Path]:
         """Return the checkpoints that are kept besides the last one, the latest first."""
-        return sorted((self.path / CHECKPOINTS).glob("step-*.safetensors"), reverse=True)
+        return sorted((self.path / layout.CHECKPOINTS).glob("step-*.safetensors"), reverse=True)
 
     def read_checkpoint(
         self, notice: Callable[[str], None] = lambda text: None
@@ -306,7 +429,7 @@ class TrainingFolder(ModelFolder):
             SeqgenError: there is none, or none that is whole; or the manifest is damaged.
         """
         manifest.read(self.path)  # refuses a damaged manifest, with which the model is not usable
-        last, *earlier = (self.path / CHECKPOINTS / LAST, *self.earlier_checkpoints())
+        last, *earlier = (self.path / layout.CHECKPOINTS / layout.LAST, *self.earlier_checkpoints())
         try:
             return self._read_checkpoint(last)
         except SeqgenError:
@@ -321,7 +444,7 @@ class TrainingFolder(ModelFolder):
         from safetensors import SafetensorError, safe_open
 
         try:
-            manifest.check(self.path, [f"{CHECKPOINTS}/{path.name}"])
+            manifest.check(self.path, [f"{layout.CHECKPOINTS}/{path.name}"])
             with safe_open(regular(path), "pt") as file:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
                 return tensors, parse_json(file.metadata()["facts"])

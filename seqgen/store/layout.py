@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from pathlib import Path
+from functools import cache
+from pathlib import Path, PurePath
 from typing import IO
 
 from seqgen.errors import SeqgenError
@@ -25,6 +26,50 @@ LABELS = "labels.json"  # in the place of a tokenizer of the sources
 VALIDATION_FOLDER = "validation"
 PARTS, TENSORBOARD = "parts", "tensorboard"
 CHECKPOINTS, LAST, LOCK = "checkpoints", "last.safetensors", "lock"
+MANIFEST = "manifest.json"
+FOLDERS = (
+    TOKENIZER,
+    SOURCE_TOKENIZER,
+    VALIDATION_FOLDER,
+    CHECKPOINTS,
+    TENSORBOARD,
+)
+
+
+@cache
+def known_files() -> tuple[str, ...]:
+    """Return the paths of all that seqgen writes into a model's folder, as patterns."""
+    from seqgen.data.labels import Classes, Labels
+    from seqgen.tokenizers import STORED
+
+    tokenizers = {name for kind in STORED.values() for name in kind.files}
+    return (
+        *(
+            CONFIG,
+            WEIGHTS,
+            RECORD,
+            METRICS,
+            SAMPLES,
+            LOCK,
+            MANIFEST,
+        ),
+        *(f"{TOKENIZER}/{name}" for name in sorted({*tokenizers, Classes.file})),
+        *(f"{SOURCE_TOKENIZER}/{name}" for name in sorted({*tokenizers, Labels.file})),
+        *(
+            VALIDATION,
+            VALIDATION_TOKENS,
+            *VALIDATION_PAIRS,
+            VALIDATION_VECTORS,
+        ),
+        *(f"{CHECKPOINTS}/{LAST}", f"{CHECKPOINTS}/step-*.safetensors"),
+        f"{TENSORBOARD}/events.out.tfevents.*",
+    )
+
+
+def is_known(part: PurePath) -> bool:
+    """Return whether seqgen writes a file of this path in a model's folder."""
+    same_depth = (name for name in known_files() if len(PurePath(name).parts) == len(part.parts))
+    return any(part.match(name) for name in same_depth)
 
 
 def home() -> Path:

@@ -10,21 +10,22 @@ from pathlib import Path
 
 from seqgen.errors import SeqgenError
 from seqgen.files import sync_folder
-from seqgen.store.config_file import Adapter, Reference
 from seqgen.store.finding import LATEST, LONGEST_NAME, check_free
-from seqgen.store.hidden_folders import (
+from seqgen.store.kept_data import clear_leftovers
+from seqgen.store.layout import CONFIG, alone, models_folder
+from seqgen.store.model import Adapter, Reference, StoredModel, models_of
+from seqgen.store.ours import (
     clean_models,
     discard,
     forget_replacements,
     is_being_built,
+    mark_ready,
     new_folder,
     put_aside,
+    require_model,
+    strangers,
     taken,
 )
-from seqgen.store.kept_data import clear_leftovers
-from seqgen.store.layout import CONFIG, alone, models_folder
-from seqgen.store.model import StoredModel, models_of
-from seqgen.store.ours import mark_ready, require_model, strangers
 
 # The most files that a message names.
 NAMED = 3

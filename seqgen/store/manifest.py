@@ -13,6 +13,7 @@ from pathlib import Path
 
 from seqgen.errors import SeqgenError
 from seqgen.files import parse_json, regular, write_json
+from seqgen.store.layout import MANIFEST
 
 # Files up to this size are hashed whenever a model is loaded; larger ones only when resuming.
 CHEAP = 16 << 20
@@ -25,7 +26,7 @@ def digest_of_files(first: bytes, paths: Sequence[Path]) -> str:
     """
     if paths[-1].stat().st_size <= CHEAP:
         return _hash_of(first, paths)
-    from seqgen.store.measured import keep_measurement, kept_measurement
+    from seqgen.store.kept_data import keep_measurement, kept_measurement
 
     facts = [(str(p.resolve()), p.stat().st_size, p.stat().st_mtime_ns) for p in paths]
     about = {"question": "digest", "settings": first.decode(), "files": facts}
@@ -45,7 +46,6 @@ def _hash_of(first: bytes, paths: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
-MANIFEST = "manifest.json"
 Hashes = dict[str, list[str]]
 
 

@@ -15,20 +15,10 @@ import numpy as np
 
 from seqgen.errors import SeqgenError
 from seqgen.files import regular
-from seqgen.store.config_file import Reference
-from seqgen.store.layout import (
-    CONFIG,
-    MIXTURE,
-    PARTS,
-    RECORD,
-    SOURCE_TOKENIZER,
-    TOKENIZER,
-    VALIDATION,
-    WEIGHTS,
-    models_folder,
-)
-from seqgen.store.model import StoredModel
-from seqgen.store.writing import copy_folder, link_file
+from seqgen.store import layout
+from seqgen.store.folder import copy_folder, link_file
+from seqgen.store.layout import models_folder
+from seqgen.store.model import Reference, StoredModel
 
 
 @dataclass(frozen=True)
@@ -115,7 +105,8 @@ def as_given(model: StoredModel) -> str:
 
 
 # What is copied of a part: all but its checkpoints, its logs and its lock.
-COPIED = (CONFIG, RECORD, WEIGHTS, TOKENIZER, SOURCE_TOKENIZER, str(Path(VALIDATION).parent))
+COPIED = (layout.CONFIG, layout.RECORD, layout.WEIGHTS)
+COPIED += (layout.TOKENIZER, layout.SOURCE_TOKENIZER, layout.VALIDATION_FOLDER)
 # What a message says of a part that is gone, and what to do.
 ROLE = "is a mixture, and its part"
 REMEDY = "mix it again with seqgen mix (its --copy keeps copies of the parts)"
@@ -163,22 +154,22 @@ def mixture_weights(stored: StoredModel) -> tuple[Weights, tuple[Weights, ...]]:
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    parts = len(stored.part_references)
+    parts, path = len(stored.part_references), stored.path / layout.WEIGHTS
     try:
         stored.check()
-        tensors = load_file(regular(stored.path / WEIGHTS))
+        tensors = load_file(regular(path))
         flat = tensors["weights"]
         if not all(table.dtype in (np.float32, np.float64) for table in tensors.values()):
             raise ValueError("weights are numbers in float32 or float64")
     # NumPy has no type for some that a file may hold, such as bf16, unless a library adds
     # it: TypeError or AttributeError.
     except (OSError, SafetensorError, LookupError, ValueError, TypeError, AttributeError) as error:
-        raise SeqgenError(f"{stored.path / WEIGHTS} is missing or damaged: {error}") from None
+        raise SeqgenError(f"{path} is missing or damaged: {error}") from None
     by_order = tensors.get("by_order", np.zeros((0, parts)))
     tables = [flat[None], by_order]
     right = all(table.ndim == 2 and table.shape[1] == parts for table in tables)
     if not right or not all(((t >= 0).all() and _sums_to_one(t)) for t in tables):
-        raise SeqgenError(f"{stored.path / WEIGHTS} is damaged: its weights do not fit the parts")
+        raise SeqgenError(f"{path} is damaged: its weights do not fit the parts")
     return tuple(flat.tolist()), tuple(map(tuple, by_order.tolist()))
 
 
@@ -212,34 +203,34 @@ def write_mixture(folder: StoredModel, mixture: StoredMixture, copy: bool) -> No
     facts = [reference.to_dict() for reference in references]
     size = {"vocab_size": first.config["model"].get("vocab_size"), "reads": first.task.stored_as}
     groups = {"model": size, "training": {}, "data": first.config["data"], "parts": facts}
-    folder.write_config(MIXTURE, **groups)
-    for part in (TOKENIZER, SOURCE_TOKENIZER):
+    folder.write_config(layout.MIXTURE, **groups)
+    for part in (layout.TOKENIZER, layout.SOURCE_TOKENIZER):
         if (first.path / part).is_dir():
             with folder.writing(part):
                 copy_folder(first.path / part, folder.path / part)
     tensors = {"weights": np.array(mixture.weights, dtype=np.float64)}
     if mixture.by_order:
         tensors["by_order"] = np.array(mixture.by_order, dtype=np.float64)
-    folder.replace_part(WEIGHTS, save(tensors))
+    folder.replace_part(layout.WEIGHTS, save(tensors))
 
 
 def _copy(folder: StoredModel, part: StoredModel) -> Reference:
     """Copy a part into a mixture's folder, and return the reference to the copy."""
     name, number = part.name, 2
-    while (folder.path / PARTS / name).exists():
+    while (folder.path / layout.PARTS / name).exists():
         name, number = f"{part.name}-{number}", number + 1
-    copied = StoredModel(folder.path / PARTS / name)
-    with folder.writing(PARTS):
+    copied = StoredModel(folder.path / layout.PARTS / name)
+    with folder.writing(layout.PARTS):
         copied.path.mkdir(parents=True)
         for item in COPIED:
             source = part.path / item
             if source.is_dir():
                 copy_folder(source, copied.path / item)
-            elif item == WEIGHTS:
+            elif item == layout.WEIGHTS:
                 link_file(source, copied.path / item)  # it is only ever replaced as a whole
             elif source.exists():
                 shutil.copyfile(source, copied.path / item)
     copied.seal()
     if copied.digest != part.digest:
         raise SeqgenError(f"{part.name} changed while it was copied; nothing was saved")
-    return Reference(part.name, part.digest, f"{PARTS}/{name}")
+    return Reference(part.name, part.digest, f"{layout.PARTS}/{name}")

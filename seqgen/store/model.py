@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,24 +14,10 @@ from seqgen import __version__
 from seqgen.configs import Config
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import json_bytes
-from seqgen.store.config_file import Adapter, Reference, read_config, read_parts
-from seqgen.store.folder import TrainingFolder
-from seqgen.store.layout import (
-    CONFIG,
-    FORMAT,
-    MIXTURE,
-    RECORD,
-    SOURCE_TOKENIZER,
-    TOKENIZER,
-    VALIDATION,
-    VALIDATION_PAIRS,
-    VALIDATION_TOKENS,
-    VALIDATION_VECTORS,
-    WEIGHTS,
-    models_folder,
-)
+from seqgen.store import layout
+from seqgen.store.folder import MetricsLog, ModelFolder, TrainingFolder, is_whole, tensor_pieces
+from seqgen.store.layout import models_folder
 from seqgen.store.manifest import CHEAP, digest_of_files
-from seqgen.store.writing import MetricsLog, is_whole, tensor_pieces
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,6 +28,124 @@ if TYPE_CHECKING:
     from seqgen.models.base import LanguageModel
     from seqgen.tasks.task import Task
     from seqgen.tokenizers import Tokenizer
+
+
+@dataclass(frozen=True)
+class Reference:
+    """How a model's configuration refers to another; `StoredModel.referred` finds it.
+
+    Attributes:
+        name: what the other was called.
+        digest: its hash, see `StoredModel.digest`.
+        path: where it is, if it is not in the models' folder; in the owner's folder relative.
+    """
+
+    name: str
+    digest: str
+    path: str | None = None
+
+    @classmethod
+    def read(cls, fact: Any, file: Path, role: str) -> Reference:
+        """Return what stands in a configuration.
+
+        Args:
+            fact: stands there.
+            file: the configuration.
+            role: what the other is to its owner, for a message, such as "a part".
+
+        Raises:
+            SeqgenError: it is no reference.
+        """
+        names = cls.__dataclass_fields__
+        if not isinstance(fact, dict) or not fact.keys() <= names.keys():
+            fact = {}
+        known = {key: value for key, value in fact.items() if isinstance(value, str)}
+        if not {"name", "digest"} <= known.keys():
+            raise SeqgenError(f"{file} is damaged: {role} has no name or no hash")
+        return cls(**known)
+
+    @property
+    def inside(self) -> bool:
+        """Whether the other is a copy in its owner's folder."""
+        return self.path is not None and self.path.startswith(f"{layout.PARTS}/")
+
+    def to_dict(self) -> dict[str, str]:
+        """Return what stands in a configuration."""
+        return {key: value for key, value in vars(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """The table `adapter` of a configuration: of low-rank adapters, whose base is stored elsewhere.
+
+    The `model.safetensors` beside it holds the adapters alone.
+
+    Attributes:
+        base: the model whose matrices have adapters.
+        rank: r.
+        alpha: the scale; see `models.low_rank`.
+    """
+
+    base: Reference
+    rank: int
+    alpha: float
+
+    @classmethod
+    def read(cls, config: Mapping[str, Any], file: Path) -> Adapter:
+        """Return the table of the configuration in a file.
+
+        Raises:
+            SeqgenError: it is damaged.
+        """
+        table = config.get("adapter")
+        table = table if isinstance(table, dict) else {}
+        rank, alpha = table.get("rank"), table.get("alpha")
+        if type(rank) is not int or type(alpha) is not float or not (rank > 0 and alpha > 0):
+            raise SeqgenError(f"{file} is damaged: adapter has no rank or no alpha")
+        return cls(Reference.read(table.get("base"), file, "the base"), rank, alpha)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what stands in a configuration."""
+        return {"base": self.base.to_dict(), "rank": self.rank, "alpha": self.alpha}
+
+    @property
+    def decisive(self) -> list[Any]:
+        """What affects the model's output besides the adapters' tensors."""
+        return [self.base.digest, self.rank, self.alpha]
+
+
+def read_config(folder: ModelFolder) -> dict[str, Any]:
+    """Return `config.json`: architecture, resolved configuration, versions.
+
+    Raises:
+        SeqgenError: it is missing, damaged, or of a later format.
+    """
+    config = folder.read_table(layout.CONFIG)
+    if config.get("format") != layout.FORMAT:
+        raise SeqgenError(
+            f"{folder.path} has format {config.get('format')!r}, "
+            f"and this seqgen reads {layout.FORMAT}"
+        )
+    tables = {"model": None, "data": None, "training": {}}
+    tables = {name: config.get(name, missing) for name, missing in tables.items()}
+    wrong = [name for name, table in tables.items() if not isinstance(table, dict)]
+    if wrong:
+        raise SeqgenError(f"{folder.path / layout.CONFIG} is damaged: it has no table {wrong[0]!r}")
+    if not isinstance(config.get("architecture"), str):
+        raise SeqgenError(f"{folder.path / layout.CONFIG} is damaged: it names no architecture")
+    return config
+
+
+def read_parts(config: Mapping[str, Any], file: Path) -> list[Reference]:
+    """Return how the configuration of a mixture, in a file, refers to its parts, two or more.
+
+    Raises:
+        SeqgenError: it is damaged.
+    """
+    facts = config.get("parts")
+    if not isinstance(facts, list) or len(facts) < 2:
+        raise SeqgenError(f"{file} is damaged: it names no parts")
+    return [Reference.read(fact, file, "a part") for fact in facts]
 
 
 Settings = TypeVar("Settings", bound=Config)
@@ -70,7 +174,7 @@ class StoredModel(TrainingFolder):
         Raises:
             SeqgenError: the configuration is missing or damaged.
         """
-        return self.config["architecture"] == MIXTURE
+        return self.config["architecture"] == layout.MIXTURE
 
     def require_network(self, what: str) -> None:
         """Refuse a mixture where one model is needed.
@@ -92,17 +196,17 @@ class StoredModel(TrainingFolder):
         Raises:
             SeqgenError: the configuration is missing or damaged.
         """
-        return read_parts(self.config, self.path / CONFIG) if self.is_mixture else []
+        return read_parts(self.config, self.path / layout.CONFIG) if self.is_mixture else []
 
     @property
     def record(self) -> dict[str, Any]:
         """`training.json`: the data and its hashes, seeds, best figures, time, machine."""
-        return self.read_table(RECORD)
+        return self.read_table(layout.RECORD)
 
     @property
     def validation_text(self) -> Path | None:
         """The held-out text, if any was held out: as text, or as the token file it came in."""
-        paths = (self.path / part for part in (VALIDATION, VALIDATION_TOKENS))
+        paths = (self.path / part for part in (layout.VALIDATION, layout.VALIDATION_TOKENS))
         return next((path for path in paths if path.exists()), None)
 
     @property
@@ -111,8 +215,8 @@ class StoredModel(TrainingFolder):
 
         Sources that are vectors are in a file of vectors.
         """
-        source, target = (self.path / part for part in VALIDATION_PAIRS)
-        vectors = self.path / VALIDATION_VECTORS
+        source, target = (self.path / part for part in layout.VALIDATION_PAIRS)
+        vectors = self.path / layout.VALIDATION_VECTORS
         source = vectors if vectors.exists() else source
         return (source, target) if source.exists() and target.exists() else None
 
@@ -128,25 +232,25 @@ class StoredModel(TrainingFolder):
 
         try:
             _ = self.config
-            self.load_source_tokenizer(load_tokenizer(self.path / TOKENIZER))
-            return is_whole(self.path / WEIGHTS)
+            self.load_source_tokenizer(load_tokenizer(self.path / layout.TOKENIZER))
+            return is_whole(self.path / layout.WEIGHTS)
         except (SeqgenError, OSError):
             return False
 
     @property
     def size(self) -> int:
         """Bytes on disk of what the model needs: neither checkpoints nor held-out text."""
-        parts = [self.path / CONFIG, self.path / WEIGHTS, *self._tokenizer_files()]
+        parts = [self.path / layout.CONFIG, self.path / layout.WEIGHTS, *self._tokenizer_files()]
         return sum(part.stat().st_size for part in parts)
 
     def _tokenizer_files(self) -> list[Path]:
-        folders = (self.path / TOKENIZER, self.path / SOURCE_TOKENIZER)
+        folders = (self.path / layout.TOKENIZER, self.path / layout.SOURCE_TOKENIZER)
         return [file for folder in folders if folder.is_dir() for file in sorted(folder.iterdir())]
 
     @property
     def written(self) -> float:
         """When the weights were last written, in seconds since the epoch."""
-        return (self.path / WEIGHTS).stat().st_mtime
+        return (self.path / layout.WEIGHTS).stat().st_mtime
 
     @cached_property
     def digest(self) -> str:
@@ -166,7 +270,7 @@ class StoredModel(TrainingFolder):
         if "framing" in config:  # not in models of versions that derived it from the tokenizer
             decisive.append(config["framing"])
         first = json.dumps(decisive, sort_keys=True).encode()
-        return digest_of_files(first, [*self._tokenizer_files(), self.path / WEIGHTS])
+        return digest_of_files(first, [*self._tokenizer_files(), self.path / layout.WEIGHTS])
 
     def settings(self, part: str, kind: type[Settings]) -> Settings:
         """Return a table of `config.json` as the configuration that it was written from.
@@ -177,7 +281,7 @@ class StoredModel(TrainingFolder):
         try:
             return kind.read(self.config.get(part))
         except UsageError as error:
-            raise SeqgenError(f"{self.path / CONFIG} is damaged: {part}: {error}") from None
+            raise SeqgenError(f"{self.path / layout.CONFIG} is damaged: {part}: {error}") from None
 
     def framing(self, tokenizer: Tokenizer) -> Framing:
         """Return how the model's texts begin and end.
@@ -197,7 +301,7 @@ class StoredModel(TrainingFolder):
         try:
             return Framing.read(self.config["framing"], tokenizer.vocab_size)
         except ValueError as error:
-            raise SeqgenError(f"{self.path / CONFIG} is damaged: {error}") from None
+            raise SeqgenError(f"{self.path / layout.CONFIG} is damaged: {error}") from None
 
     def load(self) -> tuple[LanguageModel, Tokenizer]:
         """Build the model, in evaluation mode on the CPU, and its tokenizer.
@@ -209,7 +313,7 @@ class StoredModel(TrainingFolder):
         from seqgen.tokenizers import load_tokenizer
 
         model = fill(*self.shape(), self.weights, self.path)
-        tokenizer = load_tokenizer(self.path / TOKENIZER)
+        tokenizer = load_tokenizer(self.path / layout.TOKENIZER)
         self.check(largest=CHEAP)
         return model.eval(), tokenizer
 
@@ -241,7 +345,7 @@ class StoredModel(TrainingFolder):
         try:
             kind = architecture(self.config["architecture"])
         except UsageError as error:
-            raise SeqgenError(f"{self.path / CONFIG} is damaged: {error}") from None
+            raise SeqgenError(f"{self.path / layout.CONFIG} is damaged: {error}") from None
         return kind.load_model(), self.settings("model", kind.load_config())
 
     def weights(self) -> dict[str, Tensor]:
@@ -262,7 +366,7 @@ class StoredModel(TrainingFolder):
         """Return the tensors of `model.safetensors`; see `weights` for errors."""
         from seqgen.store.filling import read_tensors
 
-        return read_tensors(self.path / WEIGHTS)
+        return read_tensors(self.path / layout.WEIGHTS)
 
     @property
     def is_adapter(self) -> bool:
@@ -293,7 +397,7 @@ class StoredModel(TrainingFolder):
         Raises:
             SeqgenError: it is damaged.
         """
-        return Adapter.read(self.config, self.path / CONFIG)
+        return Adapter.read(self.config, self.path / layout.CONFIG)
 
     @property
     def reference(self) -> Reference:
@@ -341,10 +445,10 @@ class StoredModel(TrainingFolder):
         if self.config["data"].get("labels"):
             from seqgen.data.labels import Labels
 
-            return Labels.load(self.path / SOURCE_TOKENIZER)
+            return Labels.load(self.path / layout.SOURCE_TOKENIZER)
         if self.config["model"].get("source_features") is not None or not self.task.takes_targets:
             return None
-        folder = self.path / SOURCE_TOKENIZER
+        folder = self.path / layout.SOURCE_TOKENIZER
         return load_tokenizer(folder) if folder.is_dir() else target
 
     @property
@@ -369,8 +473,9 @@ class StoredModel(TrainingFolder):
             preset: the name of the preset beneath the settings, if any.
             groups: the settings; of a mixture, also its parts.
         """
-        about = {"format": FORMAT, "seqgen_version": __version__, "architecture": architecture}
-        self.replace_part(CONFIG, json_bytes({**about, "preset": preset, **groups}))
+        about = {"format": layout.FORMAT, "seqgen_version": __version__}
+        about |= {"architecture": architecture, "preset": preset}
+        self.replace_part(layout.CONFIG, json_bytes({**about, **groups}))
 
     def write_weights(self, model: LanguageModel) -> None:
         """Replace `model.safetensors` by the model's weights, in one step.
@@ -380,14 +485,14 @@ class StoredModel(TrainingFolder):
         """
         from seqgen.models.base import weights_of
 
-        self.replace_part(WEIGHTS, *tensor_pieces(weights_of(model)))
+        self.replace_part(layout.WEIGHTS, *tensor_pieces(weights_of(model)))
 
     def publish(self) -> None:
         """Make a new model findable; a model in its final folder already is."""
 
     def write_record(self, **facts: Any) -> None:
         """Write `training.json`."""
-        self.replace_part(RECORD, json_bytes(facts))
+        self.replace_part(layout.RECORD, json_bytes(facts))
 
 
 def models_of(folder: Path) -> Iterator[StoredModel]:

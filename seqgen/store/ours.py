@@ -1,63 +1,29 @@
-"""What is known to be written by seqgen: models' folders, what is put aside, the files in them."""
+"""What seqgen has written: models, and hidden folders beside them, new or being deleted.
+
+Beside a model `m` there may be `.m.0123abcd.new`, which is being built, and `.m.0123abcd.gone`,
+which is being deleted. Each has a mark inside (`mark`) that says its name; nothing without one
+is moved or deleted, whatever it is called. A run that is killed at any time leaves one of these,
+and the next run deletes it, or moves it to its place if it was complete.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import re
+import secrets
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path, PurePath
+from pathlib import Path
+from typing import IO
 
 from seqgen.errors import SeqgenError
-from seqgen.files import name_when_written, open_file, parse_json
-from seqgen.store import manifest
-from seqgen.store.layout import (
-    CHECKPOINTS,
-    CONFIG,
-    LAST,
-    LOCK,
-    METRICS,
-    PARTS,
-    RECORD,
-    SAMPLES,
-    SOURCE_TOKENIZER,
-    TENSORBOARD,
-    TOKENIZER,
-    VALIDATION,
-    VALIDATION_FOLDER,
-    VALIDATION_PAIRS,
-    VALIDATION_TOKENS,
-    VALIDATION_VECTORS,
-    WEIGHTS,
-    models_folder,
-)
+from seqgen.files import name_when_written, open_file, parse_json, take_lock
+from seqgen.store import layout, manifest
+from seqgen.store.layout import alone, models_folder
 
-FOLDERS = (TOKENIZER, SOURCE_TOKENIZER, VALIDATION_FOLDER, CHECKPOINTS, TENSORBOARD)
 # The second line of the mark of a new model that is complete, and was to take its place next.
 READY = b"ready"
-
-
-@cache
-def known_files() -> tuple[str, ...]:
-    """Return the paths of all that seqgen writes into a model's folder, as patterns."""
-    from seqgen.data.labels import Classes, Labels
-    from seqgen.tokenizers import STORED
-
-    tokenizers = {name for kind in STORED.values() for name in kind.files}
-    return (
-        *(CONFIG, WEIGHTS, RECORD, METRICS, SAMPLES, LOCK, manifest.MANIFEST),
-        *(f"{TOKENIZER}/{name}" for name in sorted({*tokenizers, Classes.file})),
-        *(f"{SOURCE_TOKENIZER}/{name}" for name in sorted({*tokenizers, Labels.file})),
-        *(VALIDATION, VALIDATION_TOKENS, *VALIDATION_PAIRS, VALIDATION_VECTORS),
-        *(f"{CHECKPOINTS}/{LAST}", f"{CHECKPOINTS}/step-*.safetensors"),
-        f"{TENSORBOARD}/events.out.tfevents.*",
-    )
-
-
-def is_known(part: PurePath) -> bool:
-    """Return whether seqgen writes a file of this path in a model's folder."""
-    same_depth = (name for name in known_files() if len(PurePath(name).parts) == len(part.parts))
-    return any(part.match(name) for name in same_depth)
 
 
 def contents(folder: Path) -> Iterator[Path]:
@@ -66,11 +32,11 @@ def contents(folder: Path) -> Iterator[Path]:
     The copied parts of a mixture are models' folders too.
     """
     for path in sorted(folder.iterdir()):
-        if path.name == PARTS and path.is_dir() and not path.is_symlink():
+        if path.name == layout.PARTS and path.is_dir() and not path.is_symlink():
             for part in sorted(path.iterdir()):
                 copied = part.is_dir() and not part.is_symlink()
                 yield from contents(part) if copied else (part,)
-        elif path.name in FOLDERS and path.is_dir() and not path.is_symlink():
+        elif path.name in layout.FOLDERS and path.is_dir() and not path.is_symlink():
             yield from sorted(path.iterdir())
         else:
             yield path
@@ -79,11 +45,11 @@ def contents(folder: Path) -> Iterator[Path]:
 def is_written_by_seqgen(path: Path, folder: Path) -> bool:
     """Return whether an entry of a model's folder is a file that seqgen writes, by its name."""
     part = path.relative_to(folder)
-    if part.parts[0] == PARTS and len(part.parts) > 2:  # of a model that a mixture has copied
+    if part.parts[0] == layout.PARTS and len(part.parts) > 2:  # of a copied part
         part = Path(*part.parts[2:])
     if (written := name_when_written(part.name)) is not None:  # of a run that was killed
         part = part.with_name(written)
-    return is_known(part) and (path.is_symlink() or not path.is_dir())
+    return layout.is_known(part) and (path.is_symlink() or not path.is_dir())
 
 
 def strangers(folder: Path) -> list[str]:
@@ -132,9 +98,9 @@ def require_model(folder: Path, untouched: str) -> None:
 
 def _has_configuration(folder: Path) -> bool:
     try:
-        if not (folder / CONFIG).is_file():  # nothing is waited for
+        if not (folder / layout.CONFIG).is_file():  # nothing is waited for
             return False
-        config = parse_json((folder / CONFIG).read_bytes())
+        config = parse_json((folder / layout.CONFIG).read_bytes())
     except (OSError, ValueError):
         return False
     if not isinstance(config, dict) or "format" not in config:
@@ -146,10 +112,10 @@ def _has_configuration(folder: Path) -> bool:
 def _has_manifest(folder: Path) -> bool:
     if folder.resolve().parent != models_folder().resolve():
         return False
-    if not (folder / manifest.MANIFEST).is_file():
+    if not (folder / layout.MANIFEST).is_file():
         return False
     with contextlib.suppress(SeqgenError):
-        return CONFIG in manifest.read(folder)
+        return layout.CONFIG in manifest.read(folder)
     return False
 
 
@@ -165,7 +131,7 @@ def mark(folder: Path, name: str) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    with open_file(folder / LOCK, "a+b") as file:
+    with open_file(folder / layout.LOCK, "a+b") as file:
         file.truncate(0)
         file.write(os.fsencode(name) + b"\n")
 
@@ -178,14 +144,14 @@ def mark_ready(folder: Path) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    with open_file(folder / LOCK, "ab") as file:
+    with open_file(folder / layout.LOCK, "ab") as file:
         file.write(READY + b"\n")
 
 
 def _marks(folder: Path) -> list[bytes]:
     """Return the lines of a folder's lock; none if that is no file."""
     try:
-        with open_file(folder / LOCK, "rb") as file:
+        with open_file(folder / layout.LOCK, "rb") as file:
             return file.read().split(b"\n")
     except OSError:
         return []
@@ -200,3 +166,196 @@ def is_marked(folder: Path) -> bool:
 def is_ready(folder: Path) -> bool:
     """Return whether a folder that is put aside holds a new model about to take its place."""
     return is_marked(folder) and _marks(folder)[1:2] == [READY]
+
+
+NEW, GONE = "new", "gone"
+HIDDEN = re.compile(rf"\.(?P<name>[^/]+)\.[0-9a-f]{{8}}\.(?P<kind>{NEW}|{GONE})")
+
+
+def taken(place: Path) -> bool:
+    """Return whether anything exists at `place`, even a broken link."""
+    return os.path.lexists(place)
+
+
+def _hidden(place: Path, kind: str) -> Path:
+    """Return a new name for a hidden folder of the model whose place is `place`."""
+    return place.with_name(f".{place.name}.{secrets.token_hex(4)}.{kind}")
+
+
+def new_folder(place: Path, journal: IO[bytes]) -> Path:
+    """Make and mark the hidden folder of a new model.
+
+    Args:
+        place: where the model will be.
+        journal: what `alone` yields.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    folder = _hidden(place, NEW)
+    with _announced(folder, journal):
+        folder.mkdir()
+        mark(folder, folder.name)
+    return folder
+
+
+def put_aside(place: Path) -> Path | None:
+    """Hide a model's folder in one step, to be discarded; return where it is.
+
+    A link is deleted, and what it leads to stays; then there is nothing to discard.
+
+    Raises:
+        OSError: it cannot be moved.
+    """
+    if place.is_symlink():
+        place.unlink()
+        return None
+    gone = _hidden(place, GONE)
+    mark(place, gone.name)
+    return place.rename(gone)
+
+
+def discard(folder: Path) -> None:
+    """Delete a folder that is put aside; do not follow links.
+
+    Raises:
+        OSError: it cannot be deleted, or holds files that seqgen did not write, which stay.
+    """
+    _empty(folder)
+    with alone() as journal:
+        _delete(folder, journal)
+
+
+def _empty(folder: Path) -> None:
+    """Delete what seqgen wrote into a model's folder, but for the lock."""
+    for path in list(contents(folder)):
+        if is_written_by_seqgen(path, folder) and path != folder / layout.LOCK:
+            path.unlink(missing_ok=True)
+    _delete_folders(folder)
+
+
+def _delete_folders(folder: Path) -> None:
+    """Delete the empty folders in a model's folder."""
+    for name in layout.FOLDERS:
+        if (folder / name).is_dir():
+            (folder / name).rmdir()
+    if (folder / layout.PARTS).is_dir():
+        for part in list((folder / layout.PARTS).iterdir()):
+            _delete_folders(part)
+            part.rmdir()
+        (folder / layout.PARTS).rmdir()
+
+
+def _delete(folder: Path, journal: IO[bytes]) -> None:
+    """Delete a folder in which there is only its mark."""
+    if _names(folder) - {layout.LOCK}:
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(folder))
+    with _announced(folder, journal):
+        (folder / layout.LOCK).unlink(missing_ok=True)
+        folder.rmdir()
+
+
+def _names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+@contextlib.contextmanager
+def _announced(folder: Path, journal: IO[bytes]) -> Iterator[None]:
+    """Keep the name of a folder that is without its mark for a moment, as it comes or goes.
+
+    Args:
+        folder: the folder.
+        journal: what `alone` yields.
+    """
+    _forget_unmarked(journal)
+    journal.write(os.fsencode(folder.name))
+    yield
+    journal.truncate(0)
+
+
+def _forget_unmarked(journal: IO[bytes]) -> None:
+    """Delete a folder that a process was making, or had all but deleted, when it was killed."""
+    journal.seek(0)
+    name = os.fsdecode(journal.read())
+    folder = models_folder() / name
+    if HIDDEN.fullmatch(name) and folder.is_dir() and not folder.is_symlink():
+        with contextlib.suppress(OSError):
+            if _names(folder) == {layout.LOCK}:
+                (folder / layout.LOCK).unlink()
+            folder.rmdir()  # only if it is empty
+    journal.truncate(0)
+
+
+def is_being_built(place: Path) -> bool:
+    """Return whether a living process is building a model whose place is `place`."""
+    there = _aside(place.parent, NEW) if place.parent.is_dir() else ()
+    return any(own == place and not _is_free(path) for path, own in there)
+
+
+def restore(place: Path) -> None:
+    """Complete a replacement by a run that was killed after it had moved the old model away."""
+    if not taken(place) and any(own == place for _, own in _ready(place.parent)):
+        with contextlib.suppress(OSError), alone():
+            for path, own in _ready(place.parent):
+                if own == place and not taken(place) and _is_free(path):
+                    path.rename(place)
+
+
+def restore_all() -> None:
+    """Complete all replacements by runs that were killed."""
+    for _, place in list(_ready(models_folder())):
+        restore(place)
+
+
+def clean_models(journal: IO[bytes]) -> list[Path]:
+    """Delete what killed runs left in the models' folder; return what was deleted.
+
+    Folders of running processes are locked, and stay.
+
+    Args:
+        journal: what `alone` yields.
+    """
+    _forget_unmarked(journal)
+    gone = []
+    for path, place in list(_aside(models_folder(), NEW, GONE)):
+        with contextlib.suppress(OSError, SeqgenError):
+            if not _is_free(path) or strangers(path):
+                continue
+            if is_ready(path) and not taken(place):
+                path.rename(place)
+                continue
+            _empty(path)
+            _delete(path, journal)
+            gone.append(path)
+    return gone
+
+
+def forget_replacements() -> None:
+    """Delete what killed runs left, before a model goes from its place for good.
+
+    Otherwise one that was complete, but had not taken that place yet, would take it then.
+
+    Raises:
+        OSError: the home cannot be written.
+    """
+    with alone() as journal:
+        clean_models(journal)
+
+
+def _ready(folder: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield the complete new models in a folder, each with its place."""
+    return ((path, place) for path, place in _aside(folder, NEW) if is_ready(path))
+
+
+def _aside(folder: Path, *kinds: str) -> Iterator[tuple[Path, Path]]:
+    """Yield what is put aside in a folder, each with the place of its model."""
+    names = _names(folder) if folder.is_dir() else ()
+    for known in filter(None, map(HIDDEN.fullmatch, sorted(names))):
+        if known["kind"] in kinds and is_marked(folder / known[0]):
+            yield folder / known[0], folder / known["name"]
+
+
+def _is_free(folder: Path) -> bool:
+    """Return whether no running process holds the lock of a folder."""
+    with open_file(folder / layout.LOCK, "r+b") as file:
+        return take_lock(file)

@@ -24,7 +24,7 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.engines.memory_limit import to_train
 from seqgen.models.engines.precision import parameter_type, restored_randomness
-from seqgen.store.measured import keep_measurement, kept_measurement
+from seqgen.store.kept_data import keep_measurement, kept_measurement
 from seqgen.tasks.datasets.prepared import Prepared, VocabSizes, batches_for
 from seqgen.training.events import Notice, Report
 from seqgen.training.speed import (

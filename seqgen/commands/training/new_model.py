@@ -6,7 +6,7 @@ from seqgen import store
 from seqgen.configs import DataConfig, ModelConfig, TrainingConfig
 from seqgen.data.framing import Framing
 from seqgen.store import StoredModel
-from seqgen.store.config_file import Adapter
+from seqgen.store.model import Adapter
 from seqgen.tasks.datasets.prepared import Prepared
 
 
