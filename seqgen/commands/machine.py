@@ -10,7 +10,7 @@ import torch
 
 from seqgen.models.engines.arrays import Products, use_products
 from seqgen.models.engines.tensor_products import fastest_products
-from seqgen.store.measured import keep_measurement, kept_measurement
+from seqgen.store.kept_data import keep_measurement, kept_measurement
 
 STEPS = {"question": "products of decoding steps", "version": 1}
 
