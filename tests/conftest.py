@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from places import ROOT
 
 from seqgen.commands.training import session
 from seqgen.tasks.validations import text
 
-BESIDE = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+BESIDE = ROOT.parent / "shared" / "data"
 
 
 @pytest.fixture(scope="session", autouse=True)

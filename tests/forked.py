@@ -22,6 +22,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from places import STORED
+
 # What a run may take of wall time, and of address space beyond what is loaded already.
 SECONDS, SPACE = 20.0, 3 << 30
 SHOWN = 4000
@@ -101,7 +103,7 @@ def warm_up(home: str) -> None:
     """Run a few commands, so that what they load when they are first used is there."""
     from seqgen.cli import run
 
-    data = Path(__file__).parent / "data"
+    data = STORED
     text, model = str(data / "tiny.txt"), str(data / "models" / "lstm-char")
     os.environ["SEQGEN_HOME"] = home
     small = ["--hidden-size", "8", "--layers", "1", "--seq-len", "8", "--steps", "2"]

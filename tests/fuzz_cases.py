@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from places import STORED
 
-DATA = Path(__file__).parent / "data"
-KINDS = DATA / "kinds"
-MODELS = sorted(path.name for path in (DATA / "models").iterdir())
-TEXT, TOKENS = DATA / "tiny.txt", DATA / "tiny.tok"
+KINDS = STORED / "kinds"
+MODELS = sorted(path.name for path in (STORED / "models").iterdir())
+TEXT, TOKENS = STORED / "tiny.txt", STORED / "tiny.tok"
 NINES = "9" * 400
 NUMBERS = (
     *("-1", "0", "1e30", "1e308", "-1e308", "1e-320", "nan", "inf", "-inf", "", "x", "0x10"),
@@ -38,7 +38,7 @@ VALUES: tuple[Any, ...] = (
 def commands(folder: Path) -> dict[str, list[str]]:
     """Return a short call of every command; arguments come before the first option."""
     lstm, gru, counted = (
-        str(DATA / "models" / name) for name in ("lstm-char", "gru-char", "ngram-whitespace")
+        str(STORED / "models" / name) for name in ("lstm-char", "gru-char", "ngram-whitespace")
     )
     words, masked, memory, labels = (
         str(KINDS / "models" / name) for name in ("word2vec", "bert", "hopfield", "bag-classifier")
@@ -171,7 +171,7 @@ def damaged_models(draw: random.Random, folder: Path, count: int) -> Iterator[tu
     kinds = (_flip, _cut, _remove, _mutate_json, _mutate_json, _mutate_json, _mutate_header)
     for number in range(count):
         name = draw.choice(MODELS)
-        path = Path(shutil.copytree(DATA / "models" / name, folder / f"{number}-{name}"))
+        path = Path(shutil.copytree(STORED / "models" / name, folder / f"{number}-{name}"))
         files = sorted(p for p in path.rglob("*") if p.is_file())
         if draw.random() < 0.6:  # a folder of an older version: nothing is held against hashes
             (path / "manifest.json").unlink()
@@ -271,11 +271,11 @@ def model_commands(draw: random.Random, path: Path) -> list[list[str]]:
         ["train", text, "--config", str(path / "config.json"), "--stop-after", "1"],
         ["models", "show", model],
         ["eval", "-m", model, "--passages", "2"],
-        ["compare", model, str(DATA / "models" / "lstm-char"), "--data", text],
+        ["compare", model, str(STORED / "models" / "lstm-char"), "--data", text],
         ["tokenize", text, "-m", model],
         ["beam-search", "-m", model, "--max-tokens", "5"],
         ["export", model],
-        ["sample", "-m", f"{model}+{DATA / 'models' / 'lstm-char'}", "--max-tokens", "3"],
+        ["sample", "-m", f"{model}+{STORED / 'models' / 'lstm-char'}", "--max-tokens", "3"],
     ]
     return [["sample", "-m", model, "--max-tokens", "5", "--json"], draw.choice(every)]
 
@@ -334,7 +334,7 @@ def _change_section(draw: random.Random, content: bytes) -> tuple[bytes, str]:
 
 def token_commands(draw: random.Random, path: Path) -> list[list[str]]:
     """Return two commands to try a damaged token file with."""
-    model, tokens = str(DATA / "models" / "lstm-char"), str(path)
+    model, tokens = str(STORED / "models" / "lstm-char"), str(path)
     short = ["--steps", "2", "--stop-after", "1", "--hidden-size", "8", "--layers", "1"]
     every = [
         ["perplexity", tokens, "-m", model],

@@ -9,25 +9,26 @@ import sys
 import time
 from pathlib import Path
 
+from places import STORED
+
 # What a console script does, with a byte to the test once Ctrl-C is caught.
 START = (
     "import os, seqgen.__main__ as entry; "
     "entry.use_utf8 = lambda: os.write({ready}, b'.'); entry.main()"
 )
-DATA = Path(__file__).parent / "data"
 
 
 def commands(folder: Path) -> dict[str, list[str]]:
     """Return a call of each command, by name; what they write goes into `folder`."""
-    model, text = str(DATA / "models" / "lstm-char"), str(DATA / "tiny.txt")
-    counted = str(DATA / "models" / "ngram-whitespace")
+    model, text = str(STORED / "models" / "lstm-char"), str(STORED / "tiny.txt")
+    counted = str(STORED / "models" / "ngram-whitespace")
     return {
         "sample": ["sample", "-m", model, "--max-tokens", "20000", "--quiet"],
         "beam-search": ["beam-search", "-m", model, "--max-tokens", "2000", "-q"],
         "perplexity": ["perplexity", text, "-m", model, "-q"],
         "tokenize": ["tokenize", text, "-m", model, "-q"],
         "eval": ["eval", "-m", model, "-q"],
-        "compare": ["compare", model, str(DATA / "models" / "gru-char"), "-q"],
+        "compare": ["compare", model, str(STORED / "models" / "gru-char"), "-q"],
         "bleu": ["bleu", text, text, "-q"],
         "models": ["models", "-q"],
         "train": ["train", text, "--minutes", "1", "--quiet"],

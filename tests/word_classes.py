@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
+import words as corpus
 
 from seqgen.commands.vectors.words import WordVectors
-
-CORPORA = Path(__file__).resolve().parents[1] / "corpora"
-sys.path.insert(0, str(CORPORA))
-import words as corpus  # noqa: E402
 
 
 def right_neighbours(vectors: WordVectors) -> float:

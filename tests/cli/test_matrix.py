@@ -1,0 +1,209 @@
+"""Every command with every kind of model: an answer, or one line that says why there is none.
+
+The tables say which. They were made of what every command said, each cell judged by the
+documentation.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+
+import fuzz_cases
+import pytest
+import typer
+from forked import Server
+from helpers_cli import refusal
+from make_kinds import RECIPES
+from places import STORED
+
+GIGABYTE = 1 << 30
+
+# ---- the stored models, by what they are ----
+
+RECURRENT = {"lstm", "lstm-backward"}
+ATTENTIVE = {"transformer", "adapter", "imported-gpt2"}
+NETWORKS = RECURRENT | ATTENTIVE | {"hawk", "window"}
+NGRAMS = {"ngram", "ngram-words", "imported-arpa"}
+COUNTED = NGRAMS | {"hmm"}
+MIXTURES = {"mixture", "mixture-by-order"}
+OF_TEXT = NETWORKS | COUNTED | MIXTURES
+PAIRED = {"seq2seq", "seq2seq-two-tokenizers", "seq2seq-transformer", "seq2seq-vectors"}
+OF_SOURCES = PAIRED | {"lstm-labels", "mixture-of-pairs", "imported-marian"}
+LANGUAGE = OF_TEXT | OF_SOURCES
+LABELLERS = {"bag-classifier", "transformer-classifier", "birnn-tagger", "elmo-tagger"}
+BOTH_SIDES = {"bert", "elmo"}
+WORDS = {"word2vec", "glove", "imported-vectors"}
+MODELS = LANGUAGE | LABELLERS | BOTH_SIDES | WORDS | {"hopfield"}
+
+IMPORTED = {name for name in MODELS if name.startswith("imported")}
+MIXED = {name for name in MODELS if name.startswith("mixture")}
+WITH_VECTORS = MODELS - COUNTED - MIXED - {"hopfield"}
+TRAINED = WITH_VECTORS - IMPORTED
+WORD_BY_WORD = {"elmo-tagger", *BOTH_SIDES, *WORDS}
+SAME_TOKENS = {"hawk", "window", "transformer", "adapter", "ngram", "hmm"}
+# Tracing them for ONNX takes many seconds each, and has tests of its own in test_onnx.py.
+TRACED = {"lstm", "transformer", "seq2seq-transformer", "imported-gpt2", "imported-marian"}
+
+# Of kinds that differ little, one is a slow test and the others are long ones.
+TYPICAL = {"lstm", "transformer", "ngram", "hmm", "mixture", "seq2seq", "lstm-labels"}
+TYPICAL |= {"bag-classifier", "birnn-tagger", "bert", "elmo", "word2vec", "hopfield"}
+
+# ---- the commands ----
+
+KINDS = str(STORED / "kinds")
+TEXT, PAIRS = str(STORED / "tiny.txt"), f"{KINDS}/pairs.tsv"
+VECTORS, TARGETS = f"--source-vectors {KINDS}/vectors.npy", f"{KINDS}/targets.txt"
+LABELLED, EXAMPLES = f"{KINDS}/labelled.tsv", f"{KINDS}/examples.tsv"
+TAGGED, LINES = f"{KINDS}/tagged.conll", f"{KINDS}/patterns.txt"
+QUICK = "--steps 2 --seed 1 --batch-size 4 --json"
+FILES = {
+    "pairs": PAIRS,
+    "labels": LABELLED,
+    "classify": EXAMPLES,
+    "tag": TAGGED,
+    "vectors": TARGETS,
+}
+FILES |= {"patterns": LINES}
+# What stands in the place of each name in braces: for one kind of data, else for all others.
+PLACES: dict[str, dict[str, str]] = {
+    "file": FILES,
+    "source": {"vectors": VECTORS, "labels": "--label vowels", "pairs": "abc"},
+    "scored": {**FILES, "vectors": f"{VECTORS} {TARGETS}"},
+    "measured": {**FILES, "vectors": f"{VECTORS} --target {TARGETS}"},
+    "compared": {
+        **{kind: f"--data {file}" for kind, file in FILES.items()},
+        "vectors": f"{VECTORS} --target {TARGETS}",
+    },
+    "data": {
+        **FILES,
+        "vectors": f"{VECTORS} --target {TARGETS}",
+        "labels": f"{LABELLED} --labels",
+        "classify": f"{EXAMPLES} --task classify",
+        "tag": f"{TAGGED} --task tag",
+    },
+    "briefly": dict.fromkeys(("pairs", "vectors", "labels", "classify", "tag"), ""),
+}
+OTHERWISE = {"source": "", "compared": f"--data {TEXT}", "briefly": "--passages 2"}
+
+ROWS: dict[str, set[str]] = {
+    "tokenize {file} -m {model}": MODELS,
+    "sample {source} -m {model} --max-tokens 5 --seed 3": LANGUAGE,
+    "beam-search {source} -m {model} --max-tokens 5": LANGUAGE,
+    "fill [MASK] -m {model}": {"bert"},
+    "restore tex -m {model}": {"hopfield"},
+    "perplexity -m {model}": LANGUAGE - IMPORTED | BOTH_SIDES,
+    "perplexity {scored} -m {model}": LANGUAGE | BOTH_SIDES,
+    "perplexity {scored} -m {model} --per-line": LANGUAGE | BOTH_SIDES,
+    "perplexity {scored} -m {model} --per-token": LANGUAGE,
+    "perplexity {scored} -m {model} --cache 20": NETWORKS | MIXTURES,
+    "perplexity {scored} -m {model} --dynamic 0.1": NETWORKS - {"lstm-backward"},
+    "eval -m {model} {briefly}": LANGUAGE - IMPORTED | LABELLERS,
+    "eval {measured} -m {model} {briefly}": LANGUAGE | LABELLERS,
+    "compare {model} --resamples 20": LANGUAGE - IMPORTED | LABELLERS,
+    "compare {model} {compared} --resamples 20": LANGUAGE | LABELLERS,
+    "predict {file} -m {model}": LABELLERS,
+    "vectors -m {model}": WITH_VECTORS,
+    "vectors -m {model} --neighbours tea --top 2": WORD_BY_WORD,
+    f"vectors -m {{model}} --text {LINES}": WITH_VECTORS - OF_SOURCES,
+    "diagnose {file} -m {model} --distance 5": NETWORKS,
+    "inspect {file} -m {model} --max-tokens 5": OF_TEXT,
+    "inspect {file} -m {model} --steps --max-tokens 3": RECURRENT,
+    "inspect {file} -m {model} --units": RECURRENT,
+    "inspect {file} -m {model} --attention --max-tokens 9": ATTENTIVE,
+    "report {model} --out page.html": MODELS - {"imported-arpa", "imported-gpt2"},
+    "export {model} --out exported": NGRAMS | TRACED,
+    "export {model} --format hf --out hf": TRACED - {"lstm", "seq2seq-transformer"},
+    "export {model} --format onnx --out onnx": TRACED,
+    "export {model} --format gguf --out model.gguf": {"imported-gpt2"},
+    "export {model} --format arpa --out model.arpa": NGRAMS,
+    f"import {KINDS}/tiny.arpa --like {{model}} --json": {"ngram-words", "imported-arpa"},
+    "mix lstm {model} --json": SAME_TOKENS,
+    f"train {{data}} --init-from {{model}} {QUICK}": WITH_VECTORS,
+    f"train {EXAMPLES} --task classify --init-from {{model}} {QUICK}": (
+        NETWORKS - {"lstm-backward"} | LABELLERS | {"bert"}
+    ),
+    f"train {TAGGED} --task tag --features {{model}} --hidden-size 8 {QUICK}": (
+        NETWORKS - {"lstm-backward"} | WORDS | {"elmo"}
+    ),
+    "train --resume {model} {compared} --json": TRAINED,
+    "models show {model}": MODELS,
+    "models show {model} --all": MODELS,
+    "models path {model}": MODELS,
+    "models list": MODELS,
+    "models rename {model} other --json": MODELS,
+    "models remove other --yes --json": MODELS,
+}
+# Commands that no stored model is given to.
+WITHOUT_MODEL = {"bench plan", "bleu", "tune", "models cache"}
+
+
+def arguments(row: str, name: str) -> list[str]:
+    """Return the command of a row for a stored model."""
+    kind = RECIPES[name].kind
+    places = {p: by.get(kind, OTHERWISE.get(p, TEXT)) for p, by in PLACES.items()}
+    return row.format(model=name, **places).split()
+
+
+@pytest.fixture(scope="module")
+def server():
+    with Server() as running:
+        yield running
+
+
+def test_every_command_has_a_row():
+    from seqgen.cli import make_app
+
+    leaves = {name for name, _ in fuzz_cases.leaves(typer.main.get_command(make_app()))}
+    given = {name for name in leaves for row in ROWS if f"{row} ".startswith(f"{name} ")}
+    assert leaves - given == WITHOUT_MODEL
+    assert {RECIPES[name].kind for name in MODELS} >= PLACES["data"].keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "why"),
+    [
+        ("lstm", "train {file} --config no.toml", "configuration: No such file or directory"),
+        ("imported-arpa", "train --resume {model}", "was imported, so there is no run to resume"),
+        (
+            "lstm-labels",
+            f"train {EXAMPLES} --task classify --init-from {{model}} {QUICK}",
+            "lstm-labels writes texts given their labels",
+        ),
+    ],
+)
+def test_a_refusal_names_what_was_asked(name, row, why, home, capsys):
+    shutil.copytree(STORED / "kinds" / "models" / name, home / "models" / name)
+    assert why in refusal(capsys, *arguments(row, name))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in TYPICAL else pytest.mark.long)
+        for name in sorted(MODELS)
+    ],
+)
+def test_every_command_answers_or_says_why_not(name, server, tmp_path):
+    home, folder = tmp_path / "home", tmp_path / "work"
+    folder.mkdir()
+    for each in {name, *RECIPES[name].needs, "lstm"}:
+        shutil.copytree(STORED / "kinds" / "models" / each, home / "models" / each)
+    found = []
+    for row, answering in ROWS.items():
+        if name in TRACED and ("onnx" in row or row == "export {model} --out exported"):
+            continue
+        command = arguments(row, name)
+        outcome = server.run(command, home, folder)
+        said = outcome.err.splitlines()
+        if name in answering:
+            files = [folder / b for a, b in itertools.pairwise(command) if a == "--out"]
+            answered = outcome.out or any(file.exists() for file in files)
+            fault = outcome.code != 0 or not answered or "Traceback" in outcome.err
+        else:
+            fault = outcome.code not in (1, 2) or outcome.out or len(said) != 1
+            fault = fault or not said[0].startswith("seqgen") or "internal error" in said[0]
+        if fault or outcome.rss > GIGABYTE:
+            shown = f"{outcome.code}, {outcome.rss >> 20} MB, {outcome.out[:80]!r}"
+            found.append(f"{' '.join(command)}: {shown}: {outcome.err[-300:]}")
+    assert not found, "\n".join(found)

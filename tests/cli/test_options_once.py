@@ -1,0 +1,79 @@
+"""A setting is written once: flag, keyword, check, help and documentation follow from it."""
+
+import re
+import runpy
+from dataclasses import dataclass
+
+import pytest
+import typer
+from places import ROOT
+
+from seqgen.cli import make_app, sample
+from seqgen.cli.flags import takes_options
+from seqgen.cli.help import Command
+from seqgen.configs.decoding import SampleOptions
+from seqgen.configs.options import FILTERS
+from seqgen.configs.settings import setting
+from seqgen.errors import UsageError
+
+PAGE = runpy.run_path(str(ROOT / "docs" / "settings.py"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heated(SampleOptions):
+    """The options of sampling with one more."""
+
+    heat: float = setting("Warm the text by so much.", 0.5, low=0, high=2, panel=FILTERS)
+
+
+@pytest.fixture
+def run():
+    """Call a command that samples with `Heated`, and return the options that it gets."""
+    got = []
+
+    @takes_options
+    def heated(sampling: Heated) -> None:
+        """Write text."""
+        got.append(sampling)
+
+    app = typer.Typer()
+    app.command(cls=Command)(heated)
+    command = typer.main.get_command(app)
+
+    def call(*arguments):
+        command(list(arguments), prog_name="heated", standalone_mode=False)
+        return got[-1]
+
+    return call
+
+
+def test_a_new_setting_has_a_flag_and_a_keyword(run):
+    assert run().heat == Heated.of().heat == 0.5
+    assert run("--heat", "1.5", "--top-p", "0.9") == Heated.of(heat=1.5, top_p=0.9)
+
+
+def test_a_new_setting_is_checked_alike_by_flag_and_by_keyword(run):
+    for call in (lambda: run("--heat", "3"), lambda: Heated.of(heat=3)):
+        with pytest.raises(UsageError, match="--heat must be from 0 to 2, not 3"):
+            call()
+    with pytest.raises(UsageError, match="did you mean 'heat'"):
+        Heated.of(haet=1)
+
+
+def test_a_new_setting_is_in_the_help_and_in_the_documentation(run, capfd):
+    with pytest.raises((IndexError, SystemExit)):  # help comes in place of a call
+        run("--help")
+    filters = capfd.readouterr().out.partition("\nFilters:")[2].split("\n\n")[0]
+    said = " ".join(filters.split())
+    assert "--heat X Warm the text by so much. [default: 0.5]" in said
+    rows = PAGE["options_table"]([Heated])
+    assert "| `--heat` | number | from 0 to 2 | `0.5` | Warm the text by so much. |" in rows
+
+
+def test_the_page_lists_every_option_of_sample():
+    command = typer.main.get_command(make_app()).commands["sample"]
+    options = [one for one in command.params if one.param_type_name == "option"]
+    taken = {flag for one in options for flag in (*one.opts, *one.secondary_opts)}
+    rows = PAGE["options_table"](sample.sample.groups)
+    listed = {flag for row in rows[2:] for flag in re.findall("--?[a-z][a-z-]*", row.split("|")[1])}
+    assert listed == taken - {"-h", "--help"}

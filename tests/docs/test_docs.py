@@ -1,0 +1,373 @@
+"""README and docs: every command line exists, what is marked runs, links and pages are current."""
+
+import importlib
+import importlib.util
+import json
+import os
+import re
+import shlex
+import stat
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import typer
+from benchmarks.__main__ import app as benchmarks
+from places import ROOT
+
+from seqgen import presets, registry
+from seqgen.cli import make_app
+from seqgen.configs import DataConfig, TrainingConfig
+
+if sys.version_info >= (3, 11):
+    import tomllib as toml
+else:
+    import tomli as toml
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+
+# What separates the commands of a shell line, or stands before one.
+SEPARATORS = {"|", "||", "&&", ";", "&", "(", ")", "|&", ";;"}
+KEYWORDS = {"do", "then", "else", "time", "!", "exec"}
+FENCE = re.compile(
+    r"^(?:<!-- (?P<mark>[\w: -]+) -->\n)?```(?P<kind>\w*)\n(?P<body>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def blocks(page, *kinds):
+    """Yield (mark, text) of every fenced block of these kinds."""
+    for found in FENCE.finditer(page.read_text(encoding="utf-8")):
+        if found["kind"] in kinds:
+            yield found["mark"], found["body"]
+
+
+def typed(kind, body):
+    """Return what a user types: of a console session only the lines after a prompt."""
+    if kind == "sh":
+        return body
+    lines, goes_on = [], False
+    for line in body.splitlines():
+        if line.startswith("$ ") or goes_on:
+            lines.append(line.removeprefix("$ "))
+            goes_on = line.endswith("\\")
+    return "\n".join(lines)
+
+
+def spans(page):
+    """Yield the seqgen commands that stand within sentences and tables, in backticks."""
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    yield from (s for s in re.findall(r"`([^`\n]+)`", text) if s.startswith("seqgen "))
+
+
+def commands(script):
+    """Yield the arguments of every seqgen command of a shell script.
+
+    Pipelines, lists, loops, line continuations, comments, redirections and `$(...)` are read.
+    """
+    script = script.replace("\\\n", " ")
+    for inner in re.findall(r"\$\(([^()]*)\)", script):
+        yield from commands(inner)
+    script = re.sub(r"\$\([^()]*\)", "X", script)
+    for line in script.splitlines():
+        lexer = shlex.shlex(line, posix=True, punctuation_chars="();<>|&")
+        lexer.whitespace_split = True
+        yield from _commands(list(lexer))
+
+
+def _commands(tokens):
+    found, begins, skip, launches = None, True, False, False
+    for before, token in pairwise([";", *tokens, ";"]):
+        if token in SEPARATORS or (token in KEYWORDS and begins):
+            if found is not None:
+                yield found
+            found, begins = None, True
+        elif set(token) <= set("<>&"):
+            skip = True  # a redirection, and then its file
+        elif skip:
+            skip = False
+        elif begins and "=" in token and re.match(r"\w+=", token):
+            continue  # an environment variable
+        elif begins:
+            found, begins = ([] if token == "seqgen" else None), False
+            launches = token == "torchrun"
+        elif launches and (before, token) == ("-m", "seqgen"):
+            found, launches = [], False
+        elif found is not None:
+            found.append(token)
+
+
+def options_of(command):
+    """Return a command's options by name: whether each takes a value."""
+    found = {"--help": False, "-h": False}
+    for parameter in command.params:
+        if parameter.param_type_name == "option":
+            names = [*parameter.opts, *parameter.secondary_opts]
+            takes = not parameter.is_flag and not getattr(parameter, "count", False)
+            found |= dict.fromkeys(names, takes)
+    return found
+
+
+def problems(arguments, app=None):
+    """Return what is wrong with a command's arguments, as texts; nothing is run."""
+    command, path, values, wrong = app or typer.main.get_command(make_app()), [], {}, []
+    waiting = list(arguments)
+    while waiting:
+        token = waiting.pop(0)
+        known = options_of(command)
+        if token == "--":
+            break
+        if token.startswith("-") and token != "-" and not re.fullmatch(r"-\d.*", token):
+            name, equals, value = token.partition("=")
+            if name not in known:
+                wrong.append(f"{' '.join([*path, name])} is no option")
+            elif known.get(name) and not equals and waiting:
+                value = waiting.pop(0)
+            values.setdefault(name, []).append(value)
+        elif hasattr(command, "commands") and "--architectures" not in values:
+            if token in command.commands:
+                command, path = command.commands[token], [*path, token]
+            else:
+                return [*wrong, f"{' '.join([*path, token])} is no command"]
+    return wrong + (wrong_settings(values) if path == ["train"] else [])
+
+
+def wrong_settings(values):
+    """Return what is wrong with the names of settings, architectures and presets."""
+    configs = [row.load_config() for row in registry.ARCHITECTURES.values()]
+    names = {name for config in (*configs, DataConfig, TrainingConfig) for name in config.fields()}
+    names.add("help")
+    allowed = {"--model": {*registry.ARCHITECTURES, registry.AUTO}, "--preset": presets.PRESETS}
+    wrong = [v for v in values.get("--set", []) if v.partition("=")[0] not in names]
+    for option, known in allowed.items():
+        given = values.get(option, [])
+        wrong += [v for v in given if v not in known and not v.isupper() and "$" not in v]
+    return [f"{value} is unknown to train" for value in wrong]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_every_command_exists(page):
+    scripts = [typed(kind, body) for kind in ("sh", "console") for _, body in blocks(page, kind)]
+    found = [c for script in [*scripts, *spans(page)] for c in commands(script)]
+    app = typer.main.get_command(make_app())
+    assert [(" ".join(c), p) for c in found if (p := problems(c, app))] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_every_benchmark_exists(page):
+    text = page.read_text(encoding="utf-8").replace("\n", " ")
+    found = re.findall(r"python -m tests\.benchmarks ([^`#|$]+)", text)
+    app = typer.main.get_command(benchmarks)
+    called = [shlex.split(line) for line in found]
+    assert [(line, p) for line in called if (p := problems(line, app))] == []
+
+
+def test_enough_commands_are_found():
+    """The check above sees what a reader sees: as many commands as lines that name one."""
+    for page in PAGES:
+        for kind in ("sh", "console"):
+            for _, body in blocks(page, kind):
+                script = re.sub(r"(^|\s)#.*", "", typed(kind, body))
+                assert len(list(commands(script))) == len(re.findall(r"\bseqgen [a-z-]", script))
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "seqgen sample -m a | seqgen bleu - b.txt",
+            [["sample", "-m", "a"], ["bleu", "-", "b.txt"]],
+        ),
+        ("X=1 seqgen eval > out.txt 2> log && echo seqgen", [["eval"]]),
+        (
+            "for n in 1; do seqgen train \\\n  a.txt --order $n; done",
+            [["train", "a.txt", "--order", "$n"]],
+        ),
+        ('seqgen sample -m "$(seqgen models path)"', [["models", "path"], ["sample", "-m", "X"]]),
+        ("cat seqgen # seqgen sample", []),
+        ("torchrun --nnodes 2 -m seqgen train a.txt -m b", [["train", "a.txt", "-m", "b"]]),
+    ],
+)
+def test_commands_of_a_line(line, expected):
+    found = [[a for a in c if not a.isdigit()] for c in commands(line)]
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("train a.txt --set layres=3", "layres=3 is unknown to train"),
+        ("train a.txt --model lstn", "lstn is unknown to train"),
+        ("sample --topp 0.9", "sample --topp is no option"),
+        ("sample -- --topp", None),
+        ("models shows", "models shows is no command"),
+        ("models show --sample", "models show --sample is no option"),
+        ("models --architectures gru", None),
+        ("perplexity -m a --per-line=3 -1", None),
+    ],
+)
+def test_what_is_wrong_is_found(line, wrong):
+    assert problems(line.split()) == ([wrong] if wrong else [])
+
+
+def marked(*marks):
+    cases = [(p, body) for p in PAGES for mark, body in blocks(p, "sh") if mark in marks]
+    names = [f"{page.name}-{number}" for number, (page, _) in enumerate(cases)]
+    return pytest.mark.parametrize("script", [body for _, body in cases], ids=names)
+
+
+@pytest.fixture
+def shell(tmp_path):
+    """Return what runs a script of the docs in a folder with the corpora, on a tiny budget."""
+    for folder in ("corpora", "docs"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    program = tmp_path / "bin" / "seqgen"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m seqgen "$@"\n')
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    path = os.pathsep.join(
+        [str(program.parent), str(Path(sys.executable).parent), os.environ["PATH"]]
+    )
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+    def run(script):
+        script = re.sub(r"--minutes [\d.]+|--steps \d+", "--steps 3", script)
+        # A `head` that reads to the end: `sort | head` may end `sort` by SIGPIPE, for pipefail a
+        # failure.
+        script = 'head() { command head "$@"; cat > /dev/null; }\n' + script
+        return subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+
+    return run
+
+
+@marked("run")
+def test_what_is_marked_runs(shell, script):
+    done = shell(script)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.long
+@marked("run: slow")
+def test_what_is_marked_slow_runs(shell, script):
+    done = shell(script)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_marks_are_known():
+    marks = {mark for page in PAGES for mark, _ in blocks(page, "sh", "console", "python", "")}
+    assert marks <= {None, "run", "run: slow", "install-and-run", "install-and-test"}
+
+
+def anchors(page):
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#+ (.+)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "corpora" / "README.md"], ids=lambda p: p.name)
+def test_links_resolve(page):
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if not link.startswith("http"):
+            file, _, anchor = link.partition("#")
+            target = page.parent / file if file else page
+            assert target.exists(), link
+            assert not anchor or anchor in anchors(target), link
+
+
+def test_every_page_is_reached_from_the_readme():
+    """Directly, or one of the recipes from their list."""
+    text = PAGES[0].read_text(encoding="utf-8")
+    listed = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
+    inner = [name for name in NAMES[1:] if name.startswith("docs/recipes/")]
+    assert [name for name in NAMES[1:] if name not in inner and f"({name}" not in text] == []
+    assert [name for name in inner if f"({name.removeprefix('docs/')}" not in listed] == []
+
+
+def test_the_readme_is_short():
+    assert len(PAGES[0].read_text(encoding="utf-8").splitlines()) <= 250
+
+
+def test_nothing_advises_to_install_the_other_project_called_seqgen():
+    """On the package index that name is another project, which would replace this one."""
+    by_name = re.compile(r"seqgen\[|\bpip install (?:-\S+ )*['\"]?seqgen\b(?!-lm)")
+    assert by_name.search("pip install -U seqgen") and by_name.search("'seqgen[hf]'")
+    files = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "pyproject.toml"]
+    for folder in ("docs", "seqgen", "tests", "corpora"):
+        files += [p for p in (ROOT / folder).rglob("*") if p.suffix in (".md", ".py")]
+    found = [p.name for p in files if by_name.search(p.read_text(encoding="utf-8"))]
+    assert found == [Path(__file__).name]  # the two examples above
+
+
+def test_extras_name_extras_of_the_same_distribution():
+    project = toml.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    own = [r for required in extras.values() for r in required if r.startswith("seqgen")]
+    assert project["name"] == "seqgen-lm" and own
+    for requirement in own:
+        name, names = re.fullmatch(r"([\w-]+)\[([\w,]+)\]", requirement).groups()
+        assert name == project["name"] and set(names.split(",")) <= set(extras)
+
+
+def script_of(name):
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", ROOT / "docs" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_settings_are_current():
+    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    script = script_of("settings")
+    assert page == script.page(), "run python docs/settings.py"
+    assert registry.DEFAULTS.read_text(encoding="utf-8") == script.defaults(), "run it as above"
+
+
+def test_every_setting_is_on_the_page():
+    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    for row in registry.ARCHITECTURES.values():
+        part = page.split(f"\n## {row.name}\n")[1].split("\n## ")[0]
+        assert set(re.findall(r"^\| `(\w+)`", part, re.M)) == set(row.load_config().fields())
+
+
+def test_the_page_of_settings_says_what_is_refused():
+    rows = re.findall(r"^\| `dropout` \|.*", (ROOT / "docs" / "settings.md").read_text(), re.M)
+    assert rows and all("| at least 0 and less than 1 |" in row for row in rows)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_python_in_the_docs_compiles_and_its_imports_resolve(page):
+    for _, body in blocks(page, "python"):
+        compile(body, str(page), "exec")
+        for module, names in re.findall(r"^from (\S+) import (.+)$", body, re.M):
+            found = importlib.import_module(module)
+            assert all(hasattr(found, name.strip()) for name in names.split(","))
+
+
+def test_json_in_the_docs_is_json():
+    for page in PAGES:
+        for line in page.read_text(encoding="utf-8").splitlines():
+            if line.startswith('{"'):
+                json.loads(line)
+
+
+@pytest.mark.long
+def test_the_picture_can_be_made_again(tmp_path):
+    out = tmp_path / "session.svg"
+    line = [sys.executable, ROOT / "docs" / "session.py", "--steps", "2", "--out", out]
+    subprocess.run(line, check=True, timeout=300)
+    svg = out.read_text(encoding="utf-8")
+    assert "perplexity" in svg and "#ff" in svg  # a command, and the red of a surprise
+    assert "@font-face" not in svg

@@ -1,0 +1,185 @@
+"""Training's products by oneDNN: the same sums and gradients as PyTorch's, and only where asked."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+import torch
+from architectures import RECURRENT, Case, ids
+from helpers_cli import records
+from places import STORED
+from torch.nn import functional as F
+
+from seqgen import store
+from seqgen.commands import machine
+from seqgen.models.engines import onednn_linear
+from seqgen.models.engines.arrays import Products, use_products
+from seqgen.models.engines.tensor_products import has_packed
+from seqgen.models.recurrent import linear_maps
+from seqgen.models.recurrent.linear_maps import over_loop
+
+needs_onednn = pytest.mark.skipif(not has_packed(), reason="torch has no oneDNN here")
+
+
+@pytest.fixture
+def packed(monkeypatch):
+    """Products as on a machine where oneDNN is faster, for matrices of every size."""
+    monkeypatch.setattr(onednn_linear, "LEAST_MULTIPLICATIONS", 1)
+    monkeypatch.setattr(onednn_linear, "LEAST_OF_SEQUENCES", 1)
+    use_products(Products(some="packed"))
+    yield
+    use_products(Products())
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The shapes that were asked of oneDNN."""
+    shapes = []
+    usual = onednn_linear.product
+
+    def product(x, weight, bias=None):
+        shapes.append((tuple(x.shape), tuple(weight.shape)))
+        return usual(x, weight, bias)
+
+    for module in (onednn_linear, linear_maps):
+        monkeypatch.setattr(module, "product", product)
+    return shapes
+
+
+def gradients(model):
+    """Return the loss of a training call over two windows, and every gradient."""
+    torch.manual_seed(3)
+    tokens = ids(3, 12)
+    model.train()
+    first, state = model(tokens[:, :6])
+    second, _ = model(tokens[:, 6:], state)
+    loss = first.logsumexp(-1).sum() + second.sin().sum()
+    loss.backward()
+    return loss.detach(), [parameter.grad.clone() for parameter in model.parameters()]
+
+
+@needs_onednn
+@pytest.mark.parametrize("architecture", RECURRENT)
+def test_a_training_call_is_the_same(architecture, packed, asked):
+    case = Case(architecture, "products", {})
+    ours = gradients(case.loud(torch.float32))
+    assert asked or architecture in ("lstm", "grid")
+    use_products(Products())
+    theirs = gradients(case.loud(torch.float32))
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+@needs_onednn
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("plus", [True, False])
+def test_a_map_of_a_loop_has_the_gradients_of_its_sum(bias, plus, packed, asked):
+    torch.manual_seed(0)
+    weight, x = torch.randn(5, 4, requires_grad=True), torch.randn(3, 2, 5, requires_grad=True)
+    b = torch.randn(5, requires_grad=True) if bias else None
+    first = torch.randn(2, 4, requires_grad=True)
+
+    def looped(call, x, h):
+        total = 0
+        for x_t in x:
+            y = call(h, x_t) if plus else call(h) * x_t
+            h = y[:, :4].tanh()
+            total = total + y.sum()
+        return total  # whose gradients are expanded, and lie nowhere in full
+
+    w, begun, (h,) = over_loop({"hh": (weight, b)}, {}, x, (first,))
+    wanted = [weight, x, first, *([b] if bias else [])]
+    got = torch.autograd.grad(looped(w.hh, begun, h), wanted)
+
+    def plain(h, plus=None):
+        y = F.linear(h, weight, b)
+        return y if plus is None else y + plus
+
+    assert asked
+    theirs = torch.autograd.grad(looped(plain, x, first), wanted)
+    torch.testing.assert_close(got, theirs, rtol=1e-5, atol=1e-5)
+
+
+@needs_onednn
+def test_it_is_asked_only_where_it_is_faster_and_exact(packed, asked, monkeypatch):
+    x, weight, bias = torch.randn(4, 3), torch.randn(5, 3), torch.randn(5)
+    torch.testing.assert_close(onednn_linear.linear(x, weight, bias), F.linear(x, weight, bias))
+    assert asked == [((4, 3), (5, 3))]
+    del asked[:]
+    onednn_linear.linear(x.double(), weight.double(), bias.double())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        onednn_linear.linear(x, weight, bias)
+    monkeypatch.setattr(onednn_linear, "LEAST_MULTIPLICATIONS", 4 * 3 * 5 + 1)
+    onednn_linear.linear(x, weight, bias)
+    use_products(Products())
+    onednn_linear.linear(x, weight, bias)
+    assert not asked
+
+
+def measured(monkeypatch, home, some):
+    """Have this machine find these products to be the fastest, and forget what it found before."""
+    shutil.rmtree(home / "cache", ignore_errors=True)
+    monkeypatch.setattr(machine, "fastest_products", lambda: Products(some=some))
+
+
+@needs_onednn
+@pytest.mark.parametrize("at_first", ["packed", "whole"])
+def test_a_resumed_run_is_the_whole_run_whatever_is_measured_then(
+    at_first, asked, capsys, monkeypatch, home
+):
+    monkeypatch.setattr(onednn_linear, "LEAST_MULTIPLICATIONS", 1)
+    monkeypatch.setattr(onednn_linear, "LEAST_OF_SEQUENCES", 1)
+    text = STORED / "tiny.txt"
+    how = ("--model", "ugrnn", "--hidden-size", "8", "--steps", "4", "--seed", "1")
+    how = ("train", text, *how, "--precision", "float32")
+    measured(monkeypatch, home, at_first)
+    counts = []
+    for arguments in (
+        (*how, "--name", "whole"),
+        (*how, "--name", "parted", "--stop-after", "2"),
+        ("train", "--resume", "parted"),
+    ):
+        if "--resume" in arguments:  # as with a cache that was emptied, and another neighbour
+            measured(monkeypatch, home, "whole" if at_first == "packed" else "packed")
+        records(capsys, *arguments)
+        counts.append(len(asked))
+    # At the end of a run its model is loaded to be validated, as this machine does it now.
+    assert 0 < counts[0] < counts[1] < counts[2] if at_first == "packed" else counts[1] == 0
+    whole, parted = (store.find(name).path / "model.safetensors" for name in ("whole", "parted"))
+    assert whole.read_bytes() == parted.read_bytes()
+
+
+def lying_at(x, place):
+    """Return a copy of a matrix that begins so many numbers after an address divisible by 64."""
+    memory = torch.empty(x.numel() + 32)
+    begin = (place - memory.data_ptr() // 4) % 16
+    y = memory[begin : begin + x.numel()].view(x.shape).copy_(x)
+    assert y.data_ptr() % 64 == 4 * place
+    return y
+
+
+@needs_onednn
+@pytest.mark.parametrize("shape", [(1, 17, 24), (8, 3, 8), (32, 64, 33), (33, 300, 40)])
+def test_a_product_does_not_depend_on_where_its_matrices_lie(shape):
+    """What is read from a checkpoint lies at other addresses than what was made in training."""
+    rows, inputs, outputs = shape
+    torch.manual_seed(0)
+    x, weight, bias = torch.randn(rows, inputs), torch.randn(outputs, inputs), torch.randn(outputs)
+    straight = onednn_linear.product(x, weight, bias)
+    turned = onednn_linear.product(x, weight.T.contiguous().T)
+    for place in (1, 4, 9):
+        for other in (0, 2, 8, 15):
+            a, b, c = lying_at(x, place), lying_at(weight, other), lying_at(weight.T, other).T
+            assert torch.equal(onednn_linear.product(a, b, bias), straight)
+            assert torch.equal(onednn_linear.product(a, c), turned)
+
+
+@needs_onednn
+def test_the_small_pieces_of_ragged_sources_have_no_code_made_for_each_shape(asked):
+    use_products(Products(some="packed"))
+    weight = torch.zeros(384, 256)
+    onednn_linear.linear(torch.zeros(64, 1, 256), weight, None)
+    assert not asked
+    onednn_linear.linear(torch.zeros(64, 8, 256), weight, None)
+    assert asked == [((512, 256), (384, 256))]
+    use_products(Products())

@@ -1,0 +1,30 @@
+"""What a browser would see of a page."""
+
+from __future__ import annotations
+
+import html.parser
+
+HOSTILE = '<script>alert("x")</script> & <b>\n'
+
+
+class Read(html.parser.HTMLParser):
+    """What a browser sees of a page: its tags, and the text of each token."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.tokens, self._open = [], [], None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag == "span" and "data-t" in dict(attrs):
+            self._open = [dict(attrs), ""]
+
+    def handle_data(self, data):
+        if self._open:
+            self._open[1] += data
+
+    def handle_endtag(self, tag):
+        if tag == "span" and self._open:
+            self.tokens.append(tuple(self._open))
+            self._open = None

@@ -1,0 +1,215 @@
+"""Training on several processes gives what one process gives; see `ranks_worker.py`."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from helpers_cli import refusal
+from places import TESTS
+from ranks_worker import ARCHITECTURES, CASES, SHARDED
+
+from seqgen.data.batches import IGNORED, Batch, places, portions
+from seqgen.data.sources import Source
+from seqgen.models.dropout import Dropout, SomeRows, drawing_for
+
+WORKER = TESTS / "ranks_worker.py"
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def variables(rank, world, port):
+    several = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "MASTER_PORT": port}
+    several = {name: str(value) for name, value in several.items()} if world > 1 else {}
+    here = {"MASTER_ADDR": "127.0.0.1", "TORCH_CPP_LOG_LEVEL": "ERROR", "OMP_NUM_THREADS": "1"}
+    return {**os.environ, **here, **several}
+
+
+def train(world, file, *arguments):
+    """Run the worker as so many processes; return what rank 0 found."""
+    port = free_port()
+    command = [sys.executable, str(WORKER), str(file), *arguments]
+    processes = [
+        subprocess.Popen(command, env=variables(rank, world, port)) for rank in range(world)
+    ]
+    assert [process.wait(600) for process in processes] == [0] * world
+    return torch.load(file)
+
+
+def assert_alike(one, several, exactly=False):
+    assert one.keys() == several.keys()
+    for name, wanted in one.items():
+        found = several[name]
+        assert found["losses"] == pytest.approx(wanted["losses"], abs=1e-5), name
+        (tensors, facts), (other, _) = wanted["snapshot"], found["snapshot"]
+        assert facts["run"]["step"] > 0
+        assert tensors.keys() == other.keys(), name
+        for key, tensor in tensors.items():
+            close = torch.equal if exactly else torch.allclose
+            assert close(tensor, other[key]), (name, key)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    return train(1, tmp_path_factory.mktemp("alone") / "found.pt")
+
+
+def cases_for(world, names):
+    """All of these cases for two processes; for more, architectures with dropout and without."""
+    return [name for name in names if world == 2 or name in ARCHITECTURES]
+
+
+OF_TWO_AND_THREE = [
+    pytest.param(2, marks=pytest.mark.slow),
+    pytest.param(3, marks=pytest.mark.long),
+]
+
+
+@pytest.mark.parametrize("world", OF_TWO_AND_THREE)
+def test_several_processes_train_as_one_does(world, alone, tmp_path):
+    """The random states and carried states included."""
+    names = cases_for(world, CASES)
+    found = train(world, tmp_path / "found.pt", *names)
+    assert_alike({name: alone[name] for name in names}, found)
+
+
+@pytest.mark.parametrize("world", OF_TWO_AND_THREE)
+def test_divided_models_train_as_whole_ones_do(world, alone, tmp_path):
+    names = cases_for(world, SHARDED)
+    found = train(world, tmp_path / "found.pt", *names, "--shard")
+    assert_alike({name: alone[name] for name in names}, found)
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        pytest.param(2, 2, marks=pytest.mark.slow),
+        pytest.param(2, 1, marks=pytest.mark.long),
+        pytest.param(1, 3, marks=pytest.mark.long),
+        pytest.param(3, 2, marks=pytest.mark.slow),
+    ],
+)
+def test_a_run_goes_on_with_any_number_of_processes(first, then, alone, tmp_path):
+    cases = ["lstm-dropout", "seq2seq-transformer-dropout", "accumulate", "few-rows", "muon"]
+    begun = tmp_path / "begun.pt"
+    train(first, begun, *cases, "--stop-at", "23")
+    shard = ["--shard"] if (first, then) == (3, 2) else []
+    found = train(then, tmp_path / "found.pt", *cases, "--begun", str(begun), *shard)
+    for name in cases:
+        losses = alone[name]["losses"][-len(found[name]["losses"]) :]
+        assert found[name]["losses"] == pytest.approx(losses, abs=1e-5)
+    if first == then:
+        unbroken = train(first, tmp_path / "unbroken.pt", *cases)
+        for name in cases:
+            wanted, tensors = unbroken[name]["snapshot"][0], found[name]["snapshot"][0]
+            assert all(torch.equal(tensor, tensors[key]) for key, tensor in wanted.items()), name
+
+
+def test_the_cases_are_there():
+    assert set(SHARDED) < set(CASES)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 8])
+@pytest.mark.parametrize("pieces", [1, 3])
+@pytest.mark.parametrize("world", [1, 2, 4])
+def test_every_row_is_computed_once(rows, pieces, world):
+    found = [portions(rows, pieces, rank, world) for rank in range(world)]
+    assert len({len(chosen) for chosen in found}) == 1  # so that all take part in every exchange
+    computed = [place for chosen in found for place in places(chosen) if place >= 0]
+    assert sorted(computed) == list(range(rows))
+    assert all(portion.count for chosen in found for portion in chosen)
+
+
+def test_a_portion_is_padded_as_its_piece():
+    targets = np.arange(12).reshape(4, 3)
+    source = Source(np.ones((4, 5), np.int64), np.array([5, 2, 3, 1]))
+    batch = Batch(targets, targets, True, 12, source=source)
+    first, second = portions(4, 1, 1, 2)[0].of(batch), portions(4, 2, 1, 2)[1].of(batch)
+    assert first.source.values.shape == (2, 5)
+    assert second.source.values.shape == (1, 3)  # the piece's longest source
+    assert second.targets.tolist() == targets[3:].tolist()
+    assert second.count == 12
+    blank = portions(4, 4, 1, 2)[2]
+    assert blank.blank and (blank.of(batch).targets == IGNORED).all()
+
+
+def test_masks_are_those_of_the_rows():
+    x, dropout = torch.ones(7, 3, 5, dtype=torch.float64), Dropout(0.4)
+    torch.manual_seed(1)
+    whole, after = dropout(x), torch.get_rng_state()
+    for first, count in ((0, 2), (2, 3), (5, 2)):
+        torch.manual_seed(1)
+        with drawing_for(SomeRows(first, count, 7)):
+            assert torch.equal(dropout(x[:count]), whole[first : first + count])
+        assert torch.equal(torch.get_rng_state(), after)
+    torch.manual_seed(1)
+    with drawing_for(SomeRows(1, 2, 7)):  # three texts of each row, one below the other
+        tripled = dropout(x[:6])
+    torch.manual_seed(1)
+    assert torch.equal(tripled, dropout(x.repeat(3, 1, 1))[3:9])
+
+
+ONE_ENDS = """
+import os, signal
+from seqgen import ranks
+from seqgen.errors import SeqgenError
+from seqgen.ranks.group import together
+
+with together():
+    ranks.total(1.0)
+    if ranks.rank() == 1:
+        {}
+    ranks.total(1.0)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ('raise SeqgenError("the disk is full")', "SeqgenError: rank 1: the disk is full"),
+        ("raise KeyError(3)", "KeyError: 3"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "(SIGKILL)"),
+        ("os.kill(os.getpid(), signal.SIGINT)", "rank      : 1"),
+    ],
+)
+def test_if_one_process_ends_so_do_the_others(ends, said, tmp_path):
+    """While they wait for it in an exchange, which alone would take half an hour to give up."""
+    script = tmp_path / "one_ends.py"
+    script.write_text(ONE_ENDS.format(ends))
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "3"]
+    found = subprocess.run([*launcher, script], capture_output=True, text=True, timeout=100)
+    assert found.returncode == 1
+    assert said in found.stderr
+
+
+def test_one_process_has_nothing_to_divide(capsys, tmp_path):
+    text = tmp_path / "a.txt"
+    text.write_text("to be or not to be\n" * 20)
+    assert "torchrun" in refusal(capsys, "train", text, "--shard", "--steps", "1", "--quiet")
+
+
+def test_processes_do_not_share_standard_input(capsys, monkeypatch):
+    for name, value in variables(0, 2, 1).items():
+        monkeypatch.setenv(name, value)
+    assert "DATA as files" in refusal(capsys, "train", "-", "--steps", "1")
+    assert "without torchrun" in refusal(capsys, "train", __file__, "--find-lr", "--steps", "1")
+
+
+@pytest.mark.slow
+def test_a_missing_file_is_reported_once(tmp_path):
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command = [*launcher, "-m", "seqgen", "train", "missing.txt", "--steps", "2"]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    lines = [line for line in found.stderr.splitlines() if "missing.txt" in line]
+    assert lines == ["seqgen: there is no file missing.txt"]
+    assert found.returncode == 1

@@ -1,0 +1,60 @@
+"""One stored model of every architecture and every kind loads, answers and resumes as it did."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from make_kinds import EXACT, KINDS, RECIPES, answers, resume
+from places import STORED
+from stored_answers import FLOAT32, FLOAT64, TABLES, WEIGHTS, WEIGHTS_OF_FLOAT32, require_same
+
+from seqgen import registry
+
+BY_KIND = STORED / "kinds"
+EXPECTED = json.loads((BY_KIND / "expected.json").read_text(encoding="utf-8"))
+TRAINED = [name for name, recipe in RECIPES.items() if recipe.trained]
+
+
+def configuration(name: str) -> dict:
+    """Return what a stored model's `config.json` says."""
+    return json.loads((BY_KIND / "models" / name / "config.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def stored(home):
+    """Return what copies a stored model, and those it refers to, into the home."""
+
+    def copy(name: str) -> Path:
+        for each in (name, *RECIPES[name].needs):
+            shutil.copytree(BY_KIND / "models" / each, home / "models" / each)
+        return home / "models" / name
+
+    return copy
+
+
+def test_one_of_every_architecture_is_stored():
+    found = {configuration(name)["architecture"] for name in RECIPES}
+    encoders = {name for name, row in registry.ARCHITECTURES.items() if row.is_encoder}
+    assert found >= registry.ARCHITECTURES.keys() - encoders
+    assert found >= {f"{encoder}-classifier" for encoder in encoders}
+    assert sorted(path.name for path in (BY_KIND / "models").iterdir()) == sorted(RECIPES)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_stored_model_answers_as_it_did(name, stored):
+    found = answers(name, stored(name), STORED)
+    from_tables = any("ngram" in each or "arpa" in each for each in (name, *RECIPES[name].needs))
+    for question, command in KINDS[RECIPES[name].kind].questions.items():
+        close = FLOAT32 if EXACT[0] not in command else TABLES if from_tables else FLOAT64
+        require_same(found.get(question), EXPECTED[name].get(question), close)
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_stored_run_resumes_as_it_would_have(name, stored):
+    found, known = resume(name, stored(name), STORED), dict(EXPECTED[name]["resumed"])
+    close = WEIGHTS if RECIPES[name].exact else WEIGHTS_OF_FLOAT32
+    require_same(found.pop("weights"), known.pop("weights"), close)
+    require_same(found, known, FLOAT32 if RECIPES[name].exact else WEIGHTS_OF_FLOAT32)
