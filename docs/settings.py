@@ -23,7 +23,7 @@ from seqgen import registry
 from seqgen.cli import beam_search, bleu, perplexity, sample
 from seqgen.cli.settings import described
 from seqgen.configs import Config, DataConfig, TrainingConfig
-from seqgen.configs.labelling import LabellingConfig
+from seqgen.configs.model import LabellingConfig
 from seqgen.configs.options import Options
 from seqgen.configs.settings import NO_BOUNDS
 

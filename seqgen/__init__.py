@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from seqgen.commands.writing.model import Model
-    from seqgen.configs.cache import CacheConfig
+    from seqgen.configs.scoring import CacheConfig
     from seqgen.models.engines.precision import Precision
 
 __version__ = "0.1.0"

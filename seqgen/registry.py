@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from seqgen.configs.labelling import LabellingConfig, labelling_config
+from seqgen.configs.model import LabellingConfig, labelling_config
 from seqgen.errors import UsageError, named
 from seqgen.tasks.bidirectional import BIDIRECTIONAL
 from seqgen.tasks.classification import ON_FEATURES

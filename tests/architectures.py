@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seqgen import registry
 from seqgen.configs import ModelConfig
-from seqgen.configs.cache import CacheConfig
+from seqgen.configs.scoring import CacheConfig
 from seqgen.data.corpus import Corpus
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
 from seqgen.models.memory.continuous_cache import Cached

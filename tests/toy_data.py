@@ -6,7 +6,7 @@ from seqgen import store
 from seqgen.cli.inputs import Inputs
 from seqgen.cli.kinds import OwnWay
 from seqgen.cli.output import put_record
-from seqgen.commands.labelling.probabilities import label_totals
+from seqgen.commands.labelling.predict import label_totals
 from seqgen.commands.training.validating import Final, Validation
 from seqgen.configs import DataConfig
 from seqgen.data.examples import TEXTS, ExampleEncoder

@@ -35,10 +35,9 @@ from seqgen.cli.tables import (
     short_count,
 )
 from seqgen.cli.translations import say_cut, translating
-from seqgen.configs.cache import CacheOptions
 from seqgen.configs.decoding import Translation
 from seqgen.configs.options import MACHINE, MODEL, SCORES, TEXT, Options
-from seqgen.configs.scoring import Scoring, TextScoring, TranslationScores
+from seqgen.configs.scoring import CacheOptions, Scoring, TextScoring, TranslationScores
 from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
 from seqgen.wording import plural

@@ -26,10 +26,9 @@ from seqgen.cli.pairs import (
 )
 from seqgen.cli.reading import FixedSeed, Machine, ModelNames
 from seqgen.cli.tables import MISSING, count, figure, interval, percentage, put_table
-from seqgen.configs.cache import CacheOptions
 from seqgen.configs.decoding import WeighedTranslation
 from seqgen.configs.options import SCORES, Options, same
-from seqgen.configs.scoring import Scoring, TextScoring, TranslationScores
+from seqgen.configs.scoring import CacheOptions, Scoring, TextScoring, TranslationScores
 from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
 from seqgen.wording import plural

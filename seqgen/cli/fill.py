@@ -44,7 +44,7 @@ def fill(blanks: Blanks, model: ModelName, machine: Device, out: Output) -> None
     another in the order of the text, N lines each.
     """
     from seqgen.commands.masked.fill import fill as filled
-    from seqgen.commands.masked.load import load_masked
+    from seqgen.commands.masked.scores import load_masked
     from seqgen.data.text import unix_newlines
 
     if not blanks.texts and piped_input() is None:

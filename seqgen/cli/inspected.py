@@ -10,8 +10,7 @@ from seqgen.cli.coloured import lines_of, put_lines
 from seqgen.cli.output import Output, console, is_terminal, one_line, put, standard_output
 from seqgen.cli.tables import MISSING, count, figure, percentage, put_table
 from seqgen.commands.inspect.heads import Attended, HeadWeights, attended
-from seqgen.commands.inspect.likeliest import Place, likeliest
-from seqgen.commands.inspect.passage import Passages
+from seqgen.commands.inspect.passage import Passages, Place, likeliest
 from seqgen.commands.inspect.steps import Step, UnitValues, Weights, unit_values, weights
 from seqgen.commands.inspect.steps import steps as steps_of
 from seqgen.commands.inspect.units import Unit

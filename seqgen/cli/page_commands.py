@@ -9,8 +9,7 @@ from seqgen import registry, store
 from seqgen.store.model import StoredModel
 
 if TYPE_CHECKING:
-    from seqgen.commands.portrait.portrait import Portrait
-    from seqgen.commands.portrait.training import Course
+    from seqgen.commands.portrait.portrait import Course, Portrait
     from seqgen.commands.portrait.translated import Translated
 
 # Sections whose figures are in the records.

@@ -30,10 +30,9 @@ from seqgen.cli.pseudo_perplexity import (
 from seqgen.cli.reading import Machine, ModelNames
 from seqgen.cli.source_attention import Picture, Shown
 from seqgen.cli.tables import count, figure, percentage, put_table
-from seqgen.configs.cache import CacheOptions
 from seqgen.configs.decoding import LookOptions
 from seqgen.configs.options import MODEL, OUTPUT, TEXT, Options, group, same
-from seqgen.configs.scoring import Scoring
+from seqgen.configs.scoring import CacheOptions, Scoring
 from seqgen.configs.settings import setting
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import title_of

@@ -75,8 +75,8 @@ def put_pseudo_perplexity(
     text: TextFiles, models: ModelNames, by_line: LineByLine, machine: ExactMachine, out: Output
 ) -> None:
     """Score files, standard input or what masked models hold out, and show the figures."""
-    from seqgen.commands.masked.load import load_masked
     from seqgen.commands.masked.pseudo_perplexity import pseudo_perplexity
+    from seqgen.commands.masked.scores import load_masked
 
     loaded = [load_masked(name, machine.device, machine.precision) for name in models.names]
     sources = Inputs(out.quiet).open(text.or_piped) or [held_out_by(loaded, out.quiet)]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from seqgen.cli.process import MOST_THREADS
-from seqgen.configs.cache import CacheOptions
 from seqgen.configs.decoding import LookOptions, WritingOptions
 from seqgen.configs.options import (
     MACHINE,
@@ -20,6 +19,7 @@ from seqgen.configs.options import (
     group,
     with_default,
 )
+from seqgen.configs.scoring import CacheOptions
 from seqgen.configs.settings import MOST_SEED, setting
 
 if TYPE_CHECKING:

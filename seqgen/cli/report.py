@@ -146,7 +146,7 @@ class _Pages:
 
     def _profile(self, model: StoredModel) -> Profile:
         from seqgen.cli.model_facts import settings_apart, six_facts
-        from seqgen.commands.portrait.training import course
+        from seqgen.commands.portrait.portrait import course
         from seqgen.report.model_page import Profile
         from seqgen.tokenizers import load_tokenizer
 

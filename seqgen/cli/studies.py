@@ -11,7 +11,7 @@ from seqgen.cli.tables import figure, put_table
 
 def put_studies(json: bool, quiet: bool) -> None:
     """Write a table of all studies, or a record for each."""
-    from seqgen.commands.tuning.studies import kept_studies
+    from seqgen.commands.tuning.study import kept_studies
 
     found = list(kept_studies())
     if json:
@@ -33,7 +33,7 @@ def put_studies(json: bool, quiet: bool) -> None:
 
 def delete_studies(names: Sequence[str], yes: bool, json: bool, quiet: bool) -> None:
     """Delete studies, once that is confirmed."""
-    from seqgen.commands.tuning.studies import check_deletable, delete_study
+    from seqgen.commands.tuning.study import check_deletable, delete_study
 
     paths = {name: check_deletable(name) for name in dict.fromkeys(names)}
     confirm_deleting(paths.values(), yes)

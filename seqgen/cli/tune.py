@@ -42,7 +42,7 @@ from seqgen.training.events import Event, Notice
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
-    from seqgen.commands.tuning.trial import TrialRecord
+    from seqgen.commands.tuning.study import TrialRecord
     from seqgen.commands.tuning.tune import Tuning, TuningResult
 
 # Flags of settings, as `train` has them.

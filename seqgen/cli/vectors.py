@@ -239,7 +239,7 @@ def _draw(asked: Asked, words: WordVectors, chosen: list[str]) -> None:
 
 
 def _put_agreement(words: WordVectors, source: Input, json: bool) -> None:
-    from seqgen.commands.vectors.similarity import agreement
+    from seqgen.commands.vectors.words import agreement
 
     result = agreement(words, source.chunks(), source.title)
     if json:

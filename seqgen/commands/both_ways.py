@@ -11,7 +11,7 @@ from seqgen import registry, store
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.loading import load, load_stored, require_int8
 from seqgen.configs import Direction
-from seqgen.configs.cache import CacheConfig
+from seqgen.configs.scoring import CacheConfig
 from seqgen.models.engines.precision import Precision, choose_device
 from seqgen.store import StoredMixture, StoredModel
 

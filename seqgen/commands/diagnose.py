@@ -24,8 +24,14 @@ from seqgen.training.diagnosis.distance import (
     window_length,
     windows,
 )
-from seqgen.training.diagnosis.heads import HeadFigures, attention_figures, loss_unscaled
-from seqgen.training.diagnosis.layers import LayerFigures, Update, units_of
+from seqgen.training.diagnosis.layers import (
+    HeadFigures,
+    LayerFigures,
+    Update,
+    attention_figures,
+    loss_unscaled,
+    units_of,
+)
 from seqgen.training.optimizers import UpdateRule, clip
 from seqgen.wording import plural
 

@@ -9,8 +9,8 @@ from seqgen.commands.training.reload import reload_stored_data, tokens_of
 from seqgen.configs import DataConfig
 from seqgen.errors import SeqgenError
 from seqgen.store import StoredModel
-from seqgen.tasks.datasets.cached_text import LARGE
 from seqgen.tasks.datasets.prepared import Prepared
+from seqgen.tasks.datasets.text import LARGE
 from seqgen.tokenizers import load_tokenizer
 
 # What determines the split of given data.

@@ -10,7 +10,7 @@ import torch
 
 from seqgen.commands.given import Given, GivenLabels, GivenTokens, GivenVectors, Nothing
 from seqgen.configs import DataConfig, Documents, require
-from seqgen.configs.cache import CacheConfig
+from seqgen.configs.scoring import CacheConfig
 from seqgen.data.corpus import Corpus
 from seqgen.data.framing import Framing
 from seqgen.data.labels import Labels, joined

@@ -13,7 +13,7 @@ from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.machine import choose_products
 from seqgen.commands.mixable import require_alike
 from seqgen.configs import DataConfig, require
-from seqgen.configs.cache import CacheConfig
+from seqgen.configs.scoring import CacheConfig
 from seqgen.data.labels import Labels
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import LanguageModel, NeuralLanguageModel

@@ -16,7 +16,7 @@ from seqgen.data.labels import Labels
 from seqgen.data.text import Surveyor
 from seqgen.data.tokenfile import TokenFile
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.tasks.datasets.tokens import open_tokenizer
+from seqgen.tasks.datasets.dataset import open_tokenizer
 from seqgen.tokenizers import KINDS, Tokenizer, load_tokenizer, tokenizer_kind
 from seqgen.tokenizers.base import line_blocks
 

@@ -10,7 +10,6 @@ from seqgen.configs.options import (
     count_of,
 )
 from seqgen.configs.regimes import REGIMES, RegimeConfig
-from seqgen.configs.search import SHARED_SEARCH, Choices, Dimension, Span, read_search
 from seqgen.configs.settings import (
     MOST_LAYERS,
     MOST_NATS,
@@ -20,10 +19,15 @@ from seqgen.configs.settings import (
     MOST_STEPS,
     MOST_TOKENS,
     MOST_WIDTH,
+    SHARED_SEARCH,
     Bounds,
+    Choices,
     Config,
+    Dimension,
+    Span,
     conform,
     no_text,
+    read_search,
     require,
     setting,
     short,

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from seqgen.configs.regimes import RegimeConfig
-from seqgen.configs.search import Choices, Span
 from seqgen.configs.settings import (
     MOST_RATE,
     MOST_SEED,
     MOST_STEPS,
     MOST_TOKENS,
     MOST_WIDTH,
+    Choices,
+    Span,
     require,
     setting,
 )

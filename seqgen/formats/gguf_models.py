@@ -27,11 +27,12 @@ from seqgen.models.transformer.config import MOST_WINDOW, TransformerConfig
 from seqgen.models.transformer.model import Transformer
 from seqgen.models.transformer.positions import RopeScaling, rates
 from seqgen.tokenizers import Tokenizer
-from seqgen.tokenizers.byte_level import SPLITS, name_of_split
 from seqgen.tokenizers.from_elsewhere import (
+    SPLITS,
     HuggingFaceTokenizer,
     TokenizerFromElsewhere,
     WholeSentencepieceTokenizer,
+    name_of_split,
 )
 
 ARCHITECTURES = ("gpt2", "llama", "qwen2", "qwen3")

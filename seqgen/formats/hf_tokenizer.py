@@ -14,8 +14,8 @@ from seqgen.files import json_bytes, parse_json, regular
 from seqgen.formats.hf_weights import read_table
 from seqgen.tokenizers import ByteTokenizer, CharTokenizer, Tokenizer, read_facts
 from seqgen.tokenizers.base import SPECIALS
-from seqgen.tokenizers.byte_level import BYTE_OF
 from seqgen.tokenizers.from_elsewhere import (
+    BYTE_OF,
     HuggingFaceTokenizer,
     TokenizerFromElsewhere,
     WholeSentencepieceTokenizer,

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from seqgen import __version__
 from seqgen.configs import Bounds
 from seqgen.configs.scoring import MOST_RESAMPLES
 from seqgen.hashing import uniforms
@@ -92,3 +93,44 @@ def wilson(successes: float, trials: int) -> tuple[float, float]:
     spread = math.sqrt(proportion * (1 - proportion) / trials + z2 / (4 * trials * trials))
     half = Z * spread / (1 + z2 / trials)
     return max(0.0, centre - half), min(1.0, centre + half)
+
+
+SHORT = 12  # hexadecimal digits of a hash
+
+
+def short(digest: str) -> str:
+    """Return as much of a hash as tells models, or texts, apart."""
+    return digest[:SHORT]
+
+
+def signature(number: str, *, seed: int | None = None, **protocol: object) -> str:
+    """Return `number|key:value|...|seed:...|version:...`.
+
+    Two numbers with one signature were made in the same way, from the same model and text.
+
+    Args:
+        number: what was measured.
+        seed: of all that was drawn; None where nothing was.
+        protocol: the rest, in order: hashes of model and data, and what was chosen.
+    """
+    parts = {**protocol, "seed": "none" if seed is None else seed, "version": __version__}
+    return "|".join([number, *(f"{key}:{value}" for key, value in parts.items())])
+
+
+def ranks(values: np.ndarray) -> np.ndarray:
+    """Return the rank of each of N values, from 1; equal values share the mean of their ranks."""
+    _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts - 1) / 2)[group]
+
+
+def spearman(first: np.ndarray, second: np.ndarray) -> float | None:
+    """Return the correlation of the ranks of two lists of N values (Spearman 1904).
+
+    None where it has no meaning: fewer than two values, or all equal.
+    """
+    if len(first) < 2:
+        return None
+    a, b = (ranks(np.asarray(side)) - (len(first) + 1) / 2 for side in (first, second))
+    scale = np.sqrt((a @ a) * (b @ b))
+    return float(a @ b / scale) if scale else None

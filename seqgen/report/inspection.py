@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from seqgen.commands.inspect.heads import Attended, HeadWeights
-from seqgen.commands.inspect.likeliest import Place
+from seqgen.commands.inspect.passage import Place
 from seqgen.commands.inspect.steps import Step, UnitValues, Weights
 from seqgen.commands.inspect.units import Unit
 from seqgen.report.coloured_text import (

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from html import escape
 
 from seqgen.commands.portrait.figures import Figures
-from seqgen.commands.portrait.portrait import Portrait
-from seqgen.commands.portrait.training import Course
+from seqgen.commands.portrait.portrait import Course, Portrait
 from seqgen.commands.portrait.translated import Translated
 from seqgen.metrics.novelty import Novelty
 from seqgen.report import translations
-from seqgen.report.charts import Series, chart, thinned
+from seqgen.report.charts import Series, chart, search_tree, thinned
 from seqgen.report.coloured_text import visible
 from seqgen.report.inspection import (
     attention_section,
@@ -21,7 +20,6 @@ from seqgen.report.inspection import (
     units_section,
 )
 from seqgen.report.page import Section, beside, commands, page, table
-from seqgen.report.search_tree import search_tree
 
 # Samples that are shown of a training, and lengths of n-grams.
 MOST_SAMPLES, MOST_ROWS = 6, 12

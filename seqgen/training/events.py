@@ -11,8 +11,7 @@ from seqgen.metrics.perplexity import ScoreTotals
 
 if TYPE_CHECKING:
     from seqgen.training.diagnosis.distance import Distance
-    from seqgen.training.diagnosis.heads import HeadFigures
-    from seqgen.training.diagnosis.layers import LayerFigures
+    from seqgen.training.diagnosis.layers import HeadFigures, LayerFigures
 
 
 # Where a line of a sample is cut on the screen, in characters.

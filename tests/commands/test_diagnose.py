@@ -16,9 +16,10 @@ from seqgen.configs import TrainingConfig
 from seqgen.data.corpus import Corpus
 from seqgen.models.recurrent.cells.watched import Steps, watching
 from seqgen.training.diagnosis.distance import gradients_by_distance, windows
-from seqgen.training.diagnosis.heads import attention_figures, loss_unscaled
 from seqgen.training.diagnosis.layers import (
     Update,
+    attention_figures,
+    loss_unscaled,
     named_layers,
     norm_of,
     spectral_radius,

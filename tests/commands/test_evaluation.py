@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from seqgen.cli import run
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.scoring.compare import common_text, compare
-from seqgen.commands.scoring.line_bits import score_each_line
+from seqgen.commands.scoring.compare import common_text, compare, score_each_line
 from seqgen.commands.scoring.minimal_pairs import Pair, read_pairs, score_pairs
 from seqgen.commands.scoring.perplexity import for_model, perplexity
 from seqgen.commands.scoring.surprisal import score_lines, score_tokens, whose_line
@@ -26,8 +25,8 @@ from seqgen.data.corpus import Unknowns, encode_corpus
 from seqgen.data.text import WordMeter
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.metrics import bootstrap
+from seqgen.metrics.bootstrap import signature
 from seqgen.metrics.diversity import distinct, diversity, repetition, zipf_exponent
-from seqgen.metrics.signature import signature
 from seqgen.store import StoredModel
 from seqgen.tokenizers.char import CharTokenizer
 from seqgen.tokenizers.word import WhitespaceTokenizer, WordTokenizer

@@ -19,8 +19,7 @@ from pages_read import HOSTILE, Read
 
 from seqgen.cli import run
 from seqgen.commands.inspect.heads import attended, weights_of
-from seqgen.commands.inspect.likeliest import likeliest
-from seqgen.commands.inspect.passage import passages
+from seqgen.commands.inspect.passage import likeliest, passages
 from seqgen.commands.inspect.steps import steps, trace, unit_values
 from seqgen.commands.inspect.units import correlations, features, lags, units
 from seqgen.commands.scoring.surprisal import score_tokens

@@ -12,9 +12,7 @@ from helpers_cli import records, refusal
 from seqgen import store
 from seqgen.cli import run
 from seqgen.commands.tuning import tune as tuning
-from seqgen.commands.tuning.space import own_space
-from seqgen.commands.tuning.study import RECORD, Study
-from seqgen.commands.tuning.trial import TrialRecord
+from seqgen.commands.tuning.study import RECORD, Study, TrialRecord, own_space
 from seqgen.configs import Bounds, Choices, Span, UsageError, read_search
 from seqgen.errors import SeqgenError
 

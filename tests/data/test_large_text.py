@@ -29,7 +29,7 @@ from seqgen.data.text import Text, survey
 from seqgen.data.token_writing import write_token_file
 from seqgen.data.tokenfile import open_token_file
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.tasks.datasets import cached_text as preparing
+from seqgen.tasks.datasets import text as preparing
 from seqgen.tasks.datasets.dataset import DataFiles
 from seqgen.tasks.datasets.text import TextDataset
 from seqgen.tokenizers import KINDS

@@ -23,7 +23,7 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.limits import byte_lines, max_line_bytes, whole
 from seqgen.tokenizers import KINDS
 from seqgen.tokenizers.base import line_blocks
-from seqgen.tokenizers.byte_level import blocks
+from seqgen.tokenizers.from_elsewhere import blocks
 
 MB = 1_000_000
 ZEROS = "\0" * 2_500_000

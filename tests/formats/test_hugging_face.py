@@ -29,8 +29,7 @@ from seqgen.commands.exchange import import_model
 from seqgen.commands.loading import load
 from seqgen.commands.writing.prompts import read_prompt
 from seqgen.store.ours import mark, strangers
-from seqgen.tokenizers.byte_level import blocks
-from seqgen.tokenizers.from_elsewhere import HuggingFaceTokenizer
+from seqgen.tokenizers.from_elsewhere import HuggingFaceTokenizer, blocks
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 pytest.importorskip("tokenizers", reason="tokenizers is not installed")

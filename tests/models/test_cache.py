@@ -18,7 +18,7 @@ from seqgen.commands.loading import load
 from seqgen.commands.scoring.mix import fit
 from seqgen.commands.scoring.perplexity import perplexity
 from seqgen.commands.training.train import train
-from seqgen.configs.cache import CacheConfig
+from seqgen.configs.scoring import CacheConfig
 from seqgen.errors import UsageError
 from seqgen.models.memory.continuous_cache import Cached
 from seqgen.models.memory.recent import Recent, recall, with_weights

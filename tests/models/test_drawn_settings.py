@@ -19,7 +19,7 @@ from torch import Tensor
 
 from seqgen import registry
 from seqgen.commands.inspect.heads import weights_of as weights_of_heads
-from seqgen.configs.cache import CacheConfig
+from seqgen.configs.scoring import CacheConfig
 from seqgen.data.sources import TokenSources
 from seqgen.models.base import LanguageModel, NeuralLanguageModel, load_weights, weights_of
 from seqgen.models.engines.array_steps import ArraySteps
@@ -29,8 +29,7 @@ from seqgen.models.transformer.model import Transformer
 from seqgen.models.words.char_cnn import SpelledEmbedding
 from seqgen.tasks.language_modeling import LANGUAGE_MODELING
 from seqgen.training.diagnosis.distance import gradients_by_distance
-from seqgen.training.diagnosis.heads import attention_figures
-from seqgen.training.diagnosis.layers import Update, named_layers, units_of
+from seqgen.training.diagnosis.layers import Update, attention_figures, named_layers, units_of
 
 LENGTH = 11  # more than the window of the drawn transformers
 EXACT = {"rtol": 1e-9, "atol": 1e-9}

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from seqgen import store
 from seqgen.cli import run
 from seqgen.commands.loading import load
-from seqgen.commands.scoring.fit_cache import rounded
-from seqgen.commands.scoring.mix import fit
+from seqgen.commands.scoring.mix import fit, rounded
 from seqgen.commands.scoring.perplexity import perplexity
 from seqgen.commands.training.train import train
 from seqgen.data.corpus import Corpus

@@ -12,9 +12,9 @@ from places import STORED
 
 from seqgen import registry, store
 from seqgen.commands.training import choosing
-from seqgen.commands.training import width as solving
+from seqgen.commands.training import choosing as solving
+from seqgen.commands.training.choosing import TOLERANCE, with_open_width
 from seqgen.commands.training.plan import plan_of, preset_of
-from seqgen.commands.training.width import TOLERANCE, with_open_width
 from seqgen.configs import UsageError, count_of
 from seqgen.tasks.datasets.prepared import VocabSizes
 

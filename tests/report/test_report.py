@@ -29,14 +29,13 @@ from seqgen.cli import run
 from seqgen.commands.inspect.passage import passages
 from seqgen.commands.loading import load
 from seqgen.commands.portrait.figures import BIN_ENDS, figures
-from seqgen.commands.portrait.training import Course, course
+from seqgen.commands.portrait.portrait import Course, course
 from seqgen.commands.portrait.translated import translated
 from seqgen.commands.scoring.perplexity import held_out_pairs, score_text
 from seqgen.commands.writing.beam_search import explain
 from seqgen.configs.decoding import BeamOptions
-from seqgen.report.charts import Axis, Series, chart, thinned, ticks
+from seqgen.report.charts import Axis, Series, _lines, chart, search_tree, thinned, ticks
 from seqgen.report.model_page import MOST_SAMPLES, Profile, model_page
-from seqgen.report.search_tree import _lines, search_tree
 from seqgen.wording import visible
 
 # Characters that end elements, look like entities, break lines or turn the direction of writing.

@@ -377,7 +377,7 @@ def test_a_kill_while_a_hidden_folder_gets_or_loses_its_mark(content, text):
 
 def test_resuming_from_the_cache_of_another_run_keeps_the_best(text, monkeypatch, tmp_path):
     """Of the same large text, which one run has read whole and the other with held-out text."""
-    monkeypatch.setattr("seqgen.tasks.datasets.cached_text.LARGE", 1)
+    monkeypatch.setattr("seqgen.tasks.datasets.text.LARGE", 1)
     held_out = tmp_path / "val.txt"
     held_out.write_text("it ends, and so it goes.\n" * 3)
     trained(text, "a", val="none")
@@ -395,7 +395,7 @@ def test_resuming_from_the_cache_of_another_run_keeps_the_best(text, monkeypatch
 
 
 def test_what_was_held_out_then_counts_although_the_file_is_another(text, monkeypatch, tmp_path):
-    monkeypatch.setattr("seqgen.tasks.datasets.cached_text.LARGE", 1)
+    monkeypatch.setattr("seqgen.tasks.datasets.text.LARGE", 1)
     held_out = tmp_path / "val.txt"
     held_out.write_text("it ends, and so it goes.\n" * 3)
     more = {**TINY, "val": str(held_out)}

@@ -15,7 +15,7 @@ from places import CORPORA
 from seqgen import store
 from seqgen.cli import run
 from seqgen.commands.masked.fill import filled, line_breaks
-from seqgen.commands.masked.load import load_masked
+from seqgen.commands.masked.scores import load_masked
 from seqgen.tokenizers.char import CharTokenizer
 from seqgen.tokenizers.word import WordTokenizer
 

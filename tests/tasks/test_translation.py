@@ -276,7 +276,7 @@ def test_large_pairs_are_encoded_once(tsv, monkeypatch):
     """The cache changes no weight, is used again by --resume, and mends itself."""
     more = {"source_tokenizer": "word", "max_target_len": 2, "steps": 6}
     small = trained(tsv, "small", **more)
-    monkeypatch.setattr("seqgen.tasks.datasets.cached_text.LARGE", 1)
+    monkeypatch.setattr("seqgen.tasks.datasets.text.LARGE", 1)
     said = []
 
     def notice(event):

@@ -17,11 +17,12 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.tokenizers import KINDS, load_tokenizer
 from seqgen.tokenizers.base import segments
 from seqgen.tokenizers.sentencepiece import (
+    ESCAPE,
+    SPACE,
     BPETokenizer,
     SentencepieceTokenizer,
     load_model_file,
 )
-from seqgen.tokenizers.sentencepiece_model import ESCAPE, SPACE
 
 SUBWORDS = ("bpe", "unigram")
 PHRASE = "the cat sat on a mat and then that cat ate the rat; Größe naïve  \t 日本 he said"
@@ -254,7 +255,7 @@ def test_a_text_with_nothing_to_learn_gives_bytes(kind, text):
 
 
 def test_a_vocabulary_is_learnt_from_a_draw_of_a_long_text(monkeypatch):
-    import seqgen.tokenizers.sentencepiece_model as module
+    import seqgen.tokenizers.sentencepiece as module
 
     monkeypatch.setattr(module, "SAMPLE_CHARACTERS", 4000)
     text = "".join(f"line {n} of many\n" for n in range(3000))

@@ -17,15 +17,15 @@ from seqgen.configs import DataConfig
 from seqgen.data.corpus import Corpus
 from seqgen.data.pairs import TabPairs
 from seqgen.data.sources import TokenSources
-from seqgen.tasks.datasets import choosing_tokenizer
-from seqgen.tasks.datasets.batch_rows import rows_of_pairs
-from seqgen.tasks.datasets.choosing_tokenizer import (
+from seqgen.tasks.datasets import pairs
+from seqgen.tasks.datasets.pairs import (
     WordUse,
     choose_tokenizer,
     vocab_size_for,
     word_use,
     words_in,
 )
+from seqgen.tasks.datasets.prepared import rows_of_pairs
 from seqgen.training.events import Notice
 
 TINY = {"hidden_size": 8, "num_layers": 1, "steps": 1}
@@ -171,7 +171,7 @@ def test_a_large_text_is_sampled_so_that_rare_names_stay_rare():
     """Each of 3,000 names occurs ten times in 30,000 pairs, and hardly ever in the sample."""
     names = [name for name, _ in strings_of(3000, 8, Random(1))] * 10
     use = use_of([(name, name[::-1]) for name in names])
-    assert (use.sampled, use.sentences) == (choosing_tokenizer.SAMPLED_PAIRS, False)
+    assert (use.sampled, use.sentences) == (pairs.SAMPLED_PAIRS, False)
 
 
 @settings(max_examples=25, deadline=None)

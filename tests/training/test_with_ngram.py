@@ -14,8 +14,7 @@ from seqgen import store
 from seqgen.cli import run
 from seqgen.cli.numbers import fill_in_numbers
 from seqgen.commands.loading import load
-from seqgen.commands.scoring.halves import LEAST_QUARTER, fit_columns
-from seqgen.commands.scoring.mix import token_log_probs
+from seqgen.commands.scoring.mix import LEAST_QUARTER, fit_columns, token_log_probs
 from seqgen.commands.training import choosing, with_ngram
 from seqgen.commands.training.resume import resume
 from seqgen.commands.training.train import train

@@ -16,7 +16,7 @@ from seqgen.configs import require
 from seqgen.errors import SeqgenError
 from seqgen.models.transformer.attention import for_each_query
 from seqgen.models.transformer.model import Transformer
-from seqgen.training.diagnosis.heads import HeadFigures, attention_figures, weights
+from seqgen.training.diagnosis.layers import HeadFigures, attention_figures, weights
 from seqgen.wording import plural
 
 

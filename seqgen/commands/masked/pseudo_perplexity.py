@@ -13,8 +13,8 @@ from seqgen.data.corpus import encode_corpus
 from seqgen.data.text import Surveyor, lines
 from seqgen.errors import SeqgenError
 from seqgen.files import title_of
+from seqgen.metrics.bootstrap import short, signature
 from seqgen.metrics.perplexity import ScoreTotals
-from seqgen.metrics.signature import short, signature
 from seqgen.scoring import add_up
 
 

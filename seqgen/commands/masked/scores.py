@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import torch
 
+from seqgen import store
+from seqgen.commands.loaded import LoadedModel
+from seqgen.commands.loading import load_stored, require_language_model
 from seqgen.data.batches import IGNORED, spans_of
 from seqgen.data.corpus import Corpus
 from seqgen.data.masking import Draws, MaskedRows, choose, each_hidden, framed, masked
+from seqgen.errors import UsageError
 from seqgen.models.encoders.bert import Bert
-from seqgen.models.engines.precision import in_float64
+from seqgen.models.engines.precision import Precision, choose_device, in_float64
 from seqgen.scoring import Scored
+from seqgen.store import StoredMixture
 from seqgen.training.regimes.masked import predict
 
 # Of the tokens of a held-out text, which are hidden, whatever share training hides: so that losses
@@ -127,3 +133,29 @@ def _told(model: Bert, rows: MaskedRows) -> tuple[np.ndarray, np.ndarray]:
     logits, wanted = logits[there], targets[there]  # (N, V), (N,)
     log_probs = logits.log_softmax(-1).gather(1, wanted[:, None])[:, 0]
     return in_float64(log_probs).cpu().numpy(), (logits.argmax(-1) == wanted).cpu().numpy()
+
+
+def load_masked(
+    name: str | Path | None = None, device: str = "auto", precision: Precision = "auto"
+) -> LoadedModel:
+    """Load a masked model.
+
+    Args:
+        name: a name, a path, or None for the latest model.
+        device: auto, cpu, cuda or mps.
+        precision: "auto" is float32.
+
+    Raises:
+        UsageError: it is another kind of model.
+        SeqgenError: there is no such model, or it is damaged.
+    """
+    place = choose_device(device)
+    stored = store.find_all(name)
+    if isinstance(stored, StoredMixture):
+        for part in stored.parts:
+            require_language_model(part)
+    if isinstance(stored, StoredMixture) or "fill" not in stored.task.serves:
+        raise UsageError(
+            f"{stored.name} is no masked model: give one of seqgen train TEXT --model bert"
+        )
+    return load_stored(stored, place, precision)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from seqgen.commands.inspect.likeliest import distributions
-from seqgen.commands.inspect.passage import Passage, Passages
+from seqgen.commands.inspect.passage import Passage, Passages, distributions
 from seqgen.metrics.perplexity import LN2
 
 # Probabilities are sorted into bins with these upper ends.

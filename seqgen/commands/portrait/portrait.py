@@ -3,23 +3,95 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
+from seqgen import registry, store
 from seqgen.commands.inspect.heads import Attended, attended
-from seqgen.commands.inspect.likeliest import Place, likeliest
-from seqgen.commands.inspect.passage import Passage, Passages
+from seqgen.commands.inspect.passage import Passage, Passages, Place, likeliest
 from seqgen.commands.inspect.passage import passages as passages_of
 from seqgen.commands.inspect.steps import UnitValues, unit_values
 from seqgen.commands.inspect.units import Unit, units
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.portrait.figures import Figures, figures
-from seqgen.commands.portrait.novelty import Originality, originality
 from seqgen.commands.scoring.perplexity import for_model, protocol, scoring_signature
 from seqgen.commands.writing.beam_search import BeamOptions, Tree, explain
+from seqgen.commands.writing.sample import SampleOptions, sample
+from seqgen.data.split import path_of, split_text
+from seqgen.data.text import Text
+from seqgen.data.tokenfile import is_token_file
 from seqgen.errors import SeqgenError
+from seqgen.metrics.novelty import Novelty, novelty
 from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.models.transformer.model import Transformer
+from seqgen.tasks.datasets.prepared import survey_text
+
+# The texts that are written, from the default prompt.
+SAMPLES = SampleOptions(num_samples=16, max_tokens=200, seed=0)
+
+
+@dataclass(frozen=True)
+class Originality:
+    """How much is new, measured by n-grams of words that the training text has nowhere.
+
+    Attributes:
+        samples: of texts that the model writes.
+        text: of as many words of the text that is looked at.
+    """
+
+    samples: Novelty
+    text: Novelty
+
+
+def originality(loaded: LoadedModel, text: str) -> Originality:
+    """Compare what a model writes, and a text, with the part of its text that it was trained on.
+
+    Args:
+        loaded: the model, of text.
+        text: what is looked at; as many words of it are taken as the model writes.
+
+    Raises:
+        SeqgenError: the training text is not known, is gone, or has changed; says so.
+    """
+    chunks = training_text(loaded)
+    written = [record.text for record in sample(loaded, [""], SAMPLES)]
+    lengths = [len(one.split()) for one in written]
+    samples, of_text = novelty([written, list(_cut(text.split(), lengths))], chunks)
+    return Originality(samples, of_text)
+
+
+def _cut(words: Sequence[str], lengths: Sequence[int]) -> Iterator[str]:
+    """Yield consecutive texts of so many words each, as far as they go."""
+    begin = 0
+    for length in lengths:
+        yield " ".join(words[begin : begin + length])
+        begin += length
+
+
+def training_text(loaded: LoadedModel) -> Iterator[str]:
+    """Return the part of a text that a model was trained on, in pieces.
+
+    Raises:
+        SeqgenError: it is not known, is gone, or has changed; says so.
+    """
+    stored, known = loaded.stored, loaded.stored.record.get("data")
+    mixed = isinstance(stored, store.StoredMixture) or not isinstance(known, dict)
+    if mixed or not {"files", "sha256"} <= known.keys():
+        raise SeqgenError(f"no training text of {stored.name} is known")
+    try:
+        paths = store.text_of(known)
+    except SeqgenError:
+        raise SeqgenError(f"the training text of {stored.name} is gone") from None
+    if is_token_file(paths[0]):
+        raise SeqgenError(f"{stored.name} was trained on a token file")
+    text, config = Text(paths, loaded.data.newlines), loaded.data
+    facts = survey_text(text)
+    if facts.sha256 != known["sha256"]:
+        raise SeqgenError(f"{', '.join(map(str, paths))} has changed since {stored.name} read it")
+    if path_of(config.val) is not None:
+        config = replace(config, val="none")  # a file of its own is held out, perhaps gone
+    return split_text(text, facts, config, loaded.tokenizer).train()
+
 
 # Tokens of the text that figures are made from, at most; and numbers of whole distributions.
 MOST_TOKENS, MOST_NUMBERS = 20_000, 40_000_000
@@ -126,3 +198,43 @@ def _attention(loaded: LoadedModel, passages: Passages) -> Attended:
     heads = range(min(HEADS, loaded.model.config.num_heads))
     read = attended(passages, None, heads, words[-1])
     return Attended(every.heads, read.words, 0)
+
+
+Points = list[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Course:
+    """A training run.
+
+    Attributes:
+        unit: what losses are per, "token" or "label".
+        train_loss: nats per unit, by step.
+        val_loss: the same, of validations during training.
+        lr: by step, the learning rate.
+        grad_norm: by step, before clipping.
+        samples: steps, and what the model wrote at each from the same draws.
+        running: another process is training the model now.
+    """
+
+    unit: str
+    train_loss: Points
+    val_loss: Points
+    lr: Points
+    grad_norm: Points
+    samples: list[tuple[int, str]]
+    running: bool
+
+
+def course(model: store.StoredModel) -> Course:
+    """Return how a model's training went so far."""
+    records = model.logged(store.METRICS)
+    curves = {
+        key: [(r["step"], r[key]) for r in records if isinstance(r.get(key), int | float)]
+        for key in ("train_loss", "val_loss", "lr", "grad_norm")
+    }
+    peak = (model.config.get("training") or {}).get("lr")
+    curves["lr"] = [(step, share * peak) for step, share in curves["lr"]] if peak else []
+    samples = [(r["step"], r["text"]) for r in model.logged(store.SAMPLES) if "text" in r]
+    unit = registry.unit_of(model.config["architecture"])
+    return Course(unit, **curves, samples=samples, running=model.is_locked)

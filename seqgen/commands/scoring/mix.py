@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -12,20 +12,143 @@ from torch import Tensor
 
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.loading import mixture_of, with_cache
-from seqgen.commands.scoring.fit_cache import Columns, fit_cache, rounded
 from seqgen.commands.scoring.perplexity import check_token_file, for_model
 from seqgen.configs import Direction, Documents
-from seqgen.configs.scoring import Scoring
+from seqgen.configs.scoring import CacheConfig, Scoring
 from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.data.pairs import Pairs, encode_pairs
 from seqgen.data.tokenfile import TokenFile
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.base import LanguageModel
-from seqgen.models.memory.continuous_cache import parts_of
+from seqgen.models.base import LanguageModel, NeuralLanguageModel
+from seqgen.models.memory.continuous_cache import SeveralCaches, parts_of
 from seqgen.models.mixture.by_order import MatchedOrders, fit_by_order, guide_of
 from seqgen.models.mixture.model import Mixture, fit_weights
 from seqgen.scoring import score_corpus
 from seqgen.store import StoredMixture
+
+# Flatnesses that are tried first, half an order of magnitude apart, and then around the best.
+COARSE = (0.0, *(10 ** (power / 2) for power in range(-6, 3)))
+FINE = tuple(10 ** (power / 8) for power in (-3, -2, -1, 1, 2, 3))
+# So that what is printed and what was measured are the same: digits, and the greatest strength.
+DIGITS, MOST = 4, 0.9999
+LEAST = 1e-300
+# Decimals that are kept of the greatest weight, which is what the others leave of 1.
+EXACT = 12
+
+# A model -> what `score` gives for each token of a text: (N,), or (N, 1 + F) of `SeveralCaches`.
+Columns = Callable[[LanguageModel], Tensor]
+
+
+@dataclass(frozen=True)
+class FittedCache:
+    """A mixture of models and their caches.
+
+    Attributes:
+        weights: of the parts, K; [1.0] of a model alone.
+        cache: N, lambda and theta.
+        nats: per token, of the whole.
+        model_log_probs: (N, K), the log-probabilities of the tokens under each part.
+        rounds: of EM.
+    """
+
+    weights: list[float]
+    cache: CacheConfig
+    nats: float
+    model_log_probs: Tensor
+    rounds: int
+
+
+def fit_cache(parts: Sequence[LanguageModel], size: int, columns: Columns) -> FittedCache:
+    """Find the strength, the flatness and the weights under which a text is most probable.
+
+    For each flatness EM finds the rest, and all caches share one strength; flatnesses are tried
+    on a grid.
+
+    Args:
+        parts: the components of a mixture, or one model; some may have no features.
+        size: positions in the cache.
+        columns: scores the text.
+    """
+    has = torch.tensor([isinstance(part, NeuralLanguageModel) for part in parts])
+    counted = {part: columns(part) for part in parts if not isinstance(part, NeuralLanguageModel)}
+
+    def tried(flatnesses: Sequence[float]) -> list[FittedCache]:
+        several = [CacheConfig(size), tuple(float(f"{x:.4g}") for x in flatnesses)]
+        each = [
+            columns(SeveralCaches(part, *several).eval()) if cached else counted[part]
+            for part, cached in zip(parts, has.tolist(), strict=True)
+        ]
+        model_log_probs = torch.stack([x[:, 0] if x.ndim > 1 else x for x in each], 1)  # (N, K)
+        caches = torch.stack([x[:, 1:] for x in each if x.ndim > 1], 1)  # (N, J, F)
+        return [
+            _fit_weights(model_log_probs, caches[..., i], has, CacheConfig(size, flatness=flatness))
+            for i, flatness in enumerate(several[1])
+        ]
+
+    candidates = tried(COARSE)
+    best = min(candidates, key=lambda one: one.nats)
+    if around := [best.cache.flatness * factor for factor in FINE if best.cache.flatness]:
+        candidates = tried(around)
+    return min(best, *candidates, key=lambda one: one.nats)
+
+
+def _fit_weights(
+    model_log_probs: Tensor, cached: Tensor, has: Tensor, cache: CacheConfig
+) -> FittedCache:
+    """Fit the weights of parts (N, K), and one strength for all of their caches (N, J), by EM.
+
+    What is returned is rounded, so that what is printed is what was measured.
+    """
+    columns, count = torch.cat([model_log_probs, cached], 1), model_log_probs.shape[1]
+
+    def tied(shares: Tensor) -> Tensor:
+        """Return shares in which every cache has the same part of its model's."""
+        weights, strength = _parted(shares, count, has)
+        return _all_weights(weights, strength, has)
+
+    shares, history = fit_weights(columns, tied=tied)
+    weights, strength = _parted(torch.tensor(shares, dtype=torch.float64), count, has)
+    weights = rounded(weights.tolist(), columns.shape[0])
+    strength = min(round(strength.item(), DIGITS), MOST)
+    shares = _all_weights(torch.tensor(weights, dtype=torch.float64), strength, has)
+    nats = -(columns + shares.log()).logsumexp(1).mean().item()
+    cache = replace(cache, strength=strength)
+    return FittedCache(weights, cache, nats, model_log_probs, len(history) - 1)
+
+
+def _parted(shares: Tensor, count: int, has: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the weights (K,) of parts with their caches, and the strength of all caches."""
+    weights, caches = shares[:count].clone(), shares[count:]
+    weights[has] += caches
+    return weights, caches.sum() / weights[has].sum().clamp(min=LEAST)
+
+
+def _all_weights(weights: Tensor, strength: Tensor | float, has: Tensor) -> Tensor:
+    """Return the shares (K + J,) of parts without their caches, and of the caches."""
+    models = torch.where(has, weights * (1 - strength), weights)
+    return torch.cat([models, weights[has] * strength])
+
+
+def rounded(weights: Sequence[float], tokens: int) -> list[float]:
+    """Return weights with four decimals that sum to 1; small ones have four significant digits.
+
+    No weight that the text needs becomes 0. EM gives a part the mean of its shares of the tokens.
+    Where only K parts give a token any probability, their shares of it sum to 1, so that one of
+    them has a weight of 1 / (K * tokens) or more. Half of that allows for rounding. Leaving out
+    parts that have less costs less than the logarithm of 2, over all tokens.
+
+    Args:
+        weights: fitted by EM.
+        tokens: how many they were fitted to.
+    """
+    least = 0.5 / (len(weights) * tokens)
+    kept = [
+        round(weight, DIGITS) or (float(f"{weight:.{DIGITS}g}") if weight >= least else 0.0)
+        for weight in weights
+    ]
+    greatest = kept.index(max(kept))
+    kept[greatest] = round(1 - (sum(kept) - kept[greatest]), EXACT)
+    return kept
 
 
 @dataclass(frozen=True)
@@ -221,3 +344,92 @@ def token_log_probs(
 
 def _perplexity(nats: float) -> float:
     return math.exp(nats) if nats < 700 else math.inf
+
+
+# Weights by order are many, so they are tried only if a quarter of the text has so many tokens.
+LEAST_QUARTER = 500
+
+
+@dataclass(frozen=True)
+class HalvesFit:
+    """What came of fitting on the first half of a text.
+
+    Attributes:
+        weights: of the network and the n-gram model.
+        by_order: their weights for each order matched; empty where these are no better.
+        tokens: of the second half.
+        losses: of the second half, in nats per token: the network's, the n-gram model's and the
+            mixture's.
+        all_nats: the total of both halves under the mixture.
+    """
+
+    weights: tuple[float, ...]
+    by_order: tuple[tuple[float, ...], ...]
+    tokens: int
+    losses: tuple[float, float, float]
+    all_nats: float
+
+
+def fit_on_half(
+    network: LanguageModel,
+    ngram: LanguageModel,
+    corpus: Corpus,
+    batch_size: int = 32,
+    direction: Direction = "forward",
+) -> HalvesFit:
+    """Fit the weights of a network and an n-gram model; see `fit_columns`.
+
+    Args:
+        network: in evaluation mode.
+        ngram: has the same vocabulary.
+        corpus: held-out text, of two tokens or more.
+        batch_size: documents side by side; changes no figure.
+        direction: in which both read.
+    """
+    network_column, ngram_column, matched = (
+        torch.from_numpy(token_log_probs(model, corpus, batch_size, direction))
+        for model in (network, ngram, MatchedOrders(ngram))
+    )
+    log_probs = torch.stack([network_column, ngram_column], 1)
+    return fit_columns(log_probs, matched.long(), ngram.orders)
+
+
+def fit_columns(log_probs: Tensor, matched: Tensor, orders: int) -> HalvesFit:
+    """Fit weights on the first half of a text and score the second.
+
+    Weights by order are taken if, fitted on the first quarter, they are better on the second.
+
+    Args:
+        log_probs: (N, 2), of each token under the network and the n-gram model, in nats.
+        matched: (N,) of int64, the order that the n-gram model matches before each token.
+        orders: how many there are.
+    """
+    half, quarter = log_probs.shape[0] // 2, log_probs.shape[0] // 4
+
+    def table_of(end: int, by_order: bool) -> tuple[list[float], list[list[float]]]:
+        weights, _ = fit_weights(log_probs[:end])
+        if not by_order:
+            return weights, []
+        return weights, fit_by_order(log_probs[:end], matched[:end], orders, weights)
+
+    def mixed(weights: list[float], table: list[list[float]]) -> Tensor:
+        rows = torch.tensor([weights], dtype=torch.float64)
+        if table:
+            rows = torch.tensor(table, dtype=torch.float64)[matched]
+        return (log_probs + rows.log()).logsumexp(1)
+
+    by_order = False
+    if quarter >= LEAST_QUARTER:
+        plain, tabled = (mixed(*table_of(quarter, each))[quarter:half] for each in (False, True))
+        by_order = bool(tabled.mean() > plain.mean())
+    weights, table = table_of(half, by_order)
+    weights, table = rounded(weights, half), [rounded(row, half) for row in table]
+    whole = mixed(weights, table)
+    columns = torch.cat([log_probs, whole[:, None]], 1)[half:]
+    return HalvesFit(
+        weights=tuple(weights),
+        by_order=tuple(map(tuple, table)),
+        tokens=columns.shape[0],
+        losses=tuple((-columns.mean(0)).tolist()),
+        all_nats=-whole.sum().item(),
+    )

@@ -18,8 +18,8 @@ from seqgen.data.text import Survey, Surveyor, Text, WordMeter
 from seqgen.data.tokenfile import TokenFile, check_tokenizer, is_token_file, open_token_file
 from seqgen.errors import SeqgenError
 from seqgen.files import title_of
+from seqgen.metrics.bootstrap import short, signature
 from seqgen.metrics.perplexity import OOV_BITS, ScoreTotals
-from seqgen.metrics.signature import short, signature
 from seqgen.scoring import Scored, add_up
 
 

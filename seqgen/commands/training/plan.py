@@ -10,8 +10,13 @@ from typing import Any
 import torch
 
 from seqgen import presets, ranks, registry
-from seqgen.commands.training.feature_model import FeatureModel, feature_model_of
-from seqgen.commands.training.fine_tune import Origin, architecture_of, origin_of
+from seqgen.commands.training.fine_tune import (
+    FeatureModel,
+    Origin,
+    architecture_of,
+    feature_model_of,
+    origin_of,
+)
 from seqgen.configs import (
     BUDGETS,
     DataConfig,

@@ -18,8 +18,9 @@ from seqgen.commands.training.estimate import Estimator
 from seqgen.commands.training.family import check_mixable, family_of, new_family
 from seqgen.commands.training.plan import override
 from seqgen.commands.training.reload import reload_stored_data, tokens_of
-from seqgen.commands.training.session import Session, TrainingResult
-from seqgen.commands.training.several import (
+from seqgen.commands.training.session import (
+    Session,
+    TrainingResult,
     report_of_first,
     require_divisible,
     require_parallel,

@@ -6,13 +6,13 @@ import contextlib
 import dataclasses
 import platform
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqgen import __version__, ranks, store
 from seqgen.commands.interrupts import interruptible
@@ -23,13 +23,16 @@ from seqgen.commands.training.board import Board
 from seqgen.commands.training.family import FAMILY, new_family
 from seqgen.commands.training.validating import SAMPLE_TOKENS, Final, validation_of
 from seqgen.commands.writing.sample import fixed_sample
-from seqgen.configs import FINISHED, TrainingConfig
+from seqgen.configs import FINISHED, DataConfig, ModelConfig, TrainingConfig, require
 from seqgen.data.batches import Batches
+from seqgen.data.framing import Framing
 from seqgen.errors import Interrupted, SeqgenError
 from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.models.engines.deferred_init import Unfilled
+from seqgen.models.engines.precision import parameter_type
 from seqgen.models.network import Network
 from seqgen.store import METRICS, SAMPLES, MetricsLog, StoredModel
+from seqgen.store.model import Adapter
 from seqgen.tasks.datasets.prepared import Prepared, batches_for
 from seqgen.training.diagnosis.watch import TrainingWatch
 from seqgen.training.events import Event, Notice, Report, SampleLine, Started, Validated
@@ -374,3 +377,111 @@ def write_record(loaded: LoadedModel, prepared: Prepared, **facts: Any) -> None:
         },
         **facts,
     )
+
+
+def write_settings(
+    stored: StoredModel,
+    architecture: str,
+    config: ModelConfig,
+    data: DataConfig,
+    framing: Framing,
+    training: TrainingConfig | None,
+    preset: str | None = None,
+    base: StoredModel | None = None,
+) -> None:
+    """Write the resolved settings into a model's folder.
+
+    Args:
+        stored: the folder.
+        architecture: its name.
+        config: of the model.
+        data: how text is read.
+        framing: how texts begin and end.
+        training: a counted model has none.
+        preset: the name of the preset beneath the settings, if any.
+        base: the model that it begins from, which its adapters are of, if it has any.
+    """
+    groups = {}
+    if training is not None and training.lora is not None:
+        adapter = Adapter(base.reference, training.lora, training.lora_alpha)
+        groups["adapter"] = adapter.to_dict()
+    stored.write_config(
+        architecture,
+        preset=preset,
+        model=config.to_dict(),
+        training={} if training is None else training.to_dict(),
+        data=data.to_dict(),
+        framing=framing.to_dict(),
+        **groups,
+    )
+
+
+def write_data(stored: StoredModel, prepared: Prepared) -> None:
+    """Write the tokenizers and the held-out part into a model's folder."""
+    with stored.writing(store.TOKENIZER):
+        prepared.tokenizer.save(stored.path / store.TOKENIZER)
+        if prepared.classes is not None:
+            prepared.classes.save(stored.path / store.TOKENIZER)
+    if prepared.source_tokenizer not in (None, prepared.tokenizer):
+        with stored.writing(store.SOURCE_TOKENIZER):
+            prepared.source_tokenizer.save(stored.path / store.SOURCE_TOKENIZER)
+    with stored.writing("validation"):
+        prepared.keep_validation(stored)
+
+
+def report_of_first(report: Report) -> Report:
+    """Return what takes events: on rank 0 what is given, on the others nothing."""
+    return report if ranks.leads() else lambda event: None
+
+
+def require_parallel(shard: bool) -> None:
+    """Refuse to shard in one process."""
+    require(
+        not shard or ranks.world() > 1,
+        "--shard divides a model among processes: start several, as in torchrun "
+        "--nproc-per-node 2 -m seqgen train DATA --shard",
+    )
+
+
+def require_divisible(training: TrainingConfig, diagnose: bool) -> None:
+    """Refuse what a run whose model is divided among the ranks cannot do.
+
+    Raises:
+        UsageError: says what to leave out.
+    """
+    adapts = training.lora is not None
+    refused = {"unfreeze": bool(training.unfreeze), "lora": adapts, "--diagnose": diagnose}
+    for name, asked in refused.items():
+        require(not asked, f"--shard does not go with {name}: leave out one of them")
+
+
+def unfilled_for(training: TrainingConfig, make: Callable[[int], nn.Module]) -> Unfilled:
+    """Return a model that is to be divided among the ranks, without content.
+
+    Args:
+        training: says what type its parameters have.
+        make: builds it to be divided among so many machines.
+    """
+    kind = parameter_type(training.precision)
+    return Unfilled.build(lambda: make(ranks.machines()).to(dtype=kind))
+
+
+def is_begun(name: str | None) -> bool:
+    """Return whether torchrun has started this run anew, and its model has a checkpoint.
+
+    Raises:
+        UsageError: torchrun may do so, and the run has no name to be found by.
+    """
+    if not ranks.restarts_are_allowed():
+        return False
+    require(
+        name is not None,
+        "give --name: by it a run that torchrun restarts (--max-restarts) finds its model",
+    )
+    if not ranks.restarts():
+        return False
+    try:
+        stored = store.find(name)
+        return stored.record.get("launcher") == ranks.launcher()
+    except SeqgenError:
+        return False

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from seqgen import registry, store
+from seqgen.commands.training.choosing import WIDTH, with_open_width
 from seqgen.commands.training.plan import Plan, plan_of
 from seqgen.commands.training.resume import resume
 from seqgen.commands.training.session import TrainingResult
 from seqgen.commands.training.train import prepare_plan, solve_width, train
-from seqgen.commands.training.width import WIDTH, with_open_width
 from seqgen.configs import FINISHED, require
 from seqgen.errors import Interrupted, UsageError
 from seqgen.models.engines.precision import choose_device

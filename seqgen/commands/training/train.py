@@ -20,21 +20,24 @@ from seqgen.commands.training.choosing import (
     choose_compilation,
     choose_size,
     choose_training_precision,
+    with_open_width,
+    with_parameters,
 )
 from seqgen.commands.training.estimate import Estimator, estimate
 from seqgen.commands.training.family import check_mixable, check_names_beside, family_to_join
-from seqgen.commands.training.new_model import write_data, write_settings
 from seqgen.commands.training.plan import Plan, check_regimes, plan_of, preset_of
 from seqgen.commands.training.resume import resume
-from seqgen.commands.training.session import Session, TrainingResult
-from seqgen.commands.training.several import (
+from seqgen.commands.training.session import (
+    Session,
+    TrainingResult,
     is_begun,
     report_of_first,
     require_divisible,
     require_parallel,
     unfilled_for,
+    write_data,
+    write_settings,
 )
-from seqgen.commands.training.width import with_open_width, with_parameters
 from seqgen.commands.training.with_ngram import finish, for_small_text, order_of
 from seqgen.configs import (
     TrainingConfig,

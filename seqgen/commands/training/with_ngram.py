@@ -10,8 +10,7 @@ from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.loading import load_stored, mixture_of
 from seqgen.commands.mixable import require_alike
 from seqgen.commands.mixing import write_stored
-from seqgen.commands.scoring.halves import HalvesFit, fit_on_half
-from seqgen.commands.scoring.mix import token_log_probs
+from seqgen.commands.scoring.mix import HalvesFit, fit_on_half, token_log_probs
 from seqgen.commands.training.choosing import SMALL_TEXT
 from seqgen.commands.training.estimate import estimate, impossible
 from seqgen.commands.training.family import (
@@ -22,13 +21,14 @@ from seqgen.commands.training.family import (
     stored_beside,
     why_not_mixed,
 )
-from seqgen.commands.training.new_model import write_data, write_settings
 from seqgen.commands.training.plan import Plan
 from seqgen.commands.training.session import (
     Session,
     TrainingResult,
     as_stored,
     validation_figures,
+    write_data,
+    write_settings,
 )
 from seqgen.configs import FINISHED, DataConfig, TrainingConfig
 from seqgen.data.corpus import Corpus

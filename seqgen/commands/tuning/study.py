@@ -11,16 +11,25 @@ import json
 import secrets
 import shutil
 import sqlite3
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqgen import store
-from seqgen.commands.tuning.space import Space
-from seqgen.commands.tuning.trial import Trial, TrialRecord, without_warnings
-from seqgen.configs import Choices, require
+from seqgen import registry, store
+from seqgen.configs import (
+    BUDGETS,
+    Bounds,
+    Choices,
+    Config,
+    DataConfig,
+    Dimension,
+    TrainingConfig,
+    require,
+)
+from seqgen.configs.config_files import no_such_setting
 from seqgen.errors import SeqgenError
 from seqgen.files import open_file, parse_json, take_lock, write_json
 from seqgen.hashing import hash64
@@ -28,6 +37,148 @@ from seqgen.packages import require_packages
 
 if TYPE_CHECKING:
     import optuna
+
+
+@contextlib.contextmanager
+def without_warnings() -> Iterator[None]:
+    """Keep Optuna's warnings about features that may change from the user."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A trial that is running in this process.
+
+    Attributes:
+        index: its number; 0 is the recipe.
+        values: of the settings that are searched.
+        folder: for its files, which is deleted when it ends.
+        optuna: what Optuna knows it by.
+    """
+
+    index: int
+    values: dict[str, Any]
+    folder: Path
+    optuna: optuna.trial.Trial
+
+    def should_stop(self, loss: float, tenth: int) -> bool:
+        """Report a validation; return whether others were better at this tenth of a trial."""
+        with without_warnings():
+            self.optuna.report(loss, tenth)
+            return self.optuna.should_prune()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialRecord:
+    """The keys of a record of a trial in `seqgen tune --json`, in order.
+
+    `stopped` is why its training ended; or pruned, diverged or failed, and then `error` says why.
+    """
+
+    trial: int
+    settings: dict[str, Any]
+    val_loss: float | None
+    stopped: str
+    seconds: float
+    steps: int | None = None
+    parameters: int | None = None
+    error: str | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it was trained to its end."""
+        return self.stopped not in ("pruned", "diverged", "failed")
+
+
+# In the place of a setting: which architecture is trained.
+MODEL = "model"
+# Settings that say how long a trial is, what it begins from and what it keeps.
+FIXED = (*BUDGETS, "seed", "init_from", "with_ngram", "keep", "checkpoint_every", "validate_every")
+
+Space = dict[str, Dimension]
+
+
+def check_space(searched: Mapping[str, Dimension], architectures: Iterable[str]) -> Space:
+    """Return what the user searches, in the types of the settings.
+
+    Args:
+        searched: by setting; `model` is the architecture.
+        architectures: that are trained; each must have every setting.
+
+    Raises:
+        UsageError: a setting is unknown, cannot be searched, or has wrong values.
+    """
+    space: Space = {}
+    for name, dimension in searched.items():
+        if name == MODEL:
+            require(isinstance(dimension, Choices), "list the architectures, as model=gru,lstm")
+            space[name] = dimension.of_type(name, str, Bounds())
+            continue
+        for architecture in architectures:
+            space[name] = _typed(name, dimension, architecture)
+    return space
+
+
+def architectures_of(searched: Mapping[str, Dimension], given: str | None) -> list[str | None]:
+    """Return the architectures that are trained; None is that of the preset or the default.
+
+    Raises:
+        UsageError: they are both given and searched, one is unknown, or they read different data.
+    """
+    dimension = searched.get(MODEL)
+    if not isinstance(dimension, Choices):
+        return [given]
+    require(given is None, "the architecture is both searched and given: leave out one")
+    rows = [registry.architecture(name) for name in dimension.values]
+    for row in rows[1:]:
+        same = row.task is rows[0].task
+        require(same, f"{rows[0].name} and {row.name} learn from different data: tune one of them")
+    return [row.name for row in rows]
+
+
+def _groups(architecture: str) -> tuple[type[Config], ...]:
+    return registry.architecture(architecture).load_config(), TrainingConfig
+
+
+def _typed(name: str, dimension: Dimension, architecture: str) -> Dimension:
+    """Return the values of a setting in its type."""
+    require(name not in FIXED, f"{name} cannot be searched: it is the same for all trials")
+    other = name in DataConfig.fields()
+    require(not other, f"{name} cannot be searched: losses on other data are not comparable")
+    groups = _groups(architecture)
+    group = next((group for group in groups if name in group.fields()), None)
+    if group is None:
+        known = [known for group in groups for known in group.fields()]
+        raise no_such_setting(name, architecture, known, registry.owners_of(name))
+    bounds = group.fields()[name].metadata["bounds"]
+    return dimension.of_type(name, group.types()[name], bounds)
+
+
+def own_space(architecture: str, given: Collection[str], values: Mapping[str, Any]) -> Space:
+    """Return what an architecture's settings suggest to search.
+
+    Args:
+        architecture: its name.
+        given: settings that the user has fixed.
+        values: of all settings, as `train` would have them.
+
+    Raises:
+        UsageError: the user has fixed everything that could be searched.
+    """
+    counted = registry.architecture(architecture).load_model().counted
+    space: Space = {}
+    for group in _groups(architecture)[: 1 if counted else 2]:
+        for name, field in group.fields().items():
+            suggested, value = field.metadata.get("search"), values.get(name, field.default)
+            if suggested is None or name in given or value is None:
+                continue
+            kind = group.types()[name]
+            space[name] = suggested.around(value).of_type(name, kind, field.metadata["bounds"])
+    require(bool(space), f"{architecture} suggests nothing to search: give --search KEY=LOW:HIGH")
+    return space
+
 
 FACTS, TRIALS, DATABASE, BEST = "study.json", "trials", "study.db", "best.toml"
 LOCK = "lock"
@@ -376,3 +527,81 @@ def _distribution(values: Any) -> optuna.distributions.BaseDistribution:
     whole = isinstance(values.low, int)
     kind = distributions.IntDistribution if whole else distributions.FloatDistribution
     return kind(values.low, values.high, log=values.log)
+
+
+WRITTEN = {FACTS, BEST, LOCK, TRIALS, *(DATABASE + end for end in ("", "-wal", "-shm", "-journal"))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyRecord:
+    """The keys of a record of `seqgen tune --list --json`, in order; None where it is damaged.
+
+    `complete` trials were trained to their end; `val_loss` is the lowest of theirs.
+    """
+
+    name: str
+    trials: int | None
+    complete: int | None
+    val_loss: float | None
+    path: str
+
+
+def kept_studies() -> Iterator[StudyRecord]:
+    """Yield what is known of every study, by name.
+
+    Raises:
+        SeqgenError: Optuna is not installed.
+    """
+    require_optuna()
+    folder = store.studies_folder()
+    paths = folder.iterdir() if folder.is_dir() else ()
+    for path in sorted(path for path in paths if path.is_dir()):
+        try:
+            facts = kept_facts(path.name)
+            there = facts is not None and (path / DATABASE).exists()
+            records = Study(path, facts).records() if there else []
+        except Exception:  # of the facts, of SQLite, of SQLAlchemy or of Optuna
+            nothing = {"trials": None, "complete": None, "val_loss": None}
+            yield StudyRecord(name=path.name, path=str(path), **nothing)
+            continue
+        if facts is not None:
+            losses = [record.val_loss for record in records if record.is_complete]
+            counts = {"trials": len(records), "complete": len(losses)}
+            best = min(losses, default=None)
+            yield StudyRecord(name=path.name, path=str(path), **counts, val_loss=best)
+
+
+def check_deletable(name: str) -> Path:
+    """Return the folder of a study.
+
+    Raises:
+        UsageError: the name is none.
+        SeqgenError: there is no such study, it holds files that seqgen did not write, or a process
+            works on it.
+    """
+    store.check_name(name)
+    path = store.studies_folder() / name
+    if not path.is_dir():
+        raise SeqgenError(f"there is no study {name!r}; see seqgen tune --list")
+    if others := sorted(file.name for file in path.iterdir() if file.name not in WRITTEN):
+        raise SeqgenError(
+            f"{path} holds what seqgen did not write ({others[0]}): move it elsewhere; nothing was "
+            "removed"
+        )
+    if Study(path, {}).is_at_work():
+        raise SeqgenError(f"a process works on the study {name!r}: stop it; nothing was removed")
+    return path
+
+
+def delete_study(path: Path) -> None:
+    """Delete a study that `check_deletable` has returned.
+
+    Raises:
+        SeqgenError: the system refuses, or a process has begun to work on it.
+    """
+    if Study(path, {}).is_at_work():
+        raise SeqgenError(f"a process works on the study {path.name!r}: stop it")
+    try:
+        shutil.rmtree(path)
+    except OSError as error:
+        raise SeqgenError(f"{path} cannot be removed: {error.strerror or error}") from None

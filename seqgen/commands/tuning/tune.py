@@ -2,29 +2,94 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqgen import registry
 from seqgen.commands.interrupts import ending_as_ctrl_c
 from seqgen.commands.training.plan import Plan, plan_of, preset_of
 from seqgen.commands.training.session import TrainingResult
 from seqgen.commands.training.train import ReadyRun, prepare_run, train
-from seqgen.commands.tuning.best import write_best
-from seqgen.commands.tuning.space import MODEL, Space, architectures_of, check_space, own_space
-from seqgen.commands.tuning.study import BEST, Study
-from seqgen.commands.tuning.trial import Trial, TrialRecord
+from seqgen.commands.tuning.study import (
+    BEST,
+    MODEL,
+    Space,
+    Study,
+    Trial,
+    TrialRecord,
+    architectures_of,
+    check_space,
+    own_space,
+)
 from seqgen.configs import BUDGETS, Dimension, require, settings_of
 from seqgen.data.text import text_files
 from seqgen.errors import Interrupted, SeqgenError, UsageError, first_line, ran_out_of_memory
+from seqgen.files import write_bytes
 from seqgen.models.engines.precision import choose_device
 from seqgen.store.manifest import digest_of
 from seqgen.training.events import Event, Report, Validated
 from seqgen.training.run import Diverged
+
+if TYPE_CHECKING:
+    from seqgen.commands.tuning.study import TrialRecord
+
+
+def write_best(
+    path: Path,
+    best: TrialRecord,
+    settings: Mapping[str, Any],
+    budget: Mapping[str, Any],
+    seed: int,
+    unit: str,
+) -> None:
+    """Write the settings of a trial as TOML.
+
+    Args:
+        path: of the file.
+        best: the trial.
+        settings: all of its settings, but those of its budget and of the machine.
+        budget: of the trial.
+        seed: of its training.
+        unit: what its loss is per.
+    """
+    given = ", ".join(f"--{name} {value:g}" for name, value in budget.items())
+    lines = [
+        f"# Trial {best.trial} of seqgen tune: {best.val_loss:.4f} nats per {unit} on the held-out",
+        f"# part, with {given} --seed {seed}.",
+    ]
+    found = {name: value for name, value in settings.items() if name in best.settings}
+    others = {name: value for name, value in settings.items() if name not in best.settings}
+    about = {name: others.pop(name) for name in ("architecture", "preset") if name in others}
+    lines += [*map(_assignment, about.items())]
+    lines += ["", "# Found by the search.", *map(_assignment, found.items())]
+    if others:
+        heading = "# Given, or chosen for the time of a trial: delete a line to have it chosen anew"
+        lines += ["", heading, *map(_assignment, others.items())]
+    write_bytes(path, ("\n".join(lines) + "\n").encode())
+
+
+def _assignment(setting: tuple[str, Any]) -> str:
+    name, value = setting
+    # TOML knows no null; "none" is what settings read. All else it writes as JSON does.
+    value = _typed("none" if value is None else value)
+    return f"{name} = {json.dumps(value, ensure_ascii=False)}"
+
+
+def _typed(value: Any) -> Any:
+    """Return the number, or the truth value, that a `--set` has given as text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        read = json.loads(value)
+    except ValueError:
+        return value
+    return read if isinstance(read, int | float) else value
+
 
 GO_ON = "give the same command again to go on"
 # A trial's parts at which it is compared with others.

@@ -11,8 +11,8 @@ from typing import Any
 from seqgen.commands import loading
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.writing import beam_search, explain, sample
-from seqgen.configs.cache import CacheConfig
 from seqgen.configs.decoding import BeamOptions, SampleOptions
+from seqgen.configs.scoring import CacheConfig
 from seqgen.data.sources import Vectors
 from seqgen.models.engines.precision import Precision
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from seqgen.configs import MOST_WIDTH, SHARED_SEARCH, require, setting
-from seqgen.configs.labelling import Pooling, SentenceConfig
+from seqgen.configs.model import Pooling, SentenceConfig
 from seqgen.configs.settings import MOST_TOKENS
 from seqgen.models.encoders.sentence_encoder import SentenceEncoder, at_ends
 from seqgen.registry import SHARED_DOCS

@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from seqgen.configs import setting
-from seqgen.configs.labelling import Pooling
+from seqgen.configs.model import Pooling
 from seqgen.data.masking import Symbols
 from seqgen.errors import UsageError
 from seqgen.models.base import Model

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from seqgen.configs import MOST_LAYERS, MOST_WIDTH, SHARED_SEARCH, require, setting
-from seqgen.configs.labelling import SentenceConfig
+from seqgen.configs.model import SentenceConfig
 from seqgen.models.encoders.sentence_encoder import SentenceEncoder, at_ends
 from seqgen.models.network import groups_in_order
 from seqgen.models.recurrent.config import CellRegularisers, RecurrentConfig

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from seqgen.configs.labelling import LabellingConfig
+from seqgen.configs.model import LabellingConfig
 from seqgen.data.batches import Batch
 from seqgen.data.sources import Source
 from seqgen.models.base import Model, NeuralLanguageModel

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from seqgen.configs.labelling import Pooling
+from seqgen.configs.model import Pooling
 from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.network import Network, groups_in_order

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from seqgen.configs import Size
-from seqgen.configs.labelling import Pooling, SentenceConfig
+from seqgen.configs.model import Pooling, SentenceConfig
 from seqgen.models.encoders.sentence_encoder import SentenceEncoder, at_ends, require_window
 from seqgen.models.network import groups_in_order
 from seqgen.models.seq2seq.transformer import TransformerEncoder

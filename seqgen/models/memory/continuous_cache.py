@@ -10,7 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from seqgen.configs.cache import CacheConfig
+from seqgen.configs.scoring import CacheConfig
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
 from seqgen.models.memory.recent import (
     FEWEST_TOGETHER,

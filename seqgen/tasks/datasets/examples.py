@@ -22,9 +22,8 @@ from seqgen.data.split import held_out_fraction, held_out_lines, path_of
 from seqgen.data.text import Survey, Text, survey, text_files
 from seqgen.errors import SeqgenError
 from seqgen.store import TOKENIZER, StoredModel
-from seqgen.tasks.datasets.dataset import Dataset, Parts
+from seqgen.tasks.datasets.dataset import Dataset, Parts, given_tokenizer, train_tokenizer
 from seqgen.tasks.datasets.prepared import Prepared, VocabSizes
-from seqgen.tasks.datasets.tokens import given_tokenizer, train_tokenizer
 from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Notice, Report
 from seqgen.wording import plural

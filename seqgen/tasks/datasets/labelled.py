@@ -15,10 +15,9 @@ from seqgen.data.labels import Labels, with_labels_read
 from seqgen.data.pairs import LabelledLines, Tokenizers, encode_pairs
 from seqgen.data.text import Survey, survey
 from seqgen.errors import SeqgenError
-from seqgen.tasks.datasets.dataset import Parts
+from seqgen.tasks.datasets.dataset import Parts, given_tokenizer, require_sampling, train_tokenizer
 from seqgen.tasks.datasets.pairs import PairDataset, PreparedPairs
 from seqgen.tasks.datasets.prepared import Prepared, VocabSizes
-from seqgen.tasks.datasets.tokens import given_tokenizer, require_sampling, train_tokenizer
 from seqgen.training.events import Report
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from seqgen import store
 from seqgen.configs import DataConfig, TrainingConfig
 from seqgen.data.batches import Batches, Overlapping, SampledBatches
@@ -24,12 +26,35 @@ from seqgen.data.text import Survey, Text, survey
 from seqgen.data.token_writing import write_corpus
 from seqgen.errors import SeqgenError
 from seqgen.metrics.perplexity import ScoreTotals
-from seqgen.tasks.datasets.batch_rows import rows_of_documents
 from seqgen.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
     from seqgen.models.base import Model
     from seqgen.store import StoredModel
+
+
+# Tokens of a step on pairs, on the longer side of each: docs/recipes.md.
+PAIR_TOKENS = 2000
+# An epoch has at least this many steps, unless that takes fewer rows than the recipe's.
+LEAST_EPOCH = 16
+
+
+def rows_of_pairs(corpus: Corpus, least: int) -> int:
+    """Return how many pairs make a step of `PAIR_TOKENS`, on the longer side; at least `least`."""
+    lengths = np.diff(corpus.ends, prepend=0)
+    longer = np.maximum(lengths, corpus.sources.lengths).mean()
+    return _limited(round(PAIR_TOKENS / longer), corpus, least)
+
+
+def rows_of_documents(corpus: Corpus, training: TrainingConfig) -> int:
+    """Return how many documents have as many tokens as the recipe's rows, which are windows."""
+    mean = min(training.seq_len, corpus.tokens.size / corpus.ends.size)
+    rows = round(training.batch_size * training.seq_len / mean)
+    return _limited(rows, corpus, training.batch_size)
+
+
+def _limited(rows: int, corpus: Corpus, least: int) -> int:
+    return max(least, min(rows, corpus.ends.size // LEAST_EPOCH))
 
 
 @dataclass(frozen=True)

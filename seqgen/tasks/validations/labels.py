@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from seqgen.commands.labelling.probabilities import label_totals
+from seqgen.commands.labelling.predict import label_totals
 from seqgen.commands.training.validating import Final, Validation
 
 # Examples that a validation during training looks at.

@@ -23,8 +23,7 @@ from seqgen.training.diagnosis.distance import (
     window_length,
     windows,
 )
-from seqgen.training.diagnosis.heads import attention_figures
-from seqgen.training.diagnosis.layers import Update, units_of
+from seqgen.training.diagnosis.layers import Update, attention_figures, units_of
 from seqgen.training.diagnosis.warnings import Warnings
 from seqgen.training.events import Diagnosed, Event, Notice, Report, Validated
 from seqgen.training.optimizers import rate
