@@ -49,22 +49,14 @@ MOST_BEAMS, MOST_DIVERSITY = 10**5, 1e6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heads(Options):
+class Heads(Options, panel=ATTENTION):
     """Which part of a model's attention is read. Layers and heads count from 0."""
 
     layer: int | None = setting(
-        "Read the attention of this layer, counted from 0.",
-        None,
-        low=0,
-        panel=ATTENTION,
-        without="the mean of all",
+        "Read the attention of this layer, counted from 0.", None, low=0, without="the mean of all"
     )
     head: int | None = setting(
-        "Read the attention of this head, counted from 0.",
-        None,
-        low=0,
-        panel=ATTENTION,
-        without="the mean of all",
+        "Read the attention of this head, counted from 0.", None, low=0, without="the mean of all"
     )
 
     def mean(self, weights: np.ndarray) -> np.ndarray:
@@ -75,24 +67,20 @@ class Heads(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LookOptions(Options):
+class LookOptions(Options, panel=ATTENTION):
     """What to show of how a text reads its source."""
 
     attention: bool = setting(
         "Show what each token read of its source: all layers and heads with --json, else a "
         "heat map on standard error.",
         False,
-        panel=ATTENTION,
     )
     align: bool = setting(
         "After each text and a tab, write pairs i-j: target token j reads source token i most. "
         "Both count from 0.",
         False,
-        panel=ATTENTION,
     )
-    align_words: bool = setting(
-        "The same between words, which white space separates.", False, panel=ATTENTION
-    )
+    align_words: bool = setting("The same between words, which white space separates.", False)
     heads: Heads = group(Heads)
 
     def __post_init__(self) -> None:
@@ -153,7 +141,7 @@ class SourceOptions(LookOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WritingOptions(Options):
+class WritingOptions(Options, panel=LENGTH):
     """What sampling and searching have in common. `batch_size` never changes a result."""
 
     no_repeat_ngram: int | None = setting(
@@ -165,16 +153,11 @@ class WritingOptions(Options):
         panel=FILTERS,
         reads="escapes",
     )
-    max_tokens: int = setting(
-        "Largest number of tokens to write.", 500, low=0, high=MOST_TOKENS, panel=LENGTH
-    )
-    min_tokens: int = setting(
-        "Least number of tokens to write before a text may end.", 0, low=0, panel=LENGTH
-    )
+    max_tokens: int = setting("Largest number of tokens to write.", 500, low=0, high=MOST_TOKENS)
+    min_tokens: int = setting("Least number of tokens to write before a text may end.", 0, low=0)
     stop: tuple[str, ...] = setting(
         r"End a text before this string; \n, \t and \\ are read as escapes. Can be repeated.",
         (),
-        panel=LENGTH,
         reads="escapes",
     )
     of_source: SourceOptions = group(SourceOptions)
@@ -204,7 +187,7 @@ class WritingOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampleOptions(WritingOptions):
+class SampleOptions(WritingOptions, panel=FILTERS):
     """How `sample` writes. Sample j of prompt i draws its token t from hash(seed, i, j, t)."""
 
     temperature: float = setting(
@@ -212,29 +195,25 @@ class SampleOptions(WritingOptions):
         "is greedy.",
         1.0,
         low=0,
-        panel=FILTERS,
     )
-    top_k: int | None = setting("Keep only the N most probable tokens.", None, low=1, panel=FILTERS)
+    top_k: int | None = setting("Keep only the N most probable tokens.", None, low=1)
     top_p: float = setting(
         "Keep the fewest most probable tokens whose total reaches this probability.",
         1.0,
         low=0,
         high=1,
-        panel=FILTERS,
     )
     min_p: float = setting(
         "Keep tokens with at least this share of the most probable token's probability.",
         0.0,
         low=0,
         high=1,
-        panel=FILTERS,
     )
     typical: float = setting(
         "Keep the tokens whose surprisal is nearest to the entropy, up to this total probability.",
         1.0,
         above=0,
         high=1,
-        panel=FILTERS,
     )
     repetition_penalty: float = setting(
         "Multiply the log-probability of every token seen before by this, 0.001 to 1000; above 1 "
@@ -242,30 +221,26 @@ class SampleOptions(WritingOptions):
         1.0,
         low=1 / MOST_PENALTY,
         high=MOST_PENALTY,
-        panel=FILTERS,
     )
     presence_penalty: float = setting(
         "Subtract this many nats from every token written before, -1000 to 1000.",
         0.0,
         low=-MOST_PENALTY,
         high=MOST_PENALTY,
-        panel=FILTERS,
     )
     frequency_penalty: float = setting(
         "Subtract this many nats from a token for each time it was written, -1000 to 1000.",
         0.0,
         low=-MOST_PENALTY,
         high=MOST_PENALTY,
-        panel=FILTERS,
     )
     ban: tuple[str, ...] = setting(
         r"Never write this string, unless --force does; \n, \t and \\ are read as escapes. Can be "
         "repeated.",
         (),
-        panel=FILTERS,
         reads="escapes",
     )
-    greedy: bool = setting("Always write the most probable token.", False, panel=FILTERS)
+    greedy: bool = setting("Always write the most probable token.", False)
     num_samples: int = setting(
         "Number of texts to write for each prompt.", 1, low=1, high=MOST_SAMPLES, panel=LENGTH
     )
@@ -289,43 +264,33 @@ class SampleOptions(WritingOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BeamOptions(WritingOptions):
+class BeamOptions(WritingOptions, panel=SEARCH):
     """How `beam_search` searches."""
 
     max_tokens: int = with_default(WritingOptions, "max_tokens", 100)
     batch_size: int = with_default(WritingOptions, "batch_size", 16)
-    beams: int = setting(
-        "Number of hypotheses to keep at each step.",
-        5,
-        low=1,
-        high=MOST_BEAMS,
-        panel=SEARCH,
-    )
+    beams: int = setting("Number of hypotheses to keep at each step.", 5, low=1, high=MOST_BEAMS)
     length_norm: LengthNormKind = setting(
         "Divide the log-probability of a text of L tokens by L^alpha (avg), by ((5 + L) / 6)^alpha "
         "(gnmt), or not at all (none).",
         "avg",
-        panel=SEARCH,
     )
     alpha: float = setting(
         "Exponent of --length-norm, from -10 to 10; above 0 favours longer texts.",
         1.0,
         low=-MOST_ALPHA,
         high=MOST_ALPHA,
-        panel=SEARCH,
     )
     groups: int = setting(
         "Diverse beam search (Vijayakumar et al. 2018): divide the beams into this many groups.",
         1,
         low=1,
-        panel=SEARCH,
     )
     diversity: float = setting(
         "With --groups: subtract this many nats from a token that an earlier group takes.",
         0.5,
         low=0,
         high=MOST_DIVERSITY,
-        panel=SEARCH,
     )
     coverage_penalty: float = setting(
         "Lower the score of a finished text that leaves parts of its source unread: add BETA times "
@@ -333,17 +298,12 @@ class BeamOptions(WritingOptions):
         0.0,
         low=0,
         high=MOST_PENALTY,
-        panel=SEARCH,
         metavar="BETA",
     )
     stochastic: bool = setting(
-        "Sample as many texts as there are beams, without replacement (Kool et al. 2019).",
-        False,
-        panel=SEARCH,
+        "Sample as many texts as there are beams, without replacement (Kool et al. 2019).", False
     )
-    exhaustive: bool = setting(
-        "Try every possible text; for tiny vocabularies only.", False, panel=SEARCH
-    )
+    exhaustive: bool = setting("Try every possible text; for tiny vocabularies only.", False)
     nbest: int = setting(
         "Number of texts to return for each prompt.", 1, low=1, high=MOST_BEAMS, panel=LENGTH
     )

@@ -69,8 +69,17 @@ class Options(Config):
     """Settings of one call, which no model keeps.
 
     A field may be a group of options of its own, made by `group`; on the command line all of them
-    are flags beside each other.
+    are flags beside each other. `class X(Options, panel=MODEL)` says under which heading help lists
+    those that name none themselves.
     """
+
+    def __init_subclass__(cls, panel: str = "") -> None:
+        super().__init_subclass__()
+        for field in vars(cls).values():
+            if isinstance(field, dataclasses.Field) and "flag" in field.metadata:
+                flag = field.metadata["flag"]
+                flag = dataclasses.replace(flag, panel=flag.panel or panel)
+                field.metadata = {**field.metadata, "flag": flag}
 
     @classmethod
     def name_of(cls, field: str) -> str:

@@ -37,7 +37,7 @@ MOST_BLEU_SEED = (1 << 32) - 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dynamic(Options):
+class Dynamic(Options, panel=MODEL):
     """How the weights of a model follow the text that it scores (Krause et al. 2018)."""
 
     dynamic: float | None = setting(
@@ -47,14 +47,12 @@ class Dynamic(Options):
         low=0,
         high=MOST_RATE,
         metavar="RATE",
-        panel=MODEL,
     )
     dynamic_decay: float = setting(
         "Share by which the weights return to the trained ones at each update of --dynamic.",
         0.0,
         low=0,
         high=1,
-        panel=MODEL,
         without="0",
     )
     dynamic_segment: int | None = setting(
@@ -62,7 +60,6 @@ class Dynamic(Options):
         None,
         low=1,
         high=MOST_TOKENS,
-        panel=MODEL,
         without="20 characters or bytes; 5 other tokens",
     )
 
@@ -125,36 +122,27 @@ class Scoring(TextScoring):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreOptions(Options):
+class ScoreOptions(Options, panel=SCORES):
     """How texts are compared with references, by any metric; the defaults are sacreBLEU's."""
 
-    lowercase: bool = setting("Ignore case.", False, panel=SCORES)
+    lowercase: bool = setting("Ignore case.", False)
     tokenize: str | None = setting(
-        "BLEU: tokenizer, such as 13a, intl, char, zh or none.",
-        None,
-        metavar="KIND",
-        without="13a",
-        panel=SCORES,
+        "BLEU: tokenizer, such as 13a, intl, char, zh or none.", None, metavar="KIND", without="13a"
     )
     smooth: Literal["exp", "floor", "add-k", "none"] = setting(
-        "BLEU: smoothing of n-grams without a match.", "exp", panel=SCORES
+        "BLEU: smoothing of n-grams without a match.", "exp"
     )
     smooth_value: float | None = setting(
-        "BLEU: value of the smoothing floor or add-k.", None, low=0, high=1e6, panel=SCORES
+        "BLEU: value of the smoothing floor or add-k.", None, low=0, high=1e6
     )
     # No sentence has matches of more than 100 words, and each order takes its time.
-    max_order: int = setting(
-        "BLEU: length of the longest n-grams.", 4, low=1, high=100, panel=SCORES
-    )
+    max_order: int = setting("BLEU: length of the longest n-grams.", 4, low=1, high=100)
     effective_order: bool = setting(
         "BLEU: use only n-grams that the text is long enough for; always so for single sentences.",
         False,
-        panel=SCORES,
     )
-    case_sensitive: bool = setting(
-        "TER: treat upper and lower case as different.", False, panel=SCORES
-    )
-    normalized: bool = setting("TER: normalise punctuation first.", False, panel=SCORES)
+    case_sensitive: bool = setting("TER: treat upper and lower case as different.", False)
+    normalized: bool = setting("TER: normalise punctuation first.", False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -239,35 +227,25 @@ class TranslationScores(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BleuTest(Options):
+class BleuTest(Options, panel=TESTS):
     """How sure a score is, and whether two systems differ."""
 
-    confidence: bool = setting(
-        "Add a 95 % interval, from resampling the lines.", False, panel=TESTS
-    )
+    confidence: bool = setting("Add a 95 % interval, from resampling the lines.", False)
     against: tuple[str, ...] = setting(
         "Output of another system: test whether its score differs significantly from HYP's.",
         (),
         metavar="FILE",
         reads="file",
-        panel=TESTS,
     )
-    paired_test: Literal["bootstrap", "randomization"] = setting(
-        "Test of --against.", "bootstrap", panel=TESTS
-    )
+    paired_test: Literal["bootstrap", "randomization"] = setting("Test of --against.", "bootstrap")
     samples: int = setting(
-        "Number of resamples for --confidence and --against.",
-        1000,
-        low=2,
-        high=MOST_RESAMPLES,
-        panel=TESTS,
+        "Number of resamples for --confidence and --against.", 1000, low=2, high=MOST_RESAMPLES
     )
     seed: int = setting(
         "Random seed of the resampling; the default is sacreBLEU's.",
         12345,
         low=0,
         high=MOST_BLEU_SEED,
-        panel=TESTS,
     )
     sentence_level: bool = setting(
         "Print a score for each line; several metrics are columns.", False, panel=OUTPUT
@@ -284,7 +262,7 @@ STRENGTH, FLATNESS = 0.1, 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
-class CacheOptions(Options):
+class CacheOptions(Options, panel=MODEL):
     """What the command line says of a cache."""
 
     cache: int | None = setting(
@@ -293,23 +271,16 @@ class CacheOptions(Options):
         None,
         low=1,
         high=MOST_WIDTH,
-        panel=MODEL,
         without="no cache",
     )
     cache_strength: float | None = setting(
-        "Weight of the cache, from 0 to below 1.",
-        None,
-        low=0,
-        below=1,
-        panel=MODEL,
-        without=str(STRENGTH),
+        "Weight of the cache, from 0 to below 1.", None, low=0, below=1, without=str(STRENGTH)
     )
     cache_flatness: float | None = setting(
         "Multiply products of features by this: the smaller, the flatter the cache's distribution.",
         None,
         low=0,
         high=1000,
-        panel=MODEL,
         without=str(FLATNESS),
     )
 

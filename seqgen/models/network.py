@@ -27,7 +27,7 @@ class Network(nn.Module):
     """
 
     settles: ClassVar[int] = 4
-    trained_by: ClassVar[str] = "seqgen.training.regimes.network_loss:REGIMES"
+    trained_by: ClassVar[str] = "seqgen.training.regimes.teacher_forcing:BY_NETWORK_LOSS"
     config: ModelConfig
     head: nn.Linear
 

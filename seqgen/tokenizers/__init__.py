@@ -37,17 +37,6 @@ STORED: dict[str, type[Tokenizer]] = {
     },
 }
 
-__all__ = [
-    "KINDS",
-    "STORED",
-    "Decoder",
-    "Tokenizer",
-    "load_tokenizer",
-    "read_facts",
-    "tokenizer_from_facts",
-    "tokenizer_kind",
-]
-
 
 def tokenizer_kind(name: str) -> type[Tokenizer]:
     """Return the tokenizer class called `name`.

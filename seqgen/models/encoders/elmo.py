@@ -76,7 +76,7 @@ class ELMo(Model, Network):
         size: the width of each layer's features.
     """
 
-    trained_by: ClassVar[str] = "seqgen.training.regimes.both_ways:REGIMES"
+    trained_by: ClassVar[str] = "seqgen.training.regimes.teacher_forcing:BY_BOTH_WAYS"
     over_tensors: ClassVar[Callable[..., Tensor] | None] = None
     both_ways: ClassVar[bool] = True
     window: int | None = None

@@ -31,7 +31,7 @@ class Predictor(Model, Network):
         window: how many tokens it reads at most, its start included; None for any number.
     """
 
-    trained_by: ClassVar[str] = "seqgen.training.regimes.predicting:REGIMES"
+    trained_by: ClassVar[str] = "seqgen.training.regimes.teacher_forcing:BY_PREDICTING"
     over_tensors: ClassVar[Callable[..., Tensor] | None] = None
     window: int | None = None
     source_window: int | None = None

@@ -1,12 +1,15 @@
-"""Regimes that read the real text: teacher forcing, and unlikelihood against repetition."""
+"""Regimes that read the real data, as language models and networks with other losses do."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
+from seqgen.configs import TrainingConfig
+from seqgen.configs.regimes import DEFAULT_REGIME
 from seqgen.data.batches import IGNORED
-from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress
+from seqgen.training.reading import Reader, sent
+from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress, TextRules
 
 # 1 - p is kept above this, so that its logarithm stays finite.
 LEAST = 1e-5
@@ -59,3 +62,55 @@ def unlikelihood(log_probs: Tensor, tokens: Tensor, targets: Tensor) -> Tensor:
     # A probability of one would have no finite gradient: it is left out before the logarithm.
     not_p = (-torch.expm1(of_candidates)).clamp_min(LEAST)
     return -(not_p.log() * penalised).sum()
+
+
+class NetworkLoss(Regime):
+    """The model's own `loss` of the tokens, which predicts none of them from those before it."""
+
+    def forward(self, rows: Rows, progress: StepProgress) -> Loss:
+        loss = self.reader.model.loss(rows.targets)
+        return Loss(loss, loss, None)
+
+
+BY_NETWORK_LOSS = {DEFAULT_REGIME: NetworkLoss}
+
+
+class Predicting(Regime):
+    """The cross-entropy of the targets under what the model predicts, such as labels."""
+
+    def forward(self, rows: Rows, progress: StepProgress) -> Loss:
+        reading = self.reader.predict(rows.batch)
+        # The sources of a piece of a batch may be shorter than the longest of the batch.
+        targets = rows.targets[:, : reading.logits.shape[1]]
+        minimised, nats = self.reader.costs(reading, targets)
+        return Loss(minimised, nats, reading.state)
+
+
+BY_PREDICTING = {DEFAULT_REGIME: Predicting}
+
+
+class BothWays(Regime):
+    """The sum of both log-likelihoods (Peters et al. 2018, section 3.1).
+
+    What is reported is the mean of both, in nats per token, and each of them.
+    """
+
+    def __init__(self, reader: Reader, config: TrainingConfig, text_rules: TextRules) -> None:
+        super().__init__(reader, config, text_rules)
+        both = reader.model.forwards, reader.model.backwards
+        self._readers = tuple(Reader(model, config) for model in both)
+
+    def forward(self, rows: Rows, progress: StepProgress) -> Loss:
+        batches, costs = (rows.batch, rows.batch.backward), []
+        for name, reader, batch in zip(
+            ("forward", "backward"), self._readers, batches, strict=True
+        ):
+            tokens, targets = (sent(ids, rows.device) for ids in (batch.tokens, batch.targets))
+            minimised, nats = reader.costs(reader.read(tokens, None), targets)
+            self.note(f"{name}_loss", nats.detach(), batch.count)
+            costs.append((minimised, nats))
+        minimised, nats = (sum(each) for each in zip(*costs, strict=True))
+        return Loss(minimised, nats / 2, None)
+
+
+BY_BOTH_WAYS = {DEFAULT_REGIME: BothWays}
