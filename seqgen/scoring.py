@@ -7,15 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from seqgen.configs import Direction
 from seqgen.data.corpus import Corpus
 from seqgen.data.direction import reading_order, turned
 from seqgen.metrics.perplexity import ScoreTotals
-from seqgen.models.base import LanguageModel
-from seqgen.models.engines.precision import in_float64
+from seqgen.models.engines.ops import ops_of
+from seqgen.models.reader import Reader, without_gradients
 from seqgen.models.scores import Scores, Want
 from seqgen.models.state import State
 from seqgen.tokenizers import Tokenizer
@@ -87,7 +85,7 @@ def add_up(scored: Iterable[Scored], tokenizer: Tokenizer) -> ScoreTotals:
 
 
 def score_corpus(
-    model: LanguageModel,
+    model: Reader,
     corpus: Corpus,
     batch_size: int = 32,
     stride: int | None = None,
@@ -104,8 +102,8 @@ def score_corpus(
         model: in evaluation mode; one that writes from sources where the corpus has them.
         corpus: documents of at least one token.
         batch_size: documents side by side, at most.
-        stride: see `LanguageModel.start`.
-        want: see `LanguageModel.score`; with hits come ranks where these are quick.
+        stride: see `Reader.start`.
+        want: see `Reader.score`; with hits come ranks where these are quick.
         direction: in which the model reads; the scores are in the order of the text either way.
 
     Yields:
@@ -120,9 +118,9 @@ def score_corpus(
         yield in_order(read).take(reading_order(corpus))
 
 
-@torch.inference_mode()
+@without_gradients
 def _score_documents(
-    model: LanguageModel, corpus: Corpus, batch_size: int, stride: int | None, want: Want
+    model: Reader, corpus: Corpus, batch_size: int, stride: int | None, want: Want
 ) -> Iterator[Scored]:
     """Score every document as it stands; see `score_corpus`."""
     batch_size = max(batch_size, model.rows_at_least)
@@ -136,9 +134,7 @@ def _score_documents(
             yield from _score_rows(model, corpus, documents, opens, want)
 
 
-def opener(
-    model: LanguageModel, corpus: Corpus, stride: int | None
-) -> Callable[[Sequence[int]], State]:
+def opener(model: Reader, corpus: Corpus, stride: int | None) -> Callable[[Sequence[int]], State]:
     """Return what opens a state for documents of a corpus, a row each, on their sources if any."""
     if corpus.sources is None:
         return lambda documents: model.start(len(documents), stride)
@@ -146,7 +142,7 @@ def opener(
 
 
 def _score_rows(
-    model: LanguageModel,
+    model: Reader,
     corpus: Corpus,
     documents: np.ndarray,
     opens: Callable[[Sequence[int]], State],
@@ -161,7 +157,7 @@ def _score_rows(
         inside = at < end[:, None]  # (B, T)
         targets = np.where(inside, corpus.tokens[np.where(inside, at, 0)], 0).astype(np.int64)
         tokens = np.concatenate([before[:, None], targets[:, :-1]], axis=1).astype(np.int64)
-        scores, state = model.score(_on(model, tokens), _on(model, targets), state, want)
+        scores, state = model.score(model.ids(tokens), model.ids(targets), state, want)
         of = np.repeat(documents, np.count_nonzero(inside, axis=1))
         yield Scored(of, targets[inside], *arrays_of(scores, inside))
         begin = begin + length
@@ -174,19 +170,16 @@ def _score_rows(
         before = targets[alive, -1]
 
 
-def with_quick_ranks(model: LanguageModel, want: Want) -> Want:
+def with_quick_ranks(model: Reader, want: Want) -> Want:
     """Return what a model is asked for: ranks where these are as quick as hits."""
     return "ranks" if want == "hits" and model.quick_ranks else want
 
 
 def arrays_of(scores: Scores, places: Any) -> list[np.ndarray | None]:
     """Return log-probabilities, in float64, hits and ranks at some places of (B, T)."""
-    columns = in_float64(scores.log_probs), scores.hits, scores.ranks
-    return [None if column is None else column.cpu().numpy()[places] for column in columns]
-
-
-def _on(model: LanguageModel, ids: np.ndarray) -> Tensor:
-    return torch.from_numpy(ids).to(model.device)
+    columns = scores.log_probs, scores.hits, scores.ranks
+    at = [None if column is None else ops_of(column).array(column)[places] for column in columns]
+    return [at[0].astype(np.float64), *at[1:]]
 
 
 def parallel_rows(corpus: Corpus, rows: int, length: int) -> Corpus:

@@ -13,8 +13,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 
-import torch
-
 from seqgen.decoding.beam_groups import (
     BeamConfig,
     Ending,
@@ -31,7 +29,7 @@ from seqgen.decoding.processors import History, Processor, normalise
 from seqgen.decoding.sampling import Opens, prefill
 from seqgen.decoding.stochastic_beam import StochasticGroup
 from seqgen.hashing import hash64
-from seqgen.models.base import LanguageModel
+from seqgen.models.reader import Reader, without_gradients
 
 # The prompt's place, the group, and the fates of its best candidates.
 Watch = Callable[[int, int, Sequence[Fate]], None]
@@ -75,9 +73,9 @@ class Search:
         return best.hypotheses
 
 
-@torch.inference_mode()
+@without_gradients
 def search(
-    model: LanguageModel,
+    model: Reader,
     sources: Sequence[SearchPrompt],
     config: BeamConfig,
     processors: Sequence[Processor],

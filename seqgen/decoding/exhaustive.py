@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import torch
 
 from seqgen.configs import require
 from seqgen.decoding.beam_groups import Ending
 from seqgen.decoding.hypotheses import Hypothesis, LengthNorm
 from seqgen.decoding.processors import IMPOSSIBLE, History, Processor, normalise
 from seqgen.decoding.sampling import Opens, prefill
-from seqgen.models.base import LanguageModel
+from seqgen.models.reader import Reader, without_gradients
 from seqgen.models.state import State
 
 MOST = 1_000_000
 
 
-@torch.inference_mode()
+@without_gradients
 def exhaustive(
-    model: LanguageModel,
+    model: Reader,
     nbest: int,
     norm: LengthNorm,
     processors: Sequence[Processor],
@@ -54,7 +53,7 @@ def exhaustive(
 
 
 def _walk(
-    model: LanguageModel,
+    model: Reader,
     parent: Hypothesis,
     logits: np.ndarray,
     state: State,

@@ -8,12 +8,12 @@ from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
-import torch
 
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import Choose
 from seqgen.decoding.processors import History, Processor, normalise
-from seqgen.models.base import LanguageModel
+from seqgen.models.engines.ops import ops_of
+from seqgen.models.reader import Reader, without_gradients
 from seqgen.models.state import State
 
 
@@ -55,9 +55,9 @@ PIECE = 4096
 Watch = Callable[[Sequence[Row], int, Sequence[np.ndarray], Sequence[int]], None]
 
 
-@torch.inference_mode()
+@without_gradients
 def sample(
-    model: LanguageModel,
+    model: Reader,
     rows: Sequence[Row],
     begin: Callable[[Row], Continuation],
     processors: Sequence[Processor],
@@ -119,14 +119,14 @@ def sample(
         step += 1
 
 
-def without_sources(model: LanguageModel) -> Opens:
+def without_sources(model: Reader) -> Opens:
     """Return what opens the states of a model that writes from no source."""
     return lambda handles: model.start(len(handles))
 
 
-@torch.inference_mode()
+@without_gradients
 def prefill(
-    model: LanguageModel,
+    model: Reader,
     prompts: Sequence[tuple[int, ...]],
     opens: Opens | None = None,
     handles: Sequence[int] | None = None,
@@ -152,9 +152,10 @@ def prefill(
         if length == 1:
             after, state = model.step([token for (token,) in rows], state)
         else:
-            for piece in torch.tensor(rows, device=model.device).split(PIECE, 1):
-                called, state = model(piece, state, last=1)
-            after = called[:, 0].cpu().numpy()
+            ids = model.ids(np.array(rows))
+            for first in range(0, length, PIECE):
+                called, state = model(ids[:, first : first + PIECE], state, last=1)
+            after = ops_of(called).array(called)[:, 0]
         logits.append(after)
         states.append(state)
     state = type(states[0]).cat(states) if len(states) > 1 else states[0]
