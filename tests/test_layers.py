@@ -25,7 +25,7 @@ LAYERS = [
     {"models"},
     {"data"},
     {"tokenizers"},
-    {"metrics"},
+    {"metrics", "patterns"},
     {"registry", "presets"},
     {"tasks"},
     {"configs"},

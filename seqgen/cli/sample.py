@@ -55,8 +55,8 @@ def sample(
     instead of prompts, and writes their targets.
 
     Filters apply in this order: tokens that are never written, --ban, --min-tokens, --force,
-    repetition, presence and frequency penalties, --no-repeat-ngram, --temperature, --top-k,
-    --top-p, --min-p, --typical. Then a token is drawn. A filter that would remove every token
+    --pattern, repetition, presence and frequency penalties, --no-repeat-ngram, --temperature,
+    --top-k, --top-p, --min-p, --typical. Then a token is drawn. A filter that would remove every token
     keeps the most probable one.
     """
     if instead.interactive:

@@ -16,7 +16,7 @@ from seqgen.data.framing import Framing
 from seqgen.data.labels import Labels, joined
 from seqgen.data.pairs import Tokenizers
 from seqgen.decoding.backward import BackwardContinuation, BackwardDecoder
-from seqgen.decoding.continuation import Continuation
+from seqgen.decoding.continuation import Continuation, EndIds
 from seqgen.models.base import LanguageModel
 from seqgen.models.memory.continuous_cache import parts_of
 from seqgen.models.mixture.model import Mixture
@@ -150,11 +150,16 @@ class LoadedModel:
         return self.tokenizer.decoder(history)
 
     def continuation(
-        self, decoder: Decoder, stops: Sequence[str], max_tokens: int, min_tokens: int = 0
+        self,
+        decoder: Decoder,
+        stops: Sequence[str],
+        max_tokens: int,
+        min_tokens: int = 0,
+        ends: EndIds = None,
     ) -> Continuation:
-        """Open a text over a decoder; see `Continuation`."""
+        """Open a text over a decoder; see `Continuation`. Without `ends`, the model's end it."""
         kind = BackwardContinuation if self.backward else Continuation
-        return kind(decoder, stops, max_tokens, self.framing.stops, min_tokens)
+        return kind(decoder, stops, max_tokens, ends or self.framing.stops, min_tokens)
 
     def echoed(self, prompt: str, text: str) -> str:
         """Return a text with its prompt where that belongs."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from seqgen.configs.options import (
     ATTENTION,
     FILTERS,
+    FORM,
     LENGTH,
     MACHINE,
     SEARCH,
@@ -141,6 +142,18 @@ class SourceOptions(LookOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Form(Options, panel=FORM):
+    """The form that a whole text must have."""
+
+    pattern: str | None = setting(
+        "Write only texts that match this regular expression as a whole: Python's syntax without "
+        "back-references and look-around. A prompt is no part of the text.",
+        None,
+        metavar="REGEX",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class WritingOptions(Options, panel=LENGTH):
     """What sampling and searching have in common. `batch_size` never changes a result."""
 
@@ -160,6 +173,7 @@ class WritingOptions(Options, panel=LENGTH):
         (),
         reads="escapes",
     )
+    form: Form = group(Form)
     of_source: SourceOptions = group(SourceOptions)
     batch_size: int = setting(
         "Texts to process at once; affects speed and memory, not the result.",
@@ -184,6 +198,15 @@ class WritingOptions(Options, panel=LENGTH):
         why = no_text(self.force)
         require(why is None, f"--force {why}")
         texts("--stop", self.stop)
+        if self.form.given:
+            other = {"--stop": self.stop, "--min-tokens": self.min_tokens}
+            other |= {flag: True for flag in self.of_source.given}
+            for flag in ("--stop", "--min-tokens", "--max-ratio", "--copy-unknown"):
+                require(
+                    not other.get(flag),
+                    f"{self.form.given[0]} says where a text ends and what is in it, so it cannot "
+                    f"be combined with {flag}",
+                )
 
 
 @dataclass(frozen=True, kw_only=True)

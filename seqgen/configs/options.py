@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 ARGUMENTS, WHAT, MODEL, TEXT, BUDGET = "Arguments", "What to train", "Model", "Text", "Budget"
 OPTIMISATION, SEARCH, LENGTH = "Optimisation", "Search", "Length and number"
-FILTERS, SCORES, TESTS, MEASURED = "Filters", "Scores", "Significance", "What to measure"
+FILTERS, FORM = "Filters", "Form of the text"
+SCORES, TESTS, MEASURED = "Scores", "Significance", "What to measure"
 TRANSLATED, ATTENTION = "Translations by models of pairs", "Attention to the source"
 SAVING, OUTPUT = "Saving", "Output"
 MACHINE, OTHER = "Machine", "Other options"
 PANELS = (
-    *(ARGUMENTS, WHAT, MEASURED, MODEL, TEXT, BUDGET, OPTIMISATION, SEARCH, LENGTH, FILTERS),
+    *(ARGUMENTS, WHAT, MEASURED, MODEL, TEXT, BUDGET, OPTIMISATION, SEARCH, LENGTH, FILTERS, FORM),
     *(SCORES, TRANSLATED, TESTS, ATTENTION, SAVING, OUTPUT, MACHINE, OTHER),
 )
 

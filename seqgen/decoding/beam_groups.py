@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from seqgen.configs import require
 from seqgen.configs.decoding import BeamOptions, check_beams
-from seqgen.decoding.continuation import EndIds, end_ids
+from seqgen.decoding.continuation import LIMIT, EndIds, reasons_of
 from seqgen.decoding.hypotheses import Best, Hypothesis, LengthNorm
 from seqgen.decoding.processors import IMPOSSIBLE
 
@@ -107,13 +107,18 @@ class Ending:
     penalty: Penalty | None = None
 
     @cached_property
-    def _end_ids(self) -> frozenset[int]:
-        return end_ids(self.eos_id)
+    def _reasons(self) -> Mapping[int, str]:
+        return reasons_of(self.eos_id)
+
+    @property
+    def at_limit(self) -> str:
+        """Why the last token that is allowed ends a text."""
+        return self._reasons.get(LIMIT, "length")
 
     def __call__(self, parent: Hypothesis, token: int) -> str | None:
         """Return why `parent` with `token` ends but for its length, or None."""
-        if token in self._end_ids:
-            return "eos"
+        if token in self._reasons:
+            return self._reasons[token]
         if self.ends is not None and self.ends(self.source, (*parent.tokens, token)):
             return "stop"
         return None
@@ -294,7 +299,7 @@ class Group:
         length = len(self.live[0].tokens)
         if length == ending.max_tokens:
             for hypothesis in self.live:
-                self._finish(hypothesis, "length", ending)
+                self._finish(hypothesis, ending.at_limit, ending)
             self.live = []
         elif self.best.full:
             likeliest = max(hypothesis.logprob for hypothesis in self.live)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from seqgen.tokenizers import Decoder
 
-# The tokens that end a text: one, several, or None where none does.
-EndIds = int | Collection[int] | None
+# The tokens that end a text: one, several, or None where none does; or why each of them does.
+EndIds = int | Collection[int] | Mapping[int, str] | None
+# Among the reasons, in the place of a token: why the last token that is allowed ends a text.
+LIMIT = -1
+# Why a text ends that no token can continue. The token that says so is no part of it.
+DEAD_END = "dead-end"
 
 
 def end_ids(ends: EndIds) -> frozenset[int]:
@@ -15,6 +19,11 @@ def end_ids(ends: EndIds) -> frozenset[int]:
     if ends is None:
         return frozenset()
     return frozenset((ends,) if isinstance(ends, int) else ends)
+
+
+def reasons_of(ends: EndIds) -> Mapping[int, str]:
+    """Return the reason why each token that ends a text does."""
+    return ends if isinstance(ends, Mapping) else dict.fromkeys(end_ids(ends), "eos")
 
 
 class StopStrings:
@@ -60,7 +69,7 @@ class Continuation:
         text: what is certain so far.
         ids: the tokens that were drawn, EOS and a trimmed stop's included.
         logprob: their total log-probability under the model, in nats.
-        finish_reason: None while it grows, then "eos", "stop" or "length".
+        finish_reason: None while it grows, then "eos", "stop" or "length", or what `eos_id` says.
 
     Args:
         decoder: of the row's ids.
@@ -79,13 +88,14 @@ class Continuation:
         min_tokens: int = 0,
     ) -> None:
         self._decoder, self._stops = decoder, StopStrings(stops)
-        self._max_tokens, self._ends = max_tokens, end_ids(eos_id)
+        self._max_tokens, self._reasons = max_tokens, reasons_of(eos_id)
+        self._at_limit = self._reasons.get(LIMIT, "length")
         self._min_tokens = min_tokens
         self.text, self.logprob = "", 0.0
         self.ids: list[int] = []
         self.finish_reason: str | None = None
         if max_tokens == 0:
-            self.finish_reason = "length"
+            self.finish_reason = self._at_limit
 
     @property
     def tokens(self) -> int:
@@ -94,10 +104,13 @@ class Continuation:
 
     def push(self, token: int, logprob: float = 0.0) -> str:
         """Take the next token; return the text that it makes certain."""
+        reason = self._reasons.get(token)
+        if reason == DEAD_END:
+            return self._finish(reason)
         self.ids.append(token)
         self.logprob += logprob
-        if token in self._ends:
-            return self._finish("eos")
+        if reason is not None:
+            return self._finish(reason)
         piece = self._decoder.push(token)
         # What the first `min_tokens` tokens write is not searched: it ends nothing.
         if self.tokens > self._min_tokens:
@@ -105,7 +118,7 @@ class Continuation:
         if self._stops.matched:
             self.finish_reason = "stop"
         elif self.tokens == self._max_tokens:
-            return self._finish("length", piece)
+            return self._finish(self._at_limit, piece)
         self.text += piece
         return piece
 

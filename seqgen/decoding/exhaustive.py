@@ -75,7 +75,7 @@ def _walk(
         child = Hypothesis((*parent.tokens, token), logprob)
         reason = ending(parent, token)
         if reason is None and len(child.tokens) == ending.max_tokens:
-            reason = "length"
+            reason = ending.at_limit
         if reason:
             yield child, reason
         else:

@@ -1,10 +1,10 @@
 """Filters on the next token's distribution: pure functions of history and log-probabilities.
 
 They apply in a fixed order, `ORDER`: tokens that are never written (`Forbid`), banned sequences,
-the minimum length, forced tokens, the three penalties, no repeated n-gram, temperature, top-k,
-top-p, min-p, locally typical. Each takes and returns normalised log-probabilities (B, V), so each
-works on the output of the previous one. No filter removes every token: the most probable one always
-stays.
+the minimum length, forced tokens, a pattern, the three penalties, no repeated n-gram, temperature,
+top-k, top-p, min-p, locally typical. Each takes and returns normalised log-probabilities (B, V), so
+each works on the output of the previous one. No filter removes every token: the most probable one
+always stays. A pattern alone (`constraint.Constraint`) may end a text instead.
 
 They work on NumPy arrays, whatever device the model is on. That gives the same numbers everywhere,
 and for small vocabularies a call costs a fraction of torch's.
@@ -32,6 +32,7 @@ ORDER = (
     "banned",
     "min-tokens",
     "forced",
+    "pattern",
     "repetition, presence and frequency penalties",
     "no-repeat n-gram",
     "temperature",

@@ -64,6 +64,7 @@ def sample(
     choose: Choose,
     watch: Watch | None = None,
     opens: Opens | None = None,
+    outcomes: Processor | None = None,
 ) -> Iterator[Step]:
     """Write all rows side by side; a finished row is removed from the batch.
 
@@ -75,6 +76,7 @@ def sample(
         choose: picks the tokens.
         watch: is called at every step with how the tokens were chosen.
         opens: opens a state for the rows' handles; None for a model that has no sources.
+        outcomes: makes one outcome of several tokens; see `constraint.Constraint.outcomes`.
 
     Yields:
         Every token as it is drawn. A row that is finished from the start yields one empty step.
@@ -95,6 +97,8 @@ def sample(
     while True:
         # (B, V), the model's own
         log_probs = logits if model.normalised else normalise(logits)
+        if outcomes is not None:
+            log_probs = outcomes(histories, log_probs)
         stages = [log_probs]
         for processor in processors:
             stages.append(processor(histories, stages[-1]))

@@ -10,6 +10,7 @@ from itertools import chain, islice
 
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.writing.filters import begin_and_end
+from seqgen.commands.writing.forms import constraint_of
 from seqgen.commands.writing.from_source import (
     SourceReader,
     check_sources,
@@ -20,6 +21,7 @@ from seqgen.commands.writing.records import OfSource, Written
 from seqgen.configs.decoding import SampleOptions
 from seqgen.data.sources import Vectors
 from seqgen.decoding import sampling
+from seqgen.decoding.constraint import Constraint
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.draw import Choose, CounterDraw, greedy
 from seqgen.decoding.processors import (
@@ -91,14 +93,21 @@ class Writer:
         check_sources(self.options.of_source, self.loaded)
 
     @cached_property
+    def constraint(self) -> Constraint | None:
+        """What keeps texts in the form that is asked for."""
+        return constraint_of(self.loaded, self.options)
+
+    @cached_property
     def processors(self) -> list[Processor]:
         """Every filter in order, first the one for tokens that are never written."""
-        options = self.options
-        processors: list[Processor] = [Forbid(never_written(options.of_source, self.loaded))]
+        options, form = self.options, self.constraint
+        never = never_written(options.of_source, self.loaded)
+        processors: list[Processor] = [Forbid(never if form is None else form.never)]
         if options.ban:
             known = [t for t in options.ban if self.loaded.tokenizer.first_unknown(t) is None]
             processors.append(Ban(tuple(map(self.loaded.ids, known))))
         processors += begin_and_end(self.loaded, options.min_tokens, options.force)
+        processors += [] if form is None else [form]
         return [*processors, *filters(options)]
 
     @property
@@ -119,7 +128,8 @@ class Writer:
         """Begin a text, whose tokens `decoder` turns into characters."""
         options = self.options
         limit = options.max_tokens if row.max_tokens is None else row.max_tokens
-        return self.loaded.continuation(decoder, options.stop, limit, options.min_tokens)
+        ends = None if self.constraint is None else self.constraint.reasons
+        return self.loaded.continuation(decoder, options.stop, limit, options.min_tokens, ends)
 
     def record(self, prompt: Prompt, row: Row, text: Continuation) -> Sample:
         """Return the record of a finished text."""
@@ -147,7 +157,8 @@ class Writer:
     ) -> Iterator[sampling.Step]:
         """Write `rows` side by side; yield every token."""
         how = (self.begin, self.processors, self.choose)
-        return sampling.sample(self.loaded.model, rows, *how, watch, opens)
+        outcomes = None if self.constraint is None else self.constraint.outcomes
+        return sampling.sample(self.loaded.model, rows, *how, watch, opens, outcomes)
 
 
 def stream(loaded: LoadedModel, prompt: str | Vectors, options: SampleOptions) -> Iterator[str]:

@@ -1,0 +1,109 @@
+"""The form that a text must have: a pattern, as a constraint on the tokens of a model."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+import numpy as np
+
+from seqgen.commands.loaded import LoadedModel
+from seqgen.configs import require
+from seqgen.configs.decoding import WritingOptions
+from seqgen.decoding.constraint import Constraint
+from seqgen.errors import UsageError
+from seqgen.patterns.automaton import NEVER, Automaton, Vocabulary
+from seqgen.patterns.network import Network
+from seqgen.patterns.regex import Reader
+from seqgen.tokenizers import Tokenizer
+from seqgen.tokenizers.sentencepiece import SentencepieceTokenizer
+from seqgen.tokenizers.sentencepiece_model import ESCAPE
+
+
+def constraint_of(
+    loaded: LoadedModel, options: WritingOptions, dead_ends: bool = True
+) -> Constraint | None:
+    """Return what keeps texts in the form that the options ask for; None if they ask for none.
+
+    Args:
+        loaded: the model.
+        options: its form, and the length of texts.
+        dead_ends: a token ends a text that cannot go on; otherwise no token is left to it.
+
+    Raises:
+        UsageError: the form cannot be read, or the model cannot write a text of it; says why.
+    """
+    flag = next(iter(options.form.given), None)
+    if flag is None:
+        return None
+    tokenizer, framing = loaded.tokenizer, loaded.framing
+    never = frozenset(loaded.never)
+    reserved = [i for i in tokenizer.special_ids if i is not None and i != tokenizer.unk_id]
+    end = tokenizer.eos_id if tokenizer.eos_id in reserved else reserved[0]
+    dead = next(i for i in reserved if i != end) if dead_ends else None
+    try:
+        excluded = never.union(framing.stops)
+        automaton = automaton_of(tokenizer, options.form.pattern, excluded, loaded.backward)
+        if min(automaton.cost(automaton.start), automaton.cost(automaton.fresh)) == NEVER:
+            lacking = (c for c in automaton.network.single if tokenizer.first_unknown(c))
+            character = next(lacking, None)
+            what = "any text of it" if character is None else repr(character)
+            raise UsageError(f"the tokens of {loaded.stored.name} cannot write {what}")
+        fresh_after = (tokenizer.newline_id, tokenizer.bos_id)
+        return Constraint(
+            automaton, options.max_tokens, end, framing.stops, never, fresh_after, dead
+        )
+    except UsageError as error:
+        raise UsageError(f"{flag}: {error}") from None
+
+
+@functools.lru_cache(maxsize=8)
+def automaton_of(
+    tokenizer: Tokenizer, pattern: str, excluded: frozenset[int], backward: bool
+) -> Automaton:
+    """Return the automaton of a pattern over a tokenizer's tokens.
+
+    Args:
+        tokenizer: of the model.
+        pattern: a regular expression.
+        excluded: the tokens that are never part of a text.
+        backward: texts are written from right to left.
+
+    Raises:
+        UsageError: it is no pattern, or too large.
+    """
+    network = Network(backward)
+    network.finish(Reader(network).add(network.start, pattern))
+    return Automaton(network, *vocabularies(tokenizer, excluded, backward))
+
+
+@functools.lru_cache(maxsize=4)
+def vocabularies(
+    tokenizer: Tokenizer, excluded: frozenset[int], backward: bool
+) -> tuple[Vocabulary, Vocabulary | None]:
+    """Return the bytes of all tokens: within a line, and where they begin one if these differ."""
+    known = [i for i in range(tokenizer.vocab_size) if i not in excluded]
+    inside = next((i for i in known if tokenizer.decode([i]).strip()), known[0])
+    within = dict(_bytes(tokenizer, known, (inside,)))
+    first = dict(_bytes(tokenizer, known, ()))
+    every = range(tokenizer.vocab_size)
+    differs = within != first
+    if differs:  # a line that begins within a text would need a third table
+        within.pop(tokenizer.newline_id, None)
+        first.pop(tokenizer.newline_id, None)
+    of_all = Vocabulary([within.get(i) for i in every], backward)
+    return of_all, Vocabulary([first.get(i) for i in every], backward) if differs else None
+
+
+def _bytes(
+    tokenizer: Tokenizer, ids: list[int], history: tuple[int, ...]
+) -> Iterator[tuple[int, bytes]]:
+    """Yield tokens and the bytes that each adds to a text after the tokens of `history`."""
+    escapes = isinstance(tokenizer, SentencepieceTokenizer) and tokenizer.lossless
+    for token in ids:
+        raw = tokenizer.text_bytes(np.array([token]))
+        if escapes and ESCAPE.encode() in raw:
+            continue  # it depends on the next token what it stands for
+        text = tokenizer.decoder(history).push(token)
+        # Bytes of part of a character are no text yet, or one that stands for what is missing.
+        yield token, text.encode() if text and "\ufffd" not in text else raw

@@ -1,0 +1,250 @@
+"""A network walked by tokens: a state, the state after every token, and what it takes to end.
+
+A state is the set of places in the network where a text may stand, with the places that open calls
+return to (subset construction; the stacks of llama.cpp's grammars). States are numbered as they are
+met, and everything that is found about one is kept. State 0 has no place: the text is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from seqgen.configs import require
+from seqgen.patterns.network import DONE, Network
+
+LOST = 0
+UNKNOWN = -1
+NEVER = 1 << 30
+# States whose costs are worked out before anything is written, and the work that this may take, in
+# states times nodes of the vocabulary. Both bound the time of a hostile pattern to seconds.
+MOST_STATES, MOST_WORK = 20_000, 200_000_000
+# Entries of the tables of states by tokens that are kept.
+MOST_KEPT = 1 << 26
+# A grammar's text may stand in so many places at once, and in so many open calls.
+MOST_PLACES, MOST_DEPTH = 10_000, 1_000
+
+# A node of UTF-8 in which a character stands, the place after it, and the open calls.
+Thread = tuple[int, int, int]
+
+
+class Vocabulary:
+    """The bytes of every token, as a trie that is walked a level at a time.
+
+    Args:
+        spelled: the bytes of each token; None or empty for one that is never part of a text.
+        backward: tokens come from the end of a text to its beginning.
+    """
+
+    def __init__(self, spelled: Sequence[bytes | None], backward: bool = False) -> None:
+        self.backward = backward
+        nodes: dict[bytes, int] = {b"": 0}
+        tokens = [(text or b"")[::-1] if backward else text or b"" for text in spelled]
+        by_length: dict[int, set[bytes]] = {}
+        for text in set(tokens):
+            for end in range(1, len(text) + 1):
+                by_length.setdefault(end, set()).add(text[:end])
+        parents, last_bytes, levels = [0], [0], [1]
+        for length in sorted(by_length):
+            for prefix in sorted(by_length[length]):
+                parents.append(nodes[prefix[:-1]])
+                last_bytes.append(prefix[-1])
+                nodes[prefix] = len(nodes)
+            levels.append(len(nodes))
+        self.parents = np.array(parents)  # (N,), of each node of the trie, a level at a time
+        self.last_bytes = np.array(last_bytes)  # (N,)
+        self.levels = list(zip(levels, levels[1:], strict=False))
+        self.node_of = np.array([nodes[text] for text in tokens])  # (V,)
+        self.spells = self.node_of > 0  # (V,)
+
+    @property
+    def size(self) -> int:
+        """How many nodes there are."""
+        return len(self.parents)
+
+
+class Automaton:
+    """The states of a network, met by the tokens of a vocabulary.
+
+    Args:
+        network: finished.
+        vocabulary: in the same direction.
+        first: the same tokens where they begin a line, if they then stand for other bytes.
+
+    Attributes:
+        start: the state before the first token.
+        fresh: the same where that token begins a line.
+
+    Raises:
+        UsageError: it has too many states, or the vocabulary can spell no text of it.
+    """
+
+    def __init__(
+        self, network: Network, vocabulary: Vocabulary, first: Vocabulary | None = None
+    ) -> None:
+        self.network, self.vocabulary, self._first = network, vocabulary, first
+        edges = sorted({b for node in network.bytes_of for a, c, _ in node for b in (a, c + 1)})
+        # Bytes that no node tells apart are of one class.
+        self._class_of = np.searchsorted(edges, np.arange(257), side="right")
+        self._table = np.full((64, int(self._class_of.max()) + 1), UNKNOWN)
+        self._states: dict[tuple[frozenset[Thread], bool], int] = {}
+        self._threads: list[frozenset[Thread]] = []
+        self._accepts: list[bool] = []
+        self._calls: list[tuple[int, int]] = [(-1, -1)]  # place to return to, the call around it
+        self._depths = [0]
+        self._numbers: dict[tuple[int, int], int] = {}
+        self._closures: dict[tuple[int, int], tuple[frozenset[Thread], bool]] = {}
+        self._after: dict[int, np.ndarray] = {}
+        self._costs: dict[int, np.ndarray] = {}
+        self._state((frozenset(), False))
+        self._table[LOST] = LOST
+        self.start = self.fresh = self._state(self._closure(network.start, 0))
+        if first is not None:
+            self._threads.append(self._threads[self.start])
+            self._accepts.append(self._accepts[self.start])
+            self.fresh = len(self._threads) - 1
+        self._cost_of: dict[int, int] = {LOST: NEVER}
+        self._solve()
+
+    @property
+    def regular(self) -> bool:
+        """Whether there are finitely many states: no rule calls itself."""
+        return not self.network.rules
+
+    def accepts(self, state: int) -> bool:
+        """Return whether the text is complete in a state."""
+        return self._accepts[state]
+
+    def after(self, state: int) -> np.ndarray:
+        """Return the state after each token, (V,)."""
+        if state not in self._after:
+            if len(self._after) * self.vocabulary.node_of.size > MOST_KEPT:
+                self._after.clear()
+            self._after[state] = self._walk(state)
+        return self._after[state]
+
+    def costs(self, state: int) -> np.ndarray:
+        """Return how many tokens a text needs after each token, (V,); `NEVER` if it is lost."""
+        if state not in self._costs:
+            if len(self._costs) * self.vocabulary.node_of.size > MOST_KEPT:
+                self._costs.clear()
+            after, places = np.unique(self.after(state), return_inverse=True)
+            costs = np.array([self.cost(int(other)) for other in after])
+            self._costs[state] = costs[places.reshape(-1)]
+        return self._costs[state]
+
+    def cost(self, state: int) -> int:
+        """Return how many tokens complete the text of a state, `NEVER` if none do.
+
+        It is the least number there is, but for a grammar whose rules call themselves: there it
+        is that of a text in which no token crosses the edge of such a rule.
+        """
+        if state not in self._cost_of:
+            self._cost_of[state] = 0 if self._accepts[state] else min(
+                (self._cost_of_thread(thread) for thread in self._threads[state]), default=NEVER
+            )
+        return self._cost_of[state]
+
+    def _state(self, content: tuple[frozenset[Thread], bool]) -> int:
+        number = self._states.setdefault(content, len(self._threads))
+        if number == len(self._threads):
+            few = len(content[0]) <= MOST_PLACES
+            require(few, f"a text may stand in more than {MOST_PLACES:,} places of it at once")
+            self._threads.append(content[0])
+            self._accepts.append(content[1])
+            if number == len(self._table):
+                self._table = np.concatenate([self._table, np.full_like(self._table, UNKNOWN)])
+        return number
+
+    def _closure(self, place: int, call: int) -> tuple[frozenset[Thread], bool]:
+        """Return where a text may read its next character from a place, and whether it may end."""
+        known = self._closures.get((place, call))
+        if known is not None:
+            return known
+        network, threads, accepts = self.network, set(), False
+        seen, waiting = {(place, call)}, [(place, call)]
+        while waiting:
+            here, around = waiting.pop()
+            threads.update((node, after, around) for node, after in network.characters[here])
+            following = [(after, around) for after in network.empty[here]]
+            for rule, after in network.calls[here]:
+                following.append((network.rules[rule][0], self._called(after, around)))
+            if around and here in network.returns:
+                following.append(self._calls[around])
+            accepts |= here == network.end and not around
+            for other in following:
+                if other not in seen:
+                    seen.add(other)
+                    waiting.append(other)
+        found = self._closures[place, call] = frozenset(threads), accepts
+        return found
+
+    def _called(self, place: int, around: int) -> int:
+        """Return the number of a call that returns to `place`."""
+        key = place, around
+        if key not in self._numbers:
+            depth = self._depths[around] + 1
+            require(depth <= MOST_DEPTH, f"its rules are more than {MOST_DEPTH:,} calls deep")
+            self._numbers[key] = len(self._calls)
+            self._calls.append(key)
+            self._depths.append(depth)
+        return self._numbers[key]
+
+    def _fill(self, state: int) -> None:
+        """Work out the state after each class of bytes."""
+        reached: dict[int, set[Thread]] = {}
+        ends: set[int] = set()
+        for node, after, call in self._threads[state]:
+            for low, high, following in self.network.bytes_of[node]:
+                threads: Iterable[Thread] = ((following, after, call),)
+                accepts = False
+                if following == DONE:
+                    threads, accepts = self._closure(after, call)
+                for place in range(self._class_of[low], self._class_of[high] + 1):
+                    reached.setdefault(place, set()).update(threads)
+                    if accepts:
+                        ends.add(place)
+        row = np.zeros(self._table.shape[1], dtype=int)
+        for place, threads in reached.items():
+            row[place] = self._state((frozenset(threads), place in ends))
+        self._table[state] = row
+
+    def _walk(self, state: int) -> np.ndarray:
+        trie = self.vocabulary if state == self.start or state != self.fresh else self._first
+        states = np.zeros(trie.size, dtype=int)  # at each node of the trie
+        states[0] = state
+        for begin, end in trie.levels:
+            before = states[trie.parents[begin:end]]
+            classes = self._class_of[trie.last_bytes[begin:end]]
+            following = self._table[before, classes]
+            missing = following == UNKNOWN
+            if missing.any():
+                for other in np.unique(before[missing]):
+                    self._fill(int(other))
+                following = self._table[before, classes]
+            if not following.any():
+                break
+            states[begin:end] = following
+        return np.where(trie.spells, states[trie.node_of], LOST)
+
+    def _solve(self) -> None:
+        """Find the cost of every state that tokens lead to, the nearest to an end first."""
+        before: dict[int, list[int]] = {self.start: [], self.fresh: []}
+        waiting = list(before)
+        while waiting:
+            state = waiting.pop()
+            for after in np.flatnonzero(np.bincount(self.after(state))).tolist():
+                if after not in before:
+                    before[after] = []
+                    waiting.append(after)
+                before[after].append(state)
+            few = len(before) <= MOST_STATES and len(before) * self.vocabulary.size <= MOST_WORK
+            require(few, f"it has more than {len(before) - 1:,} states; write a simpler one")
+        level, cost = [s for s in before if self._accepts[s]], 0
+        while level:
+            self._cost_of |= dict.fromkeys(level, cost)
+            level = list({b for s in level for b in before[s] if b not in self._cost_of})
+            cost += 1
+        self._cost_of = {**dict.fromkeys(before, NEVER), **self._cost_of}

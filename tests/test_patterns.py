@@ -1,0 +1,201 @@
+"""Patterns: the automaton against `re`, what is allowed against enumeration, texts of all kinds."""
+
+import itertools
+import random
+import re
+import time
+
+import numpy as np
+import pytest
+
+import seqgen
+from seqgen.decoding.constraint import Constraint
+from seqgen.decoding.processors import History
+from seqgen.errors import UsageError
+from seqgen.patterns.automaton import LOST, NEVER, Automaton, Vocabulary
+from seqgen.patterns.network import Network
+from seqgen.patterns.regex import Reader
+
+BYTES = Vocabulary([bytes([byte]) for byte in range(256)])
+
+
+def automaton_of(pattern, vocabulary=BYTES):
+    network = Network(vocabulary.backward)
+    return Automaton(network.finish(Reader(network).add(network.start, pattern)), vocabulary)
+
+
+def walked(automaton, tokens):
+    state = automaton.start
+    for token in tokens:
+        state = int(automaton.after(state)[token])
+    return state
+
+
+def accepts(automaton, text):
+    return automaton.accepts(walked(automaton, text.encode()))
+
+
+def random_pattern(draw, depth, letters="abc"):
+    """A pattern over a few letters, of all that is understood."""
+    kind = draw.randrange(8) if depth else 0
+    if kind <= 1:
+        few = "".join(draw.sample(letters, 2))
+        items = [*letters, ".", rf"[{few}]", rf"[^{letters[0]}]", r"\w", rf"[{letters[0]}-c]"]
+        return draw.choice(items)
+    inner = random_pattern(draw, depth - 1, letters)
+    if kind == 2:
+        return f"(?:{inner}|{random_pattern(draw, depth - 1, letters)})"
+    if kind == 3:
+        return f"({inner}){draw.choice(['*', '+', '?', '*?', '{2}', '{1,3}', '{2,}'])}"
+    return inner + random_pattern(draw, depth - 1, letters)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "texts"),
+    [
+        (r"\d{4}-\d\d", ["2026-11", "2026-1", "٢٠٢٦-11", "a026-11"]),
+        (r"(?i)straße|\W", ["STRAßE", "straße", "-", "é", "STRASSE"]),
+        (r"^(a|^b)$|^$", ["a", "b", "", "ab"]),
+        (r"[^\s,]+(, [^\s,]+)*", ["né, 日本, x", "a,b", "a, "]),
+        (r"(?s:.)x(?a:\w)", ["\nxa", "𝔘xz", "axé", "axb"]),
+        (r"[\u0400-\u04ff\U0001f600-\U0001f64f]{2,3}", ["жы", "😀ж😁", "ж", "жжжж", "ax"]),
+        (r"(?x) a  b # c", ["ab", "a b"]),
+    ],
+)
+def test_language_is_that_of_re(pattern, texts):
+    automaton = automaton_of(pattern)
+    assert [accepts(automaton, t) for t in texts] == [bool(re.fullmatch(pattern, t)) for t in texts]
+    assert len({accepts(automaton, t) for t in texts}) == 2  # some match and some do not
+
+
+def test_random_patterns_match_what_re_matches():
+    draw = random.Random(0)
+    texts = ["".join(t) for n in range(5) for t in itertools.product("abc", repeat=n)]
+    for _ in range(150):
+        pattern = random_pattern(draw, 3)
+        automaton = automaton_of(pattern)
+        matched = re.compile(pattern).fullmatch
+        for text in texts:
+            assert accepts(automaton, text) == bool(matched(text)), (pattern, text)
+
+
+def test_every_character_of_classes():
+    for pattern in (r"\w", r"[^\W\d_]", r"(?i)[a-zµ]", r"(?i)[^k]", r"."):
+        automaton = automaton_of(pattern)
+        matched = re.compile(pattern).fullmatch
+        for code in [*range(0x3000), *range(0x1F600, 0x1F650), 0x10FFFF]:
+            assert accepts(automaton, chr(code)) == bool(matched(chr(code))), (pattern, code)
+
+
+def completions(pattern, tokens, most):
+    """Every sequence of at most so many tokens whose bytes match, by trying all."""
+    matched = re.compile(pattern).fullmatch
+    return {
+        sequence
+        for length in range(most + 1)
+        for sequence in itertools.product(range(len(tokens)), repeat=length)
+        if matched("".join(tokens[i] for i in sequence))
+    }
+
+
+def test_exactly_the_prefixes_that_can_be_completed_are_allowed():
+    draw = random.Random(1)
+    checked = 0
+    for _ in range(60):
+        pattern = random_pattern(draw, 3, "ab")
+        pieces = ["a", "b", "ab", "ba", "aab", "c"]
+        tokens = draw.sample(pieces, 4)
+        vocabulary = Vocabulary([t.encode() for t in tokens] + [None])  # the last one is the end
+        automaton = automaton_of(pattern, vocabulary)
+        for most in (0, 1, 3, 4):
+            whole = completions(pattern, tokens, most)
+            try:
+                constraint = Constraint(automaton, most, 4, [4], [])
+            except UsageError:
+                assert not whole
+                continue
+            prefixes = {sequence[:n] for sequence in whole for n in range(len(sequence) + 1)}
+            for prefix in prefixes:
+                checked += 1
+                allowed = constraint([History(prefix)], np.full((1, 5), np.log(0.2)))[0] > -np.inf
+                expected = [(*prefix, token) in prefixes for token in range(4)]
+                assert allowed.tolist() == [*expected, prefix in whole], (pattern, prefix)
+    assert checked > 1000
+
+
+def test_end_has_the_mass_of_all_that_ends():
+    automaton = automaton_of("a+", Vocabulary([b"a", b"b", b"aa", b"ab", None, None]))
+    constraint = Constraint(automaton, 3, 5, [5], [4])  # 4 is never written, 5 is the end
+    log_probs = np.log([[0.1, 0.2, 0.3, 0.05, 0.25, 0.1]])
+    begun, going = constraint.outcomes([History()], log_probs), [History([0])]
+    np.testing.assert_allclose(np.exp(begun[0]), [0.1, 0.2, 0.3, 0.05, 0.25, 0])
+    merged = constraint.outcomes(going, log_probs)
+    np.testing.assert_allclose(np.exp(merged[0]), [0.1, 0, 0.3, 0, 0.25, 0.35])
+    kept = np.exp(constraint(going, merged)[0])
+    np.testing.assert_allclose(kept, np.array([0.1, 0, 0.3, 0, 0, 0.35]) / 0.75)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "told"),
+    [
+        ("(a", "unterminated"),
+        (r"(a)\1", "back-reference"),
+        (r"a(?=b)", "look-around"),
+        (r"a\bb", "boundary"),
+        (r"a$b", "boundary"),
+        (r"[^\s\S]", "no text"),
+        ("(a{1000}){1000}", "100,000 places"),
+        ("(a|b)*a(a|b){20}", "states"),
+        ("a{99999999999999999999}", "too large"),
+        ("a" * 1_000_000, "1,000,000 characters"),
+        ("(?:" * 20_000 + "a" + ")" * 20_000, "nested too deeply"),
+    ],
+)
+def test_hostile_patterns_are_one_error_soon(pattern, told):
+    begun = time.process_time()
+    with pytest.raises(UsageError, match=told) as refused:
+        automaton_of(pattern)
+    assert "\n" not in str(refused.value)
+    assert time.process_time() - begun < 20
+
+
+def test_catastrophic_backtracking_is_none():
+    automaton = automaton_of("(a|a)*(a*)*b")
+    assert automaton.accepts(walked(automaton, b"a" * 5000 + b"b"))
+    assert walked(automaton, b"a" * 5000 + b"c") == LOST
+    assert automaton.cost(automaton.start) == 1 and automaton.cost(LOST) == NEVER
+
+
+TEXT = "A date: 2026-11-24. Über 30 Häuser, and a(b)c!\nThe 3 cats sat. 日本 😀\n" * 30
+FORMS = {
+    "char": r"\d{4}-\d\d-\d\d|[A-Z][a-zü]+( [a-z]+){1,3}",
+    "byte": r"[ä-ü日😀]{2,3}[^\x00-\x7f]?",
+    "word": r"( ?[A-Za-z]+){2,4}\.",
+    "bpe": r"[A-Z][a-z]* (\d+ )?[a-z日]{1,9}\.?",
+    "whitespace": r"[a-zA-Z]+( [a-z0-9]+){2}",
+}
+
+
+@pytest.mark.parametrize("kind", FORMS)
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_texts_of_every_tokenizer_match(kind, direction, home, tmp_path):
+    data = tmp_path / "text.txt"
+    data.write_text(TEXT)
+    size = {"vocab_size": 320} if kind == "bpe" else {}
+    set_ = {"direction": direction}
+    model = seqgen.train(
+        [data], model="ngram", order=3, tokenizer=kind, name=f"{kind}-{direction}", **size, **set_
+    )
+    model = seqgen.load(f"{kind}-{direction}") if isinstance(model, dict) else model
+    matched, texts = re.compile(FORMS[kind]).fullmatch, []
+    if kind == "whitespace":  # after a prompt a space comes first
+        matched = re.compile(f" ?(?:{FORMS[kind]})").fullmatch
+    for prompt in ("", "The"):
+        form = FORMS[kind] if prompt == "" or kind != "whitespace" else " " + FORMS[kind]
+        for record in model.sample(
+            prompt, pattern=form, num_samples=20, max_tokens=25, seed=3, top_k=20
+        ):
+            assert matched(record.text), record.text
+            assert record.finish_reason == "pattern"
+            texts.append(record.text)
+    assert len(set(texts)) > 3
