@@ -7,8 +7,10 @@ import time
 
 import numpy as np
 import pytest
+from helpers_cli import records, refusal
 
 import seqgen
+from seqgen.cli import run
 from seqgen.decoding.constraint import Constraint
 from seqgen.decoding.processors import History
 from seqgen.errors import UsageError
@@ -127,8 +129,8 @@ def test_end_has_the_mass_of_all_that_ends():
     automaton = automaton_of("a+", Vocabulary([b"a", b"b", b"aa", b"ab", None, None]))
     constraint = Constraint(automaton, 3, 5, [5], [4])  # 4 is never written, 5 is the end
     log_probs = np.log([[0.1, 0.2, 0.3, 0.05, 0.25, 0.1]])
-    begun, going = constraint.outcomes([History()], log_probs), [History([0])]
-    np.testing.assert_allclose(np.exp(begun[0]), [0.1, 0.2, 0.3, 0.05, 0.25, 0])
+    begun, going = constraint([History()], constraint.outcomes([History()], log_probs)), [History([0])]
+    np.testing.assert_allclose(np.exp(begun[0]), [0.25, 0, 0.75, 0, 0, 0])
     merged = constraint.outcomes(going, log_probs)
     np.testing.assert_allclose(np.exp(merged[0]), [0.1, 0, 0.3, 0, 0.25, 0.35])
     kept = np.exp(constraint(going, merged)[0])
@@ -181,21 +183,47 @@ FORMS = {
 def test_texts_of_every_tokenizer_match(kind, direction, home, tmp_path):
     data = tmp_path / "text.txt"
     data.write_text(TEXT)
-    size = {"vocab_size": 320} if kind == "bpe" else {}
-    set_ = {"direction": direction}
-    model = seqgen.train(
-        [data], model="ngram", order=3, tokenizer=kind, name=f"{kind}-{direction}", **size, **set_
-    )
-    model = seqgen.load(f"{kind}-{direction}") if isinstance(model, dict) else model
+    size = ["--vocab-size", "320"] if kind == "bpe" else []
+    how = ["--model", "ngram", "--order", "3", "--tokenizer", kind, "--direction", direction]
+    assert run(["train", str(data), "--name", "m", *how, *size, "--quiet"]) == 0
+    model = seqgen.load("m")
     matched, texts = re.compile(FORMS[kind]).fullmatch, []
-    if kind == "whitespace":  # after a prompt a space comes first
-        matched = re.compile(f" ?(?:{FORMS[kind]})").fullmatch
     for prompt in ("", "The"):
-        form = FORMS[kind] if prompt == "" or kind != "whitespace" else " " + FORMS[kind]
-        for record in model.sample(
-            prompt, pattern=form, num_samples=20, max_tokens=25, seed=3, top_k=20
-        ):
-            assert matched(record.text), record.text
+        # What comes after a word begins with a space where tokens are words alone.
+        space = " " if prompt and kind == "whitespace" else ""
+        form = f"{FORMS[kind]}{space}" if direction == "backward" else f"{space}{FORMS[kind]}"
+        options = {"pattern": form, "num_samples": 20, "max_tokens": 25, "seed": 3, "top_k": 20}
+        for record in model.sample(prompt, **options):
+            assert re.fullmatch(form, record.text), record.text
             assert record.finish_reason == "pattern"
             texts.append(record.text)
     assert len(set(texts)) > 3
+
+
+def test_command_line(home, tmp_path, capsys):
+    data = tmp_path / "text.txt"
+    data.write_text(TEXT)
+    assert run(["train", str(data), "--model", "ngram", "--order", "3", "--quiet"]) == 0
+    written = records(capsys, "sample", "A", "--pattern", r" \d+\.?", "--seed", "1", "--top-k", "9")
+    assert re.fullmatch(r" \d+\.?", written[0]["text"]) and written[0]["finish_reason"] == "pattern"
+    (one,) = records(capsys, "sample", "A", "--pattern", r"", "--seed", "1")
+    assert one["text"] == "" and one["tokens"] == 1
+    for arguments, told in (
+        (["--pattern", "q+"], "cannot write 'q'"),
+        (["--pattern", "a{9}", "--max-tokens", "8"], "at least 9 tokens"),
+        (["--pattern", "a", "--stop", "b"], "--stop"),
+        (["--pattern", "a", "--min-tokens", "1"], "--min-tokens"),
+        (["--pattern", "(a"], "--pattern: missing )"),
+    ):
+        assert told in refusal(capsys, "sample", *arguments)
+
+
+def test_a_text_that_cannot_go_on_is_a_dead_end(home, tmp_path, capsys):
+    data = tmp_path / "text.txt"
+    data.write_text("abcabcabc\n" * 9)
+    how = ["--model", "ngram", "--order", "2", "--smoothing", "maximum-likelihood"]
+    assert run(["train", str(data), "--quiet", *how]) == 0
+    # After a the model never writes c, so that nothing continues the text.
+    (one,) = records(capsys, "sample", "--pattern", "ac", "--seed", "1")
+    assert (one["text"], one["tokens"], one["finish_reason"]) == ("a", 1, "dead-end")
+    assert one["logprob"] == pytest.approx(0, abs=1e-6)

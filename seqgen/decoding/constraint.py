@@ -8,8 +8,8 @@ import numpy as np
 
 from seqgen.configs import require
 from seqgen.decoding.continuation import DEAD_END, LIMIT
-from seqgen.decoding.processors import IMPOSSIBLE, normalise, written
-from seqgen.patterns.automaton import NEVER, Automaton
+from seqgen.decoding.processors import IMPOSSIBLE, History, normalise
+from seqgen.patterns.automaton import LOST, MOST_KEPT, NEVER, Automaton
 
 # States of texts that are remembered.
 MOST_REMEMBERED = 10_000
@@ -18,8 +18,8 @@ MOST_REMEMBERED = 10_000
 class Constraint:
     """Allows a token only if what is left of `max_tokens` can complete the text.
 
-    Where a text is complete, every token that leaves the language ends it, as does one that ends
-    any text. `outcomes` makes one token of all of those, `end_id`, whose probability is their sum.
+    Where a text is complete, every other token ends it, as does one that ends any text. `outcomes` makes one token of all of those, `end_id`, whose probability is
+    their sum.
 
     Args:
         automaton: of the language.
@@ -58,7 +58,9 @@ class Constraint:
         self._may_end = np.ones(automaton.vocabulary.node_of.size, dtype=bool)  # (V,)
         self._may_end[[i for i in never if i not in ends]] = False
         self._states: dict[tuple[int, ...], int] = {}
-        self._endings: dict[int, np.ndarray] = {}
+        self._longest: dict[int, int] = {}
+        self._endings: dict[tuple[int, int], np.ndarray] = {}
+        self._masks: dict[tuple[int, int], np.ndarray] = {}
 
     @property
     def reasons(self) -> Mapping[int, str]:
@@ -68,57 +70,88 @@ class Constraint:
 
     def state(self, tokens: Sequence[int]) -> int:
         """Return the state after a row's tokens so far."""
-        new = written(tokens)
-        before = tokens[len(tokens) - len(new) - 1] if len(new) < len(tokens) else None
-        start = self.automaton.start
-        if before is None or before in self._fresh_after:
-            start = self.automaton.fresh
-        key = (start, *new)
+        begin = getattr(tokens, "prompt", 0)
+        # A row that grows remembers the state before its last token.
+        last, state = getattr(tokens, "state", (-2, LOST))
+        if last != len(tokens):
+            if last == len(tokens) - 1:
+                state = int(self.automaton.after(state)[tokens[-1]])
+            else:
+                state = self._from_start(tokens, begin)
+            if isinstance(tokens, History):
+                tokens.state = len(tokens), state
+        return state
+
+    def _from_start(self, tokens: Sequence[int], begin: int) -> int:
+        fresh = begin == 0 or tokens[begin - 1] in self._fresh_after
+        start = self.automaton.fresh if fresh else self.automaton.start
+        key = (start, *tokens[begin:])
         if key not in self._states:
             if len(self._states) > MOST_REMEMBERED:
                 self._states.clear()
-            state = self._states.get(key[:-1]) if new else start
-            if state is None:
-                state = start
-                for token in new[:-1]:
-                    state = int(self.automaton.after(state)[token])
-            self._states[key] = int(self.automaton.after(state)[new[-1]]) if new else state
+            state, place = self._states.get(key[:-1], start), len(key) - 1
+            if key[:-1] not in self._states:
+                place = 1
+            for token in key[place:] if len(key) > 1 else ():
+                state = int(self.automaton.after(state)[token])
+            self._states[key] = state
         return self._states[key]
 
-    def endings(self, state: int) -> np.ndarray:
-        """Return the tokens that end a text in a state: none if it is not complete."""
-        if state not in self._endings:
-            leaves = self.automaton.costs(state) == NEVER
+    def place(self, tokens: Sequence[int]) -> tuple[int, int]:
+        """Return the state after a row's tokens, and how many more there may be.
+
+        A number that allows everything is as good as any larger one, and is given for it.
+        """
+        state = self.state(tokens)
+        if state not in self._longest:
+            costs = self.automaton.costs(state)
+            self._longest[state] = int(costs[costs < NEVER].max(initial=-1)) + 1
+        left = self.max_tokens - len(tokens) + getattr(tokens, "prompt", 0)
+        return state, min(left, self._longest[state])
+
+    def endings(self, place: tuple[int, int]) -> np.ndarray:
+        """Return the tokens that end a text at a place: none if it is not complete."""
+        if place not in self._endings:
+            state, left = place
+            leaves = self.automaton.costs(state) >= left
             ending = leaves & self._may_end & self.automaton.accepts(state)
-            self._endings[state] = np.flatnonzero(ending)
-        return self._endings[state]
+            self._endings[place] = np.flatnonzero(ending)
+        return self._endings[place]
 
     def outcomes(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         """Return log-probabilities (B, V) in which one token has the probability of the end."""
+        endings = [self.endings(self.place(tokens)) for tokens in history]
+        if not any(ending.size for ending in endings):
+            return log_probs
         merged = log_probs.copy()
-        for row, tokens in enumerate(history):
-            ending = self.endings(self.state(tokens))
-            merged[row, self.end_id] = IMPOSSIBLE
+        for row, ending in enumerate(endings):
             if ending.size:
-                merged[row, ending] = IMPOSSIBLE
                 mass = np.exp(log_probs[row, ending], dtype=np.float64).sum()
+                merged[row, ending] = IMPOSSIBLE
                 with np.errstate(divide="ignore"):
                     merged[row, self.end_id] = np.log(mass)
         return merged
 
-    def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
-        kept = np.full_like(log_probs, IMPOSSIBLE)
-        for row, tokens in enumerate(history):
-            state = self.state(tokens)
-            left = self.max_tokens - len(written(tokens))
+    def _mask(self, place: tuple[int, int]) -> np.ndarray:
+        """Return 0 for each token that may come at a place, (V,), and -inf for the others."""
+        if place not in self._masks:
+            state, left = place
             allowed = self.automaton.costs(state) < left
-            np.copyto(kept[row], log_probs[row], where=allowed)
-            if self.automaton.accepts(state):
-                kept[row, self.end_id] = log_probs[row, self.end_id]
-        possible = np.maximum.reduce(kept, -1) > IMPOSSIBLE  # (B,)
+            mask = np.where(allowed, np.float32(0), np.float32(IMPOSSIBLE))
+            mask[self.end_id] = 0 if self.endings(place).size else IMPOSSIBLE
+            if len(self._masks) * mask.size > MOST_KEPT:
+                self._masks.clear()
+            self._masks[place] = mask
+        return self._masks[place]
+
+    def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
+        masks = [self._mask(self.place(tokens)) for tokens in history]
+        kept = log_probs + (masks[0] if len(masks) == 1 else np.array(masks))
+        impossible = np.maximum.reduce(kept, -1) == IMPOSSIBLE  # (B,)
+        if not impossible.any():
+            return normalise(kept)
         if self.dead_id is not None:
-            kept[~possible, self.dead_id] = 0.0
-        elif not possible.all():
-            kept[possible] = normalise(kept[possible])
-            return kept
-        return normalise(kept)
+            kept[impossible, self.dead_id] = 0.0
+            return normalise(kept)
+        kept[~impossible] = normalise(kept[~impossible])
+        return kept

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from seqgen.commands.loaded import LoadedModel
-from seqgen.configs import require
-from seqgen.configs.decoding import WritingOptions
+from seqgen.configs.decoding import Form, WritingOptions
+from seqgen.decoding.backward import BackwardDecoder
 from seqgen.decoding.constraint import Constraint
 from seqgen.errors import UsageError
 from seqgen.patterns.automaton import NEVER, Automaton, Vocabulary
@@ -36,25 +36,35 @@ def constraint_of(
     flag = next(iter(options.form.given), None)
     if flag is None:
         return None
-    tokenizer, framing = loaded.tokenizer, loaded.framing
-    never = frozenset(loaded.never)
-    reserved = [i for i in tokenizer.special_ids if i is not None and i != tokenizer.unk_id]
-    end = tokenizer.eos_id if tokenizer.eos_id in reserved else reserved[0]
-    dead = next(i for i in reserved if i != end) if dead_ends else None
+    how = (loaded.tokenizer, options.form, options.max_tokens, dead_ends)
+    ids = frozenset(loaded.never), frozenset(loaded.framing.stops)
     try:
-        excluded = never.union(framing.stops)
-        automaton = automaton_of(tokenizer, options.form.pattern, excluded, loaded.backward)
-        if min(automaton.cost(automaton.start), automaton.cost(automaton.fresh)) == NEVER:
-            lacking = (c for c in automaton.network.single if tokenizer.first_unknown(c))
-            character = next(lacking, None)
-            what = "any text of it" if character is None else repr(character)
-            raise UsageError(f"the tokens of {loaded.stored.name} cannot write {what}")
-        fresh_after = (tokenizer.newline_id, tokenizer.bos_id)
-        return Constraint(
-            automaton, options.max_tokens, end, framing.stops, never, fresh_after, dead
-        )
+        return _constraint(*how, *ids, loaded.backward)
     except UsageError as error:
         raise UsageError(f"{flag}: {error}") from None
+
+
+@functools.lru_cache(maxsize=8)
+def _constraint(
+    tokenizer: Tokenizer,
+    form: Form,
+    max_tokens: int,
+    dead_ends: bool,
+    never: frozenset[int],
+    ends: frozenset[int],
+    backward: bool,
+) -> Constraint:
+    """Return the constraint of a form, which remembers the states that texts have come to."""
+    automaton = automaton_of(tokenizer, form.pattern, never | ends, backward)
+    if min(automaton.cost(automaton.start), automaton.cost(automaton.fresh)) == NEVER:
+        character = next(filter(tokenizer.first_unknown, automaton.network.single), None)
+        what = "any text of it" if character is None else repr(character)
+        raise UsageError(f"the model's tokens cannot write {what}")
+    reserved = [i for i in tokenizer.special_ids if i not in (None, tokenizer.unk_id)]
+    end = tokenizer.eos_id if tokenizer.eos_id in reserved else reserved[0]
+    dead = next(i for i in reserved if i != end) if dead_ends else None
+    fresh_after = (tokenizer.newline_id, tokenizer.bos_id)
+    return Constraint(automaton, max_tokens, end, ends, never, fresh_after, dead)
 
 
 @functools.lru_cache(maxsize=8)
@@ -84,8 +94,7 @@ def vocabularies(
     """Return the bytes of all tokens: within a line, and where they begin one if these differ."""
     known = [i for i in range(tokenizer.vocab_size) if i not in excluded]
     inside = next((i for i in known if tokenizer.decode([i]).strip()), known[0])
-    within = dict(_bytes(tokenizer, known, (inside,)))
-    first = dict(_bytes(tokenizer, known, ()))
+    within, first = (dict(_bytes(tokenizer, known, past, backward)) for past in ((inside,), ()))
     every = range(tokenizer.vocab_size)
     differs = within != first
     if differs:  # a line that begins within a text would need a third table
@@ -96,7 +105,7 @@ def vocabularies(
 
 
 def _bytes(
-    tokenizer: Tokenizer, ids: list[int], history: tuple[int, ...]
+    tokenizer: Tokenizer, ids: list[int], history: tuple[int, ...], backward: bool
 ) -> Iterator[tuple[int, bytes]]:
     """Yield tokens and the bytes that each adds to a text after the tokens of `history`."""
     escapes = isinstance(tokenizer, SentencepieceTokenizer) and tokenizer.lossless
@@ -104,6 +113,9 @@ def _bytes(
         raw = tokenizer.text_bytes(np.array([token]))
         if escapes and ESCAPE.encode() in raw:
             continue  # it depends on the next token what it stands for
-        text = tokenizer.decoder(history).push(token)
+        if backward:
+            text = BackwardDecoder(tokenizer, history).push(token)[::-1]
+        else:
+            text = tokenizer.decoder(history).push(token)
         # Bytes of part of a character are no text yet, or one that stands for what is missing.
         yield token, text.encode() if text and "\ufffd" not in text else raw
