@@ -56,8 +56,8 @@ def sample(
 
     Filters apply in this order: tokens that are never written, --ban, --min-tokens, --force,
     --pattern, repetition, presence and frequency penalties, --no-repeat-ngram, --temperature,
-    --top-k, --top-p, --min-p, --typical. Then a token is drawn. A filter that would remove every token
-    keeps the most probable one.
+    --top-k, --top-p, --min-p, --typical. Then a token is drawn. A filter that would remove every
+    token keeps the most probable one; only --pattern ends the text instead.
     """
     if instead.interactive:
         _check_interactive(prompts, instead, sampling, out)

@@ -200,7 +200,7 @@ class WritingOptions(Options, panel=LENGTH):
         texts("--stop", self.stop)
         if self.form.given:
             other = {"--stop": self.stop, "--min-tokens": self.min_tokens}
-            other |= {flag: True for flag in self.of_source.given}
+            other |= dict.fromkeys(self.of_source.given, True)
             for flag in ("--stop", "--min-tokens", "--max-ratio", "--copy-unknown"):
                 require(
                     not other.get(flag),

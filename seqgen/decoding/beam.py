@@ -23,7 +23,7 @@ from seqgen.decoding.beam_groups import (
     Penalty,
     SearchPrompt,
 )
-from seqgen.decoding.continuation import EndIds
+from seqgen.decoding.continuation import DEAD_END, LIMIT, EndIds, reasons_of
 from seqgen.decoding.hypotheses import Best, Hypothesis
 from seqgen.decoding.processors import History, Processor, normalise
 from seqgen.decoding.sampling import Opens, prefill
@@ -54,6 +54,7 @@ class Search:
     def advance(self, expansion: Expansion, watch: Watch | None) -> None:
         """Take one step in every group; later ones see what earlier ones took."""
         taken: dict[int, int] = {}
+        self._before = self.live
         for number, group in enumerate(self.groups):
             if not group.live:
                 continue
@@ -65,11 +66,18 @@ class Search:
                     taken[token] = taken.get(token, 0) + 1
 
     def hypotheses(self) -> list[Hypothesis]:
-        """Return the n best, the best first; groups may have found the same text."""
+        """Return the n best, the best first; groups may have found the same text.
+
+        If no text could be finished, the best one that could not go on is returned.
+        """
         best = Best(self.config.nbest)
         for group in self.groups:
             for hypothesis in group.best.hypotheses:
                 best.add(hypothesis)
+        if not best.hypotheses:
+            dead = max(self._before, key=lambda hypothesis: hypothesis.logprob)
+            self.ending.finish(dead, DEAD_END, self.config.norm)
+            best.add(dead)
         return best.hypotheses
 
 
@@ -84,6 +92,7 @@ def search(
     watch: Watch | None = None,
     opens: Opens | None = None,
     penalty: Penalty | None = None,
+    outcomes: Processor | None = None,
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
     """Search for the most probable texts after several prompts at once.
 
@@ -98,6 +107,7 @@ def search(
         watch: is shown the best candidates of every step.
         opens: opens a state for the sources' handles; None for a model that has no sources.
         penalty: added to the score of a text that plain searches have finished.
+        outcomes: makes one outcome of several tokens; see `constraint.Constraint.outcomes`.
 
     Yields:
         The place of a prompt in `sources` and its hypotheses, the best first, as soon as they
@@ -105,7 +115,8 @@ def search(
     """
     if config.max_tokens == 0:
         for place in range(len(sources)):
-            yield place, [Hypothesis(score=0.0, finish_reason="length")]
+            reason = reasons_of(eos_id).get(LIMIT, "length")
+            yield place, [Hypothesis(score=0.0, finish_reason=reason)]
         return
     endings = [Ending.of(source, config, eos_id, ends, penalty) for source in sources]
     searches = [Search(ending, place, config) for place, ending in enumerate(endings)]
@@ -115,8 +126,10 @@ def search(
     # Before the first step the groups of a prompt share its one row.
     rows = [(owner, owner.groups[0].live[0]) for owner in searches]
     while True:
-        model_log_probs = normalise(logits)  # (R, V)
-        filtered, histories = model_log_probs, _Histories(rows)
+        model_log_probs, histories = normalise(logits), _Histories(rows)  # (R, V)
+        if outcomes is not None:
+            model_log_probs = outcomes(histories, model_log_probs)
+        filtered = model_log_probs
         for processor in processors:
             filtered = processor(histories, filtered)
         rank = searches[0].groups[0].rank([row for _, row in rows], model_log_probs, filtered)

@@ -139,7 +139,7 @@ class Ending:
     def finish(self, hypothesis: Hypothesis, reason: str, norm: LengthNorm) -> None:
         """Give a hypothesis that has ended its score, but for the penalty."""
         hypothesis.finish_reason = reason
-        hypothesis.score = hypothesis.logprob / norm(len(hypothesis.tokens))
+        hypothesis.score = hypothesis.logprob / norm(max(1, len(hypothesis.tokens)))
 
     def penalise(self, hypothesis: Hypothesis) -> None:
         """Add the penalty to the score of a hypothesis that has ended."""

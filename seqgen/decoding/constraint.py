@@ -18,8 +18,8 @@ MOST_REMEMBERED = 10_000
 class Constraint:
     """Allows a token only if what is left of `max_tokens` can complete the text.
 
-    Where a text is complete, every other token ends it, as does one that ends any text. `outcomes` makes one token of all of those, `end_id`, whose probability is
-    their sum.
+    Where a text is complete, every other token ends it, as does one that ends any text. `outcomes`
+    makes one token of all of those, `end_id`, whose probability is their sum.
 
     Args:
         automaton: of the language.

@@ -25,11 +25,12 @@ def exhaustive(
     processors: Sequence[Processor],
     ending: Ending,
     opens: Opens | None = None,
+    outcomes: Processor | None = None,
 ) -> list[Hypothesis]:
     """Score every text that the processors leave, and return the n best, the best first.
 
     Nothing is pruned: the tree is walked depth first. `opens` opens a state for the source's
-    handle; None for a model that has no sources.
+    handle; None for a model that has no sources. `outcomes` is as in `beam.search`.
 
     Raises:
         UsageError: there may be more than a million texts.
@@ -43,9 +44,10 @@ def exhaustive(
     )
     logits, state = prefill(model, [ending.source.tokens], opens, [ending.source.handle])
     if ending.max_tokens == 0:
-        return [Hypothesis(score=0.0, finish_reason="length")]
+        return [Hypothesis(score=0.0, finish_reason=ending.at_limit)]
     hypotheses = []
-    for hypothesis, reason in _walk(model, Hypothesis(), logits, state, processors, ending):
+    how = processors, ending, outcomes
+    for hypothesis, reason in _walk(model, Hypothesis(), logits, state, *how):
         ending.finish(hypothesis, reason, norm)
         ending.penalise(hypothesis)
         hypotheses.append(hypothesis)
@@ -59,15 +61,18 @@ def _walk(
     state: State,
     processors: Sequence[Processor],
     ending: Ending,
+    outcomes: Processor | None,
 ) -> Iterator[tuple[Hypothesis, str]]:
     """Yield every text that begins with `parent`, whose next logits (1, V) these are, and its end.
 
     The state, of one row, is not used up.
     """
     prompt = ending.source.tokens
-    model_log_probs = normalise(logits)
-    filtered = model_log_probs
     history = [History(prompt + parent.tokens, len(prompt))]
+    model_log_probs = normalise(logits)
+    if outcomes is not None:
+        model_log_probs = outcomes(history, model_log_probs)
+    filtered = model_log_probs
     for processor in processors:
         filtered = processor(history, filtered)
     for token in np.flatnonzero(filtered[0] > IMPOSSIBLE).tolist():
@@ -80,4 +85,4 @@ def _walk(
             yield child, reason
         else:
             after, of_child = model.step([token], state.copy())
-            yield from _walk(model, child, after, of_child, processors, ending)
+            yield from _walk(model, child, after, of_child, processors, ending, outcomes)

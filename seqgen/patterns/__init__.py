@@ -1,1 +1,1 @@
-"""Languages that a text must belong to: patterns, grammars, JSON schemas, as automata over bytes."""
+"""Languages that a text must belong to: patterns and grammars, as automata over bytes."""

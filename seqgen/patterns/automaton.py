@@ -8,7 +8,7 @@ met, and everything that is found about one is kept. State 0 has no place: the t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -55,7 +55,7 @@ class Vocabulary:
             levels.append(len(nodes))
         self.parents = np.array(parents)  # (N,), of each node of the trie, a level at a time
         self.last_bytes = np.array(last_bytes)  # (N,)
-        self.levels = list(zip(levels, levels[1:], strict=False))
+        self.levels = list(pairwise(levels))
         self.node_of = np.array([nodes[text] for text in tokens])  # (V,)
         self.spells = self.node_of > 0  # (V,)
 
@@ -136,15 +136,7 @@ class Automaton:
         return self._costs[state]
 
     def cost(self, state: int) -> int:
-        """Return how many tokens complete the text of a state, `NEVER` if none do.
-
-        It is the least number there is, but for a grammar whose rules call themselves: there it
-        is that of a text in which no token crosses the edge of such a rule.
-        """
-        if state not in self._cost_of:
-            self._cost_of[state] = 0 if self._accepts[state] else min(
-                (self._cost_of_thread(thread) for thread in self._threads[state]), default=NEVER
-            )
+        """Return how many tokens complete the text of a state, `NEVER` if none do."""
         return self._cost_of[state]
 
     def _state(self, content: tuple[frozenset[Thread], bool]) -> int:

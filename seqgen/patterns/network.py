@@ -145,9 +145,7 @@ class Network:
         """Turn a network of characters and calls round, for texts written backward."""
         turned = Network.__new__(Network)
         turned.__dict__ |= self.__dict__
-        turned.characters, turned.empty, turned.calls = (
-            [[] for _ in self.empty] for _ in range(3)
-        )
+        turned.characters, turned.empty, turned.calls = ([[] for _ in self.empty] for _ in range(3))
         for place in range(len(self.empty)):
             for node, after in self.characters[place]:
                 turned.characters[after].append((node, place))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.source_attention import Attention, coverage_penalty
 from seqgen.commands.writing.filters import begin_and_end
+from seqgen.commands.writing.forms import constraint_of
 from seqgen.commands.writing.from_source import (
     SourceReader,
     check_sources,
@@ -21,6 +23,7 @@ from seqgen.configs.decoding import BeamOptions
 from seqgen.data.sources import Vectors
 from seqgen.decoding import beam
 from seqgen.decoding.beam_groups import BeamConfig, Ending, Ends, Fate, Penalty, SearchPrompt
+from seqgen.decoding.constraint import Constraint
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.exhaustive import exhaustive
 from seqgen.decoding.hypotheses import Hypothesis, LengthNorm
@@ -126,12 +129,19 @@ class Searcher:
             self.loaded.given.require_sources("--coverage-penalty")
         check_sources(self.options.of_source, self.loaded, attention=covers)
 
+    @cached_property
+    def constraint(self) -> Constraint | None:
+        """What keeps texts in the form that is asked for."""
+        return constraint_of(self.loaded, self.options, dead_ends=False)
+
     @property
     def processors(self) -> list[Processor]:
         """What is possible: first without what can never be written."""
-        options = self.options
-        processors: list[Processor] = [Forbid(never_written(options.of_source, self.loaded))]
+        options, form = self.options, self.constraint
+        never = never_written(options.of_source, self.loaded)
+        processors: list[Processor] = [Forbid(never if form is None else form.never)]
         processors += begin_and_end(self.loaded, options.min_tokens, options.force)
+        processors += [] if form is None else [form]
         if options.no_repeat_ngram is not None:
             processors.append(NoRepeatNgram(options.no_repeat_ngram))
         return processors
@@ -182,17 +192,19 @@ class Searcher:
             for prompt, handle in zip(prompts, handles, strict=True)
         ]
         model, ends, options = self.loaded.model, self.loaded.framing.stops, self.options
-        penalty = self.penalty(prompts)
+        penalty, outcomes = self.penalty(prompts), None
+        if self.constraint is not None:
+            ends, outcomes = self.constraint.reasons, self.constraint.outcomes
         if not options.exhaustive:
             how = (config_of(options), self.processors, ends, self.ends, watch, opens, penalty)
-            return beam.search(model, sources, *how)
+            return beam.search(model, sources, *how, outcomes)
         how = (config_of(options), ends, self.ends, penalty)
         endings = [Ending.of(source, *how) for source in sources]
         norm = norm_of(options)
         return (
             (
                 place,
-                exhaustive(model, options.nbest, norm, self.processors, ending, opens),
+                exhaustive(model, options.nbest, norm, self.processors, ending, opens, outcomes),
             )
             for place, ending in enumerate(endings)
         )
@@ -225,7 +237,8 @@ class Searcher:
         options, limit = self.options, self._limit(prompt)
 
         def begin(decoder: Decoder) -> Continuation:
-            return self.loaded.continuation(decoder, options.stop, limit, options.min_tokens)
+            ends = None if self.constraint is None else self.constraint.reasons
+            return self.loaded.continuation(decoder, options.stop, limit, options.min_tokens, ends)
 
         written = [hypothesis.tokens for hypothesis in hypotheses]
         if prompt.source is not None:

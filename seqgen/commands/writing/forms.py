@@ -16,8 +16,7 @@ from seqgen.patterns.automaton import NEVER, Automaton, Vocabulary
 from seqgen.patterns.network import Network
 from seqgen.patterns.regex import Reader
 from seqgen.tokenizers import Tokenizer
-from seqgen.tokenizers.sentencepiece import SentencepieceTokenizer
-from seqgen.tokenizers.sentencepiece_model import ESCAPE
+from seqgen.tokenizers.sentencepiece import ESCAPE, SentencepieceTokenizer
 
 
 def constraint_of(

@@ -129,7 +129,10 @@ def test_end_has_the_mass_of_all_that_ends():
     automaton = automaton_of("a+", Vocabulary([b"a", b"b", b"aa", b"ab", None, None]))
     constraint = Constraint(automaton, 3, 5, [5], [4])  # 4 is never written, 5 is the end
     log_probs = np.log([[0.1, 0.2, 0.3, 0.05, 0.25, 0.1]])
-    begun, going = constraint([History()], constraint.outcomes([History()], log_probs)), [History([0])]
+    begun, going = (
+        constraint([History()], constraint.outcomes([History()], log_probs)),
+        [History([0])],
+    )
     np.testing.assert_allclose(np.exp(begun[0]), [0.25, 0, 0.75, 0, 0, 0])
     merged = constraint.outcomes(going, log_probs)
     np.testing.assert_allclose(np.exp(merged[0]), [0.1, 0, 0.3, 0, 0.25, 0.35])
@@ -187,7 +190,7 @@ def test_texts_of_every_tokenizer_match(kind, direction, home, tmp_path):
     how = ["--model", "ngram", "--order", "3", "--tokenizer", kind, "--direction", direction]
     assert run(["train", str(data), "--name", "m", *how, *size, "--quiet"]) == 0
     model = seqgen.load("m")
-    matched, texts = re.compile(FORMS[kind]).fullmatch, []
+    texts = []
     for prompt in ("", "The"):
         # What comes after a word begins with a space where tokens are words alone.
         space = " " if prompt and kind == "whitespace" else ""
@@ -227,3 +230,20 @@ def test_a_text_that_cannot_go_on_is_a_dead_end(home, tmp_path, capsys):
     (one,) = records(capsys, "sample", "--pattern", "ac", "--seed", "1")
     assert (one["text"], one["tokens"], one["finish_reason"]) == ("a", 1, "dead-end")
     assert one["logprob"] == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("pattern", ["(ab|b){2,3}a?", "a*ba*", "[^a]*", "(a|b)+"])
+def test_beams_equal_exhaustive_search(pattern, home, tmp_path, capsys):
+    data = tmp_path / "text.txt"
+    data.write_text("abbabaab\n" * 5 + "bbab\naab\n")
+    for documents in ("stream", "line"):
+        how = ["--model", "ngram", "--order", "2", "--documents", documents, "--name", documents]
+        assert run(["train", str(data), "--quiet", *how]) == 0
+        search = ["--pattern", pattern, "--max-tokens", "5", "-m", documents, "--nbest", "5"]
+        of_beams = records(capsys, "beam-search", *search, "--beams", "300")
+        of_all = records(capsys, "beam-search", *search, "--exhaustive")
+        assert [r["text"] for r in of_beams] == [r["text"] for r in of_all]
+        for one, other in zip(of_beams, of_all, strict=True):
+            assert one["logprob"] == pytest.approx(other["logprob"])
+            assert re.fullmatch(pattern, one["text"]) and one["finish_reason"] == "pattern"
+        assert len({r["text"] for r in of_all}) == len(of_all) == 5
