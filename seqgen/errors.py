@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 Row = TypeVar("Row")
@@ -25,6 +26,19 @@ class Interrupted(SeqgenError):  # noqa: N818
     """The user stopped the work; its text says how to go on. The command line exits with 130."""
 
     exit_code = 130
+
+
+@contextlib.contextmanager
+def reported(what: str) -> Iterator[None]:
+    """Report an error of the system in one line: `what`, such as "x cannot be read", and why.
+
+    Raises:
+        SeqgenError: in the place of an OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise SeqgenError(f"{what}: {error.strerror or error}") from None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

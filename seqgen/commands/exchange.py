@@ -14,7 +14,7 @@ from seqgen.commands.interrupts import ending_as_ctrl_c
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.loading import load
 from seqgen.configs import DataConfig, require
-from seqgen.errors import SeqgenError
+from seqgen.errors import SeqgenError, reported
 from seqgen.files import write_bytes
 from seqgen.formats import packing
 from seqgen.models.ngram.model import NGram
@@ -168,14 +168,12 @@ def export_model(
         packing.write(Path(out), exported(loaded, file_format, merge))
         return
     files = dict(formats.folder_exporter(file_format)(_to_export(loaded, merge)))
-    try:
+    with reported(f"{out} cannot be written"):
         Path(out).mkdir(parents=True, exist_ok=True)
         _clear(Path(out), formats.EXPORTED_FILES[file_format])
         for name, content in files.items():
             (Path(out) / name).parent.mkdir(exist_ok=True)
             write_bytes(Path(out) / name, content)
-    except OSError as error:
-        raise SeqgenError(f"{out} cannot be written: {error.strerror or error}") from None
 
 
 def _clear(folder: Path, known: Collection[str]) -> None:

@@ -15,7 +15,7 @@ from seqgen.data.encoding import encoded
 from seqgen.data.labels import Labels
 from seqgen.data.text import Surveyor
 from seqgen.data.tokenfile import TokenFile
-from seqgen.errors import SeqgenError, UsageError
+from seqgen.errors import SeqgenError, UsageError, reported
 from seqgen.tasks.datasets.dataset import open_tokenizer
 from seqgen.tokenizers import KINDS, Tokenizer, load_tokenizer, tokenizer_kind
 from seqgen.tokenizers.base import line_blocks
@@ -133,10 +133,8 @@ def train_tokenizer(
     """
     DataConfig(tokenizer=kind, vocab_size=vocab_size, min_count=min_count)  # for its bounds
     tokenizer = tokenizer_kind(kind).train(chunks, vocab_size, min_count)
-    try:
+    with reported(f"{out} cannot be written"):
         tokenizer.save(out)
-    except OSError as error:
-        raise SeqgenError(f"{out} cannot be written: {error.strerror or error}") from None
     return tokenizer
 
 

@@ -18,7 +18,7 @@ from seqgen.data.corpus import Corpus, Joined
 from seqgen.data.text import Survey
 from seqgen.data.token_writing import Written, write_token_file
 from seqgen.data.tokenfile import SUFFIX, TokenFile, check_tokenizer, open_token_file
-from seqgen.errors import SeqgenError
+from seqgen.errors import reported
 from seqgen.hashing import hash64, uniforms
 from seqgen.tokenizers import Tokenizer
 
@@ -64,10 +64,8 @@ def write_shards(
     Raises:
         SeqgenError: a file cannot be written, or the text not be read.
     """
-    try:
+    with reported(f"{folder} cannot be written"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SeqgenError(f"{folder} cannot be written: {error.strerror or error}") from None
     written: list[Written] = []
     done = 0
     for part in _parts(chunks, size, count):

@@ -25,7 +25,7 @@ from seqgen.data.encoding import encoded
 from seqgen.data.framing import Framing
 from seqgen.data.text import Survey, Surveyor
 from seqgen.data.tokenfile import FORMAT, HEAD, MAGIC, MARK, READ, SECTIONS, section_types
-from seqgen.errors import SeqgenError
+from seqgen.errors import SeqgenError, reported
 from seqgen.files import replacing
 from seqgen.tokenizers import Tokenizer
 
@@ -303,28 +303,25 @@ def writing(path: Path, tokenizer: Tokenizer, documents: Documents) -> Iterator[
     Raises:
         SeqgenError: it cannot be written; an earlier file is unchanged.
     """
-    try:
-        with replacing(path) as file:
-            file.write(b"\0" * HEAD.size)
-            sections = Sections(file, path.parent, tokenizer)
-            try:
-                yield sections
-                places = sections.finish()
-            finally:
-                sections.close()
-            table = {
-                "format": FORMAT,
-                "seqgen_version": __version__,
-                "documents": documents,
-                "text": dataclasses.asdict(sections.facts),
-                "oov": sections.oov,
-                "sections": places,
-                "tokenizer": {"kind": tokenizer.kind, **tokenizer.facts()},
-            }
-            content = json.dumps(table).encode()
-            offset = file.tell()
-            file.write(content)
-            file.seek(0)
-            file.write(HEAD.pack(MAGIC, offset, len(content), hashlib.sha256(content).digest()))
-    except OSError as error:
-        raise SeqgenError(f"{path} cannot be written: {error.strerror or error}") from None
+    with reported(f"{path} cannot be written"), replacing(path) as file:
+        file.write(b"\0" * HEAD.size)
+        sections = Sections(file, path.parent, tokenizer)
+        try:
+            yield sections
+            places = sections.finish()
+        finally:
+            sections.close()
+        table = {
+            "format": FORMAT,
+            "seqgen_version": __version__,
+            "documents": documents,
+            "text": dataclasses.asdict(sections.facts),
+            "oov": sections.oov,
+            "sections": places,
+            "tokenizer": {"kind": tokenizer.kind, **tokenizer.facts()},
+        }
+        content = json.dumps(table).encode()
+        offset = file.tell()
+        file.write(content)
+        file.seek(0)
+        file.write(HEAD.pack(MAGIC, offset, len(content), hashlib.sha256(content).digest()))

@@ -9,7 +9,7 @@ from typing import Any
 
 from seqgen.configs import short
 from seqgen.data.framing import Framing
-from seqgen.errors import SeqgenError
+from seqgen.errors import SeqgenError, reported
 from seqgen.files import json_bytes, parse_json, regular
 from seqgen.formats.hf_weights import read_table
 from seqgen.tokenizers import ByteTokenizer, CharTokenizer, Tokenizer, read_facts
@@ -208,12 +208,10 @@ def content_of(path: Path) -> bytes:
     Raises:
         SeqgenError: it cannot be read, or is larger than any.
     """
-    try:
+    with reported(f"{path} cannot be read"):
         if regular(path).stat().st_size > LARGEST:
             raise SeqgenError(f"{path} is larger than any tokenizer: {path.stat().st_size:,} bytes")
         return path.read_bytes()
-    except OSError as error:
-        raise SeqgenError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 def from_merges(folder: Path, ends: Ends) -> bytes:

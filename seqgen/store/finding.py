@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import datetime, timezone
 from pathlib import Path
 
-from seqgen.errors import SeqgenError, UsageError, did_you_mean
+from seqgen.errors import SeqgenError, UsageError, did_you_mean, reported
 from seqgen.store.layout import RECORD, models_folder
 from seqgen.store.manifest import CHEAP
 from seqgen.store.mixtures import StoredMixture, resolve
@@ -209,12 +209,9 @@ def rename(model: StoredModel, name: str) -> StoredModel:
     path = model.path.resolve().with_name(name)
     if taken(path):
         raise UsageError(f"a model named {name!r} already exists; choose another name")
-    try:
-        with model.locked():
-            forget_replacements()
-            model.path.resolve().rename(path)
-    except OSError as error:
-        raise SeqgenError(f"{model.path} cannot be renamed: {error.strerror or error}") from None
+    with reported(f"{model.path} cannot be renamed"), model.locked():
+        forget_replacements()
+        model.path.resolve().rename(path)
     return StoredModel(path)
 
 

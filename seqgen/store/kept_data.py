@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from seqgen.errors import SeqgenError
+from seqgen.errors import SeqgenError, reported
 from seqgen.files import is_temporary, json_bytes, named_when_written, remove_leftovers
 from seqgen.store.layout import home
 
@@ -27,15 +27,13 @@ def keep_text(blocks: Iterator[bytes]) -> Path:
     """
     folder = texts_folder()
     digest = hashlib.sha256()
-    try:
+    with reported(f"{folder} cannot be written"):
         folder.mkdir(parents=True, exist_ok=True)
         with named_when_written(folder / ARRIVING, lambda: _kept_as(digest)) as file:
             for block in blocks:
                 digest.update(block)
                 file.write(block)
         return _kept_as(digest)
-    except OSError as error:
-        raise SeqgenError(f"{folder} cannot be written: {error.strerror}") from None
 
 
 def _kept_as(digest: hashlib._Hash) -> Path:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqgen.errors import SeqgenError
+from seqgen.errors import SeqgenError, reported
 from seqgen.files import sync_folder
 from seqgen.store.finding import LATEST, LONGEST_NAME, check_free
 from seqgen.store.kept_data import clear_leftovers
@@ -44,10 +44,8 @@ def check_removable(model: StoredModel) -> Path:
     with contextlib.suppress(FileNotFoundError):  # the working directory may be gone
         if Path.cwd().resolve().is_relative_to(path):
             raise SeqgenError(f"{path} is, or holds, the working directory; {untouched}")
-    try:
+    with reported(f"{path} cannot be removed"):
         others = strangers(path)
-    except OSError as error:
-        raise SeqgenError(f"{path} cannot be removed: {error.strerror or error}") from None
     if others:
         names = ", ".join(others[:NAMED])
         names += f" and {len(others) - NAMED} more" if len(others) > NAMED else ""
@@ -113,14 +111,12 @@ def remove(model: StoredModel) -> None:
             `check_removable`.
     """
     path = check_removable(model)
-    try:
+    with reported(f"{path} cannot be removed"):
         with StoredModel(path).locked():
             forget_replacements()
             discard(put_aside(path))
         if model.path.is_symlink():
             model.path.unlink()
-    except OSError as error:
-        raise SeqgenError(f"{path} cannot be removed: {error.strerror or error}") from None
 
 
 @dataclass(frozen=True, eq=False)

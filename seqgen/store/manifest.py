@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from seqgen.errors import SeqgenError
+from seqgen.errors import SeqgenError, reported
 from seqgen.files import parse_json, regular, write_json
 from seqgen.store.layout import MANIFEST
 
@@ -133,7 +133,7 @@ def check(folder: Path, parts: Iterable[str], largest: int | None = None) -> Non
     known = read(folder)
     for part in parts:
         path = folder / part
-        try:
+        with reported(f"{path} is missing or damaged"):
             if part not in known or (largest is not None and path.stat().st_size > largest):
                 continue
             while digest_of(path) not in known[part]:
@@ -143,5 +143,3 @@ def check(folder: Path, parts: Iterable[str], largest: int | None = None) -> Non
                     raise SeqgenError(
                         f"{path} is damaged: it is not what {MANIFEST} says was written"
                     )
-        except OSError as error:
-            raise SeqgenError(f"{path} is missing or damaged: {error.strerror}") from None

@@ -30,7 +30,7 @@ from seqgen.configs import (
     require,
 )
 from seqgen.configs.config_files import no_such_setting
-from seqgen.errors import SeqgenError
+from seqgen.errors import SeqgenError, reported
 from seqgen.files import open_file, parse_json, take_lock, write_json
 from seqgen.hashing import hash64
 from seqgen.packages import require_packages
@@ -293,14 +293,12 @@ class Study:
         """
         folder = store.studies_folder() / name
         about = json.loads(json.dumps(about, default=str))  # as it is when it is read
-        try:
+        with reported(f"{folder} cannot be written"):
             (folder / TRIALS).mkdir(parents=True, exist_ok=True)
             with _locked(folder):
                 if not (folder / FACTS).exists():
                     write_json(folder / FACTS, {"about": about, **facts})
                 known = kept_facts(name)
-        except OSError as error:
-            raise SeqgenError(f"{folder} cannot be written: {error.strerror}") from None
         before = known["about"]
         other = next((what for what in about if before.get(what) != about[what]), None)
         require(
@@ -601,7 +599,5 @@ def delete_study(path: Path) -> None:
     """
     if Study(path, {}).is_at_work():
         raise SeqgenError(f"a process works on the study {path.name!r}: stop it")
-    try:
+    with reported(f"{path} cannot be removed"):
         shutil.rmtree(path)
-    except OSError as error:
-        raise SeqgenError(f"{path} cannot be removed: {error.strerror or error}") from None

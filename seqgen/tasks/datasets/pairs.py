@@ -35,7 +35,7 @@ from seqgen.data.split import held_out_fraction, held_out_lines
 from seqgen.data.text import Survey, survey
 from seqgen.data.token_writing import write_token_file
 from seqgen.data.tokenfile import TokenFile, open_token_file
-from seqgen.errors import SeqgenError
+from seqgen.errors import SeqgenError, reported
 from seqgen.tasks.datasets.dataset import (
     DataFiles,
     Dataset,
@@ -227,10 +227,8 @@ def encode_once(pairs: Pairs, tokenizers: Tokenizers, report: Report) -> Corpus:
 
 
 def _write(path: Path, lines: Iterator[str], tokenizer: Tokenizer) -> None:
-    try:
+    with reported(f"{path} cannot be written"):
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SeqgenError(f"{path} cannot be written: {error.strerror}") from None
     write_token_file(path, lines, tokenizer, "line")
 
 

@@ -30,7 +30,7 @@ from seqgen.data.split import (
 from seqgen.data.text import Survey, Text, survey, text_files
 from seqgen.data.token_writing import write_token_file
 from seqgen.data.tokenfile import TokenFile, check_tokenizer, is_token_file, open_token_file
-from seqgen.errors import SeqgenError, UsageError
+from seqgen.errors import SeqgenError, UsageError, reported
 from seqgen.files import replacing, write_json
 from seqgen.store import StoredModel
 from seqgen.tasks.datasets.dataset import (
@@ -109,14 +109,12 @@ def encode_into_cache(
     """
     place = Cached.of(text, config)
     report(Notice(text=f"encoding {facts.bytes >> 20:,} MB of text into the cache, once"))
-    try:
+    with reported(f"{place.val_text} cannot be written"):
         place.train.parent.mkdir(parents=True, exist_ok=True)
         if split.val:
             with replacing(place.val_text) as file:
                 for chunk in split.val():
                     file.write(chunk.encode())
-    except OSError as error:
-        raise SeqgenError(f"{place.val_text} cannot be written: {error.strerror}") from None
 
     def progress(before: int) -> Callable[[int], None]:
         return lambda done: report(Encoding(fraction=min(1.0, (before + done) / facts.bytes)))
