@@ -18,7 +18,7 @@ from seqgen.configs.settings import setting
 from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
-    from seqgen.commands.scoring.bleu import Texts
+    from seqgen.commands.scoring.bleu import ComparedTexts
     from seqgen.configs.scoring import BleuOptions
 
 
@@ -68,7 +68,7 @@ def bleu(
         put_scores(texts, one, test, out)
 
 
-def _read(files: list[str], against: list[str]) -> Texts:
+def _read(files: list[str], against: list[str]) -> ComparedTexts:
     """Read the files; one alone is the reference of standard input.
 
     Raises:
@@ -93,7 +93,7 @@ def _read(files: list[str], against: list[str]) -> Texts:
     )
 
 
-def _put_corpus(texts: Texts, options: BleuOptions, test: BleuTest, out: Output) -> None:
+def _put_corpus(texts: ComparedTexts, options: BleuOptions, test: BleuTest, out: Output) -> None:
     """Write the score of a whole text, with its interval if one is asked for."""
     from seqgen.commands.scoring import bleu as scoring
 
@@ -104,7 +104,7 @@ def _put_corpus(texts: Texts, options: BleuOptions, test: BleuTest, out: Output)
         put((score.text if out.explains else score.short_text) + "\n")
 
 
-def _put_sentences(texts: Texts, metrics: Sequence[BleuOptions], out: Output) -> None:
+def _put_sentences(texts: ComparedTexts, metrics: Sequence[BleuOptions], out: Output) -> None:
     """Write a line's scores a line, to be pasted beside the lines; signatures are progress."""
     from seqgen.commands.scoring.bleu import record_of, sentence_bleu
 
@@ -120,7 +120,7 @@ def _put_sentences(texts: Texts, metrics: Sequence[BleuOptions], out: Output) ->
         put("\t".join(figure(one.score) for one in of_line) + "\n")
 
 
-def _put_paired(texts: Texts, options: BleuOptions, test: BleuTest, out: Output) -> None:
+def _put_paired(texts: ComparedTexts, options: BleuOptions, test: BleuTest, out: Output) -> None:
     """Write the scores of several systems, and how sure it is that they differ from the first."""
     from seqgen.commands.scoring.bleu import paired_bleu, record_of
 

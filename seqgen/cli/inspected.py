@@ -10,14 +10,20 @@ from seqgen.cli.coloured import lines_of, put_lines
 from seqgen.cli.output import Output, console, is_terminal, one_line, put, standard_output
 from seqgen.cli.tables import MISSING, count, figure, percentage, put_table
 from seqgen.commands.inspect.heads import Attended, HeadWeights, attended
-from seqgen.commands.inspect.passage import Passages, Place, likeliest
-from seqgen.commands.inspect.steps import Step, UnitValues, Weights, unit_values, weights
+from seqgen.commands.inspect.passage import InspectedToken, Passages, likeliest
+from seqgen.commands.inspect.steps import (
+    InspectedStep,
+    InspectedWeights,
+    UnitValues,
+    unit_values,
+    weights,
+)
 from seqgen.commands.inspect.steps import steps as steps_of
 from seqgen.commands.inspect.units import Unit
 from seqgen.commands.inspect.units import units as units_of
 from seqgen.report import inspection
 from seqgen.report.coloured_text import share_scale, signed_scale
-from seqgen.report.page import Section
+from seqgen.report.page import PageSection
 from seqgen.wording import plural
 
 # What is shown unless the user says.
@@ -37,7 +43,7 @@ class View:
     """
 
     records: Sequence[Any]
-    section: Callable[[], Section]
+    section: Callable[[], PageSection]
     show: Callable[[Output], None]
 
 
@@ -51,7 +57,7 @@ def predictions(passages: Passages, top: int) -> View:
     )
 
 
-def _put_places(places: Sequence[Place]) -> None:
+def _put_places(places: Sequence[InspectedToken]) -> None:
     rows = [
         [
             repr(place.piece),
@@ -76,7 +82,7 @@ def steps(passages: Passages) -> View:
     )
 
 
-def _put_steps(numbers: Weights, every: Sequence[Step]) -> None:
+def _put_steps(numbers: InspectedWeights, every: Sequence[InspectedStep]) -> None:
     if len(numbers.vocabulary) <= NUMBERS:
         put(f"{'':11}{' '.join(f'{piece!r:>8}' for piece in numbers.vocabulary)}\n\n")
     for name, matrix in (numbers.weights or {}).items():

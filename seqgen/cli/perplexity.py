@@ -40,7 +40,7 @@ from seqgen.files import title_of
 if TYPE_CHECKING:
     from seqgen.commands.loaded import LoadedModel
     from seqgen.commands.scoring.perplexity import Perplexity
-    from seqgen.commands.scoring.surprisal import Line
+    from seqgen.commands.scoring.surprisal import ScoredLine
     from seqgen.commands.writing.records import Look
     from seqgen.data.text import Surveyor
 
@@ -281,7 +281,7 @@ def _put_line_record(
     file: str,
     models: list[LoadedModel],
     best: int,
-    lines: tuple[Line, ...],
+    lines: tuple[ScoredLine, ...],
     scoring: Scoring,
     look: Look | None,
 ) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from seqgen.cli.output import console, is_terminal, say
 from seqgen.cli.tables import clock, count, figure, percentage
 from seqgen.training.events import (
-    Encoding,
+    EncodingProgress,
     Event,
     Iteration,
     Notice,
@@ -175,7 +175,7 @@ class LiveDisplay:
             self._bar.update(self._task, line="")
         elif isinstance(event, Notice):
             self._bar.console.print(event.text)
-        elif isinstance(event, Encoding):
+        elif isinstance(event, EncodingProgress):
             self._bar.update(self._task, completed=event.fraction, line="encoding")
         elif isinstance(event, Validated):
             self._bar.console.print(self._figures.validation(event))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from seqgen.commands.loaded import LoadedModel
-    from seqgen.commands.scoring.surprisal import Line
+    from seqgen.commands.scoring.surprisal import ScoredLine
     from seqgen.commands.writing.records import Look
 
 L = TypeVar("L", bound=LookOptions)
@@ -77,7 +77,7 @@ class Shown:
         """Whether anything is shown beside the texts."""
         return self.options.shows_something
 
-    def at(self, loaded: LoadedModel, line: Line) -> Look | None:
+    def at(self, loaded: LoadedModel, line: ScoredLine) -> Look | None:
         """Return what a scored target reads of its source; None where nothing is asked for."""
         if not self.shows_something:
             return None

@@ -19,7 +19,7 @@ from seqgen.errors import UsageError
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
-    from seqgen.data.token_writing import Written
+    from seqgen.data.token_writing import WrittenTokens
     from seqgen.tokenizers import Tokenizer
 
 
@@ -104,7 +104,7 @@ def check_shards(out: Path, sources: Iterable[Input], overwrite: bool) -> Path:
     return out
 
 
-def _put(path: Path, done: Written, out: Output) -> None:
+def _put(path: Path, done: WrittenTokens, out: Output) -> None:
     facts = done.facts
     if out.json:
         sizes = {"characters": facts.characters, "bytes": facts.bytes}

@@ -84,7 +84,7 @@ def import_model(
 
 def _read_lines(
     path: Path, like: tuple[Tokenizer, DataConfig] | None, file_format: str | None
-) -> tuple[formats.Imported, str]:
+) -> tuple[formats.ImportedModel, str]:
     """Return what a file holds that is read line by line, and its name without an ending."""
     with packing.opened(path) as file:
         lines = iter(file)
@@ -135,7 +135,7 @@ def exported(loaded: LoadedModel, file_format: str, merge: bool = False) -> Iter
     return formats.exporter(file_format)(_to_export(loaded, merge))
 
 
-def _to_export(loaded: LoadedModel, merge: bool) -> formats.Exported:
+def _to_export(loaded: LoadedModel, merge: bool) -> formats.ModelToExport:
     """Return what a format may hold of a model; see `exported`."""
     name = loaded.stored.name
     if isinstance(loaded.stored, StoredMixture):
@@ -154,7 +154,7 @@ def _to_export(loaded: LoadedModel, merge: bool) -> formats.Exported:
         raise SeqgenError(f"{name} reads from right to left, which no format can say")
     documents, framing = loaded.data.documents, loaded.framing
     source = loaded.source_tokenizer
-    return formats.Exported(loaded.model, loaded.tokenizer, documents, framing, name, source)
+    return formats.ModelToExport(loaded.model, loaded.tokenizer, documents, framing, name, source)
 
 
 def export_model(

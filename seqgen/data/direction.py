@@ -73,7 +73,7 @@ class TwoWayBatch(Batch):
         return super(TwoWayBatch, rows).rows(cut, trim)
 
 
-class BothWays(Batches):
+class TwoWayBatches(Batches):
     """The same text in both directions, in every step.
 
     Documents that are shorter than a window are the same ones on both sides.

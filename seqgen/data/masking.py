@@ -68,7 +68,7 @@ class MaskedRows:
 
 
 @dataclass(frozen=True)
-class Draws:
+class MaskDraws:
     """What the draws of a row follow from.
 
     Attributes:
@@ -122,7 +122,7 @@ def joined(first: Framed, parts: np.ndarray, following: np.ndarray, symbols: Sym
     return Framed(values, first.lengths, text)
 
 
-def choose(rows: Framed, share: float, draws: Draws) -> np.ndarray:
+def choose(rows: Framed, share: float, draws: MaskDraws) -> np.ndarray:
     """Draw which places of the text are to be told, (B, M) int64; -1 where a row has fewer.
 
     A row of n tokens has round(share n) of them, and at least one if it has any token.
@@ -142,7 +142,7 @@ def masked(
     places: np.ndarray,
     symbols: Symbols,
     words: np.ndarray | None = None,
-    draws: Draws | None = None,
+    draws: MaskDraws | None = None,
 ) -> MaskedRows:
     """Hide the tokens at some places.
 

@@ -16,7 +16,7 @@ from seqgen.configs import Documents, Windows, require
 from seqgen.data.batches import SHIFT, SHUFFLE, Batch, Batches, training_batches, windows_at
 from seqgen.data.corpus import Corpus, Joined
 from seqgen.data.text import Survey
-from seqgen.data.token_writing import Written, write_token_file
+from seqgen.data.token_writing import WrittenTokens, write_token_file
 from seqgen.data.tokenfile import SUFFIX, TokenFile, check_tokenizer, open_token_file
 from seqgen.errors import reported
 from seqgen.hashing import hash64, uniforms
@@ -47,7 +47,7 @@ def write_shards(
     tokenizer: Tokenizer,
     documents: Documents,
     progress: Callable[[int], None] = lambda done: None,
-) -> list[Written]:
+) -> list[WrittenTokens]:
     """Encode a text into several token files of about the same length, in bounded memory.
 
     The text is cut after newlines. A file of an earlier run with a higher number is deleted.
@@ -66,7 +66,7 @@ def write_shards(
     """
     with reported(f"{folder} cannot be written"):
         folder.mkdir(parents=True, exist_ok=True)
-    written: list[Written] = []
+    written: list[WrittenTokens] = []
     done = 0
     for part in _parts(chunks, size, count):
 

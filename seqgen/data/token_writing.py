@@ -64,7 +64,7 @@ class Background:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenTokens:
     """What went into a token file.
 
     Attributes:
@@ -84,7 +84,7 @@ def write_token_file(
     tokenizer: Tokenizer,
     documents: Documents,
     progress: Callable[[int], None] = lambda done: None,
-) -> Written:
+) -> WrittenTokens:
     """Encode a text into a token file, on all cores, in bounded memory.
 
     Args:
@@ -119,7 +119,7 @@ def write_token_file(
             background.do(sections.add, "tokens", last)
         background.wait()
         sections.facts = replace(surveyor.facts, characters=meter.characters)
-    return Written(sections.size("tokens"), sections.oov, sections.facts)
+    return WrittenTokens(sections.size("tokens"), sections.oov, sections.facts)
 
 
 def write_corpus(path: Path, corpus: Corpus, facts: Survey, tokenizer: Tokenizer) -> None:

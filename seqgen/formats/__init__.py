@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportedModel:
     """What a file of another tool holds, as seqgen stores it.
 
     Attributes:
@@ -50,7 +50,7 @@ class Importer(Protocol):
 
     def __call__(
         self, lines: Iterable[bytes], path: Path, like: tuple[Tokenizer, DataConfig] | None
-    ) -> Imported:
+    ) -> ImportedModel:
         """Return the model of a file.
 
         Args:
@@ -67,12 +67,12 @@ class Importer(Protocol):
 class FolderImporter(Protocol):
     """Reads a folder of another tool, or a file that is not read line by line."""
 
-    def __call__(self, path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Imported:
+    def __call__(self, path: Path, like: tuple[Tokenizer, DataConfig] | None) -> ImportedModel:
         """Return the model of a folder or file; see `Importer`."""
 
 
 @dataclass(frozen=True)
-class Exported:
+class ModelToExport:
     """What is written for another tool.
 
     Attributes:
@@ -104,9 +104,9 @@ class Exported:
 
 # Takes a model; returns the file in pieces. Raises SeqgenError if the format cannot hold this kind
 # of model.
-Exporter = Callable[[Exported], Iterable[bytes]]
+Exporter = Callable[[ModelToExport], Iterable[bytes]]
 # The same for the files of a folder, by name, the one that makes it whole last.
-FolderExporter = Callable[[Exported], Iterable[tuple[str, bytes]]]
+FolderExporter = Callable[[ModelToExport], Iterable[tuple[str, bytes]]]
 
 IMPORTERS: dict[str, str] = {
     "arpa": "seqgen.formats.arpa:read_model",

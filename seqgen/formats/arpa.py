@@ -26,7 +26,7 @@ import numpy as np
 from seqgen.configs import DataConfig, Documents
 from seqgen.data.framing import Framing
 from seqgen.errors import SeqgenError
-from seqgen.formats import Exported, Imported
+from seqgen.formats import ImportedModel, ModelToExport
 from seqgen.models.ngram.model import NOTHING, Level, NGram, NGramConfig
 from seqgen.tokenizers import Tokenizer, WhitespaceTokenizer
 
@@ -42,7 +42,7 @@ NO_UNKNOWN = -100.0
 
 
 @dataclass(frozen=True)
-class Section:
+class NGramSection:
     """The n-grams of one order, as they stand in a file.
 
     Attributes:
@@ -63,7 +63,7 @@ class Arpa:
     """What an ARPA file holds: its words, in order, and a section for each order."""
 
     words: list[str]
-    sections: list[Section]
+    sections: list[NGramSection]
 
 
 def write(model: NGram, words: Sequence[str | None]) -> Iterator[str]:
@@ -132,7 +132,7 @@ class _Reader:
     def read(self) -> Arpa:
         self._skip_to(b"\\data\\")
         sizes = self._sizes()
-        sections: list[Section] = []
+        sections: list[NGramSection] = []
         index: dict[bytes, int] = {}
         for n, size in enumerate(sizes, start=1):
             if self.line != b"\\%d-grams:" % n:
@@ -188,7 +188,7 @@ class _Reader:
             raise self._error(f"ngram 1=COUNT was expected, not {self._shown()}")
         return sizes
 
-    def _section(self, n: int, size: int, index: dict[bytes, int], last: bool) -> Section:
+    def _section(self, n: int, size: int, index: dict[bytes, int], last: bool) -> NGramSection:
         first = self.number + 1
         rows: list[list[bytes]] = []
         for line in islice(self.lines, size):
@@ -220,7 +220,7 @@ class _Reader:
             raise self._error(f"{shown} is not among the 1-grams", first + at) from None
         table = np.array(words, dtype=np.int64).reshape(size, n)
         # The highest order has no use for backoffs.
-        return Section(table, log_probs, self._numbers([] if last else backoffs, first), first)
+        return NGramSection(table, log_probs, self._numbers([] if last else backoffs, first), first)
 
     def _no_row(self, n: int, size: int, row: list[bytes], at: int) -> SeqgenError:
         """Return the error that a row after `at` n-grams is none."""
@@ -363,7 +363,7 @@ ESCAPES = {"\\": "\\\\", "\n": NEWLINE, " ": "\\s", "\t": "\\t", "\r": "\\r"}
 
 def read_model(
     lines: Iterable[bytes], path: Path, like: tuple[Tokenizer, DataConfig] | None
-) -> Imported:
+) -> ImportedModel:
     """Read an n-gram model from an ARPA file; see `formats.Importer`.
 
     Without `like`, tokens are what white space separates, and documents are lines (or a stream,
@@ -380,10 +380,10 @@ def read_model(
         for n, section in enumerate(content.sections, start=1)
     ]
     framing = Framing.of(tokenizer, data.documents)
-    return Imported("ngram", model, tokenizer, data, framing, {"ngrams": ngrams})
+    return ImportedModel("ngram", model, tokenizer, data, framing, {"ngrams": ngrams})
 
 
-def write_model(exported: Exported) -> Iterator[bytes]:
+def write_model(exported: ModelToExport) -> Iterator[bytes]:
     """Return an n-gram model as an ARPA file, in pieces; see `formats.Exporter`."""
     if not isinstance(exported.model, NGram):
         raise SeqgenError(f"{exported.name} is no n-gram model, and ARPA holds no other")

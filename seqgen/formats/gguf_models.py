@@ -17,11 +17,11 @@ from seqgen.configs import DataConfig, require
 from seqgen.data.framing import Framing
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import json_bytes, parse_json
-from seqgen.formats import Exported, Imported, gguf, hf_config
+from seqgen.formats import ImportedModel, ModelToExport, gguf, hf_config
 from seqgen.formats.gguf import GGUFFile
 from seqgen.formats.hf_models import filled, require_transformer
 from seqgen.formats.hf_tokenizer import files_of, framed
-from seqgen.formats.hf_weights import Part, check_tensors, parts_of, theirs_of
+from seqgen.formats.hf_weights import TensorMap, check_tensors, parts_of, theirs_of
 from seqgen.models.base import weights_of
 from seqgen.models.transformer.config import MOST_WINDOW, TransformerConfig
 from seqgen.models.transformer.model import Transformer
@@ -66,13 +66,13 @@ def _renamed(name: str) -> str:
     return name
 
 
-def _as_written(part: Part) -> Part:
+def _as_written(part: TensorMap) -> TensorMap:
     """Return a part with the names that it has in a GGUF file, where nothing is transposed."""
     turned = ((name, shape[::-1] if part.transposed else shape) for name, shape in part.theirs)
-    return Part(part.ours, tuple((_renamed(name), shape) for name, shape in turned))
+    return TensorMap(part.ours, tuple((_renamed(name), shape) for name, shape in turned))
 
 
-def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Imported:
+def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> ImportedModel:
     """Read the model of a file; see `formats.FolderImporter`."""
     require(like is None, "--like is for n-gram models: a GGUF file has its own tokenizer")
     file = gguf.GGUFFile(path)
@@ -92,7 +92,7 @@ def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Importe
     tensors = {part.ours: _read(file, part, family, config) for part in parts}
     data = DataConfig(tokenizer=tokenizer.kind, val="none")
     model = filled(Transformer, config, tensors)
-    return Imported("transformer", model, tokenizer, data, framing, {"family": family})
+    return ImportedModel("transformer", model, tokenizer, data, framing, {"family": family})
 
 
 def _config(file: gguf.GGUFFile, family: str) -> TransformerConfig:
@@ -231,7 +231,7 @@ def _factors(rate: Tensor, factor: float) -> np.ndarray:
     return (rate / scaling.rates(rate)).numpy()
 
 
-def _check(file: gguf.GGUFFile, parts: Iterable[Part], config: TransformerConfig) -> None:
+def _check(file: gguf.GGUFFile, parts: Iterable[TensorMap], config: TransformerConfig) -> None:
     """Compare names and shapes with those that a model needs.
 
     Raises:
@@ -246,7 +246,7 @@ def _check(file: gguf.GGUFFile, parts: Iterable[Part], config: TransformerConfig
             raise file.error(f"{ROPE_FACTORS} is another scaling of positions than Llama 3.1's")
 
 
-def _read(file: gguf.GGUFFile, part: Part, family: str, config: TransformerConfig) -> Tensor:
+def _read(file: gguf.GGUFFile, part: TensorMap, family: str, config: TransformerConfig) -> Tensor:
     """Return a tensor of ours."""
     tensors = [_turned(name, file.read(name), family, config, back=True) for name, _ in part.theirs]
     return torch.from_numpy(np.concatenate(tensors) if len(tensors) > 1 else tensors[0].copy())
@@ -273,7 +273,7 @@ def _turned(
     return x.reshape(heads, *pairs, *x.shape[1:]).swapaxes(1, 2).reshape(x.shape)
 
 
-def write_model(exported: Exported) -> Iterator[bytes]:
+def write_model(exported: ModelToExport) -> Iterator[bytes]:
     """Yield a transformer as a GGUF file in float32, in pieces; see `formats.Exporter`."""
     model, name = require_transformer(exported, "gguf"), exported.name
     config = model.config

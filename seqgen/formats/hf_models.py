@@ -16,8 +16,8 @@ from seqgen.configs import DataConfig, require
 from seqgen.errors import SeqgenError
 from seqgen.files import json_bytes
 from seqgen.formats import (
-    Exported,
-    Imported,
+    ImportedModel,
+    ModelToExport,
     hf_config,
     hf_pairs,
     hf_tokenizer,
@@ -38,7 +38,7 @@ from seqgen.models.transformer.model import Transformer, waves_of
 from seqgen.tokenizers import Tokenizer
 
 
-def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Imported:
+def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> ImportedModel:
     """Read the model of a folder; see `formats.FolderImporter`.
 
     Everything is checked before the first tensor is read. The tensors are mapped, and become
@@ -59,10 +59,10 @@ def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Importe
         tokenizer, framing = hf_tokenizer.read(path, config.vocab_size)
         model = filled(Transformer, config, {part.ours: tensors.read(part) for part in parts})
     data = DataConfig(tokenizer=tokenizer.kind, val="none")
-    return Imported("transformer", model, tokenizer, data, framing, {"family": family})
+    return ImportedModel("transformer", model, tokenizer, data, framing, {"family": family})
 
 
-def _read_pairs(path: Path, table: Mapping[str, Any], name: str) -> Imported:
+def _read_pairs(path: Path, table: Mapping[str, Any], name: str) -> ImportedModel:
     """Read an encoder-decoder; see `read_model`."""
     config = hf_pairs.read(table, name)
     with contextlib.ExitStack() as held:
@@ -89,10 +89,10 @@ def _read_pairs(path: Path, table: Mapping[str, Any], name: str) -> Imported:
     data = DataConfig(tokenizer=kind, val="none", documents="line", **longest)
     source = None if tokens.source is tokens.target else tokens.source
     about = (data, tokens.framing, {"family": table["model_type"]}, source)
-    return Imported("seq2seq-transformer", model, tokens.target, *about)
+    return ImportedModel("seq2seq-transformer", model, tokens.target, *about)
 
 
-def files_of(exported: Exported) -> Iterator[tuple[str, bytes]]:
+def files_of(exported: ModelToExport) -> Iterator[tuple[str, bytes]]:
     """Yield the files of a transformer's folder, `config.json` last; see `formats.FolderExporter`.
 
     A folder is not loaded without it, so that one half-way written is none.
@@ -111,14 +111,14 @@ def files_of(exported: Exported) -> Iterator[tuple[str, bytes]]:
     yield "config.json", json_bytes({**table, **ids, "torch_dtype": "float32"})
 
 
-def _ends_of(exported: Exported) -> dict[str, Any]:
+def _ends_of(exported: ModelToExport) -> dict[str, Any]:
     """Return the fields that say how texts end."""
     framing = exported.framing
     stops = list(framing.stops) if framing.also_stop else framing.stop
     return {"eos_token_id": stops, "pad_token_id": exported.tokenizer.pad_id}
 
 
-def _files_of_pairs(exported: Exported) -> Iterator[tuple[str, bytes]]:
+def _files_of_pairs(exported: ModelToExport) -> Iterator[tuple[str, bytes]]:
     """Yield the files of an encoder-decoder; see `files_of`."""
     model, tokenizer = exported.model, exported.tokenizer
     name, framing, config = exported.name, exported.framing, exported.model.config
@@ -142,7 +142,7 @@ def _files_of_pairs(exported: Exported) -> Iterator[tuple[str, bytes]]:
     yield "config.json", json_bytes({**table, **ids, "torch_dtype": "float32"})
 
 
-def require_transformer(exported: Exported, file_format: str) -> Transformer:
+def require_transformer(exported: ModelToExport, file_format: str) -> Transformer:
     """Return the model to be written, which must be a transformer of text without labels.
 
     Args:

@@ -13,7 +13,7 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import json_bytes
 from seqgen.formats.hf_config import GELUS, Fields, require_settings
 from seqgen.formats.hf_tokenizer import Ends, content_of, files_of, open_tokenizer
-from seqgen.formats.hf_weights import Part, read_table
+from seqgen.formats.hf_weights import TensorMap, read_table
 from seqgen.models.seq2seq.transformer_config import Seq2SeqTransformerConfig
 from seqgen.tokenizers import Tokenizer
 from seqgen.tokenizers.from_elsewhere import TokenizerFromElsewhere
@@ -195,7 +195,7 @@ def silent_of(config: Seq2SeqTransformerConfig) -> set[str]:
     return silent if config.positions == "learned" else silent | set(POSITIONS)
 
 
-class Parts:
+class PairTensorMaps:
     """The tensors of a model, part by part: ours, and what theirs are called.
 
     Args:
@@ -208,28 +208,28 @@ class Parts:
 
     def part(
         self, ours: str, theirs: dict[str, tuple[int, ...]], stream: int | None = None
-    ) -> Part:
+    ) -> TensorMap:
         """Return a tensor of which an axis may be the stream."""
         axes = (stream,) if self.halved and stream is not None else ()
-        return Part(ours, tuple(theirs.items()), stream=axes)
+        return TensorMap(ours, tuple(theirs.items()), stream=axes)
 
-    def norm(self, ours: str, theirs: str) -> Iterator[Part]:
+    def norm(self, ours: str, theirs: str) -> Iterator[TensorMap]:
         """Yield a normalisation of the stream."""
         for kind in ("weight", "bias"):
             yield self.part(f"{ours}.{kind}", {f"{theirs}.{kind}": (self.size,)}, stream=0)
 
-    def into(self, ours: str, outputs: int, *theirs: str) -> Iterator[Part]:
+    def into(self, ours: str, outputs: int, *theirs: str) -> Iterator[TensorMap]:
         """Yield maps from the stream, one of ours for several of theirs."""
         weights = {f"{name}.weight": (outputs, self.size) for name in theirs}
         yield self.part(f"{ours}.weight", weights, stream=1)
         yield self.part(f"{ours}.bias", {f"{name}.bias": (outputs,) for name in theirs})
 
-    def back(self, ours: str, inputs: int, theirs: str) -> Iterator[Part]:
+    def back(self, ours: str, inputs: int, theirs: str) -> Iterator[TensorMap]:
         """Yield a map to the stream."""
         yield self.part(f"{ours}.weight", {f"{theirs}.weight": (self.size, inputs)}, stream=0)
         yield self.part(f"{ours}.bias", {f"{theirs}.bias": (self.size,)}, stream=0)
 
-    def attention(self, ours: str, theirs: str, cross: bool) -> Iterator[Part]:
+    def attention(self, ours: str, theirs: str, cross: bool) -> Iterator[TensorMap]:
         """Yield the maps of attention to the past, or to the source."""
         names = [f"{theirs}.{x}_proj" for x in "qkv"]
         if cross:
@@ -239,7 +239,7 @@ class Parts:
             yield from self.into(f"{ours}.query_key_value", self.size, *names)
         yield from self.back(f"{ours}.output", self.size, f"{theirs}.out_proj")
 
-    def block(self, ours: str, theirs: str, cross: bool) -> Iterator[Part]:
+    def block(self, ours: str, theirs: str, cross: bool) -> Iterator[TensorMap]:
         """Yield a block of the encoder, or of the decoder, which reads the source."""
         yield from self.attention(f"{ours}.attention", f"{theirs}.self_attn", cross=False)
         yield from self.norm(f"{ours}.attention_norm", f"{theirs}.self_attn_layer_norm")
@@ -251,14 +251,14 @@ class Parts:
         yield from self.norm(f"{ours}.feed_forward_norm", f"{theirs}.final_layer_norm")
 
 
-def parts_of(config: Seq2SeqTransformerConfig, embedding: str = SHARED[0]) -> Iterator[Part]:
+def parts_of(config: Seq2SeqTransformerConfig, embedding: str = SHARED[0]) -> Iterator[TensorMap]:
     """Yield the tensors of a model, in order.
 
     Args:
         config: of our model.
         embedding: what theirs is called, if both sides share it.
     """
-    size, parts = config.hidden_size, Parts(config)
+    size, parts = config.hidden_size, PairTensorMaps(config)
     own = embedding if config.shares_embeddings else SHARED[2]
     yield parts.part("embedding.weight", {own: (config.vocab_size, size)}, stream=1)
     if not config.shares_embeddings:
@@ -269,7 +269,7 @@ def parts_of(config: Seq2SeqTransformerConfig, embedding: str = SHARED[0]) -> It
         prefix, theirs = "encoder." if side == "encoder" else "", f"model.{side}"
         if config.positions == "learned":
             table = (f"{theirs}.embed_positions.weight", (config.window + OFFSET, size))
-            yield Part(f"{prefix}position_embedding.weight", (table,), skipped=OFFSET)
+            yield TensorMap(f"{prefix}position_embedding.weight", (table,), skipped=OFFSET)
         if config.embedding_norm:
             yield from parts.norm(f"{prefix}embedding_norm", f"{theirs}.layernorm_embedding")
         for layer in range(count):
@@ -278,7 +278,7 @@ def parts_of(config: Seq2SeqTransformerConfig, embedding: str = SHARED[0]) -> It
     if not config.tie_weights:
         yield parts.part("head.weight", {"lm_head.weight": (config.vocab_size, size)}, stream=1)
     if config.output_bias:
-        yield Part("head.bias", ((BIAS, (1, config.vocab_size)),), row=True)
+        yield TensorMap("head.bias", ((BIAS, (1, config.vocab_size)),), row=True)
 
 
 SOURCE, TARGET = "source.spm", "target.spm"

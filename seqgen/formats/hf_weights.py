@@ -27,7 +27,7 @@ COMPUTED = (".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq")
 
 
 @dataclass(frozen=True)
-class Part:
+class TensorMap:
     """One tensor of ours, and the tensors of theirs that it is made of, one under the other.
 
     Attributes:
@@ -59,7 +59,7 @@ def halves(size: int) -> list[int]:
 
 def parts_of(
     family: str, config: TransformerConfig, biased: Collection[str] = BIASED
-) -> Iterator[Part]:
+) -> Iterator[TensorMap]:
     """Yield the tensors of a model, in order.
 
     Args:
@@ -70,20 +70,22 @@ def parts_of(
     yield from _gpt2(config) if family == "gpt2" else _llama(config, biased)
 
 
-def _gpt2(config: TransformerConfig) -> Iterator[Part]:
+def _gpt2(config: TransformerConfig) -> Iterator[TensorMap]:
     size, inner = config.hidden_size, config.feed_forward_size
 
-    def norm(ours: str, theirs: str) -> Iterator[Part]:
+    def norm(ours: str, theirs: str) -> Iterator[TensorMap]:
         for kind in ("weight", "bias"):
-            yield Part(f"{ours}.{kind}", ((f"{theirs}.{kind}", (size,)),))
+            yield TensorMap(f"{ours}.{kind}", ((f"{theirs}.{kind}", (size,)),))
 
-    def linear(ours: str, theirs: str, inputs: int, outputs: int) -> Iterator[Part]:
-        yield Part(f"{ours}.weight", ((f"{theirs}.weight", (inputs, outputs)),), transposed=True)
-        yield Part(f"{ours}.bias", ((f"{theirs}.bias", (outputs,)),))
+    def linear(ours: str, theirs: str, inputs: int, outputs: int) -> Iterator[TensorMap]:
+        yield TensorMap(
+            f"{ours}.weight", ((f"{theirs}.weight", (inputs, outputs)),), transposed=True
+        )
+        yield TensorMap(f"{ours}.bias", ((f"{theirs}.bias", (outputs,)),))
 
-    yield Part("embedding.weight", (("transformer.wte.weight", (config.vocab_size, size)),))
+    yield TensorMap("embedding.weight", (("transformer.wte.weight", (config.vocab_size, size)),))
     learned = ("transformer.wpe.weight", (config.window, size))
-    yield Part("position_embedding.weight", (learned,))
+    yield TensorMap("position_embedding.weight", (learned,))
     for layer in range(config.num_layers):
         mine, block = f"blocks.{layer}", f"transformer.h.{layer}"
         yield from norm(f"{mine}.attention_norm", f"{block}.ln_1")
@@ -95,41 +97,43 @@ def _gpt2(config: TransformerConfig) -> Iterator[Part]:
         yield from linear(f"{mine}.feed_forward.output", f"{block}.mlp.c_proj", inner, size)
     yield from norm("final_norm", "transformer.ln_f")
     if not config.tie_weights:
-        yield Part("head.weight", (("lm_head.weight", (config.vocab_size, size)),))
+        yield TensorMap("head.weight", (("lm_head.weight", (config.vocab_size, size)),))
 
 
-def _llama(config: TransformerConfig, biased: Collection[str]) -> Iterator[Part]:
+def _llama(config: TransformerConfig, biased: Collection[str]) -> Iterator[TensorMap]:
     size, inner, width = config.hidden_size, config.feed_forward_size, config.head_width
     queries, keys = config.num_heads * width, config.kv_heads * width
     attention, mlp = (config.bias and part in biased for part in ("attention", "mlp"))
 
-    def linear(ours: str, inputs: int, bias: bool, **outputs: int) -> Iterator[Part]:
+    def linear(ours: str, inputs: int, bias: bool, **outputs: int) -> Iterator[TensorMap]:
         theirs = outputs.items()
-        yield Part(f"{ours}.weight", tuple((f"{n}.weight", (out, inputs)) for n, out in theirs))
+        yield TensorMap(
+            f"{ours}.weight", tuple((f"{n}.weight", (out, inputs)) for n, out in theirs)
+        )
         if bias:
-            yield Part(f"{ours}.bias", tuple((f"{n}.bias", (out,)) for n, out in theirs))
+            yield TensorMap(f"{ours}.bias", tuple((f"{n}.bias", (out,)) for n, out in theirs))
 
-    yield Part("embedding.weight", (("model.embed_tokens.weight", (config.vocab_size, size)),))
+    yield TensorMap("embedding.weight", (("model.embed_tokens.weight", (config.vocab_size, size)),))
     for layer in range(config.num_layers):
         mine, block = f"blocks.{layer}", f"model.layers.{layer}"
         attn, feed_forward = f"{block}.self_attn", f"{block}.mlp"
         for ours, theirs in (("attention", "input"), ("feed_forward", "post_attention")):
             name = f"{block}.{theirs}_layernorm.weight"
-            yield Part(f"{mine}.{ours}_norm.weight", ((name, (size,)),))
+            yield TensorMap(f"{mine}.{ours}_norm.weight", ((name, (size,)),))
         ours = f"{mine}.attention"
         maps = {f"{attn}.q_proj": queries, f"{attn}.k_proj": keys, f"{attn}.v_proj": keys}
         yield from linear(f"{ours}.query_key_value", size, attention or config.qkv_bias, **maps)
         yield from linear(f"{ours}.output", queries, attention, **{f"{attn}.o_proj": size})
         if config.qk_norm:
-            yield Part(f"{ours}.query_norm.weight", ((f"{attn}.q_norm.weight", (width,)),))
-            yield Part(f"{ours}.key_norm.weight", ((f"{attn}.k_norm.weight", (width,)),))
+            yield TensorMap(f"{ours}.query_norm.weight", ((f"{attn}.q_norm.weight", (width,)),))
+            yield TensorMap(f"{ours}.key_norm.weight", ((f"{attn}.k_norm.weight", (width,)),))
         ours = f"{mine}.feed_forward"
         maps = dict.fromkeys((f"{feed_forward}.gate_proj", f"{feed_forward}.up_proj"), inner)
         yield from linear(f"{ours}.inner", size, mlp, **maps)
         yield from linear(f"{ours}.output", inner, mlp, **{f"{feed_forward}.down_proj": size})
-    yield Part("final_norm.weight", (("model.norm.weight", (size,)),))
+    yield TensorMap("final_norm.weight", (("model.norm.weight", (size,)),))
     if not config.tie_weights:
-        yield Part("head.weight", (("lm_head.weight", (config.vocab_size, size)),))
+        yield TensorMap("head.weight", (("lm_head.weight", (config.vocab_size, size)),))
 
 
 def read_table(path: Path) -> Any:
@@ -208,7 +212,7 @@ class Tensors:
                 for name, place in self.files.items()
             }
 
-    def check(self, parts: list[Part], silent: Collection[str]) -> None:
+    def check(self, parts: list[TensorMap], silent: Collection[str]) -> None:
         """Compare names, shapes and types with those that a model needs; no tensor is read.
 
         Args:
@@ -232,7 +236,7 @@ class Tensors:
         places = self.files.get(name) or next(iter(self.files.values()), ("the folder",))
         return SeqgenError(f"{places[0]}: {message}")
 
-    def read(self, part: Part) -> Tensor:
+    def read(self, part: TensorMap) -> Tensor:
         """Return a tensor of ours, in float32."""
         import torch
 
@@ -247,7 +251,7 @@ class Tensors:
 
 
 def check_tensors(
-    parts: Iterable[Part],
+    parts: Iterable[TensorMap],
     stored: Mapping[str, tuple[int, ...]],
     silent: Collection[str],
     error: Callable[[str, str], SeqgenError],
@@ -276,7 +280,7 @@ def check_tensors(
         raise error(name, f"seqgen does not understand the tensor {name[:80]!r}")
 
 
-def theirs_of(parts: list[Part], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def theirs_of(parts: list[TensorMap], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors of a model of ours under the names they have there."""
     import torch
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from seqgen.errors import SeqgenError
 from seqgen.files import json_bytes
-from seqgen.formats import Exported, hf_tokenizer
+from seqgen.formats import ModelToExport, hf_tokenizer
 from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.models.seq2seq.transformer import Seq2SeqTransformer
 from seqgen.models.state import State
@@ -158,7 +158,7 @@ class CachedStep(nn.Module):
         return self.model.head(features), *caching.present
 
 
-class Encoding(nn.Module):
+class SourceEncoder(nn.Module):
     """Sources (B, L) and their lengths (B,) to keys and values of each layer (B, heads, L, D)."""
 
     def __init__(self, model: Seq2SeqTransformer) -> None:
@@ -177,7 +177,7 @@ class WholePair(nn.Module):
 
     def __init__(self, model: Seq2SeqTransformer) -> None:
         super().__init__()
-        self.model, self.encoding = model, Encoding(model)
+        self.model, self.encoding = model, SourceEncoder(model)
 
     def forward(self, source: Tensor, lengths: Tensor, tokens: Tensor) -> Tensor:
         memory, there = self.encoding(source, lengths), there_of(lengths, source.shape[1])
@@ -207,7 +207,7 @@ def pair_graphs(model: Seq2SeqTransformer) -> dict[str, Graph]:
     step = {"tokens": tokens, "source_lengths": lengths, **memory, **past}
     return {
         "whole": Graph(WholePair(model), {**source, "tokens": tokens}, ["logits"]),
-        "encoder": Graph(Encoding(model), source, list(memory)),
+        "encoder": Graph(SourceEncoder(model), source, list(memory)),
         "step": Graph(CachedStep(model, True), step, _outputs(past)),
     }
 
@@ -235,7 +235,7 @@ LARGEST = (1 << 31) - 1
 ABOUT = "onnx.json"
 
 
-def files_of(exported: Exported) -> Iterator[tuple[str, bytes]]:
+def files_of(exported: ModelToExport) -> Iterator[tuple[str, bytes]]:
     """Yield the files of a model's folder, the table about them last; see `FolderExporter`."""
     require_packages("--format onnx", "onnx", "onnxscript")
     graphs = _graphs_of(exported)
@@ -248,7 +248,7 @@ def files_of(exported: Exported) -> Iterator[tuple[str, bytes]]:
     yield ABOUT, json_bytes(_about(exported, graphs))
 
 
-def _graphs_of(exported: Exported) -> dict[str, Graph]:
+def _graphs_of(exported: ModelToExport) -> dict[str, Graph]:
     """Return the graphs of a model by name; "whole" is left out where it is made of the step.
 
     Raises:
@@ -423,7 +423,7 @@ def _checked(model: ModelProto, name: str) -> bytes:
     return model.SerializeToString()
 
 
-def _tokenizer_files(exported: Exported) -> Iterator[tuple[str, bytes]]:
+def _tokenizer_files(exported: ModelToExport) -> Iterator[tuple[str, bytes]]:
     """Yield the tokenizers as seqgen reads them, and as Hugging Face's library does, if it can."""
     source = exported.source_tokenizer
     sides = {"tokenizer": exported.tokenizer}
@@ -440,7 +440,7 @@ def _tokenizer_files(exported: Exported) -> Iterator[tuple[str, bytes]]:
         yield "tokenizer.json", files["tokenizer.json"]
 
 
-def _about(exported: Exported, graphs: dict[str, Graph]) -> dict[str, Any]:
+def _about(exported: ModelToExport, graphs: dict[str, Graph]) -> dict[str, Any]:
     """Return what stands in the table beside the graphs."""
     framing, config = exported.framing, exported.model.config
     first = getattr(config, "decoder_start", None)

@@ -15,7 +15,7 @@ import numpy as np
 from seqgen.configs import DataConfig, require
 from seqgen.data.framing import Framing
 from seqgen.errors import SeqgenError
-from seqgen.formats import Imported
+from seqgen.formats import ImportedModel
 from seqgen.tokenizers import Tokenizer, WhitespaceTokenizer
 from seqgen.tokenizers.base import SPECIALS
 
@@ -127,7 +127,7 @@ SPELLED = {LINE_END: "\n"}
 
 def read_model(
     lines: Iterable[bytes], path: Path, like: tuple[Tokenizer, DataConfig] | None
-) -> Imported:
+) -> ImportedModel:
     """Read vectors in word2vec's text format, or in GloVe's; see `formats.Importer`.
 
     The vectors are those of words at the centre; those of the context are zeros. A word's `</s>`
@@ -149,4 +149,4 @@ def read_model(
     model.embedding.weight.data = torch.from_numpy(table)
     data = DataConfig(tokenizer=tokenizer.kind, val="none")
     framing = Framing.of(tokenizer, data.documents)
-    return Imported("word2vec", model, tokenizer, data, framing, {})
+    return ImportedModel("word2vec", model, tokenizer, data, framing, {})

@@ -64,7 +64,7 @@ def signed_scale(values: Iterable[float]) -> Scale:
 
 
 @dataclass(frozen=True)
-class Span:
+class ColouredSpan:
     """A token.
 
     Attributes:
@@ -80,7 +80,7 @@ class Span:
     marked: bool = False
 
 
-def coloured_text(spans: Iterable[Span], scale: Scale, caption: str) -> str:
+def coloured_text(spans: Iterable[ColouredSpan], scale: Scale, caption: str) -> str:
     """Return a text as HTML.
 
     Args:
@@ -97,7 +97,7 @@ def coloured_text(spans: Iterable[Span], scale: Scale, caption: str) -> str:
     )
 
 
-def _span(span: Span, scale: Scale) -> str:
+def _span(span: ColouredSpan, scale: Scale) -> str:
     about = escape(span.about)
     shown = escape(visible(span.text)).replace("\n", "↵\n")
     word = " word" if span.marked else ""

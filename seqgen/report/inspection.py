@@ -6,29 +6,29 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from seqgen.commands.inspect.heads import Attended, HeadWeights
-from seqgen.commands.inspect.passage import Place
-from seqgen.commands.inspect.steps import Step, UnitValues, Weights
+from seqgen.commands.inspect.passage import InspectedToken
+from seqgen.commands.inspect.steps import InspectedStep, InspectedWeights, UnitValues
 from seqgen.commands.inspect.units import Unit
 from seqgen.report.coloured_text import (
-    Span,
+    ColouredSpan,
     coloured_text,
     share_scale,
     signed_scale,
     surprisal_scale,
 )
-from seqgen.report.page import Section, beside, table
+from seqgen.report.page import PageSection, beside, table
 
 UNIT_COLUMNS = ("layer", "unit", "kept", "memory", "reset", "lag", "correlation", "follows")
 
 
-def predictions_section(places: Iterable[Place]) -> Section:
+def predictions_section(places: Iterable[InspectedToken]) -> PageSection:
     """Return a text coloured by surprisal; each token with the likeliest in its place."""
-    spans = [Span(p.text, p.surprisal_bits, about_place(p)) for p in places]
+    spans = [ColouredSpan(p.text, p.surprisal_bits, about_place(p)) for p in places]
     caption = "Surprisal in bits: what each token told the model"
-    return Section("Predictions", coloured_text(spans, surprisal_scale(), caption))
+    return PageSection("Predictions", coloured_text(spans, surprisal_scale(), caption))
 
 
-def about_place(place: Place) -> str:
+def about_place(place: InspectedToken) -> str:
     """Say in a line what was predicted at a place."""
     best = ", ".join(f"{c.piece!r} {c.probability:.1%}" for c in place.candidates)
     return (
@@ -37,7 +37,7 @@ def about_place(place: Place) -> str:
     )
 
 
-def steps_section(numbers: Weights, steps: Iterable[Step]) -> Section:
+def steps_section(numbers: InspectedWeights, steps: Iterable[InspectedStep]) -> PageSection:
     """Return every number of every step, a table a step, after the weights of a small model."""
     parts = [
         table(
@@ -61,26 +61,26 @@ def steps_section(numbers: Weights, steps: Iterable[Step]) -> Section:
         ]
         title = f"Step {step.step}: reads {step.piece!r}, predicts {step.target_piece!r}"
         parts.append(table(["layer", "value", "numbers"], rows, title, left=3))
-    return Section("Steps", "".join(parts))
+    return PageSection("Steps", "".join(parts))
 
 
 def _numbers(vector: Sequence[float]) -> str:
     return " ".join(f"{value:.4f}" for value in vector)
 
 
-def unit_section(unit: UnitValues) -> Section:
+def unit_section(unit: UnitValues) -> PageSection:
     """Return a text coloured by the value of one unit."""
     values = [place.value for place in unit.places]
     scale = share_scale() if unit.gate else signed_scale(values)
     spans = [
-        Span(place.text, place.value, f"{place.piece!r}: {unit.name} = {place.value:.4f}")
+        ColouredSpan(place.text, place.value, f"{place.piece!r}: {unit.name} = {place.value:.4f}")
         for place in unit.places
     ]
     caption = f"{unit.name} of unit {unit.unit} in layer {unit.layer}, after each token"
-    return Section("Unit", coloured_text(spans, scale, caption))
+    return PageSection("Unit", coloured_text(spans, scale, caption))
 
 
-def units_section(units: Sequence[Unit]) -> Section:
+def units_section(units: Sequence[Unit]) -> PageSection:
     """Return units as a table, in their order."""
     rows = [
         [
@@ -94,14 +94,14 @@ def units_section(units: Sequence[Unit]) -> Section:
         for u in units
     ]
     caption = "Units, those that remember longest first; memory and lag in tokens"
-    return Section("Units", table(UNIT_COLUMNS, rows, caption, left=0))
+    return PageSection("Units", table(UNIT_COLUMNS, rows, caption, left=0))
 
 
 def _figure(value: float | None) -> str:
     return "-" if value is None else f"{value:,.3f}"
 
 
-def attention_section(seen: Attended) -> Section:
+def attention_section(seen: Attended) -> PageSection:
     """Return what heads read for a word, side by side, and the entropies."""
     parts = [beside(map(_head, seen.words))] if seen.words else []
     rows = [
@@ -110,7 +110,7 @@ def attention_section(seen: Attended) -> Section:
     ]
     names = ["layer", "head", "entropy", "if uniform"]
     parts.append(table(names, rows, "Entropy of attention in nats, a mean over positions", left=2))
-    return Section("Attention", "".join(parts))
+    return PageSection("Attention", "".join(parts))
 
 
 def _head(read: HeadWeights) -> str:
@@ -118,7 +118,7 @@ def _head(read: HeadWeights) -> str:
     inside = set(read.word_places)
     columns = zip(read.pieces, read.texts, read.weights, strict=True)
     spans = [
-        Span(text or piece, weight, f"{piece!r}: {weight:.4f}", place in inside)
+        ColouredSpan(text or piece, weight, f"{piece!r}: {weight:.4f}", place in inside)
         for place, (piece, text, weight) in enumerate(columns)
     ]
     caption = f"Layer {read.layer}, head {read.head}: what {read.word!r} reads"

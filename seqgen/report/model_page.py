@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from seqgen.commands.portrait.figures import Figures
+from seqgen.commands.portrait.figures import PredictionFigures
 from seqgen.commands.portrait.portrait import Course, Portrait
 from seqgen.commands.portrait.translated import Translated
 from seqgen.metrics.novelty import Novelty
@@ -19,7 +19,7 @@ from seqgen.report.inspection import (
     unit_section,
     units_section,
 )
-from seqgen.report.page import Section, beside, commands, page, table
+from seqgen.report.page import PageSection, beside, commands, page, table
 
 # Samples that are shown of a training, and lengths of n-grams.
 MOST_SAMPLES, MOST_ROWS = 6, 12
@@ -81,7 +81,7 @@ def model_page(profiles: Sequence[Profile], reload: float = 0) -> str:
         each = [_part(profile, title, body(profile), len(profiles) > 1) for profile in profiles]
         joint = _together(profiles) if title == "Training" and len(profiles) > 1 else ""
         both = beside(each) if len(profiles) > 1 else "".join(each)
-        sections.append(Section(title, joint + both))
+        sections.append(PageSection(title, joint + both))
     names = ", ".join(profile.name for profile in profiles)
     return page(f"seqgen report: {names}", sections, reload)
 
@@ -160,7 +160,7 @@ def _samples(profile: Profile) -> str:
     )
 
 
-def _calibration(figures: Figures) -> str:
+def _calibration(figures: PredictionFigures) -> str:
     points = [(each.said, each.frequency) for each in figures.calibration]
     drawn = chart(
         [Series("frequency", points, marks=True)],
@@ -180,7 +180,7 @@ def _calibration(figures: Figures) -> str:
     return drawn + table(["said", "frequency", "predictions"], rows, caption, left=0)
 
 
-def _groups(figures: Figures, by: str) -> str:
+def _groups(figures: PredictionFigures, by: str) -> str:
     groups = figures.by_position if by == "position" else figures.by_class
     rows = [
         [group.name, f"{group.tokens:,}", f"{group.bits:.3f}", f"{group.share:.1%}"]

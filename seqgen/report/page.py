@@ -65,7 +65,7 @@ if(wait)setTimeout(()=>location.reload(),1000*wait);
 
 
 @dataclass(frozen=True)
-class Section:
+class PageSection:
     """A part of a page.
 
     Attributes:
@@ -82,7 +82,7 @@ class Section:
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-") or "section"
 
 
-def page(title: str, sections: Sequence[Section], reload: float = 0) -> str:
+def page(title: str, sections: Sequence[PageSection], reload: float = 0) -> str:
     """Return a page as HTML.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from seqgen.commands.portrait.translated import Line, Translated
+from seqgen.commands.portrait.translated import Translated, TranslatedLine
 from seqgen.report.coloured_text import share_scale
 from seqgen.report.page import table
 from seqgen.wording import visible
@@ -31,7 +31,7 @@ def examples(made: Translated) -> str:
     return "".join(parts)
 
 
-def attention(line: Line) -> str:
+def attention(line: TranslatedLine) -> str:
     """Return what each token of a translation read of its source, as a grid."""
     columns, rows = (list(map(_label, pieces)) for pieces in reversed(line.pieces))
     left, top = (2 * MARGIN + CHARACTER * max(map(len, side)) for side in (rows, columns))

@@ -10,7 +10,7 @@ CLASSIFICATION = Task(
     name="classify",
     learns="texts with a label",
     try_it="predict FILE",
-    dataset="seqgen.tasks.datasets.examples:TextDataset",
+    dataset="seqgen.tasks.datasets.examples:LabelledTextDataset",
     validation="seqgen.tasks.validations.labels:LabelValidation",
     serves={
         "predict": "seqgen.commands.labelling.predict:predict",
@@ -32,7 +32,7 @@ TAGGING = replace(
     CLASSIFICATION,
     name="tag",
     learns="sentences with a tag for each word",
-    dataset="seqgen.tasks.datasets.examples:SentenceDataset",
+    dataset="seqgen.tasks.datasets.examples:TaggedSentenceDataset",
     model_is="is a tagger, no language model: use seqgen predict and seqgen eval",
     data_defaults={"documents": "line", "tokenizer": "whitespace", "source_unknowns": 0.02},
     head="seqgen.models.encoders.labeller:tagger_of",

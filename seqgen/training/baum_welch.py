@@ -68,7 +68,7 @@ class Pass:
 
 
 @dataclass
-class Fit:
+class EMFit:
     """What an estimation came to.
 
     Attributes:
@@ -86,7 +86,7 @@ def fit(
     impossible: Sequence[int],
     seed: int,
     enough: Callable[[Pass], str | None],
-) -> Fit:
+) -> EMFit:
     """Fill a model with what the EM algorithm finds from a random start.
 
     Args:
@@ -97,7 +97,7 @@ def fit(
         enough: takes each iteration; returns a reason to stop after it, or None.
     """
     began = time.perf_counter()
-    config, result = model.config, Fit()
+    config, result = model.config, EMFit()
     possible = torch.ones(config.vocab_size, dtype=torch.float64)
     possible[list(impossible)] = 0
     device = model.device if model.device.type == "cuda" else torch.device("cpu")

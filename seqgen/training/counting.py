@@ -45,7 +45,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Fit:
+class NGramFit:
     """Facts from counting that are not part of the model.
 
     Attributes:
@@ -61,7 +61,7 @@ class Fit:
     fallbacks: list[int]
 
 
-def fit(model: NGram, corpus: Corpus, impossible: Sequence[int]) -> Fit:
+def fit(model: NGram, corpus: Corpus, impossible: Sequence[int]) -> NGramFit:
     """Fill a model with the n-grams of a corpus.
 
     Args:
@@ -80,7 +80,7 @@ def fit(model: NGram, corpus: Corpus, impossible: Sequence[int]) -> Fit:
     counts = count(corpus, config, possible)
     estimate = _ESTIMATES[config.smoothing](counts, possible, config)
     model.fill(_levels(counts, estimate))
-    return Fit(
+    return NGramFit(
         seconds=time.perf_counter() - began,
         ngrams=[int(np.count_nonzero(possible | counts[0].initial))]
         + [int(np.count_nonzero(c.kept)) for c in counts[1:]],
@@ -161,14 +161,14 @@ def _adjusted(counts: Counts, suffixes: np.ndarray, firsts: np.ndarray) -> Count
 
 
 @dataclass
-class Estimate:
+class NGramEstimate:
     """Probabilities and backoffs of all n-grams, those to be pruned included.
 
     Attributes:
         probs: for each order, (M,).
         backoffs: for each order but the last, (M,): 1 where there is no continuation.
-        discounts: see `Fit`.
-        fallbacks: see `Fit`.
+        discounts: see `NGramFit`.
+        fallbacks: see `NGramFit`.
     """
 
     probs: list[np.ndarray] = field(default_factory=list)
@@ -189,7 +189,7 @@ class Contexts:
         return np.bincount(self.of, weights=values, minlength=self.count)
 
 
-def _kneser_ney(counts: list[Counts], possible: np.ndarray, config: NGramConfig) -> Estimate:
+def _kneser_ney(counts: list[Counts], possible: np.ndarray, config: NGramConfig) -> NGramEstimate:
     """Interpolated Kneser-Ney, with one discount an order or three (Chen and Goodman 1998).
 
     p(w | c) = (a(c w) - D(a(c w))) / a(c) + gamma(c) p(w | c without its first word), where a
@@ -198,7 +198,7 @@ def _kneser_ney(counts: list[Counts], possible: np.ndarray, config: NGramConfig)
     is subtracted from its counts and p(w) = a(w) / sum a. What pruning takes goes to gamma as
     well, as in KenLM (Heafield et al. 2013).
     """
-    estimate = Estimate()
+    estimate = NGramEstimate()
     lower = possible / possible.sum()
     for n, grams in enumerate(counts, start=1):
         contexts = Contexts(n, counts, config.vocab_size)
@@ -246,9 +246,9 @@ def _discounts(adjusted: np.ndarray, modified: bool) -> tuple[float, ...] | None
 
 def _maximum_likelihood(
     counts: list[Counts], possible: np.ndarray, config: NGramConfig
-) -> Estimate:
+) -> NGramEstimate:
     """p(w | c) = count(c w) / count(c), c being the longest context that was seen."""
-    estimate = Estimate()
+    estimate = NGramEstimate()
     for n, grams in enumerate(counts, start=1):
         contexts = Contexts(n, counts, config.vocab_size)
         raw = np.where(grams.kept, grams.raw, 0)
@@ -259,13 +259,13 @@ def _maximum_likelihood(
     return estimate
 
 
-def _add_delta(counts: list[Counts], possible: np.ndarray, config: NGramConfig) -> Estimate:
+def _add_delta(counts: list[Counts], possible: np.ndarray, config: NGramConfig) -> NGramEstimate:
     """p(w | c) = (count(c w) + d) / (count(c) + d V), c being the longest context seen.
 
     Its `backoffs` are the probability of each word that was not seen after the context; see
     `NGram`.
     """
-    estimate = Estimate()
+    estimate = NGramEstimate()
     every = config.delta * possible.sum()
     for n, grams in enumerate(counts, start=1):
         contexts = Contexts(n, counts, config.vocab_size)
@@ -278,14 +278,16 @@ def _add_delta(counts: list[Counts], possible: np.ndarray, config: NGramConfig) 
     return estimate
 
 
-def _stupid_backoff(counts: list[Counts], possible: np.ndarray, config: NGramConfig) -> Estimate:
+def _stupid_backoff(
+    counts: list[Counts], possible: np.ndarray, config: NGramConfig
+) -> NGramEstimate:
     """Stupid backoff (Brants et al. 2007), divided by its sum over all words.
 
     S(w | c) = count(c w) / count(c) if that is not 0, else a S(w | c without its first word); a
     word that was never seen has a / V. With Z(c) the sum of S(. | c) over all words,
     p(w | c) = S(w | c) / Z(c).
     """
-    estimate, factor = Estimate(), config.backoff
+    estimate, factor = NGramEstimate(), config.backoff
     lower = factor * possible / possible.sum()  # S without counts
     below = np.array([factor])  # its sum; for n > 1 Z of each context of the order below
     for n, grams in enumerate(counts, start=1):
@@ -308,7 +310,7 @@ def _stupid_backoff(counts: list[Counts], possible: np.ndarray, config: NGramCon
     return estimate
 
 
-_ESTIMATES: dict[str, Callable[[list[Counts], np.ndarray, NGramConfig], Estimate]] = {
+_ESTIMATES: dict[str, Callable[[list[Counts], np.ndarray, NGramConfig], NGramEstimate]] = {
     "maximum-likelihood": _maximum_likelihood,
     "add-delta": _add_delta,
     "stupid-backoff": _stupid_backoff,
@@ -317,7 +319,7 @@ _ESTIMATES: dict[str, Callable[[list[Counts], np.ndarray, NGramConfig], Estimate
 }
 
 
-def _levels(counts: list[Counts], estimate: Estimate) -> list[Level]:
+def _levels(counts: list[Counts], estimate: NGramEstimate) -> list[Level]:
     """Return the tables without the n-grams to be pruned, in logarithms."""
     size = counts[0].keys.size
     levels = []

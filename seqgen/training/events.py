@@ -124,7 +124,7 @@ class Notice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Encoding:
+class EncodingProgress:
     """The share of a large text that has been encoded, 0 to 1."""
 
     fraction: float
@@ -143,5 +143,5 @@ class SampleLine:
         return next((line for line in self.text.split("\n") if line.strip()), "")[:SAMPLE_WIDTH]
 
 
-Event = Started | Iteration | Validated | Diagnosed | Notice | Encoding | SampleLine
+Event = Started | Iteration | Validated | Diagnosed | Notice | EncodingProgress | SampleLine
 Report = Callable[[Event], None]

@@ -26,7 +26,7 @@ from seqgen.training.events import Progress, Validated
 from seqgen.training.objective import Objective
 from seqgen.training.optimizers import Average, UpdateRule, clip, rate
 from seqgen.training.parallel import Parallel
-from seqgen.training.parts import CarriedState, Part, RandomStates, Weights
+from seqgen.training.parts import CarriedState, CheckpointPart, ModelWeights, RandomStates
 from seqgen.training.regimes.base import StepProgress, TextRules
 from seqgen.training.run import Budget, Decision, Diverged, Hooks, Losses, LossWindow, Run
 from seqgen.training.sharding import Shards
@@ -346,10 +346,10 @@ class Trainer:
         self.hooks.checkpoint()
         self._has_checkpoint = True
 
-    def _parts(self) -> dict[str, Part]:
+    def _parts(self) -> dict[str, CheckpointPart]:
         """Return all that lasts from step to step and has a state, by its name in a checkpoint."""
-        parts: dict[str, Part] = {
-            "model": self.parallel.shards or Weights(self.model),
+        parts: dict[str, CheckpointPart] = {
+            "model": self.parallel.shards or ModelWeights(self.model),
             "optimizer": self.rule,
             "state": self.carried,
         }

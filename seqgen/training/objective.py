@@ -15,8 +15,8 @@ from seqgen.data.batches import Batch
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.state import State
 from seqgen.registry import load_object
-from seqgen.training.parts import Part
-from seqgen.training.reading import Reader
+from seqgen.training.parts import CheckpointPart
+from seqgen.training.reading import TrainingReader
 from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress, TextRules
 from seqgen.training.regimes.professor import ProfessorForcing
 from seqgen.training.regimes.scheduled import FreeRunning, ScheduledSampling
@@ -51,7 +51,7 @@ class Objective(nn.Module):
     ) -> None:
         super().__init__()
         self.model, self._phases = model, config.phases
-        reader = Reader(model, config)
+        reader = TrainingReader(model, config)
         kinds = load_object(model.trained_by)
         self._plain = kinds[DEFAULT_REGIME](reader, config, text_rules)
         names = dict.fromkeys(phase.regime for phase in self._phases)
@@ -104,9 +104,9 @@ class Objective(nn.Module):
         """Return what the regime has to log of the last step, by name."""
         return self.current.figures()
 
-    def parts(self) -> dict[str, Part]:
+    def parts(self) -> dict[str, CheckpointPart]:
         """Return what lasts from step to step besides the model, by its name in a checkpoint."""
-        parts: dict[str, Part] = {}
+        parts: dict[str, CheckpointPart] = {}
         for regime in self.regimes.values():
             parts |= regime.parts()
         return parts

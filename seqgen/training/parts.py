@@ -16,7 +16,7 @@ from seqgen.models.state import State
 from seqgen.training.sharding import divided_as, on_first
 
 
-class Part(Protocol):
+class CheckpointPart(Protocol):
     """Something whose state is tensors by name."""
 
     def tensors(self) -> dict[str, Tensor]:
@@ -26,8 +26,8 @@ class Part(Protocol):
         """Restore what `tensors` returned."""
 
 
-class Weights:
-    """A model's weights and buffers as a `Part`."""
+class ModelWeights:
+    """A model's weights and buffers as a `CheckpointPart`."""
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
@@ -46,7 +46,7 @@ class Weights:
 
 
 class OptimizerState:
-    """What optimisers know of their parameters, as a `Part`."""
+    """What optimisers know of their parameters, as a `CheckpointPart`."""
 
     def __init__(self, optimizers: Sequence[Optimizer]) -> None:
         self._optimizers = optimizers
@@ -79,7 +79,7 @@ class OptimizerState:
 
 
 class CarriedState:
-    """The state that goes on from one training window to the next, as a `Part`.
+    """The state that goes on from one training window to the next, as a `CheckpointPart`.
 
     Args:
         model: whose state it is.
@@ -137,7 +137,7 @@ class CarriedState:
 
 
 class RandomStates:
-    """PyTorch's own random states, of the CPU and of the device, as a `Part`.
+    """PyTorch's own random states, of the CPU and of the device, as a `CheckpointPart`.
 
     Those of all ranks are alike, for all draw the same numbers (`models.dropout.drawn`); where they
     are not, the others' are kept too, and serve a run of as many ranks.

@@ -72,7 +72,7 @@ class ActivationPenalties:
 
 
 @dataclass(frozen=True)
-class Reading:
+class TrainingOutput:
     """What a training call returned.
 
     Attributes:
@@ -86,7 +86,7 @@ class Reading:
     seen: Seen
 
 
-class Reader:
+class TrainingReader:
     """Makes training calls of a model in the arithmetic that its configuration asks for.
 
     Args:
@@ -105,7 +105,7 @@ class Reader:
         source: Source | None = None,
         advance: int | None = None,
         repeat: Sequence[int] | None = None,
-    ) -> Reading:
+    ) -> TrainingOutput:
         """Read tokens (B, T).
 
         Args:
@@ -122,16 +122,16 @@ class Reader:
             if repeat is not None and past is not None:
                 past = past.select(repeat)
             logits, after = _logits(model, tokens, past, advance)  # (B, T, V)
-        return Reading(logits, after, seen)
+        return TrainingOutput(logits, after, seen)
 
-    def predict(self, batch: Batch) -> Reading:
+    def predict(self, batch: Batch) -> TrainingOutput:
         """Have a network that is no language model predict a batch's targets."""
         with arithmetic(self.config.precision, self.model.device), self.penalties.watched() as seen:
             logits, after = self.model.predict(batch)  # (B, T', C)
-        return Reading(logits, after, seen)
+        return TrainingOutput(logits, after, seen)
 
     def costs(
-        self, reading: Reading, targets: Tensor, log_probs: Tensor | None = None
+        self, reading: TrainingOutput, targets: Tensor, log_probs: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return what is to be minimised and the nats, both summed over the targets that count.
 
@@ -151,7 +151,7 @@ class Reader:
             minimised = minimised + self.penalty(reading, targets)
         return minimised, nats
 
-    def penalty(self, reading: Reading, targets: Tensor) -> Tensor | float:
+    def penalty(self, reading: TrainingOutput, targets: Tensor) -> Tensor | float:
         """Return the penalties on activations, summed over the targets that count."""
         return self.penalties.cost(reading.seen, targets) if self.penalties else 0.0
 

@@ -17,7 +17,7 @@ from seqgen.training.events import Event, Report
 
 if TYPE_CHECKING:
     from seqgen.data.batches import Batch
-    from seqgen.training.parts import Part
+    from seqgen.training.parts import CheckpointPart
 
 # The number of validations during a run: exact for a budget in steps, the most for a budget in
 # minutes, where the first comes after this many seconds.
@@ -117,7 +117,7 @@ class Watch:
         """
         return contextlib.nullcontext()
 
-    def parts(self) -> Mapping[str, Part]:
+    def parts(self) -> Mapping[str, CheckpointPart]:
         """Return what it knows and a resumed run needs, by its name in a checkpoint."""
         return {}
 

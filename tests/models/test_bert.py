@@ -18,7 +18,7 @@ from seqgen.data.masking import (
     FATE,
     MASKING,
     WORD,
-    Draws,
+    MaskDraws,
     Symbols,
     choose,
     each_hidden,
@@ -103,7 +103,7 @@ def test_two_parts_by_hand():
 def test_how_many_places_are_drawn(share):
     texts = [list(text(n, seed=n)) for n in (20, 1, 7, 3)]
     rows = rows_of(*texts)
-    places = choose(rows, share, Draws(seed=3, step=5))
+    places = choose(rows, share, MaskDraws(seed=3, step=5))
     for row, ids, inside in zip(places, texts, rows.text, strict=True):
         there = row[row >= 0]
         assert len(there) == len(set(there)) == max(1, math.floor(share * len(ids) + 0.5))
@@ -115,7 +115,7 @@ def test_the_draws_are_the_hash_of_seed_step_row_and_place():
     symbols, words = Symbols.after(VOCAB), np.arange(4, VOCAB)
     ids = text(3, 10)
     rows = framed(ids, np.array([10, 10, 10]), symbols)
-    draws = Draws(seed=7, step=2, first_row=40)
+    draws = MaskDraws(seed=7, step=2, first_row=40)
     read = masked(rows, choose(rows, 0.4, draws), symbols, words, draws)
     for number, row in enumerate(ids):
 
@@ -139,7 +139,7 @@ def test_eight_ninths_and_a_tenth():
     symbols = Symbols.after(1000)
     ids = np.full((200, 2000), 999)
     rows = framed(ids, np.full(200, 2000), symbols)
-    draws = Draws(1, 1)
+    draws = MaskDraws(1, 1)
     places = choose(rows, 0.15, draws)
     read = masked(rows, places, symbols, np.arange(999), draws)
     at = np.take_along_axis(read.values, places, 1)
@@ -293,7 +293,7 @@ def test_the_loss_is_the_mean_over_drawn_places():
     model.survey(np.arange(4, VOCAB), [0, 1, 2, 3])
     objective = trained(model, end)
     loss, nats, _ = objective(batch_of(targets), None, StepProgress(4, 0.1))
-    total, draws = 0.0, Draws(3, 4)
+    total, draws = 0.0, MaskDraws(3, 4)
     rows = rows_of([5, 6, 7, 8], [9, 4], [])
     read = masked(rows, choose(rows, 0.4, draws), model.config.symbols, np.arange(4, VOCAB), draws)
     for i, (scored, places) in enumerate(((5, 2), (3, 1))):
@@ -335,7 +335,7 @@ def test_the_order_of_two_parts_is_learned_from_real_and_other_ones():
     expected = float(nats.detach()) + targets.size * figures["next_sentence_loss"]
     assert float(loss.detach()) == pytest.approx(expected, rel=1e-9)
     rows, other = objective.current._with_second_part(
-        _rows(targets), framed(targets, np.full(400, 9), model.config.symbols), Draws(3, 0)
+        _rows(targets), framed(targets, np.full(400, 9), model.config.symbols), MaskDraws(3, 0)
     )
     assert 0.4 < other.mean() < 0.6
     sep = model.config.symbols.sep

@@ -16,7 +16,7 @@ from seqgen.cli import run
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import DocumentBatches, portions
 from seqgen.data.corpus import Corpus
-from seqgen.data.direction import BothWays, turned
+from seqgen.data.direction import TwoWayBatches, turned
 from seqgen.data.sources import TokenSources
 from seqgen.errors import UsageError
 from seqgen.models.encoders.elmo import ELMo, ELMoConfig
@@ -107,7 +107,9 @@ def test_the_loss_is_the_sum_of_both_log_likelihoods():
     model, texts = elmo(), ([5, 6, 7], [8], [3, 3, 4, 5, 8])
     corpus = corpus_of(*texts)
     shape = (3, 64, 0, False)
-    batches = BothWays(DocumentBatches(corpus, *shape), DocumentBatches(turned(corpus), *shape))
+    batches = TwoWayBatches(
+        DocumentBatches(corpus, *shape), DocumentBatches(turned(corpus), *shape)
+    )
     objective = Objective(model, TrainingConfig(steps=1, precision="float64"), TextRules())
     batch = batches.batch(0)
     loss = objective.train()(batch, None, StepProgress(0, 0.0))
@@ -136,7 +138,7 @@ def test_gradients_of_the_loss():
     model = elmo(hidden_size=2, num_layers=1)
     corpus = corpus_of([5, 6, 7], [8])
     shape = (2, 64, 0, False)
-    batch = BothWays(
+    batch = TwoWayBatches(
         DocumentBatches(corpus, *shape), DocumentBatches(turned(corpus), *shape)
     ).batch(0)
     objective = Objective(model, TrainingConfig(steps=1, precision="float64"), TextRules())

@@ -58,7 +58,7 @@ def text_of(tokens):
 def chosen(monkeypatch, architecture, tokens, measured, **given):
     """Return the chosen settings of model and training, and what was said."""
     given = {"precision": "float32", **given}
-    monkeypatch.setattr(choosing.Trial, "measure", lambda trial: measured(trial))
+    monkeypatch.setattr(choosing.SpeedTrial, "measure", lambda trial: measured(trial))
     monkeypatch.setattr(choosing, "times_as_fast", lambda one, other: one() / other())
     said = []
     report = lambda event: said.append(event.text) if isinstance(event, Notice) else None  # noqa: E731

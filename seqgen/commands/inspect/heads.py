@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqgen.commands.inspect.passage import Passage, Passages
+from seqgen.commands.inspect.passage import InspectedText, Passages
 from seqgen.commands.loaded import LoadedModel
 from seqgen.configs import require
 from seqgen.errors import SeqgenError
@@ -134,7 +134,9 @@ def weights_of(model: Transformer, tokens: Tensor) -> list[np.ndarray]:
     return layers
 
 
-def _passage_of(passages: Passages, word: str | None, window: int) -> tuple[Passage, list[int]]:
+def _passage_of(
+    passages: Passages, word: str | None, window: int
+) -> tuple[InspectedText, list[int]]:
     """Return a document as far as the window goes, and the places of a word in it."""
     if window < 2:
         raise SeqgenError(f"a window of {plural(window, 'token')} leaves nothing to attend to")
@@ -147,7 +149,7 @@ def _passage_of(passages: Passages, word: str | None, window: int) -> tuple[Pass
     raise SeqgenError(f"the text has no {word!r} in the tokens that are looked at")
 
 
-def _places(passage: Passage, word: str) -> list[int]:
+def _places(passage: InspectedText, word: str) -> list[int]:
     """Return the tokens in which the last occurrence of a word stands; none without one."""
     text = "".join(passage.texts)
     exact = re.escape(word)
@@ -161,7 +163,7 @@ def _places(passage: Passage, word: str) -> list[int]:
 
 
 def _of_head(
-    passage: Passage, places: list[int], word: str, layer: int, head: int, matrix: np.ndarray
+    passage: InspectedText, places: list[int], word: str, layer: int, head: int, matrix: np.ndarray
 ) -> HeadWeights:
     """Return what a head reads for a word, in the order of the text."""
     # In the order of reading, step r + 1 reads what step r predicted; step 0 the start symbol.

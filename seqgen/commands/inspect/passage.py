@@ -25,7 +25,7 @@ CHARACTERS_OF_TOKEN = 64
 
 
 @dataclass(frozen=True)
-class Passage:
+class InspectedText:
     """One document: a text, or a line of it.
 
     Attributes:
@@ -87,11 +87,11 @@ class Passage:
         """(N,): for each place in the text, when the model predicts it."""
         return np.argsort(self.order)
 
-    def head(self, count: int) -> Passage:
+    def head(self, count: int) -> InspectedText:
         """Return the first tokens of the text alone."""
         return self if count >= len(self.tokens) else self._cut(0, count)
 
-    def around(self, places: list[int], count: int) -> Passage:
+    def around(self, places: list[int], count: int) -> InspectedText:
         """Return at most `count` tokens: these places, and what the model reads before them."""
         size = len(self.tokens)
         if self.loaded.backward:
@@ -100,7 +100,7 @@ class Passage:
         end = min(size, max(places[-1] + 1, count))
         return self._cut(max(0, end - count), end)
 
-    def _cut(self, begin: int, end: int) -> Passage:
+    def _cut(self, begin: int, end: int) -> InspectedText:
         """Return a part of the document, read after the token that comes before it."""
         corpus, size = self.corpus, len(self.tokens)
         whole = (begin, end) == (0, size)
@@ -125,12 +125,12 @@ class Passages:
         cut: the text goes on after them.
     """
 
-    documents: list[Passage]
+    documents: list[InspectedText]
     cut: bool
 
     def head(self, count: int) -> Passages:
         """Return the first `count` tokens of the text."""
-        documents: list[Passage] = []
+        documents: list[InspectedText] = []
         for passage in self.documents:
             documents.append(passage.head(count))
             count -= len(documents[-1].tokens)
@@ -160,7 +160,7 @@ def passages(loaded: LoadedModel, chunks: Iterable[str], max_tokens: int) -> Pas
         raise SeqgenError("the text is empty: there is nothing to look at")
     taken, left = [], max_tokens
     for number in range(corpus.ends.size):
-        passage = Passage(loaded, corpus.take(np.array([number])), number).head(left)
+        passage = InspectedText(loaded, corpus.take(np.array([number])), number).head(left)
         taken.append(passage)
         left -= passage.corpus.tokens.size
         if left == 0:
@@ -180,7 +180,7 @@ def _beginning(chunks: Iterable[str], most: int) -> tuple[str, bool]:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class LikelyToken:
     """A token that was possible at a place."""
 
     token: int
@@ -189,7 +189,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Place:
+class InspectedToken:
     """The keys of `seqgen inspect --json`, in order: a token, and what was predicted for it.
 
     Attributes:
@@ -216,10 +216,10 @@ class Place:
     surprisal_bits: float
     rank: int
     entropy_bits: float
-    candidates: list[Candidate]
+    candidates: list[LikelyToken]
 
 
-def likeliest(passages: Passages, count: int) -> Iterator[Place]:
+def likeliest(passages: Passages, count: int) -> Iterator[InspectedToken]:
     """Yield each place of a text with its `count` likeliest tokens.
 
     Raises:
@@ -231,7 +231,7 @@ def likeliest(passages: Passages, count: int) -> Iterator[Place]:
 
 
 @torch.inference_mode()
-def distributions(passage: Passage) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+def distributions(passage: InspectedText) -> Iterator[tuple[list[int], Tensor, Tensor]]:
     """Yield what a model predicts in a document, some places at a time, in the order of reading.
 
     Yields:
@@ -250,9 +250,9 @@ def distributions(passage: Passage) -> Iterator[tuple[list[int], Tensor, Tensor]
         yield places, targets[piece], rows.double()
 
 
-def _places(passage: Passage, count: int) -> list[Place]:
+def _places(passage: InspectedText, count: int) -> list[InspectedToken]:
     """Return the places of a document, in the order of the text."""
-    by_place: dict[int, Place] = {}
+    by_place: dict[int, InspectedToken] = {}
     for places, targets, rows in distributions(passage):
         best = (-rows).argsort(dim=-1, stable=True)[:, :count]
         columns = (
@@ -268,16 +268,16 @@ def _places(passage: Passage, count: int) -> list[Place]:
 
 
 def _place(
-    passage: Passage,
+    passage: InspectedText,
     place: int,
     logprob: float,
     rank: int,
     entropy: float,
     best: list[int],
     probabilities: list[float],
-) -> Place:
+) -> InspectedToken:
     pieces = passage.loaded.tokenizer.pieces(best)
-    return Place(
+    return InspectedToken(
         model=passage.loaded.stored.name,
         document=passage.number,
         index=place,
@@ -288,5 +288,5 @@ def _place(
         surprisal_bits=-logprob / LN2,
         rank=rank,
         entropy_bits=entropy,
-        candidates=[Candidate(*each) for each in zip(best, pieces, probabilities, strict=True)],
+        candidates=[LikelyToken(*each) for each in zip(best, pieces, probabilities, strict=True)],
     )

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqgen.commands.inspect.passage import Passage, Passages
+from seqgen.commands.inspect.passage import InspectedText, Passages
 from seqgen.commands.loaded import LoadedModel
 from seqgen.configs import require
 from seqgen.errors import named
@@ -101,7 +101,7 @@ def trace(loaded: LoadedModel, tokens: np.ndarray) -> Trace:
 
 
 @dataclass(frozen=True)
-class Weights:
+class InspectedWeights:
     """The first record of `seqgen inspect --steps --json`: what it takes to follow by hand.
 
     Attributes:
@@ -115,14 +115,14 @@ class Weights:
     weights: dict[str, Any] | None
 
 
-def weights(loaded: LoadedModel, most: int = MOST_WEIGHTS) -> Weights:
+def weights(loaded: LoadedModel, most: int = MOST_WEIGHTS) -> InspectedWeights:
     """Return the parameters of a model that has at most so many."""
     model = loaded.model
     vocabulary = loaded.tokenizer.pieces(range(model.vocab_size))
     numbers = None
     if model.parameter_count() <= most:
         numbers = {n: p.detach().tolist() for n, p in model.named_parameters()}
-    return Weights(loaded.stored.name, vocabulary, numbers)
+    return InspectedWeights(loaded.stored.name, vocabulary, numbers)
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class LayerStep:
 
 
 @dataclass(frozen=True)
-class Step:
+class InspectedStep:
     """The keys of `seqgen inspect --steps --json`, in order.
 
     Attributes:
@@ -178,7 +178,7 @@ class Step:
     loss: float
 
 
-def steps(passages: Passages) -> Iterator[Step]:
+def steps(passages: Passages) -> Iterator[InspectedStep]:
     """Yield every step of a recurrent network over a text.
 
     Raises:
@@ -192,13 +192,13 @@ def steps(passages: Passages) -> Iterator[Step]:
 
 
 @torch.inference_mode()
-def _logits(passage: Passage, traced: Trace) -> np.ndarray:
+def _logits(passage: InspectedText, traced: Trace) -> np.ndarray:
     """Return what a network predicts at each of its T steps, (T, V)."""
     logits = passage.loaded.model.logits(traced.features, passage.batch, None)
     return logits[0].double().cpu().numpy()
 
 
-def _step(passage: Passage, traced: Trace, number: int, logits: np.ndarray) -> Step:
+def _step(passage: InspectedText, traced: Trace, number: int, logits: np.ndarray) -> InspectedStep:
     loaded = passage.loaded
     token, target = int(passage.read[number]), int(passage.targets[number])
     log_probs = logits - np.logaddexp.reduce(logits)
@@ -208,7 +208,7 @@ def _step(passage: Passage, traced: Trace, number: int, logits: np.ndarray) -> S
         state = {part: values.pop(part) for part in layer.cell.parts}
         layers.append(LayerStep(index, layer.inputs[number].tolist(), values, state))
     piece, target_piece = loaded.tokenizer.pieces([token, target])
-    return Step(
+    return InspectedStep(
         model=loaded.stored.name,
         document=passage.number,
         step=number,
@@ -306,7 +306,7 @@ def memory_of(cell: Cell) -> str:
     return cell.parts[-1]
 
 
-def _unit_places(passage: Passage, values: np.ndarray) -> list[UnitValue]:
+def _unit_places(passage: InspectedText, values: np.ndarray) -> list[UnitValue]:
     about: tuple[Any, ...] = (passage.loaded.stored.name, passage.number)
     columns = zip(passage.pieces, passage.texts, values.tolist(), strict=True)
     return [UnitValue(*about, index, *each) for index, each in enumerate(columns)]

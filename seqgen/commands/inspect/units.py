@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seqgen.commands.inspect.passage import Passage, Passages
+from seqgen.commands.inspect.passage import InspectedText, Passages
 from seqgen.commands.inspect.steps import LayerTrace, memory_of, require_recurrent, trace
 from seqgen.models.recurrent.cells.cell import Cell
 
@@ -131,7 +131,7 @@ def units(passages: Passages) -> list[Unit]:
 
 
 def _units(
-    model: str, number: int, cell: Cell, layers: list[tuple[Passage, LayerTrace]]
+    model: str, number: int, cell: Cell, layers: list[tuple[InspectedText, LayerTrace]]
 ) -> list[Unit]:
     """Return the units of a layer, in order.
 
@@ -154,7 +154,7 @@ def _units(
     ]
 
 
-def _mean(layers: list[tuple[Passage, LayerTrace]], name: str | None) -> np.ndarray | None:
+def _mean(layers: list[tuple[InspectedText, LayerTrace]], name: str | None) -> np.ndarray | None:
     """Return the mean over all steps of a gate, (H,); None where the layer has none."""
     if name is None or name not in layers[0][1].values:
         return None

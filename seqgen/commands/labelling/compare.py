@@ -13,7 +13,7 @@ from seqgen.commands.labelling.predict import LoadedLabeller, log_probs_of_label
 from seqgen.data.examples import Example
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.metrics.bootstrap import RESAMPLES, interval, p_value, wilson
-from seqgen.metrics.classification import Estimate, estimated, mcnemar, resampled
+from seqgen.metrics.classification import WithInterval, estimated, mcnemar, resampled
 
 
 @dataclass(frozen=True)
@@ -116,10 +116,10 @@ def compare_labels(
     ]
 
 
-def _accuracy(correct: int, labels: int, samples: np.ndarray | None) -> Estimate:
+def _accuracy(correct: int, labels: int, samples: np.ndarray | None) -> WithInterval:
     """Return an accuracy with Wilson's interval, or with that of its bootstrap samples (R,)."""
     interval_of = wilson(correct, labels) if samples is None else interval(samples)
-    return Estimate(correct / labels, *interval_of)
+    return WithInterval(correct / labels, *interval_of)
 
 
 def _beside_best(

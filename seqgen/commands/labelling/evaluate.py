@@ -14,7 +14,7 @@ from seqgen.data.text import Text
 from seqgen.errors import SeqgenError
 from seqgen.metrics.bootstrap import wilson
 from seqgen.metrics.classification import (
-    Estimate,
+    WithInterval,
     confusion,
     entities,
     estimated,
@@ -141,7 +141,7 @@ def _figures(
     hits, labels = int(matrix.trace()), int(matrix.sum())
     counts = _counts(truth, predicted, len(matrix))
     samples = np.split(resampled(counts), 3, axis=1)  # hits, predicted and true, (R, C) each
-    accuracy = Estimate(hits / labels, *wilson(hits, labels))
+    accuracy = WithInterval(hits / labels, *wilson(hits, labels))
     if by_sentence:
         accuracy = estimated(hits / labels, samples[0].sum(-1) / samples[2].sum(-1))
     whole = matrix.diagonal(), matrix.sum(0), matrix.sum(1)

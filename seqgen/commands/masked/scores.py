@@ -14,7 +14,7 @@ from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.loading import load_stored, require_language_model
 from seqgen.data.batches import IGNORED, spans_of
 from seqgen.data.corpus import Corpus
-from seqgen.data.masking import Draws, MaskedRows, choose, each_hidden, framed, masked
+from seqgen.data.masking import MaskDraws, MaskedRows, choose, each_hidden, framed, masked
 from seqgen.errors import UsageError
 from seqgen.models.encoders.bert import Bert
 from seqgen.models.engines.precision import Precision, choose_device, in_float64
@@ -83,7 +83,7 @@ def _loss_of(model: Bert, rows: list[np.ndarray], first: int) -> tuple[float, in
         row[: tokens.size] = tokens
     symbols = model.config.symbols
     whole = framed(text, lengths, symbols)
-    places = choose(whole, HELD_OUT_SHARE, Draws(HELD_OUT_DRAWS, 0, first))
+    places = choose(whole, HELD_OUT_SHARE, MaskDraws(HELD_OUT_DRAWS, 0, first))
     log_probs, _ = _told(model, masked(whole, places, symbols))
     return -float(log_probs.sum()), log_probs.size
 

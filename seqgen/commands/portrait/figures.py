@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from seqgen.commands.inspect.passage import Passage, Passages, distributions
+from seqgen.commands.inspect.passage import InspectedText, Passages, distributions
 from seqgen.metrics.perplexity import LN2
 
 # Probabilities are sorted into bins with these upper ends.
@@ -39,7 +39,7 @@ class Bin:
 
 
 @dataclass(frozen=True)
-class Group:
+class TokenGroup:
     """Some tokens of a text.
 
     Attributes:
@@ -56,7 +56,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Figures:
+class PredictionFigures:
     """How a model predicted a text.
 
     Attributes:
@@ -73,8 +73,8 @@ class Figures:
     bits_per_token: float
     calibration: list[Bin]
     calibration_error: float
-    by_position: list[Group]
-    by_class: list[Group]
+    by_position: list[TokenGroup]
+    by_class: list[TokenGroup]
 
 
 class _Bins:
@@ -105,7 +105,7 @@ class _Bins:
         return float(np.abs(hits - said).sum() / max(1.0, count.sum()))
 
 
-def figures(passages: Passages) -> Figures:
+def figures(passages: Passages) -> PredictionFigures:
     """Return how a model predicts a text."""
     everything, likeliest = _Bins(), _Bins()
     bits, positions, classes = [], [], []
@@ -124,7 +124,7 @@ def figures(passages: Passages) -> Figures:
     each = np.concatenate(bits)
     names = [_range(position) for position in positions]
     order = sorted(set(names), key=lambda name: int(name.split(" ")[0]))
-    return Figures(
+    return PredictionFigures(
         tokens=each.size,
         bits_per_token=float(each.mean()),
         calibration=everything.bins(),
@@ -134,7 +134,9 @@ def figures(passages: Passages) -> Figures:
     )
 
 
-def _groups(order: tuple[str, ...] | list[str], names: list[str], bits: np.ndarray) -> list[Group]:
+def _groups(
+    order: tuple[str, ...] | list[str], names: list[str], bits: np.ndarray
+) -> list[TokenGroup]:
     group_of = np.array(names)
     total = max(float(bits.sum()), 1e-300)
     groups = []
@@ -142,7 +144,7 @@ def _groups(order: tuple[str, ...] | list[str], names: list[str], bits: np.ndarr
         in_group = bits[group_of == name]
         if in_group.size:
             share = float(in_group.sum()) / total
-            groups.append(Group(name, in_group.size, float(in_group.mean()), share))
+            groups.append(TokenGroup(name, in_group.size, float(in_group.mean()), share))
     return groups
 
 
@@ -154,7 +156,7 @@ def _range(position: int) -> str:
     return f"{low} to {2 * low - 1}"
 
 
-def _positions(passage: Passage) -> list[int]:
+def _positions(passage: InspectedText) -> list[int]:
     """Return for each token how many there are before it on its line."""
     positions, position = [], 0
     for text in passage.texts:
@@ -163,7 +165,7 @@ def _positions(passage: Passage) -> list[int]:
     return positions
 
 
-def _classes(passage: Passage) -> list[str]:
+def _classes(passage: InspectedText) -> list[str]:
     """Return what kind of token each is, by its first character that is no white space."""
     unknown, before = passage.loaded.tokenizer.unk_id, "\n"
     classes = []

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 from seqgen import registry, store
 from seqgen.commands.inspect.heads import Attended, attended
-from seqgen.commands.inspect.passage import Passage, Passages, Place, likeliest
+from seqgen.commands.inspect.passage import InspectedText, InspectedToken, Passages, likeliest
 from seqgen.commands.inspect.passage import passages as passages_of
 from seqgen.commands.inspect.steps import UnitValues, unit_values
 from seqgen.commands.inspect.units import Unit, units
 from seqgen.commands.loaded import LoadedModel
-from seqgen.commands.portrait.figures import Figures, figures
+from seqgen.commands.portrait.figures import PredictionFigures, figures
 from seqgen.commands.scoring.perplexity import for_model, protocol, scoring_signature
 from seqgen.commands.writing.beam_search import BeamOptions, Tree, explain
 from seqgen.commands.writing.sample import SampleOptions, sample
@@ -122,8 +122,8 @@ class Portrait:
         signature: of the figures.
     """
 
-    figures: Figures
-    passage: list[Place]
+    figures: PredictionFigures
+    passage: list[InspectedToken]
     originality: Originality | None
     not_known: str | None
     tree: Tree
@@ -179,7 +179,7 @@ def portrait(loaded: LoadedModel, chunks: Iterable[str], prompt: str | None = No
     )
 
 
-def _prompt(passage: Passage) -> str:
+def _prompt(passage: InspectedText) -> str:
     """Return the first words of a passage that the model knows."""
     known = []
     for word in "".join(passage.texts).split()[:PROMPT_WORDS]:

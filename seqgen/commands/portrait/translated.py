@@ -36,7 +36,7 @@ BY_LINE = BleuOptions(metric="chrf")
 
 
 @dataclass(frozen=True)
-class Line:
+class TranslatedLine:
     """A translation.
 
     Attributes:
@@ -73,8 +73,8 @@ class Translated:
     pairs: int
     metrics: list[dict[str, Any]]
     by_length: list[dict[str, Any]]
-    examples: list[Line]
-    worst: list[Line]
+    examples: list[TranslatedLine]
+    worst: list[TranslatedLine]
     search: str
 
     def record(self) -> dict[str, Any]:
@@ -105,21 +105,21 @@ def translated(loaded: LoadedModel, pairs: Pairs) -> Translated:
     )
 
 
-def _lines(made: Translations) -> Iterable[Line]:
+def _lines(made: Translations) -> Iterable[TranslatedLine]:
     scored = sentence_scores(made.texts, [made.targets], BY_LINE)
     for source, target, text, score in zip(
         made.sources, made.targets, made.texts, scored, strict=True
     ):
         shown = f"{len(source.values)} vectors" if isinstance(source, Vectors) else source
-        yield Line(shown, target, text, score.score)
+        yield TranslatedLine(shown, target, text, score.score)
 
 
 def _examples(
-    loaded: LoadedModel, made: Translations, lines: Sequence[Line], search: BeamOptions
-) -> list[Line]:
+    loaded: LoadedModel, made: Translations, lines: Sequence[TranslatedLine], search: BeamOptions
+) -> list[TranslatedLine]:
     """Return the first lines, with their attention where the model has one and it is small."""
     asked = dataclasses.replace(search, of_source=SourceOptions(attention=True))
-    found: list[Line] = []
+    found: list[TranslatedLine] = []
     try:
         for source, line in zip(made.sources, lines, strict=True):
             (look,) = (beam.look for beam in beam_search(loaded, [source], asked) if not beam.rank)

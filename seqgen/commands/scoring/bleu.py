@@ -20,7 +20,7 @@ from seqgen.wording import plural
 
 
 @dataclass(frozen=True)
-class Texts:
+class ComparedTexts:
     """What is compared, line by line.
 
     Attributes:
@@ -34,7 +34,7 @@ class Texts:
 
 def read_texts(
     systems: Mapping[str, Iterable[str]], references: Mapping[str, Iterable[str]]
-) -> Texts:
+) -> ComparedTexts:
     """Read files of a line a segment; only `\\n` ends a line.
 
     Args:
@@ -60,23 +60,23 @@ def read_texts(
                 f"{first} has {plural(count, 'line')} and {name} {len(file_lines):,}: line n is "
                 "scored against line n, so all files need as many"
             )
-    return Texts(read[0], list(read[1].values()))
+    return ComparedTexts(read[0], list(read[1].values()))
 
 
-def bleu(texts: Texts, options: BleuOptions, bootstrap: int = 0, seed: int = SEED) -> Score:
+def bleu(texts: ComparedTexts, options: BleuOptions, bootstrap: int = 0, seed: int = SEED) -> Score:
     """Score the first system; see `metrics.bleu.corpus_score`."""
     hypotheses = next(iter(texts.systems.values()))
     return corpus_score(hypotheses, texts.references, options, bootstrap=bootstrap, seed=seed)
 
 
-def sentence_bleu(texts: Texts, options: BleuOptions) -> Iterator[Score]:
+def sentence_bleu(texts: ComparedTexts, options: BleuOptions) -> Iterator[Score]:
     """Yield the score of every line of the first system."""
     hypotheses = next(iter(texts.systems.values()))
     return sentence_scores(hypotheses, texts.references, options)
 
 
 def paired_bleu(
-    texts: Texts, options: BleuOptions, test: str, samples: int, seed: int = SEED
+    texts: ComparedTexts, options: BleuOptions, test: str, samples: int, seed: int = SEED
 ) -> Iterator[tuple[str, Score]]:
     """Yield every system's name and score, with a p-value against the first."""
     systems = list(texts.systems.values())

@@ -10,7 +10,7 @@ from itertools import chain
 
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.scoring.perplexity import scoring_signature
-from seqgen.commands.scoring.surprisal import Line, score_lines
+from seqgen.commands.scoring.surprisal import ScoredLine, score_lines
 from seqgen.configs.scoring import Scoring
 from seqgen.data.text import lines, unix_newlines
 from seqgen.errors import SeqgenError
@@ -120,7 +120,7 @@ def score_pairs(
         )
 
 
-def _margin(better: Line, worse: Line) -> float:
+def _margin(better: ScoredLine, worse: ScoredLine) -> float:
     """Return by how many nats the better text is likelier; 0 where both are impossible."""
     nats = better.totals.nll_nats, worse.totals.nll_nats
     return 0.0 if nats == (math.inf, math.inf) else nats[1] - nats[0]

@@ -32,7 +32,7 @@ NEWLINE = "\n"
 
 
 @dataclass(frozen=True)
-class Line:
+class ScoredLine:
     """A line that was scored alone.
 
     Attributes:
@@ -77,7 +77,7 @@ class Token:
 
 def score_lines(
     loaded: LoadedModel, chunks: Iterable[str] | Pairs, scoring: Scoring
-) -> Iterator[Line]:
+) -> Iterator[ScoredLine]:
     """Score each line alone, from the start of a text; yield them in order.
 
     Lines may come slowly: those that are there are scored together.
@@ -102,7 +102,7 @@ def _items(chunks: Iterable[str] | Pairs) -> Iterable[str | tuple[str | Vectors,
 
 def _score_group(
     loaded: LoadedModel, items: Sequence[str | tuple[str | Vectors, str]], scoring: Scoring
-) -> Iterator[Line]:
+) -> Iterator[ScoredLine]:
     """Score lines, or the targets of pairs, side by side."""
     if not loaded.given.in_pairs:
         yield from _score_texts(loaded, items, None, scoring)
@@ -118,7 +118,7 @@ def _score_group(
 
 def _score_texts(
     loaded: LoadedModel, texts: Sequence[str], sources: Sources | None, scoring: Scoring
-) -> Iterator[Line]:
+) -> Iterator[ScoredLine]:
     unknowns = Unknowns(loaded.tokenizer, each=True)
     framing = loaded.framing_of("line")
     corpus = encode_corpus(texts, loaded.tokenizer, "line", framing=framing, unknowns=unknowns)
@@ -136,7 +136,7 @@ def _score_texts(
             words=len(text.split()) + 1,
             oov_bytes=int(oov_bytes[number]),
         )
-        yield Line(number, text.removesuffix(NEWLINE), totals, of_line)
+        yield ScoredLine(number, text.removesuffix(NEWLINE), totals, of_line)
 
 
 def score_tokens(
@@ -187,7 +187,7 @@ class Liked:
     """
 
     best: int
-    lines: tuple[Line, ...]
+    lines: tuple[ScoredLine, ...]
 
 
 def whose_line(
@@ -214,7 +214,7 @@ def whose_line(
 
 
 def line_record(
-    file: str | None, loaded: LoadedModel, line: Line, scoring: Scoring
+    file: str | None, loaded: LoadedModel, line: ScoredLine, scoring: Scoring
 ) -> dict[str, Any]:
     """Return the keys of `seqgen perplexity --per-line --json`, in order."""
     scoring = for_model(loaded, replace(scoring, documents="line"))

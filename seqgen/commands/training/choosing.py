@@ -62,7 +62,7 @@ COMPILED_FROM_MINUTES, LEAST_SPEEDUP = 10, 1.03
 
 
 @dataclass(frozen=True)
-class Trial:
+class SpeedTrial:
     """A plan that trains for about a second on its text, to measure its speed.
 
     Attributes:
@@ -78,14 +78,14 @@ class Trial:
     device: torch.device
 
     @classmethod
-    def of(cls, plan: Plan, prepared: Prepared, device: torch.device) -> Trial:
+    def of(cls, plan: Plan, prepared: Prepared, device: torch.device) -> SpeedTrial:
         """Return the trial of a plan, with the training settings that it resolves to."""
         trial = cls(plan, plan.resolve(prepared, device, lambda event: None), prepared, device)
         return replace(trial, training=precise(trial)[0])
 
-    def with_settings(self, settings: Mapping[str, Any]) -> Trial:
+    def with_settings(self, settings: Mapping[str, Any]) -> SpeedTrial:
         """Return the trial of the plan with `settings` added to those that are given."""
-        return Trial.of(self.plan.with_settings(settings), self.prepared, self.device)
+        return SpeedTrial.of(self.plan.with_settings(settings), self.prepared, self.device)
 
     def model(self) -> NeuralLanguageModel:
         """Return the untrained model."""
@@ -153,7 +153,7 @@ class Trial:
         """Passes over the text, times parameters for each of its tokens."""
         return self.passes * self.measured[1] / self.prepared.read_tokens
 
-    def gains(self, other: Trial) -> bool:
+    def gains(self, other: SpeedTrial) -> bool:
         """Return whether this is at least `LEAST_GAIN` times as fast as `other`."""
         if self.tokens < LEAST_GAIN * other.tokens:
             return False
@@ -187,7 +187,7 @@ def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Re
     return plan.with_settings(chosen)
 
 
-def _about_passes(trial: Trial) -> str:
+def _about_passes(trial: SpeedTrial) -> str:
     """Return when the text is used up: more minutes would read it again and again."""
     enough = trial.training.minutes * MOST_PASSES / trial.passes
     when = plural(round(enough), "minute") if enough >= 1 else plural(round(60 * enough), "second")
@@ -195,7 +195,7 @@ def _about_passes(trial: Trial) -> str:
     return f"{read}: more minutes would hardly help, and more text would"
 
 
-def _about_too_little(trial: Trial) -> str:
+def _about_too_little(trial: SpeedTrial) -> str:
     """Return how long this model needs to see its data once, and what else would help."""
     minutes = trial.training.minutes / trial.passes
     long = minutes >= 1.5
@@ -206,7 +206,7 @@ def _about_too_little(trial: Trial) -> str:
     )
 
 
-def _about_ngrams(trial: Trial, prepared: Prepared) -> str | None:
+def _about_ngrams(trial: SpeedTrial, prepared: Prepared) -> str | None:
     """Return how an n-gram model may help: where training or the text is short."""
     small, plan = prepared.facts.bytes < SMALL_TEXT, trial.plan
     about = plan.architecture, plan.training, plan.data
@@ -225,11 +225,13 @@ def _about_ngrams(trial: Trial, prepared: Prepared) -> str | None:
     return None
 
 
-def _sized(plan: Plan, prepared: Prepared, device: torch.device) -> tuple[dict[str, Any], Trial]:
+def _sized(
+    plan: Plan, prepared: Prepared, device: torch.device
+) -> tuple[dict[str, Any], SpeedTrial]:
     """Return the largest size that text and time are enough for, or the smallest; and its trial."""
 
-    def trial_of(size: Size) -> Trial:
-        return Trial.of(plan.with_settings(size.settings), prepared, device)
+    def trial_of(size: Size) -> SpeedTrial:
+        return SpeedTrial.of(plan.with_settings(size.settings), prepared, device)
 
     *larger, smallest = _possible(plan, prepared)
     least = trial_of(smallest)
@@ -262,7 +264,7 @@ def _possible(plan: Plan, prepared: Prepared) -> list[Size]:
     return list(sizes.values()) or [Size({})]
 
 
-def _with_more_rows(trial: Trial, size: dict[str, Any]) -> tuple[dict[str, Any], Trial]:
+def _with_more_rows(trial: SpeedTrial, size: dict[str, Any]) -> tuple[dict[str, Any], SpeedTrial]:
     """Return a larger batch size and its rate, if they are worth it; and the trial with them."""
     first_rate = trial.training.lr
     # With documents the number of rows follows from their lengths; a user who accumulates
@@ -288,7 +290,7 @@ def _with_more_rows(trial: Trial, size: dict[str, Any]) -> tuple[dict[str, Any],
     return chosen, trial
 
 
-def _regularised(trial: Trial, config_class: type[ModelConfig]) -> dict[str, Any]:
+def _regularised(trial: SpeedTrial, config_class: type[ModelConfig]) -> dict[str, Any]:
     """Return dropout, rate and patience against overfitting, unless they are given."""
     plan, spelled = trial.plan, trial.prepared.tokenizer.kind in ("char", "byte")
     training, validates = trial.training, plan.data.val != "none"
@@ -302,7 +304,7 @@ def _regularised(trial: Trial, config_class: type[ModelConfig]) -> dict[str, Any
     return plan.only_unset(chosen)
 
 
-def precise(trial: Trial) -> tuple[TrainingConfig, float | None]:
+def precise(trial: SpeedTrial) -> tuple[TrainingConfig, float | None]:
     """Return the settings with a precision, and the speedup of bf16 if that decided."""
     if trial.training.precision != "auto":
         return trial.training, None
@@ -314,7 +316,7 @@ def choose_training_precision(
     plan: Plan, training: TrainingConfig, prepared: Prepared, device: torch.device, report: Report
 ) -> TrainingConfig:
     """Choose the precision of training: bf16 if a trial shows that it is faster by a tenth."""
-    training, speedup = precise(Trial(plan, training, prepared, device))
+    training, speedup = precise(SpeedTrial(plan, training, prepared, device))
     if speedup is not None:
         measured = f"bf16 is {speedup:.2f} times as fast as float32 here"
         if not speedup:
@@ -334,7 +336,7 @@ def choose_compilation(
     fixed_shapes = plan.data.documents == "stream" and not training.unfreeze
     if not (long and fixed_shapes and plan.model_class.over_tensors):
         return replace(training, compile=False)
-    trial = Trial(plan, training, prepared, device)
+    trial = SpeedTrial(plan, training, prepared, device)
     report(Notice(text="compiling for a trial, which takes up to a minute"))
     with restored_randomness(device):
         times, why_not = compiled_speedup(trial.model(), trial.batches(), training)

@@ -37,7 +37,7 @@ from seqgen.wording import plural
 
 
 @dataclass(frozen=True)
-class Estimate:
+class EstimationResult:
     """What came of an estimation; None where a figure has no meaning.
 
     Attributes:
@@ -70,7 +70,7 @@ class Estimator:
         heeds: the settings of `TrainingConfig` that it follows; it ignores the others.
     """
 
-    run: Callable[[LoadedModel, Prepared, TrainingConfig, Report], Estimate]
+    run: Callable[[LoadedModel, Prepared, TrainingConfig, Report], EstimationResult]
     models: str
     done: tuple[str, str]
     heeds: frozenset[str] = frozenset()
@@ -142,13 +142,13 @@ def estimate(
 
 def count_ngrams(
     loaded: LoadedModel, prepared: Prepared, training: TrainingConfig, report: Report
-) -> Estimate:
+) -> EstimationResult:
     """Count the n-grams of the training part and fill the model; see `Estimator.run`."""
     corpus = prepared.as_read(prepared.train, loaded.data)
     fit_result = counting.fit(loaded.model, corpus, impossible(prepared.tokenizer, loaded.framing))
     if fit_result.fallbacks:
         report(_announced(fit_result))
-    return Estimate(
+    return EstimationResult(
         seconds=fit_result.seconds,
         tokens=int(corpus.tokens.size),
         facts=lambda: {"ngrams": _ngrams(loaded, prepared, fit_result)},
@@ -163,7 +163,7 @@ def impossible(tokenizer: Tokenizer, framing: Framing) -> list[int]:
     return [token for token in framing.never if token != tokenizer.unk_id]
 
 
-def _announced(fit_result: counting.Fit) -> Notice:
+def _announced(fit_result: counting.NGramFit) -> Notice:
     """Return one notice that names all orders with fallback discounts."""
     runs: list[list[int]] = []
     for n in fit_result.fallbacks:
@@ -178,7 +178,7 @@ def _announced(fit_result: counting.Fit) -> Notice:
 
 
 def _ngrams(
-    loaded: LoadedModel, prepared: Prepared, fit_result: counting.Fit
+    loaded: LoadedModel, prepared: Prepared, fit_result: counting.NGramFit
 ) -> list[dict[str, Any]]:
     """Return the facts that `models show` prints about each order."""
     unseen: list[float | None] = [None] * len(fit_result.ngrams)
@@ -197,7 +197,7 @@ def _ngrams(
 
 def run_em(
     loaded: LoadedModel, prepared: Prepared, training: TrainingConfig, report: Report
-) -> Estimate:
+) -> EstimationResult:
     """Fill the model by EM, an iteration a step and an epoch; see `Estimator.run`."""
     corpus, stored = prepared.as_read(prepared.train, loaded.data), loaded.stored
     size, budget = int(corpus.tokens.size), Budget.of(training, steps_per_epoch=1)
@@ -221,7 +221,7 @@ def run_em(
         never = impossible(prepared.tokenizer, loaded.framing)
         fit_result = baum_welch.fit(loaded.model, corpus, never, training.seed, enough)
     last = fit_result.passes[-1]
-    return Estimate(
+    return EstimationResult(
         seconds=last.seconds,
         tokens=last.number * size,
         steps=last.number,
@@ -241,7 +241,7 @@ EXPECTATION = Estimator(
 
 def store_lines(
     loaded: LoadedModel, prepared: Prepared, training: TrainingConfig, report: Report
-) -> Estimate:
+) -> EstimationResult:
     """Store the lines of the training part; see `Estimator.run`."""
     began = time.perf_counter()
     framing, units = loaded.framing, loaded.model.config.units
@@ -251,7 +251,7 @@ def store_lines(
     full = stored > CAPACITY * units
     more = f"; above {CAPACITY:g}, few are restored: raise bits" if full else ""
     report(Notice(text=load + more))
-    return Estimate(
+    return EstimationResult(
         seconds=time.perf_counter() - began,
         tokens=int(prepared.train.tokens.size),
         seed=training.seed,

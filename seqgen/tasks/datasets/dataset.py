@@ -60,7 +60,7 @@ class DataFiles:
 
 
 @dataclass(frozen=True)
-class Parts:
+class DataParts:
     """The training part and the held-out part of some data, as their dataset reads it."""
 
     train: Any
@@ -190,7 +190,7 @@ class Dataset(ABC):
         return {}, ""
 
     @abstractmethod
-    def split(self, facts: Survey) -> Parts:
+    def split(self, facts: Survey) -> DataParts:
         """Hold out what `config.val` says.
 
         Raises:
@@ -198,7 +198,7 @@ class Dataset(ABC):
         """
 
     @abstractmethod
-    def learn_tokens(self, parts: Parts) -> Tokenizers:
+    def learn_tokens(self, parts: DataParts) -> Tokenizers:
         """Return the tokens that are given or known, or train them.
 
         Raises:
@@ -207,18 +207,20 @@ class Dataset(ABC):
 
     @abstractmethod
     def held_out(self, stored: StoredModel) -> Any | None:
-        """Return what a stored model has held out, as `Parts` has it; None if it is nothing."""
+        """Return what a stored model has held out, as `DataParts` has it; None if it is nothing."""
 
     @abstractmethod
     def without(self, held_out: Any) -> Any:
-        """Return all of the data but what a stored model has held out, as `Parts.train` has it.
+        """Return all of the data but what a stored model has held out, as `DataParts.train` has it.
 
         Raises:
             SeqgenError: nothing tells what that is.
         """
 
     @abstractmethod
-    def encode(self, facts: Survey, parts: Parts, tokens: Tokenizers, report: Report) -> Prepared:
+    def encode(
+        self, facts: Survey, parts: DataParts, tokens: Tokenizers, report: Report
+    ) -> Prepared:
         """Encode both parts.
 
         Raises:

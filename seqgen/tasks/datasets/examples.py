@@ -22,7 +22,7 @@ from seqgen.data.split import held_out_fraction, held_out_lines, path_of
 from seqgen.data.text import Survey, Text, survey, text_files
 from seqgen.errors import SeqgenError
 from seqgen.store import TOKENIZER, StoredModel
-from seqgen.tasks.datasets.dataset import Dataset, Parts, given_tokenizer, train_tokenizer
+from seqgen.tasks.datasets.dataset import DataParts, Dataset, given_tokenizer, train_tokenizer
 from seqgen.tasks.datasets.prepared import Prepared, VocabSizes
 from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Notice, Report
@@ -129,13 +129,13 @@ class ExampleDataset(Dataset, ABC):
     def survey(self) -> Survey:
         return survey(self.text.chunks())
 
-    def split(self, facts: Survey) -> Parts:
+    def split(self, facts: Survey) -> DataParts:
         examples, val = self.examples, self.config.val
         if val == "none":
-            return Parts(examples, None)
+            return DataParts(examples, None)
         share = held_out_fraction(val)
         if share is None:
-            return Parts(examples, self._read(Text(text_files([val]), self.config.newlines)))
+            return DataParts(examples, self._read(Text(text_files([val]), self.config.newlines)))
         held = held_out_lines(len(examples), share, self.config.split_seed)
         train, held_out = (
             [example for example, out in zip(examples, held, strict=True) if out == which]
@@ -143,9 +143,9 @@ class ExampleDataset(Dataset, ABC):
         )
         if not train:
             raise SeqgenError("no example is left to train on; give more")
-        return Parts(train, held_out)
+        return DataParts(train, held_out)
 
-    def learn_tokens(self, parts: Parts) -> LabelTokens:
+    def learn_tokens(self, parts: DataParts) -> LabelTokens:
         tokenizer = given_tokenizer(self.config) or train_tokenizer(
             self.config, lambda: _lines(self.examples), lambda: _lines(parts.train)
         )
@@ -165,7 +165,7 @@ class ExampleDataset(Dataset, ABC):
         return list(itertools.compress(self.examples, not_held_out(*contents)))
 
     def encode(
-        self, facts: Survey, parts: Parts, tokens: LabelTokens, report: Report
+        self, facts: Survey, parts: DataParts, tokens: LabelTokens, report: Report
     ) -> PreparedExamples:
         config = self.config
         encoder = self.encoder(self.format, tokens.target, tokens.classes, tokens.start)
@@ -203,7 +203,7 @@ class ExampleDataset(Dataset, ABC):
         )
 
 
-class TextDataset(ExampleDataset):
+class LabelledTextDataset(ExampleDataset):
     """Texts with a label each."""
 
     format = TEXTS
@@ -216,7 +216,7 @@ class TextDataset(ExampleDataset):
         return {"tokenizer": "uncased" if mean >= WORDS_FROM else "char"}, why
 
 
-class SentenceDataset(ExampleDataset):
+class TaggedSentenceDataset(ExampleDataset):
     """Sentences with a tag for each word."""
 
     format = SENTENCES

@@ -15,7 +15,12 @@ from seqgen.data.labels import Labels, with_labels_read
 from seqgen.data.pairs import LabelledLines, Tokenizers, encode_pairs
 from seqgen.data.text import Survey, survey
 from seqgen.errors import SeqgenError
-from seqgen.tasks.datasets.dataset import Parts, given_tokenizer, require_sampling, train_tokenizer
+from seqgen.tasks.datasets.dataset import (
+    DataParts,
+    given_tokenizer,
+    require_sampling,
+    train_tokenizer,
+)
 from seqgen.tasks.datasets.pairs import PairDataset, PreparedPairs
 from seqgen.tasks.datasets.prepared import Prepared, VocabSizes
 from seqgen.training.events import Report
@@ -87,7 +92,7 @@ class LabelledDataset(PairDataset):
     def suits(self, facts: Survey, given: Collection[str]) -> tuple[dict[str, Any], str]:
         return {}, ""
 
-    def learn_tokens(self, parts: Parts) -> Tokenizers:
+    def learn_tokens(self, parts: DataParts) -> Tokenizers:
         texts = self.pairs.targets, parts.train.targets
         tokenizer = given_tokenizer(self.config) or train_tokenizer(self.config, *texts)
         require_sampling(self.config, type(tokenizer))
@@ -100,7 +105,7 @@ class LabelledDataset(PairDataset):
         return None, None
 
     def encode(
-        self, facts: Survey, parts: Parts, tokens: Tokenizers, report: Report
+        self, facts: Survey, parts: DataParts, tokens: Tokenizers, report: Report
     ) -> PreparedPairs:
         if isinstance(parts.val, LabelledLines):  # a file of its own
             parts = replace(parts, val=replace(parts.val, labels=tokens.source))

@@ -38,8 +38,8 @@ from seqgen.data.tokenfile import TokenFile, open_token_file
 from seqgen.errors import SeqgenError, reported
 from seqgen.tasks.datasets.dataset import (
     DataFiles,
+    DataParts,
     Dataset,
-    Parts,
     given_tokenizer,
     require_sampling,
     train_tokenizer,
@@ -243,7 +243,7 @@ class PreparedPairs(Prepared):
         dropped: how many were too long.
     """
 
-    parts: Parts
+    parts: DataParts
     tokenizers: Tokenizers
     files: DataFiles
     dropped: int
@@ -336,18 +336,18 @@ class PairDataset(Dataset):
         words = partial(word_use, self.pairs, facts.lines)
         return choose_tokenizer(self.config, given, facts.characters, words)
 
-    def split(self, facts: Survey) -> Parts:
+    def split(self, facts: Survey) -> DataParts:
         val = self.config.val
         fraction = None if val == "none" else held_out_fraction(val)
         if val == "none" or fraction is not None:
             none = self.config.val_target is None
             require(none, "val_target needs val: the file of its sources")
         if val == "none":
-            return Parts(self.pairs, None)
+            return DataParts(self.pairs, None)
         if fraction is None:
-            return Parts(self.pairs, self.held_out_file())
+            return DataParts(self.pairs, self.held_out_file())
         held = held_out_lines(facts.lines, fraction, self.config.split_seed)
-        return Parts(self.pairs.some(~held), self.pairs.some(held))
+        return DataParts(self.pairs.some(~held), self.pairs.some(held))
 
     def held_out_file(self) -> Pairs:
         """Return the pairs of `--val FILE`, or of `--val-source` and `--val-target`."""
@@ -357,13 +357,13 @@ class PairDataset(Dataset):
         held_out.check()
         return held_out.pairs
 
-    def learn_tokens(self, parts: Parts) -> Tokenizers:
+    def learn_tokens(self, parts: DataParts) -> Tokenizers:
         tokens = self._tokens(parts)
         for tokenizer in (tokens.target, tokens.source or tokens.target):
             require_sampling(self.config, type(tokenizer))
         return tokens
 
-    def _tokens(self, parts: Parts) -> Tokenizers:
+    def _tokens(self, parts: DataParts) -> Tokenizers:
         """Open or train the tokenizers of both sides: one of both, or one of each.
 
         Raises:
@@ -398,7 +398,7 @@ class PairDataset(Dataset):
         return self.config.max_source_len, self.config.max_target_len
 
     def encode(
-        self, facts: Survey, parts: Parts, tokens: Tokenizers, report: Report
+        self, facts: Survey, parts: DataParts, tokens: Tokenizers, report: Report
     ) -> PreparedPairs:
         val_pairs, val, more = None, None, 0
         encode = partial(encode_pairs, tokenizers=tokens)
@@ -423,7 +423,7 @@ class PairDataset(Dataset):
             train=train,
             val=val,
             val_facts=survey(val_pairs.targets()) if val_pairs else Survey(),
-            parts=Parts(train_pairs, val_pairs),
+            parts=DataParts(train_pairs, val_pairs),
             tokenizers=tokens,
             files=self.files,
             dropped=dropped + more,

@@ -15,7 +15,7 @@ from seqgen import store
 from seqgen.configs import DataConfig, TrainingConfig
 from seqgen.data.batches import Batches, Overlapping, SampledBatches
 from seqgen.data.corpus import Corpus, encode_corpus, unknown_bytes
-from seqgen.data.direction import BothWays, as_read
+from seqgen.data.direction import TwoWayBatches, as_read
 from seqgen.data.encoding import Sampling
 from seqgen.data.labels import Classes
 from seqgen.data.overlap import Overlap, overlap_of_lines
@@ -246,4 +246,4 @@ def batches_for(
     if not model.both_ways:
         return batches
     turned = dataclasses.replace(data, direction="backward")
-    return BothWays(batches, prepared.batches(training, turned, model.carries_state))
+    return TwoWayBatches(batches, prepared.batches(training, turned, model.carries_state))

@@ -35,15 +35,15 @@ from seqgen.files import replacing, write_json
 from seqgen.store import StoredModel
 from seqgen.tasks.datasets.dataset import (
     DataFiles,
+    DataParts,
     Dataset,
-    Parts,
     given_tokenizer,
     require_sampling,
     train_tokenizer,
 )
 from seqgen.tasks.datasets.prepared import Prepared, survey_text
 from seqgen.tokenizers import Tokenizer, tokenizer_kind
-from seqgen.training.events import Encoding, Notice, Report
+from seqgen.training.events import EncodingProgress, Notice, Report
 
 # Files of so many bytes are encoded once, into the cache, and mapped from there.
 LARGE = 64 << 20
@@ -56,7 +56,7 @@ def is_large(paths: Sequence[Path]) -> bool:
 
 
 @dataclass(frozen=True)
-class Cached:
+class CachedText:
     """Where the cache keeps a large text: its two parts as token files, and the held-out text."""
 
     train: Path
@@ -65,7 +65,7 @@ class Cached:
     about: Path
 
     @classmethod
-    def of(cls, text: Text, config: DataConfig) -> Cached:
+    def of(cls, text: Text, config: DataConfig) -> CachedText:
         """Return where a text that is read in this way is cached.
 
         A file counts as unchanged if its path, size and modification time are the same.
@@ -107,7 +107,7 @@ def encode_into_cache(
     Raises:
         SeqgenError: a part has no token, or the cache cannot be written.
     """
-    place = Cached.of(text, config)
+    place = CachedText.of(text, config)
     report(Notice(text=f"encoding {facts.bytes >> 20:,} MB of text into the cache, once"))
     with reported(f"{place.val_text} cannot be written"):
         place.train.parent.mkdir(parents=True, exist_ok=True)
@@ -117,7 +117,9 @@ def encode_into_cache(
                     file.write(chunk.encode())
 
     def progress(before: int) -> Callable[[int], None]:
-        return lambda done: report(Encoding(fraction=min(1.0, (before + done) / facts.bytes)))
+        return lambda done: report(
+            EncodingProgress(fraction=min(1.0, (before + done) / facts.bytes))
+        )
 
     write_token_file(place.train, split.train(), tokenizer, config.documents, progress(0))
     if split.val:
@@ -129,7 +131,7 @@ def encode_into_cache(
     return from_cache(place, text, config)
 
 
-def from_cache(place: Cached, text: Text, config: DataConfig) -> Prepared | None:
+def from_cache(place: CachedText, text: Text, config: DataConfig) -> Prepared | None:
     """Return the cached data; None if it is missing, incomplete or damaged."""
     try:
         facts = Survey(**json.loads(place.about.read_text(encoding="utf-8")))
@@ -214,7 +216,7 @@ class LargeTextDataset(TextDataset):
 
     def prepare(self, given: Collection[str], report: Report) -> tuple[Prepared, DataConfig]:
         self.check()
-        place = Cached.of(self.text, self.config)
+        place = CachedText.of(self.text, self.config)
         known, own = from_cache(place, self.text, self.config), self.own_tokenizer
         if known is None or (own and own.fingerprint != known.tokenizer.fingerprint):
             return super().prepare(given, report)
@@ -222,7 +224,7 @@ class LargeTextDataset(TextDataset):
         return known, self.config
 
     def reload(self, stored: StoredModel, is_changed: Callable[[Survey], bool]) -> Prepared:
-        place = Cached.of(self.text, self.config)
+        place = CachedText.of(self.text, self.config)
         cached = from_cache(place, self.text, self.config)
         changed = None if cached is None else is_changed(cached.facts)
         same = cached and cached.tokenizer.fingerprint == self.known.target.fingerprint
@@ -263,14 +265,14 @@ class TokenDataset(Dataset):
         settled = {"tokenizer": self.file.tokenizer.kind, "documents": self.file.documents}
         return {**settled, "vocab_size": None, "min_count": 1, "subword_sampling": None}, ""
 
-    def split(self, facts: Survey) -> Parts:
+    def split(self, facts: Survey) -> DataParts:
         fraction = None if self.config.val == "none" else held_out_fraction(self.config.val)
         if fraction is not None:
             train, *val = split_tokens(self.file, fraction, self.config.split_seed)
-            return Parts(train, (None, *val))
+            return DataParts(train, (None, *val))
         if self.config.val == "none":
-            return Parts(self.file.corpus, None)
-        return Parts(self.file.corpus, self._held_out_file())
+            return DataParts(self.file.corpus, None)
+        return DataParts(self.file.corpus, self._held_out_file())
 
     def _held_out_file(self) -> HeldOut:
         """Read `--val FILE` beside a token file: text, or a token file too."""
@@ -287,7 +289,7 @@ class TokenDataset(Dataset):
         text = Text(text_files([val]), self.config.newlines)
         return _encoded(text, file.tokenizer, file.documents)
 
-    def learn_tokens(self, parts: Parts) -> Tokenizers:
+    def learn_tokens(self, parts: DataParts) -> Tokenizers:
         return Tokenizers(self.file.tokenizer, None)
 
     def reload(self, stored: StoredModel, is_changed: Callable[[Survey], bool]) -> Prepared:
@@ -304,7 +306,9 @@ class TokenDataset(Dataset):
             "train on it with --init-from"
         )
 
-    def encode(self, facts: Survey, parts: Parts, tokens: Tokenizers, report: Report) -> Prepared:
+    def encode(
+        self, facts: Survey, parts: DataParts, tokens: Tokenizers, report: Report
+    ) -> Prepared:
         split, val, val_facts = parts.val or (None, None, Survey())
         sizes = parts.train.tokens.size, val.tokens.size if val else None
         check_parts(*sizes, self.config.documents)

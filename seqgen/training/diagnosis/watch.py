@@ -27,7 +27,7 @@ from seqgen.training.diagnosis.layers import Update, attention_figures, units_of
 from seqgen.training.diagnosis.warnings import Warnings
 from seqgen.training.events import Diagnosed, Event, Notice, Report, Validated
 from seqgen.training.optimizers import rate
-from seqgen.training.parts import Part
+from seqgen.training.parts import CheckpointPart
 from seqgen.training.run import Budget, Run, Watch
 
 # Looks come after this step, after twice as many, and so on: their cost is soon nothing.
@@ -89,7 +89,7 @@ class TrainingWatch(Watch):
             inside = self._look_inside()
             self.report(Diagnosed(step=after.step, share=share, layers=layers, **inside))
 
-    def parts(self) -> dict[str, Part]:
+    def parts(self) -> dict[str, CheckpointPart]:
         return {"warnings": self.warnings}
 
     def stepped(self, run: Run, loss: float, norm: float) -> None:

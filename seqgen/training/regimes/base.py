@@ -16,8 +16,8 @@ from seqgen import ranks
 from seqgen.configs import TrainingConfig
 from seqgen.data.batches import IGNORED, Batch
 from seqgen.models.state import State
-from seqgen.training.parts import Part
-from seqgen.training.reading import Reader, sent
+from seqgen.training.parts import CheckpointPart
+from seqgen.training.reading import TrainingReader, sent
 
 
 @dataclass(frozen=True)
@@ -131,14 +131,16 @@ class Regime(nn.Module):
         text_rules: how the model's texts are decoded and ended.
     """
 
-    def __init__(self, reader: Reader, config: TrainingConfig, text_rules: TextRules) -> None:
+    def __init__(
+        self, reader: TrainingReader, config: TrainingConfig, text_rules: TextRules
+    ) -> None:
         super().__init__()
         # In a tuple, so that nn.Module finds no second name for the model's parameters.
         self._given = reader, config, text_rules
         self._noted: dict[str, tuple[Tensor | float, int]] = {}
 
     @property
-    def reader(self) -> Reader:
+    def reader(self) -> TrainingReader:
         """What makes the training calls."""
         return self._given[0]
 
@@ -185,6 +187,6 @@ class Regime(nn.Module):
         yield
         self._noted = noted
 
-    def parts(self) -> dict[str, Part]:
+    def parts(self) -> dict[str, CheckpointPart]:
         """Return what lasts from step to step besides the model, by its name in a checkpoint."""
         return {}

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from seqgen.configs.regimes import DEFAULT_REGIME
 from seqgen.data.batches import IGNORED
-from seqgen.data.masking import Draws, Framed, MaskedRows, choose, framed, joined, masked
+from seqgen.data.masking import Framed, MaskDraws, MaskedRows, choose, framed, joined, masked
 from seqgen.hashing import uniforms
 from seqgen.models.encoders.bert import LEAST_PAIR, Bert
 from seqgen.models.engines.precision import arithmetic
@@ -52,8 +52,8 @@ class MaskedTokens(Regime):
             minimised = minimised + self._cost_of_order(follows, other, rows)
         return Loss(minimised, nats, None)
 
-    def _draws(self, progress: StepProgress) -> Draws:
-        return Draws(self.config.seed, progress.step, progress.first_row)
+    def _draws(self, progress: StepProgress) -> MaskDraws:
+        return MaskDraws(self.config.seed, progress.step, progress.first_row)
 
     def _costs(self, logits: Tensor, read: MaskedRows, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Return what is minimised and the nats of places (B, M), by the weight of each row."""
@@ -63,7 +63,7 @@ class MaskedTokens(Regime):
         return cross_entropy(*flat, self.config.label_smoothing, each.flatten())
 
     def _with_second_part(
-        self, rows: Rows, windows: Framed, draws: Draws
+        self, rows: Rows, windows: Framed, draws: MaskDraws
     ) -> tuple[Framed, np.ndarray]:
         """Return rows of two parts, and which of the second ones come from somewhere else, (B,)."""
         model, (count, width) = self.reader.model, rows.batch.targets.shape

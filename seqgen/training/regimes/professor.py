@@ -9,8 +9,8 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from seqgen.configs import TrainingConfig
 from seqgen.models.engines.precision import restored_randomness
-from seqgen.training.parts import OptimizerState, Part, Weights
-from seqgen.training.reading import Reader, sent
+from seqgen.training.parts import CheckpointPart, ModelWeights, OptimizerState
+from seqgen.training.reading import TrainingReader, sent
 from seqgen.training.regimes.base import Loss, Rows, StepProgress, TextRules
 from seqgen.training.regimes.scheduled import FreeRunning
 
@@ -56,7 +56,9 @@ class ProfessorForcing(FreeRunning):
     before. The discriminator has an Adam of its own.
     """
 
-    def __init__(self, reader: Reader, config: TrainingConfig, text_rules: TextRules) -> None:
+    def __init__(
+        self, reader: TrainingReader, config: TrainingConfig, text_rules: TextRules
+    ) -> None:
         super().__init__(reader, config, text_rules)
         head = reader.model.head
         with restored_randomness(reader.model.device):
@@ -114,8 +116,8 @@ class ProfessorForcing(FreeRunning):
         # A batch without a scored target, as one of labels alone, leaves it as it was.
         accuracy.fill_(self.figures().get("discriminator_accuracy", accuracy.item()))
 
-    def parts(self) -> dict[str, Part]:
+    def parts(self) -> dict[str, CheckpointPart]:
         return {
-            "discriminator": Weights(self.discriminator),
+            "discriminator": ModelWeights(self.discriminator),
             "discriminator_optimizer": OptimizerState([self._optimizer]),
         }

@@ -13,7 +13,7 @@ from seqgen.configs import TrainingConfig
 from seqgen.configs.scoring import BleuOptions
 from seqgen.data.batches import IGNORED
 from seqgen.metrics.bleu import metric_of
-from seqgen.training.reading import Reader, Reading, sent
+from seqgen.training.reading import TrainingOutput, TrainingReader, sent
 from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress, TextRules
 from seqgen.training.regimes.drawing import Pick, continued, greedy, opened, sampler, writing
 
@@ -72,7 +72,9 @@ def _ids(row: np.ndarray) -> list[int]:
 class GeneratedTexts(Regime):
     """A regime that lets the model go on from each source, or from the beginning of each row."""
 
-    def __init__(self, reader: Reader, config: TrainingConfig, text_rules: TextRules) -> None:
+    def __init__(
+        self, reader: TrainingReader, config: TrainingConfig, text_rules: TextRules
+    ) -> None:
         super().__init__(reader, config, text_rules)
         self._cost = cost_of(config.cost, text_rules)
 
@@ -110,7 +112,7 @@ class GeneratedTexts(Regime):
         most = np.where(ends, lengths + lengths // 2 + 5, lengths)
         return most if window is None else np.minimum(most, window - self.prompts(rows) + 1)
 
-    def log_probs(self, rows: Rows, written: np.ndarray) -> tuple[Tensor, Reading, Tensor]:
+    def log_probs(self, rows: Rows, written: np.ndarray) -> tuple[Tensor, TrainingOutput, Tensor]:
         """Return log p of each text (B, K), with the training call and the targets behind it."""
         samples = written.shape[1]
         owners = np.repeat(np.arange(len(written)), samples)

@@ -8,7 +8,7 @@ from torch import Tensor
 from seqgen.configs import TrainingConfig
 from seqgen.configs.regimes import DEFAULT_REGIME
 from seqgen.data.batches import IGNORED
-from seqgen.training.reading import Reader, sent
+from seqgen.training.reading import TrainingReader, sent
 from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress, TextRules
 
 # 1 - p is kept above this, so that its logarithm stays finite.
@@ -89,16 +89,18 @@ class Predicting(Regime):
 BY_PREDICTING = {DEFAULT_REGIME: Predicting}
 
 
-class BothWays(Regime):
+class BothDirections(Regime):
     """The sum of both log-likelihoods (Peters et al. 2018, section 3.1).
 
     What is reported is the mean of both, in nats per token, and each of them.
     """
 
-    def __init__(self, reader: Reader, config: TrainingConfig, text_rules: TextRules) -> None:
+    def __init__(
+        self, reader: TrainingReader, config: TrainingConfig, text_rules: TextRules
+    ) -> None:
         super().__init__(reader, config, text_rules)
         both = reader.model.forwards, reader.model.backwards
-        self._readers = tuple(Reader(model, config) for model in both)
+        self._readers = tuple(TrainingReader(model, config) for model in both)
 
     def forward(self, rows: Rows, progress: StepProgress) -> Loss:
         batches, costs = (rows.batch, rows.batch.backward), []
@@ -113,4 +115,4 @@ class BothWays(Regime):
         return Loss(minimised, nats / 2, None)
 
 
-BY_BOTH_WAYS = {DEFAULT_REGIME: BothWays}
+BY_BOTH_WAYS = {DEFAULT_REGIME: BothDirections}
