@@ -132,7 +132,7 @@ def settings_of(
     """Return a configuration file's settings by name.
 
     Tables (`model`, `training`, `data`) only group. What is derived, how texts of that model begin
-    and end, what its adapters are of, and what tells about the file itself, is left out.
+    and end, what its adapters are of, and what describes the file itself, is left out.
     """
     about = {"format", "seqgen_version", "architecture", "preset", "framing", "adapter"}
     settings: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""What every architecture's configuration has."""
+"""What the configuration of every architecture has, and those of classifiers and taggers."""
 
 from __future__ import annotations
 

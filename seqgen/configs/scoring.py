@@ -1,4 +1,4 @@
-"""How texts are scored: by a model, and by BLEU and its relatives against references."""
+"""How texts are scored: by a model, with a cache, and by BLEU and its relatives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings by name: their types, their bounds, and how a value that breaks them is refused."""
+"""Settings: types, bounds, checks, and the values that a search tries of them."""
 
 from __future__ import annotations
 

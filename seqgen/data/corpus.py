@@ -1,4 +1,4 @@
-"""Encoded text, ready to train on or to score: tokens, and where each document ends."""
+"""Encoded text, ready to train on or to score: arrays of tokens, and where each document ends."""
 
 from __future__ import annotations
 

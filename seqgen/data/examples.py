@@ -46,7 +46,7 @@ class Example:
 
     @property
     def content(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What tells it from other examples, wherever it is: its words and its labels."""
+        """What distinguishes it from other examples: its words and its labels."""
         return self.words, self.labels
 
 
@@ -228,7 +228,7 @@ class ExampleEncoder:
         return [self.start, *self.tokenizer.encode(example.text).tolist()]
 
     def places(self, example: Example) -> np.ndarray:
-        """Return where the labels of an example are told, among its logits, (W,) int64.
+        """Return where the labels of an example are predicted, among its logits, (W,) int64.
 
         Raises:
             SeqgenError: the tokenizer does not keep two words apart.

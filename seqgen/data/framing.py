@@ -1,4 +1,4 @@
-"""How a text begins and ends, and what is never written in one."""
+"""How texts begin and end, and which tokens are never written."""
 
 from __future__ import annotations
 

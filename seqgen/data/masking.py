@@ -1,4 +1,4 @@
-"""Rows of text for a masked model: framed by its symbols, with places hidden that it is to tell.
+"""Rows of text for a masked model: framed by its symbols, with tokens hidden for it to predict.
 
 A row is [CLS] text [SEP], or [CLS] A [SEP] B [SEP] (Devlin et al. 2019, "BERT: Pre-training of deep
 bidirectional transformers for language understanding", section 3.1).
@@ -52,12 +52,12 @@ class Framed:
 
 @dataclass(frozen=True)
 class MaskedRows:
-    """Rows some of whose tokens are to be told by those around them.
+    """Rows in which some tokens are to be predicted from those around them.
 
     Attributes:
         values: (B, L) int64, what is read, padded on the right.
         lengths: B of them.
-        places: (B, M) int64, what is to be told, in the order of the text.
+        places: (B, M) int64, what is to be predicted, in the order of the text.
         targets: (B, M) int64, the tokens there; `IGNORED` where a row has fewer places.
     """
 
@@ -123,7 +123,7 @@ def joined(first: Framed, parts: np.ndarray, following: np.ndarray, symbols: Sym
 
 
 def choose(rows: Framed, share: float, draws: MaskDraws) -> np.ndarray:
-    """Draw which places of the text are to be told, (B, M) int64; -1 where a row has fewer.
+    """Draw which places of the text are to be predicted, (B, M) int64; -1 where a row has fewer.
 
     A row of n tokens has round(share n) of them, and at least one if it has any token.
     """

@@ -1,4 +1,4 @@
-"""What the held-out part of some data shares with what a model is trained on."""
+"""What a held-out part shares with the training data."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def overlap_of_pairs(train: Pairs, held_out: Pairs) -> Overlap:
 
 
 def contents_of_pairs(pairs: Pairs) -> Iterator[tuple[str, str]]:
-    """Yield what tells each pair from others: both sides, vectors as their hash."""
+    """Yield what distinguishes each pair from others: both sides, vectors as their hash."""
     return ((content_of(source), target) for source, target in pairs)
 
 

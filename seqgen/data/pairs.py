@@ -1,4 +1,4 @@
-"""Reading pairs of a source and a target: from one file with tabs, or from two files."""
+"""Reading pairs: from a file with tabs, from two files, from vectors, or labels with texts."""
 
 from __future__ import annotations
 

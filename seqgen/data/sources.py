@@ -1,4 +1,4 @@
-"""What targets are written from: token ids or vectors, one source per target."""
+"""Sources that targets are written from: token ids or vectors, one source per target."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def features_of(source: str | Vectors) -> int | None:
 
 
 def content_of(source: str | Vectors) -> str:
-    """Return what tells a source from all others: its text, or a hash of its vectors."""
+    """Return what distinguishes a source from all others: its text, or a hash of its vectors."""
     return source.digest if isinstance(source, Vectors) else source
 
 

@@ -1,4 +1,4 @@
-"""The training part and the held-out part of a text, as two texts."""
+"""The training part and the held-out part of a text, or of a token file."""
 
 from __future__ import annotations
 

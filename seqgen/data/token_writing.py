@@ -1,4 +1,4 @@
-"""Token files written: a text is encoded on all cores, in bounded memory, or ids are stored."""
+"""Writing token files: a text is encoded on all cores, in bounded memory, or ids are stored."""
 
 from __future__ import annotations
 

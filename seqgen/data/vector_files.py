@@ -1,4 +1,4 @@
-"""Files of vectors, `.npy` and `.safetensors`: what targets are written from, mapped, not read."""
+"""Files of vectors, `.npy` and `.safetensors`, memory-mapped: what targets are written from."""
 
 from __future__ import annotations
 

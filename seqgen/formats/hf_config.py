@@ -1,4 +1,4 @@
-"""`config.json` of Hugging Face models, as the settings of our transformer."""
+"""`config.json` of Hugging Face models, read as the settings of our transformer, and written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encoder-decoders of Hugging Face, Marian and BART, as our transformer with sources, and back."""
+"""Encoder-decoders of Hugging Face, Marian and BART: settings, tensors and tokenizers."""
 
 from __future__ import annotations
 

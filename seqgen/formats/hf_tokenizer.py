@@ -1,4 +1,4 @@
-"""The tokenizer of a Hugging Face folder, and how it begins and ends texts."""
+"""Tokenizers of Hugging Face folders, read and written, and how they begin and end texts."""
 
 from __future__ import annotations
 

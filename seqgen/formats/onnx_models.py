@@ -1,4 +1,4 @@
-"""Models as ONNX graphs, with what is needed to read and write text with them."""
+"""Models as ONNX graphs: functions of tensors alone, and what reading and writing text needs."""
 
 from __future__ import annotations
 

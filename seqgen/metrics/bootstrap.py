@@ -1,4 +1,4 @@
-"""Intervals and significance by resampling blocks of text, the same blocks for every model."""
+"""Statistics of figures: bootstrap intervals, tests, rank correlation, and signatures."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ SHORT = 12  # hexadecimal digits of a hash
 
 
 def short(digest: str) -> str:
-    """Return as much of a hash as tells models, or texts, apart."""
+    """Return as much of a hash as distinguishes models, or texts."""
     return digest[:SHORT]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from seqgen.configs.scoring import BleuOptions
 from seqgen.metrics.bleu import sentence_scores
 
-# Beyond these ranks a short text's words are seen once, and no exponent can be told.
+# Beyond these ranks a short text's words are seen once, and no exponent can be estimated.
 ZIPF_RANKS = 500
 # Self-BLEU compares every text with every other.
 COMPARED = 50

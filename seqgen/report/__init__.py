@@ -1,1 +1,1 @@
-"""Pictures of what tasks return."""
+"""Pages and pictures of what commands return."""

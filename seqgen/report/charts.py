@@ -1,4 +1,4 @@
-"""Line charts as inline SVG: their points can be hovered over, and read with the arrow keys."""
+"""Line charts and trees of beam searches as inline SVG, with values on hover and by arrow keys."""
 
 from __future__ import annotations
 

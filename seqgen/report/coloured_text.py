@@ -1,4 +1,4 @@
-"""A text whose tokens are coloured by a value each; the one that is pointed at says its own."""
+"""Text with tokens coloured by value; pointing at a token shows the value."""
 
 from __future__ import annotations
 

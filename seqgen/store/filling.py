@@ -1,4 +1,4 @@
-"""Stored weights as a model: no damaged file makes it larger than what is stored."""
+"""Building a model from stored weights, never larger than what is stored."""
 
 from __future__ import annotations
 

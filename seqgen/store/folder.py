@@ -1,4 +1,4 @@
-"""A model's folder: parts that are replaced in one step, its lock, its logs, its checkpoints."""
+"""A model's folder: files replaced in one step, its lock, its logs, its checkpoints."""
 
 from __future__ import annotations
 

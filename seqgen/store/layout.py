@@ -1,4 +1,4 @@
-"""Where seqgen keeps its files, and what they are called."""
+"""Where seqgen keeps its files, what they are called, and which ones are in a model's folder."""
 
 from __future__ import annotations
 

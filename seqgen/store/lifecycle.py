@@ -1,4 +1,4 @@
-"""New models, published when they are complete, and deleted ones: only files that seqgen wrote."""
+"""Creating models, which are published when complete, and deleting them: only files of seqgen."""
 
 from __future__ import annotations
 

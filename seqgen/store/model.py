@@ -1,4 +1,4 @@
-"""A trained model on disk: its settings, weights, tokenizers, checkpoints and held-out data."""
+"""A stored model: settings, weights, tokenizers, checkpoints, held-out data, references."""
 
 from __future__ import annotations
 

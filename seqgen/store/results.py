@@ -1,4 +1,4 @@
-"""What training has achieved, as models store it: also as earlier versions did."""
+"""Results of training as models store them, and as version 0.1.0 did."""
 
 from __future__ import annotations
 

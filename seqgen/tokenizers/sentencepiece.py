@@ -1,4 +1,4 @@
-"""Subwords by the sentencepiece library: encoding with a model, decoding, and saving it."""
+"""Subwords by the sentencepiece library: training without loss, encoding, decoding, model files."""
 
 from __future__ import annotations
 

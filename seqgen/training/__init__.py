@@ -1,1 +1,1 @@
-"""Gradient training: the loop, update rules, schedules."""
+"""Training by gradients and by counting: the loop, objectives, optimizers, checkpoints."""

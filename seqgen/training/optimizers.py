@@ -1,4 +1,4 @@
-"""Update rules by name, with weight decay only where it belongs, and rates by layer.
+"""Optimizers, learning-rate schedules, gradient clipping and the moving average of weights.
 
 `sgd`, `adagrad`, `rmsprop` and `adam` add weight decay to the gradient, as an L2 penalty does;
 `adamw` and `muon` subtract it from the weights (Loshchilov and Hutter 2019).

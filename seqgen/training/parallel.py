@@ -1,4 +1,4 @@
-"""How the ranks compute a step together: each its rows, with gradients added up over all."""
+"""Data parallelism: each rank computes its rows of a step, and gradients are summed over ranks."""
 
 from __future__ import annotations
 

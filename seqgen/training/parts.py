@@ -1,4 +1,4 @@
-"""What lasts from one step of training to the next, and so is part of a checkpoint."""
+"""State of training that lasts from step to step, and is saved in checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One training call on rows of tokens: the logits, and what they cost."""
+"""One forward pass of training on rows of tokens: logits, losses and activation penalties."""
 
 from __future__ import annotations
 

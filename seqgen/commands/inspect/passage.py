@@ -1,4 +1,4 @@
-"""A short text as a model reads it: its tokens, in the order of the text and of reading."""
+"""A text as a model reads it: its tokens, and what the model expected at each place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Predicting the labels of texts, and the tags of the words of sentences."""
+"""Predicting the labels of texts and the tags of words, and their probabilities."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a masked model is for: filling in what is hidden, and scoring by it."""
+"""Masked models: filling in what is hidden, and scoring by it."""

@@ -1,4 +1,4 @@
-"""How well a masked model tells hidden tokens: of a share of them, or of one at a time."""
+"""Loading masked models, and how well they predict hidden tokens, several or one at a time."""
 
 from __future__ import annotations
 

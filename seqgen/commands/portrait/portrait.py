@@ -1,4 +1,4 @@
-"""All that a page shows of one model, made from at most a few thousand tokens of a text."""
+"""What a page shows of one model: its training, how it predicts, how new its texts are."""
 
 from __future__ import annotations
 

@@ -322,7 +322,7 @@ def check_kinds(models: Sequence[LoadedModel], text: str | Pairs) -> None:
 
 
 def _facts(loaded: LoadedModel) -> dict[str, Any]:
-    """Return what a comparison tells of a model, whatever the text."""
+    """Return what a comparison says of a model, whatever the text."""
     result = record_of(loaded).get("result") or {}
     return {
         "model": loaded.name,
@@ -341,7 +341,7 @@ def rank(
     seed: int,
     resamples: int,
 ) -> list[dict[str, Any]]:
-    """Return what comparisons tell of each model's bits: its own, and beside the best model's.
+    """Return what comparisons say of each model's bits: its own, and beside the best model's.
 
     Args:
         models: M of them.

@@ -1,4 +1,4 @@
-"""Dynamic evaluation: a model goes on learning from the text that it is scored on."""
+"""Dynamic evaluation: a model keeps learning from the text that it is scored on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Minimal pairs: does a model hold the better of two texts likelier?"""
+"""Minimal pairs: how often a model gives the better of two texts the higher probability."""
 
 from __future__ import annotations
 

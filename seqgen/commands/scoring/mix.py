@@ -1,4 +1,4 @@
-"""Finding the weights of a mixture, and how strong a cache should be, on held-out text."""
+"""Fitting the weights of mixtures and the strength of caches to held-out text."""
 
 from __future__ import annotations
 

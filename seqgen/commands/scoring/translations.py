@@ -36,7 +36,7 @@ class Translating:
         lengths: the longest source of each class of length but the last, which has no limit, in
             ascending order; None for classes of about equal size.
         fit_targets: raise the `max_tokens` of `search` to twice the tokens of the longest target,
-            if that is more. The limit is one for all sources, so that none is told how long its
+            if that is more. The limit is one for all sources, so that none depends on how long its
             own target is.
     """
 

@@ -1,4 +1,4 @@
-"""Settings chosen for a budget in minutes, this machine and the text.
+"""Settings chosen by measuring: for a budget in minutes, or for a number of parameters.
 
 Each candidate trains for about a second, and only if the user has left something open.
 docs/recipes.md has the experiments behind the rules.

@@ -9,7 +9,7 @@ from typing import Any
 from seqgen.commands.interrupts import ending_as_ctrl_c
 from seqgen.commands.training.estimate import Estimator
 from seqgen.commands.training.plan import Plan
-from seqgen.commands.training.train import prepare_run
+from seqgen.commands.training.train import RunRequest, prepare_run
 from seqgen.configs import require
 from seqgen.models.engines.precision import choose_device, parameter_type, restored_randomness
 from seqgen.tasks.datasets.prepared import batches_for
@@ -53,8 +53,17 @@ def find_rate(
         Diverged: the loss is no number from the start.
     """
     place = choose_device(device)
-    chosen = architecture, task, preset, settings or {}, config or {}, parameters
-    ready = prepare_run(data, targets, *chosen, place, report, _require_gradients)
+    request = RunRequest(
+        data=data,
+        targets=targets,
+        architecture=architecture,
+        task=task,
+        preset=preset,
+        settings=settings or {},
+        config=config or {},
+        parameters=parameters,
+    )
+    ready = prepare_run(request, place, report, _require_gradients)
     training = ready.training
     with restored_randomness(place):
         model = ready.initial_model()

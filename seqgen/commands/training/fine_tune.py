@@ -1,4 +1,4 @@
-"""Fine-tuning: starting from another model's weights, architecture and tokenizer."""
+"""Training that begins from another model: its weights, or its features."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Origin:
 
     @property
     def classes(self) -> Classes | None:
-        """The labels that it tells; None for a language model."""
+        """The labels that it predicts; None for a language model."""
         labels = isinstance(self.model, Labeller)
         return Classes.load(self.stored.path / store.TOKENIZER) if labels else None
 
@@ -297,7 +297,7 @@ def architecture_of(
 
 
 def fingerprints(target: Tokenizer, source: Tokenizer | Labels | None) -> list[str | None]:
-    """Return what tells the tokenizers of two models apart: of the target, and of the source."""
+    """Return what distinguishes the tokenizers of two models: of the target, and of the source."""
     return [tokenizer and tokenizer.fingerprint for tokenizer in (target, source)]
 
 

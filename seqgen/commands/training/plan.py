@@ -31,10 +31,12 @@ from seqgen.configs import (
     with_default_budget,
 )
 from seqgen.configs.regimes import DEFAULT_REGIME
+from seqgen.data.framing import Framing
 from seqgen.models.base import LanguageModel
 from seqgen.models.engines.precision import Precision, choose_precision
 from seqgen.tasks.datasets.prepared import Prepared, VocabSizes
 from seqgen.tasks.task import Task
+from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Notice, Report
 from seqgen.wording import plural
 
@@ -156,6 +158,11 @@ class Plan:
         training = replace(training, **settled)
         return replace(training, precision=self._precision(training, device))
 
+    def framing(self, tokenizer: Tokenizer) -> Framing:
+        """Return how texts begin and end for the new model: as for its origin, if it has one."""
+        documents = self.data.documents
+        return self.origin.framing(documents) if self.origin else Framing.of(tokenizer, documents)
+
     def seed(self) -> int:
         """Return the user's seed, or a new one."""
         given = self.given.get("seed")
@@ -258,7 +265,7 @@ def _with_labels(
     """Return how labelled texts are read, a line each; a configuration without labels as it is.
 
     Raises:
-        UsageError: the model cannot be told labels, or the text is to be one stream.
+        UsageError: the model takes no labels, or the text is to be one stream.
     """
     if not data.labels:
         return data

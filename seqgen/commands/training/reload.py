@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from seqgen import registry, store
@@ -17,13 +18,27 @@ from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Notice, Report
 
 
+@dataclass(frozen=True)
+class MovedData:
+    """Where a stored model's data is now.
+
+    Attributes:
+        files: its text, or its sources; none if they are where they were.
+        targets: its targets.
+        may_differ: it may be other data than the model was trained on: all of it that is not held
+            out is trained on.
+    """
+
+    files: Sequence[str | Path] = ()
+    targets: Sequence[str | Path] = ()
+    may_differ: bool = False
+
+
 def reload_stored_data(
     stored: StoredModel,
     config: DataConfig,
     tokens: Tokenizers,
-    data: Sequence[str | Path] = (),
-    targets: Sequence[str | Path] = (),
-    changed_data: bool = False,
+    moved: MovedData = MovedData(),
     report: Report = lambda event: None,
 ) -> Prepared:
     """Read a stored model's data again. Its held-out part stays as it was and is never trained on.
@@ -32,18 +47,15 @@ def reload_stored_data(
         stored: the model.
         config: how the data was read.
         tokens: the model's; see `tokens_of`.
-        data: where its text, or its sources, are now; if empty, where they were.
-        targets: where its targets are now.
-        changed_data: accept other data than the model was trained on: all of it that is not held
-            out is trained on.
+        moved: where the data is now.
         report: takes notices.
 
     Raises:
         UsageError: targets are given without their sources, or for a text.
         SeqgenError: the data is gone or has changed, or nothing tells what of it is held out.
     """
-    files = _find_files(stored, data, targets)
-    is_changed = _comparison(stored, files, changed_data, report)
+    files = _find_files(stored, moved)
+    is_changed = _comparison(stored, files, moved.may_differ, report)
     dataset = registry.load_object(stored.task.dataset).open(files, config, tokens)
     return dataset.reload(stored, is_changed)
 
@@ -62,17 +74,17 @@ def tokens_of(stored: StoredModel, target: Tokenizer) -> Tokenizers:
 
 
 def _comparison(
-    stored: StoredModel, files: DataFiles, changed_data: bool, report: Report
+    stored: StoredModel, files: DataFiles, may_differ: bool, report: Report
 ) -> Callable[[Survey], bool]:
-    """Return what tells whether the data in some files is other than a model was trained on.
+    """Return a function that says whether data differs from what a model was trained on.
 
-    It raises a SeqgenError if it is and `changed_data` does not allow that.
+    It raises a SeqgenError if it is and `may_differ` does not allow that.
     """
 
     def is_changed(facts: Survey) -> bool:
         if facts.sha256 == stored.record["data"]["sha256"]:
             return False
-        if not changed_data:
+        if not may_differ:
             paths = ", ".join(map(str, files.paths))
             raise SeqgenError(
                 f"{paths} is not the text {stored.name} was trained on; "
@@ -85,9 +97,7 @@ def _comparison(
     return is_changed
 
 
-def _find_files(
-    stored: StoredModel, data: Sequence[str | Path], targets: Sequence[str | Path]
-) -> DataFiles:
+def _find_files(stored: StoredModel, moved: MovedData) -> DataFiles:
     """Return where a stored model's data is: where the user says, or where it was.
 
     Raises:
@@ -97,6 +107,7 @@ def _find_files(
     known = stored.record.get("data")
     if not isinstance(known, dict) or not {"files", "sha256"} <= known.keys():
         raise SeqgenError(f"{stored.path / store.RECORD} is damaged: it does not name the text")
+    data, targets = moved.files, moved.targets
     require(not targets or "target_files" in known, f"{stored.name} learned from a text")
     require(bool(data) or not targets, "give the files of the sources as well")
     if data:

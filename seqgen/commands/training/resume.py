@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from seqgen import ranks, store
 from seqgen.commands.interrupts import ending_as_ctrl_c
 from seqgen.commands.leaks import leak
@@ -17,13 +15,11 @@ from seqgen.commands.training.board import require_tensorboard
 from seqgen.commands.training.estimate import Estimator
 from seqgen.commands.training.family import check_mixable, family_of, new_family
 from seqgen.commands.training.plan import override
-from seqgen.commands.training.reload import reload_stored_data, tokens_of
+from seqgen.commands.training.reload import MovedData, reload_stored_data, tokens_of
 from seqgen.commands.training.session import (
+    RunOptions,
     Session,
     TrainingResult,
-    report_of_first,
-    require_divisible,
-    require_parallel,
     unfilled_for,
 )
 from seqgen.commands.training.with_ngram import finish, order_of
@@ -37,7 +33,7 @@ from seqgen.configs import (
 from seqgen.errors import UsageError
 from seqgen.models.base import LanguageModel
 from seqgen.models.engines.deferred_init import Unfilled
-from seqgen.models.engines.precision import choose_device, parameter_type, restored_randomness
+from seqgen.models.engines.precision import parameter_type, restored_randomness
 from seqgen.ranks.group import together
 from seqgen.store import StoredModel
 from seqgen.tasks.datasets.prepared import Prepared
@@ -87,17 +83,14 @@ def resume(
     if tensorboard:
         require_tensorboard()
     given = {k: v for k, v in (settings or {}).items() if v is not None}
-    files = data, targets
     during = {"stop_after": stop_after, "tensorboard": tensorboard, "diagnose": diagnose}
     with together(timeout):
-        require_parallel(shard)
-        report = report_of_first(report)
+        options = RunOptions.of(device, report, shard=shard, **during)
+        options.check()
         stored = _found(name)
         _check_resumable(stored, given)
-        place = choose_device(device)
-        with restored_randomness(place), stored.locked():
-            during |= {"report": report}
-            return _go_on(stored, files, given, changed_data, place, during, shard)
+        with restored_randomness(options.place), stored.locked():
+            return _go_on(stored, MovedData(data, targets, changed_data), given, options)
 
 
 def _found(name: str | Path | None) -> StoredModel:
@@ -109,26 +102,17 @@ def _found(name: str | Path | None) -> StoredModel:
 
 
 def _go_on(
-    stored: StoredModel,
-    files: tuple[Sequence[str | Path], Sequence[str | Path]],
-    given: Mapping[str, Any],
-    changed_data: bool,
-    place: torch.device,
-    during: Mapping[str, Any],
-    shard: bool,
+    stored: StoredModel, data: MovedData, given: Mapping[str, Any], options: RunOptions
 ) -> TrainingResult:
     """Go on with a stored model that is locked.
 
     Args:
         stored: the model.
-        files: where its text, or its sources, and its targets are now.
+        data: where its data is now.
         given: the settings that are to change.
-        changed_data: continue even if the text has changed.
-        place: the device.
-        during: fields of `Session` by name, such as `report`.
-        shard: divide the model among the ranks.
+        options: how the run is carried out.
     """
-    report: Report = during["report"]
+    report = options.report
     checkpoint = stored.read_checkpoint(lambda text: report(Notice(text=text)))
     done, result = checkpoint[1]["run"], store.result_of(stored)
     finished = done["stopped"] in FINISHED and result and not given.keys() - {"with_ngram"}
@@ -136,17 +120,15 @@ def _go_on(
         report(Notice(text=f"{stored.name} has finished; give a longer budget to go on"))
         return _finished(stored, result)
     training = _resumed_settings(stored, given, done, checkpoint[0])
-    if shard:
-        require_divisible(training, during["diagnose"])
-    how = changed_data, shard, report
-    loaded, prepared, unfilled = _reloaded(stored, files, training, place, *how)
+    options.check_divisible(training)
+    loaded, prepared, unfilled = _reloaded(stored, data, training, options)
     architecture = stored.config["architecture"]
     order = order_of(architecture, training, prepared, loaded.data, report)
     training = replace(training, with_ngram=order)
     record = stored.record
     began = {"created": record.get("created", store.now()), "origins": record.get("origins") or {}}
     began |= {"family": family_of(stored) or new_family()}
-    session = Session(loaded, prepared, training, unfilled=unfilled, **during, **began)
+    session = Session(loaded, prepared, training, options, unfilled, **began)
     if given.keys() - {"with_ngram"}:
         _check_longer(session, done)
     if finished:  # the record names no mixture until the new one is stored
@@ -159,16 +141,11 @@ def _go_on(
 
 
 def _reloaded(
-    stored: StoredModel,
-    files: tuple[Sequence[str | Path], Sequence[str | Path]],
-    training: TrainingConfig,
-    place: torch.device,
-    changed_data: bool,
-    shard: bool,
-    report: Report,
+    stored: StoredModel, data: MovedData, training: TrainingConfig, options: RunOptions
 ) -> tuple[LoadedModel, Prepared, Unfilled | None]:
     """Return a stored model on its device, and its data; one that is divided has no content yet."""
-    if shard:
+    place, report = options.place, options.report
+    if options.shard:
         model, tokenizer = None, load_tokenizer(stored.path / store.TOKENIZER)
     else:
         model, tokenizer = stored.load_to_train()
@@ -177,7 +154,7 @@ def _reloaded(
     ranks.gathered(None)  # no rank reads any more what the first one changes from here on
     stored.keep_current_hashes()
     data_config = stored.settings("data", DataConfig)
-    prepared = reload_stored_data(stored, data_config, tokens, *files, changed_data, report)
+    prepared = reload_stored_data(stored, data_config, tokens, data, report)
     if warning := leak(prepared, data_config):
         report(Notice(text=warning))
 

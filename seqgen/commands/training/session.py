@@ -1,4 +1,4 @@
-"""One run of training on a stored model: the loop's hooks, the final validation, the record."""
+"""One run of training on a stored model: its folder, hooks, final validation and record."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ from seqgen.commands.training.board import Board
 from seqgen.commands.training.family import FAMILY, new_family
 from seqgen.commands.training.validating import SAMPLE_TOKENS, Final, validation_of
 from seqgen.commands.writing.sample import fixed_sample
-from seqgen.configs import FINISHED, DataConfig, ModelConfig, TrainingConfig, require
+from seqgen.configs import FINISHED, TrainingConfig, require
 from seqgen.data.batches import Batches
-from seqgen.data.framing import Framing
 from seqgen.errors import Interrupted, SeqgenError
 from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.models.engines.deferred_init import Unfilled
-from seqgen.models.engines.precision import parameter_type
+from seqgen.models.engines.precision import choose_device, parameter_type
 from seqgen.models.network import Network
 from seqgen.store import METRICS, SAMPLES, MetricsLog, StoredModel
 from seqgen.store.model import Adapter
@@ -73,6 +72,57 @@ class TrainingResult:
     val_oov_bits_per_byte: float | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How a run is carried out, whatever it trains.
+
+    Attributes:
+        place: the device.
+        report: takes events; on rank 0 alone.
+        shard: divide parameters and the states of optimisers among the processes.
+        stop_after: stop after so many steps in all, if given.
+        tensorboard: log for TensorBoard too.
+        diagnose: log how every layer is doing too.
+    """
+
+    place: torch.device
+    report: Report
+    shard: bool = False
+    stop_after: int | None = None
+    tensorboard: bool = False
+    diagnose: bool = False
+
+    @classmethod
+    def of(cls, device: str, report: Report, **more: Any) -> RunOptions:
+        """Return the options of one of the processes of a run."""
+        if not ranks.leads():
+            report = _ignored
+        return cls(place=choose_device(device), report=report, **more)
+
+    def check(self) -> None:
+        """Refuse to shard in one process."""
+        require(
+            not self.shard or ranks.world() > 1,
+            "--shard divides a model among processes: start several, as in torchrun "
+            "--nproc-per-node 2 -m seqgen train DATA --shard",
+        )
+
+    def check_divisible(self, training: TrainingConfig) -> None:
+        """Refuse what a run whose model is divided among the ranks cannot do.
+
+        Raises:
+            UsageError: says what to leave out.
+        """
+        adapts = training.lora is not None
+        refused = {"unfreeze": bool(training.unfreeze), "lora": adapts, "--diagnose": self.diagnose}
+        for name, asked in refused.items() if self.shard else ():
+            require(not asked, f"--shard does not go with {name}: leave out one of them")
+
+
+def _ignored(event: Event) -> None:
+    """Take an event on a rank that reports nothing."""
+
+
 @dataclass(frozen=True)
 class Session:
     """One run of training on a stored model that is locked for it.
@@ -81,10 +131,7 @@ class Session:
         loaded: the model.
         prepared: its data.
         training: the complete training settings.
-        stop_after: stop after so many steps in all, if given.
-        tensorboard: log for TensorBoard too.
-        diagnose: log how every layer is doing too.
-        report: takes events.
+        options: how it is carried out.
         unfilled: the model without content, to be divided among the ranks; `loaded` has its shell.
         created: when its training first began.
         origins: the models that it began from, by setting, as the record keeps them.
@@ -94,10 +141,7 @@ class Session:
     loaded: LoadedModel
     prepared: Prepared
     training: TrainingConfig
-    stop_after: int | None
-    tensorboard: bool
-    diagnose: bool
-    report: Report
+    options: RunOptions
     unfilled: Unfilled | None = None
     created: str = field(default_factory=store.now)
     origins: Mapping[str, Any] = field(default_factory=dict)
@@ -107,6 +151,11 @@ class Session:
     def stored(self) -> StoredModel:
         """Where the model is kept."""
         return self.loaded.stored
+
+    @property
+    def report(self) -> Report:
+        """Takes events."""
+        return self.options.report
 
     @property
     def is_language_model(self) -> bool:
@@ -187,7 +236,7 @@ class Session:
             metrics = logs.enter_context(self.stored.log(METRICS))
             samples = logs.enter_context(self.stored.log(SAMPLES))
             takers: list[Report] = [self.report]
-            if self.tensorboard:
+            if self.options.tensorboard:
                 board = Board(self.stored, step)
                 logs.callback(board.close)
                 takers.append(board.take)
@@ -255,7 +304,7 @@ class Session:
         corpus = self._batches.corpus
         watch = Watch()
         if ranks.leads() and self.unfilled is None:
-            about = self.diagnose, corpus, self.unit
+            about = self.options.diagnose, corpus, self.unit
             watch = TrainingWatch(model, config, self.budget, report, *about)
 
         def report_and_watch(event: Event) -> None:
@@ -293,7 +342,7 @@ class Session:
     def _reason_to_stop(self, run: Run, interrupted: threading.Event) -> str | None:
         if interrupted.is_set():
             return "interrupted"
-        enough = self.stop_after is not None and run.step >= self.stop_after
+        enough = self.options.stop_after is not None and run.step >= self.options.stop_after
         return "stop-after" if enough else None
 
     def _result(self, run: Run) -> TrainingResult:
@@ -379,45 +428,39 @@ def write_record(loaded: LoadedModel, prepared: Prepared, **facts: Any) -> None:
     )
 
 
-def write_settings(
-    stored: StoredModel,
+def write_new(
+    loaded: LoadedModel,
+    prepared: Prepared,
     architecture: str,
-    config: ModelConfig,
-    data: DataConfig,
-    framing: Framing,
-    training: TrainingConfig | None,
+    training: TrainingConfig | None = None,
     preset: str | None = None,
     base: StoredModel | None = None,
 ) -> None:
-    """Write the resolved settings into a model's folder.
+    """Write what a new model's folder has before weights: settings, tokenizers, held-out part.
 
     Args:
-        stored: the folder.
+        loaded: the model, in its folder.
+        prepared: its data.
         architecture: its name.
-        config: of the model.
-        data: how text is read.
-        framing: how texts begin and end.
-        training: a counted model has none.
+        training: None for a counted model.
         preset: the name of the preset beneath the settings, if any.
         base: the model that it begins from, which its adapters are of, if it has any.
     """
-    groups = {}
+    stored, groups = loaded.stored, {}
     if training is not None and training.lora is not None:
         adapter = Adapter(base.reference, training.lora, training.lora_alpha)
         groups["adapter"] = adapter.to_dict()
     stored.write_config(
         architecture,
         preset=preset,
-        model=config.to_dict(),
+        model=loaded.model.config.to_dict(),
         training={} if training is None else training.to_dict(),
-        data=data.to_dict(),
-        framing=framing.to_dict(),
+        data=loaded.data.to_dict(),
+        framing=loaded.framing.to_dict(),
         **groups,
     )
-
-
-def write_data(stored: StoredModel, prepared: Prepared) -> None:
-    """Write the tokenizers and the held-out part into a model's folder."""
+    if not ranks.leads():
+        return
     with stored.writing(store.TOKENIZER):
         prepared.tokenizer.save(stored.path / store.TOKENIZER)
         if prepared.classes is not None:
@@ -427,32 +470,6 @@ def write_data(stored: StoredModel, prepared: Prepared) -> None:
             prepared.source_tokenizer.save(stored.path / store.SOURCE_TOKENIZER)
     with stored.writing("validation"):
         prepared.keep_validation(stored)
-
-
-def report_of_first(report: Report) -> Report:
-    """Return what takes events: on rank 0 what is given, on the others nothing."""
-    return report if ranks.leads() else lambda event: None
-
-
-def require_parallel(shard: bool) -> None:
-    """Refuse to shard in one process."""
-    require(
-        not shard or ranks.world() > 1,
-        "--shard divides a model among processes: start several, as in torchrun "
-        "--nproc-per-node 2 -m seqgen train DATA --shard",
-    )
-
-
-def require_divisible(training: TrainingConfig, diagnose: bool) -> None:
-    """Refuse what a run whose model is divided among the ranks cannot do.
-
-    Raises:
-        UsageError: says what to leave out.
-    """
-    adapts = training.lora is not None
-    refused = {"unfreeze": bool(training.unfreeze), "lora": adapts, "--diagnose": diagnose}
-    for name, asked in refused.items():
-        require(not asked, f"--shard does not go with {name}: leave out one of them")
 
 
 def unfilled_for(training: TrainingConfig, make: Callable[[int], nn.Module]) -> Unfilled:

@@ -16,7 +16,7 @@ from seqgen.commands.training.choosing import WIDTH, with_open_width
 from seqgen.commands.training.plan import Plan, plan_of
 from seqgen.commands.training.resume import resume
 from seqgen.commands.training.session import TrainingResult
-from seqgen.commands.training.train import prepare_plan, solve_width, train
+from seqgen.commands.training.train import RunRequest, prepare_plan, solve_width, train
 from seqgen.configs import FINISHED, require
 from seqgen.errors import Interrupted, UsageError
 from seqgen.models.engines.precision import choose_device
@@ -104,7 +104,8 @@ class Sweep:
         place = choose_device(self.device)
         plans = self._plans()
         first = next(iter(plans.values()))
-        prepared, _ = prepare_plan(first, self.data, (), list(self.settings), lambda event: None)
+        request = RunRequest(data=self.data, settings=self.settings)
+        prepared, _ = prepare_plan(first, request, lambda event: None)
         mark = self._mark(prepared.facts.sha256, prepared.val_facts.sha256)
         widths = {
             (name, count): solve_width(plan, prepared, count, place).model[WIDTH]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,40 +29,98 @@ from seqgen.commands.training.family import check_mixable, check_names_beside, f
 from seqgen.commands.training.plan import Plan, check_regimes, plan_of, preset_of
 from seqgen.commands.training.resume import resume
 from seqgen.commands.training.session import (
+    RunOptions,
     Session,
     TrainingResult,
     is_begun,
-    report_of_first,
-    require_divisible,
-    require_parallel,
     unfilled_for,
-    write_data,
-    write_settings,
+    write_new,
 )
 from seqgen.commands.training.with_ngram import finish, for_small_text, order_of
-from seqgen.configs import (
-    TrainingConfig,
-    require,
-)
-from seqgen.data.framing import Framing
+from seqgen.configs import TrainingConfig, require
 from seqgen.models.base import LanguageModel
 from seqgen.models.engines.deferred_init import Unfilled
 from seqgen.models.engines.memory_limit import to_train
-from seqgen.models.engines.precision import choose_device, parameter_type, restored_randomness
+from seqgen.models.engines.precision import parameter_type, restored_randomness
 from seqgen.presets import Preset
 from seqgen.ranks.group import together
 from seqgen.store import StoredModel
 from seqgen.tasks.datasets.dataset import DataFiles
 from seqgen.tasks.datasets.prepared import Prepared
-from seqgen.tokenizers import Tokenizer
 from seqgen.training.events import Notice, Report
 from seqgen.wording import plural
 
 # A name that is made has so many characters of the file's.
 MOST_OF_STEM = 100
-# Where a new model goes: its name, the beginning of one that is made, whether it may replace
-# another, and the folder that it is in if that is not the models' folder.
-Where = tuple[str | None, str, bool, Path | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRequest:
+    """What is to be trained, and on what: arguments of `train`, which describes them."""
+
+    data: Sequence[str | Path]
+    targets: Sequence[str | Path] = ()
+    architecture: str | None = None
+    task: str | None = None
+    preset: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    parameters: int | None = None
+
+    @property
+    def flags(self) -> list[str]:
+        """The settings that the user gave."""
+        return [name for name, value in self.settings.items() if value is not None]
+
+    @property
+    def mixes_small_text(self) -> bool:
+        """Whether an n-gram model is mixed with the network of a small text (`--model auto`)."""
+        return self.architecture == registry.AUTO
+
+    @cached_property
+    def beneath(self) -> Preset | None:
+        """The preset that the settings build on, if any."""
+        architecture = None if self.mixes_small_text else self.architecture
+        return preset_of(self.preset, architecture, self.config)
+
+    def plan(self) -> Plan:
+        """Return the plan before any data is read."""
+        preset, architecture = self.beneath, registry.to_train(self.architecture)
+        return plan_of(architecture, preset, self.settings, self.config, self.flags, self.task)
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where a new model goes.
+
+    Attributes:
+        name: the user's, or None for one that is made.
+        stem: the beginning of one that is made.
+        overwrite: it may replace a model of that name.
+        folder: that it is in; None for the models' folder.
+    """
+
+    name: str | None
+    stem: str
+    overwrite: bool
+    folder: Path | None
+
+    def check_mixture(self, plan: Plan) -> None:
+        """Refuse `--with-ngram` for a plan that cannot be mixed, or names that are in use."""
+        if plan.training.with_ngram is not None:
+            check_mixable(plan.architecture, plan.training, plan.data, name=self.name)
+            if self.name is not None and ranks.leads():
+                check_names_beside(self.name, self.overwrite)
+
+    def make(self, architecture: str, held: contextlib.ExitStack) -> StoredModel:
+        """Make the folder, locked while `held` lasts: rank 0 makes it and writes it."""
+        if not ranks.leads():
+            return store.ReadOnlyModel(Path(ranks.broadcast("")))
+        stem = f"{self.stem}-{architecture}"
+        building = store.building(self.name, stem, self.overwrite, self.folder)
+        stored = held.enter_context(building)
+        ranks.broadcast(str(stored.place))
+        return stored
 
 
 @ending_as_ctrl_c()
@@ -125,63 +184,66 @@ def train(
     """
     if tensorboard:
         require_tensorboard()
-    chosen = architecture, task, preset, settings or {}, config or {}, parameters
+    request = RunRequest(
+        data=data,
+        targets=targets,
+        architecture=architecture,
+        task=task,
+        preset=preset,
+        settings=settings or {},
+        config=config or {},
+        parameters=parameters,
+    )
+    destination = Destination(name, Path(data[0]).stem[:MOST_OF_STEM], overwrite, folder)
     during = {"stop_after": stop_after, "tensorboard": tensorboard, "diagnose": diagnose}
-    where = name, Path(data[0]).stem[:MOST_OF_STEM], overwrite, folder
     with together(timeout):
-        report = report_of_first(report)
+        options = RunOptions.of(device, report, shard=shard, **during)
         if ranks.from_first(lambda: is_begun(name)):
-            return resume(name, device=device, shard=shard, report=report, **during)
-        require_parallel(shard)
+            return resume(name, device=device, shard=shard, report=options.report, **during)
+        options.check()
         if ranks.leads():
             store.check_free(name, overwrite)
-
-        def check(plan: Plan) -> None:
-            if plan.training.with_ngram is not None:
-                check_mixable(plan.architecture, plan.training, plan.data, name=name)
-                if name is not None and ranks.leads():
-                    check_names_beside(name, overwrite)
-
-        place = choose_device(device)
-        ready = prepare_run(data, targets, *chosen, place, report, check, tries=not shard)
+        check = destination.check_mixture
+        ready = prepare_run(request, options.place, options.report, check, tries=not shard)
         if ready.training.lora is not None and name is not None:
             ready.plan.origin.refuse_replacing(name)
-        if Estimator.of(ready.plan.architecture) is not None:
-            return _estimate(ready, where, place, report)
-        with restored_randomness(place), contextlib.ExitStack() as held:
-            if shard:
-                require_divisible(ready.training, diagnose)
+        with restored_randomness(options.place), contextlib.ExitStack() as held:
+            if Estimator.of(ready.plan.architecture) is not None:
+                return _estimate(ready, destination, options, held)
+            options.check_divisible(ready.training)
             unfilled = unfilled_for(ready.training, ready.initial_model) if shard else None
-            loaded = _begin(ready, where, place, held, report, unfilled)
-            during |= {"report": report, "unfilled": unfilled, "origins": ready.plan.origins()}
-            during |= {"family": family_to_join(name, overwrite)}
-            session = Session(loaded, ready.prepared, ready.training, **during)
+            loaded = _begin(ready, destination, options, held, unfilled)
+            session = Session(
+                loaded,
+                ready.prepared,
+                ready.training,
+                options,
+                unfilled=unfilled,
+                origins=ready.plan.origins(),
+                family=family_to_join(name, overwrite),
+            )
             ended = session.run()
             return ranks.from_first(lambda: finish(session, ended))
 
 
 def _estimate(
-    ready: ReadyRun, where: Where, device: torch.device, report: Report
+    ready: ReadyRun, destination: Destination, options: RunOptions, held: contextlib.ExitStack
 ) -> TrainingResult:
     """Count or estimate a model that is not trained by gradients."""
-    estimator = Estimator.of(ready.plan.architecture)
-    require(
-        ranks.world() == 1,
-        f"{ready.plan.architecture} is not trained by gradients: train it without torchrun",
-    )
-    if notice := estimator.ignored(ready.flags):
-        report(notice)
-    with restored_randomness(device), contextlib.ExitStack() as held:
-        loaded = _begin(ready, where, device, held, report)
-        return estimate(loaded, ready.prepared, ready.training, report)
+    architecture = ready.plan.architecture
+    alone = ranks.world() == 1
+    require(alone, f"{architecture} is not trained by gradients: train it without torchrun")
+    if notice := Estimator.of(architecture).ignored(ready.request.flags):
+        options.report(notice)
+    loaded = _begin(ready, destination, options, held)
+    return estimate(loaded, ready.prepared, ready.training, options.report)
 
 
 def _begin(
     ready: ReadyRun,
-    where: Where,
-    device: torch.device,
+    destination: Destination,
+    options: RunOptions,
     held: contextlib.ExitStack,
-    report: Report,
     unfilled: Unfilled | None = None,
 ) -> LoadedModel:
     """Make a new model, and its folder, which is locked and lasts as long as `held`.
@@ -190,35 +252,23 @@ def _begin(
     """
     plan, training, prepared = ready.plan, ready.training, ready.prepared
     if unfilled is not None:
-        model = unfilled.shell(device)
+        model = unfilled.shell(options.place)
     else:
         model = ready.initial_model()
-        model.to(device=device, dtype=parameter_type(training.precision))
+        model.to(device=options.place, dtype=parameter_type(training.precision))
     if training.lora is not None:
         trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        report(Notice(text=f"the adapters that are trained have {plural(trained, 'number')}"))
+        adapters = f"the adapters that are trained have {plural(trained, 'number')}"
+        options.report(Notice(text=adapters))
     # Created only now, so that a model too large for this machine leaves no folder behind.
-    stored = _new_folder(where, plan.architecture, held)
-    kept = None if plan.model_class.counted else training
-    preset_name = ready.preset and ready.preset.name
-    framing = framing_of(plan, prepared.tokenizer)
-    settled = plan.architecture, model.config, plan.data, framing, kept, preset_name
-    write_settings(stored, *settled, base=plan.origin and plan.origin.stored)
-    if ranks.leads():
-        write_data(stored, prepared)
+    stored = destination.make(plan.architecture, held)
     tokenizers = prepared.tokenizer, plan.data, prepared.source_tokenizer
-    return LoadedModel(stored, model, *tokenizers, own_framing=framing)
-
-
-def _new_folder(where: Where, architecture: str, held: contextlib.ExitStack) -> StoredModel:
-    """Return the folder of a new model: rank 0 makes it and writes it."""
-    name, stem, overwrite, folder = where
-    if not ranks.leads():
-        return store.ReadOnlyModel(Path(ranks.broadcast("")))
-    stem = f"{stem}-{architecture}"
-    stored = held.enter_context(store.building(name, stem, overwrite, folder))
-    ranks.broadcast(str(stored.place))
-    return stored
+    framing = plan.framing(prepared.tokenizer)
+    loaded = LoadedModel(stored, model, *tokenizers, own_framing=framing)
+    kept = None if plan.model_class.counted else training
+    base, preset = plan.origin and plan.origin.stored, ready.request.beneath
+    write_new(loaded, prepared, plan.architecture, kept, preset and preset.name, base)
+    return loaded
 
 
 @dataclass(frozen=True)
@@ -226,16 +276,14 @@ class ReadyRun:
     """What a new run needs before its model is made.
 
     Attributes:
+        request: what was asked for.
         plan: with every setting of model and data.
-        preset: that it builds on, if any.
-        flags: the settings that the user gave.
         training: every setting of training; of a counted model, what was given.
         prepared: the data.
     """
 
+    request: RunRequest
     plan: Plan
-    preset: Preset | None
-    flags: list[str]
     training: TrainingConfig
     prepared: Prepared
 
@@ -261,14 +309,7 @@ class ReadyRun:
 
 
 def prepare_run(
-    data: Sequence[str | Path],
-    targets: Sequence[str | Path],
-    architecture: str | None,
-    task: str | None,
-    preset: str | None,
-    settings: Mapping[str, Any],
-    config: Mapping[str, Any],
-    parameters: int | None,
+    request: RunRequest,
     device: torch.device,
     report: Report,
     check: Callable[[Plan], None] = lambda plan: None,
@@ -280,53 +321,43 @@ def prepare_run(
     if it `tries`, models are trained for a moment to choose what is left open: one that is to be
     divided may fit nowhere as a whole.
     """
-    flags = [name for name, value in settings.items() if value is not None]
-    chooses = architecture == registry.AUTO
-    beneath = preset_of(preset, None if chooses else architecture, config)
-    architecture = registry.to_train(architecture)
-    plan = plan_of(architecture, beneath, settings, config, flags, task)
+    plan = request.plan()
     check(plan)
-    if parameters is None:
+    if request.parameters is None:
         plan.check_shape()
     else:
-        plan = with_open_width(plan, flags)
-    prepared, plan = prepare_plan(plan, data, targets, flags, report)
-    if chooses:
+        plan = with_open_width(plan, request.flags)
+    prepared, plan = prepare_plan(plan, request, report)
+    if request.mixes_small_text:
         plan = for_small_text(plan, prepared, report)
         check(plan)
-    if parameters is not None:
-        plan = solve_width(plan, prepared, parameters, device)
+    if request.parameters is not None:
+        plan = solve_width(plan, prepared, request.parameters, device)
     plan, training = _choose(plan, prepared, device, report, tries)
-    return ReadyRun(plan, beneath, flags, training, prepared)
+    return ReadyRun(request, plan, training, prepared)
 
 
-def prepare_plan(
-    plan: Plan,
-    data: Sequence[str | Path],
-    targets: Sequence[str | Path],
-    flags: Sequence[str],
-    report: Report,
-) -> tuple[Prepared, Plan]:
+def prepare_plan(plan: Plan, request: RunRequest, report: Report) -> tuple[Prepared, Plan]:
     """Read what a new model learns from; see `train`.
 
     Returns:
         The data, and the plan with the settings that follow from it.
     """
-    task = plan.task
+    task, origin = plan.task, plan.origin
     about = f"{plan.architecture} learns from {task.learns}"
-    require(task.takes_targets or not targets, f"{about}: it takes no --target")
-    known = plan.origin and plan.origin.tokens
-    files = DataFiles.of(data, targets)
-    dataset = registry.load_object(task.dataset).open(files, plan.data, known, flags)
+    require(task.takes_targets or not request.targets, f"{about}: it takes no --target")
+    files = DataFiles.of(request.data, request.targets)
+    open_dataset = registry.load_object(task.dataset).open
+    dataset = open_dataset(files, plan.data, origin and origin.tokens, request.flags)
     prepared, settled = dataset.prepare(plan.given.keys(), report)
     plan = replace(plan, data=settled)
-    if plan.origin is not None:
-        plan.origin.require_sources(prepared.vocab_sizes.source_features)
-    if warning := leak(prepared, plan.data):
+    if origin is not None:
+        origin.require_sources(prepared.vocab_sizes.source_features)
+    warnings = [leak(prepared, plan.data)]
+    if origin is not None:
+        warnings += leaks_of_origin(prepared, plan.data, origin.stored)
+    for warning in filter(None, warnings):
         report(Notice(text=warning))
-    if plan.origin is not None:
-        for warning in leaks_of_origin(prepared, plan.data, plan.origin.stored):
-            report(Notice(text=warning))
     return prepared, plan
 
 
@@ -355,10 +386,3 @@ def _choose(
         return plan, replace(training, compile=False, **plain)
     training = choose_training_precision(plan, training, prepared, device, report)
     return plan, choose_compilation(plan, training, prepared, device, report)
-
-
-def framing_of(plan: Plan, tokenizer: Tokenizer) -> Framing:
-    """Return how texts begin and end for the new model: as for its origin, if it has one."""
-    if plan.origin is not None:
-        return plan.origin.framing(plan.data.documents)
-    return Framing.of(tokenizer, plan.data.documents)

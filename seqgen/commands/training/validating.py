@@ -27,7 +27,7 @@ class Final:
         seconds: that this took.
         protocol: how it was measured.
         text: what the model writes; None if it writes none.
-        accuracy: of labels; None for a model that tells none.
+        accuracy: of labels; None for a model that predicts none.
         perplexities: by direction, of a model that reads both ways.
         layer_weights: of a model that reads another's features (`--features`).
     """

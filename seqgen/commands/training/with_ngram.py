@@ -27,8 +27,7 @@ from seqgen.commands.training.session import (
     TrainingResult,
     as_stored,
     validation_figures,
-    write_data,
-    write_settings,
+    write_new,
 )
 from seqgen.configs import FINISHED, DataConfig, TrainingConfig
 from seqgen.data.corpus import Corpus
@@ -223,9 +222,8 @@ def _count(session: Session, stem: str) -> LoadedModel:
     name = replaceable(stem, session.family)
     with store.building(name, stem, overwrite=True) as folder:
         framing = session.loaded.framing
-        write_settings(folder, "ngram", model.config, data, framing, None)
-        write_data(folder, prepared)
         loaded = LoadedModel(folder, model, prepared.tokenizer, data, own_framing=framing)
+        write_new(loaded, prepared, "ngram")
         about = {FAMILY: session.family}
         estimate(loaded, prepared, session.training, session.report, about)
     return load_stored(StoredModel(folder.path), session.loaded.model.device, "auto")

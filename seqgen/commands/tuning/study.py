@@ -1,4 +1,4 @@
-"""A study on disk: what is searched, and its trials, in an SQLite file that processes share.
+"""A study on disk: the space that is searched, and its trials in a shared SQLite file.
 
 Optuna keeps the trials and suggests the next. A trial is known by its index. A trial that was
 killed has none: the next process to look frees the index, and tries the same settings again.
@@ -355,7 +355,7 @@ class Study:
     def begin(self, space: Space, recipe: Mapping[str, Any], most: int) -> Iterator[Trial | None]:
         """Begin the next trial; yield None if there are `most` already.
 
-        A trial that is not told the end of, because of an exception or a kill, is tried again.
+        A trial whose end is not recorded, because of an exception or a kill, is tried again.
 
         Args:
             space: what is searched.
@@ -466,7 +466,7 @@ class Study:
         self._optuna.tell(number, state=states.FAIL if failed else states.PRUNED)
 
     def _ended(self) -> list[optuna.trial.FrozenTrial]:
-        """Return the trials whose end was told, by their index."""
+        """Return the trials whose end was recorded, by their index."""
         trials = [
             t
             for t in self._optuna.get_trials(deepcopy=False)

@@ -1,4 +1,4 @@
-"""The search itself: trials are trained one after the other, and the best one is written down."""
+"""The search for settings: trials are trained in turn, and the best one is written down."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seqgen import registry
 from seqgen.commands.interrupts import ending_as_ctrl_c
 from seqgen.commands.training.plan import Plan, plan_of, preset_of
 from seqgen.commands.training.session import TrainingResult
-from seqgen.commands.training.train import ReadyRun, prepare_run, train
+from seqgen.commands.training.train import ReadyRun, RunRequest, prepare_run, train
 from seqgen.commands.tuning.study import (
     BEST,
     MODEL,
@@ -277,12 +277,16 @@ class Tuning:
     def _choose(self, architecture: str) -> dict[str, Any]:
         plan = self._plans[architecture]
         named = None if architecture in self.searched else self.architecture
-        chosen = named or plan.architecture, self.task, self.preset
-        given = {**self.settings, **self.budget, "seed": self.study.seed}
-        place = choose_device(self.device)
-        ready = prepare_run(
-            self.data, self.targets, *chosen, given, self.config, None, place, self.report
+        request = RunRequest(
+            data=self.data,
+            targets=self.targets,
+            architecture=named or plan.architecture,
+            task=self.task,
+            preset=self.preset,
+            settings={**self.settings, **self.budget, "seed": self.study.seed},
+            config=self.config,
         )
+        ready = prepare_run(request, choose_device(self.device), self.report)
         # Of what is never cut into windows their length is only estimated.
         left_out = ("seed", *plan.task.meaningless)
         before = {**plan.model, **plan.training.to_dict(), **plan.data.to_dict()}

@@ -1,1 +1,1 @@
-"""What a trained model knows of words, as vectors."""
+"""Vectors of words and of texts from a trained model."""

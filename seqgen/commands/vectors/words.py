@@ -1,4 +1,4 @@
-"""The vectors of a model's words: their neighbours, and analogies between them."""
+"""The vectors of a model's words: neighbours, analogies, and agreement with human judgement."""
 
 from __future__ import annotations
 

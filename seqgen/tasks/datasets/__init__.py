@@ -1,1 +1,1 @@
-"""What models learn from: each kind of data opened, split, encoded, and read again to resume."""
+"""Datasets: each kind of data is opened, split and encoded, and reloaded to resume a run."""

@@ -1,4 +1,4 @@
-"""The steps from files to tokens, for a new run and for one that is resumed."""
+"""The steps from files to tokens, for a new run and for a resumed one, and tokenizers for them."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class Dataset(ABC):
     def suits(self, facts: Survey, given: Collection[str]) -> tuple[dict[str, Any], str]:
         """Return the settings that follow from the data, without those that are given, and why.
 
-        Nobody is told of settings without a reason.
+        Settings without a reason are not reported.
         """
         return {}, ""
 

@@ -1,4 +1,4 @@
-"""From files of pairs to tokens: read, split with both sides together, both sides encoded."""
+"""Pairs: the tokenizer that suits them, both sides encoded or cached, batches of them."""
 
 from __future__ import annotations
 

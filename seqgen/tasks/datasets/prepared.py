@@ -1,4 +1,4 @@
-"""Data ready to be trained on: both parts as tokens, and what there is to say of them."""
+"""Prepared data: the training part and the held-out part as tokens, and facts about them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class VocabSizes:
     """How many tokens the targets have, and the sources; None where they share their tokens.
 
     `source_features` is the width of sources that are vectors; `classes` is the number of labels
-    that are told.
+    that are predicted.
     """
 
     target: int = 1
@@ -126,7 +126,7 @@ class Prepared:
 
     @property
     def classes(self) -> Classes | None:
-        """The labels that are told; None where there are none."""
+        """The labels that are predicted; None where there are none."""
         return None
 
     def suited_rows(self, training: TrainingConfig) -> int:
@@ -165,7 +165,7 @@ class Prepared:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What a model's record tells of its data."""
+        """What a model's record says of its data."""
         return {
             "files": [str(path.resolve()) for path in self.text.paths],
             **dataclasses.asdict(self.facts),

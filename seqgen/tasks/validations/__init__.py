@@ -1,1 +1,1 @@
-"""How each kind of model is measured on the held-out part, while it is trained and after it."""
+"""How each kind of model is measured on the held-out part, during and after training."""

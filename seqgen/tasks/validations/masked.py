@@ -1,4 +1,4 @@
-"""What hidden tokens of the held-out text cost a masked model."""
+"""The loss of a masked model on hidden tokens of the held-out text."""
 
 from __future__ import annotations
 

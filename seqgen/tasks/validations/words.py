@@ -1,4 +1,4 @@
-"""The loss of vectors of words on held-out text."""
+"""The loss of word vectors on held-out text."""
 
 from __future__ import annotations
 

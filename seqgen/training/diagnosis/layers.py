@@ -1,4 +1,4 @@
-"""Norms of weights, gradients and updates by layer, and how the units of each layer behave."""
+"""Norms of weights, gradients and updates by layer, the behaviour of units, attention by head."""
 
 from __future__ import annotations
 

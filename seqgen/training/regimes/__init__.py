@@ -1,1 +1,1 @@
-"""Regimes: what the model reads while it trains, and what is minimised; an idea a file."""
+"""Training regimes: what the model reads, and what is minimised."""

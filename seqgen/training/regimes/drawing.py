@@ -1,4 +1,4 @@
-"""Tokens that the model writes during training: without a graph, and drawn by counter.
+"""Sampling tokens during training: without a graph, with counter-based random numbers.
 
 Tokens are discrete, so no gradient flows through them: the model writes first, as decoding does,
 and one training call on what it wrote has the whole gradient.

@@ -1,4 +1,4 @@
-"""How a masked model is trained: tokens are hidden, and it tells them by those around them."""
+"""Training of masked models: tokens are hidden, and predicted from those around them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class MaskedTokens(Regime):
     a random token in the place of 10 %, and 10 % stay as they are. The draws of row r in step n
     follow from (seed, n, r). In evaluation [MASK] stands in the place of all of them.
 
-    The sum over the places that are told is scaled to all tokens of the row, so that the loss is
+    The sum over the hidden places is scaled to all tokens of the row, so that the loss is
     a mean over places. With `next_sentence`, which of two classes B is counts as much as that.
     """
 

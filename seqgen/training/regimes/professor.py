@@ -1,4 +1,4 @@
-"""Professor forcing: a discriminator cannot tell the model's free running from its reading."""
+"""Professor forcing: a discriminator learns to tell free running from teacher forcing."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class ProfessorForcing(FreeRunning):
         return Loss(minimised + self._adversarial(real, free, lengths), nats, reading.state)
 
     def _adversarial(self, real: Tensor, free: Tensor, lengths: Tensor) -> Tensor:
-        """Return the discriminator's own loss, and the model's for being told apart.
+        """Return the discriminator's own loss, and the model's for being recognised.
 
         Args:
             real: (B, T, H), features of the real text.

@@ -1,4 +1,4 @@
-"""Regimes that train on whole texts of the model's own: minimum risk, and decoded output."""
+"""Regimes that train on texts of the model's own: minimum risk, decoded output, and costs."""
 
 from __future__ import annotations
 
