@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from seqgen.configs.settings import MOST_SEED, MOST_TOKENS, Config, setting
+from seqgen.configs import ranges
+from seqgen.configs.settings import MOST_SEED, Config, setting
 
 Documents = Literal["stream", "line"]
 DOCUMENTS: tuple[str, ...] = get_args(Documents)
@@ -29,8 +30,7 @@ class DataConfig(Config):
         "Keep only the N most frequent tokens. For bpe, unigram and wordpiece: number of tokens "
         "to learn.",
         None,
-        low=1,
-        high=MOST_TOKENS,
+        ranges.TOKENS,
     )
     min_count: int = setting(
         "Keep only tokens that occur at least this often in the training text.",
@@ -42,8 +42,7 @@ class DataConfig(Config):
         "Segment the training text differently, at random, in every epoch: alpha of unigram, "
         "dropout of bpe.",
         None,
-        above=0,
-        high=1,
+        ranges.POSITIVE_SHARES,
     )
     documents: Documents = setting(
         "Treat the text as one continuous stream, or each line as a separate document.", "stream"
@@ -67,21 +66,20 @@ class DataConfig(Config):
         None,
     )
     split_seed: int = setting(
-        "Random seed for choosing the held-out lines or pairs.", 0, low=0, high=MOST_SEED
+        "Random seed for choosing the held-out lines or pairs.", 0, ranges.SEEDS
     )
     max_source_len: int = setting(
-        "Leave out pairs with a source longer than this many tokens.", 512, low=1, high=MOST_TOKENS
+        "Leave out pairs with a source longer than this many tokens.", 512, ranges.TOKENS
     )
     max_target_len: int = setting(
-        "Leave out pairs with a target longer than this many tokens.", 512, low=1, high=MOST_TOKENS
+        "Leave out pairs with a target longer than this many tokens.", 512, ranges.TOKENS
     )
     source_unknowns: float = setting(
         "For pairs: share of the source tokens that each step of training replaces by <unk>, at "
         "random, so that the model learns to read unknown words. Tokenizers without unknown tokens "
         "(byte, bpe and unigram) replace none.",
         0.001,
-        low=0,
-        below=1,
+        ranges.SHARES_BELOW_1,
     )
     newlines: Literal["keep", "lf"] = setting(
         "Keep CRLF line ends as they are, or turn them into LF.", "keep"

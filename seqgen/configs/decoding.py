@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from seqgen.configs import ranges
 from seqgen.configs.options import (
     ATTENTION,
     FILTERS,
@@ -25,7 +26,6 @@ from seqgen.configs.options import (
 )
 from seqgen.configs.settings import (
     MOST_ROWS,
-    MOST_SEED,
     MOST_TOKENS,
     no_text,
     require,
@@ -117,8 +117,7 @@ class SourceOptions(LookOptions):
         "Write at most this many tokens for each token of the source; both counts include the "
         "end, and every text may have one token.",
         None,
-        above=0,
-        high=1000,
+        ranges.UP_TO_1000,
         panel=LENGTH,
         metavar="R",
     )
@@ -185,8 +184,7 @@ class WritingOptions(Options, panel=LENGTH):
     seed: int | None = setting(
         "Random seed; the same seed gives the same result.",
         None,
-        low=0,
-        high=MOST_SEED,
+        ranges.SEEDS,
         panel=MACHINE,
         without="random, and reported",
     )
@@ -223,20 +221,17 @@ class SampleOptions(WritingOptions, panel=FILTERS):
     top_p: float = setting(
         "Keep the fewest most probable tokens whose total reaches this probability.",
         1.0,
-        low=0,
-        high=1,
+        ranges.SHARES,
     )
     min_p: float = setting(
         "Keep tokens with at least this share of the most probable token's probability.",
         0.0,
-        low=0,
-        high=1,
+        ranges.SHARES,
     )
     typical: float = setting(
         "Keep the tokens whose surprisal is nearest to the entropy, up to this total probability.",
         1.0,
-        above=0,
-        high=1,
+        ranges.POSITIVE_SHARES,
     )
     repetition_penalty: float = setting(
         "Multiply the log-probability of every token seen before by this, 0.001 to 1000; above 1 "

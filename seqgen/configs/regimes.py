@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
-from seqgen.configs.settings import MOST_RATE, MOST_TOKENS, MOST_WIDTH, Config, require, setting
+from seqgen.configs import ranges
+from seqgen.configs.settings import Config, require, setting
 from seqgen.errors import named
 
 Regime = Literal[
@@ -97,50 +98,41 @@ class RegimeConfig(Config):
         "regime scheduled: the decay's k; by default 1 for linear, 0.97 for exponential, 15 for "
         "inverse-sigmoid.",
         None,
-        above=0,
-        high=1000,
+        ranges.UP_TO_1000,
     )
     sampling_slope: float | None = setting(
         "regime scheduled, linear decay: how much the probability falls with each hundredth of "
         "the budget; by default 0.01.",
         None,
-        low=0,
-        high=1,
+        ranges.SHARES,
     )
     sampling_floor: float | None = setting(
         "regime scheduled, linear decay: the probability falls no lower than this; by default 0.5.",
         None,
-        low=0,
-        high=1,
+        ranges.SHARES,
     )
     prefix: int | None = setting(
         "Regimes that write: number of real tokens that each text begins with; by default 1 for "
         "pairs, and a quarter of the window or document for text.",
         None,
-        low=1,
-        high=MOST_TOKENS,
+        ranges.TOKENS,
     )
     unlikelihood_weight: float | None = setting(
-        "regime unlikelihood: weight of the penalty; by default 1.", None, low=0, high=MOST_RATE
+        "regime unlikelihood: weight of the penalty; by default 1.", None, ranges.WEIGHTS
     )
     adversarial_weight: float | None = setting(
         "regime professor-forcing: weight of the discriminator's verdict in what the model "
         "minimises; by default 1.",
         None,
-        low=0,
-        high=MOST_RATE,
+        ranges.WEIGHTS,
     )
     discriminator_size: int | None = setting(
-        "regime professor-forcing: width of the discriminator; by default 64.",
-        None,
-        low=1,
-        high=MOST_WIDTH,
+        "regime professor-forcing: width of the discriminator; by default 64.", None, ranges.WIDTHS
     )
     discriminator_lr: float | None = setting(
         "regime professor-forcing: learning rate of the discriminator; by default 0.001.",
         None,
-        above=0,
-        high=MOST_RATE,
+        ranges.RATES,
     )
     cost: Literal["bleu", "chrf", "edit"] | None = setting(
         "regimes minimum-risk and decoding: what a written text costs: 1 - sentence BLEU, "
@@ -150,14 +142,12 @@ class RegimeConfig(Config):
     risk_samples: int | None = setting(
         "regime minimum-risk: number of texts sampled for each source or prefix; by default 8.",
         None,
-        low=1,
-        high=1000,
+        ranges.FROM_1_TO_1000,
     )
     risk_sharpness: float | None = setting(
         "regime minimum-risk: alpha, the power of the texts' probabilities; by default 0.005.",
         None,
-        above=0,
-        high=1000,
+        ranges.UP_TO_1000,
     )
 
     def __post_init__(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from seqgen.configs import ranges
 from seqgen.configs.data import Documents
 from seqgen.configs.decoding import WritingOptions
 from seqgen.configs.options import (
@@ -20,7 +21,7 @@ from seqgen.configs.options import (
     same,
     with_default,
 )
-from seqgen.configs.settings import MOST_RATE, MOST_TOKENS, MOST_WIDTH, require, setting
+from seqgen.configs.settings import require, setting
 from seqgen.errors import UsageError
 
 MetricName = Literal["bleu", "chrf", "chrf++", "ter"]
@@ -44,22 +45,19 @@ class Dynamic(Options, panel=MODEL):
         "Train the model on the text while it is scored, by SGD with this learning rate (dynamic "
         "evaluation). The stored model stays as it is.",
         None,
-        low=0,
-        high=MOST_RATE,
+        ranges.WEIGHTS,
         metavar="RATE",
     )
     dynamic_decay: float = setting(
         "Share by which the weights return to the trained ones at each update of --dynamic.",
         0.0,
-        low=0,
-        high=1,
+        ranges.SHARES,
         without="0",
     )
     dynamic_segment: int | None = setting(
         "Number of tokens between the updates of --dynamic.",
         None,
-        low=1,
-        high=MOST_TOKENS,
+        ranges.TOKENS,
         without="20 characters or bytes; 5 other tokens",
     )
 
@@ -269,12 +267,14 @@ class CacheOptions(Options, panel=MODEL):
         "Look up what followed at the last N positions where the model's features were alike "
         "(a continuous cache). For models with hidden vectors.",
         None,
-        low=1,
-        high=MOST_WIDTH,
+        ranges.WIDTHS,
         without="no cache",
     )
     cache_strength: float | None = setting(
-        "Weight of the cache, from 0 to below 1.", None, low=0, below=1, without=str(STRENGTH)
+        "Weight of the cache, from 0 to below 1.",
+        None,
+        ranges.SHARES_BELOW_1,
+        without=str(STRENGTH),
     )
     cache_flatness: float | None = setting(
         "Multiply products of features by this: the smaller, the flatter the cache's distribution.",

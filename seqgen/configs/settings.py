@@ -105,6 +105,7 @@ def short(value: object) -> str:
 def setting(
     doc: str,
     default: Any = MISSING,
+    bounds: Bounds | None = None,
     *,
     low: Number | None = None,
     above: Number | None = None,
@@ -118,6 +119,7 @@ def setting(
     Args:
         doc: what it means, in a line.
         default: the setting is required if there is none.
+        bounds: what it may be (`configs.ranges`); None for what the next four say.
         low: the least it may be.
         above: what it is more than.
         high: the most it may be.
@@ -126,7 +128,7 @@ def setting(
             setting that it leaves alone unless it is asked.
         flag: how it stands on the command line, see `Flag`.
     """
-    bounds = Bounds(low=low, above=above, high=high, below=below)
+    bounds = bounds or Bounds(low=low, above=above, high=high, below=below)
     metadata = {"doc": doc, "bounds": bounds, "search": search, "flag": Flag(**flag)}
     return dataclasses.field(default=default, metadata=metadata)
 

@@ -7,13 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from seqgen.configs import ranges
 from seqgen.configs.regimes import RegimeConfig
 from seqgen.configs.settings import (
-    MOST_RATE,
-    MOST_SEED,
     MOST_STEPS,
-    MOST_TOKENS,
-    MOST_WIDTH,
     Choices,
     Span,
     require,
@@ -76,35 +73,28 @@ class TrainingConfig(RegimeConfig):
     seq_len: int = setting(
         "Length of a training window in tokens; also the context window of a transformer.",
         64,
-        low=1,
-        high=MOST_TOKENS,
+        ranges.TOKENS,
     )
     k2: int | None = setting(
         "With a carried state: how many tokens back gradients flow (truncated "
         "backpropagation); by default seq_len.",
         None,
-        low=1,
-        high=MOST_TOKENS,
+        ranges.TOKENS,
     )
     batch_size: int = setting(
         "Number of windows, documents or pairs in each step.",
         32,
-        low=1,
-        high=MOST_TOKENS,
+        ranges.TOKENS,
         search=Choices((1 / 4, 1 / 2, 1, 2, 4), relative=True),
     )
     batch_tokens: int | None = setting(
         "For pairs: fill each step up to this many tokens, counted on the longer side with its "
         "padding, instead of batch_size pairs.",
         None,
-        low=1,
-        high=MOST_TOKENS,
+        ranges.TOKENS,
     )
     accumulate: int = setting(
-        "Process the rows of a step in this many parts, to save memory.",
-        1,
-        low=1,
-        high=MOST_TOKENS,
+        "Process the rows of a step in this many parts, to save memory.", 1, ranges.TOKENS
     )
     reset_state: bool = setting(
         "Start every window from a zero state, instead of the state of the window before it.", False
@@ -118,18 +108,14 @@ class TrainingConfig(RegimeConfig):
         "Optimizer. muon applies Muon to the hidden matrices and AdamW to the rest.", "adamw"
     )
     lr: float = setting(
-        "Peak learning rate.",
-        1e-3,
-        above=0,
-        high=MOST_RATE,
-        search=Span(1 / 8, 8, log=True, relative=True),
+        "Peak learning rate.", 1e-3, ranges.RATES, search=Span(1 / 8, 8, log=True, relative=True)
     )
     muon_lr: float | None = setting(
-        "Peak learning rate of Muon; by default 5 times lr.", None, above=0, high=MOST_RATE
+        "Peak learning rate of Muon; by default 5 times lr.", None, ranges.RATES
     )
-    momentum: float = setting("Momentum of sgd and rmsprop.", 0.0, low=0, below=1)
+    momentum: float = setting("Momentum of sgd and rmsprop.", 0.0, ranges.SHARES_BELOW_1)
     nesterov: bool = setting("Use Nesterov momentum in sgd.", False)
-    dampening: float = setting("Dampening of the momentum of sgd.", 0.0, low=0, high=1)
+    dampening: float = setting("Dampening of the momentum of sgd.", 0.0, ranges.SHARES)
     schedule: Literal[
         "constant",
         "inverse_time",
@@ -144,52 +130,49 @@ class TrainingConfig(RegimeConfig):
         "Share of the budget in which the learning rate rises; by default 0.02, but 0 for "
         "inverse_time and 0.1 for slanted_triangular.",
         None,
-        low=0,
-        below=1,
+        ranges.SHARES_BELOW_1,
     )
     min_lr: float | None = setting(
         "Learning rate at the end of the decay, as a share of lr; by default 0, but 1/32 for "
         "slanted_triangular.",
         None,
-        low=0,
-        below=1,
+        ranges.SHARES_BELOW_1,
     )
     step_share: float = setting(
         "With schedule=step: share of the time after warm-up between two drops.",
         0.25,
-        above=0,
-        high=1,
+        ranges.POSITIVE_SHARES,
     )
     step_factor: float = setting(
-        "With schedule=step: multiply the learning rate by this at each drop.", 0.5, above=0, high=1
+        "With schedule=step: multiply the learning rate by this at each drop.",
+        0.5,
+        ranges.POSITIVE_SHARES,
     )
     decay_share: float = setting(
         "With schedule=wsd: share of the time after warm-up in which the learning rate decays.",
         0.2,
-        above=0,
-        high=1,
+        ranges.POSITIVE_SHARES,
     )
     weight_decay: float = setting(
         "Weight decay, of matrices only; decoupled in adamw and muon.",
         0.01,
-        low=0,
-        high=MOST_RATE,
+        ranges.WEIGHTS,
         search=Span(1e-3, 0.3, log=True),
     )
     beta1: float = setting(
-        "Decay rate of the running mean of gradients, in adam and adamw.", 0.9, low=0, below=1
+        "Decay rate of the running mean of gradients, in adam and adamw.",
+        0.9,
+        ranges.SHARES_BELOW_1,
     )
     beta2: float = setting(
         "Decay rate of the running mean of squared gradients, in adam, adamw and rmsprop.",
         0.99,
-        low=0,
-        below=1,
+        ranges.SHARES_BELOW_1,
     )
     eps: float = setting(
         "Number added to the denominator for stability, in adagrad, rmsprop, adam and adamw.",
         1e-8,
-        above=0,
-        high=1,
+        ranges.POSITIVE_SHARES,
     )
     eps_inside: bool = setting(
         "In adagrad, rmsprop, adam and adamw, divide by sqrt(v + eps) instead of sqrt(v) + eps.",
@@ -199,11 +182,10 @@ class TrainingConfig(RegimeConfig):
         "In adagrad, add up the squares of this many gradients only, the last ones; by default of "
         "all.",
         None,
-        low=1,
-        high=MOST_STEPS,
+        ranges.STEPS,
     )
     clip_norm: float = setting(
-        "Clip gradients to this global norm; 0 turns clipping off.", 1.0, low=0, high=MOST_RATE
+        "Clip gradients to this global norm; 0 turns clipping off.", 1.0, ranges.WEIGHTS
     )
     clip_norm_type: Literal["1", "2", "inf"] = setting(
         "Which norm clip_norm measures: 1, 2 or the largest element (inf).", "2"
@@ -215,34 +197,29 @@ class TrainingConfig(RegimeConfig):
     clip_value: float = setting(
         "Clip each element of the gradient to this size, after clip_norm; 0 turns it off.",
         0.0,
-        low=0,
-        high=MOST_RATE,
+        ranges.WEIGHTS,
     )
     label_smoothing: float = setting(
         "Share of each target's probability that is spread over all tokens. It affects only"
         " the gradient; reported losses are without it.",
         0.0,
-        low=0,
-        below=1,
+        ranges.SHARES_BELOW_1,
     )
     ema: float | None = setting(
         "Decay rate of a moving average of the weights; the average is validated and saved "
         "instead of the weights.",
         None,
-        low=0,
-        below=1,
+        ranges.SHARES_BELOW_1,
     )
     layer_decay: float = setting(
         "Learning rate of each layer, as a share of the rate of the layer above it.",
         1.0,
-        above=0,
-        high=1,
+        ranges.POSITIVE_SHARES,
     )
     unfreeze: float = setting(
         "Share of the budget during which layers are unfrozen one by one, from the head down.",
         0.0,
-        low=0,
-        high=1,
+        ranges.SHARES,
     )
     init_from: str | None = setting(
         "Fine-tune: start from the weights and the tokenizer of this trained model.", None
@@ -251,21 +228,19 @@ class TrainingConfig(RegimeConfig):
         "With init_from: keep that model as it is, and train and store only low-rank adapters of "
         "this rank r on every matrix between embedding and softmax (Hu et al. 2021).",
         None,
-        low=1,
-        high=MOST_WIDTH,
+        ranges.WIDTHS,
     )
     lora_alpha: float | None = setting(
         "With lora: scale of the adapters, which are multiplied by lora_alpha / r; by default r.",
         None,
-        above=0,
-        high=MOST_RATE,
+        ranges.RATES,
     )
     features: str | None = setting(
         "For --task: give the encoder the features of this trained model too, whose weights stay "
         "as they are: elmo, word vectors, or a network that models text.",
         None,
     )
-    steps: int | None = setting("Budget in optimizer steps.", None, low=1, high=MOST_STEPS)
+    steps: int | None = setting("Budget in optimizer steps.", None, ranges.STEPS)
     epochs: float | None = setting(
         "Budget in passes over the training text.", None, above=0, high=MOST_STEPS
     )
@@ -273,26 +248,17 @@ class TrainingConfig(RegimeConfig):
         "Budget in minutes of training.", None, above=0, high=MOST_STEPS
     )
     validate_every: int | None = setting(
-        "Steps between validations; by default chosen to suit the budget.",
-        None,
-        low=1,
-        high=MOST_STEPS,
+        "Steps between validations; by default chosen to suit the budget.", None, ranges.STEPS
     )
     patience: int | None = setting(
-        "Stop after this many validations in a row without improvement.",
-        None,
-        low=1,
-        high=MOST_STEPS,
+        "Stop after this many validations in a row without improvement.", None, ranges.STEPS
     )
     checkpoint_every: int | None = setting(
         "Also save a checkpoint every N steps; one is saved every two minutes in any case.",
         None,
-        low=1,
-        high=MOST_STEPS,
+        ranges.STEPS,
     )
-    keep: int = setting(
-        "Number of checkpoints to keep, the last one included.", 1, low=1, high=MOST_STEPS
-    )
+    keep: int = setting("Number of checkpoints to keep, the last one included.", 1, ranges.STEPS)
     with_ngram: int | None = setting(
         "After training, count an n-gram model of this order and store a mixture of both; 0, or no "
         "number, chooses the order by held-out loss.",
@@ -311,8 +277,7 @@ class TrainingConfig(RegimeConfig):
     seed: int = setting(
         "Random seed of initial weights, windows and dropout; `train` draws one if none is given.",
         0,
-        low=0,
-        high=MOST_SEED,
+        ranges.SEEDS,
     )
 
     def __post_init__(self) -> None:

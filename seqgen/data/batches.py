@@ -97,6 +97,22 @@ class Batches(ABC):
         return self.batch(epoch * self.steps_per_epoch + index)
 
 
+class DerivedBatches(Batches):
+    """Batches that are made of others, as many of them in an epoch.
+
+    Args:
+        batches: the others.
+    """
+
+    def __init__(self, batches: Batches) -> None:
+        super().__init__(batches.corpus, batches.batch_size, batches.seq_len, batches.seed)
+        self._batches = batches
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self._batches.steps_per_epoch
+
+
 class RandomWindows(Batches):
     """Windows drawn anywhere in a stream: for models that carry nothing from step to step."""
 
@@ -335,7 +351,7 @@ class SampledBatches(Batches):
         return replace(batch, fresh=True) if index == 0 else batch
 
 
-class Overlapping(Batches):
+class Overlapping(DerivedBatches):
     """Windows that reach back into those before them: truncated backpropagation BPTT(k2, k1).
 
     Every k1 tokens there is an update, whose gradient goes back k2 tokens: each batch reads the
@@ -349,13 +365,9 @@ class Overlapping(Batches):
     """
 
     def __init__(self, windows: Batches, k2: int) -> None:
-        super().__init__(windows.corpus, windows.batch_size, windows.seq_len, windows.seed)
-        self._windows, self._k2 = windows, k2
+        super().__init__(windows)
+        self._k2 = k2
         self._window = lru_cache(maxsize=2 + -(-k2 // windows.seq_len))(windows.batch)
-
-    @property
-    def steps_per_epoch(self) -> int:
-        return self._windows.steps_per_epoch
 
     def batch(self, step: int) -> Batch:
         window, following = self._window(step), self._window(step + 1)
@@ -474,7 +486,7 @@ def places(chosen: Sequence[Portion]) -> list[int]:
 SOURCE_UNKNOWNS = 5  # the first word of the hash that draws them
 
 
-class UnknownsInSources(Batches):
+class UnknownsInSources(DerivedBatches):
     """Batches some of whose source tokens are replaced by `<unk>`, drawn anew in every step.
 
     A vocabulary that comes from the training text leaves no unknown in it: without this, the
@@ -492,13 +504,8 @@ class UnknownsInSources(Batches):
     def __init__(
         self, batches: Batches, probability: float, unk_id: int, start: bool = False
     ) -> None:
-        super().__init__(batches.corpus, batches.batch_size, batches.seq_len, batches.seed)
-        self._batches, self._probability, self._unk_id = batches, probability, unk_id
-        self._start = start
-
-    @property
-    def steps_per_epoch(self) -> int:
-        return self._batches.steps_per_epoch
+        super().__init__(batches)
+        self._probability, self._unk_id, self._start = probability, unk_id, start
 
     def batch(self, step: int) -> Batch:
         batch = self._batches.batch(step)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from seqgen.configs import Direction
-from seqgen.data.batches import Batch, Batches
+from seqgen.data.batches import Batch, Batches, DerivedBatches
 from seqgen.data.corpus import Corpus, Gathered
 
 # Tokens or documents that are turned at a time.
@@ -73,7 +73,7 @@ class TwoWayBatch(Batch):
         return super(TwoWayBatch, rows).rows(cut, trim)
 
 
-class TwoWayBatches(Batches):
+class TwoWayBatches(DerivedBatches):
     """The same text in both directions, in every step.
 
     Documents that are shorter than a window are the same ones on both sides.
@@ -84,12 +84,8 @@ class TwoWayBatches(Batches):
     """
 
     def __init__(self, forward: Batches, backward: Batches) -> None:
-        super().__init__(forward.corpus, forward.batch_size, forward.seq_len, forward.seed)
+        super().__init__(forward)
         self._directions = forward, backward
-
-    @property
-    def steps_per_epoch(self) -> int:
-        return self._directions[0].steps_per_epoch
 
     def batch(self, step: int) -> TwoWayBatch:
         there, back = (batches.batch(step) for batches in self._directions)

@@ -13,7 +13,15 @@ from pathlib import Path
 import numpy as np
 
 from seqgen.configs import Documents, Windows, require
-from seqgen.data.batches import SHIFT, SHUFFLE, Batch, Batches, training_batches, windows_at
+from seqgen.data.batches import (
+    SHIFT,
+    SHUFFLE,
+    Batch,
+    Batches,
+    DerivedBatches,
+    training_batches,
+    windows_at,
+)
 from seqgen.data.corpus import Corpus, Joined
 from seqgen.data.text import Survey
 from seqgen.data.token_writing import WrittenTokens, write_token_file
@@ -218,7 +226,7 @@ class BlockBatches(Batches):
         return begins[np.argsort(hash64(SHUFFLE, self.seed, epoch, begins), kind="stable")]
 
 
-class Prefetched(Batches):
+class Prefetched(DerivedBatches):
     """Batches that a thread reads ahead, so that a step does not wait for the disk.
 
     They are the same: a batch is a function of its number. One that was not foreseen is read when
@@ -229,9 +237,8 @@ class Prefetched(Batches):
     """
 
     def __init__(self, batches: Batches) -> None:
-        super().__init__(batches.corpus, batches.batch_size, batches.seq_len, batches.seed)
-        self._batches = batches
-        self._steps = batches.steps_per_epoch
+        super().__init__(batches)
+        self._steps = batches.steps_per_epoch  # asked in this thread, and not again
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="prefetch")
         self._coming: dict[int, Future[Batch]] = {}
 

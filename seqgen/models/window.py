@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from seqgen.configs import MOST_WIDTH, SHARED_SEARCH, ModelConfig, require, setting
+from seqgen.configs import MOST_WIDTH, SHARED_SEARCH, ModelConfig, ranges, require, setting
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.dropout import Dropout
 from seqgen.models.engines.onednn_linear import Linear
@@ -24,9 +24,9 @@ class WindowConfig(ModelConfig):
     recipe: ClassVar[Mapping[str, Any]] = {"lr": 2e-3, "batch_size": 32, "seq_len": 64}
 
     context_size: int = setting(
-        "Number of previous tokens that a prediction sees.", 8, low=1, high=MOST_WIDTH
+        "Number of previous tokens that a prediction sees.", 8, ranges.WIDTHS
     )
-    embedding_size: int = setting("Width of the embedding of a token.", 64, low=1, high=MOST_WIDTH)
+    embedding_size: int = setting("Width of the embedding of a token.", 64, ranges.WIDTHS)
     hidden_size: int = setting(
         SHARED_DOCS["hidden_size"] + " With 0 there is no hidden layer, and direct is needed.",
         256,
@@ -38,8 +38,7 @@ class WindowConfig(ModelConfig):
     dropout: float = setting(
         SHARED_DOCS["dropout"] + " It applies to the embeddings and to the hidden layer.",
         0.0,
-        low=0,
-        below=1,
+        ranges.SHARES_BELOW_1,
         search=SHARED_SEARCH["dropout"],
     )
 

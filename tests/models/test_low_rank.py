@@ -15,7 +15,6 @@ from seqgen import store
 from seqgen.cli import run
 from seqgen.commands.loading import load
 from seqgen.commands.training.resume import resume
-from seqgen.commands.training.session import require_divisible
 from seqgen.commands.training.train import train
 from seqgen.configs import TrainingConfig
 from seqgen.errors import SeqgenError, UsageError
@@ -257,7 +256,8 @@ def test_wrong_usage(base, text, tmp_path):
     with pytest.raises(UsageError, match="lora trains adapters of a trained model"):
         train([text], settings={"lora": 2, "steps": 1})
     with pytest.raises(UsageError, match="--shard does not go with lora: leave out one of them"):
-        require_divisible(TrainingConfig(init_from="base", lora=8), diagnose=False)
+        options = RunOptions.of("cpu", print, shard=True)
+        options.check_divisible(TrainingConfig(init_from="base", lora=8))
     with pytest.raises(UsageError, match="lora_alpha needs lora"):
         train([text], settings={"lora_alpha": 2, "steps": 1})
     with pytest.raises(UsageError, match="adapters need their base, base: choose another --name"):

@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from seqgen.configs import MOST_WIDTH, SHARED_SEARCH, require, setting
+from seqgen.configs import SHARED_SEARCH, ranges, require, setting
 from seqgen.configs.model import Pooling, SentenceConfig
-from seqgen.configs.settings import MOST_TOKENS
 from seqgen.models.encoders.sentence_encoder import SentenceEncoder, at_ends
 from seqgen.registry import SHARED_DOCS
 
@@ -25,9 +24,9 @@ class BagConfig(SentenceConfig):
 
     recipe: ClassVar[Mapping[str, Any]] = {**SentenceConfig.recipe, "lr": 2e-2}
 
-    embedding_size: int = setting("Width of the vectors.", 100, low=1, high=MOST_WIDTH)
+    embedding_size: int = setting("Width of the vectors.", 100, ranges.WIDTHS)
     dropout: float = setting(
-        SHARED_DOCS["dropout"], 0.0, low=0, below=1, search=SHARED_SEARCH["dropout"]
+        SHARED_DOCS["dropout"], 0.0, ranges.SHARES_BELOW_1, search=SHARED_SEARCH["dropout"]
     )
 
     ngrams: int = setting(
@@ -38,9 +37,7 @@ class BagConfig(SentenceConfig):
         low=1,
         high=16,
     )
-    buckets: int = setting(
-        "Number of vectors that n-grams share.", 1 << 16, low=1, high=MOST_TOKENS
-    )
+    buckets: int = setting("Number of vectors that n-grams share.", 1 << 16, ranges.TOKENS)
 
     def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
         return False  # looking vectors up takes longer than products with them

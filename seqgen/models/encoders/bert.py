@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from seqgen.configs import setting
+from seqgen.configs import ranges, setting
 from seqgen.configs.model import Pooling
 from seqgen.data.masking import Symbols
 from seqgen.errors import UsageError
@@ -48,8 +48,7 @@ class BertConfig(EncoderOnlyConfig):
     mask: float = setting(
         "Share of the tokens that each step of training hides and has the model tell.",
         0.15,
-        above=0,
-        high=1,
+        ranges.POSITIVE_SHARES,
     )
     next_sentence: bool = setting(
         "Also learn whether the second part of a row follows the first one in the text, or comes "
@@ -70,7 +69,7 @@ class BertConfig(EncoderOnlyConfig):
         "Share the embedding matrix with the softmax layer (Press and Wolf 2017).", True
     )
     norm_eps: float = setting(
-        "Number added to the variance in normalisation.", 1e-12, low=0, high=1
+        "Number added to the variance in normalisation.", 1e-12, ranges.SHARES
     )
 
     @property

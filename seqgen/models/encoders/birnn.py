@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from seqgen.configs import MOST_LAYERS, MOST_WIDTH, SHARED_SEARCH, require, setting
+from seqgen.configs import SHARED_SEARCH, ranges, require, setting
 from seqgen.configs.model import SentenceConfig
 from seqgen.models.encoders.sentence_encoder import SentenceEncoder, at_ends
 from seqgen.models.network import groups_in_order
@@ -29,11 +29,11 @@ class BiRNNConfig(SentenceConfig, CellRegularisers):
         "bidirectional",
     )
     hidden_size: int = setting(
-        SHARED_DOCS["hidden_size"], 256, low=1, high=MOST_WIDTH, search=SHARED_SEARCH["hidden_size"]
+        SHARED_DOCS["hidden_size"], 256, ranges.WIDTHS, search=SHARED_SEARCH["hidden_size"]
     )
-    num_layers: int = setting(SHARED_DOCS["num_layers"], 1, low=1, high=MOST_LAYERS)
+    num_layers: int = setting(SHARED_DOCS["num_layers"], 1, ranges.LAYERS)
     embedding_size: int | None = setting(
-        "Width of the embedding; by default the hidden size.", None, low=1, high=MOST_WIDTH
+        "Width of the embedding; by default the hidden size.", None, ranges.WIDTHS
     )
     features_at: Literal["input", "first"] = setting(
         "Where the features of another model (--features) enter: beside the embedding (input; "
@@ -46,8 +46,7 @@ class BiRNNConfig(SentenceConfig, CellRegularisers):
     dropout: float = setting(
         SHARED_DOCS["dropout"] + " It applies to the input of each layer and of the head.",
         0.2,
-        low=0,
-        below=1,
+        ranges.SHARES_BELOW_1,
         search=SHARED_SEARCH["dropout"],
     )
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from seqgen.configs import MOST_LAYERS, MOST_WIDTH, Size, require, setting
+from seqgen.configs import Size, ranges, require, setting
 from seqgen.models.base import Model
 from seqgen.models.network import Network
 from seqgen.models.recurrent.cells.lstm import LSTM, LSTMConfig
@@ -25,8 +25,8 @@ class ELMoConfig(LSTMConfig):
     sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
     recipe: ClassVar[Mapping[str, Any]] = {**LSTMConfig.recipe, "batch_size": 64}
 
-    hidden_size: int = setting(SHARED_DOCS["hidden_size"], 128, low=1, high=MOST_WIDTH)
-    num_layers: int = setting(SHARED_DOCS["num_layers"], 2, low=1, high=MOST_LAYERS)
+    hidden_size: int = setting(SHARED_DOCS["hidden_size"], 128, ranges.WIDTHS)
+    num_layers: int = setting(SHARED_DOCS["num_layers"], 2, ranges.LAYERS)
     input: Literal["embedding", "onehot", "char-cnn"] = setting(
         "Input of the first layer: a convolution over the characters of words (char-cnn; Kim et "
         "al. 2016) with a linear map to the width of the layers, or learned embeddings.",

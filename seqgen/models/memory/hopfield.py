@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqgen.configs import ModelConfig, require, setting
+from seqgen.configs import ModelConfig, ranges, require, setting
 from seqgen.models.base import Model
 
 Rule = Literal["hebbian", "projection"]
@@ -31,10 +31,9 @@ class HopfieldConfig(ModelConfig):
     length: int = setting(
         "Number of tokens in a pattern: shorter lines are filled up, longer ones refused.",
         32,
-        low=1,
-        high=1000,
+        ranges.FROM_1_TO_1000,
     )
-    bits: int = setting("Number of units that stand for one token.", 32, low=1, high=1000)
+    bits: int = setting("Number of units that stand for one token.", 32, ranges.FROM_1_TO_1000)
     rule: Rule = setting(
         "How weights follow from patterns: hebbian (Hopfield 1982), or projection (Personnaz et "
         "al. 1986), which also keeps similar patterns apart.",

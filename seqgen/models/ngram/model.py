@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqgen.configs import ModelConfig, Span, require, setting, short
+from seqgen.configs import ModelConfig, Span, ranges, require, setting, short
 from seqgen.models.counted import CountedModel
 from seqgen.models.ngram.look_ups import LookUps, chosen_from
 from seqgen.models.ngram.state import NGramState, SteppedState
@@ -50,15 +50,13 @@ class NGramConfig(ModelConfig):
     backoff: float = setting(
         "With smoothing=stupid-backoff: factor for each order backed off (Brants et al. 2007).",
         0.4,
-        above=0,
-        high=1,
+        ranges.POSITIVE_SHARES,
     )
     discount: float | None = setting(
         "With smoothing=kneser-ney: number subtracted from every count of an n-gram seen, for every"
         " order, such as 0.75; by default each order's is estimated from counts of counts.",
         None,
-        above=0,
-        high=1,
+        ranges.POSITIVE_SHARES,
     )
     interpolate_unigrams: bool = setting(
         "With smoothing=kneser-ney and modified-kneser-ney: discount unigrams too and interpolate"

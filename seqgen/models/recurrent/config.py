@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Literal
 
 from seqgen.configs import (
     MOST_LAYERS,
-    MOST_RATE,
     MOST_WIDTH,
     SHARED_SEARCH,
     ModelConfig,
     Size,
+    ranges,
     require,
     setting,
 )
@@ -32,49 +32,42 @@ class CellRegularisers(ModelConfig):
         "Probability of dropping each unit that the recurrent matrices read, with one mask for all "
         "time steps (Gal and Ghahramani 2016).",
         0.0,
-        low=0,
-        below=1,
+        ranges.SHARES_BELOW_1,
     )
     update_dropout: float = setting(
         "Probability of dropping each unit of a step's update, what a gated cell adds to its past "
         "(Semeniuta et al. 2016).",
         0.0,
-        low=0,
-        below=1,
+        ranges.SHARES_BELOW_1,
     )
     zoneout: float = setting(
         "Probability that a unit of the output keeps the value it had before the step (Krueger et "
         "al. 2017).",
         0.0,
-        low=0,
-        below=1,
+        ranges.SHARES_BELOW_1,
     )
     zoneout_memory: float = setting(
         "The same for the other parts of a cell's state, such as the LSTM's memory.",
         0.0,
-        low=0,
-        below=1,
+        ranges.SHARES_BELOW_1,
     )
     weight_drop: float = setting(
         "Probability of dropping each weight of the recurrent matrices, with one mask a training "
         "call (Merity et al. 2018).",
         0.0,
-        low=0,
-        below=1,
+        ranges.SHARES_BELOW_1,
     )
     activation_penalty: float = setting(
         "Penalty alpha on the features that the softmax layer reads: alpha times the mean of their "
         "squares (Merity et al. 2017). It affects only the gradient.",
         0.0,
-        low=0,
-        high=MOST_RATE,
+        ranges.WEIGHTS,
     )
     temporal_penalty: float = setting(
         "Penalty beta on how much the features change from step to step: beta times the mean "
         "square of the difference (Merity et al. 2017). It affects only the gradient.",
         0.0,
-        low=0,
-        high=MOST_RATE,
+        ranges.WEIGHTS,
     )
 
     @property
@@ -128,16 +121,16 @@ class RecurrentConfig(CellRegularisers):
     """The multiplications of a gate, a time step, from which bf16 is faster (measured)."""
 
     hidden_size: int = setting(
-        SHARED_DOCS["hidden_size"], 256, low=1, high=MOST_WIDTH, search=SHARED_SEARCH["hidden_size"]
+        SHARED_DOCS["hidden_size"], 256, ranges.WIDTHS, search=SHARED_SEARCH["hidden_size"]
     )
-    num_layers: int = setting(SHARED_DOCS["num_layers"], 2, low=1, high=MOST_LAYERS)
+    num_layers: int = setting(SHARED_DOCS["num_layers"], 2, ranges.LAYERS)
     input: Literal["embedding", "onehot", "char-cnn"] = setting(
         "Input of the first layer: learned embeddings, one-hot vectors, or for words a convolution "
         "over their characters (Kim et al. 2016).",
         "embedding",
     )
     char_size: int = setting(
-        "For input=char-cnn: width of the vector of a character.", 15, low=1, high=MOST_WIDTH
+        "For input=char-cnn: width of the vector of a character.", 15, ranges.WIDTHS
     )
     char_filters: int = setting(
         "For input=char-cnn: number of filters over one character; there are w times as many of "
@@ -167,8 +160,7 @@ class RecurrentConfig(CellRegularisers):
         "Width of the embedding; by default the hidden size. With input=char-cnn a linear map from "
         "the highway layers to this width; by default there is none.",
         None,
-        low=1,
-        high=MOST_WIDTH,
+        ranges.WIDTHS,
     )
     residual: bool = setting(
         "Add the input of each layer but the first to its output (residual connections).", False
@@ -183,37 +175,30 @@ class RecurrentConfig(CellRegularisers):
         + " It applies to the input of each layer and of the softmax layer (Zaremba et al. "
         "2014).",
         0.1,
-        low=0,
-        below=1,
+        ranges.SHARES_BELOW_1,
         search=SHARED_SEARCH["dropout"],
     )
     tie_weights: bool = setting(
         "Share the embedding matrix with the softmax layer (Press and Wolf 2017).", False
     )
     last_size: int | None = setting(
-        "Width of the last layer, in units; by default the hidden size.",
-        None,
-        low=1,
-        high=MOST_WIDTH,
+        "Width of the last layer, in units; by default the hidden size.", None, ranges.WIDTHS
     )
     input_dropout: float | None = setting(
         "The dropout of the first layer's input, where it is not to be `dropout`.",
         None,
-        low=0,
-        below=1,
+        ranges.SHARES_BELOW_1,
     )
     output_dropout: float | None = setting(
         "The dropout of the softmax layer's input, where it is not to be `dropout`.",
         None,
-        low=0,
-        below=1,
+        ranges.SHARES_BELOW_1,
     )
     word_dropout: float = setting(
         "Probability of dropping a token's whole input vector, wherever it stands in the batch "
         "(Gal and Ghahramani 2016; Merity et al. 2018).",
         0.0,
-        low=0,
-        below=1,
+        ranges.SHARES_BELOW_1,
     )
     batch_norm: bool = setting(
         "Normalise over the batch and time (Ioffe and Szegedy 2015) what batch_norm_at says; "

@@ -11,7 +11,14 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from seqgen.configs import MOST_LAYERS, MOST_WIDTH, SHARED_SEARCH, ModelConfig, Size, setting
+from seqgen.configs import (
+    MOST_WIDTH,
+    SHARED_SEARCH,
+    ModelConfig,
+    Size,
+    ranges,
+    setting,
+)
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.dropout import Dropout
 from seqgen.models.engines.onednn_linear import Linear
@@ -43,9 +50,9 @@ class HawkConfig(ModelConfig):
     )
 
     hidden_size: int = setting(
-        SHARED_DOCS["hidden_size"], 192, low=1, high=MOST_WIDTH, search=SHARED_SEARCH["hidden_size"]
+        SHARED_DOCS["hidden_size"], 192, ranges.WIDTHS, search=SHARED_SEARCH["hidden_size"]
     )
-    num_layers: int = setting(SHARED_DOCS["num_layers"], 2, low=1, high=MOST_LAYERS)
+    num_layers: int = setting(SHARED_DOCS["num_layers"], 2, ranges.LAYERS)
     recurrent_size: int | None = setting(
         "Width of the recurrence; by default 3/2 of the hidden size.",
         None,
@@ -59,14 +66,15 @@ class HawkConfig(ModelConfig):
         high=4 * MOST_WIDTH,
     )
     conv_width: int = setting(
-        "Number of tokens that the convolution before the recurrence sees.", 4, low=1, high=1000
+        "Number of tokens that the convolution before the recurrence sees.",
+        4,
+        ranges.FROM_1_TO_1000,
     )
     dropout: float = setting(
         SHARED_DOCS["dropout"]
         + " It applies to the embeddings and to the output of each sublayer.",
         0.1,
-        low=0,
-        below=1,
+        ranges.SHARES_BELOW_1,
         search=SHARED_SEARCH["dropout"],
     )
     tie_weights: bool = setting(

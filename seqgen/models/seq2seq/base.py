@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from seqgen.configs import MOST_TOKENS, MOST_WIDTH, ModelConfig, by_ratio, require, setting
+from seqgen.configs import ModelConfig, by_ratio, ranges, require, setting
 from seqgen.data.sources import Source, Sources
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.engines.onednn_linear import Linear
@@ -46,13 +46,10 @@ class SourceConfig(ModelConfig):
     }
 
     source_vocab_size: int | None = setting(
-        "Number of tokens of the source's own tokenizer; none if it is joint.",
-        None,
-        low=1,
-        high=MOST_TOKENS,
+        "Number of tokens of the source's own tokenizer; none if it is joint.", None, ranges.TOKENS
     )
     source_features: int | None = setting(
-        "Width of source vectors; none for tokens.", None, low=1, high=MOST_WIDTH
+        "Width of source vectors; none for tokens.", None, ranges.WIDTHS
     )
     share_embeddings: bool | None = setting(
         "Use one embedding for source and target; by default if their tokenizer is joint.", None

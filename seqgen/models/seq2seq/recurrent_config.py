@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from seqgen import registry
-from seqgen.configs import MOST_LAYERS, MOST_WIDTH, SHARED_SEARCH, Size, require, setting
+from seqgen.configs import SHARED_SEARCH, Size, ranges, require, setting
 from seqgen.models.recurrent.config import CellRegularisers, RecurrentConfig
 from seqgen.models.seq2seq.base import SourceConfig
 
@@ -28,18 +28,14 @@ class Seq2SeqConfig(CellRegularisers, SourceConfig):
     hidden_size: int = setting(
         registry.SHARED_DOCS["hidden_size"] + " Encoder and decoder have the same.",
         256,
-        low=1,
-        high=MOST_WIDTH,
+        ranges.WIDTHS,
         search=SHARED_SEARCH["hidden_size"],
     )
     num_layers: int = setting(
-        registry.SHARED_DOCS["num_layers"] + " Encoder and decoder have the same.",
-        1,
-        low=1,
-        high=MOST_LAYERS,
+        registry.SHARED_DOCS["num_layers"] + " Encoder and decoder have the same.", 1, ranges.LAYERS
     )
     embedding_size: int | None = setting(
-        "Width of the embeddings; by default the hidden size.", None, low=1, high=MOST_WIDTH
+        "Width of the embeddings; by default the hidden size.", None, ranges.WIDTHS
     )
     encoder: Literal["bidirectional", "forward", "reversed", "none"] = setting(
         "Direction in which the source is read; none reads each token on its own.",
@@ -84,8 +80,7 @@ class Seq2SeqConfig(CellRegularisers, SourceConfig):
         registry.SHARED_DOCS["dropout"]
         + " It applies to the input of each layer and of the softmax layer.",
         0.2,
-        low=0,
-        below=1,
+        ranges.SHARES_BELOW_1,
         search=SHARED_SEARCH["dropout"],
     )
     tie_weights: bool = setting(

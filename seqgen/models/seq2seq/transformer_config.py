@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from seqgen.configs import MOST_LAYERS, MOST_TOKENS, Size, require, setting
+from seqgen.configs import MOST_TOKENS, Size, ranges, require, setting
 from seqgen.models.seq2seq.base import SourceConfig
 from seqgen.models.transformer.config import TransformerConfig
 
@@ -29,13 +29,12 @@ class Seq2SeqTransformerConfig(SourceConfig, TransformerConfig):
     )
 
     encoder_layers: int | None = setting(
-        "Number of encoder blocks; by default as many as num_layers.", None, low=1, high=MOST_LAYERS
+        "Number of encoder blocks; by default as many as num_layers.", None, ranges.LAYERS
     )
     source_window: int = setting(
         "Longest source in tokens, EOS included; it follows from max_source_len.",
         513,
-        low=1,
-        high=MOST_TOKENS,
+        ranges.TOKENS,
     )
     decoder_start: int | None = setting(
         "Token that the decoder reads before the start of a text, as BART's does; for imported"

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from seqgen.configs import (
-    MOST_LAYERS,
     MOST_WIDTH,
     SHARED_SEARCH,
     ModelConfig,
     Size,
+    ranges,
     require,
     setting,
 )
@@ -61,22 +61,18 @@ class TransformerConfig(ModelConfig):
         "Tokens in the context window; it follows from seq_len.", low=1, high=MOST_WINDOW
     )
     hidden_size: int = setting(
-        SHARED_DOCS["hidden_size"], 128, low=1, high=MOST_WIDTH, search=SHARED_SEARCH["hidden_size"]
+        SHARED_DOCS["hidden_size"], 128, ranges.WIDTHS, search=SHARED_SEARCH["hidden_size"]
     )
-    num_layers: int = setting(SHARED_DOCS["num_layers"], 4, low=1, high=MOST_LAYERS)
-    num_heads: int = setting(SHARED_DOCS["num_heads"], 4, low=1, high=MOST_WIDTH)
+    num_layers: int = setting(SHARED_DOCS["num_layers"], 4, ranges.LAYERS)
+    num_heads: int = setting(SHARED_DOCS["num_heads"], 4, ranges.WIDTHS)
     num_kv_heads: int | None = setting(
         "Number of heads of keys and values, each read by as many queries (Ainslie et al. 2023);"
         " by default as many as num_heads, which it must divide.",
         None,
-        low=1,
-        high=MOST_WIDTH,
+        ranges.WIDTHS,
     )
     head_size: int | None = setting(
-        "Width of a head; by default the hidden size divided by num_heads.",
-        None,
-        low=1,
-        high=MOST_WIDTH,
+        "Width of a head; by default the hidden size divided by num_heads.", None, ranges.WIDTHS
     )
     ffn_size: int | None = setting(
         "Width of the feed-forward layers; by default 4 times the hidden size, or 8/3"
@@ -91,8 +87,7 @@ class TransformerConfig(ModelConfig):
         " with the embeddings, which are so much narrower than hidden_size; by default both have"
         " that width and are added.",
         None,
-        low=1,
-        high=MOST_WIDTH,
+        ranges.WIDTHS,
     )
     norm: Literal["rmsnorm", "layernorm"] = setting("Normalisation layer.", "rmsnorm")
     norm_position: Literal["pre", "post"] = setting(
@@ -128,21 +123,19 @@ class TransformerConfig(ModelConfig):
         SHARED_DOCS["dropout"]
         + " It applies to the embeddings and to the output of each sublayer.",
         0.1,
-        low=0,
-        below=1,
+        ranges.SHARES_BELOW_1,
         search=SHARED_SEARCH["dropout"],
     )
     attention_dropout: float = setting(
         "Probability of dropping an attention weight in training; much slower on a CPU.",
         0.0,
-        low=0,
-        below=1,
+        ranges.SHARES_BELOW_1,
     )
     tie_weights: bool = setting(
         "Share the embedding matrix with the softmax layer (Press and Wolf 2017).", False
     )
     output_bias: bool = setting("Give the softmax layer a bias.", False)
-    norm_eps: float = setting("Number added to the variance in normalisation.", 1e-5, low=0, high=1)
+    norm_eps: float = setting("Number added to the variance in normalisation.", 1e-5, ranges.SHARES)
     rope_theta: float = setting(
         "Base of the wavelengths of rotary position embeddings.", 10000.0, low=1, high=1e12
     )

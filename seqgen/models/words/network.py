@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqgen.configs import MOST_WIDTH, ModelConfig, setting
+from seqgen.configs import ModelConfig, ranges, setting
 from seqgen.models.base import Model
 from seqgen.models.dropout import drawn
 from seqgen.models.network import Network
@@ -31,9 +31,9 @@ class WordConfig(ModelConfig):
         "weight_decay": 0.0,
     }
 
-    embedding_size: int = setting("Width of the vectors.", 100, low=1, high=MOST_WIDTH)
+    embedding_size: int = setting("Width of the vectors.", 100, ranges.WIDTHS)
     context_size: int = setting(
-        "How many words before and after a word are its context.", 5, low=1, high=1000
+        "How many words before and after a word are its context.", 5, ranges.FROM_1_TO_1000
     )
 
     def suits_bf16(self, batch_size: int, seq_len: int) -> bool:
@@ -61,8 +61,7 @@ class SampledWordConfig(WordConfig):
         "more frequent they are: each is kept with probability sqrt(subsample / share) + "
         "subsample / share. With 0 all are kept. By default 0.001 with noise words, and 0 without.",
         None,
-        low=0,
-        high=1,
+        ranges.SHARES,
     )
 
     @property

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from seqgen.configs import MOST_WIDTH, setting
+from seqgen.configs import ranges, setting
 from seqgen.hashing import uniforms
 from seqgen.models.dropout import drawn
 from seqgen.models.engines.precision import in_float64
@@ -47,8 +47,7 @@ class Word2VecConfig(SampledWordConfig):
     noise_words: int = setting(
         "How many noise words are drawn for each 128 words of a row of text, which share them.",
         64,
-        low=1,
-        high=MOST_WIDTH,
+        ranges.WIDTHS,
     )
 
 

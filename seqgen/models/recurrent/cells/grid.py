@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from seqgen.configs import setting
+from seqgen.configs import ranges, setting
 from seqgen.models.engines.ops import Ops
 from seqgen.models.recurrent.cells.cell import Cell
 from seqgen.models.recurrent.config import RecurrentConfig
@@ -21,7 +21,7 @@ class GridConfig(RecurrentConfig):
     """A stack of Grid LSTM layers."""
 
     forget_bias: float = setting(
-        "Initial bias of the forget gates of both dimensions.", 1.0, low=-1000, high=1000
+        "Initial bias of the forget gates of both dimensions.", 1.0, ranges.SIGNED_TO_1000
     )
 
     @property

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import nn
 
-from seqgen.configs import require, setting
+from seqgen.configs import ranges, require, setting
 from seqgen.models.engines.ops import Ops
 from seqgen.models.recurrent.cells.cell import Cell
 from seqgen.models.recurrent.config import RecurrentConfig
@@ -28,8 +28,7 @@ class JordanConfig(RecurrentConfig):
         "Share of the state that stays when an output is added to it; with 0 only the last output "
         "is read back.",
         0.5,
-        low=0,
-        below=1,
+        ranges.SHARES_BELOW_1,
     )
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from seqgen.configs import MOST_WIDTH, by_ratio, require, setting
+from seqgen.configs import by_ratio, ranges, require, setting
 from seqgen.models.engines.ops import Ops
 from seqgen.models.engines.precision import kernel_arithmetic
 from seqgen.models.recurrent.cells.cell import Cell, LayerState
@@ -39,7 +39,7 @@ class LSTMConfig(RecurrentConfig):
     bf16_pays_from: ClassVar[int] = 1 << 17
 
     forget_bias: float = setting(
-        "Initial bias of the forget gate (Jozefowicz et al. 2015).", 1.0, low=-1000, high=1000
+        "Initial bias of the forget gate (Jozefowicz et al. 2015).", 1.0, ranges.SIGNED_TO_1000
     )
     forget_gate: bool = setting(
         "Have a forget gate (Gers et al. 2000); without it the cell is that of 1997.", True
@@ -56,8 +56,7 @@ class LSTMConfig(RecurrentConfig):
     projection: int | None = setting(
         "Width of the output, mapped from the hidden size (Sak et al. 2014); by default no map.",
         None,
-        low=1,
-        high=MOST_WIDTH,
+        ranges.WIDTHS,
     )
     layer_norm: bool = setting(
         "Normalise both products and the memory in each step (Ba et al. 2016).", False

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from seqgen.configs import setting
+from seqgen.configs import ranges, setting
 from seqgen.models.engines.ops import Ops
 from seqgen.models.recurrent.cells.linear import LinearCell
 from seqgen.models.recurrent.cells.mingru import MinGRUConfig, made_positive
@@ -19,7 +19,7 @@ class MinLSTMConfig(MinGRUConfig):
     """A stack of minimal LSTM layers."""
 
     forget_bias: float = setting(
-        "Initial bias of the forget gate (Feng et al. 2024).", 1.0, low=-1000, high=1000
+        "Initial bias of the forget gate (Feng et al. 2024).", 1.0, ranges.SIGNED_TO_1000
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from seqgen.configs import setting
+from seqgen.configs import ranges, setting
 from seqgen.models.engines.ops import Ops
 from seqgen.models.recurrent.cells.cell import Cell
 from seqgen.models.recurrent.config import RecurrentConfig
@@ -21,7 +21,7 @@ class MLSTMConfig(RecurrentConfig):
     """A stack of multiplicative LSTM layers."""
 
     forget_bias: float = setting(
-        "Initial bias of the forget gate (Jozefowicz et al. 2015).", 1.0, low=-1000, high=1000
+        "Initial bias of the forget gate (Jozefowicz et al. 2015).", 1.0, ranges.SIGNED_TO_1000
     )
 
 

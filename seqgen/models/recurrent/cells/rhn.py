@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from seqgen.configs import MOST_LAYERS, setting
+from seqgen.configs import ranges, setting
 from seqgen.models.engines.ops import Ops
 from seqgen.models.recurrent.cells.cell import Cell
 from seqgen.models.recurrent.config import RecurrentConfig
@@ -20,14 +20,11 @@ from seqgen.models.recurrent.model import RecurrentLM
 class RHNConfig(RecurrentConfig):
     """A stack of recurrent highway layers."""
 
-    depth: int = setting(
-        "Number of highway layers from one step to the next.", 2, low=1, high=MOST_LAYERS
-    )
+    depth: int = setting("Number of highway layers from one step to the next.", 2, ranges.LAYERS)
     transform_bias: float = setting(
         "Initial bias of the transform gates: how little of the past is replaced.",
         -2.0,
-        low=-1000,
-        high=1000,
+        ranges.SIGNED_TO_1000,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from seqgen.configs import setting
+from seqgen.configs import ranges, setting
 from seqgen.models.engines.ops import Ops
 from seqgen.models.engines.precision import kernel_arithmetic, trains_on_cpu
 from seqgen.models.recurrent.cells.cell import Cell, LayerState
@@ -41,8 +41,7 @@ class RNNConfig(RecurrentConfig):
         "Factor of the initial recurrent matrix, which is orthogonal, or the identity for relu: "
         "far from 1, gradients through time vanish or explode (docs/diagnose.md).",
         1.0,
-        above=0,
-        high=1000,
+        ranges.UP_TO_1000,
     )
 
 

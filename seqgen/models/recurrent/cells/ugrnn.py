@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from seqgen.configs import setting
+from seqgen.configs import ranges, setting
 from seqgen.models.engines.ops import Ops
 from seqgen.models.recurrent.cells.cell import Cell
 from seqgen.models.recurrent.config import RecurrentConfig
@@ -19,7 +19,7 @@ class UGRNNConfig(RecurrentConfig):
     """A stack of update gate layers."""
 
     forget_bias: float = setting(
-        "Initial bias of the gate: how much of the past is kept.", 1.0, low=-1000, high=1000
+        "Initial bias of the gate: how much of the past is kept.", 1.0, ranges.SIGNED_TO_1000
     )
 
 
