@@ -15,6 +15,7 @@ from seqgen import store
 from seqgen.cli import run
 from seqgen.commands.loading import load
 from seqgen.commands.training.resume import resume
+from seqgen.commands.training.session import RunOptions
 from seqgen.commands.training.train import train
 from seqgen.configs import TrainingConfig
 from seqgen.errors import SeqgenError, UsageError

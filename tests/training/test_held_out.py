@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqgen import store
-from seqgen.commands.training.reload import reload_stored_data, tokens_of
+from seqgen.commands.training.reload import MovedData, reload_stored_data, tokens_of
 from seqgen.commands.training.resume import resume
 from seqgen.commands.training.train import train
 from seqgen.configs import DataConfig
@@ -149,10 +149,11 @@ def begun(kind: Kind, folder, words, steps=4, **settings) -> store.StoredModel:
     return store.find("m")
 
 
-def read_again(stored, **how):
+def read_again(stored, changed_data=False):
     tokenizer = load_tokenizer(stored.path / "tokenizer")
     tokens = tokens_of(stored, tokenizer)
-    return reload_stored_data(stored, stored.settings("data", DataConfig), tokens, **how)
+    moved = MovedData(may_differ=changed_data)
+    return reload_stored_data(stored, stored.settings("data", DataConfig), tokens, moved)
 
 
 @pytest.mark.parametrize("kind", KINDS, **NAMED)
