@@ -86,6 +86,9 @@ def beam_search(
             of = f", rank {record.rank}, score {figure(record.score)}" if search.nbest > 1 else ""
             put(shown(text, f"{loaded.given.prompt} {record.index}{of}", record.alignment))
         looks.put(record.look, f"source {record.index}, rank {record.rank}")
+        if record.missing:
+            names = ", ".join(map(repr, record.missing))
+            out.notice(f"{loaded.given.prompt} {record.index}, rank {record.rank} lacks {names}")
         if from_sources and record.rank == 0:
             unknown += record.of_source.source_unknown
     say_unknown(unknown, out)

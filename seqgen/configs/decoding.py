@@ -310,6 +310,21 @@ class BeamOptions(WritingOptions, panel=SEARCH):
         low=0,
         high=MOST_DIVERSITY,
     )
+    include: tuple[str, ...] = setting(
+        r"Write only texts that contain this; \n, \t and \\ are read as escapes. Can be repeated; "
+        "in any order (Post and Vilar 2018).",
+        (),
+        panel=FORM,
+        reads="escapes",
+    )
+    terms: str | None = setting(
+        "For a model that writes from sources: lines of a term of the source, a tab, and what must "
+        "occur in the text wherever the source contains it.",
+        None,
+        panel=FORM,
+        metavar="FILE",
+        reads="file",
+    )
     coverage_penalty: float = setting(
         "Lower the score of a finished text that leaves parts of its source unread: add BETA times "
         "the sum of log(min(coverage, 1)) over the source's tokens (Wu et al. 2016, equation 14).",
@@ -330,6 +345,13 @@ class BeamOptions(WritingOptions, panel=SEARCH):
         super().__post_init__()
         one = not self.exhaustive or (self.groups == 1 and not self.stochastic)
         require(one, "--exhaustive cannot be combined with --groups or --stochastic")
+        texts("--include", self.include)
+        if self.include or self.terms is not None:
+            flag = "--include" if self.include else "--terms"
+            others = {"--groups": self.groups > 1, "--copy-unknown": self.of_source.copy_unknown}
+            others |= {"--stochastic": self.stochastic, "--exhaustive": self.exhaustive}
+            other = next((name for name, there in others.items() if there), None)
+            require(other is None, f"{flag} cannot be combined with {other}")
         ranks = not (self.stochastic and self.coverage_penalty)
         require(ranks, "--stochastic samples texts, so that --coverage-penalty has no say in it")
         check_beams(self.beams, self.beams if self.exhaustive else self.nbest, self.groups)

@@ -25,6 +25,7 @@ from seqgen.decoding.beam_groups import (
 )
 from seqgen.decoding.continuation import DEAD_END, LIMIT, EndIds, reasons_of
 from seqgen.decoding.hypotheses import Best, Hypothesis
+from seqgen.decoding.include import IncludingGroup, Wanted
 from seqgen.decoding.processors import History, Processor, normalise
 from seqgen.decoding.sampling import Opens, prefill
 from seqgen.decoding.stochastic_beam import StochasticGroup
@@ -38,10 +39,16 @@ Watch = Callable[[int, int, Sequence[Fate]], None]
 class Search:
     """The groups of one prompt, which stands beside others in a batch."""
 
-    def __init__(self, ending: Ending, place: int, config: BeamConfig) -> None:
-        self.ending, self.place, self.config = ending, place, config
-        kind = StochasticGroup if config.stochastic else Group
+    def __init__(
+        self, ending: Ending, place: int, config: BeamConfig, wanted: Wanted | None = None
+    ) -> None:
+        self.ending, self.place, self.config, self.wanted = ending, place, config, wanted
         digest = int(hash64(config.seed, ending.source.number))
+        if wanted is not None:
+            root = Hypothesis(row=place, digest=digest)
+            self.groups: list[Group] = [IncludingGroup(config, root, wanted)]
+            return
+        kind = StochasticGroup if config.stochastic else Group
         self.groups = [
             kind(config, Hypothesis(row=place, digest=digest)) for _ in range(config.groups)
         ]
@@ -68,12 +75,15 @@ class Search:
     def hypotheses(self) -> list[Hypothesis]:
         """Return the n best, the best first; groups may have found the same text.
 
-        If no text could be finished, the best one that could not go on is returned.
+        If no text could be finished, those that lack something wanted are returned, or else the
+        best one that could not go on.
         """
         best = Best(self.config.nbest)
         for group in self.groups:
             for hypothesis in group.best.hypotheses:
                 best.add(hypothesis)
+        if not best.hypotheses and self.wanted is not None:
+            best = self.groups[0].failing
         if not best.hypotheses:
             dead = max(self._before, key=lambda hypothesis: hypothesis.logprob)
             self.ending.finish(dead, DEAD_END, self.config.norm)
@@ -93,6 +103,7 @@ def search(
     opens: Opens | None = None,
     penalty: Penalty | None = None,
     outcomes: Processor | None = None,
+    wanted: Callable[[SearchPrompt], Wanted | None] | None = None,
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
     """Search for the most probable texts after several prompts at once.
 
@@ -108,6 +119,7 @@ def search(
         opens: opens a state for the sources' handles; None for a model that has no sources.
         penalty: added to the score of a text that plain searches have finished.
         outcomes: makes one outcome of several tokens; see `constraint.Constraint.outcomes`.
+        wanted: returns what the texts of a prompt must contain; None for no text in particular.
 
     Yields:
         The place of a prompt in `sources` and its hypotheses, the best first, as soon as they
@@ -119,7 +131,10 @@ def search(
             yield place, [Hypothesis(score=0.0, finish_reason=reason)]
         return
     endings = [Ending.of(source, config, eos_id, ends, penalty) for source in sources]
-    searches = [Search(ending, place, config) for place, ending in enumerate(endings)]
+    searches = [
+        Search(ending, place, config, wanted and wanted(ending.source))
+        for place, ending in enumerate(endings)
+    ]
     width = 2 * config.beams // config.groups + (config.beams if config.groups > 1 else 0)
     prompts, handles = [s.tokens for s in sources], [s.handle for s in sources]
     logits, state = prefill(model, prompts, opens, handles)
@@ -132,6 +147,9 @@ def search(
         filtered = model_log_probs
         for processor in processors:
             filtered = processor(histories, filtered)
+        for row, (owner, hypothesis) in enumerate(rows):
+            if owner.wanted is not None:
+                owner.groups[0].allow(hypothesis, filtered[row], owner.ending)
         rank = searches[0].groups[0].rank([row for _, row in rows], model_log_probs, filtered)
         expansion = Expansion(rank, model_log_probs, filtered, width)
         expansion.order([group for owner in searches for group in owner.groups])

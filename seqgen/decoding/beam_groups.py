@@ -193,6 +193,18 @@ class Expansion:
         for group, begin, end in zip(groups, [0, *ends], ends, strict=False):
             self._known[id(group)] = ordered[begin:end]
 
+    def best(self, hypothesis: Hypothesis, among: np.ndarray) -> int | None:
+        """Return the best of a hypothesis' next tokens, of those that `among` (V,) marks."""
+        rank = np.where(among, self._rank[hypothesis.row], IMPOSSIBLE)
+        token = int(rank.argmax())
+        return token if rank[token] > IMPOSSIBLE else None
+
+    def candidate(self, hypothesis: Hypothesis, place: int, token: int) -> Candidate:
+        """Return what a live hypothesis, which stands at `place`, becomes by a token."""
+        arrays = self._rank, self._model_log_probs, self._filtered
+        rank, *others = (values[hypothesis.row, token].item() for values in arrays)
+        return -hypothesis.logprob - rank, place, token, rank, *others
+
     def candidates(self, group: Group) -> list[Candidate]:
         """Return what the group's live hypotheses may become, the best first."""
         if id(group) not in self._known:

@@ -72,14 +72,14 @@ class Constraint:
         """Return the state after a row's tokens so far."""
         begin = getattr(tokens, "prompt", 0)
         # A row that grows remembers the state before its last token.
-        last, state = getattr(tokens, "state", (-2, LOST))
-        if last != len(tokens):
-            if last == len(tokens) - 1:
+        owner, last, state = getattr(tokens, "state", (None, 0, LOST))
+        if owner is not self or last != len(tokens):
+            if owner is self and last == len(tokens) - 1:
                 state = int(self.automaton.after(state)[tokens[-1]])
             else:
                 state = self._from_start(tokens, begin)
             if isinstance(tokens, History):
-                tokens.state = len(tokens), state
+                tokens.state = self, len(tokens), state
         return state
 
     def _from_start(self, tokens: Sequence[int], begin: int) -> int:

@@ -247,3 +247,54 @@ def test_beams_equal_exhaustive_search(pattern, home, tmp_path, capsys):
             assert one["logprob"] == pytest.approx(other["logprob"])
             assert re.fullmatch(pattern, one["text"]) and one["finish_reason"] == "pattern"
         assert len({r["text"] for r in of_all}) == len(of_all) == 5
+
+
+@pytest.mark.parametrize("documents", ["stream", "line"])
+@pytest.mark.parametrize("wanted", [["bb"], ["ba", "ab"], ["aa", "bba"], ["aa", "bb", "bab"]])
+def test_beams_with_required_texts_equal_the_best_that_have_them(
+    documents, wanted, home, tmp_path, capsys
+):
+    data = tmp_path / "text.txt"
+    data.write_text("abbabaab\n" * 5 + "bbab\naab\n")
+    how = ["--model", "ngram", "--order", "3", "--documents", documents]
+    assert run(["train", str(data), "--quiet", *how]) == 0
+    search = ["--max-tokens", "5", "--length-norm", "none", "--quiet"]
+    every = records(capsys, "beam-search", *search, "--exhaustive", "--nbest", "4000")
+    have = [r for r in every if all(text in r["text"] for text in wanted)]
+    include = [part for text in wanted for part in ("--include", text)]
+    found = records(capsys, "beam-search", *search, *include, "--beams", "4000", "--nbest", "3")
+    if not have:  # five characters are too few for all three
+        assert len(wanted) == 3 and found[0]["missing"]
+        return
+    assert [r["text"] for r in found] == [r["text"] for r in have[:3]]
+    assert all(r["missing"] == [] for r in found)
+    few = records(capsys, "beam-search", *search, *include, "--beams", "3")
+    assert few[0]["missing"] == [] and few[0]["logprob"] <= have[0]["logprob"] + 1e-9
+
+
+def test_terms_of_a_translator(home, tmp_path, capsys):
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"the {a} sees a {b}\tnu {b} ta {a}\n" for a in "xyz" for b in "pqr"))
+    small = ["--layers", "1", "--hidden-size", "8", "--steps", "3", "--tokenizer", "char"]
+    how = ["--model", "seq2seq", *small, "--seed", "1", "--val", "none"]
+    assert run(["train", str(pairs), "--name", "pairs", "--quiet", *how]) == 0
+    terms = tmp_path / "terms.tsv"
+    terms.write_text("\ufeffx\tnuta\r\n\nsees a\tzzz\ne\trr\n", encoding="utf-8")
+    search = ["beam-search", "the x sees a p", "the y", "--terms", terms, "--max-tokens", "20"]
+    first, second = records(capsys, *search, "--quiet")
+    assert "nuta" in first["text"] and "zzz" in first["text"] and first["missing"] == []
+    assert "missing" not in second  # none of its words is a term: "e" is part of one
+    (both,) = records(capsys, *search[:2], *search[3:], "--pattern", "[a-z]{1,2}nuta.*")
+    assert re.fullmatch("[a-z]{1,2}nuta.*", both["text"]) and both["missing"] == []
+    (short,) = records(capsys, *search[:2], *search[3:-1], "5", "--quiet")
+    assert short["missing"]
+    bad = tmp_path / "bad.tsv"
+    bad.write_text("x\tnuta\nno tab\n")
+    assert "line 2 has no term" in refusal(capsys, *search[:2], "--terms", bad)
+    assert "cannot be read" in refusal(capsys, *search[:2], "--terms", tmp_path / "none")
+    assert "cannot write 'Q'" in refusal(capsys, *search[:2], "--include", "Q")
+    refused = refusal(capsys, *search[:2], "--include", "x", "--stochastic")
+    assert "--include cannot be combined with --stochastic" in refused
+    text = ["--model", "ngram", "--name", "text", "--quiet"]
+    assert run(["train", str(pairs), *text]) == 0
+    assert "--terms" in refusal(capsys, "beam-search", "x", "--terms", terms, "-m", "text")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from seqgen.commands.loaded import LoadedModel
 from seqgen.commands.source_attention import Attention, coverage_penalty
 from seqgen.commands.writing.filters import begin_and_end
-from seqgen.commands.writing.forms import constraint_of
+from seqgen.commands.writing.forms import Terms, constraint_of, containing
 from seqgen.commands.writing.from_source import (
     SourceReader,
     check_sources,
@@ -27,6 +27,7 @@ from seqgen.decoding.constraint import Constraint
 from seqgen.decoding.continuation import Continuation
 from seqgen.decoding.exhaustive import exhaustive
 from seqgen.decoding.hypotheses import Hypothesis, LengthNorm
+from seqgen.decoding.include import Wanted
 from seqgen.decoding.processors import Forbid, NoRepeatNgram, Processor
 from seqgen.tokenizers import Decoder
 
@@ -54,7 +55,8 @@ def config_of(options: BeamOptions) -> BeamConfig:
 class Beam(Written):
     """A text, and what `seqgen beam-search --json` says of it; see `Written.record`.
 
-    `seed` is None where none is used.
+    `seed` is None where none is used. `missing` lists what had to occur in the text and does not;
+    the key is there where something had to.
     """
 
     index: int
@@ -69,6 +71,7 @@ class Beam(Written):
     seed: int | None
     of_source: OfSource | None = None
     label: str | None = None
+    missing: list[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,38 @@ class Searcher:
         """What keeps texts in the form that is asked for."""
         return constraint_of(self.loaded, self.options, dead_ends=False)
 
+    @cached_property
+    def terms(self) -> Terms | None:
+        """What must occur in a translation because of its source.
+
+        Raises:
+            UsageError: the model reads no sources of text.
+            SeqgenError: the file cannot be read.
+        """
+        if self.options.terms is None:
+            return None
+        self.loaded.given.require_sources("--terms")
+        require(self.loaded.source_tokenizer is not None, "--terms is for sources of text")
+        return Terms(self.options.terms)
+
+    def required(self, prompt: Prompt) -> list[str]:
+        """Return what the texts of a prompt must contain."""
+        of_source = [] if self.terms is None else self.terms.of(str(prompt.source))
+        return list(dict.fromkeys([*self.options.include, *of_source]))
+
+    def wanted(self, prompts: Sequence[Prompt]) -> Callable[[SearchPrompt], Wanted | None]:
+        """Return what tells the search what the texts of a prompt must contain."""
+        required = {prompt.index: self.required(prompt) for prompt in prompts}
+
+        def wanted(source: SearchPrompt) -> Wanted | None:
+            texts = required[source.number]
+            flag = "--include" if self.options.include else "--terms"
+            most = self.options.max_tokens
+            languages = {text: containing(self.loaded, text, most, flag) for text in texts}
+            return Wanted(languages, source.tokens) if languages else None
+
+        return wanted
+
     @property
     def processors(self) -> list[Processor]:
         """What is possible: first without what can never be written."""
@@ -197,7 +232,7 @@ class Searcher:
             ends, outcomes = self.constraint.reasons, self.constraint.outcomes
         if not options.exhaustive:
             how = (config_of(options), self.processors, ends, self.ends, watch, opens, penalty)
-            return beam.search(model, sources, *how, outcomes)
+            return beam.search(model, sources, *how, outcomes, self.wanted(prompts))
         how = (config_of(options), ends, self.ends, penalty)
         endings = [Ending.of(source, *how) for source in sources]
         norm = norm_of(options)
@@ -212,6 +247,7 @@ class Searcher:
     def beams(self, prompt: Prompt, hypotheses: list[Hypothesis]) -> list[Beam]:
         """Return what was found as records."""
         texts = zip(hypotheses, self._texts(prompt, hypotheses), strict=True)
+        required = self.required(prompt)
         return [
             Beam(
                 index=prompt.index,
@@ -225,6 +261,7 @@ class Searcher:
                 model=self.loaded.stored.name,
                 seed=self.options.seed if self.options.stochastic else None,
                 of_source=of_source,
+                missing=[want for want in required if want not in text] if required else None,
                 label=self.loaded.label,
             )
             for rank, (hypothesis, (text, of_source)) in enumerate(texts)

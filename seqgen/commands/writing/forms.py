@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
@@ -11,7 +13,7 @@ from seqgen.commands.loaded import LoadedModel
 from seqgen.configs.decoding import Form, WritingOptions
 from seqgen.decoding.backward import BackwardDecoder
 from seqgen.decoding.constraint import Constraint
-from seqgen.errors import UsageError
+from seqgen.errors import SeqgenError, UsageError
 from seqgen.patterns.automaton import NEVER, Automaton, Vocabulary
 from seqgen.patterns.network import Network
 from seqgen.patterns.regex import Reader
@@ -43,7 +45,63 @@ def constraint_of(
         raise UsageError(f"{flag}: {error}") from None
 
 
-@functools.lru_cache(maxsize=8)
+def containing(
+    loaded: LoadedModel, text: str, max_tokens: int, flag: str = "--include"
+) -> Constraint:
+    """Return the language of all texts that contain `text`.
+
+    Raises:
+        UsageError: the model cannot write it, or not within `max_tokens`; names the flag.
+    """
+    form = Form(pattern=f"(?s:.*){re.escape(text)}(?s:.*)")
+    ids = frozenset(loaded.never), frozenset(loaded.framing.stops)
+    try:
+        return _constraint(loaded.tokenizer, form, max_tokens, False, *ids, loaded.backward)
+    except UsageError as error:
+        raise UsageError(f"{flag} {text!r}: {error}") from None
+
+
+class Terms:
+    """What must occur in a translation because its source contains something.
+
+    Args:
+        name: of a file with a term of the source, a tab and its translation a line.
+
+    Raises:
+        SeqgenError: it cannot be read, or a line is no such pair.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._pairs = []
+        for number, line in enumerate(content(name).split("\n"), 1):
+            source, tab, target = line.removesuffix("\r").partition("\t")
+            if not line.strip():
+                continue
+            if not (tab and source and target):
+                raise SeqgenError(f"{name}: line {number} has no term, tab and translation")
+            word = re.compile(rf"(?<!\w){re.escape(source)}(?!\w)")
+            self._pairs.append((word, target))
+
+    def of(self, source: str) -> list[str]:
+        """Return the translations of the terms that occur in a source as whole words."""
+        return [target for word, target in self._pairs if word.search(source)]
+
+
+def content(name: str) -> str:
+    """Return the text of a file.
+
+    Raises:
+        SeqgenError: it cannot be read, or is no UTF-8.
+    """
+    try:
+        return Path(name).read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise SeqgenError(f"{name} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise SeqgenError(f"{name} is not UTF-8 at byte {error.start}") from None
+
+
+@functools.lru_cache(maxsize=64)
 def _constraint(
     tokenizer: Tokenizer,
     form: Form,
@@ -66,7 +124,7 @@ def _constraint(
     return Constraint(automaton, max_tokens, end, ends, never, fresh_after, dead)
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=64)
 def automaton_of(
     tokenizer: Tokenizer, pattern: str, excluded: frozenset[int], backward: bool
 ) -> Automaton:

@@ -78,8 +78,9 @@ class Written:
 
     def record(self) -> dict[str, Any]:
         """Return the keys of `--json`, in order: its own, then those of its source."""
-        names = (field.name for field in dataclasses.fields(self))
-        keys = {name: getattr(self, name) for name in names if name not in ("of_source", "label")}
-        if self.label is not None:
-            keys["label"] = self.label
+        optional = ("label", "missing")
+        names = [field.name for field in dataclasses.fields(self)]
+        keys = {name: getattr(self, name) for name in names if name not in ("of_source", *optional)}
+        extra = {name: getattr(self, name, None) for name in optional}
+        keys |= {name: value for name, value in extra.items() if value is not None}
         return keys if self.of_source is None else {**keys, **self.of_source.keys()}
