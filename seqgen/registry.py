@@ -115,7 +115,7 @@ _ROWS = (
     Architecture(
         "ngram",
         "seqgen.models.ngram.model:NGram",
-        "seqgen.models.ngram.model:NGramConfig",
+        "seqgen.models.ngram.config:NGramConfig",
         "counted n-grams, up to modified Kneser-Ney smoothing",
         (LANGUAGE_MODELING,),
         estimator="seqgen.commands.training.estimate:COUNTING",

@@ -27,7 +27,9 @@ from seqgen.configs import DataConfig, Documents
 from seqgen.data.framing import Framing
 from seqgen.errors import SeqgenError
 from seqgen.formats import ImportedModel, ModelToExport
-from seqgen.models.ngram.model import NOTHING, Level, NGram, NGramConfig
+from seqgen.models.ngram.array_model import NOTHING, Level
+from seqgen.models.ngram.config import NGramConfig
+from seqgen.models.ngram.model import NGram
 from seqgen.tokenizers import Tokenizer, WhitespaceTokenizer
 
 LN10 = math.log(10)

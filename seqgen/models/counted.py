@@ -1,24 +1,132 @@
-"""What models that are estimated without gradients have in common: tables, not parameters."""
+"""Models that are estimated without gradients, as torch modules: an array model does the work."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from seqgen.models.base import LanguageModel
+from seqgen.models.engines.ops import ops_of
+from seqgen.models.reader import ArrayModel
+from seqgen.models.scores import Predictions, Scores, Want
+from seqgen.models.state import State
 
 
 class CountedModel(LanguageModel):
-    """A language model whose numbers are buffers: tables of probabilities or their logarithms."""
+    """A language model whose numbers are buffers: tables of probabilities or their logarithms.
+
+    The tables stay in the CPU's memory, where its array model reads them. On another device the
+    model takes tokens from there and returns tensors there.
+
+    Attributes:
+        array_model: its class, made from the configuration and the tables by name.
+    """
 
     counted = True
+    array_model: ClassVar[type[ArrayModel]]
 
-    def _apply(self, *args: Any, **kwargs: Any) -> CountedModel:
-        super()._apply(*args, **kwargs)
-        for name, table in self._buffers.items():
-            if table.is_floating_point() and table.itemsize < 4:
-                self._buffers[name] = table.float()  # probabilities are never in less
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("place", torch.empty(0), persistent=False)
+        self._arrays: ArrayModel | None = None
+
+    @property
+    def device(self) -> torch.device:
+        return self.place.device
+
+    def _apply(self, fn: Any, recurse: bool = True) -> CountedModel:
+        self.place = fn(self.place)
+        for name, table in self.state_dict().items():
+            kind = fn(table.new_empty(0)).dtype
+            # Probabilities are never in less than float32.
+            wide = torch.promote_types(kind, torch.float32) if kind.is_floating_point else kind
+            self.take_tables({name: table.to(wide)})
         return self
 
     def parameter_count(self) -> int:
         """Return how many numbers the tables hold."""
         return sum(t.numel() for t in self.buffers() if t.is_floating_point())
+
+    @property
+    def arrays(self) -> ArrayModel:
+        """The array model, over these very tables.
+
+        Raises:
+            ValueError: they do not fit each other.
+        """
+        if self._arrays is None:
+            tables = {name: table.numpy() for name, table in self.state_dict().items()}
+            self._arrays = self.array_model(self.config, tables)
+        return self._arrays
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Views of the tables can be neither copied nor pickled.
+        return {**self.__dict__, "_arrays": None}
+
+    def take_tables(self, tables: Mapping[str, Tensor]) -> None:
+        """Hold these tables from now on, by name."""
+        self._arrays = None
+        for name, table in tables.items():
+            self.register_buffer(name, table)
+
+    def start(self, batch: int, stride: int | None = None) -> State:
+        return self._tensors(self.arrays.start(batch, stride))
+
+    def forward(
+        self, tokens: Tensor, state: State | None = None, last: int | None = None
+    ) -> tuple[Tensor, State | None]:
+        logits, state = self.arrays(_array(tokens), state and state.as_arrays(), last)
+        return self._tensor(logits), self._tensors(state)
+
+    def step(self, tokens: Sequence[int], state: State) -> tuple[np.ndarray, State]:
+        return self.arrays.step(tokens, state.as_arrays())
+
+    def predictions(self, tokens: Tensor, state: State) -> tuple[Predictions, State]:
+        found, state = self.arrays.predictions(_array(tokens), state.as_arrays())
+        return _OverTensors(found, self._tensor), self._tensors(state)
+
+    @property
+    def most_at_once(self) -> int:
+        return self.arrays.most_at_once
+
+    @property
+    def quick_ranks(self) -> bool:
+        return self.arrays.quick_ranks
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(self.device)
+
+    def _tensors(self, state: State | None) -> State | None:
+        return state and state.map(self._tensor)
+
+
+class _OverTensors(Predictions):
+    """Predictions of an array model, asked for and given as tensors."""
+
+    def __init__(self, inner: Predictions, tensor: Any) -> None:
+        self.inner, self.tensor = inner, tensor
+
+    def log_probs(self, targets: Tensor) -> Tensor:
+        return self.tensor(self.inner.log_probs(_array(targets)))
+
+    def best(self) -> Tensor:
+        return self.tensor(self.inner.best())
+
+    def rows(self, places: Tensor) -> Tensor:
+        return self.tensor(self.inner.rows(_array(places)))
+
+    def ranks(self, targets: Tensor) -> Tensor:
+        return self.tensor(self.inner.ranks(_array(targets)))
+
+    def score(self, targets: Tensor, want: Want) -> Scores:
+        found = self.inner.score(_array(targets), want)
+        columns = found.log_probs, found.hits, found.ranks
+        return Scores(*(None if x is None else self.tensor(x) for x in columns))
+
+
+def _array(x: Any) -> np.ndarray:
+    return ops_of(x).array(x)

@@ -67,6 +67,10 @@ class State:
         """Return the state without its graph: the cut of truncated backpropagation."""
         return self._each(lambda x: ops_of(x).detach(x), lambda state: state.detach())
 
+    def as_arrays(self: S) -> S:
+        """Return the state over arrays, whichever its leaves are."""
+        return self.map(lambda x: ops_of(x).array(x))
+
     @classmethod
     def cat(cls: type[S], states: Sequence[S]) -> S:
         """Return one state with the rows of all, in order. They may be of different lengths."""

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import torch
 
 from seqgen.configs import require
 from seqgen.data.corpus import Corpus
-from seqgen.models.ngram.model import NOTHING, Level, NGram, NGramConfig
+from seqgen.models.ngram.array_model import NOTHING, Level
+from seqgen.models.ngram.config import NGramConfig
+from seqgen.models.ngram.model import NGram
 
 # The discounts of KenLM's --discount_fallback, for orders whose counts of counts give none.
 FALLBACK = (0.5, 1.0, 1.5)
@@ -346,9 +347,9 @@ def unseen_fractions(model: NGram, corpus: Corpus, trained: Corpus) -> list[floa
     words, place = _with_starts(corpus)
     seen = np.bincount(trained.tokens, minlength=model.vocab_size) > 0
     fractions = [_fraction(~seen[words[place > 0]])]
-    nodes = model.nodes(torch.from_numpy(words)[None], model.order)
+    nodes = model.arrays.nodes(words[None], model.order)
     for n, ids in enumerate(nodes[1:], start=2):
-        fractions.append(_fraction(ids[0].numpy()[place >= n - 1] == NOTHING))
+        fractions.append(_fraction(ids[0][place >= n - 1] == NOTHING))
     return fractions
 
 

@@ -24,7 +24,9 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.distributions import weighted_sum_of
 from seqgen.models.mixture.by_order import MixtureByOrder, fit_by_order
 from seqgen.models.mixture.model import Mixture, fit_weights, weighted_sum
-from seqgen.models.ngram.model import NGram, NGramConfig
+from seqgen.models.ngram.array_model import NGramArrays
+from seqgen.models.ngram.config import NGramConfig
+from seqgen.models.ngram.model import NGram
 from seqgen.models.recurrent.cells.lstm import LSTM, LSTMConfig
 from seqgen.models.transformer.config import TransformerConfig
 from seqgen.models.transformer.model import Transformer
@@ -99,9 +101,9 @@ def test_a_mixture_of_n_grams_writes_few_rows_out(monkeypatch):
     for part in parts:
         fit_counts(part, Corpus(text, np.array([text.size]), start=0), [])
     mixture, rows = Mixture([part.double().eval() for part in parts], [0.4, 0.6]), []
-    made = NGram._make_rows
+    made = NGramArrays.make_rows
     monkeypatch.setattr(
-        NGram, "_make_rows", lambda self, ids, count: rows.append(count) or made(self, ids, count)
+        NGramArrays, "make_rows", lambda self, ids, n: rows.append(n) or made(self, ids, n)
     )
     tokens = torch.from_numpy(text[None, :1000].copy())
     targets = torch.from_numpy(text[None, 1:1001].copy())

@@ -22,8 +22,8 @@ from places import ROOT
 from seqgen.cli import run
 from seqgen.data.corpus import Corpus, encode_corpus
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.ngram.model import NOTHING, NGram, NGramConfig
-from seqgen.models.ngram.state import NGramState
+from seqgen.models.ngram.config import NGramConfig
+from seqgen.models.ngram.model import NGram
 from seqgen.scoring import add_up, score_corpus
 from seqgen.store import StoredModel
 from seqgen.tokenizers import CharTokenizer, WhitespaceTokenizer
@@ -162,13 +162,7 @@ class Oracle:
 
 def rows(model, contexts):
     """Return the distributions after contexts of any lengths, the start of a text before each."""
-    width = model.order - 1
-    before = [
-        ([NOTHING] * width + list(context[:-1]))[-width:] if width else [] for context in contexts
-    ]
-    state = NGramState(torch.tensor(before).reshape(len(contexts), width).long())
-    logits, _ = model(torch.tensor([[context[-1]] for context in contexts]), state)
-    return logits[:, 0].exp().tolist()
+    return [row(model, context) for context in contexts]
 
 
 def row(model, context):
@@ -426,7 +420,7 @@ def test_scores_ranks_and_hits_are_those_of_the_logits(smoothing, order):
         wanted = logits.gather(-1, targets[..., None]).squeeze(-1)
         scores, state = model.score(tokens, targets, model.start(3))
         torch.testing.assert_close(scores.log_probs, wanted, rtol=0, atol=1e-12)
-        torch.testing.assert_close(state.words, after.words)
+        torch.testing.assert_close(state.ids, after.ids)
         again, _ = model.score(tokens, targets, model.start(3), "hits")
         torch.testing.assert_close(again.log_probs, scores.log_probs)
         best = logits.max(-1, keepdim=True).values
@@ -490,17 +484,15 @@ def test_states_are_selected_joined_and_copied():
 
 
 def test_distributions_are_kept_and_the_store_of_them_is_bounded(monkeypatch):
-    from seqgen.models.ngram import model as ngram_model
-
     model, tokens = some_model(), some_tokens(8, 30)
     wanted, _ = model(tokens)
-    monkeypatch.setattr(ngram_model, "LOGITS_AT_ONCE", 5 * V)
+    monkeypatch.setattr("seqgen.models.ngram.steps.LOGITS_AT_ONCE", 5 * V)
     state, seen = model.start(8), []
-    for token in tokens.split(1, 1):
-        logits, state = model(token, state)
+    for token in tokens.T.tolist():
+        logits, state = model.step(token, state)
         seen.append(logits)
-        assert len(model._rows) <= 5
-    torch.testing.assert_close(torch.cat(seen, 1), wanted, rtol=0, atol=0)
+        assert 0 < len(model.arrays.steps._rows) <= 5
+    torch.testing.assert_close(torch.from_numpy(np.stack(seen, 1)), wanted, rtol=0, atol=0)
 
 
 def test_a_stored_model_is_the_same_and_damage_is_told(tmp_path):
@@ -546,7 +538,7 @@ def test_damaged_keys_are_one_line(damage, order, tmp_path):
     stored = StoredModel(tmp_path)
     stored.write_config("ngram", model=model.config.to_dict(), data={})
     CharTokenizer("abcd").save(tmp_path / "tokenizer")
-    keys = model.keys(order)
+    keys = model.get_buffer(f"keys_{order}")
     assert len(keys) > 1 and not torch.equal(damage(keys), keys)
     model._buffers[f"keys_{order}"] = damage(keys)
     stored.write_weights(model)
@@ -736,7 +728,7 @@ def test_steps_are_the_same_to_the_bit_as_calls(smoothing, order, dtype, monkeyp
             called, by_call = model(column[:, None], by_call)
             stepped, by_step = model.step(column.tolist(), by_step)
             assert torch.equal(torch.from_numpy(stepped), called[:, 0])
-            assert torch.equal(by_step.words, by_call.words)
+            assert by_step.ids.tolist() == by_call.ids.tolist()
             stepped[:] = 0
         rows = [some[[3, 1]] for some in tokens.split(10, 1)]
         _, joined = model(rows[0], model.start(2))  # a context that no step has read
@@ -754,6 +746,6 @@ def test_steps_read_the_tables_that_a_model_has_now():
         stepped, _ = changed.step([5], changed.start(1))
         called, _ = changed(torch.tensor([[5]]), changed.start(1))
         assert torch.equal(torch.from_numpy(stepped), called[:, 0])
-        assert torch.equal(changed.log_probs(4), wanted.log_probs(4))
+        assert torch.equal(changed.log_probs_4, wanted.log_probs_4)
     half, _ = model.float().step([5], model.start(1))
     assert half.dtype == np.float32

@@ -9,7 +9,8 @@ import torch.nn.functional as F
 
 from seqgen.configs import UsageError
 from seqgen.data.corpus import Corpus
-from seqgen.models.ngram.model import NGram, NGramConfig
+from seqgen.models.ngram.config import NGramConfig
+from seqgen.models.ngram.model import NGram
 from seqgen.models.window import Window, WindowConfig
 from seqgen.store import StoredModel
 from seqgen.tokenizers import CharTokenizer

@@ -33,7 +33,8 @@ from seqgen.configs import FINISHED, DataConfig, TrainingConfig
 from seqgen.data.corpus import Corpus
 from seqgen.data.framing import Framing
 from seqgen.errors import Interrupted, SeqgenError
-from seqgen.models.ngram.model import NGram, NGramConfig
+from seqgen.models.ngram.config import NGramConfig
+from seqgen.models.ngram.model import NGram
 from seqgen.scoring import parallel_rows
 from seqgen.store import StoredMixture, StoredModel
 from seqgen.tasks.datasets.prepared import Prepared

@@ -7,13 +7,11 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 import numpy as np
-from torch import Tensor
 
 from seqgen.models.reader import LOGITS_AT_ONCE
 
-Words = tuple[int, ...]
-# The last N - 1 words of a text, -1 before its start; and the ids of the last 1 to N - 1 of them.
-Context = tuple[Words, Words]
+# The ids of the n-grams that a text ends with, of orders 1 to N - 1; -1 for what is not stored.
+Ids = Sequence[int]
 # The distributions of contexts this short are kept on the way to those of longer ones: there are
 # few of them, and they return often.
 SHORT = 2
@@ -27,38 +25,32 @@ class NGramSteps:
     The n-grams of order n that continue one context stand together in its table, so that looking
     a word up after a context is a search among the few words seen there.
 
-    It holds views of the model's tensors, so it is neither copied nor pickled.
-
     Args:
-        log_probs: of every n-gram of orders 1 to N, on the CPU; they do not change any more.
+        log_probs: of every n-gram of orders 1 to N; they do not change any more.
         keys: of orders 2 to N.
         backoffs: of orders 1 to N - 1.
         replaces: whether the weight of a context is what its unseen words have, and not what
-            their log-probabilities are raised by: `NGram.back_off`.
+            their log-probabilities are raised by: `NGramArrays.back_off`.
     """
 
     def __init__(
         self,
-        log_probs: Sequence[Tensor],
-        keys: Sequence[Tensor],
-        backoffs: Sequence[Tensor],
+        log_probs: Sequence[np.ndarray],
+        keys: Sequence[np.ndarray],
+        backoffs: Sequence[np.ndarray],
         replaces: bool,
     ) -> None:
         self.size, self.order = len(log_probs[0]), len(log_probs)
-        self.nothing = (-1,) * (self.order - 1)
         self.replaces = replaces
-        self.log_probs = [None, *(table.numpy() for table in log_probs)]
-        self.keys = [None, None, *(table.numpy() for table in keys)]
+        self.log_probs = [None, *log_probs]
+        self.keys = [None, None, *keys]
         # Reading single numbers from a memory view takes half the time of reading an array's.
-        self.backoffs = [None, *(memoryview(table.numpy()) for table in backoffs)]
-        self.single_log_probs = [None, *(memoryview(table) for table in self.log_probs[1:])]
-        self.sorted = [None, None, *(memoryview(keys) for keys in self.keys[2:])]
+        self.backoffs = [None, *map(memoryview, backoffs)]
+        self.single_log_probs = [None, *map(memoryview, log_probs)]
+        self.sorted = [None, None, *map(memoryview, keys)]
         orders = range(2, self.order + 1)
         self.begins = [None, None, *(memoryview(self._begins(n)) for n in orders)]
         self._rows: OrderedDict[tuple[int, int], np.ndarray] = OrderedDict()
-
-    def __reduce__(self) -> tuple[type, tuple[()]]:
-        return type(None), ()
 
     def _begins(self, n: int) -> np.ndarray:
         """Return where the n-grams of order n begin that continue each shorter one, and the end."""
@@ -66,29 +58,8 @@ class NGramSteps:
         counts = np.bincount(contexts, minlength=self.log_probs[n - 1].size)
         return np.concatenate([np.zeros(1, dtype=np.int64), counts.cumsum()])
 
-    def context(self, words: Words) -> Context:
-        """Return N - 1 words, -1 before the start of a text, with their ids."""
-        ids = self.nothing
-        for word in words:
-            ids = self.nothing if word < 0 else self._after(ids, word)
-        return words, ids
-
-    def read(self, context: Context, word: int) -> Context:
-        """Return the context after one more word."""
-        words, ids = context
-        return (*words, word)[1:], self._after(ids, word)
-
-    @staticmethod
-    def matched(context: Context) -> int:
-        """Return how many of the last words are stored as a context."""
-        ids = context[1]
-        for n in range(len(ids), 0, -1):
-            if ids[n - 1] >= 0:
-                return n
-        return 0
-
-    def _after(self, ids: Words, word: int) -> Words:
-        """Return the ids of the last 1 to N - 1 words, from those before the last; -1 if unseen."""
+    def after(self, ids: Ids, word: int) -> Ids:
+        """Return the ids of the last 1 to N - 1 words, from those before the last."""
         if not ids:
             return ids
         after = [word]
@@ -100,11 +71,10 @@ class NGramSteps:
             end = begins[context + 1]
             at = bisect_left(keys, key, begins[context], end)
             after.append(at if at < end and keys[at] == key else -1)
-        return tuple(after)
+        return after
 
-    def row(self, context: Context) -> np.ndarray:
+    def row(self, ids: Ids) -> np.ndarray:
         """Return the log-probabilities (V,) after a context, which are not to be written in."""
-        ids = context[1]
         known, row, missing = self._rows, self.log_probs[1], []
         for n in range(len(ids), 0, -1):
             if ids[n - 1] >= 0:
@@ -136,7 +106,7 @@ class NGramSteps:
                 row += weight
             else:
                 row = lower + weight
-        elif weight < 0:  # see `NGram.back_off`
+        elif weight < 0:  # see `NGramArrays.back_off`
             row = np.where(lower > -np.inf, lower.dtype.type(weight), lower)
         else:
             row = lower if in_place else lower.copy()
