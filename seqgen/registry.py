@@ -122,8 +122,8 @@ _ROWS = (
     ),
     Architecture(
         "hmm",
-        "seqgen.models.hmm:HMM",
-        "seqgen.models.hmm:HMMConfig",
+        "seqgen.models.hmm.model:HMM",
+        "seqgen.models.hmm.array_model:HMMConfig",
         "hidden Markov model, by Baum and Welch's EM (Rabiner 1989)",
         (LANGUAGE_MODELING,),
         estimator="seqgen.commands.training.estimate:EXPECTATION",

@@ -17,7 +17,6 @@ from seqgen.configs import DataConfig, require
 from seqgen.errors import SeqgenError, reported
 from seqgen.files import write_bytes
 from seqgen.formats import packing
-from seqgen.models.ngram.model import NGram
 from seqgen.store import StoredMixture, StoredModel
 from seqgen.store.layout import SOURCE_TOKENIZER, TOKENIZER
 from seqgen.tokenizers import Tokenizer
@@ -110,7 +109,7 @@ def default_format(loaded: LoadedModel, merge: bool = False) -> str:
         UsageError: see `exported`.
         SeqgenError: likewise.
     """
-    if isinstance(loaded.model, NGram):
+    if loaded.model.orders is not None:
         return "arpa"
     whole = _to_export(loaded, merge)
     try:  # its settings and its tokenizer are checked before the first file

@@ -387,7 +387,7 @@ def read_model(
 
 def write_model(exported: ModelToExport) -> Iterator[bytes]:
     """Return an n-gram model as an ARPA file, in pieces; see `formats.Exporter`."""
-    if not isinstance(exported.model, NGram):
+    if exported.model.orders is None:
         raise SeqgenError(f"{exported.name} is no n-gram model, and ARPA holds no other")
     words: list[str | None] = [None] * exported.model.vocab_size
     for word, token in names_of(exported.tokenizer, exported.documents).items():

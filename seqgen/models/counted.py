@@ -47,6 +47,10 @@ class CountedModel(LanguageModel):
             self.take_tables({name: table.to(wide)})
         return self
 
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        self._arrays = None
+        super()._load_from_state_dict(*args, **kwargs)
+
     def parameter_count(self) -> int:
         """Return how many numbers the tables hold."""
         return sum(t.numel() for t in self.buffers() if t.is_floating_point())

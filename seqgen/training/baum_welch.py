@@ -12,7 +12,8 @@ from torch import Tensor
 
 from seqgen.data.batches import spans_of
 from seqgen.data.corpus import Corpus
-from seqgen.models.hmm import HMM, HMMConfig
+from seqgen.models.hmm.array_model import HMMConfig
+from seqgen.models.hmm.model import HMM
 
 # Tokens of a piece: each is a sequence of its own, so that pieces can be read side by side.
 PIECE = 256

@@ -18,7 +18,8 @@ from seqgen.cli import run
 from seqgen.commands.training.estimate import Estimator
 from seqgen.data.corpus import Corpus
 from seqgen.errors import UsageError
-from seqgen.models.hmm import HMM, HMMConfig
+from seqgen.models.hmm.array_model import HMMConfig
+from seqgen.models.hmm.model import HMM
 from seqgen.training import baum_welch
 from seqgen.training.baum_welch import Tables, expected_counts, fit, maximise, random_tables
 

@@ -6,14 +6,13 @@ distribution pi, transitions a_ij = p(state j | state i), emissions b_j(v) = p(t
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from seqgen.configs import Choices, ModelConfig, setting
-from seqgen.models.counted import CountedModel
-from seqgen.models.reader import LOGITS_AT_ONCE
+from seqgen.models.reader import LOGITS_AT_ONCE, ArrayModel
 from seqgen.models.state import State
 
 # The tables of 10,000 states fill 400 MB, and a token takes 0.1 s.
@@ -49,64 +48,60 @@ class HMMConfig(ModelConfig):
 class HMMState(State):
     """The logarithm of p(next hidden state | tokens so far), (B, K)."""
 
-    predicted: Tensor
+    predicted: np.ndarray
 
 
-class HMM(CountedModel):
-    """The registry's `hmm`; the forward algorithm reads a text.
+class HMMArrays(ArrayModel):
+    """A hidden Markov model; the forward algorithm reads a text.
 
     The chain begins from pi, at the first token. It begins again after a token that no state
     emits: BOS, which stands before a line, is one.
 
-    Until it is filled, every state and every token is equally probable.
+    Args:
+        config: how many states.
+        tables: `initial`, pi (K,); `transition`, a (K, K), from and to; `emission`, b (K, V).
     """
 
     config: HMMConfig
-    initial: Tensor
-    transition: Tensor
-    emission: Tensor
 
-    def __init__(self, config: HMMConfig) -> None:
-        super().__init__()
+    def __init__(self, config: HMMConfig, tables: Mapping[str, np.ndarray]) -> None:
         self.config = config
-        k, v = config.num_states, config.vocab_size
-        self.register_buffer("initial", torch.full((k,), 1 / k))  # pi
-        self.register_buffer("transition", torch.full((k, k), 1 / k))  # a: from, to
-        self.register_buffer("emission", torch.full((k, v), 1 / v))  # b
+        self.transition, self.emission = tables["transition"], tables["emission"]
+        with np.errstate(divide="ignore"):
+            self.log_initial = np.log(tables["initial"])
 
-    def fill(self, initial: Tensor, transition: Tensor, emission: Tensor) -> None:
-        """Take probabilities pi (K,), a (K, K) and b (K, V)."""
-        self.initial.copy_(initial)
-        self.transition.copy_(transition)
-        self.emission.copy_(emission)
+    @staticmethod
+    def shapes(config: HMMConfig) -> dict[str, tuple[int, ...]]:
+        """Return the shape of every table, by name."""
+        k = config.num_states
+        return {"initial": (k,), "transition": (k, k), "emission": (k, config.vocab_size)}
 
     @property
     def most_at_once(self) -> int:
         return LOGITS_AT_ONCE // max(self.vocab_size, self.config.num_states)
 
     def start(self, batch: int, stride: int | None = None) -> HMMState:
-        return HMMState(self.initial.log().repeat(batch, 1))
+        return HMMState(np.tile(self.log_initial, (batch, 1)))
 
-    def forward(
-        self, tokens: Tensor, state: HMMState | None = None, last: int | None = None
-    ) -> tuple[Tensor, HMMState | None]:
-        with torch.autocast(tokens.device.type, enabled=False):  # products of probabilities
-            return self._read(tokens, state, last)
-
-    def _read(
-        self, tokens: Tensor, state: HMMState | None, last: int | None
-    ) -> tuple[Tensor, HMMState | None]:
-        after = (state or self.start(tokens.shape[0])).predicted  # (B, K)
-        log_emission = self.emission.T[tokens].log()  # (B, T, K)
+    @np.errstate(divide="ignore", invalid="ignore")  # the logarithm of 0 is -inf
+    def __call__(
+        self, tokens: np.ndarray, state: HMMState | None = None, last: int | None = None
+    ) -> tuple[np.ndarray, HMMState | None]:
+        after = (state or self.start(len(tokens))).predicted  # (B, K)
         predicted = []
-        for emitted in log_emission.unbind(1):
-            after = self._advance(after, emitted)
+        for column in tokens.T:
+            after = self._advance(after, np.log(self.emission.T[column]))
             predicted.append(after)
-        kept = torch.stack(predicted[-(last or len(predicted)) :], 1)
-        logits = (kept.exp() @ self.emission).log()  # (B, T, V)
+        kept = np.stack(predicted[-(last or len(predicted)) :], 1)  # (B, T, K)
+        probs = np.exp(kept).reshape(-1, kept.shape[-1]) @ self.emission
+        logits = np.log(probs).reshape(*kept.shape[:2], -1)
         return logits, None if state is None else HMMState(after)
 
-    def _advance(self, predicted: Tensor, log_emission: Tensor) -> Tensor:
+    def step(self, tokens: Sequence[int], state: HMMState) -> tuple[np.ndarray, HMMState]:
+        logits, state = self(np.array(tokens)[:, None], state)
+        return logits[:, 0], state
+
+    def _advance(self, predicted: np.ndarray, log_emission: np.ndarray) -> np.ndarray:
         """Take log p(z_t | x_1 .. x_{t-1}) to log p(z_{t+1} | x_1 .. x_t), both (B, K).
 
         alpha_{t+1}(j) = sum_i alpha_t(i) a_ij b_j(x_{t+1}) (Rabiner 1989, equation 20), with each
@@ -117,9 +112,9 @@ class HMM(CountedModel):
             log_emission: log b_j(x_t), (B, K).
         """
         joint = predicted + log_emission
-        most = joint.amax(-1, keepdim=True)  # (B, 1)
-        emitted = most > -torch.inf
-        filtered = (joint - torch.where(emitted, most, 0)).exp()
+        most = joint.max(-1, keepdims=True)  # (B, 1)
+        emitted = most > -np.inf
+        filtered = np.exp(joint - np.where(emitted, most, 0))
         # All zeros for a token that no state emits: their logarithm is not used.
-        after = (filtered @ self.transition).log() - filtered.sum(-1, keepdim=True).log()
-        return torch.where(emitted, after, self.initial.log())
+        after = np.log(filtered @ self.transition) - np.log(filtered.sum(-1, keepdims=True))
+        return np.where(emitted, after, self.log_initial)

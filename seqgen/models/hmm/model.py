@@ -1,0 +1,30 @@
+"""Hidden Markov models as torch modules; see `array_model` for what they compute."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from seqgen.models.counted import CountedModel
+from seqgen.models.hmm.array_model import HMMArrays, HMMConfig
+
+
+class HMM(CountedModel):
+    """The registry's `hmm`.
+
+    Until it is filled, every state and every token is equally probable.
+    """
+
+    array_model = HMMArrays
+    config: HMMConfig
+
+    def __init__(self, config: HMMConfig) -> None:
+        super().__init__()
+        self.config = config
+        for name, shape in HMMArrays.shapes(config).items():
+            self.register_buffer(name, torch.full(shape, 1 / shape[-1]))
+
+    def fill(self, initial: Tensor, transition: Tensor, emission: Tensor) -> None:
+        """Take probabilities pi (K,), a (K, K) and b (K, V)."""
+        tables = {"initial": initial, "transition": transition, "emission": emission}
+        self.take_tables({name: table.to(self._buffers[name]) for name, table in tables.items()})
