@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from seqgen.models.reader import LOGITS_AT_ONCE
+from seqgen.models.reader import LOGITS_AT_ONCE, ArrayModel
 from seqgen.models.scores import Predictions, Scores, Want, WrittenOut
-
-if TYPE_CHECKING:
-    from seqgen.models.ngram.array_model import NGramArrays
 
 
 class LookUps(Predictions):
     """The predictions of an n-gram model after each of some tokens.
 
     Args:
-        model: an n-gram model.
+        model: an `NGramArrays`.
         tokens: (B, T).
         contexts: for n = 1 to N - 1, the ids (B, T) of the last n words.
     """
 
-    def __init__(self, model: NGramArrays, tokens: np.ndarray, contexts: list[np.ndarray]) -> None:
+    def __init__(self, model: ArrayModel, tokens: np.ndarray, contexts: list[np.ndarray]) -> None:
         self.model, self.tokens, self.contexts = model, tokens, contexts
 
     def log_probs(self, targets: np.ndarray) -> np.ndarray:
