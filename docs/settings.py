@@ -12,7 +12,7 @@ import dataclasses
 import json
 import sys
 import typing
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 from types import UnionType
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from seqgen import registry
-from seqgen.cli import beam_search, bleu, perplexity, sample
+from seqgen.cli import beam_search, bleu, perplexity, sample, sweep, train, tune
 from seqgen.cli.settings import described
 from seqgen.configs import Config, DataConfig, TrainingConfig
 from seqgen.configs.model import LabellingConfig
@@ -29,6 +29,9 @@ from seqgen.configs.settings import NO_BOUNDS
 
 # The commands whose options the page lists.
 DOCUMENTED = {
+    "train": train.train,
+    "tune": tune.tune,
+    "sweep": sweep.sweep,
     "sample": sample.sample,
     "beam-search": beam_search.beam_search,
     "bleu": bleu.bleu,
@@ -87,13 +90,13 @@ def table(config: type[Config]) -> list[str]:
     return lines
 
 
-def options_table(groups: Iterable[type[Options]]) -> list[str]:
-    """Return the lines of a table of groups of options, a row a flag."""
+def options_table(groups: Iterable[type[Options]], known: Container[str] = ()) -> list[str]:
+    """Return the lines of a table of groups of options, a row a flag; `known` ones are left out."""
     lines = ["| option | type | bounds | default | meaning |", "|---|---|---|---|---|"]
     for group in groups:
         for name, field, kind in group.flags():
             flag = field.metadata["flag"]
-            if not flag.positional:
+            if not flag.positional and name not in known:
                 names = flag.names or (f"--{name.replace('_', '-')}",)
                 cells = ", ".join(f"`{one}`" for one in names), *option_cells(field, kind)
                 lines.append(f"| {' | '.join(cells)} |")
@@ -108,7 +111,8 @@ def option_cells(field: dataclasses.Field, kind: Any) -> tuple[str, str, str, st
     if flag.reads == "threads":
         bounds = "at least 1"  # how many more depends on the machine
     nothing = default in (None, (), "") or default is False
-    shown = flag.without or ("" if nothing else value_of(default))
+    required = default is dataclasses.MISSING
+    shown = "required" if required else flag.without or ("" if nothing else value_of(default))
     return typed, bounds, shown, field.metadata["doc"].replace("|", "\\|")
 
 
@@ -133,8 +137,13 @@ def page() -> str:
     lines += ["## Options of commands", ""]
     lines += ["A keyword of the [Python API](python.md) has the name of its flag: `top_p` for"]
     lines += ["`--top-p`. An option without a default is off, or nothing, until it is given.", ""]
+    known = {*TrainingConfig.fields(), *DataConfig.fields()}
     for name, command in DOCUMENTED.items():
-        lines += [f"### seqgen {name}", "", *options_table(command.groups), ""]
+        trains = name in ("train", "tune", "sweep")
+        lines += [f"### seqgen {name}", ""]
+        if trains:
+            lines += ["Besides flags of the settings above:", ""]
+        lines += [*options_table(command.groups, known if trains else ()), ""]
     return "\n".join(lines)
 
 

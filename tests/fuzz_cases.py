@@ -64,6 +64,8 @@ def commands(folder: Path) -> dict[str, list[str]]:
         "mix": [lstm, gru, "--weights", "0.5,0.5"],
         "train": [text, "--model", "lstm", *small, *once],
         "tune": [text, "--trials", "1", "--steps", "1", "--search", "lr=0.1,0.2"],
+        "find-lr": [text, "--model", "lstm", *small],
+        "sweep": [text, "--models", "rnn", "--parameters", "3k", "--steps", "1"],
         "import": [str(folder / "small.arpa")],
         "export": [counted],
         "models list": [],

@@ -19,6 +19,7 @@ from seqgen.cli import (
     evaluate,
     exchange,
     fill,
+    find_lr,
     inspect,
     mix,
     models,
@@ -27,6 +28,7 @@ from seqgen.cli import (
     report,
     restore,
     sample,
+    sweep,
     tokenize,
     train,
     tune,
@@ -34,7 +36,7 @@ from seqgen.cli import (
 )
 from seqgen.cli.help import MEASURE, STORED, TEXTS, TRAIN, WRITE, Command, Group
 from seqgen.cli.numbers import read_numbers
-from seqgen.cli.output import forget_announced, is_terminal, put, say, say_announced
+from seqgen.cli.output import announce, forget_announced, is_terminal, put, say, say_announced
 from seqgen.cli.process import prepare
 from seqgen.cli.settings import SETTING_OF
 from seqgen.configs import TrainingConfig
@@ -46,12 +48,26 @@ LONGEST = 1000
 # A variable of the environment that a report of a fault is written with.
 SHOW_TRACEBACK = "SEQGEN_TRACEBACK"
 
+# Commands that have flags of settings.
+SETTING_COMMANDS = ("train", "find-lr", "tune", "sweep")
+# Flags that have become commands: the command, and the flag that it has instead.
+FORMER_FLAGS = {
+    ("train", "--find-lr"): ("find-lr", ""),
+    ("compare", "--sweep"): ("sweep", "--models"),
+}
+
 # The base of every wrong-usage error, wherever this version of Typer keeps it.
 _UsageProblem = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 
 COMMANDS = {
-    TRAIN: {"train": train.train, "tune": tune.tune, "mix": mix.mix},
+    TRAIN: {
+        "train": train.train,
+        "find-lr": find_lr.find_lr,
+        "tune": tune.tune,
+        "sweep": sweep.sweep,
+        "mix": mix.mix,
+    },
     WRITE: {
         "sample": sample.sample,
         "beam-search": beam_search.beam_search,
@@ -132,7 +148,7 @@ def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
     """
     try:
         command = _command(boxes=is_terminal(sys.stdout)) if tree is None else tree
-        code = command(arguments, prog_name=name, standalone_mode=False)
+        code = command(as_spelled_now(arguments), prog_name=name, standalone_mode=False)
         say_announced()
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -172,6 +188,24 @@ def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
         forget_announced()
 
 
+def as_spelled_now(arguments: list[str]) -> list[str]:
+    """Return the arguments of a command that was a flag of another; says how it is called now."""
+    command, *rest = arguments or [""]
+    for at, (flag, equals, value) in enumerate(one.partition("=") for one in rest):
+        if flag == "--":
+            break
+        if (command, flag) in FORMER_FLAGS:
+            name, renamed = FORMER_FLAGS[command, flag]
+            if not {"-q", "--quiet"} & {*rest}:
+                announce(
+                    f"seqgen {command} {flag} is now seqgen {f'{name} {renamed}'.strip()}; "
+                    "the old spelling is for this release alone"
+                )
+            rest[at : at + 1] = [renamed + equals + value] if renamed else []
+            return [name, *rest]
+    return arguments
+
+
 def _line(message: str) -> str:
     """Return a message as one line of a length that can be read, whatever names are in it."""
     message = message.replace("\n", "\\n").replace("\r", "\\r")
@@ -204,7 +238,7 @@ def _setting_meant(context: Any, option: str) -> str:
 
 def _show_usage_problem(error: Exception) -> None:
     context = getattr(error, "ctx", None)
-    if hasattr(error, "option_name") and context and context.info_name in ("train", "tune"):
+    if hasattr(error, "option_name") and context and context.info_name in SETTING_COMMANDS:
         error.message += _setting_meant(context, error.option_name or "")
     if is_terminal(sys.stderr):
         error.show()

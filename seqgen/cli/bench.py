@@ -2,148 +2,120 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Literal
 
 import typer
 
-from seqgen.cli import completion, options
-from seqgen.cli.help import Command, Group, flag, value
+from seqgen.cli.flags import takes_options
+from seqgen.cli.help import Command, Group
 from seqgen.cli.numbers import listed_numbers
-from seqgen.cli.output import put_record, say
+from seqgen.cli.output import Output, put_record
+from seqgen.cli.reading import Threads
 from seqgen.cli.tables import byte_size, count, number, put_table, short_count
-from seqgen.configs import (
-    MOST_LAYERS,
-    MOST_TOKENS,
-    MOST_WIDTH,
-    choice,
-    count_of,
-    require,
-)
-from seqgen.configs.options import MACHINE, MEASURED, MODEL, OPTIMISATION
+from seqgen.configs import MOST_LAYERS, MOST_TOKENS, MOST_WIDTH, require
+from seqgen.configs.options import MACHINE, MEASURED, MODEL, OPTIMISATION, Options
+from seqgen.configs.settings import setting
+from seqgen.configs.training import Optimizer
 
-PRECISIONS = ("float32", "float64", "bf16")
 MOST_RANKS = 1 << 20
 
 app = typer.Typer(cls=Group, help="Plan training on several processes.", no_args_is_help=True)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Planned(Options, panel=MODEL):
+    """The transformer that is trained."""
+
+    parameters: int | None = setting(
+        "Number of parameters, such as 100M or 1e9; what is left open of the shape follows.",
+        None,
+        reads="count",
+    )
+    layers: int | None = setting("Number of blocks.", None, low=1, high=MOST_LAYERS)
+    hidden_size: int | None = setting("Width.", None, low=1, high=MOST_WIDTH)
+    heads: int | None = setting(
+        "Heads of attention.", None, low=1, high=MOST_WIDTH, without="64 wide or so"
+    )
+    vocab_size: int = setting("Tokens in the vocabulary.", 32000, low=1, high=MOST_TOKENS)
+    tie_weights: bool = setting("Embedding and softmax layer share their matrix.", False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedStep(Options, panel=OPTIMISATION):
+    """A step of training, and the machines that take it."""
+
+    ranks: str = setting(
+        "Numbers of processes, such as 1,8,64.", "1,2,8,64", metavar="N,N,...", panel=MEASURED
+    )
+    shard: bool = setting(
+        "Divide parameters, gradients and states by rank (FSDP2).", False, panel=MEASURED
+    )
+    batch_size: int = setting(
+        "Rows of a step, of all ranks together.", 512, low=1, high=MOST_TOKENS
+    )
+    seq_len: int = setting("Tokens of a row.", 1024, low=1, high=MOST_TOKENS)
+    accumulate: int = setting("Parts that a rank's rows are worked in.", 1, low=1, high=MOST_TOKENS)
+    optimizer: Optimizer = setting("Optimizer.", "adamw", metavar="KIND")
+    precision: Literal["float32", "float64", "bf16"] = setting(
+        "Number format: float32, float64 or bf16, which keeps parameters in float32.",
+        "bf16",
+        metavar="KIND",
+    )
+    gflops: float | None = setting(
+        "Speed of a rank in 10^9 operations a second: also shows how long a step computes.",
+        None,
+        low=1e-3,
+        panel=MACHINE,
+    )
+    bandwidth: float | None = setting(
+        "GB a second that a rank can send: also shows how long a step moves data.",
+        None,
+        low=1e-6,
+        panel=MACHINE,
+    )
+
+
 @app.command("plan", cls=Command)
-def plan(
-    parameters: Annotated[
-        int | None,
-        value(
-            "N",
-            MODEL,
-            "Number of parameters, such as 100M or 1e9; what is left open of the shape follows.",
-            default=False,
-            parser=partial(count_of, "--parameters"),
-        ),
-    ] = None,
-    layers: Annotated[
-        int | None, value("N", MODEL, "Number of blocks.", default=False, min=1, max=MOST_LAYERS)
-    ] = None,
-    hidden_size: Annotated[
-        int | None, value("N", MODEL, "Width.", default=False, min=1, max=MOST_WIDTH)
-    ] = None,
-    heads: Annotated[
-        int | None,
-        value("N", MODEL, "Heads of attention.", default="64 wide or so", min=1, max=MOST_WIDTH),
-    ] = None,
-    vocab_size: Annotated[
-        int, value("N", MODEL, "Tokens in the vocabulary.", min=1, max=MOST_TOKENS)
-    ] = 32000,
-    tie_weights: Annotated[
-        bool, flag("--tie-weights", MODEL, "Embedding and softmax layer share their matrix.")
-    ] = False,
-    ranks: Annotated[
-        str, value("N,N,...", MEASURED, "Numbers of processes, such as 1,8,64.")
-    ] = "1,2,8,64",
-    shard: Annotated[
-        bool,
-        flag("--shard", MEASURED, "Divide parameters, gradients and states by rank (FSDP2)."),
-    ] = False,
-    batch_size: Annotated[
-        int,
-        value("N", OPTIMISATION, "Rows of a step, of all ranks together.", min=1, max=MOST_TOKENS),
-    ] = 512,
-    seq_len: Annotated[
-        int, value("N", OPTIMISATION, "Tokens of a row.", min=1, max=MOST_TOKENS)
-    ] = 1024,
-    accumulate: Annotated[
-        int,
-        value("N", OPTIMISATION, "Parts that a rank's rows are worked in.", min=1, max=MOST_TOKENS),
-    ] = 1,
-    optimizer: Annotated[
-        str,
-        value("KIND", OPTIMISATION, "Optimizer.", complete=completion.choices("optimizer")),
-    ] = "adamw",
-    precision: Annotated[
-        str,
-        value(
-            "KIND",
-            OPTIMISATION,
-            "Number format: float32, float64 or bf16, which keeps parameters in float32.",
-            complete=completion.one_of(*PRECISIONS),
-        ),
-    ] = "bf16",
-    gflops: Annotated[
-        float | None,
-        value(
-            "X",
-            MACHINE,
-            "Speed of a rank in 10^9 operations a second: also shows how long a step computes.",
-            default=False,
-            min=1e-3,
-        ),
-    ] = None,
-    bandwidth: Annotated[
-        float | None,
-        value(
-            "X",
-            MACHINE,
-            "GB a second that a rank can send: also shows how long a step moves data.",
-            default=False,
-            min=1e-6,
-        ),
-    ] = None,
-    threads: options.Threads = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+@takes_options
+def plan(model: Planned, step: PlannedStep, threads: Threads, out: Output) -> None:
     """Calculate what training a transformer on several ranks holds and moves in a step.
 
     Nothing is trained. Memory is that of one rank; traffic is what one rank sends, and receives as
     much. docs/scale.md has the formulas and what was measured.
     """
-    from seqgen.commands.bench_plan import STATES, Shape, Step
+    from seqgen.commands.bench_plan import Shape, Step
     from seqgen.commands.bench_plan import plan as planned
 
-    choice("--optimizer", optimizer, STATES)
-    choice("--precision", precision, PRECISIONS)
-    shape = Shape.of(parameters, vocab_size, layers, hidden_size, heads, tie_weights)
-    step = Step(
-        batch_size=batch_size,
-        seq_len=seq_len,
-        precision=precision,
-        optimizer=optimizer,
-        accumulate=accumulate,
-        gflops=gflops,
-        bandwidth=bandwidth,
+    shape = Shape.of(
+        model.parameters,
+        model.vocab_size,
+        model.layers,
+        model.hidden_size,
+        model.heads,
+        model.tie_weights,
     )
-    numbers = _ranks(ranks, batch_size)
-    plans = [planned(shape, step, number, shard) for number in numbers]
-    if json:
+    timed = Step(
+        batch_size=step.batch_size,
+        seq_len=step.seq_len,
+        precision=step.precision,
+        optimizer=step.optimizer,
+        accumulate=step.accumulate,
+        gflops=step.gflops,
+        bandwidth=step.bandwidth,
+    )
+    numbers = _ranks(step.ranks, step.batch_size)
+    plans = [planned(shape, timed, number, step.shard) for number in numbers]
+    if out.json:
         for one in plans:
             put_record(one)
         return
     _put(plans)
-    if not quiet:
-        say(
-            f"{short_count(shape.parameters)} parameters: {shape.layers} layers of width "
-            f"{count(shape.hidden_size)}, {shape.heads} heads; {optimizer} in {precision}, "
-            f"{count(batch_size * seq_len)} tokens a step"
-        )
+    out.notice(
+        f"{short_count(shape.parameters)} parameters: {shape.layers} layers of width "
+        f"{count(shape.hidden_size)}, {shape.heads} heads; {step.optimizer} in {step.precision}, "
+        f"{count(step.batch_size * step.seq_len)} tokens a step"
+    )
 
 
 def _ranks(text: str, batch_size: int) -> list[int]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seqgen.cli import sweep as sweeping
 from seqgen.cli.flags import takes_options
 from seqgen.cli.inputs import Inputs
 from seqgen.cli.kinds import served
@@ -53,7 +52,7 @@ class Compared(Options):
     """The models that are compared."""
 
     models: tuple[str, ...] = setting(
-        "Trained models: names, paths or mixtures A+B; with --sweep, text files.",
+        "Trained models: names, paths or mixtures A+B.",
         (),
         metavar="MODEL",
         completes="models",
@@ -127,15 +126,6 @@ def compare(
     context: typer.Context,
     compared: Compared,
     looked_up: CacheOptions,
-    sweep: sweeping.Architectures = None,
-    parameters: sweeping.Sizes = None,
-    seeds: sweeping.Seeds = None,
-    steps: sweeping.Steps = None,
-    epochs: sweeping.Epochs = None,
-    minutes: sweeping.Minutes = None,
-    set_: sweeping.Set = None,
-    plot: sweeping.Plot = None,
-    *,
     files: ComparedText,
     tests: Tests,
     translation: Translation,
@@ -151,15 +141,7 @@ def compare(
     blocks. Translators are compared in bits per byte of the targets, given their sources, and by
     the BLEU of their translations; classifiers and taggers by accuracy, with McNemar's test and the
     paired bootstrap.
-
-    --sweep trains architectures at equal numbers of parameters, each under the same budget, and
-    tabulates their bits per character. What a sweep has trained is kept: the same command goes on
-    after an interruption, or adds sizes, seeds and architectures.
     """
-    sweeping.check_flags(context)
-    if sweep is not None:
-        sweeping.sweep(context.params, list(compared.models))
-        return
     if compared.models and served(context, compared.models):
         return
     from seqgen.commands.scoring.compare import compare as compared_by

@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from seqgen import presets, registry, store
-from seqgen.configs import PRECISIONS, READING_PRECISIONS, TrainingConfig
+from seqgen.configs import PRECISIONS, READING_PRECISIONS
 
 TOKENIZERS = ("char", "byte", "word", "whitespace", "uncased", "bpe", "unigram", "wordpiece")
-SMOOTHINGS = (
-    "maximum-likelihood",
-    "add-delta",
-    "stupid-backoff",
-    "kneser-ney",
-    "modified-kneser-ney",
-)
 DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
@@ -45,14 +38,7 @@ def models(incomplete: str) -> list[str]:
 architectures = one_of(*registry.ARCHITECTURES)
 preset_names = one_of(*presets.PRESETS)
 tokenizers = one_of(*TOKENIZERS)
-smoothings = one_of(*SMOOTHINGS)
+tasks = one_of(*(task.name for task in registry.ON_FEATURES))
 precisions = one_of(*PRECISIONS)
 reading_precisions = one_of(*READING_PRECISIONS)
 devices = one_of(*DEVICES)
-
-
-def choices(name: str) -> Callable[[str], list[str]]:
-    """Return a completion of the values of a training setting."""
-    from seqgen.cli.settings import choices_of
-
-    return one_of(*choices_of(TrainingConfig.types()[name]))

@@ -1,51 +1,67 @@
-"""`seqgen train --find-lr`: the losses at rising learning rates, and a suggestion."""
+"""`seqgen find-lr`: the losses at rising learning rates, and a suggestion."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from seqgen import ranks
 from seqgen.cli.curve import curve
-from seqgen.cli.inputs import Input
-from seqgen.cli.output import put, put_record
-from seqgen.cli.outputs import check_picture
+from seqgen.cli.flags import takes_options
+from seqgen.cli.inputs import Inputs, given_or_piped
+from seqgen.cli.output import Output, put, put_record
+from seqgen.cli.outputs import Curves, check_picture
 from seqgen.cli.tables import number
+from seqgen.cli.train_flags import Recipe, SeededDevice, TrainingFiles, check_no_model_name
+from seqgen.errors import UsageError
 
 if TYPE_CHECKING:
-    from seqgen.training.events import Report
     from seqgen.training.rate_finder import FoundRate, RampPoint
 
 
-def put_rate(
-    data: Sequence[str | Path],
-    asked: Mapping[str, Any],
-    inputs: Sequence[Input],
-    plot: Path | None,
-    report: Report,
-    json: bool,
+@takes_options
+def find_lr(
+    recipe: Recipe, files: TrainingFiles, curves: Curves, machine: SeededDevice, out: Output
 ) -> None:
-    """Find a learning rate and write it.
+    """Find a learning rate for a model and its text; nothing is stored.
 
-    Args:
-        data: what would be trained on.
-        asked: what else `train` would be given, by name.
-        inputs: the files that are read, which no picture replaces.
-        plot: where a picture goes.
-        report: takes events of preparing.
-        json: write records.
+    The model that `seqgen train` would train with the same flags takes 100 steps with a learning
+    rate that rises. The losses are drawn, and a value for --lr is suggested.
     """
+    if recipe.put_help(out):
+        return
+    from seqgen.cli.progress import display
     from seqgen.commands.training.find_rate import find_rate
 
-    unit = "nats/label" if asked.get("task") else "nats/token"
-    place = None if plot is None else check_picture(plot, inputs)
-    points, best_rate = find_rate(
-        data, **asked, report=report, put=put_record if json else _nothing
-    )
+    data = files.named(recipe.given_settings)
+    settings = recipe.settings(machine)
+    if ranks.launched():
+        raise UsageError("find-lr needs one process: run it without torchrun")
+    inputs = Inputs(out.quiet)
+    settings |= files.held_out(recipe.given_settings, inputs)
+    check_no_model_name(data)
+    sources = inputs.keep(given_or_piped(data, "seqgen find-lr FILE"))
+    unit = "nats/label" if recipe.kind.task else "nats/token"
+    place = None if curves.plot is None else check_picture(curves.plot, inputs.open(data))
+    with display(out.quiet) as report:
+        points, best_rate = find_rate(
+            sources,
+            targets=inputs.keep(files.target),
+            architecture=recipe.kind.model,
+            task=recipe.kind.task,
+            preset=recipe.kind.preset,
+            settings=settings,
+            config=recipe.more.tables,
+            parameters=recipe.parameters,
+            device=machine.device,
+            report=report,
+            put=put_record if out.json else _nothing,
+        )
     if place is not None:
         _draw(place, points, unit)
-    if json:
+    if out.json:
         put_record(best_rate)
     else:
         _put(points, best_rate, unit)

@@ -38,6 +38,7 @@ READERS: dict[str, Callable[[str], Any]] = {
 COMPLETIONS: dict[str, Callable[[str], list[str]]] = {
     "models": completion.models,
     "architectures": completion.architectures,
+    "tasks": completion.tasks,
     "presets": completion.preset_names,
     "tokenizers": completion.tokenizers,
     "devices": completion.devices,
@@ -119,7 +120,10 @@ def _typer_info(name: str, field: dataclasses.Field, kind: Any) -> Any:
     leaf, choices = _leaf(kind), choices_of(kind)
     nothing = field.default in (None, "", (), dataclasses.MISSING) or field.default is False
     shown: str | bool = flag.without or not nothing
-    common = {"help": field.metadata["doc"], "show_default": shown}
+    doc = field.metadata["doc"]
+    if flag.metavar and "|" not in flag.metavar and not all(one in doc for one in choices):
+        doc += f" One of: {', '.join(choices)}."
+    common = {"help": doc, "show_default": shown}
     names = flag.names or (f"--{name.replace('_', '-')}",)
     if leaf is bool:
         return typer.Option(*names, rich_help_panel=flag.panel, **common)

@@ -6,10 +6,9 @@ import inspect
 import io
 import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import typer
 from typer.core import TyperCommand, TyperGroup
 
 from seqgen.cli.help_examples import EXAMPLES
@@ -29,42 +28,6 @@ WIDEST, USUAL = 100, 80
 NAME_WIDTH = 29
 
 Rows = list[tuple[str, str]]
-
-
-def flag(name: str, panel: str, text: str, *short: str) -> Any:
-    """Return an option without a value: its name, its panel, its help."""
-    return typer.Option(name, *short, help=text, rich_help_panel=panel)
-
-
-def value(
-    metavar: str,
-    panel: str,
-    text: str,
-    *names: str,
-    default: str | bool = True,
-    complete: Callable[[str], list[str]] | None = None,
-    **limits: Any,
-) -> Any:
-    """Return an option with a value.
-
-    Args:
-        metavar: what stands for the value.
-        panel: of the help.
-        text: its help.
-        names: as they are typed, where they are not made of the parameter's name.
-        default: what happens without it, in words; True shows the value, False nothing.
-        complete: returns the values that begin with what was typed.
-        limits: min and max of a number.
-    """
-    return typer.Option(
-        *names,
-        help=text,
-        metavar=metavar,
-        rich_help_panel=panel,
-        show_default=default,
-        autocompletion=complete,
-        **limits,
-    )
 
 
 class _Help:

@@ -39,6 +39,25 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("seqgen tune book.txt --trials 20 --search lr=1e-3:1e-1:log", "Search a learning rate."),
         ("seqgen tune book.txt --trials 20 --search model=gru,lstm", "Compare architectures."),
     ),
+    "find-lr": (
+        ("seqgen find-lr book.txt --model gru", "Find a learning rate for a GRU."),
+        ("seqgen find-lr book.txt --plot rates.svg", "Draw the losses into a file."),
+        ("seqgen find-lr book.txt --optimizer sgd --json", "Print each step as JSON Lines."),
+    ),
+    "sweep": (
+        (
+            "seqgen sweep book.txt --models gru,lstm --parameters 30k,100k",
+            "Train both at equal sizes, and compare.",
+        ),
+        (
+            "seqgen sweep book.txt --models rnn,gru --parameters 30k --seeds 1,2,3",
+            "See how far results differ by seed.",
+        ),
+        (
+            "seqgen sweep book.txt --models gru,lstm --parameters 1M --plot sizes.svg",
+            "Draw the results into a file.",
+        ),
+    ),
     "mix": (
         ("seqgen mix book-lstm book-ngram --name both", "Mix, with the best weights."),
         ("seqgen mix A B --name AB --weights 0.7,0.3", "Mix with these weights."),
@@ -112,10 +131,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "compare": (
         ("seqgen compare book-lstm book-ngram", "Compare two models on their held-out text."),
         ("seqgen compare --all --data test.txt", "Compare all models on a text."),
-        (
-            "seqgen compare --sweep gru,lstm --parameters 30k,100k book.txt",
-            "Train both at equal sizes, and compare.",
-        ),
+        ("seqgen compare A B --data test.txt --json", "Print JSON Lines."),
     ),
     "import": (
         ("seqgen import SmolLM-135M --name smol", "Import a Hugging Face folder."),

@@ -9,7 +9,6 @@ from inspect import signature
 import typer
 
 from seqgen import store
-from seqgen.cli import options
 from seqgen.errors import UsageError
 from seqgen.registry import load_object
 
@@ -33,7 +32,7 @@ class OwnWay:
             UsageError: names the first option that was given and has no meaning.
         """
         meant = signature(self.put).parameters
-        for name in options.typed(context):
+        for name in typed(context):
             if name not in meant:
                 flag = name.rstrip("_").replace("_", "-")
                 raise UsageError(f"--{flag} has no meaning for {self.models}")
@@ -61,3 +60,9 @@ def served(context: typer.Context, names: Sequence[str | None]) -> bool:
     for way in ways:
         load_object(way)(context)
     return bool(ways)
+
+
+def typed(context: typer.Context) -> list[str]:
+    """Return the names of the parameters that the user gave, in the order of the command's."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]

@@ -5,11 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from seqgen.cli.inputs import Input, Inputs, Pipe, file_name
+from seqgen.cli.inputs import Input, Inputs, Pipe
 from seqgen.cli.output import announce
 from seqgen.configs.options import TEXT, Options, same
 from seqgen.configs.settings import setting
@@ -21,30 +19,6 @@ if TYPE_CHECKING:
     from seqgen.data.tokenfile import TokenFile
 
 Watch = Callable[[Iterable[str]], Iterator[str]]
-
-SourceFile = Annotated[
-    str | None,
-    typer.Option(
-        "--source",
-        help="For pairs in two files: the sources, a line each; needs --target.",
-        parser=file_name,
-        metavar="FILE",
-        rich_help_panel=TEXT,
-        show_default=False,
-    ),
-]
-TargetFile = Annotated[
-    str | None,
-    typer.Option(
-        "--target",
-        help="For pairs in two files: the targets; line n belongs to line n of --source, or to "
-        "source n of --source-vectors.",
-        parser=file_name,
-        metavar="FILE",
-        rich_help_panel=TEXT,
-        show_default=False,
-    ),
-]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,18 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 # Commands that take step after step, and those of them whose steps are of one token.
 STEPS = frozenset(
-    {"train", "tune", "sample", "beam-search", "perplexity", "eval", "compare", "bench"}
+    {
+        "train",
+        "tune",
+        "sweep",
+        "find-lr",
+        "sample",
+        "beam-search",
+        "perplexity",
+        "eval",
+        "compare",
+        "bench",
+    }
 )
 ONE_TOKEN = frozenset({"sample", "beam-search", "bench"})
 

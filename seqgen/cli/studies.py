@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seqgen.cli.output import put_record, say
+from seqgen.cli.output import Output, put_record
 from seqgen.cli.outputs import confirm_deleting
 from seqgen.cli.tables import figure, put_table
 
 
-def put_studies(json: bool, quiet: bool) -> None:
+def put_studies(out: Output) -> None:
     """Write a table of all studies, or a record for each."""
     from seqgen.commands.tuning.study import kept_studies
 
     found = list(kept_studies())
-    if json:
+    if out.json:
         for record in found:
             put_record(record)
         return
     if not found:
-        if not quiet:
-            say("there are no studies; seqgen tune DATA begins one")
+        out.notice("there are no studies; seqgen tune DATA begins one")
         return
     rows = [
         [record.name, str(record.trials), str(record.complete), figure(record.val_loss)]
@@ -31,7 +30,7 @@ def put_studies(json: bool, quiet: bool) -> None:
     put_table(["name", "trials", "complete", "val loss"], rows)
 
 
-def delete_studies(names: Sequence[str], yes: bool, json: bool, quiet: bool) -> None:
+def delete_studies(names: Sequence[str], yes: bool, out: Output) -> None:
     """Delete studies, once that is confirmed."""
     from seqgen.commands.tuning.study import check_deletable, delete_study
 
@@ -39,7 +38,6 @@ def delete_studies(names: Sequence[str], yes: bool, json: bool, quiet: bool) -> 
     confirm_deleting(paths.values(), yes)
     for name, path in paths.items():
         delete_study(path)
-        if json:
+        if out.json:
             put_record({"name": name, "path": str(path)})
-        if not quiet:
-            say(f"removed {path}")
+        out.notice(f"removed {path}")

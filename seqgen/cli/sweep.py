@@ -1,138 +1,109 @@
-"""`seqgen compare --sweep`: architectures at equal numbers of parameters, trained and tabulated."""
+"""`seqgen sweep`: architectures at equal numbers of parameters, trained and tabulated."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import log10
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from seqgen.cli import completion, options
 from seqgen.cli.curve import curve
-from seqgen.cli.inputs import Inputs, file_path, given_or_piped
-from seqgen.cli.output import put, put_record, say
-from seqgen.cli.outputs import check_picture
+from seqgen.cli.flags import takes_options
+from seqgen.cli.inputs import Inputs, given_or_piped
+from seqgen.cli.output import Output, put, put_record
+from seqgen.cli.outputs import Curves, check_picture
+from seqgen.cli.reading import Device
 from seqgen.cli.settings import assignment
-from seqgen.cli.settings import option as setting
 from seqgen.cli.tables import MISSING, count, figure, put_table, short_count
-from seqgen.configs import MOST_SEED, conform, count_of, require
-from seqgen.configs.options import BUDGET, OPTIMISATION, OUTPUT, WHAT
+from seqgen.cli.train_flags import MoreSettings, TrainingFiles
+from seqgen.configs import (
+    BUDGETS,
+    MOST_SEED,
+    DataConfig,
+    TrainingConfig,
+    conform,
+    count_of,
+    require,
+)
+from seqgen.configs.options import WHAT, Options, group, same, settings_group
+from seqgen.configs.settings import setting
 
 if TYPE_CHECKING:
     from seqgen.commands.training.sweep import Sweep, SweepRecord
 
-Architectures = Annotated[
-    str | None,
-    typer.Option(
-        "--sweep",
-        help="Train these architectures on DATA instead, each at the sizes of --parameters, and "
-        "compare what they come to: rnn,gru,lstm.",
+BudgetFlags = settings_group(TrainingConfig, DataConfig, only=(*BUDGETS, "precision", "documents"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swept(Options, panel=WHAT):
+    """What is trained, on which text, and where the figures are drawn."""
+
+    data: tuple[str, ...] = same(TrainingFiles, "data")
+    models: str = setting(
+        "Architectures to train, such as rnn,gru,lstm.",
         metavar="ARCH,...",
-        rich_help_panel=WHAT,
-        show_default=False,
-        autocompletion=completion.architectures,
-    ),
-]
-Sizes = Annotated[
-    str | None,
-    typer.Option(
-        "--parameters",
-        help="With --sweep: the numbers of parameters, as 3e4,100k,1.5M.",
-        metavar="N,...",
-        rich_help_panel=WHAT,
-        show_default=False,
-    ),
-]
-Seeds = Annotated[
-    str | None,
-    typer.Option(
-        help="With --sweep: train from each of these seeds, to see how far they differ.",
-        metavar="N,...",
-        rich_help_panel=WHAT,
-        show_default="1",
-    ),
-]
-Steps = Annotated[int | None, setting("steps", "N", BUDGET)]
-Epochs = Annotated[float | None, setting("epochs", "X", BUDGET)]
-Minutes = Annotated[float | None, setting("minutes", "X", BUDGET, default="5 if no budget")]
-Set = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        help="With --sweep: a setting of every model, as in train. Can be repeated.",
-        metavar="KEY=VALUE",
-        rich_help_panel=OPTIMISATION,
-        show_default=False,
-    ),
-]
-Plot = Annotated[
-    Path | None,
-    typer.Option(
-        "--plot",
-        help="With --sweep: also draw the figures into an .svg or .png file.",
-        parser=file_path,
-        metavar="FILE",
-        rich_help_panel=OUTPUT,
-        show_default=False,
-    ),
-]
-# Options of `compare` that only a sweep has; those that it does not have.
-OF_SWEEP = ("parameters", "seeds", "steps", "epochs", "minutes", "set_", "plot")
-NOT_OF_SWEEP = (
-    *("all_", "data", "source", "source_vectors", "target", "stride", "bleu", "beams"),
-    *("max_tokens", "resamples", "batch_size", "cache", "cache_strength", "cache_flatness"),
-    *("verbose", "precisions"),
-)
-
-
-def check_flags(context: typer.Context) -> None:
-    """Refuse options of a comparison in a sweep, and the other way round.
-
-    Args:
-        context: the command's, which knows what was typed.
-
-    Raises:
-        UsageError: names the option.
-    """
-    sweeps = context.params["sweep"] is not None
-    given = options.typed(context)
-    for name in NOT_OF_SWEEP if sweeps else OF_SWEEP:
-        flag = f"--{name.strip('_').replace('_', '-')}"
-        what = "has no meaning with --sweep" if sweeps else "needs --sweep ARCH,..."
-        require(name not in given, f"{flag} {what}")
-    require(
-        not (sweeps and "seed" in given),
-        "--seed has no meaning with --sweep: give the seeds of the trainings by --seeds N,...",
+        completes="architectures",
     )
-
-
-def sweep_of(given: Mapping[str, Any], files: Sequence[str | Path]) -> Sweep:
-    """Return the sweep that the command's parameters ask for.
-
-    Raises:
-        UsageError: a list is empty, or has something wrong in it.
-    """
-    from seqgen.commands.training.sweep import Sweep
-
-    require(given["parameters"] is not None, "--sweep needs --parameters N,...")
-    settings = {name: given[name] for name in ("steps", "epochs", "minutes", "documents")}
-    settings = {name: value for name, value in settings.items() if value is not None}
-    if given["precision"] != "auto":
-        settings["precision"] = given["precision"]
-    settings |= dict(map(assignment, given["set_"] or ()))
-    fixed = next((name for name in ("seed", "hidden_size") if name in settings), None)
-    require(fixed is None, f"--set {fixed} has no meaning: a sweep chooses it")
-    return Sweep(
-        data=files,
-        architectures=_listed("--sweep", given["sweep"], str),
-        parameters=_listed("--parameters", given["parameters"], _count),
-        seeds=_listed("--seeds", given["seeds"] or "1", _seed),
-        settings=settings,
-        device=given["device"],
+    parameters: str = setting(
+        "Numbers of parameters to train each of them with, such as 3e4,100k,1.5M.",
+        metavar="N,...",
     )
+    seeds: str = setting(
+        "Train from each of these seeds, to see how far the results differ.", "1", metavar="N,..."
+    )
+    budget: BudgetFlags = group(BudgetFlags)
+    set_: tuple[str, ...] = same(MoreSettings, "set_")
+
+    def read(self, files: Sequence[str | Path], device: str) -> Sweep:
+        """Return the sweep of files on a device.
+
+        Raises:
+            UsageError: a list is empty, or has something wrong in it.
+        """
+        from seqgen.commands.training.sweep import Sweep
+
+        settings = {key: value for key, value in self.budget.to_dict().items() if value is not None}
+        if settings.get("precision") == "auto":
+            del settings["precision"]
+        settings |= dict(map(assignment, self.set_))
+        fixed = next((name for name in ("seed", "hidden_size") if name in settings), None)
+        require(fixed is None, f"--set {fixed} has no meaning: a sweep chooses it")
+        return Sweep(
+            data=files,
+            architectures=_listed("--models", self.models, str),
+            parameters=_listed("--parameters", self.parameters, _count),
+            seeds=_listed("--seeds", self.seeds, _seed),
+            settings=settings,
+            device=device,
+        )
+
+
+@takes_options
+def sweep(swept: Swept, curves: Curves, machine: Device, out: Output) -> None:
+    """Train architectures at equal numbers of parameters, and compare what they reach.
+
+    Every model is kept: a sweep that is interrupted continues with the same command, and one that
+    is larger trains what is missing.
+    """
+    inputs = Inputs(out.quiet)
+    data = inputs.keep(given_or_piped(swept.data, "seqgen sweep DATA"))
+    asked = swept.read(data, machine.device)
+    place = curves.plot and check_picture(curves.plot, inputs.open(map(str, data)))
+    records = []
+    for record in _trained(asked, out):
+        records.append(record)
+        if out.json:
+            put_record(record)
+    if not out.json:
+        put_sizes(records)
+        for line in picture(records):
+            put(f"{line}\n")
+    if place is not None:
+        from seqgen.report.pictures import draw_lines
+
+        draw_lines(place, series(records), "parameters", "bits/char")
 
 
 def _listed(flag: str, text: str, read: Callable[[str], Any]) -> list[Any]:
@@ -151,51 +122,20 @@ def _seed(text: str) -> int:
     return seed
 
 
-def sweep(given: Mapping[str, Any], files: list[str] | None) -> None:
-    """Train what is missing, and write the records as they come, or the table and its picture.
-
-    Args:
-        given: the command's parameters by name.
-        files: the data.
-
-    Raises:
-        Interrupted: says how to go on.
-    """
-    quiet, json, plot = given["quiet"], given["json"], given["plot"]
-    inputs = Inputs(quiet)
-    data = inputs.keep(given_or_piped(files, "seqgen compare --sweep ARCH,... DATA"))
-    asked = sweep_of(given, data)
-    place = plot and check_picture(plot, inputs.open(map(str, data)))
-    records = []
-    for record in _trained(asked, quiet):
-        records.append(record)
-        if json:
-            put_record(record)
-    if not json:
-        put_sizes(records)
-        for line in picture(records):
-            put(f"{line}\n")
-    if place is not None:
-        from seqgen.report.pictures import draw_lines
-
-        draw_lines(place, series(records), "parameters", "bits/char")
-
-
-def _trained(asked: Sweep, quiet: bool) -> Iterable[SweepRecord]:
+def _trained(asked: Sweep, out: Output) -> Iterable[SweepRecord]:
     """Yield the record of each model of a sweep, trained now or before."""
     from seqgen.cli.progress import display
 
     cells = asked.cells
     for number, cell in enumerate(cells, start=1):
         record = asked.finished(cell)
-        if not quiet:
-            state = "trained before" if record else f"hidden_size {count(cell.hidden_size)}"
-            say(f"{number} of {len(cells)}: {cell.name}, {state}")
+        state = "trained before" if record else f"hidden_size {count(cell.hidden_size)}"
+        out.notice(f"{number} of {len(cells)}: {cell.name}, {state}")
         if record is None:
-            with display(quiet) as report:
+            with display(out.quiet) as report:
                 record = asked.train(cell, report)
-        if record.error and not quiet:
-            say(f"{cell.name} failed: {record.error}")
+        if record.error:
+            out.notice(f"{cell.name} failed: {record.error}")
         yield record
 
 

@@ -1,52 +1,231 @@
-"""Which flags of `seqgen train` are no settings, and which have no meaning together."""
+"""What `seqgen train`, `tune`, `sweep` and `find-lr` are given: files, a model, its settings."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-
-import typer
+from typing import Any, Literal
 
 from seqgen import presets, registry
-from seqgen.errors import UsageError
-
-# Flags that are not settings.
-ITSELF = frozenset(
-    {
-        "data",
-        "data_option",
-        "source",
-        "source_vectors",
-        "target",
-        "val_source",
-        "model",
-        "task",
-        "preset",
-        "name",
-        "overwrite",
-        "config",
-        "set_",
-        "device",
-        "threads",
-        "json",
-        "quiet",
-    }
-    | {"parameters", "stop_after", "resume", "changed_data", "tensorboard"}
-    | {"diagnose", "find_lr", "plot", "shard", "timeout"}
+from seqgen.cli.inputs import Inputs
+from seqgen.cli.output import Output
+from seqgen.cli.pairs import check_sides
+from seqgen.cli.reading import Device
+from seqgen.cli.settings import SETTING_OF, assignment
+from seqgen.configs import DataConfig, TrainingConfig, read_config
+from seqgen.configs.decoding import SampleOptions
+from seqgen.configs.options import (
+    CHOSEN,
+    MACHINE,
+    OPTIMISATION,
+    TEXT,
+    WHAT,
+    Options,
+    group,
+    same,
+    settings_group,
 )
+from seqgen.configs.settings import setting
+from seqgen.errors import UsageError
+from seqgen.registry import SHARED_DOCS
+
+# As `models.ngram.model.Smoothing`, which is not loaded here.
+Smoothing = Literal[
+    "maximum-likelihood", "add-delta", "stupid-backoff", "kneser-ney", "modified-kneser-ney"
+]
+SettingFlags = settings_group(TrainingConfig, DataConfig)
 
 
-def refuse(context: typer.Context, what: str, flags: tuple[str, ...]) -> None:
+@dataclass(frozen=True, kw_only=True)
+class TrainingFiles(Options, panel=WHAT):
+    """The files of a training text, or of pairs."""
+
+    data: tuple[str, ...] = setting(
+        "Text files, folders or patterns, - for standard input, or one token file.",
+        (),
+        metavar="DATA",
+        positional=True,
+        reads="file",
+    )
+    source: tuple[str, ...] = setting(
+        "For pairs in two files: the sources, one per line; needs --target. Pairs in one file are "
+        "given as DATA, with a source, a tab and a target on each line.",
+        (),
+        metavar="FILE",
+        reads="file",
+    )
+    source_vectors: str | None = setting(
+        "Train on pairs of vectors and texts: a .npy or .safetensors file with a vector, a "
+        "sequence or a grid of vectors for each target; needs --target.",
+        None,
+        metavar="FILE",
+        reads="file",
+    )
+    target: tuple[str, ...] = setting(
+        "For pairs in two files: the targets; line n belongs to line n of --source, or to source n "
+        "of --source-vectors.",
+        (),
+        metavar="FILE",
+        reads="file",
+    )
+    val_source: str | None = setting(
+        "For pairs in two files: the held-out sources, lines or vectors; needs --val-target.",
+        None,
+        metavar="FILE",
+        panel=TEXT,
+        reads="file",
+    )
+
+    def named(self, settings: Any, more: Iterable[str] = ()) -> list[str]:
+        """Return the files that training reads, targets left out.
+
+        Args:
+            settings: the flags of settings, which say what is held out.
+            more: files besides DATA.
+
+        Raises:
+            UsageError: one side of pairs is given without the other, or both ways to give them.
+        """
+        data = [*self.data, *more]
+        sides = list(self.source), self.source_vectors, list(self.target)
+        check_sides(data, *sides, settings.val, self.val_source, settings.val_target)
+        vectors = [] if self.source_vectors is None else [self.source_vectors]
+        return data or [*self.source] or vectors
+
+    def held_out(self, settings: Any, inputs: Inputs) -> dict[str, str]:
+        """Return the settings `val` and `val_target`, as far as flags give them; see `Inputs`."""
+        return inputs.held_out(settings.val, self.val_source, settings.val_target)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelKind(Options, panel=WHAT):
+    """What is trained."""
+
+    model: str | None = setting(
+        "Architecture, such as lstm, gru, transformer, ngram or seq2seq; `seqgen models "
+        "--architectures` lists all. auto is lstm, mixed with an n-gram model if the text is "
+        "small.",
+        None,
+        metavar="NAME",
+        without=registry.DEFAULT,
+        completes="architectures",
+    )
+    task: str | None = setting(
+        "Learn labels on the model's features: classify reads text<TAB>label, a line each; tag "
+        "reads columns, word<TAB>tag, with an empty line after each sentence. Then --model is bag, "
+        "birnn (the default), encoder or a network that models text.",
+        None,
+        metavar="classify|tag",
+        completes="tasks",
+    )
+    preset: str | None = setting(
+        f"Use the settings of a known model: {', '.join(presets.PRESETS)}. Your own flags override "
+        "them; --preset help describes them.",
+        None,
+        metavar="NAME",
+        completes="presets",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoreSettings(Options, panel=OPTIMISATION):
+    """Settings that have no flag, or come from a file."""
+
+    config: Path | None = setting(
+        "Read settings from a TOML file, or from a model's config.json.",
+        None,
+        metavar="FILE",
+        reads="path",
+    )
+    set_: tuple[str, ...] = setting(
+        "Set any other setting, such as weight_decay=0.1. Can be repeated. `seqgen train --set "
+        "help` lists them all, --set help=KEY explains one.",
+        (),
+        names=("--set",),
+        metavar="KEY=VALUE",
+    )
+
+    @property
+    def tables(self) -> dict[str, Any]:
+        """The file's settings, as nested tables."""
+        return read_config(self.config) if self.config else {}
+
+    @property
+    def assigned(self) -> dict[str, str]:
+        """What `--set` gives, by setting."""
+        return dict(map(assignment, self.set_))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(Options, panel=WHAT):
+    """What is trained, and with which settings."""
+
+    kind: ModelKind = group(ModelKind)
+
+    layers: int | None = setting(SHARED_DOCS["num_layers"], None, without=CHOSEN)
+    hidden_size: int | None = setting(SHARED_DOCS["hidden_size"], None, without=CHOSEN)
+    parameters: int | None = setting(
+        "Choose the hidden size at which the model has about this many parameters, embedding and "
+        "softmax layer included: 30000, 3e4, 100k, 1.5M.",
+        None,
+        reads="count",
+    )
+    heads: int | None = setting(SHARED_DOCS["num_heads"], None, without=CHOSEN)
+    dropout: float | None = setting(SHARED_DOCS["dropout"], None, without=CHOSEN)
+    order: int | None = setting(SHARED_DOCS["order"], None, without="5")
+    smoothing: Smoothing | None = setting(
+        SHARED_DOCS["smoothing"], None, metavar="KIND", without="modified-kneser-ney"
+    )
+    given_settings: SettingFlags = group(SettingFlags)
+    more: MoreSettings = group(MoreSettings)
+
+    def settings(self, machine: SeededDevice) -> dict[str, Any]:
+        """Return the settings that flags and `--set` give, by name."""
+        own = ("layers", "hidden_size", "heads", "dropout", "order", "smoothing")
+        flags = {SETTING_OF.get(name, name): getattr(self, name) for name in own}
+        flags |= self.given_settings.to_dict()
+        flags["seed"] = machine.seed
+        given = {name: value for name, value in flags.items() if value is not None}
+        return given | self.more.assigned
+
+    def put_help(self, out: Output) -> bool:
+        """Write what `--preset help` or `--set help` asks for; return whether one was given."""
+        from seqgen.cli.models import put_presets, put_settings
+
+        if self.kind.preset == "help":
+            put_presets(out.json)
+            return True
+        for key, _, name in (text.partition("=") for text in self.more.set_):
+            if key == "help":
+                architecture = None if self.kind.model == registry.AUTO else self.kind.model
+                if architecture is None and self.kind.preset:
+                    architecture = presets.preset(self.kind.preset).architecture
+                put_settings(architecture or registry.DEFAULT, out.json, name or None)
+                return True
+        return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeededDevice(Device, panel=MACHINE):
+    """Where to compute, and from which seed."""
+
+    seed: int | None = same(SampleOptions, "seed", panel=MACHINE)
+
+
+def refuse(given: Iterable[str], what: str, *flags: str) -> None:
     """Refuse flags that were given and have no meaning with something else.
 
     Raises:
-        UsageError: names the flag.
+        UsageError: names the first of `flags` that is among `given`.
     """
-    for flag in flags:
-        if context.params[flag]:
-            raise UsageError(f"--{flag.replace('_', '-')} has no meaning with {what}")
+    given = set(given)
+    wrong = next((flag for flag in flags if flag in given), None)
+    if wrong is not None:
+        raise UsageError(f"{wrong} has no meaning with {what}")
 
 
-def check_no_model_name(data: list[str]) -> None:
+def check_no_model_name(data: Iterable[str]) -> None:
     """Refuse `seqgen train gru book.txt` with the flag that was meant."""
     for name in data:
         for flag, known in (("model", registry.ARCHITECTURES), ("preset", presets.PRESETS)):

@@ -6,201 +6,106 @@ import math
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any, Literal
 
 from seqgen import registry
-from seqgen.cli import completion, options
-from seqgen.cli.data_options import (
-    DocumentsKind,
-    HasLabels,
-    TokenizerKind,
-    ValTarget,
-    VocabSize,
-)
-from seqgen.cli.help import flag, value
-from seqgen.cli.inputs import Inputs, file_name, file_path, given_or_piped
-from seqgen.cli.output import put, put_record, say
-from seqgen.cli.pairs import SourceFile, TargetFile, check_sides
-from seqgen.cli.settings import SETTING_OF, assignment
-from seqgen.cli.settings import option as setting
+from seqgen.cli.flags import takes_options
+from seqgen.cli.inputs import Inputs, given_or_piped
+from seqgen.cli.output import Output, put, put_record, say
+from seqgen.cli.settings import SETTING_OF
 from seqgen.cli.studies import delete_studies, put_studies
 from seqgen.cli.tables import duration, figure, number, percentage, put_table
-from seqgen.configs import (
-    BUDGETS,
-    MOST_STEPS,
-    Dimension,
-    choice,
-    read_config,
-    read_search,
-    require,
-)
-from seqgen.configs.options import BUDGET, OPTIMISATION, SAVING, SEARCH, TEXT, WHAT
-from seqgen.training.events import Event, Notice
+from seqgen.cli.train_flags import ModelKind, MoreSettings, SeededDevice, TrainingFiles
+from seqgen.configs import BUDGETS, MOST_STEPS, DataConfig, Dimension, read_search, require
+from seqgen.configs.options import BUDGET, SAVING, SEARCH, Options, settings_group
+from seqgen.configs.settings import setting
+from seqgen.training.events import Notice
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
     from seqgen.commands.tuning.study import TrialRecord
     from seqgen.commands.tuning.tune import Tuning, TuningResult
 
-# Flags of settings, as `train` has them.
-SETTINGS = ("tokenizer", "vocab_size", "documents", "labels", "val", "val_target")
-SAMPLERS = ("tpe", "random")
 # The most trials that the table shows.
 SHOWN = 20
+# The settings of all trials that have a flag.
+FIXED = ("tokenizer", "vocab_size", "documents", "labels", "val", "val_target")
+FixedSettings = settings_group(DataConfig, only=FIXED)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Trials(Options, panel=BUDGET):
+    """How many trials a search has, and how long each is."""
+
+    trials: int | None = setting("Number of trials in all.", None, low=1, high=MOST_STEPS)
+    minutes: float | None = setting(
+        "Begin trials for this long; a command that goes on has as long again.", None, low=0.001
+    )
+    trial_minutes: float | None = setting(
+        "Budget of each trial.", None, low=0.001, without="a thirtieth of --minutes, or 0.5"
+    )
+    trial_steps: int | None = setting(
+        "Budget of each trial in steps instead, which does not depend on the machine's speed.",
+        None,
+        low=1,
+        high=MOST_STEPS,
+    )
+
+    @property
+    def budget(self) -> dict[str, float]:
+        """The budget of a trial, as far as flags give it."""
+        budget = {"minutes": self.trial_minutes, "steps": self.trial_steps}
+        return {name: value for name, value in budget.items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Searched(Options, panel=SEARCH):
+    """Which settings are searched, and how."""
+
+    search: tuple[str, ...] = setting(
+        "Search a setting: lr=1e-3:1e-1:log, dropout=0:0.5, or a list, model=gru,lstm. Can be "
+        "repeated.",
+        (),
+        metavar="KEY=VALUES",
+        without="what the architecture suggests",
+    )
+    sampler: Literal["tpe", "random"] = setting(
+        "How settings are drawn: tpe learns from the trials before (Bergstra et al. 2011); random "
+        "does not.",
+        "tpe",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Studies(Options, panel=SAVING):
+    """The study that is searched in, and what else is done with studies."""
+
+    name: str | None = setting(
+        "Name of the study; the same name goes on with it.",
+        None,
+        metavar="NAME",
+        without="made from DATA",
+    )
+    list_: bool = setting("List the studies that are kept.", False, names=("--list",))
+    delete: tuple[str, ...] = setting(
+        "Delete a study, and train nothing. Can be repeated.", (), metavar="NAME"
+    )
+    yes: bool = setting("Do not ask before deleting.", False, names=("--yes", "-y"))
+
+
+@takes_options
 def tune(
-    context: typer.Context,
-    data: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Text files, folders or patterns, or one token file, as train takes them.",
-            parser=file_name,
-            metavar="DATA",
-            show_default=False,
-        ),
-    ] = None,
-    source: SourceFile = None,
-    source_vectors: Annotated[
-        str | None,
-        value(
-            ".npy|.safetensors",
-            TEXT,
-            "For pairs of vectors and texts: the vectors; needs --target.",
-            default=False,
-            parser=file_name,
-        ),
-    ] = None,
-    target: TargetFile = None,
-    model: Annotated[
-        str | None,
-        value(
-            "NAME",
-            WHAT,
-            "Architecture; several are compared by --search model=gru,lstm.",
-            default=registry.DEFAULT,
-            complete=completion.architectures,
-        ),
-    ] = None,
-    task: options.Task = None,
-    preset: Annotated[
-        str | None,
-        value(
-            "NAME",
-            WHAT,
-            "Begin from the settings of a known model.",
-            default=False,
-            complete=completion.preset_names,
-        ),
-    ] = None,
-    tokenizer: TokenizerKind = None,
-    vocab_size: VocabSize = None,
-    labels: HasLabels = None,
-    documents: DocumentsKind = None,
-    val: Annotated[str | None, setting("val", "X|FILE", TEXT, parser=file_name)] = None,
-    val_source: Annotated[
-        str | None,
-        value(
-            "FILE",
-            TEXT,
-            "For pairs in two files: the held-out sources; needs --val-target.",
-            default=False,
-            parser=file_name,
-        ),
-    ] = None,
-    val_target: ValTarget = None,
-    trials: Annotated[
-        int | None,
-        value("N", BUDGET, "Number of trials in all.", default=False, min=1, max=MOST_STEPS),
-    ] = None,
-    minutes: Annotated[
-        float | None,
-        value(
-            "X",
-            BUDGET,
-            "Begin trials for this long; a command that goes on has as long again.",
-            default=False,
-            min=0.001,
-        ),
-    ] = None,
-    trial_minutes: Annotated[
-        float | None,
-        value(
-            "X",
-            BUDGET,
-            "Budget of each trial.",
-            default="a thirtieth of --minutes, or 0.5",
-            min=0.001,
-        ),
-    ] = None,
-    trial_steps: Annotated[
-        int | None,
-        value(
-            "N",
-            BUDGET,
-            "Budget of each trial in steps instead, which does not depend on the machine's speed.",
-            default=False,
-            min=1,
-            max=MOST_STEPS,
-        ),
-    ] = None,
-    search: Annotated[
-        list[str] | None,
-        value(
-            "KEY=VALUES",
-            SEARCH,
-            "Search a setting: lr=1e-3:1e-1:log, dropout=0:0.5, or a list, model=gru,lstm. Can be "
-            "repeated.",
-            default="what the architecture suggests",
-        ),
-    ] = None,
-    sampler: Annotated[
-        str,
-        value(
-            "|".join(SAMPLERS),
-            SEARCH,
-            "How settings are drawn: tpe learns from the trials before (Bergstra et al. 2011); "
-            "random does not.",
-            complete=completion.one_of(*SAMPLERS),
-        ),
-    ] = "tpe",
-    config: Annotated[
-        Path | None,
-        value(
-            "FILE",
-            OPTIMISATION,
-            "Read settings of all trials from a TOML file, or from a model's config.json.",
-            default=False,
-            parser=file_path,
-        ),
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        value("KEY=VALUE", OPTIMISATION, "Fix a setting, as in train.", "--set", default=False),
-    ] = None,
-    name: Annotated[
-        str | None,
-        value(
-            "NAME",
-            SAVING,
-            "Name of the study; the same name goes on with it.",
-            default="made from DATA",
-        ),
-    ] = None,
-    list_: Annotated[bool, flag("--list", SAVING, "List the studies that are kept.")] = False,
-    delete: Annotated[
-        list[str] | None,
-        value("NAME", SAVING, "Delete a study, and train nothing. Can be repeated.", default=False),
-    ] = None,
-    yes: Annotated[bool, flag("--yes", SAVING, "Do not ask before deleting.", "-y")] = False,
-    device: options.Device = "auto",
-    threads: options.Threads = None,
-    seed: options.Seed = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    kind: ModelKind,
+    files: TrainingFiles,
+    fixed: FixedSettings,
+    more: MoreSettings,
+    trials: Trials,
+    searched: Searched,
+    studies: Studies,
+    machine: SeededDevice,
+    out: Output,
 ) -> None:
     """Search for settings that train to a lower validation loss than the default recipe.
 
@@ -208,27 +113,60 @@ def tune(
     the same time. Trial 0 is the default recipe. The study is kept: give the command again to go
     on, or twice to work on it in parallel. The best settings go into best.toml, for train --config.
     """
-    if list_ or delete:
+    if studies.list_ or studies.delete:
         names = "--list or --delete"
-        require(not (list_ and delete), f"give either {names}")
-        require(not data and trials is None and minutes is None, f"{names} searches nothing")
-        put_studies(json, quiet) if list_ else delete_studies(delete, yes, json, quiet)
+        require(not (studies.list_ and studies.delete), f"give either {names}")
+        asked = files.data or trials.trials is not None or trials.minutes is not None
+        require(not asked, f"{names} searches nothing")
+        put_studies(out) if studies.list_ else delete_studies(studies.delete, studies.yes, out)
         return
-    require(trials is not None or minutes is not None, "give --trials N or --minutes X")
-    require(trial_minutes is None or trial_steps is None, "give one budget of a trial")
-    require(model != registry.AUTO, "give one architecture; --search model=gru,lstm tries several")
-    choice("--sampler", sampler, SAMPLERS)
-    inputs = Inputs(quiet)
-    tuning = _tuning(context.params, inputs, quiet)
-    if not quiet:
+    given = trials.trials is not None or trials.minutes is not None
+    require(given, "give --trials N or --minutes X")
+    require(len(trials.budget) < 2, "give one budget of a trial")
+    one = kind.model != registry.AUTO
+    require(one, "give one architecture; --search model=gru,lstm tries several")
+    inputs = Inputs(out.quiet)
+    names = files.named(fixed)
+    settings = {key: value for key, value in fixed.to_dict().items() if value is not None}
+    settings |= more.assigned | files.held_out(fixed, inputs)
+    wrong = next((name for name in (*BUDGETS, "seed") if name in settings), None)
+    require(
+        wrong is None,
+        f"{wrong} is no setting of all trials: give --trial-steps or --trial-minutes, and --seed",
+    )
+    space = searched_by(searched.search)
+    data = inputs.keep(given_or_piped(names, "seqgen tune FILE"))
+
+    from seqgen.commands.tuning.study import first_or_kept
+    from seqgen.commands.tuning.tune import Tuning
+
+    name = studies.name or _name_of(data[0])
+    budget, seed = first_or_kept(name, trials.budget, machine.seed, trials.trials, trials.minutes)
+    tuning = Tuning(
+        data=data,
+        targets=inputs.keep(files.target),
+        architecture=kind.model,
+        task=kind.task,
+        preset=kind.preset,
+        settings=settings,
+        config=more.tables,
+        device=machine.device,
+        searched=space,
+        sampler=searched.sampler,
+        budget=budget,
+        name=name,
+        seed=seed,
+        report=lambda event: out.notice(event.text) if isinstance(event, Notice) else None,
+    )
+    if not out.quiet:
         _introduce(tuning)
-    result = tuning.run(trials, minutes, _taker(json, quiet, kept := [], tuning.unit))
-    if json:
+    result = tuning.run(trials.trials, trials.minutes, _taker(out, kept := [], tuning.unit))
+    if out.json:
         put_record(result)
         return
     _put_trials(kept, result)
-    if not quiet:
-        _conclude(result, _next_command(context.params, result), tuning.unit)
+    if not out.quiet:
+        _conclude(result, _next_command(files, kind, result), tuning.unit)
 
 
 def searched_by(texts: Sequence[str]) -> dict[str, Dimension]:
@@ -246,63 +184,10 @@ def searched_by(texts: Sequence[str]) -> dict[str, Dimension]:
     return searched
 
 
-def _tuning(given: Mapping[str, Any], inputs: Inputs, quiet: bool) -> Tuning:
-    """Return the search that the command's parameters ask for."""
-    source, vectors, target = given["source"], given["source_vectors"], given["target"]
-    sides = source and [source], vectors, target and [target]
-    check_sides(given["data"] or [], *sides, given["val"], given["val_source"], given["val_target"])
-    searched = searched_by(given["search"] or ())
-    settings = _settings(given, inputs)
-    fixed = next((name for name in (*BUDGETS, "seed") if name in settings), None)
-    require(
-        fixed is None,
-        f"{fixed} is no setting of all trials: give --trial-steps or --trial-minutes, and --seed",
-    )
-    names = given["data"] or [name for name in (source, vectors) if name]
-    data = inputs.keep(given_or_piped(names, "seqgen tune FILE"))
-    budget = {"minutes": given["trial_minutes"], "steps": given["trial_steps"]}
-    budget = {name: value for name, value in budget.items() if value is not None}
-    nested = read_config(given["config"]) if given["config"] else {}
-
-    from seqgen.commands.tuning.study import first_or_kept
-    from seqgen.commands.tuning.tune import Tuning
-
-    name = given["name"] or _name_of(data[0])
-    asked = first_or_kept(name, budget, given["seed"], given["trials"], given["minutes"])
-    return Tuning(
-        data=data,
-        targets=inputs.keep([target] if target else []),
-        architecture=given["model"],
-        task=given["task"],
-        preset=given["preset"],
-        settings=settings,
-        config=nested,
-        device=given["device"],
-        searched=searched,
-        sampler=given["sampler"],
-        budget=asked[0],
-        name=name,
-        seed=asked[1],
-        report=_say_notices if not quiet else lambda event: None,
-    )
-
-
-def _settings(given: Mapping[str, Any], inputs: Inputs) -> dict[str, Any]:
-    """Return the settings that all trials have, as flags and `--set` give them."""
-    settings = {name: given[name] for name in SETTINGS if given[name] is not None}
-    settings |= dict(map(assignment, given["set_"] or ()))
-    return settings | inputs.held_out(given["val"], given["val_source"], given["val_target"])
-
-
 def _name_of(data: str | Path) -> str:
     """Return the name of a study of this data."""
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(data).stem).strip("-._") or "text"
     return f"{stem}-tune"
-
-
-def _say_notices(event: Event) -> None:
-    if isinstance(event, Notice):
-        say(event.text)
 
 
 def _introduce(tuning: Tuning) -> None:
@@ -315,19 +200,15 @@ def _introduce(tuning: Tuning) -> None:
     say(f"kept in {tuning.study.folder}")
 
 
-def _taker(
-    json: bool, quiet: bool, kept: list[TrialRecord], unit: str
-) -> Callable[[TrialRecord], None]:
+def _taker(out: Output, kept: list[TrialRecord], unit: str) -> Callable[[TrialRecord], None]:
     """Return what takes the records of trials: keeps them, and writes or says them."""
 
     def take(record: TrialRecord) -> None:
         kept.append(record)
-        if json:
+        if out.json:
             put_record(record)
-        if not quiet:
-            say(
-                f"trial {record.trial}: {_outcome(record, unit)}; {_settings_line(record.settings)}"
-            )
+        settings = _settings_line(record.settings)
+        out.notice(f"trial {record.trial}: {_outcome(record, unit)}; {settings}")
 
     return take
 
@@ -391,10 +272,16 @@ def _conclude(result: TuningResult, command: str, unit: str) -> None:
     say(f"try: {command}")
 
 
-def _next_command(given: Mapping[str, Any], result: TuningResult) -> str:
+def _next_command(files: TrainingFiles, kind: ModelKind, result: TuningResult) -> str:
     """Return the command that trains on the same data with the best settings."""
-    parts = ["seqgen", "train", *(given["data"] or ())]
-    for name in ("source", "source_vectors", "target", "task"):
-        if given[name] is not None:
-            parts += [f"--{name.replace('_', '-')}", given[name]]
+    parts = ["seqgen", "train", *files.data]
+    given = {
+        "--source": files.source,
+        "--source-vectors": (files.source_vectors,),
+        "--target": files.target,
+        "--task": (kind.task,),
+    }
+    for flag, values in given.items():
+        for value in filter(None, values):
+            parts += [flag, value]
     return shlex.join([*parts, "--config", result.config])

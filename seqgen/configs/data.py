@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from seqgen.configs import ranges
+from seqgen.configs.options import TEXT
 from seqgen.configs.settings import MOST_SEED, Config, setting
 
 Documents = Literal["stream", "line"]
@@ -21,16 +22,25 @@ class DataConfig(Config):
         "What a token is: char, byte, word, whitespace, uncased, bpe, unigram or wordpiece; or "
         "the file or folder of a tokenizer, such as a tokenizer.json.",
         "char",
+        metavar="KIND",
+        reads="file",
+        completes="tokenizers",
+        panel=TEXT,
     )
     source_tokenizer: str | None = setting(
         "For pairs: tokenizer of the sources; by default sources and targets share one.",
         None,
+        metavar="KIND",
+        reads="file",
+        completes="tokenizers",
+        panel=TEXT,
     )
     vocab_size: int | None = setting(
         "Keep only the N most frequent tokens. For bpe, unigram and wordpiece: number of tokens "
         "to learn.",
         None,
         ranges.TOKENS,
+        panel=TEXT,
     )
     min_count: int = setting(
         "Keep only tokens that occur at least this often in the training text.",
@@ -45,34 +55,53 @@ class DataConfig(Config):
         ranges.POSITIVE_SHARES,
     )
     documents: Documents = setting(
-        "Treat the text as one continuous stream, or each line as a separate document.", "stream"
+        "Treat the text as one continuous stream, or each line as a separate document.",
+        "stream",
+        panel=TEXT,
     )
     direction: Direction = setting(
         "Learn to write from left to right (forward), or from right to left (backward): then a "
         "prompt is what the text ends with.",
         "forward",
+        metavar="KIND",
+        panel=TEXT,
     )
     labels: bool = setting(
         "Each line is label<TAB>text: learn to write a text given its labels, with | between "
         "several.",
         False,
+        names=("--labels",),
+        panel=TEXT,
     )
     val: str = setting(
-        "What to hold out for validation: a share of the text such as 0.05, a file, or none.", "0.1"
+        "What to hold out for validation: a share of the text such as 0.05, a file, or none.",
+        "0.1",
+        metavar="X|FILE|none",
+        reads="file",
+        panel=TEXT,
     )
     val_target: str | None = setting(
         "For pairs in two files: the held-out targets, one per line. Give their "
         "sources as --val-source (in a --config file, as val).",
         None,
+        metavar="FILE",
+        reads="file",
+        panel=TEXT,
     )
     split_seed: int = setting(
-        "Random seed for choosing the held-out lines or pairs.", 0, ranges.SEEDS
+        "Random seed for choosing the held-out lines or pairs.", 0, ranges.SEEDS, panel=TEXT
     )
     max_source_len: int = setting(
-        "Leave out pairs with a source longer than this many tokens.", 512, ranges.TOKENS
+        "Leave out pairs with a source longer than this many tokens.",
+        512,
+        ranges.TOKENS,
+        panel=TEXT,
     )
     max_target_len: int = setting(
-        "Leave out pairs with a target longer than this many tokens.", 512, ranges.TOKENS
+        "Leave out pairs with a target longer than this many tokens.",
+        512,
+        ranges.TOKENS,
+        panel=TEXT,
     )
     source_unknowns: float = setting(
         "For pairs: share of the source tokens that each step of training replaces by <unk>, at "
@@ -82,5 +111,5 @@ class DataConfig(Config):
         ranges.SHARES_BELOW_1,
     )
     newlines: Literal["keep", "lf"] = setting(
-        "Keep CRLF line ends as they are, or turn them into LF.", "keep"
+        "Keep CRLF line ends as they are, or turn them into LF.", "keep", panel=TEXT
     )

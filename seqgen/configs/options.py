@@ -29,6 +29,8 @@ PANELS = (
 )
 
 
+# The default of a setting that is made to fit the architecture, the text and the budget.
+CHOSEN = "chosen"
 PRECISIONS = ("auto", "float32", "float64", "bf16")
 # Of commands that only write or score.
 READING_PRECISIONS = (*PRECISIONS, "int8")
@@ -171,6 +173,30 @@ class Options(Config):
 def group(options: type[Options]) -> Any:
     """Return a field that is a group of options, all of them at their defaults."""
     return dataclasses.field(default_factory=options, metadata={"flag": Flag()})
+
+
+def settings_group(*configs: type[Config], only: Iterable[str] = ()) -> type[Options]:
+    """Return the group of the settings that have a flag; a setting that is not given is None.
+
+    Args:
+        configs: the configurations that declare them. Those with a `panel` have a flag.
+        only: their names, if it is not all of them.
+    """
+    only = frozenset(only)
+    fields = []
+    for config in configs:
+        for name, field in config.fields().items():
+            flag = field.metadata["flag"]
+            if flag.panel and (not only or name in only):
+                nothing = field.default is None or field.default is False
+                shown = flag.without or ("" if nothing else str(field.default))
+                flag = dataclasses.replace(flag, without=shown)
+                metadata = {**field.metadata, "flag": flag}
+                made = dataclasses.field(default=None, metadata=metadata)
+                fields.append((name, config.types()[name] | None, made))
+    return dataclasses.make_dataclass(
+        "Settings", fields, bases=(Options,), frozen=True, kw_only=True
+    )
 
 
 def is_group(kind: Any) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
 from seqgen.configs import ranges
+from seqgen.configs.options import OPTIMISATION
 from seqgen.configs.settings import Config, require, setting
 from seqgen.errors import named
 
@@ -79,6 +80,8 @@ class RegimeConfig(Config):
         "texts (minimum-risk), the cost of its own output (decoding), or the real text with a "
         "penalty on repetition (unlikelihood). docs/regimes.md explains each.",
         DEFAULT_REGIME,
+        panel=OPTIMISATION,
+        metavar="KIND",
     )
     regime_schedule: str | None = setting(
         "Several regimes one after the other, each with its share of the budget, such as "

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from seqgen.configs import ranges
+from seqgen.configs.options import BUDGET, CHOSEN, OPTIMISATION, SAVING, WHAT
 from seqgen.configs.regimes import RegimeConfig
 from seqgen.configs.settings import (
     MOST_STEPS,
@@ -17,6 +18,7 @@ from seqgen.configs.settings import (
     setting,
 )
 
+Optimizer = Literal["sgd", "adagrad", "rmsprop", "adam", "adamw", "muon"]
 Windows = Literal["random", "sequential"]
 BUDGETS = ("steps", "epochs", "minutes")
 # The reasons to stop after which a run is complete, unlike an interruption.
@@ -74,6 +76,8 @@ class TrainingConfig(RegimeConfig):
         "Length of a training window in tokens; also the context window of a transformer.",
         64,
         ranges.TOKENS,
+        panel=OPTIMISATION,
+        without=CHOSEN,
     )
     k2: int | None = setting(
         "With a carried state: how many tokens back gradients flow (truncated "
@@ -86,6 +90,8 @@ class TrainingConfig(RegimeConfig):
         32,
         ranges.TOKENS,
         search=Choices((1 / 4, 1 / 2, 1, 2, 4), relative=True),
+        panel=OPTIMISATION,
+        without=CHOSEN,
     )
     batch_tokens: int | None = setting(
         "For pairs: fill each step up to this many tokens, counted on the longer side with its "
@@ -97,18 +103,30 @@ class TrainingConfig(RegimeConfig):
         "Process the rows of a step in this many parts, to save memory.", 1, ranges.TOKENS
     )
     reset_state: bool = setting(
-        "Start every window from a zero state, instead of the state of the window before it.", False
+        "Start every window from a zero state, instead of the state of the window before it.",
+        False,
+        panel=OPTIMISATION,
+        names=("--reset-state",),
     )
     windows: Windows = setting(
         "Windows of a stream from which no state is carried on: at random places, or one after "
         "the other (sequential).",
         "random",
     )
-    optimizer: Literal["sgd", "adagrad", "rmsprop", "adam", "adamw", "muon"] = setting(
-        "Optimizer. muon applies Muon to the hidden matrices and AdamW to the rest.", "adamw"
+    optimizer: Optimizer = setting(
+        "Optimizer. muon applies Muon to the hidden matrices and AdamW to the rest.",
+        "adamw",
+        panel=OPTIMISATION,
+        metavar="KIND",
+        without=CHOSEN,
     )
     lr: float = setting(
-        "Peak learning rate.", 1e-3, ranges.RATES, search=Span(1 / 8, 8, log=True, relative=True)
+        "Peak learning rate.",
+        1e-3,
+        ranges.RATES,
+        search=Span(1 / 8, 8, log=True, relative=True),
+        panel=OPTIMISATION,
+        without=CHOSEN,
     )
     muon_lr: float | None = setting(
         "Peak learning rate of Muon; by default 5 times lr.", None, ranges.RATES
@@ -125,7 +143,9 @@ class TrainingConfig(RegimeConfig):
         "linear",
         "slanted_triangular",
         "wsd",
-    ] = setting("How the learning rate changes after warm-up.", "linear")
+    ] = setting(
+        "How the learning rate changes after warm-up.", "linear", panel=OPTIMISATION, metavar="KIND"
+    )
     warmup: float | None = setting(
         "Share of the budget in which the learning rate rises; by default 0.02, but 0 for "
         "inverse_time and 0.1 for slanted_triangular.",
@@ -185,7 +205,10 @@ class TrainingConfig(RegimeConfig):
         ranges.STEPS,
     )
     clip_norm: float = setting(
-        "Clip gradients to this global norm; 0 turns clipping off.", 1.0, ranges.WEIGHTS
+        "Clip gradients to this global norm; 0 turns clipping off.",
+        1.0,
+        ranges.WEIGHTS,
+        panel=OPTIMISATION,
     )
     clip_norm_type: Literal["1", "2", "inf"] = setting(
         "Which norm clip_norm measures: 1, 2 or the largest element (inf).", "2"
@@ -222,7 +245,11 @@ class TrainingConfig(RegimeConfig):
         ranges.SHARES,
     )
     init_from: str | None = setting(
-        "Fine-tune: start from the weights and the tokenizer of this trained model.", None
+        "Fine-tune: start from the weights and the tokenizer of this trained model.",
+        None,
+        panel=SAVING,
+        metavar="NAME",
+        completes="models",
     )
     lora: int | None = setting(
         "With init_from: keep that model as it is, and train and store only low-rank adapters of "
@@ -239,35 +266,55 @@ class TrainingConfig(RegimeConfig):
         "For --task: give the encoder the features of this trained model too, whose weights stay "
         "as they are: elmo, word vectors, or a network that models text.",
         None,
+        panel=WHAT,
+        metavar="MODEL",
+        completes="models",
     )
-    steps: int | None = setting("Budget in optimizer steps.", None, ranges.STEPS)
+    steps: int | None = setting("Budget in optimizer steps.", None, ranges.STEPS, panel=BUDGET)
     epochs: float | None = setting(
-        "Budget in passes over the training text.", None, above=0, high=MOST_STEPS
+        "Budget in passes over the training text.", None, above=0, high=MOST_STEPS, panel=BUDGET
     )
     minutes: float | None = setting(
-        "Budget in minutes of training.", None, above=0, high=MOST_STEPS
+        "Budget in minutes of training.",
+        None,
+        above=0,
+        high=MOST_STEPS,
+        panel=BUDGET,
+        without="5 if no budget is given",
     )
     validate_every: int | None = setting(
         "Steps between validations; by default chosen to suit the budget.", None, ranges.STEPS
     )
     patience: int | None = setting(
-        "Stop after this many validations in a row without improvement.", None, ranges.STEPS
+        "Stop after this many validations in a row without improvement.",
+        None,
+        ranges.STEPS,
+        panel=BUDGET,
     )
     checkpoint_every: int | None = setting(
         "Also save a checkpoint every N steps; one is saved every two minutes in any case.",
         None,
         ranges.STEPS,
+        panel=SAVING,
     )
-    keep: int = setting("Number of checkpoints to keep, the last one included.", 1, ranges.STEPS)
+    keep: int = setting(
+        "Number of checkpoints to keep, the last one included.", 1, ranges.STEPS, panel=SAVING
+    )
     with_ngram: int | None = setting(
         "After training, count an n-gram model of this order and store a mixture of both; 0, or no "
         "number, chooses the order by held-out loss.",
         None,
         low=0,
         high=255,
+        panel=WHAT,
+        metavar="[ORDER]",
     )
     precision: Literal["auto", "float32", "float64", "bf16"] = setting(
-        "Number format; auto uses bf16 if it trains faster on this machine, else float32.", "auto"
+        "Number format; auto uses bf16 if it trains faster on this machine, else float32.",
+        "auto",
+        panel=OPTIMISATION,
+        metavar="KIND",
+        without=CHOSEN,
     )
     compile: bool | None = setting(
         "Compile the training step, which takes up to a minute; by default seqgen tries it "

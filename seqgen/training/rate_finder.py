@@ -42,7 +42,7 @@ class RampPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class FoundRate:
-    """The last record of `seqgen train --find-lr --json`.
+    """The last record of `seqgen find-lr --json`.
 
     Attributes:
         suggested_lr: a tenth of `lowest_loss_lr`.

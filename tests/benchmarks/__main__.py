@@ -6,21 +6,24 @@ From the root of a checkout: `python -m tests.benchmarks`. docs/benchmarks.md ha
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
 from seqgen import cli
-from seqgen.cli import completion, options
 from seqgen.cli.curve import curve
-from seqgen.cli.help import Command, Group, value
-from seqgen.cli.inputs import file_path
+from seqgen.cli.flags import takes_options
+from seqgen.cli.help import Command, Group
 from seqgen.cli.numbers import listed_numbers
-from seqgen.cli.output import put, put_record, say
+from seqgen.cli.output import Output, put, put_record
+from seqgen.cli.outputs import Curves, check_picture
+from seqgen.cli.reading import ExactMachine, FixedSeed, Threads
 from seqgen.cli.tables import byte_size, count, duration, figure, percentage, put_table
-from seqgen.configs import MOST_RATE, PRECISIONS, choice, require
-from seqgen.configs.options import LENGTH, MEASURED
+from seqgen.configs import MOST_RATE, require
+from seqgen.configs.options import LENGTH, MEASURED, Options
+from seqgen.configs.settings import setting
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
@@ -37,29 +40,31 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-Only = Annotated[
-    str | None,
-    value(
-        "TEXT",
-        MEASURED,
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cases(Options, panel=LENGTH):
+    """Which cases are measured, and how often."""
+
+    repeats: int = setting("Number of runs of each case.", 3, low=1)
+    only: str | None = setting(
         "Measure only cases whose name contains this; with `cell`, every recurrent cell beside an "
         "LSTM with as many parameters.",
-        default=False,
-    ),
-]
+        None,
+        panel=MEASURED,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written(Options, panel=LENGTH):
+    """How much is written."""
+
+    tokens: int = setting("Number of tokens in each text.", 255, low=1, high=255)
 
 
 @app.command("decode", cls=Command)
-def decode(
-    tokens: Annotated[
-        int, value("N", LENGTH, "Number of tokens in each text.", min=1, max=255)
-    ] = 255,
-    repeats: Annotated[int, value("N", LENGTH, "Number of runs of each case.", min=1)] = 5,
-    only: Only = None,
-    threads: options.Threads = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+@takes_options
+def decode(written: Written, cases: Cases, threads: Threads, out: Output) -> None:
     """Compare the writing speed of seqgen with plain baselines, in float32, bf16 and int8.
 
     The name of a case ends in its precision, unless that is float32. All models have random
@@ -75,14 +80,20 @@ def decode(
 
     choose_products(torch.device("cpu"))  # as every command that writes does
     timings = []
-    for timing in measure(tokens, repeats, only):
-        if json:
-            put_record(timing)
-        elif not quiet:
-            say(f"measured {timing.case}" if timing.skipped is None else f"skipped {timing.case}")
+    for timing in measure(written.tokens, cases.repeats, cases.only):
+        told = "measured" if timing.skipped is None else "skipped"
+        _tell(timing, f"{told} {timing.case}", out)
         timings.append(timing)
-    if not json:
+    if not out.json:
         _table(timings)
+
+
+def _tell(record: object, line: str, out: Output) -> None:
+    """Write a record, or say that there is one."""
+    if out.json:
+        put_record(record)
+    else:
+        out.notice(line)
 
 
 def _table(timings: list[Timing]) -> None:
@@ -105,91 +116,69 @@ def _table(timings: list[Timing]) -> None:
     put_table(names, rows, left=2)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Trained(Options, panel=MEASURED):
+    """What is trained, and for how long."""
+
+    text: Path | None = setting(
+        "Text to train on with --recipe.", None, metavar="[TEXT]", reads="path", positional=True
+    )
+    recipe: Literal["gpt"] | None = setting(
+        "Train the plain baseline `gpt` on TEXT to its end, instead of timing steps.",
+        None,
+        metavar="NAME",
+    )
+    steps: int = setting("Number of steps of --recipe.", 2000, low=1, panel=LENGTH)
+    seconds: float = setting("Length of each run, in seconds.", 2.0, low=0.1, panel=LENGTH)
+    optimizer: Literal["adamw", "muon"] = setting(
+        "Optimizer of seqgen's models; the baselines use AdamW.", "adamw"
+    )
+
+
 @app.command("train", cls=Command)
-def train(
-    text: Annotated[
-        Path | None,
-        typer.Argument(
-            help="Text to train on with --recipe.",
-            parser=file_path,
-            metavar="[TEXT]",
-            show_default=False,
-        ),
-    ] = None,
-    recipe: Annotated[
-        str | None,
-        value(
-            "NAME",
-            MEASURED,
-            "Train the plain baseline `gpt` on TEXT to its end, instead of timing steps.",
-            default=False,
-            complete=completion.one_of("gpt"),
-        ),
-    ] = None,
-    steps: Annotated[int, value("N", LENGTH, "Number of steps of --recipe.", min=1)] = 2000,
-    seconds: Annotated[float, value("X", LENGTH, "Length of each run, in seconds.", min=0.1)] = 2.0,
-    repeats: Annotated[int, value("N", LENGTH, "Number of runs of each case.", min=1)] = 3,
-    only: Only = None,
-    optimizer: Annotated[
-        str,
-        value(
-            "adamw|muon",
-            MEASURED,
-            "Optimizer of seqgen's models; the baselines use AdamW.",
-            complete=completion.one_of("adamw", "muon"),
-        ),
-    ] = "adamw",
-    precision: options.Precision = "auto",
-    device: options.Device = "auto",
-    threads: options.Threads = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+@takes_options
+def train(trained: Trained, cases: Cases, machine: ExactMachine, out: Output) -> None:
     """Compare the training speed of seqgen with plain PyTorch in float32, at equal sizes.
 
     Runs of seqgen and of the baseline alternate; speeds and ratios are medians. --recipe gpt
     instead trains nanoGPT's recipe for a CPU to its end (two minutes on two cores): compare its
     time and validation loss with those of `seqgen train TEXT --minutes M`.
     """
-    if recipe is not None:
-        choice("--recipe", recipe, ["gpt"])
+    text = trained.text
+    if trained.recipe is not None:
         require(text is not None, "--recipe needs a TEXT to train on")
-        _recipe(text, steps, json, quiet)
+        _recipe(text, trained.steps, out)
         return
     require(text is None, "TEXT is for --recipe; the timings use random tokens")
-    choice("--precision", precision, PRECISIONS)
-    choice("--optimizer", optimizer, ["adamw", "muon"])
     from seqgen.commands.machine import choose_products
     from seqgen.models.engines.precision import choose_device
 
     from .train import measure
 
-    choose_products(choose_device(device))  # as training does
+    choose_products(choose_device(machine.device))  # as training does
     timings = []
-    for timing in measure(seconds, repeats, only, precision, optimizer, device):
-        if json:
-            put_record(timing)
-        elif not quiet:
-            say(f"measured {timing.case}")
+    how = cases.repeats, cases.only, machine.precision, trained.optimizer, machine.device
+    for timing in measure(trained.seconds, *how):
+        _tell(timing, f"measured {timing.case}", out)
         timings.append(timing)
-    if not json:
+    if not out.json:
         _train_table(timings)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Loaded(Options, panel=MEASURED):
+    """What a Hopfield network stores and restores."""
+
+    units: int = setting("Number of units.", 1000, low=2, high=10_000)
+    flipped: float = setting("Share of the bits that are flipped.", 0.2, low=0, high=1)
+    patterns: int = setting(
+        "Number of patterns that are restored at each load.", 20, low=1, panel=LENGTH
+    )
+
+
 @app.command("hopfield", cls=Command)
-def hopfield(
-    units: Annotated[int, value("N", MEASURED, "Number of units.", min=2, max=10_000)] = 1000,
-    flipped: Annotated[
-        float, value("X", MEASURED, "Share of the bits that are flipped.", min=0, max=1)
-    ] = 0.2,
-    patterns: Annotated[
-        int, value("N", LENGTH, "Number of patterns that are restored at each load.", min=1)
-    ] = 20,
-    seed: options.FixedSeed = 0,
-    threads: options.Threads = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+@takes_options
+def hopfield(loaded: Loaded, seed: FixedSeed, threads: Threads, out: Output) -> None:
     """Measure how many random patterns a Hopfield network restores, by its load.
 
     A pattern counts as restored if 97 percent of its bits or more come out right. Units are updated
@@ -198,11 +187,8 @@ def hopfield(
     from .hopfield import measure
 
     rows = []
-    for load in measure(units, flipped, patterns, seed):
-        if json:
-            put_record(load)
-        elif not quiet:
-            say(f"restored {plural(load.tried, 'pattern')} of {count(load.patterns)}")
+    for load in measure(loaded.units, loaded.flipped, loaded.patterns, seed.seed):
+        _tell(load, f"restored {plural(load.tried, 'pattern')} of {count(load.patterns)}", out)
         rows.append(
             [
                 figure(load.load, 2),
@@ -211,20 +197,21 @@ def hopfield(
                 percentage(load.right),
             ]
         )
-    if not json:
+    if not out.json:
         put_table(("patterns per unit", "patterns", "restored", "bits right"), rows, left=0)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sizes(Options, panel=MEASURED):
+    """Which hidden Markov models are measured."""
+
+    states: str = setting("Numbers of states.", "8,16,32,64,128,256,512", metavar="N,N,...")
+    repeats: int = setting("Number of runs of each case.", 3, low=1, panel=LENGTH)
+
+
 @app.command("hmm", cls=Command)
-def hmm(
-    states: Annotated[
-        str, value("N,N,...", MEASURED, "Numbers of states.")
-    ] = "8,16,32,64,128,256,512",
-    repeats: Annotated[int, value("N", LENGTH, "Number of runs of each case.", min=1)] = 3,
-    threads: options.Threads = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+@takes_options
+def hmm(sizes: Sizes, threads: Threads, out: Output) -> None:
     """Measure what a token costs a hidden Markov model, by its number of states.
 
     Processor time is shown, the least of some runs: for scoring 64 texts side by side, and for
@@ -232,27 +219,23 @@ def hmm(
     """
     from .hmm import measure
 
-    numbers = listed_numbers("--states", states, MOST_STATES, "8,64")
+    numbers = listed_numbers("--states", sizes.states, MOST_STATES, "8,64")
     rows = []
-    for cost in measure(numbers, repeats):
-        if json:
-            put_record(cost)
-        elif not quiet:
-            say(f"measured {plural(cost.states, 'state')}")
+    for cost in measure(numbers, sizes.repeats):
+        _tell(cost, f"measured {plural(cost.states, 'state')}", out)
         rows.append([count(cost.states), figure(cost.scoring, 2), figure(cost.training, 2)])
-    if not json:
+    if not out.json:
         put_table(("states", "scoring, us/token", "training, us/token"), rows, left=0)
 
 
-def _recipe(text: Path, steps: int, json: bool, quiet: bool) -> None:
+def _recipe(text: Path, steps: int, out: Output) -> None:
     from .gpt import plain_gpt
 
     def report(step: int, loss: float) -> None:
-        if not quiet:
-            say(f"step {count(step)}  loss {figure(loss)}")
+        out.notice(f"step {count(step)}  loss {figure(loss)}")
 
     result = plain_gpt(text, steps, report=report)
-    if json:
+    if out.json:
         put_record(result)
         return
     put(
@@ -279,35 +262,32 @@ def _train_table(timings: list[TrainTiming]) -> None:
     put_table(names, rows, left=2)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ruled(Options, panel=MEASURED):
+    """How far every update rule goes."""
+
+    steps: int = setting("Number of steps of each rule.", 100, low=1, panel=LENGTH)
+    lr: float = setting("The rate alpha_0 of every rule.", 0.5, low=1e-9, high=MOST_RATE)
+
+
 @app.command("points", cls=Command)
-def points(
-    steps: Annotated[int, value("N", LENGTH, "Number of steps of each rule.", min=1)] = 100,
-    lr: Annotated[
-        float, value("X", MEASURED, "The rate alpha_0 of every rule.", min=1e-9, max=MOST_RATE)
-    ] = 0.5,
-    plot: options.Picture = None,
-    seed: options.FixedSeed = 0,
-    threads: options.Threads = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+@takes_options
+def points(ruled: Ruled, curves: Curves, seed: FixedSeed, threads: Threads, out: Output) -> None:
     """Watch every update rule on a problem of one number: the mean of 21 points.
 
     Minimises the mean of (x - theta)^2 over x = -10 ... 10 from theta = -20, with the full
     gradient and with that of one random point a step. All rules draw the same points.
     """
-    from seqgen.cli.outputs import check_picture
-
     from .points import measure
 
-    place = None if plot is None else check_picture(plot, [])
-    paths_taken = measure(steps, lr, seed)
+    place = None if curves.plot is None else check_picture(curves.plot, [])
+    paths_taken = measure(ruled.steps, ruled.lr, seed.seed)
     if place is not None:
         from seqgen.report.pictures import draw_lines
 
         paths = {_told(path): list(enumerate(path.path)) for path in paths_taken}
         draw_lines(place, paths, "step", "theta", log="", marker="")
-    if json:
+    if out.json:
         for path in paths_taken:
             put_record(path)
         return
@@ -320,8 +300,8 @@ def points(
     marks = "o full gradient, . one point at a time, + the same with alpha_0/(1+k)"
     lines = curve([(".", constant), ("+", falling), ("o", full)])
     put("\n".join(["", f"theta by step: {marks}", *lines, "", ""]))
-    if not quiet:
-        say(f"mean |theta| is over the last tenth of {plural(steps, 'step')}; the answer is 0")
+    last = f"the last tenth of {plural(ruled.steps, 'step')}"
+    out.notice(f"mean |theta| is over {last}; the answer is 0")
 
 
 def _whose(path: ThetaPath) -> list[str]:

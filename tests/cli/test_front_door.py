@@ -29,15 +29,14 @@ from seqgen.cli import (
     model_facts,
     progress,
     run,
-    settings,
     tables,
-    train,
 )
 from seqgen.cli import help as help_page
 from seqgen.cli.help_examples import EXAMPLES
 from seqgen.cli.output import Output
 from seqgen.cli.process import MOST_THREADS
 from seqgen.cli.reading import Threads
+from seqgen.cli.settings import SETTING_OF
 from seqgen.configs import DataConfig, TrainingConfig
 from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.tokenizers import KINDS
@@ -85,8 +84,6 @@ def commands(command, name=""):
 
 
 SAME_EVERYWHERE = {f"--{name}": field for name, field, _ in (*Threads.flags(), *Output.flags())}
-# Commands that say nothing more with --verbose, and do not take it.
-NEVER_VERBOSE = ("train", "tune", "bench")
 ALL = dict(commands(typer.main.get_command(make_app())))
 
 
@@ -142,15 +139,19 @@ def test_the_top_level_is_grouped(cli):
 
 def test_the_help_of_train_is_the_settings_own(cli):
     words = " ".join(cli("train", "--help")[1].split())
-    flags = {o.name for o in ALL["train"].params if o.param_type_name == "option"} - train.ITSELF
-    named = {train.SETTING_OF.get(flag, flag) for flag in flags - {"help"}}
-    for name in named - {"seed"}:  # which means the same in every command
-        assert " ".join(settings.doc_of(name).split()) in words, name
+    defaults = {o.name: o.show_default for o in ALL["train"].params}
+    docs = {**TrainingConfig.fields(), **DataConfig.fields()}
+    docs = {name: field.metadata["doc"] for name, field in docs.items()} | registry.SHARED_DOCS
+    named = {SETTING_OF.get(flag, flag): flag for flag in defaults}
+    named = {name: flag for name, flag in named.items() if name in docs and name != "seed"}
+    assert len(named) > 35
+    for name in named:
+        assert " ".join(docs[name].split()) in words, name
     for kind in registry.ARCHITECTURES.values():
         config = kind.load_config()
         # What is chosen for the architecture is not shown as if it had one default.
         chosen = {*config.recipe, *(name for size in config.sizes for name in size.settings)}
-        assert chosen & named <= settings.CHOSEN
+        assert all(defaults[named[name]] == "chosen" for name in chosen & named.keys())
         for name, field in config.fields().items():
             if name in registry.SHARED_DOCS:
                 assert field.metadata["doc"].startswith(registry.SHARED_DOCS[name])
@@ -194,14 +195,22 @@ def test_the_list_of_settings_is_found(cli, monkeypatch):
 # ---- completion ----
 
 
+def offered(flag, typed):
+    """Return what a shell offers for an option of `train`."""
+    command = ALL["train"]
+    option = next(one for one in command.params if one.name == flag)
+    context = typer.Context(command)
+    return [item.value for item in option.shell_complete(context, typed)]
+
+
 def test_what_is_completed_is_what_there_is(there):
     assert completion.tokenizers("") == list(KINDS)
     smoothing = get_type_hints(registry.architecture("ngram").load_config())["smoothing"]
-    assert completion.smoothings("") == list(get_args(get_args(smoothing)[0]))
+    assert offered("smoothing", "") == list(get_args(get_args(smoothing)[0]))
     assert completion.models("ti") == ["tiny"] and completion.models("a:0.5+t") == ["a:0.5+tiny"]
     assert completion.models("x") == []
     assert completion.architectures("rn") == ["rnn"] and "gpt" in completion.preset_names("")
-    assert completion.choices("optimizer")("ad") == ["adagrad", "adam", "adamw"]
+    assert offered("optimizer", "ad") == ["adagrad", "adam", "adamw"]
 
 
 COMPLETE = """
@@ -458,8 +467,7 @@ def test_every_command_takes_the_options_that_mean_the_same_everywhere(name):
     named = {flag: option for option in ALL[name].params for flag in option.opts}
     assert SAME_EVERYWHERE.keys() == {"--threads", "--json", "--quiet", "--verbose"}
     for flag, field in SAME_EVERYWHERE.items():
-        if flag != "--verbose" or name.split()[0] not in NEVER_VERBOSE:
-            assert named[flag].help == field.metadata["doc"]
+        assert named[flag].help == field.metadata["doc"]
 
 
 def test_rename_on_the_command_line(cli, tmp_path):

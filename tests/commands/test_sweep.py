@@ -1,7 +1,8 @@
-"""`compare --sweep`: architectures at equal sizes, trained, kept, tabulated and drawn."""
+"""`sweep`: architectures at equal sizes, trained, kept, tabulated and drawn."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import statistics
 
@@ -21,7 +22,7 @@ SMALL = ("--parameters", "3k", "--steps", "2", "--precision", "float32", "--set"
 
 
 def swept(capsys, *arguments):
-    return records(capsys, "compare", "--sweep", *arguments, *SMALL, TEXT)
+    return records(capsys, "sweep", "--models", *arguments, *SMALL, TEXT)
 
 
 def test_every_cell_is_trained_once_and_kept(capsys):
@@ -49,7 +50,7 @@ def test_every_cell_is_trained_once_and_kept(capsys):
 def test_another_budget_or_text_is_another_sweep(capsys, tmp_path):
     (one,) = swept(capsys, "rnn")
     (other,) = swept(capsys, "rnn", "--set", "batch_size=4")
-    (copy,) = records(capsys, "compare", "--sweep", "rnn", *SMALL, changed_copy(tmp_path))
+    (copy,) = records(capsys, "sweep", "--models", "rnn", *SMALL, changed_copy(tmp_path))
     assert len({one["name"], other["name"], copy["name"]}) == 3
     held_out = changed_copy(tmp_path).rename(tmp_path / "val.txt")
     (first,) = swept(capsys, "rnn", "--set", f"val={held_out}")
@@ -61,7 +62,7 @@ def test_another_budget_or_text_is_another_sweep(capsys, tmp_path):
 def test_a_long_file_name_is_cut_in_the_names_of_models(capsys, tmp_path):
     path = tmp_path / f"{'a' * 240}.txt"
     shutil.copy(TEXT, path)
-    (one,) = records(capsys, "compare", "--sweep", "rnn", *SMALL, path)
+    (one,) = records(capsys, "sweep", "--models", "rnn", *SMALL, path)
     assert one["name"].startswith("a" * 60 + "-rnn-3k-")
 
 
@@ -91,7 +92,7 @@ def test_an_interrupted_cell_goes_on(capsys, monkeypatch):
 
     monkeypatch.setattr(session.Session, "_reason_to_stop", reason)
     capsys.readouterr()
-    command = ["compare", "--sweep", "rnn", "--seeds", "5", *SMALL, str(TEXT)]
+    command = ["sweep", "--models", "rnn", "--seeds", "5", *SMALL, str(TEXT)]
     assert run([*command, "--quiet"]) == 130
     said = capsys.readouterr()
     assert said.out == ""
@@ -117,7 +118,7 @@ def test_an_interrupt_before_the_first_step_says_how_to_go_on(capsys, monkeypatc
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sweep, "train", interrupted)
-    assert run(["compare", "--sweep", "rnn", *SMALL, str(TEXT), "-q"]) == 130
+    assert run(["sweep", "--models", "rnn", *SMALL, str(TEXT), "-q"]) == 130
     assert "give the same command again to go on" in capsys.readouterr().err
 
 
@@ -133,7 +134,7 @@ def test_a_cell_that_diverges_is_shown_and_the_sweep_goes_on(capsys, monkeypatch
     failed, fine = swept(capsys, "rnn,ugrnn")
     assert failed["stopped"] == "failed" and "nan" in failed["error"]
     assert failed["val_bits_per_char"] is None and fine["stopped"] == "steps"
-    assert run(["compare", "--sweep", "rnn,ugrnn", *SMALL, str(TEXT)]) == 0
+    assert run(["sweep", "--models", "rnn,ugrnn", *SMALL, str(TEXT)]) == 0
     said = capsys.readouterr()
     assert "rnn" in said.out and "failed" in said.out
     assert "failed: the loss is nan" in said.err
@@ -143,7 +144,7 @@ def test_real_divergence_is_told_apart(capsys):
     """With rates of a million a ReLU network overflows within some steps."""
     rate = ("--set", "lr=1e6", "--set", "clip_norm=0", "--set", "optimizer=sgd", "--steps", "9")
     form = ("--set", "activation=relu", "--set", "warmup=0", "--seeds", "1,2")
-    command = ("compare", "--sweep", "rnn", *SMALL, *form, *rate, TEXT)
+    command = ("sweep", "--models", "rnn", *SMALL, *form, *rate, TEXT)
     found = records(capsys, *command)
     assert [one["stopped"] for one in found] == ["failed", "failed"]
     assert all("diverged" in one["error"] for one in found)
@@ -155,40 +156,47 @@ def test_a_run_that_another_process_is_at_is_refused(capsys):
     record = model.record
     model.write_record(**{**record, "result": None})
     with model.locked():
-        line = refusal(capsys, "compare", "--sweep", "rnn", *SMALL, TEXT, "-q")
+        line = refusal(capsys, "sweep", "--models", "rnn", *SMALL, TEXT, "-q")
     assert one["name"] in line
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--sweep", "rnn,lstn", *SMALL], "no architecture is called 'lstn'; did you mean 'lstm'"),
-        (["--sweep", "rnn,ngram", *SMALL], "ngram is counted, and has no width to choose"),
-        (["--sweep", "gru,seq2seq", *SMALL], "gru and seq2seq learn from different data"),
-        (["--sweep", "seq2seq", "--parameters", "9k"], "tab"),
-        (["--sweep", "rnn", "--steps", "2"], "--sweep needs --parameters"),
-        (["--sweep", "rnn,", "--parameters", "3k"], "--sweep takes a list with commas between"),
-        (["--sweep", "rnn", "--parameters", "3k,many"], "--parameters must be a whole number"),
-        (["--sweep", "rnn", "--parameters", "1"], "the nearest are"),
-        (["--sweep", "rnn", "--seeds", "x", "--parameters", "3k"], "--seeds"),
-        (["--sweep", "rnn", "--seeds", "-1", "--parameters", "3k"], "--seeds must be at least 0"),
-        (["--sweep", "rnn", *SMALL, "--set", "val=none"], "compares by held-out text"),
-        (["--sweep", "rnn", *SMALL, "--set", "hidden_size=8"], "a sweep chooses it"),
-        (["--sweep", "rnn", *SMALL, "--set", "colour=red"], "rnn has no setting 'colour'"),
-        (["--sweep", "rnn", *SMALL, "--all"], "--all has no meaning with --sweep"),
-        (["--sweep", "rnn", *SMALL, "--plot", "a.pdf"], "--plot writes .svg or .png"),
-        (["--sweep", "rnn", *SMALL, "--seed", "1"], "give the seeds of the trainings by --seeds"),
-        (["--sweep", "rnn", *SMALL, "--cache", "9"], "--cache has no meaning with --sweep"),
-        (["--sweep", "rnn", *SMALL, "--batch-size", "8"], "--batch-size has no meaning with"),
-        (["--sweep", "rnn", *SMALL, "--verbose"], "--verbose has no meaning with --sweep"),
-        (["--sweep", "rnn", *SMALL, "--precision", "half"], "--precision"),
-        (["--parameters", "3k"], "--parameters needs --sweep"),
-        (["--steps", "3"], "--steps needs --sweep"),
+        (["--models", "rnn,lstn", *SMALL], "no architecture is called 'lstn'; did you mean 'lstm'"),
+        (["--models", "rnn,ngram", *SMALL], "ngram is counted, and has no width to choose"),
+        (["--models", "gru,seq2seq", *SMALL], "gru and seq2seq learn from different data"),
+        (["--models", "seq2seq", "--parameters", "9k"], "tab"),
+        (["--models", "rnn", "--steps", "2"], "Missing option '--parameters'"),
+        (["--models", "rnn,", "--parameters", "3k"], "--models takes a list with commas between"),
+        (["--models", "rnn", "--parameters", "3k,many"], "--parameters must be a whole number"),
+        (["--models", "rnn", "--parameters", "1"], "the nearest are"),
+        (["--models", "rnn", "--seeds", "x", "--parameters", "3k"], "--seeds"),
+        (["--models", "rnn", "--seeds", "-1", "--parameters", "3k"], "--seeds must be at least 0"),
+        (["--models", "rnn", *SMALL, "--set", "val=none"], "compares by held-out text"),
+        (["--models", "rnn", *SMALL, "--set", "hidden_size=8"], "a sweep chooses it"),
+        (["--models", "rnn", *SMALL, "--set", "colour=red"], "rnn has no setting 'colour'"),
+        (["--models", "rnn", *SMALL, "--all"], "No such option: --all"),
+        (["--models", "rnn", *SMALL, "--plot", "a.pdf"], "--plot writes .svg or .png"),
+        (["--models", "rnn", *SMALL, "--seed", "1"], "No such option: --seed"),
+        (["--models", "rnn", *SMALL, "--cache", "9"], "No such option: --cache"),
+        (["--models", "rnn", *SMALL, "--batch-size", "8"], "No such option: --batch-size"),
+        (["--models", "rnn", *SMALL, "--precision", "half"], "--precision"),
+        (["--parameters", "3k"], "Missing option '--models'"),
     ],
 )
 def test_bad_requests_are_one_line_and_train_nothing(arguments, said, capsys):
-    assert said in refusal(capsys, "compare", *arguments, TEXT)
+    assert said in refusal(capsys, "sweep", *arguments, TEXT)
     assert not store.list_models()
+
+
+def test_the_old_spelling_is_told_the_new_one(capsys):
+    (one,) = swept(capsys, "rnn")
+    assert run(["compare", "--sweep=rnn", *SMALL, str(TEXT), "--json"]) == 0
+    then = capsys.readouterr()
+    assert json.loads(then.out) == one and "now seqgen sweep --models;" in then.err
+    said = refusal(capsys, "compare", "a", "--steps", "3")
+    assert "No such option: --steps" in said and "now seqgen" not in said
 
 
 def made(architecture, size, seed, bits):

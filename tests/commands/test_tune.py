@@ -367,7 +367,10 @@ def test_two_processes_work_on_one_study(text, home):
         (("--trials", "2", *TWO, "--set", "lr=1"), "both searched and given"),
         (("--trials", "2", "--set", "steps=4"), "give --trial-steps"),
         (("--trials", "2", "--val", "none"), "no --val none"),
-        (("--trials", "2", "--sampler", "grid"), "--sampler is not 'grid'"),
+        (
+            ("--trials", "2", "--sampler", "grid"),
+            "--sampler must be one of tpe, random, not",
+        ),
         (("--trials", "2", "--name", "a b"), "cannot be a model's name"),
         (("--trials", "2", "--trial-steps", "2", "--trial-minutes", "1"), "one budget"),
         (("--list",), "searches nothing"),

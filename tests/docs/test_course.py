@@ -43,12 +43,12 @@ def small(arguments):
     if arguments[0] == "tune":
         line = re.sub(r"--trials \S+ --trial-steps \S+", "--trials 2 --trial-steps 2", line)
         return [*line.split(" "), "--set", "hidden_size=8"]
-    trains = arguments[0] == "train" or "--sweep" in arguments
+    trains = arguments[0] in ("train", "sweep")
     if not trains or "ngram" in arguments:
         return arguments
     found = re.sub(r" --(minutes|steps|epochs) \S+", "", line)
     found += " --steps 3"
-    if not re.search("--hidden-size|--parameters|--sweep|--init-from|hopfield|hmm|word2vec", line):
+    if not re.search("--hidden-size|--parameters|--init-from|hopfield|hmm|word2vec", line):
         found += " --hidden-size 16"
     return found.split(" ")
 

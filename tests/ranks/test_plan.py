@@ -189,7 +189,10 @@ def test_a_record_a_number_of_ranks(capsys, sharded):
         (("--parameters", "1e9", "--ranks", "0"), "--ranks is numbers"),
         (("--parameters", "1e9", "--ranks", "8", "--batch-size", "4"), "fewer rows than"),
         (("--parameters", "1e9", "--optimizer", "adamv"), "did you mean 'adam'"),
-        (("--parameters", "1e9", "--precision", "int8"), "--precision is not 'int8'"),
+        (
+            ("--parameters", "1e9", "--precision", "int8"),
+            "--precision must be one of float32, float64, bf16, not 'int8'",
+        ),
     ],
 )
 def test_bad_inputs_are_one_line(capsys, arguments, said):

@@ -202,7 +202,7 @@ def test_processes_do_not_share_standard_input(capsys, monkeypatch):
     for name, value in variables(0, 2, 1).items():
         monkeypatch.setenv(name, value)
     assert "DATA as files" in refusal(capsys, "train", "-", "--steps", "1")
-    assert "without torchrun" in refusal(capsys, "train", __file__, "--find-lr", "--steps", "1")
+    assert "without torchrun" in refusal(capsys, "find-lr", __file__, "--steps", "1")
 
 
 @pytest.mark.slow

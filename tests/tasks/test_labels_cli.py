@@ -149,7 +149,7 @@ def test_labels_are_counted_as_labels_everywhere(tmp_path, capsys):
     assert (found["examples"], found["labels"]) == (80, 160)
     assert run(["models", "show", "m"]) == 0
     assert "3 steps, 48 labels in" in capsys.readouterr().out
-    assert run(["train", *given, "--find-lr"]) == 0
+    assert run(["find-lr", *given]) == 0
     assert capsys.readouterr().out.startswith("nats/label by learning rate")
 
 

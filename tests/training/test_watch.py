@@ -383,7 +383,7 @@ def test_the_suggestion_of_a_ramp_by_hand():
 
 
 def test_find_lr_ramps_and_stores_nothing(text, tmp_path, capsys):
-    asked = ["train", text, "--find-lr", "--hidden-size", 8, "--layers", 1, "--seq-len", 8]
+    asked = ["find-lr", text, "--hidden-size", 8, "--layers", 1, "--seq-len", 8]
     *points, found = records(capsys, *asked, "--steps", 50, "--lr", 0.01, "--batch-size", 4)
     assert not (tmp_path / "home" / "models").exists()
     assert [p["step"] for p in points] == list(range(len(points)))
@@ -403,7 +403,7 @@ def test_find_lr_ramps_and_stores_nothing(text, tmp_path, capsys):
 def test_find_lr_draws_its_points(text, tmp_path, capsys):
     pytest.importorskip("matplotlib", reason="--plot needs matplotlib, the extra `plot`")
     picture, bitmap = tmp_path / "rates.svg", tmp_path / "rates.png"
-    asked = ["train", text, "--find-lr", "--hidden-size", 8, "--layers", 1, "--seq-len", 8]
+    asked = ["find-lr", text, "--hidden-size", 8, "--layers", 1, "--seq-len", 8]
     points = records(capsys, *asked, "--steps", 5, "--seed", 1, "--plot", picture)[:-1]
     drawn = picture.read_text()
     labels = "learning rate", "nats/token", "loss of a step", "smoothed"
@@ -417,14 +417,26 @@ def test_find_lr_draws_its_points(text, tmp_path, capsys):
 
 
 def test_find_lr_refuses_in_a_line(text, capsys):
-    assert "no learning rate" in refusal(capsys, "train", text, "--find-lr", "--model", "ngram")
+    assert "no learning rate" in refusal(capsys, "find-lr", text, "--model", "ngram")
     broken = text.with_name("broken.txt")  # refused before it is read
     broken.write_bytes(b"\xff" * 9)
-    assert "no learning rate" in refusal(capsys, "train", broken, "--find-lr", "--model", "hmm")
-    said = refusal(capsys, "train", text, "--find-lr", "--name", "x")
-    assert "--name has no meaning with --find-lr" in said
-    assert "--plot is for --find-lr" in refusal(capsys, "train", text, "--plot", "a.svg")
-    assert "--find-lr has no meaning" in refusal(capsys, "train", "--resume", "x", "--find-lr")
+    assert "no learning rate" in refusal(capsys, "find-lr", broken, "--model", "hmm")
+    said = refusal(capsys, "find-lr", text, "--name", "x")
+    assert "No such option: --name" in said
+    assert "--plot is for --diagnose" in refusal(capsys, "train", text, "--plot", "a.svg")
+    assert "No such option: --resume" in refusal(capsys, "find-lr", "--resume", "x")
+
+
+def test_the_old_spelling_is_told_the_new_one(text, tmp_path, capsys):
+    asked = [str(text), "--hidden-size", "8", "--layers", "1", "--seq-len", "8", "--seed", "1"]
+    assert run(["find-lr", *asked]) == 0
+    now = capsys.readouterr()
+    assert run(["train", *asked, "--find-lr"]) == 0
+    then = capsys.readouterr()
+    assert then.out == now.out and "now seqgen find-lr;" in then.err
+    assert "now seqgen" not in now.err
+    assert run(["train", "--find-lr", *asked, "--quiet"]) == 0
+    assert capsys.readouterr() == (now.out, "")
 
 
 @pytest.mark.parametrize("architecture", ["seq2seq", "seq2seq-transformer"])
@@ -435,5 +447,5 @@ def test_models_of_pairs_are_watched_and_ramped_too(architecture, tmp_path, caps
     assert run([*map(str, asked), "--diagnose", "--name", "p"]) == 0
     said = capsys.readouterr().err
     assert "encoder" in said and "head" in said and "warning" not in said
-    *points, found = records(capsys, *asked, "--find-lr", "-q")
+    *points, found = records(capsys, "find-lr", *asked[1:], "-q")
     assert found["steps"] == len(points) > 10

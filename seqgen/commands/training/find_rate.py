@@ -1,4 +1,4 @@
-"""Which learning rate suits a model and its data (`--find-lr`): nothing is stored."""
+"""Which learning rate suits a model and its data: nothing is stored."""
 
 from __future__ import annotations
 

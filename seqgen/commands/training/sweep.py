@@ -49,7 +49,7 @@ class SweepCell:
 
 @dataclass(frozen=True)
 class SweepRecord:
-    """The keys of a record of `seqgen compare --sweep --json`, in order.
+    """The keys of a record of `seqgen sweep --json`, in order.
 
     `error` says why training failed; the figures are then null.
     """
