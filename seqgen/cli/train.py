@@ -64,8 +64,8 @@ class Run(Options, panel=SAVING):
         "Also write logs for TensorBoard (needs the package tensorboard).", False, panel=OUTPUT
     )
     diagnose: bool = setting(
-        "Also log how every layer is doing, how far gradients reach, which --plot FILE draws, and "
-        "how widely attention spreads.",
+        "Also log how every layer is doing, how far gradients reach (--plot draws it), and how "
+        "widely attention spreads.",
         False,
         panel=OUTPUT,
     )
@@ -81,8 +81,7 @@ class Ranks(Options, panel=MACHINE):
         False,
     )
     timeout: float | None = setting(
-        "Under torchrun: seconds that a process waits for another one, which may be validating "
-        "alone, before it gives up.",
+        "Under torchrun: seconds that a process waits for another one, which may be validating.",
         None,
         low=1,
         without="1800",

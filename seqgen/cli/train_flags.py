@@ -139,8 +139,8 @@ class MoreSettings(Options, panel=OPTIMISATION):
         reads="path",
     )
     set_: tuple[str, ...] = setting(
-        "Set any other setting, such as weight_decay=0.1. Can be repeated. `seqgen train --set "
-        "help` lists them all, --set help=KEY explains one.",
+        "Set any other setting; can be repeated. `seqgen train --set help` lists them all, --set "
+        "help=KEY explains one.",
         (),
         names=("--set",),
         metavar="KEY=VALUE",
