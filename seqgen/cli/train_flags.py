@@ -70,7 +70,7 @@ class TrainingFiles(Options, panel=WHAT):
         reads="file",
     )
     val_source: str | None = setting(
-        "For pairs in two files: the held-out sources, lines or vectors; needs --val-target.",
+        "For pairs in two files: the held-out sources; needs --val-target.",
         None,
         metavar="FILE",
         panel=TEXT,

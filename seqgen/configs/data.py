@@ -81,8 +81,8 @@ class DataConfig(Config):
         panel=TEXT,
     )
     val_target: str | None = setting(
-        "For pairs in two files: the held-out targets, one per line. Give their "
-        "sources as --val-source (in a --config file, as val).",
+        "For pairs in two files: the held-out targets. Give their sources as --val-source (in a "
+        "--config file, as val).",
         None,
         metavar="FILE",
         reads="file",
